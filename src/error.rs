@@ -1,0 +1,267 @@
+//! The one error of the core: what was wrong, at which byte, and (in `Display`) what is allowed instead.
+
+use std::fmt;
+
+/// Result of every fallible function of the core.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// What went wrong, and where in the bytes or rows that were given.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Error {
+    kind: ErrorKind,
+    at: Option<u64>,
+}
+
+/// The family an error belongs to; the bindings map each to one exception type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Class {
+    /// Bytes that do not follow their format.
+    Format,
+    /// Something correct that we do not handle.
+    Unsupported,
+    /// An argument of the right type with an impossible value.
+    Value,
+    /// An argument of the wrong type.
+    Type,
+}
+
+/// Each way to be wrong.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The input ended before a value did.
+    Truncated {
+        /// Bytes that the value still needs.
+        needed: u64,
+        /// Bytes that are left.
+        available: u64,
+    },
+    /// A variable-length integer has more bytes than its type can hold.
+    VarintTooLong,
+    /// A number lies outside the range of its type.
+    IntegerRange,
+    /// A Thrift type code that the compact protocol does not have.
+    ThriftType(u8),
+    /// Thrift structures nested deeper than we follow.
+    ThriftDepth(usize),
+    /// A Thrift container claims more elements than bytes are left.
+    ThriftContainer {
+        /// Elements that it claims.
+        elements: u64,
+        /// Bytes that are left.
+        available: u64,
+    },
+    /// A field has another Thrift type than its definition says.
+    FieldType {
+        /// `Struct.field`.
+        field: &'static str,
+    },
+    /// A required field is absent.
+    MissingField {
+        /// `Struct.field`.
+        field: &'static str,
+    },
+    /// A union holds a member that is newer than this code, or none.
+    UnknownUnionMember {
+        /// The union's name.
+        union: &'static str,
+        /// The field id found; `None` for an empty union.
+        member: Option<i16>,
+    },
+    /// A bitset size that is not a positive multiple of 32 bytes within the format's limit.
+    BitsetSize(i64),
+    /// A header claims a bitset larger than the input.
+    BitsetBeyondInput {
+        /// Bytes that the header claims.
+        claimed: u64,
+        /// Bytes that follow the header.
+        available: u64,
+    },
+    /// Bytes are left over after the value.
+    TrailingBytes(u64),
+    /// A number of blocks outside 1 to 2^26 - 1.
+    NumBlocks(u64),
+    /// A false positive rate outside the open interval (0, 1).
+    Fpp,
+    /// No filter that the format can hold keeps the promised rate for so many values.
+    TooManyValues {
+        /// Distinct values asked for.
+        ndv: u64,
+    },
+    /// A fold by a number that does not divide the blocks.
+    FoldFactor {
+        /// The divisor asked for.
+        factor: u64,
+        /// The filter's blocks.
+        num_blocks: u64,
+    },
+    /// A fold by a divisor that is not a power of two, without the caller's consent.
+    FoldNotPowerOfTwo(u64),
+    /// Two filters of different sizes cannot be merged.
+    MergeSize {
+        /// Blocks of the filter merged into.
+        ours: u64,
+        /// Blocks of the other.
+        theirs: u64,
+    },
+    /// An Arrow type that Parquet cannot hash, or that we do not support.
+    ArrowType {
+        /// The Arrow type.
+        arrow: String,
+        /// Why, and what to do.
+        reason: &'static str,
+    },
+    /// A physical type whose name or length is not understood.
+    PhysicalName(String),
+    /// An Arrow type that has no form in the physical type asked for.
+    NoPhysicalForm {
+        /// The Arrow type.
+        arrow: String,
+        /// The column type asked for.
+        target: String,
+    },
+    /// A value that the column type cannot hold exactly.
+    NotExact {
+        /// The Arrow type of the value.
+        arrow: String,
+        /// The column type it was to become.
+        target: String,
+    },
+    /// A nested column has several leaves and none was chosen.
+    SeveralLeaves(String),
+    /// A nested column has no leaf of that name.
+    NoSuchLeaf {
+        /// The path asked for.
+        leaf: String,
+        /// The leaves there are.
+        leaves: String,
+    },
+}
+
+impl Error {
+    /// An error that has no place in bytes.
+    pub fn new(kind: ErrorKind) -> Self {
+        Self { kind, at: None }
+    }
+
+    /// An error at a byte offset of the input (or, for `NotExact`, at a row).
+    pub fn at(kind: ErrorKind, at: u64) -> Self {
+        Self { kind, at: Some(at) }
+    }
+
+    /// What went wrong.
+    pub fn kind(&self) -> &ErrorKind {
+        &self.kind
+    }
+
+    /// The byte offset (or row) it was found at.
+    pub fn offset(&self) -> Option<u64> {
+        self.at
+    }
+
+    /// The family it belongs to.
+    pub fn class(&self) -> Class {
+        use ErrorKind as K;
+        match &self.kind {
+            K::Truncated { .. }
+            | K::VarintTooLong
+            | K::IntegerRange
+            | K::ThriftType(_)
+            | K::ThriftDepth(_)
+            | K::ThriftContainer { .. }
+            | K::FieldType { .. }
+            | K::MissingField { .. }
+            | K::BitsetSize(_)
+            | K::BitsetBeyondInput { .. }
+            | K::TrailingBytes(_) => Class::Format,
+            K::UnknownUnionMember { .. } | K::ArrowType { .. } => Class::Unsupported,
+            K::NumBlocks(_)
+            | K::Fpp
+            | K::TooManyValues { .. }
+            | K::FoldFactor { .. }
+            | K::FoldNotPowerOfTwo(_)
+            | K::MergeSize { .. }
+            | K::PhysicalName(_)
+            | K::NotExact { .. }
+            | K::SeveralLeaves(_)
+            | K::NoSuchLeaf { .. } => Class::Value,
+            K::NoPhysicalForm { .. } => Class::Type,
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        use ErrorKind as K;
+        match &self.kind {
+            K::Truncated { needed, available } => {
+                write!(f, "the input ends too early: {needed} more bytes are needed and {available} are left")
+            }
+            K::VarintTooLong => write!(f, "a variable-length integer is longer than its type allows"),
+            K::IntegerRange => write!(f, "a number is outside the range of its type"),
+            K::ThriftType(code) => write!(f, "Thrift type code {code} does not exist in the compact protocol"),
+            K::ThriftDepth(limit) => write!(f, "Thrift structures are nested deeper than {limit} levels"),
+            K::ThriftContainer { elements, available } => {
+                write!(f, "a Thrift container claims {elements} elements with {available} bytes left")
+            }
+            K::FieldType { field } => write!(f, "{field} has the wrong Thrift type"),
+            K::MissingField { field } => write!(f, "the required field {field} is missing"),
+            K::UnknownUnionMember { union, member: Some(member) } => {
+                write!(f, "{union} holds member {member}, which this version does not know")
+            }
+            K::UnknownUnionMember { union, member: None } => write!(f, "{union} holds no member"),
+            K::BitsetSize(size) => write!(
+                f,
+                "a Bloom filter claims a bitset of {size} bytes; a bitset is a positive multiple of 32 bytes, at most 2147483616"
+            ),
+            K::BitsetBeyondInput { claimed, available } => {
+                write!(f, "a Bloom filter claims a bitset of {claimed} bytes and {available} bytes follow its header")
+            }
+            K::TrailingBytes(count) => write!(f, "{count} bytes follow the end of the Bloom filter"),
+            K::NumBlocks(blocks) => {
+                write!(f, "a Bloom filter of {blocks} blocks is impossible; it has 1 to 67108863 blocks of 32 bytes")
+            }
+            K::Fpp => write!(f, "a false positive rate lies between 0 and 1, both excluded"),
+            K::TooManyValues { ndv } => write!(
+                f,
+                "no Bloom filter of Parquet keeps that rate for {ndv} values; ask for a higher fpp, or give num_bytes"
+            ),
+            K::FoldFactor { factor, num_blocks } => {
+                write!(
+                    f,
+                    "a filter of {num_blocks} blocks cannot be folded by {factor}: the factor must divide the blocks"
+                )
+            }
+            K::FoldNotPowerOfTwo(factor) => write!(
+                f,
+                "folding by {factor} leaves a size that older Arrow readers refuse; pass tight=True to allow factors that are no power of two"
+            ),
+            K::MergeSize { ours, theirs } => {
+                write!(f, "filters of {ours} and {theirs} blocks cannot be merged; fold the larger one first")
+            }
+            K::ArrowType { arrow, reason } => write!(f, "Arrow type {arrow} has no Parquet hash: {reason}"),
+            K::PhysicalName(name) => write!(
+                f,
+                "{name:?} is no physical type; use INT32, INT64, INT96, FLOAT, DOUBLE, BYTE_ARRAY or FIXED_LEN_BYTE_ARRAY(n)"
+            ),
+            K::NoPhysicalForm { arrow, target } => {
+                write!(f, "Arrow type {arrow} cannot be compared with a column of {target}; cast it first")
+            }
+            K::NotExact { arrow, target } => {
+                write!(f, "a value of type {arrow} has no exact form in a column of {target}")
+            }
+            K::SeveralLeaves(leaves) => write!(
+                f,
+                "a nested column has several leaves and each has a filter of its own; choose one with leaf=: {leaves}"
+            ),
+            K::NoSuchLeaf { leaf, leaves } => write!(f, "there is no leaf {leaf:?}; the leaves are: {leaves}"),
+        }?;
+        match (&self.kind, self.at) {
+            (K::NotExact { .. }, Some(row)) => write!(f, " (row {row})"),
+            (_, Some(at)) => write!(f, " (at byte {at})"),
+            (_, None) => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
