@@ -9,6 +9,8 @@ pub mod error;
 pub mod hash;
 pub mod int;
 pub mod isa;
+#[cfg(feature = "python")]
+mod python;
 pub mod thrift;
 
 pub use error::{Class, Error, ErrorKind, Result};
