@@ -9,7 +9,7 @@ use arrow_buffer::{ArrowNativeType, NullBuffer, ScalarBuffer};
 const SCRATCH: usize = 256;
 
 /// Something whose slots can be hashed. A null slot gets some hash that means nothing.
-pub trait Slots: Send + Sync {
+pub(super) trait Slots: Send + Sync {
     /// Hashes the `hashes.len()` slots from `start` on.
     fn hash(&self, isa: InstructionSet, start: usize, hashes: &mut [u64]) -> Result<()>;
 }
