@@ -8,6 +8,7 @@ from parsieve._core import (
     __version__,
     false_positive_rate,
     hash_column,
+    instruction_sets,
     optimal_num_bytes,
 )
 
@@ -19,5 +20,6 @@ __all__ = [
     "__version__",
     "false_positive_rate",
     "hash_column",
+    "instruction_sets",
     "optimal_num_bytes",
 ]
