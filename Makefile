@@ -44,7 +44,6 @@ test-python: develop .venv/stamp-test ## the Python tests, with the README's cod
 check: develop .venv/stamp-check $(CARGO_DENY) ## formats, lints, types, stubs and licences
 	cargo fmt --check
 	PYO3_PYTHON=$(CURDIR)/$(BIN)/python cargo clippy --locked --all-targets --all-features -- -D warnings
-	cargo clippy --locked --all-targets -- -D warnings
 	$(BIN)/ruff check $(PYTHON_SOURCES)
 	$(BIN)/ruff format --check $(PYTHON_SOURCES)
 	$(BIN)/mypy $(PYTHON_SOURCES)
