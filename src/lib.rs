@@ -2,11 +2,15 @@
 //!
 //! Pure functions on bytes and Arrow buffers: no file, network, clock or environment. `ARCHITECTURE.md` is the map.
 
+pub mod arrow;
 pub mod bloom;
 pub mod cursor;
 pub mod error;
+pub mod hash;
 pub mod int;
 pub mod isa;
+#[cfg(feature = "python")]
+mod python;
 pub mod thrift;
 
 pub use error::{Class, Error, ErrorKind, Result};
