@@ -122,7 +122,7 @@ fn check_far_body(blocks: &[Block], window: &[u64], count: usize, answers: &mut 
             *word = 0;
             for (bit, (hash, ahead)) in hashes.iter().zip(now).enumerate() {
                 prefetch(blocks, *ahead);
-                *word |= u64::from(block(blocks, *hash).may_contain(low_u32(*hash))) << bit;
+                *word |= answer(blocks, *hash) << bit;
             }
             ahead = later;
         } else {
@@ -133,9 +133,23 @@ fn check_far_body(blocks: &[Block], window: &[u64], count: usize, answers: &mut 
 
 #[inline(always)]
 fn check_word(blocks: &[Block], hashes: &[u64]) -> u64 {
+    // Unrolled as inserts are.
     let mut word = 0;
-    for (bit, hash) in hashes.iter().enumerate() {
-        word |= u64::from(block(blocks, *hash).may_contain(low_u32(*hash))) << bit;
+    let (eights, rest) = hashes.as_chunks::<8>();
+    for (byte, eight) in eights.iter().enumerate() {
+        let mut bits = 0;
+        for (bit, hash) in eight.iter().enumerate() {
+            bits |= answer(blocks, *hash) << bit;
+        }
+        word |= bits << (8 * byte);
+    }
+    for (bit, hash) in (8 * eights.len()..).zip(rest) {
+        word |= answer(blocks, *hash) << bit;
     }
     word
+}
+
+#[inline(always)]
+fn answer(blocks: &[Block], hash: u64) -> u64 {
+    u64::from(block(blocks, hash).may_contain(low_u32(hash)))
 }
