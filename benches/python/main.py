@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import io
 import json
 import os
 import platform
@@ -249,19 +250,19 @@ def judge(plan: Plan, case: Case) -> list[dict[str, Any]]:
         ours = f"parsieve {isa}"
         abloom_ratio = case.min("abloom, with the list") / case.min(ours)
         writer_ratio = case.median("writer's cost of a filter") / case.median(ours)
-        for what, measured, target, met in [
+        for what, measured, limit, met in [
             ("insert int64, ns per value", case.min(ours), 2.5, case.min(ours) <= 2.5),
             ("times abloom with its list", abloom_ratio, 30.0, abloom_ratio >= 30.0),
             ("times the writer's cost of a filter", writer_ratio, 12.0, writer_ratio >= 12.0),
         ]:
             targets.append(
-                {"what": what, "instruction_set": isa, "target": target, "measured": round(measured, 3), "met": met}
+                {"what": what, "instruction_set": isa, "target": limit, "measured": round(measured, 3), "met": met}
             )
     print("\nTargets")
     for target in targets:
         verdict = "met" if target["met"] else "MISSED"
-        what, isa, measured, limit = (target[key] for key in ("what", "instruction_set", "measured", "target"))
-        print(f"  {what:<38} {isa:<9} {measured:>8.2f} of {limit:>5.1f}  {verdict}")
+        what = f"{target['what']:<38} {target['instruction_set']:<9}"
+        print(f"  {what} {target['measured']:>8.2f} of {target['target']:>5.1f}  {verdict}")
     return targets
 
 
@@ -312,6 +313,9 @@ def save(arguments: list[str], cases: list[Case], targets: list[dict[str, Any]])
 
 
 def main() -> None:
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # Each case as it ends, into a pipe too.
+        sys.stdout.reconfigure(line_buffering=True)
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--isa", action="append", choices=instruction_sets(), help="only on this instruction set")
     parser.add_argument("--smoke", action="store_true", help="each case once and small: does it run, and do all agree")
