@@ -4,6 +4,7 @@ mod bloom;
 mod column;
 mod error;
 mod functions;
+mod import;
 
 use pyo3::prelude::*;
 
