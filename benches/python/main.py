@@ -22,10 +22,11 @@ from typing import Any
 import abloom
 import fastbloom_rs
 import numpy as np
-import parsieve as ps
 import pyarrow as pa
 import pyarrow.parquet as pq
 import rbloom
+
+import parsieve as ps
 from parsieve._core import instruction_sets
 
 ROOT = Path(__file__).resolve().parents[2]
