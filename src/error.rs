@@ -23,6 +23,8 @@ pub enum Class {
     Value,
     /// An argument of the wrong type.
     Type,
+    /// Encrypted bytes without the right key.
+    Decryption,
 }
 
 /// Each way to be wrong.
@@ -136,6 +138,108 @@ pub enum ErrorKind {
         /// The leaves there are.
         leaves: String,
     },
+    // Parquet files and their encryption.
+    /// The last four bytes are no Parquet magic.
+    NotParquet,
+    /// The footer claims more bytes than the file has before its tail.
+    FooterLength {
+        /// Bytes that the metadata claims.
+        claimed: u64,
+        /// Bytes between the leading magic and the tail.
+        available: u64,
+    },
+    /// A field occurs twice in one structure, so readers would disagree on its value.
+    DuplicateField {
+        /// The structure.
+        structure: &'static str,
+        /// The field's number.
+        id: i16,
+    },
+    /// Text that is not UTF-8.
+    NotUtf8 {
+        /// `Struct.field`.
+        field: &'static str,
+    },
+    /// A number that its field cannot hold.
+    FieldValue {
+        /// `Struct.field`.
+        field: &'static str,
+        /// The number found.
+        value: i64,
+    },
+    /// The list of schema elements is no tree that we follow.
+    SchemaShape(&'static str),
+    /// A row group has another number of column chunks than the schema has leaves.
+    ColumnCount {
+        /// Position of the row group.
+        row_group: u64,
+        /// Column chunks found.
+        found: u64,
+        /// Leaves of the schema.
+        leaves: u64,
+    },
+    /// A column chunk names another column than its place in the row group.
+    ChunkDisagrees {
+        /// The field that disagrees with the schema.
+        field: &'static str,
+    },
+    /// A column chunk's data lie in another file.
+    DataElsewhere,
+    /// No row group or no column has that number.
+    NoSuchChunk {
+        /// The row group asked for.
+        row_group: u64,
+        /// The column asked for.
+        column: u64,
+    },
+    /// Bytes that the metadata point to lie outside the file's data.
+    OutsideFile {
+        /// What lies there.
+        what: &'static str,
+        /// Where it starts.
+        offset: i64,
+        /// Its length, if known.
+        length: Option<i64>,
+        /// The first byte after the file's data.
+        limit: u64,
+    },
+    /// The metadata and the filter itself state different lengths.
+    FilterLength {
+        /// Bytes by the metadata.
+        stated: u64,
+        /// Bytes by the filter's own header.
+        actual: u64,
+    },
+    /// A Bloom filter header that does not end where headers end.
+    FilterHeaderTooLong(u64),
+    /// A filter longer than its 32-bit length field can say.
+    FilterTooLong(u64),
+    /// A file whose number of rows groups or columns is too large for encryption.
+    Ordinal(u64),
+    /// Bytes that would be wiped are claimed by something else too.
+    SharedBytes {
+        /// Start of the bytes.
+        start: u64,
+        /// First byte after them.
+        end: u64,
+    },
+    /// Encrypted bytes, and no key for them.
+    KeyMissing {
+        /// Whose key: `the footer` or a column's path.
+        what: String,
+    },
+    /// The file asks for an AAD prefix that it does not hold.
+    AadPrefixMissing,
+    /// An AES key of another length than 16, 24 or 32 bytes.
+    KeyLength(u64),
+    /// An encrypted module shorter than its nonce and tag, or of another length than its place.
+    ModuleLength(u64),
+    /// Authentication failed; deliberately no more than that.
+    Decryption,
+    /// The system gave no random bytes for a nonce.
+    NoRandomness,
+    /// Encrypted bytes, and this build cannot decrypt.
+    NoCrypto,
 }
 
 impl Error {
@@ -186,6 +290,26 @@ impl Error {
             | K::SeveralLeaves(_)
             | K::NoSuchLeaf { .. } => Class::Value,
             K::NoPhysicalForm { .. } => Class::Type,
+            K::NotParquet
+            | K::FooterLength { .. }
+            | K::DuplicateField { .. }
+            | K::NotUtf8 { .. }
+            | K::FieldValue { .. }
+            | K::SchemaShape(_)
+            | K::ColumnCount { .. }
+            | K::ChunkDisagrees { .. }
+            | K::OutsideFile { .. }
+            | K::FilterLength { .. }
+            | K::FilterHeaderTooLong(_)
+            | K::ModuleLength(_) => Class::Format,
+            K::DataElsewhere
+            | K::FilterTooLong(_)
+            | K::Ordinal(_)
+            | K::SharedBytes { .. }
+            | K::NoRandomness
+            | K::NoCrypto => Class::Unsupported,
+            K::NoSuchChunk { .. } | K::KeyLength(_) => Class::Value,
+            K::KeyMissing { .. } | K::AadPrefixMissing | K::Decryption => Class::Decryption,
         }
     }
 }
@@ -255,6 +379,55 @@ impl fmt::Display for Error {
                 "a nested column has several leaves and each has a filter of its own; choose one with leaf=: {leaves}"
             ),
             K::NoSuchLeaf { leaf, leaves } => write!(f, "there is no leaf {leaf:?}; the leaves are: {leaves}"),
+            K::NotParquet => write!(f, "this is no Parquet file: it does not end in PAR1 or PARE"),
+            K::FooterLength { claimed, available } => {
+                write!(f, "the footer claims {claimed} bytes of metadata and the file has room for {available}")
+            }
+            K::DuplicateField { structure, id } => write!(f, "field {id} occurs twice in one {structure}"),
+            K::NotUtf8 { field } => write!(f, "{field} is not valid UTF-8"),
+            K::FieldValue { field, value } => write!(f, "{field} cannot be {value}"),
+            K::SchemaShape(what) => write!(f, "the schema is no tree: {what}"),
+            K::ColumnCount { row_group, found, leaves } => {
+                write!(f, "row group {row_group} has {found} column chunks and the schema has {leaves} leaves")
+            }
+            K::ChunkDisagrees { field } => write!(f, "{field} disagrees with the schema"),
+            K::DataElsewhere => write!(f, "the column chunk's data lie in another file, which is not supported"),
+            K::NoSuchChunk { row_group, column } => {
+                write!(f, "the file has no column {column} in a row group {row_group}")
+            }
+            K::OutsideFile { what, offset, length: Some(length), limit } => {
+                write!(f, "{what} claims {length} bytes at {offset}; the file's data end at {limit}")
+            }
+            K::OutsideFile { what, offset, length: None, limit } => {
+                write!(f, "{what} claims to start at {offset}; the file's data end at {limit}")
+            }
+            K::FilterLength { stated, actual } => {
+                write!(f, "a Bloom filter takes {actual} bytes by its header and {stated} by the column's metadata")
+            }
+            K::FilterHeaderTooLong(limit) => {
+                write!(f, "a Bloom filter header does not end within {limit} bytes")
+            }
+            K::FilterTooLong(length) => {
+                write!(f, "a Bloom filter of {length} bytes is too long; its length field holds at most 2147483647")
+            }
+            K::Ordinal(ordinal) => {
+                write!(f, "row group or column {ordinal} cannot be encrypted; encrypted files number them up to 32767")
+            }
+            K::SharedBytes { start, end } => write!(
+                f,
+                "the plaintext filter at bytes {start} to {end} cannot be wiped: other parts of the file claim the same bytes"
+            ),
+            K::KeyMissing { what } => write!(f, "there is no key for {what}"),
+            K::AadPrefixMissing => {
+                write!(f, "the file was written with an AAD prefix that it does not hold; pass aad_prefix")
+            }
+            K::KeyLength(length) => {
+                write!(f, "a key of {length} bytes is impossible; AES keys have 16, 24 or 32 bytes")
+            }
+            K::ModuleLength(length) => write!(f, "an encrypted module claims an impossible length of {length} bytes"),
+            K::Decryption => write!(f, "decryption failed"),
+            K::NoRandomness => write!(f, "the system gave no random bytes, and encryption needs them"),
+            K::NoCrypto => write!(f, "the bytes are encrypted and this build of parsieve cannot decrypt"),
         }?;
         match (&self.kind, self.at) {
             (K::NotExact { .. }, Some(row)) => write!(f, " (row {row})"),

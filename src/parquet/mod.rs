@@ -1,0 +1,18 @@
+//! Parquet files as ranges of bytes: where things lie, what the metadata say, and how a rewritten file is put together.
+//! Reads no file itself.
+
+mod chunk;
+mod encryption;
+#[cfg(test)]
+pub(crate) mod fixtures;
+mod footer;
+mod metadata;
+mod record;
+mod schema;
+mod span;
+
+pub use chunk::{ColumnChunk, ColumnMeta, IndexPlace, Protection, Statistics};
+pub use encryption::{Algorithm, Cipher, FileCrypto};
+pub use footer::{MAGIC_LEN, TAIL_LEN, Tail};
+pub use metadata::{ColumnOrder, Metadata, RowGroup, column_ordinal};
+pub use schema::{Leaf, Logical, Physical, TimeUnit};
