@@ -155,6 +155,13 @@ pub enum ErrorKind {
         /// The field's number.
         id: i16,
     },
+    /// A field that must be written has another type in this file, so some writer gave it a meaning of its own.
+    ForeignField {
+        /// The structure.
+        structure: &'static str,
+        /// The field's number.
+        id: i16,
+    },
     /// Text that is not UTF-8.
     NotUtf8 {
         /// `Struct.field`.
@@ -214,7 +221,7 @@ pub enum ErrorKind {
     FilterHeaderTooLong(u64),
     /// A filter longer than its 32-bit length field can say.
     FilterTooLong(u64),
-    /// A file whose number of rows groups or columns is too large for encryption.
+    /// A file whose number of row groups or columns is too large for encryption.
     Ordinal(u64),
     /// Bytes that would be wiped are claimed by something else too.
     SharedBytes {
@@ -302,7 +309,8 @@ impl Error {
             | K::FilterLength { .. }
             | K::FilterHeaderTooLong(_)
             | K::ModuleLength(_) => Class::Format,
-            K::DataElsewhere
+            K::ForeignField { .. }
+            | K::DataElsewhere
             | K::FilterTooLong(_)
             | K::Ordinal(_)
             | K::SharedBytes { .. }
@@ -384,6 +392,9 @@ impl fmt::Display for Error {
                 write!(f, "the footer claims {claimed} bytes of metadata and the file has room for {available}")
             }
             K::DuplicateField { structure, id } => write!(f, "field {id} occurs twice in one {structure}"),
+            K::ForeignField { structure, id } => {
+                write!(f, "field {id} of {structure} has a meaning of its writer's own and cannot be changed")
+            }
             K::NotUtf8 { field } => write!(f, "{field} is not valid UTF-8"),
             K::FieldValue { field, value } => write!(f, "{field} cannot be {value}"),
             K::SchemaShape(what) => write!(f, "the schema is no tree: {what}"),
