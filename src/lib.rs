@@ -2,6 +2,8 @@
 //!
 //! Pure functions on bytes and Arrow buffers: no file, network, clock or environment. `ARCHITECTURE.md` is the map.
 
+#[cfg(feature = "crypto")]
+pub mod crypto;
 pub mod cursor;
 pub mod error;
 pub mod int;

@@ -10,6 +10,8 @@ mod metadata;
 mod patch;
 mod record;
 mod schema;
+#[cfg(feature = "crypto")]
+mod secret;
 mod span;
 
 pub use chunk::{ColumnChunk, ColumnMeta, IndexPlace, Protection, Statistics};
@@ -18,3 +20,5 @@ pub use footer::{MAGIC_LEN, TAIL_LEN, Tail};
 pub use metadata::{ColumnOrder, Metadata, RowGroup, column_ordinal};
 pub use patch::{ChunkPatch, Pointer, patch_column_metadata, patch_metadata};
 pub use schema::{Leaf, Logical, Physical, TimeUnit};
+#[cfg(feature = "crypto")]
+pub use secret::Secrets;

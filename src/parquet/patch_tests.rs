@@ -39,7 +39,7 @@ fn varint(bytes: &[u8]) -> (u64, usize) {
 }
 
 fn unzigzag(value: u64) -> i64 {
-    (value / 2) as i64 * if value % 2 == 0 { 1 } else { -1 } - (value % 2) as i64
+    (value / 2) as i64 * if value & 1 == 0 { 1 } else { -1 } - (value % 2) as i64
 }
 
 fn number(value: i64) -> Vec<u8> {
