@@ -23,6 +23,8 @@ pub enum Class {
     Value,
     /// An argument of the wrong type.
     Type,
+    /// Memory that the machine does not have.
+    Memory,
     /// Encrypted bytes without the right key.
     Decryption,
 }
@@ -83,6 +85,11 @@ pub enum ErrorKind {
     TrailingBytes(u64),
     /// A number of blocks outside 1 to 2^26 - 1.
     NumBlocks(u64),
+    /// The machine has no memory for a filter.
+    OutOfMemory {
+        /// Bytes asked for.
+        num_bytes: u64,
+    },
     /// A false positive rate outside the open interval (0, 1).
     Fpp,
     /// No filter that the format can hold keeps the promised rate for so many values.
@@ -297,6 +304,7 @@ impl Error {
             | K::SeveralLeaves(_)
             | K::NoSuchLeaf { .. } => Class::Value,
             K::NoPhysicalForm { .. } => Class::Type,
+            K::OutOfMemory { .. } => Class::Memory,
             K::NotParquet
             | K::FooterLength { .. }
             | K::DuplicateField { .. }
@@ -353,6 +361,7 @@ impl fmt::Display for Error {
             K::NumBlocks(blocks) => {
                 write!(f, "a Bloom filter of {blocks} blocks is impossible; it has 1 to 67108863 blocks of 32 bytes")
             }
+            K::OutOfMemory { num_bytes } => write!(f, "there is no memory for a Bloom filter of {num_bytes} bytes"),
             K::Fpp => write!(f, "a false positive rate lies between 0 and 1, both excluded"),
             K::TooManyValues { ndv } => write!(
                 f,

@@ -2,11 +2,13 @@
 //!
 //! Pure functions on bytes and Arrow buffers: no file, network, clock or environment. `ARCHITECTURE.md` is the map.
 
+pub mod bloom;
 #[cfg(feature = "crypto")]
 pub mod crypto;
 pub mod cursor;
 pub mod error;
 pub mod int;
+pub mod isa;
 pub mod parquet;
 pub mod thrift;
 

@@ -1,0 +1,141 @@
+//! Many hashes at once: the instruction set chosen once, the blocks prefetched where they lie outside the cache.
+
+use super::block::Block;
+use crate::int::{low_u32, to_u64};
+use crate::isa::{InstructionSet, per_instruction_set};
+
+/// Blocks asked for ahead of their use: enough to cover a trip to memory, few enough to stay in the first cache.
+pub const AHEAD: usize = 128;
+
+/// Filters above this size are prefetched; below it they stay in the second cache, and a prefetch only costs.
+const PREFETCH_FROM_BLOCKS: usize = (1 << 20) / Block::BYTES;
+
+/// Whether a filter of so many blocks is prefetched.
+pub fn is_prefetched(num_blocks: usize) -> bool {
+    num_blocks > PREFETCH_FROM_BLOCKS
+}
+
+/// Inserts the first `count` hashes of `window`; those after them are only prefetched, so that batches flow into each other.
+pub fn insert(isa: InstructionSet, blocks: &mut [Block], window: &[u64], count: usize) {
+    if is_prefetched(blocks.len()) {
+        insert_far(isa, blocks, window, count);
+    } else {
+        insert_near(isa, blocks, &window[..count]);
+    }
+}
+
+/// Checks the first `count` hashes of `window`: 64 answers in each word of `answers`, lowest bit first.
+pub fn check(isa: InstructionSet, blocks: &[Block], window: &[u64], count: usize, answers: &mut [u64]) {
+    assert!(answers.len() * 64 >= count, "an answer for each hash");
+    if is_prefetched(blocks.len()) {
+        check_far(isa, blocks, window, count, answers);
+    } else {
+        check_near(isa, blocks, &window[..count], answers);
+    }
+}
+
+/// Multiply-shift spreads the upper half evenly over any number of blocks, so foreign filters need not be a power of two.
+/// For fewer than 2^32 blocks the product is below `num_blocks * 2^32`, so the index is below `num_blocks`.
+#[inline(always)]
+pub(super) fn block_index(hash: u64, num_blocks: usize) -> usize {
+    (((hash >> 32) * to_u64(num_blocks)) >> 32) as usize
+}
+
+#[inline(always)]
+fn block(blocks: &[Block], hash: u64) -> &Block {
+    // SAFETY: `block_index` is below `blocks.len()`, which `Sbbf` keeps between 1 and 2^26 - 1.
+    unsafe { blocks.get_unchecked(block_index(hash, blocks.len())) }
+}
+
+#[inline(always)]
+fn block_mut(blocks: &mut [Block], hash: u64) -> &mut Block {
+    let index = block_index(hash, blocks.len());
+    // SAFETY: as in `block`.
+    unsafe { blocks.get_unchecked_mut(index) }
+}
+
+#[inline(always)]
+fn prefetch(blocks: &[Block], hash: u64) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        let address: *const Block = block(blocks, hash);
+        // SAFETY: a prefetch reads nothing that the program sees; the address is that of a block.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (blocks, hash);
+}
+
+per_instruction_set! {
+    fn insert_near(blocks: &mut [Block], hashes: &[u64]) = insert_near_body;
+}
+per_instruction_set! {
+    fn insert_far(blocks: &mut [Block], window: &[u64], count: usize) = insert_far_body;
+}
+per_instruction_set! {
+    fn check_near(blocks: &[Block], hashes: &[u64], answers: &mut [u64]) = check_near_body;
+}
+per_instruction_set! {
+    fn check_far(blocks: &[Block], window: &[u64], count: usize, answers: &mut [u64]) = check_far_body;
+}
+
+#[inline(always)]
+fn insert_near_body(blocks: &mut [Block], hashes: &[u64]) {
+    // Unrolled by hand: a loop this small swings with the alignment of its code.
+    let (eights, rest) = hashes.as_chunks::<8>();
+    for eight in eights {
+        for hash in eight {
+            block_mut(blocks, *hash).insert(low_u32(*hash));
+        }
+    }
+    for hash in rest {
+        block_mut(blocks, *hash).insert(low_u32(*hash));
+    }
+}
+
+#[inline(always)]
+fn insert_far_body(blocks: &mut [Block], window: &[u64], count: usize) {
+    let with_ahead = count.min(window.len().saturating_sub(AHEAD));
+    let (covered, last) = window[..count].split_at(with_ahead);
+    for (hash, ahead) in covered.iter().zip(window.get(AHEAD..).unwrap_or_default()) {
+        prefetch(blocks, *ahead);
+        block_mut(blocks, *hash).insert(low_u32(*hash));
+    }
+    for hash in last {
+        block_mut(blocks, *hash).insert(low_u32(*hash));
+    }
+}
+
+#[inline(always)]
+fn check_near_body(blocks: &[Block], hashes: &[u64], answers: &mut [u64]) {
+    for (word, hashes) in answers.iter_mut().zip(hashes.chunks(64)) {
+        *word = check_word(blocks, hashes);
+    }
+}
+
+#[inline(always)]
+fn check_far_body(blocks: &[Block], window: &[u64], count: usize, answers: &mut [u64]) {
+    let mut ahead = window.get(AHEAD..).unwrap_or_default();
+    for (word, hashes) in answers.iter_mut().zip(window[..count].chunks(64)) {
+        if let Some((now, later)) = ahead.split_at_checked(hashes.len()) {
+            *word = 0;
+            for (bit, (hash, ahead)) in hashes.iter().zip(now).enumerate() {
+                prefetch(blocks, *ahead);
+                *word |= u64::from(block(blocks, *hash).may_contain(low_u32(*hash))) << bit;
+            }
+            ahead = later;
+        } else {
+            *word = check_word(blocks, hashes);
+        }
+    }
+}
+
+#[inline(always)]
+fn check_word(blocks: &[Block], hashes: &[u64]) -> u64 {
+    let mut word = 0;
+    for (bit, hash) in hashes.iter().enumerate() {
+        word |= u64::from(block(blocks, *hash).may_contain(low_u32(*hash))) << bit;
+    }
+    word
+}

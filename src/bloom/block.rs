@@ -1,0 +1,102 @@
+//! One block of 256 bits: eight words, one bit set in each for every value (section 2 of the specification).
+//!
+//! ```text
+//! block   word 0       word 1       …   word 7          32 bits each
+//! value   bit m(0)     bit m(1)     …   bit m(7)        m(i) = top five bits of (low half of hash) * SALT[i]
+//! ```
+
+/// The format's eight odd multipliers.
+const SALT: [u32; 8] = [0x47b6137b, 0x44974d91, 0x8824ad5b, 0xa2b7289d, 0x705495c7, 0x2df1424b, 0x9efc4947, 0x5c6bfb31];
+
+/// Eight words, kept in the byte order of the file (little-endian) on every machine, so that a bitset is its memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[repr(C, align(32))]
+pub struct Block([u32; 8]);
+
+impl Block {
+    /// Bytes of a block in memory and in a file.
+    pub const BYTES: usize = 32;
+
+    /// The eight bits of a value: exactly one in each word.
+    #[inline(always)]
+    fn mask(low: u32) -> [u32; 8] {
+        let mut mask = [0; 8];
+        for (bit, salt) in mask.iter_mut().zip(SALT) {
+            *bit = (1u32 << (low.wrapping_mul(salt) >> 27)).to_le();
+        }
+        mask
+    }
+
+    /// Sets the bits of a value, given the low half of its hash.
+    #[inline(always)]
+    pub fn insert(&mut self, low: u32) {
+        for (word, bit) in self.0.iter_mut().zip(Self::mask(low)) {
+            *word |= bit;
+        }
+    }
+
+    /// Whether all bits of a value are set. Always looks at eight words: an early exit would keep it from being one vector test.
+    #[inline(always)]
+    pub fn may_contain(&self, low: u32) -> bool {
+        let mut missing = 0;
+        for (word, bit) in self.0.iter().zip(Self::mask(low)) {
+            missing |= bit & !word;
+        }
+        missing == 0
+    }
+
+    /// The bits of both.
+    #[inline(always)]
+    pub fn unite(&mut self, other: &Self) {
+        for (word, more) in self.0.iter_mut().zip(other.0) {
+            *word |= more;
+        }
+    }
+
+    /// The chance that a random value seems present: it sets one bit in each word.
+    pub fn false_positive_rate(&self) -> f64 {
+        self.0.iter().map(|word| f64::from(word.count_ones()) / 32.0).product()
+    }
+
+    /// Bits set, of 256.
+    pub fn count_ones(&self) -> u32 {
+        self.0.iter().map(|word| word.count_ones()).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The specification's text, as slowly and literally as it is written.
+    fn literal(block: &[[bool; 32]; 8], low: u32) -> bool {
+        (0..8).all(|i| block[i][(low.wrapping_mul(SALT[i]) >> 27) as usize])
+    }
+
+    #[test]
+    fn agrees_with_the_literal_specification() {
+        let (mut block, mut bits) = (Block::default(), [[false; 32]; 8]);
+        for step in 0u32..20 {
+            let low = step.wrapping_mul(0x9e37_79b9);
+            block.insert(low);
+            for (i, word) in bits.iter_mut().enumerate() {
+                word[(low.wrapping_mul(SALT[i]) >> 27) as usize] = true;
+            }
+            for probe in (0..2000u32).map(|n| n.wrapping_mul(0x85eb_ca6b)) {
+                assert_eq!(block.may_contain(probe), literal(&bits, probe));
+            }
+        }
+        assert_eq!(block.count_ones() as usize, bits.iter().flatten().filter(|bit| **bit).count());
+    }
+
+    #[test]
+    fn one_value_sets_one_bit_in_each_word() {
+        for low in [0, 1, u32::MAX, 0x1234_5678] {
+            let mut block = Block::default();
+            block.insert(low);
+            assert!(block.0.iter().all(|word| word.count_ones() == 1));
+            assert!(block.may_contain(low));
+            assert!((block.false_positive_rate() - 32f64.powi(-8)).abs() < 1e-18);
+        }
+    }
+}

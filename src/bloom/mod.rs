@@ -1,0 +1,13 @@
+//! The split block Bloom filter of Parquet. Start with [`block`], then [`sbbf`].
+
+pub mod batch;
+pub mod block;
+pub mod fold;
+pub mod header;
+mod memory;
+pub mod sbbf;
+pub mod sizing;
+
+pub use block::Block;
+pub use header::Header;
+pub use sbbf::Sbbf;

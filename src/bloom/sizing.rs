@@ -1,0 +1,211 @@
+//! Values and rate to bytes, and back: the exact model, and the simple formula for parity with other writers.
+//!
+//! With `n` values in `z` blocks, a block takes `j` of them with a Poisson chance of mean `n/z`, and a random probe of it
+//! finds each of its eight bits set with chance `1 - (31/32)^j` (specification, section 3.3):
+//! `f(n, z) = sum_j Pois(j; n/z) * (1 - (31/32)^j)^8`.
+
+use super::sbbf::Sbbf;
+use crate::error::{Error, ErrorKind, Result};
+
+/// Which sizes are allowed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sizes {
+    /// Powers of two: what older Arrow readers accept.
+    PowersOfTwo,
+    /// Any number of blocks.
+    Any,
+}
+
+/// How a size is computed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Model {
+    /// Never above the promised rate.
+    Exact,
+    /// `m = -8 n / ln(1 - f^(1/8))`, which ignores uneven blocks and undersizes; what arrow-rs and parquet-java use.
+    Simple,
+}
+
+/// From so many values in a block on, a bit stays clear with a chance below 1e-27, and the sum below would only grow longer.
+const SATURATED: f64 = 2000.0;
+
+/// The rate of a filter of `num_blocks` that took `ndv` distinct values, by the exact model.
+pub fn false_positive_rate(ndv: u64, num_blocks: u64) -> f64 {
+    let load = ndv as f64 / num_blocks as f64;
+    if load > SATURATED {
+        return 1.0;
+    }
+    // Twelve standard deviations on either side leave out less than 1e-30.
+    let reach = 12.0 * load.sqrt() + 40.0;
+    let (first, last) = ((load - reach).max(0.0).floor(), (load + reach).ceil());
+    if load == 0.0 {
+        return 0.0;
+    }
+    // Start at the mode, where the chance is largest, and walk to both sides: no term underflows before it is negligible.
+    let mode = load.floor();
+    let at_mode = (mode * load.ln() - load - ln_factorial(mode)).exp();
+    let hit = |j: f64| (1.0 - (31.0f64 / 32.0).powf(j)).powi(8);
+    let (mut rate, mut chance, mut j) = (0.0, at_mode, mode);
+    while j <= last {
+        rate += chance * hit(j);
+        j += 1.0;
+        chance *= load / j;
+    }
+    (chance, j) = (at_mode, mode);
+    while j > first {
+        chance *= j / load;
+        j -= 1.0;
+        rate += chance * hit(j);
+    }
+    rate.clamp(0.0, 1.0)
+}
+
+/// Stirling's series; exact to 1e-12 from 16 on, a plain product below.
+fn ln_factorial(n: f64) -> f64 {
+    if n < 16.0 {
+        return (2..=n as u32).map(|i| f64::from(i).ln()).sum();
+    }
+    let x = n + 1.0;
+    let series = 1.0 / (12.0 * x) - 1.0 / (360.0 * x.powi(3)) + 1.0 / (1260.0 * x.powi(5)) - 1.0 / (1680.0 * x.powi(7));
+    (x - 0.5) * x.ln() - x + 0.5 * std::f64::consts::TAU.ln() + series
+}
+
+/// The fewest blocks that keep `fpp` for `ndv` distinct values.
+pub fn optimal_blocks(ndv: u64, fpp: f64, sizes: Sizes, model: Model) -> Result<u64> {
+    if !(fpp > 0.0 && fpp < 1.0) {
+        return Err(Error::new(ErrorKind::Fpp));
+    }
+    match model {
+        Model::Simple => simple_blocks(ndv, fpp, sizes),
+        Model::Exact => exact_blocks(ndv, fpp, sizes),
+    }
+    .ok_or_else(|| Error::new(ErrorKind::TooManyValues { ndv }))
+}
+
+fn exact_blocks(ndv: u64, fpp: f64, sizes: Sizes) -> Option<u64> {
+    let keeps = |num_blocks: u64| false_positive_rate(ndv, num_blocks) <= fpp;
+    match sizes {
+        Sizes::PowersOfTwo => (0..26).map(|power| 1 << power).find(|num_blocks| keeps(*num_blocks)),
+        Sizes::Any => {
+            let (mut low, mut high) = (1, Sbbf::MAX_BLOCKS);
+            if !keeps(high) {
+                return None;
+            }
+            // The rate falls with every block, so halving finds the first that keeps it.
+            while low < high {
+                let middle = low + (high - low) / 2;
+                if keeps(middle) { high = middle } else { low = middle + 1 }
+            }
+            Some(low)
+        }
+    }
+}
+
+/// As arrow-rs does it: truncated bytes, clamped to 32 B to 128 MiB, rounded up to a power of two.
+fn simple_blocks(ndv: u64, fpp: f64, sizes: Sizes) -> Option<u64> {
+    let bits = -8.0 * ndv as f64 / (1.0 - fpp.powf(1.0 / 8.0)).ln();
+    let bytes = (bits / 8.0) as u64;
+    match sizes {
+        Sizes::PowersOfTwo => Some(bytes.clamp(32, 128 << 20).next_power_of_two() / 32),
+        Sizes::Any => Some(bytes.div_ceil(32).max(1)).filter(|num_blocks| *num_blocks <= Sbbf::MAX_BLOCKS),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The binomial expansion of the model: short, exact for moderate rates, useless below 1e-12 for cancellation.
+    fn closed_form(ndv: u64, num_blocks: u64) -> f64 {
+        let load = ndv as f64 / num_blocks as f64;
+        let choose = [1.0, 8.0, 28.0, 56.0, 70.0, 56.0, 28.0, 8.0, 1.0];
+        (0..9).map(|k| (-1f64).powi(k) * choose[k as usize] * (-load * (1.0 - (31f64 / 32.0).powi(k))).exp()).sum()
+    }
+
+    #[test]
+    fn agrees_with_the_closed_form() {
+        for num_blocks in [1u64, 3, 1024, 1 << 20] {
+            for load in [0.1, 1.0, 10.0, 25.6, 51.2, 300.0, 5000.0] {
+                let ndv = (load * num_blocks as f64) as u64;
+                let (sum, form) = (false_positive_rate(ndv, num_blocks), closed_form(ndv, num_blocks));
+                assert!((sum - form).abs() < 1e-11, "{ndv} in {num_blocks}: {sum} against {form}");
+            }
+        }
+        assert_eq!(false_positive_rate(0, 1), 0.0);
+        assert!(false_positive_rate(u64::MAX, 1) > 0.999_999);
+    }
+
+    #[test]
+    fn section_3_2_worked_example() {
+        for (ndv, rate) in [(26_214, 0.012648), (52_428, 0.1792), (13_107, 0.000420)] {
+            let model = false_positive_rate(ndv, 1024);
+            assert!((model / rate - 1.0).abs() < 1e-3, "{ndv}: {model}");
+        }
+    }
+
+    #[test]
+    fn section_3_3_bits_for_each_value() {
+        let z = 1_000_000;
+        for (fpp, bits) in [
+            (0.10, 5.99),
+            (0.05, 7.23),
+            (0.02, 9.02),
+            (0.01, 10.53),
+            (0.005, 12.20),
+            (0.001, 16.89),
+            (1e-4, 26.34),
+            (1e-5, 40.99),
+        ] {
+            let ndv = (z as f64 * 256.0 / bits) as u64;
+            let rate = false_positive_rate(ndv, z);
+            assert!((rate / fpp - 1.0).abs() < 0.01, "{bits} bits: {rate}");
+        }
+    }
+
+    #[test]
+    fn b8_all_fifteen_rows_of_section_4_keep_their_promise() {
+        // Values, rate, blocks by the simple formula, its real rate.
+        let rows = [
+            (10_000, 0.1, 256, 7.2e-2),
+            (10_000, 0.01, 512, 3.5e-3),
+            (10_000, 0.001, 1_024, 1.03e-4),
+            (10_000, 0.0001, 1_024, 1.03e-4),
+            (100_000, 0.1, 4_096, 1.02e-2),
+            (100_000, 0.01, 4_096, 1.02e-2),
+            (100_000, 0.001, 8_192, 3.3e-4),
+            (100_000, 0.0001, 16_384, 8.9e-6),
+            (100_000, 0.00001, 16_384, 8.9e-6),
+            (1_000_000, 0.1, 32_768, 2.7e-2),
+            (1_000_000, 0.01, 65_536, 1.03e-3),
+            (1_000_000, 0.001, 65_536, 1.03e-3),
+            (1_000_000, 0.0001, 131_072, 2.8e-5),
+            (1_000_000, 0.00001, 131_072, 2.8e-5),
+            (1_000_000, 0.000001, 262_144, 8.3e-7),
+        ];
+        let mut misses = 0;
+        for (ndv, fpp, blocks, real) in rows {
+            let simple = optimal_blocks(ndv, fpp, Sizes::PowersOfTwo, Model::Simple).unwrap();
+            assert_eq!(simple, blocks, "{ndv} at {fpp}");
+            let rate = false_positive_rate(ndv, simple);
+            assert!((rate / real - 1.0).abs() < 0.03, "{ndv} at {fpp}: {rate}");
+            misses += usize::from(rate > fpp);
+
+            for sizes in [Sizes::PowersOfTwo, Sizes::Any] {
+                let exact = optimal_blocks(ndv, fpp, sizes, Model::Exact).unwrap();
+                assert!(false_positive_rate(ndv, exact) <= fpp);
+                let smaller = if sizes == Sizes::Any { exact - 1 } else { exact / 2 };
+                assert!(false_positive_rate(ndv, smaller) > fpp, "{ndv} at {fpp}: {exact} blocks are more than needed");
+            }
+        }
+        assert_eq!(misses, 4, "the simple formula breaks its promise where the specification says");
+    }
+
+    #[test]
+    fn impossible_wishes_are_errors() {
+        for fpp in [0.0, 1.0, -1.0, f64::NAN, f64::INFINITY] {
+            assert_eq!(optimal_blocks(10, fpp, Sizes::Any, Model::Exact).unwrap_err().kind(), &ErrorKind::Fpp);
+        }
+        assert!(optimal_blocks(u64::MAX, 0.01, Sizes::Any, Model::Exact).is_err());
+        assert!(optimal_blocks(u64::MAX, 0.01, Sizes::PowersOfTwo, Model::Exact).is_err());
+        assert_eq!(optimal_blocks(0, 0.01, Sizes::Any, Model::Exact), Ok(1));
+    }
+}
