@@ -3,22 +3,27 @@
 
 mod chunk;
 mod encryption;
+mod file;
 #[cfg(test)]
 pub(crate) mod fixtures;
 mod footer;
 mod metadata;
 mod patch;
+pub mod ranges;
 mod record;
 mod schema;
 #[cfg(feature = "crypto")]
 mod secret;
 mod span;
+mod vault;
 
 pub use chunk::{ColumnChunk, ColumnMeta, IndexPlace, Protection, Statistics};
 pub use encryption::{Algorithm, Cipher, FileCrypto};
+pub use file::{FIRST_READ, Footer, ParquetFile};
 pub use footer::{MAGIC_LEN, TAIL_LEN, Tail};
 pub use metadata::{ColumnOrder, Metadata, RowGroup, column_ordinal};
 pub use patch::{ChunkPatch, Pointer, patch_column_metadata, patch_metadata};
 pub use schema::{Leaf, Logical, Physical, TimeUnit};
 #[cfg(feature = "crypto")]
 pub use secret::Secrets;
+pub use vault::{FilterPart, Vault};

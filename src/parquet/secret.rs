@@ -3,7 +3,8 @@
 use super::chunk::Protection;
 use super::encryption::{Algorithm, Cipher, FileCrypto};
 use super::metadata::{Metadata, column_ordinal};
-use crate::crypto::{FileAad, Key, KeyRing, Module, SIGNATURE_LEN, open, seal, sign, verify};
+use super::vault::{FilterPart, Vault};
+use crate::crypto::{FileAad, Key, KeyRing, Module, open, seal, sign, verify};
 use crate::error::{Error, ErrorKind, Result};
 
 /// The keys of a caller, bound to one file.
@@ -38,97 +39,6 @@ impl<'k> Secrets<'k> {
         Ok(Self { keys, aad: FileAad::new(prefix, &algorithm.aad_file_unique) })
     }
 
-    /// The plaintext of an encrypted footer; `bytes` lie between the file's data and its tail.
-    pub fn open_footer(&self, crypto: &FileCrypto, bytes: &[u8]) -> Result<Vec<u8>> {
-        let module = bytes.get(crypto.len..).unwrap_or_default();
-        open(self.keys.footer_key()?, &self.aad.footer(), module)
-    }
-
-    /// An encrypted footer with everything before the tail; `old` is the one that it replaces.
-    pub fn seal_footer(&self, crypto: &FileCrypto, old: &[u8], metadata: &[u8]) -> Result<Vec<u8>> {
-        let module = seal(self.keys.footer_key()?, &self.aad.footer(), metadata)?;
-        Ok([old.get(..crypto.len).unwrap_or_default(), &module].concat())
-    }
-
-    /// Checks a plaintext footer against the signature that follows it.
-    pub fn verify_footer(&self, metadata: &[u8], signature: &[u8]) -> Result<()> {
-        verify(self.keys.footer_key()?, &self.aad.footer(), metadata, signature)
-    }
-
-    /// The signature of a new plaintext footer.
-    pub fn sign_footer(&self, metadata: &[u8]) -> Result<[u8; SIGNATURE_LEN]> {
-        sign(self.keys.footer_key()?, &self.aad.footer(), metadata)
-    }
-
-    /// Decrypts the metadata of every column that there is a key for. The others stay as they are: without metadata in
-    /// a file with an encrypted footer, with a part of them in one with a plaintext footer.
-    pub fn open_columns(&self, metadata: &mut Metadata) -> Result<()> {
-        for row_group in 0..metadata.row_groups().len() {
-            for column in 0..metadata.leaves().len() {
-                match self.open_column(metadata, row_group, column) {
-                    Ok(Some(plain)) => metadata.set_column_meta(row_group, column, &plain)?,
-                    Ok(None) => {}
-                    Err(error) if matches!(error.kind(), ErrorKind::KeyMissing { .. }) => {}
-                    Err(error) => return Err(error),
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// The plaintext of one column chunk's metadata, if they are encrypted on their own.
-    pub fn open_column(&self, metadata: &Metadata, row_group: usize, column: usize) -> Result<Option<Vec<u8>>> {
-        let chunk = metadata.chunk(row_group, column)?;
-        let Some(module) = metadata.encrypted_meta(chunk) else { return Ok(None) };
-        let place = self.place(metadata, row_group, column)?;
-        open(place.key, &self.aad_of(Module::ColumnMetaData, &place), module).map(Some)
-    }
-
-    /// The module of one column chunk's new metadata.
-    pub fn seal_column(&self, metadata: &Metadata, row_group: usize, column: usize, plain: &[u8]) -> Result<Vec<u8>> {
-        let place = self.place(metadata, row_group, column)?;
-        seal(place.key, &self.aad_of(Module::ColumnMetaData, &place), plain)
-    }
-
-    /// The plaintext header of an encrypted filter, from its module.
-    pub fn open_filter_header(
-        &self,
-        metadata: &Metadata,
-        row_group: usize,
-        column: usize,
-        module: &[u8],
-    ) -> Result<Vec<u8>> {
-        let place = self.place(metadata, row_group, column)?;
-        open(place.key, &self.aad_of(Module::BloomFilterHeader, &place), module)
-    }
-
-    /// The plaintext bitset of an encrypted filter, from its module.
-    pub fn open_filter_bitset(
-        &self,
-        metadata: &Metadata,
-        row_group: usize,
-        column: usize,
-        module: &[u8],
-    ) -> Result<Vec<u8>> {
-        let place = self.place(metadata, row_group, column)?;
-        open(place.key, &self.aad_of(Module::BloomFilterBitset, &place), module)
-    }
-
-    /// A filter as its two modules.
-    pub fn seal_filter(
-        &self,
-        metadata: &Metadata,
-        row_group: usize,
-        column: usize,
-        header: &[u8],
-        bitset: &[u8],
-    ) -> Result<Vec<u8>> {
-        let place = self.place(metadata, row_group, column)?;
-        let header = seal(place.key, &self.aad_of(Module::BloomFilterHeader, &place), header)?;
-        let bitset = seal(place.key, &self.aad_of(Module::BloomFilterBitset, &place), bitset)?;
-        Ok([header, bitset].concat())
-    }
-
     fn aad_of(&self, module: Module, place: &Place<'_>) -> Vec<u8> {
         self.aad.column(module, place.row_group, place.column)
     }
@@ -145,6 +55,69 @@ impl<'k> Secrets<'k> {
             }
         };
         Ok(Place { key, row_group: metadata.ordinal(row_group)?, column: column_ordinal(column)? })
+    }
+}
+
+impl Vault for Secrets<'_> {
+    fn open_footer(&self, crypto: &FileCrypto, bytes: &[u8]) -> Result<Vec<u8>> {
+        let module = bytes.get(crypto.len..).unwrap_or_default();
+        open(self.keys.footer_key()?, &self.aad.footer(), module)
+    }
+
+    fn seal_footer(&self, crypto: &FileCrypto, old: &[u8], metadata: &[u8]) -> Result<Vec<u8>> {
+        let module = seal(self.keys.footer_key()?, &self.aad.footer(), metadata)?;
+        Ok([old.get(..crypto.len).unwrap_or_default(), &module].concat())
+    }
+
+    fn verify_footer(&self, metadata: &[u8], signature: &[u8]) -> Result<()> {
+        verify(self.keys.footer_key()?, &self.aad.footer(), metadata, signature)
+    }
+
+    fn sign_footer(&self, metadata: &[u8]) -> Result<Vec<u8>> {
+        Ok(sign(self.keys.footer_key()?, &self.aad.footer(), metadata)?.to_vec())
+    }
+
+    fn open_column(&self, metadata: &Metadata, row_group: usize, column: usize) -> Result<Option<Vec<u8>>> {
+        let chunk = metadata.chunk(row_group, column)?;
+        let Some(module) = metadata.encrypted_meta(chunk) else { return Ok(None) };
+        let place = self.place(metadata, row_group, column)?;
+        open(place.key, &self.aad_of(Module::ColumnMetaData, &place), module).map(Some)
+    }
+
+    fn seal_column(&self, metadata: &Metadata, row_group: usize, column: usize, plain: &[u8]) -> Result<Vec<u8>> {
+        let place = self.place(metadata, row_group, column)?;
+        seal(place.key, &self.aad_of(Module::ColumnMetaData, &place), plain)
+    }
+
+    fn open_filter(
+        &self,
+        metadata: &Metadata,
+        (row_group, column): (usize, usize),
+        part: FilterPart,
+        module: &[u8],
+    ) -> Result<Vec<u8>> {
+        let place = self.place(metadata, row_group, column)?;
+        open(place.key, &self.aad_of(part.into(), &place), module)
+    }
+
+    fn seal_filter(
+        &self,
+        metadata: &Metadata,
+        (row_group, column): (usize, usize),
+        part: FilterPart,
+        plain: &[u8],
+    ) -> Result<Vec<u8>> {
+        let place = self.place(metadata, row_group, column)?;
+        seal(place.key, &self.aad_of(part.into(), &place), plain)
+    }
+}
+
+impl From<FilterPart> for Module {
+    fn from(part: FilterPart) -> Self {
+        match part {
+            FilterPart::Header => Self::BloomFilterHeader,
+            FilterPart::Bitset => Self::BloomFilterBitset,
+        }
     }
 }
 
@@ -190,11 +163,13 @@ mod tests {
             let (first, rest) = split_module(&file[start..start + 2212]).unwrap();
             let (second, rest) = split_module(rest).unwrap();
             assert!(rest.is_empty());
-            let plain = secrets.open_filter_header(&metadata, 0, column, first).unwrap();
+            let plain = secrets.open_filter(&metadata, (0, column), FilterPart::Header, first).unwrap();
             let decoded = header::decode(&plain, 0).unwrap();
             // parquet-java pads the header's plaintext with zeros.
             assert_eq!((decoded.num_blocks, decoded.len, plain.len()), (64, 16, 100));
-            let filter = Sbbf::from_bitset(&secrets.open_filter_bitset(&metadata, 0, column, second).unwrap()).unwrap();
+            let filter =
+                Sbbf::from_bitset(&secrets.open_filter(&metadata, (0, column), FilterPart::Bitset, second).unwrap())
+                    .unwrap();
             for i in 0..2000 {
                 assert!(filter.may_contain_hash(XxHash64::oneshot(0, &value(i))), "column {column}, value {i}");
             }
@@ -219,27 +194,27 @@ mod tests {
         let secrets = Secrets::new(&keys, &algorithm).unwrap();
         let failed = |result: Result<Vec<u8>>| assert_eq!(result, Err(Error::new(ErrorKind::Decryption)));
         let (header, rest) = split_module(&file[29667..29667 + 2212]).unwrap();
-        assert!(secrets.open_filter_header(&metadata, 0, 0, header).is_ok());
+        assert!(secrets.open_filter(&metadata, (0, 0), FilterPart::Header, header).is_ok());
         // The other kind of module, and another column.
-        failed(secrets.open_filter_bitset(&metadata, 0, 0, header));
-        failed(secrets.open_filter_header(&metadata, 0, 0, rest));
-        failed(secrets.open_filter_header(&metadata, 0, 1, header));
+        failed(secrets.open_filter(&metadata, (0, 0), FilterPart::Bitset, header));
+        failed(secrets.open_filter(&metadata, (0, 0), FilterPart::Header, rest));
+        failed(secrets.open_filter(&metadata, (0, 1), FilterPart::Header, header));
         // Another file.
         let other = Algorithm { aad_file_unique: vec![1; 8], ..algorithm.clone() };
-        failed(Secrets::new(&keys, &other).unwrap().open_filter_header(&metadata, 0, 0, header));
+        failed(Secrets::new(&keys, &other).unwrap().open_filter(&metadata, (0, 0), FilterPart::Header, header));
         // Sealed by us for two columns that share a key, since in this file each column has its own.
         let same = KeyRing::new()
             .with_column_key("double_field", Key::new(DOUBLES).unwrap())
             .with_column_key("float_field", Key::new(DOUBLES).unwrap());
         let secrets = Secrets::new(&same, &algorithm).unwrap();
-        let sealed = secrets.seal_filter(&metadata, 0, 0, b"header", b"bitset").unwrap();
-        assert_eq!(sealed.len(), 12 + 64);
-        let (header, bitset) = split_module(&sealed).unwrap();
-        assert_eq!(secrets.open_filter_header(&metadata, 0, 0, header).unwrap(), b"header");
-        assert_eq!(secrets.open_filter_bitset(&metadata, 0, 0, bitset).unwrap(), b"bitset");
-        failed(secrets.open_filter_header(&metadata, 0, 1, header));
-        failed(secrets.open_filter_bitset(&metadata, 0, 1, bitset));
-        failed(secrets.open_filter_header(&metadata, 0, 0, bitset));
+        let [header, bitset] = [(FilterPart::Header, &b"header"[..]), (FilterPart::Bitset, b"bitset")]
+            .map(|(part, plain)| secrets.seal_filter(&metadata, (0, 0), part, plain).unwrap());
+        let (header, bitset) = (&header[..], &bitset[..]);
+        assert_eq!(secrets.open_filter(&metadata, (0, 0), FilterPart::Header, header).unwrap(), b"header");
+        assert_eq!(secrets.open_filter(&metadata, (0, 0), FilterPart::Bitset, bitset).unwrap(), b"bitset");
+        failed(secrets.open_filter(&metadata, (0, 1), FilterPart::Header, header));
+        failed(secrets.open_filter(&metadata, (0, 1), FilterPart::Bitset, bitset));
+        failed(secrets.open_filter(&metadata, (0, 0), FilterPart::Header, bitset));
     }
 
     #[test]
