@@ -226,6 +226,8 @@ pub enum ErrorKind {
     },
     /// A Bloom filter header that does not end where headers end.
     FilterHeaderTooLong(u64),
+    /// A filter in plaintext, in a column that is encrypted: anybody may have written it.
+    PlaintextFilter,
     /// A filter longer than its 32-bit length field can say.
     FilterTooLong(u64),
     /// A file whose number of row groups or columns is too large for encryption.
@@ -319,6 +321,7 @@ impl Error {
             | K::ModuleLength(_) => Class::Format,
             K::ForeignField { .. }
             | K::DataElsewhere
+            | K::PlaintextFilter
             | K::FilterTooLong(_)
             | K::Ordinal(_)
             | K::SharedBytes { .. }
@@ -427,6 +430,10 @@ impl fmt::Display for Error {
             K::FilterHeaderTooLong(limit) => {
                 write!(f, "a Bloom filter header does not end within {limit} bytes")
             }
+            K::PlaintextFilter => write!(
+                f,
+                "the column is encrypted and its Bloom filter is not, so nothing proves that it belongs to the column"
+            ),
             K::FilterTooLong(length) => {
                 write!(f, "a Bloom filter of {length} bytes is too long; its length field holds at most 2147483647")
             }

@@ -3,7 +3,6 @@
 //! Pure functions on bytes and Arrow buffers: no file, network, clock or environment. `ARCHITECTURE.md` is the map.
 
 pub mod bloom;
-#[cfg(feature = "crypto")]
 pub mod crypto;
 pub mod cursor;
 pub mod error;

@@ -3,10 +3,18 @@
 //! Page bodies of AES_GCM_CTR_V1 are not read here. Whatever fails to authenticate is one error without a reason, since a
 //! reason would help only an attacker.
 
+//! What needs no cipher is always there; the ciphers and keys come with the feature `crypto`.
+
 mod aad;
+mod frame;
+#[cfg(feature = "crypto")]
 mod gcm;
+#[cfg(feature = "crypto")]
 mod key;
 
 pub use aad::{FileAad, Module};
-pub use gcm::{MODULE_OVERHEAD, SIGNATURE_LEN, module_len, open, seal, sign, split_module, verify};
+pub use frame::{MODULE_OVERHEAD, SIGNATURE_LEN, module_len, split_module};
+#[cfg(feature = "crypto")]
+pub use gcm::{open, seal, sign, verify};
+#[cfg(feature = "crypto")]
 pub use key::{Key, KeyRing};

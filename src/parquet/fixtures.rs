@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::Tail;
+use super::{Footer, Tail};
 use crate::int::to_u64;
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../shared/data/parquet-testing");
@@ -41,4 +41,10 @@ pub(crate) fn footer(file: &[u8]) -> (Tail, Vec<u8>) {
 pub(crate) fn plain_footers() -> Vec<(String, Vec<u8>)> {
     let footers = files().into_iter().map(|(name, file)| (name, footer(&file)));
     footers.filter(|(_, (tail, _))| !tail.encrypted).map(|(name, (_, bytes))| (name, bytes)).collect()
+}
+
+/// A whole file as opened without any key.
+pub(crate) fn open(file: &[u8]) -> crate::error::Result<super::ParquetFile> {
+    let (tail, bytes) = footer(file);
+    super::ParquetFile::open(Footer { tail, bytes, file_len: to_u64(file.len()) })
 }

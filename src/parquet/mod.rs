@@ -7,6 +7,7 @@ mod file;
 #[cfg(test)]
 pub(crate) mod fixtures;
 mod footer;
+mod locate;
 mod metadata;
 mod patch;
 pub mod ranges;
@@ -21,6 +22,7 @@ pub use chunk::{ColumnChunk, ColumnMeta, IndexPlace, Protection, Statistics};
 pub use encryption::{Algorithm, Cipher, FileCrypto};
 pub use file::{FIRST_READ, Footer, ParquetFile};
 pub use footer::{MAGIC_LEN, TAIL_LEN, Tail};
+pub use locate::{Extent, FilterHeader, FilterPlace, block_index};
 pub use metadata::{ColumnOrder, Metadata, RowGroup, column_ordinal};
 pub use patch::{ChunkPatch, Pointer, patch_column_metadata, patch_metadata};
 pub use schema::{Leaf, Logical, Physical, TimeUnit};

@@ -89,9 +89,9 @@ impl Fetched {
         part.and_then(|(at, part)| part.get(to_usize(start - at)?..)).unwrap_or_default()
     }
 
-    /// All bytes of `range`, or the step that asks for what is missing of them at its end.
-    pub(super) fn want<T>(&self, range: &Range<u64>) -> Result<&[u8], Step<T>> {
-        self.get(range).ok_or_else(|| Step::Need(self.missing(range).into_iter().collect()))
+    /// The step that asks for what is missing of `range`.
+    pub(super) fn need<T>(&self, range: &Range<u64>) -> Step<T> {
+        Step::Need(self.missing(range).into_iter().collect())
     }
 
     /// The part of `range` after the bytes that were fetched at its start.
