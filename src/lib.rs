@@ -2,10 +2,12 @@
 //!
 //! Pure functions on bytes and Arrow buffers: no file, network, clock or environment. `ARCHITECTURE.md` is the map.
 
+pub mod arrow;
 pub mod bloom;
 pub mod crypto;
 pub mod cursor;
 pub mod error;
+pub mod hash;
 pub mod int;
 pub mod isa;
 pub mod parquet;

@@ -6,6 +6,7 @@ use super::metadata::Metadata;
 use super::ranges::{Fetched, Step};
 #[cfg(feature = "crypto")]
 use super::secret::Secrets;
+#[cfg(feature = "crypto")]
 use super::vault::Vault;
 #[cfg(feature = "crypto")]
 use crate::crypto::KeyRing;

@@ -1,0 +1,7 @@
+//! Arrow columns as Parquet would store them: which physical type, which meaning, which leaf.
+
+pub mod leaf;
+pub mod types;
+
+pub use leaf::Leaf;
+pub use types::{ColumnType, Meaning, PhysicalType};

@@ -1,0 +1,193 @@
+//! Exact conversions of numbers: to another unit, scale or width, or not at all.
+
+use super::slots::ShortBytes;
+use crate::arrow::Meaning;
+use arrow_buffer::i256;
+use arrow_schema::{DataType, TimeUnit};
+
+/// What values are multiplied by: `times / over`, one of them 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Ratio {
+    times: i128,
+    over: i128,
+}
+
+const MILLIS_OF_DAY: i128 = 86_400_000;
+
+impl Ratio {
+    pub(super) const ONE: Self = Self { times: 1, over: 1 };
+
+    /// From the integers of an Arrow type to those of a column; `None` where the two cannot be compared.
+    pub(super) fn between(from: &DataType, to: Meaning) -> Option<Self> {
+        use DataType as A;
+        match (from, to) {
+            (from, Meaning::Integer { .. }) if from.is_integer() => Some(Self::ONE),
+            (from, Meaning::Decimal { scale }) if from.is_integer() => Self::power(i32::from(scale)),
+            (A::Date32, Meaning::Date) => Some(Self::ONE),
+            (A::Date64, Meaning::Date) => Some(Self { times: 1, over: MILLIS_OF_DAY }),
+            (A::Date64, Meaning::Timestamp { unit, zoned: false }) => Self::ticks(TimeUnit::Millisecond, unit),
+            (A::Time32(from) | A::Time64(from), Meaning::Time(to)) => Self::ticks(*from, to),
+            (A::Duration(from), Meaning::Duration(to)) => Self::ticks(*from, to),
+            // A local time is no instant: between them lies a zone that nobody told us.
+            (A::Timestamp(from, zone), Meaning::Timestamp { unit, zoned }) if zone.is_some() == zoned => {
+                Self::ticks(*from, unit)
+            }
+            (
+                A::Decimal32(_, from) | A::Decimal64(_, from) | A::Decimal128(_, from) | A::Decimal256(_, from),
+                Meaning::Decimal { .. } | Meaning::Integer { .. },
+            ) => {
+                let scale = if let Meaning::Decimal { scale } = to { scale } else { 0 };
+                Self::power(i32::from(scale) - i32::from(*from))
+            }
+            _ => None,
+        }
+    }
+
+    fn power(exponent: i32) -> Option<Self> {
+        let power = 10i128.checked_pow(exponent.unsigned_abs())?;
+        Some(if exponent < 0 { Self { times: 1, over: power } } else { Self { times: power, over: 1 } })
+    }
+
+    fn ticks(from: TimeUnit, to: TimeUnit) -> Option<Self> {
+        let exponent = |unit| match unit {
+            TimeUnit::Second => 0,
+            TimeUnit::Millisecond => 3,
+            TimeUnit::Microsecond => 6,
+            TimeUnit::Nanosecond => 9,
+        };
+        Self::power(exponent(to) - exponent(from))
+    }
+
+    #[inline(always)]
+    pub(super) fn apply(self, value: i128) -> Option<i128> {
+        if self == Self::ONE {
+            return Some(value);
+        }
+        (value % self.over == 0).then(|| (value / self.over).checked_mul(self.times))?
+    }
+
+    /// The same for integers of 256 bits.
+    pub(super) fn apply_wide(self, value: i256) -> Option<i256> {
+        let over = i256::from_i128(self.over);
+        let exact = value.checked_rem(over)? == i256::ZERO;
+        exact.then(|| value.checked_div(over)?.checked_mul(i256::from_i128(self.times)))?
+    }
+}
+
+/// The low bits of a 32-bit integer of either sign, when it is one.
+#[inline(always)]
+pub(super) fn to_32(value: i128, signed: bool) -> Option<u32> {
+    if signed { i32::try_from(value).ok().map(i32::cast_unsigned) } else { u32::try_from(value).ok() }
+}
+
+/// The low bits of a 64-bit integer of either sign, when it is one.
+#[inline(always)]
+pub(super) fn to_64(value: i128, signed: bool) -> Option<u64> {
+    if signed { i64::try_from(value).ok().map(i64::cast_unsigned) } else { u64::try_from(value).ok() }
+}
+
+/// Big-endian two's complement in exactly `width` bytes, when they suffice.
+pub(super) fn to_fixed(value: i256, width: usize) -> Option<ShortBytes> {
+    (needed(value) <= width && width <= ShortBytes::MAX).then(|| ShortBytes::last(value.to_be_bytes(), width))
+}
+
+/// Big-endian two's complement in the fewest bytes, as the format asks of decimals in a BYTE_ARRAY.
+pub(super) fn to_shortest(value: i256) -> ShortBytes {
+    ShortBytes::last(value.to_be_bytes(), needed(value))
+}
+
+/// Bytes without those that only repeat the sign.
+fn needed(value: i256) -> usize {
+    let bytes = value.to_be_bytes();
+    let sign = if bytes[0] & 0x80 == 0 { 0x00 } else { 0xff };
+    let repeated = bytes.iter().take_while(|byte| **byte == sign).count();
+    // The first byte that is kept must still show the sign.
+    let shows_sign = bytes.get(repeated).is_some_and(|byte| byte & 0x80 == sign & 0x80);
+    ShortBytes::MAX - repeated + usize::from(!shows_sign)
+}
+
+const NANOS_OF_DAY: i128 = 86_400_000_000_000;
+const JULIAN_DAY_OF_1970: i128 = 2_440_588;
+
+/// INT96: nanoseconds of the day (eight bytes), then the Julian day (four), little-endian.
+pub(super) fn to_int96(nanoseconds: i128) -> Option<ShortBytes> {
+    let day = u32::try_from(nanoseconds.div_euclid(NANOS_OF_DAY) + JULIAN_DAY_OF_1970).ok()?;
+    let of_day = u64::try_from(nanoseconds.rem_euclid(NANOS_OF_DAY)).ok()?;
+    let mut bytes = [0; ShortBytes::MAX];
+    bytes[20..28].copy_from_slice(&of_day.to_le_bytes());
+    bytes[28..].copy_from_slice(&day.to_le_bytes());
+    Some(ShortBytes::last(bytes, 12))
+}
+
+/// The bytes of a half float.
+pub(super) fn to_half(bits: u16) -> ShortBytes {
+    let mut bytes = [0; ShortBytes::MAX];
+    bytes[30..].copy_from_slice(&bits.to_le_bytes());
+    ShortBytes::last(bytes, 2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shortest_and_fixed_bytes() {
+        let check = |value: i128, shortest: &[u8]| {
+            let value = i256::from_i128(value);
+            assert_eq!(to_shortest(value).as_slice(), shortest);
+            assert_eq!(to_fixed(value, shortest.len()).unwrap().as_slice(), shortest);
+            assert_eq!(to_fixed(value, shortest.len() - 1), None);
+            let wide = to_fixed(value, 32).unwrap();
+            assert_eq!(i256::from_be_bytes(wide.as_slice().try_into().unwrap()), value);
+        };
+        check(0, &[0]);
+        check(-1, &[0xff]);
+        check(127, &[0x7f]);
+        check(128, &[0x00, 0x80]);
+        check(-128, &[0x80]);
+        check(-129, &[0xff, 0x7f]);
+        check(0x0102_0304, &[1, 2, 3, 4]);
+        assert_eq!(to_shortest(i256::MIN).as_slice().len(), 32);
+        assert_eq!(to_shortest(i256::MAX).as_slice().len(), 32);
+    }
+
+    #[test]
+    fn ratios_are_exact_or_refuse() {
+        let check = |from: DataType, to: Meaning, value: i128, expected: Option<i128>| {
+            let ratio = Ratio::between(&from, to);
+            assert_eq!(ratio.and_then(|ratio| ratio.apply(value)), expected, "{from} to {to}: {value}");
+            let wide = ratio.and_then(|ratio| ratio.apply_wide(i256::from_i128(value)));
+            if expected.is_some() {
+                assert_eq!(wide, expected.map(i256::from_i128));
+            }
+        };
+        let stamp = |unit, zoned| Meaning::Timestamp { unit, zoned };
+        check(DataType::Int8, Meaning::Integer { signed: true }, -5, Some(-5));
+        check(DataType::Date64, Meaning::Date, -86_400_000, Some(-1));
+        check(DataType::Date64, Meaning::Date, 1, None);
+        check(DataType::Time32(TimeUnit::Second), Meaning::Time(TimeUnit::Millisecond), 3, Some(3000));
+        check(DataType::Timestamp(TimeUnit::Nanosecond, None), stamp(TimeUnit::Microsecond, false), 5000, Some(5));
+        check(DataType::Timestamp(TimeUnit::Nanosecond, None), stamp(TimeUnit::Microsecond, false), 5001, None);
+        check(DataType::Timestamp(TimeUnit::Second, None), stamp(TimeUnit::Second, true), 1, None);
+        check(DataType::Decimal128(9, 2), Meaning::Decimal { scale: 4 }, 125, Some(12_500));
+        check(DataType::Decimal128(9, 2), Meaning::Decimal { scale: 1 }, 125, None);
+        check(DataType::Decimal128(9, 2), Meaning::Integer { signed: true }, 500, Some(5));
+        check(DataType::Int32, Meaning::Decimal { scale: 2 }, 5, Some(500));
+        check(DataType::Int32, Meaning::Decimal { scale: -2 }, 500, Some(5));
+        check(DataType::Decimal128(38, 0), Meaning::Decimal { scale: 30 }, i128::MAX / 10, None);
+        check(DataType::Utf8, Meaning::Integer { signed: true }, 1, None);
+    }
+
+    #[test]
+    fn int96_before_and_after_1970() {
+        let check = |nanoseconds: i128, of_day: u64, day: u32| {
+            let mut expected = of_day.to_le_bytes().to_vec();
+            expected.extend(day.to_le_bytes());
+            assert_eq!(to_int96(nanoseconds).unwrap().as_slice(), expected);
+        };
+        check(0, 0, 2_440_588);
+        check(-1, 86_399_999_999_999, 2_440_587);
+        check(NANOS_OF_DAY + 5, 5, 2_440_589);
+        assert_eq!(to_int96(i128::MAX), None);
+    }
+}

@@ -1,0 +1,14 @@
+//! XXH64 of a column: the bytes of each value as Parquet stores it, hashed in batches.
+
+pub mod column;
+mod exact;
+#[cfg(target_arch = "x86_64")]
+mod lanes;
+mod plain;
+mod slots;
+mod strings;
+mod xxh64;
+
+pub use column::HashedColumn;
+pub use strings::hash_strings;
+pub use xxh64::{hash_bytes, hash_u32, hash_u32s, hash_u64, hash_u64s};

@@ -1,0 +1,243 @@
+//! Plain-encoded values of a leaf: how each Arrow type becomes the bytes of a column, without a copy where it can.
+
+use super::exact::{Ratio, to_32, to_64, to_fixed, to_half, to_int96, to_shortest};
+use super::slots::{As32, As64, AsBytes, Converted, ShortBytes, Slots, StringAt, Strings, Words32, Words64};
+use crate::arrow::{ColumnType, Meaning, PhysicalType};
+use crate::error::{Error, ErrorKind, Result};
+use arrow_array::cast::AsArray;
+use arrow_array::types::{ArrowPrimitiveType, ByteArrayType, ByteViewType, Float16Type};
+use arrow_array::types::{BinaryType, BinaryViewType, LargeBinaryType, LargeUtf8Type, StringViewType, Utf8Type};
+use arrow_array::{Array, FixedSizeBinaryArray, GenericByteArray, GenericByteViewArray};
+use arrow_buffer::{ArrowNativeType, NullBuffer, ScalarBuffer, i256};
+use arrow_schema::DataType;
+
+type Half = <Float16Type as ArrowPrimitiveType>::Native;
+
+/// The slots of a flat array as values of a column of type `to`; `nulls` are its null slots, from wherever they come.
+pub(super) fn slots(array: &dyn Array, nulls: Option<&NullBuffer>, to: ColumnType) -> Result<Box<dyn Slots>> {
+    use DataType as A;
+    let values = Values { array, nulls, to };
+    match array.data_type() {
+        // One arm for each way in which an array holds its values (see `arrow/types.rs` for the table of types).
+        A::Int8 => values.integers::<i8>(),
+        A::Int16 => values.integers::<i16>(),
+        A::Int32 | A::Date32 | A::Time32(_) | A::Decimal32(_, _) => values.integers::<i32>(),
+        A::Int64 | A::Date64 | A::Time64(_) | A::Timestamp(_, _) | A::Duration(_) | A::Decimal64(_, _) => {
+            values.integers::<i64>()
+        }
+        A::UInt8 => values.integers::<u8>(),
+        A::UInt16 => values.integers::<u16>(),
+        A::UInt32 => values.integers::<u32>(),
+        A::UInt64 => values.integers::<u64>(),
+        A::Decimal128(_, _) => values.integers::<i128>(),
+        A::Decimal256(_, _) => values.wide_integers(),
+        A::Float16 => values.reals::<Half>(Half::to_f64),
+        A::Float32 => values.reals::<f32>(f64::from),
+        A::Float64 => values.reals::<f64>(|value| value),
+        A::Utf8 => values.strings(array.as_bytes::<Utf8Type>().clone()),
+        A::LargeUtf8 => values.strings(array.as_bytes::<LargeUtf8Type>().clone()),
+        A::Binary => values.strings(array.as_bytes::<BinaryType>().clone()),
+        A::LargeBinary => values.strings(array.as_bytes::<LargeBinaryType>().clone()),
+        A::Utf8View => values.strings(array.as_byte_view::<StringViewType>().clone()),
+        A::BinaryView => values.strings(array.as_byte_view::<BinaryViewType>().clone()),
+        A::FixedSizeBinary(width) => match to.physical {
+            PhysicalType::FixedLenByteArray(stored) if stored != width.cast_unsigned() => Err(values.no_form()),
+            _ => values.strings(array.as_fixed_size_binary().clone()),
+        },
+        _ => Err(values.no_form()),
+    }
+}
+
+struct Values<'a> {
+    array: &'a dyn Array,
+    nulls: Option<&'a NullBuffer>,
+    to: ColumnType,
+}
+
+impl Values<'_> {
+    /// Integers, ticks and unscaled decimals of up to 128 bits.
+    fn integers<N: ArrowNativeType + Into<i128>>(&self) -> Result<Box<dyn Slots>> {
+        let ratio = Ratio::between(self.array.data_type(), self.to.meaning).ok_or_else(|| self.no_form())?;
+        let signed = self.to.meaning != Meaning::Integer { signed: false };
+        let as_it_is = ratio == Ratio::ONE && signed != is_unsigned(self.array.data_type());
+        let exact = move |value: N| ratio.apply(value.into());
+        Ok(match self.to.physical {
+            PhysicalType::Int32 if as_it_is && size_of::<N>() == 4 => Box::new(Words32(self.raw())),
+            PhysicalType::Int64 if as_it_is && size_of::<N>() == 8 => Box::new(Words64(self.raw())),
+            PhysicalType::Int32 => self.as_32(move |value: N| to_32(exact(value)?, signed)),
+            PhysicalType::Int64 => self.as_64(move |value: N| to_64(exact(value)?, signed)),
+            PhysicalType::Int96 => self.as_bytes(move |value: N| to_int96(exact(value)?)),
+            PhysicalType::ByteArray => self.as_bytes(move |value: N| Some(to_shortest(i256::from_i128(exact(value)?)))),
+            PhysicalType::FixedLenByteArray(width) => {
+                let width = self.width(width)?;
+                self.as_bytes(move |value: N| to_fixed(i256::from_i128(exact(value)?), width))
+            }
+            PhysicalType::Float | PhysicalType::Double => return Err(self.no_form()),
+        })
+    }
+
+    /// Decimals of 256 bits.
+    fn wide_integers(&self) -> Result<Box<dyn Slots>> {
+        let ratio = Ratio::between(self.array.data_type(), self.to.meaning).ok_or_else(|| self.no_form())?;
+        let signed = self.to.meaning != Meaning::Integer { signed: false };
+        let narrow = move |value: i256| ratio.apply_wide(value)?.to_i128();
+        Ok(match self.to.physical {
+            PhysicalType::Int32 => self.as_32(move |value| to_32(narrow(value)?, signed)),
+            PhysicalType::Int64 => self.as_64(move |value| to_64(narrow(value)?, signed)),
+            PhysicalType::ByteArray => self.as_bytes(move |value| Some(to_shortest(ratio.apply_wide(value)?))),
+            PhysicalType::FixedLenByteArray(width) => {
+                let width = self.width(width)?;
+                self.as_bytes(move |value| to_fixed(ratio.apply_wide(value)?, width))
+            }
+            _ => return Err(self.no_form()),
+        })
+    }
+
+    /// IEEE 754 of any width. A NaN converts to some NaN: probes never exclude one, so its payload does not matter.
+    fn reals<N: ArrowNativeType>(
+        &self,
+        widen: impl Fn(N) -> f64 + Send + Sync + Copy + 'static,
+    ) -> Result<Box<dyn Slots>> {
+        if self.to.meaning != Meaning::Real {
+            return Err(self.no_form());
+        }
+        Ok(match self.to.physical {
+            PhysicalType::Float if size_of::<N>() == 4 => Box::new(Words32(self.raw())),
+            PhysicalType::Double if size_of::<N>() == 8 => Box::new(Words64(self.raw())),
+            PhysicalType::FixedLenByteArray(2) if size_of::<N>() == 2 => {
+                let raw = Converted { values: self.raw::<u16>(), ..self.converted(|bits| Some(to_half(bits))) };
+                Box::new(AsBytes(raw))
+            }
+            PhysicalType::Double => self.as_64(move |value| Some(widen(value).to_bits())),
+            PhysicalType::Float => self.as_32(move |value| {
+                let (wide, narrow) = (widen(value), widen(value) as f32);
+                (f64::from(narrow) == wide || wide.is_nan()).then(|| narrow.to_bits())
+            }),
+            PhysicalType::FixedLenByteArray(2) => self.as_bytes(move |value| {
+                let (wide, narrow) = (widen(value), Half::from_f64(widen(value)));
+                (narrow.to_f64() == wide || wide.is_nan()).then(|| to_half(narrow.to_bits()))
+            }),
+            _ => return Err(self.no_form()),
+        })
+    }
+
+    /// Byte strings of any layout.
+    fn strings<S: ByteStrings + 'static>(&self, strings: S) -> Result<Box<dyn Slots>> {
+        if self.to.meaning != Meaning::Bytes {
+            return Err(self.no_form());
+        }
+        let width = match self.to.physical {
+            PhysicalType::ByteArray => None,
+            PhysicalType::FixedLenByteArray(width) => Some(width as usize),
+            PhysicalType::Int96 => Some(12),
+            _ => return Err(self.no_form()),
+        };
+        Ok(Box::new(Strings(StringSlots { strings, nulls: self.nulls.cloned(), width, refuse: self.refuse() })))
+    }
+
+    fn as_32<N: ArrowNativeType>(&self, convert: impl Fn(N) -> Option<u32> + Send + Sync + 'static) -> Box<dyn Slots> {
+        Box::new(As32(self.converted(convert)))
+    }
+
+    fn as_64<N: ArrowNativeType>(&self, convert: impl Fn(N) -> Option<u64> + Send + Sync + 'static) -> Box<dyn Slots> {
+        Box::new(As64(self.converted(convert)))
+    }
+
+    fn as_bytes<N: ArrowNativeType>(
+        &self,
+        convert: impl Fn(N) -> Option<ShortBytes> + Send + Sync + 'static,
+    ) -> Box<dyn Slots> {
+        Box::new(AsBytes(self.converted(convert)))
+    }
+
+    fn converted<N: ArrowNativeType, F>(&self, convert: F) -> Converted<N, F, impl Fn(usize) -> Error + use<N, F>> {
+        Converted { values: self.raw(), nulls: self.nulls.cloned(), convert, refuse: self.refuse() }
+    }
+
+    /// The array's numbers by their width alone; dates, ticks and decimals are integers of theirs.
+    fn raw<N: ArrowNativeType>(&self) -> ScalarBuffer<N> {
+        let data = self.array.to_data();
+        ScalarBuffer::new(data.buffers()[0].clone(), data.offset(), data.len())
+    }
+
+    fn width(&self, width: u32) -> Result<usize> {
+        Some(width as usize).filter(|width| *width <= ShortBytes::MAX).ok_or_else(|| self.no_form())
+    }
+
+    fn refuse(&self) -> impl Fn(usize) -> Error + use<> {
+        let (arrow, target) = (self.array.data_type().clone(), self.to);
+        move |slot| {
+            let kind = ErrorKind::NotExact { arrow: arrow.to_string(), target: target.to_string() };
+            Error::at(kind, slot as u64)
+        }
+    }
+
+    fn no_form(&self) -> Error {
+        let (arrow, target) = (self.array.data_type().to_string(), self.to.to_string());
+        Error::new(ErrorKind::NoPhysicalForm { arrow, target })
+    }
+}
+
+fn is_unsigned(arrow: &DataType) -> bool {
+    arrow.is_unsigned_integer()
+}
+
+/// An array of byte strings.
+trait ByteStrings: Send + Sync {
+    /// The string of a slot, which is in range and not null.
+    fn string(&self, slot: usize) -> &[u8];
+}
+
+impl<T: ByteArrayType> ByteStrings for GenericByteArray<T> {
+    #[inline(always)]
+    fn string(&self, slot: usize) -> &[u8] {
+        self.value(slot).as_ref()
+    }
+}
+
+impl<T: ByteViewType> ByteStrings for GenericByteViewArray<T> {
+    #[inline(always)]
+    fn string(&self, slot: usize) -> &[u8] {
+        self.value(slot).as_ref()
+    }
+}
+
+impl ByteStrings for FixedSizeBinaryArray {
+    #[inline(always)]
+    fn string(&self, slot: usize) -> &[u8] {
+        self.value(slot)
+    }
+}
+
+struct StringSlots<S, E> {
+    strings: S,
+    nulls: Option<NullBuffer>,
+    /// The only length that the column can hold.
+    width: Option<usize>,
+    refuse: E,
+}
+
+impl<'a, S: ByteStrings, E: Fn(usize) -> Error + Send + Sync> StringAt<'a> for StringSlots<S, E> {
+    fn fill(&'a self, start: usize, strings: &mut [&'a [u8]]) -> Result<()> {
+        match &self.nulls {
+            None => {
+                for (slot, string) in (start..).zip(strings.iter_mut()) {
+                    *string = self.strings.string(slot);
+                }
+            }
+            // Producers may leave anything in the views and offsets of null slots.
+            Some(nulls) => {
+                for (slot, string) in (start..).zip(strings.iter_mut()) {
+                    *string = if nulls.is_valid(slot) { self.strings.string(slot) } else { &[] };
+                }
+            }
+        }
+        let Some(width) = self.width else { return Ok(()) };
+        let fits =
+            |slot, string: &[u8]| string.len() == width || self.nulls.as_ref().is_some_and(|nulls| nulls.is_null(slot));
+        match (start..).zip(strings.iter()).find(|(slot, string)| !fits(*slot, string)) {
+            Some((slot, _)) => Err((self.refuse)(slot)),
+            None => Ok(()),
+        }
+    }
+}
