@@ -232,6 +232,20 @@ pub enum ErrorKind {
     FilterTooLong(u64),
     /// A file whose number of row groups or columns is too large for encryption.
     Ordinal(u64),
+    /// One column chunk is named twice in one change.
+    ChunkTwice {
+        /// The row group.
+        row_group: u64,
+        /// The column.
+        column: u64,
+    },
+    /// A column whose values have no hash.
+    NoHash {
+        /// The column's path.
+        column: String,
+        /// Why.
+        reason: &'static str,
+    },
     /// Bytes that would be wiped are claimed by something else too.
     SharedBytes {
         /// Start of the bytes.
@@ -324,10 +338,11 @@ impl Error {
             | K::PlaintextFilter
             | K::FilterTooLong(_)
             | K::Ordinal(_)
+            | K::NoHash { .. }
             | K::SharedBytes { .. }
             | K::NoRandomness
             | K::NoCrypto => Class::Unsupported,
-            K::NoSuchChunk { .. } | K::KeyLength(_) => Class::Value,
+            K::NoSuchChunk { .. } | K::ChunkTwice { .. } | K::KeyLength(_) => Class::Value,
             K::KeyMissing { .. } | K::AadPrefixMissing | K::Decryption => Class::Decryption,
         }
     }
@@ -440,6 +455,10 @@ impl fmt::Display for Error {
             K::Ordinal(ordinal) => {
                 write!(f, "row group or column {ordinal} cannot be encrypted; encrypted files number them up to 32767")
             }
+            K::ChunkTwice { row_group, column } => {
+                write!(f, "column {column} of row group {row_group} is named twice")
+            }
+            K::NoHash { column, reason } => write!(f, "column {column:?} can have no Bloom filter: {reason}"),
             K::SharedBytes { start, end } => write!(
                 f,
                 "the plaintext filter at bytes {start} to {end} cannot be wiped: other parts of the file claim the same bytes"

@@ -43,6 +43,8 @@ pub struct ColumnChunk {
     pub offset_index: Option<IndexPlace>,
     /// Where its page statistics lie.
     pub column_index: Option<IndexPlace>,
+    /// Whether the footer itself holds metadata of this chunk, be they all or a part.
+    pub(super) in_footer: bool,
     pub(super) key_metadata: Option<Span>,
     pub(super) encrypted_meta: Option<Span>,
 }
@@ -101,6 +103,7 @@ impl ColumnChunk {
             meta: None,
             offset_index: None,
             column_index: None,
+            in_footer: false,
             key_metadata: None,
             encrypted_meta: None,
         };
@@ -125,6 +128,7 @@ impl ColumnChunk {
         if chunk.meta.is_none() && chunk.encrypted_meta.is_none() {
             return Err(Error::at(ErrorKind::MissingField { field: "ColumnChunk.meta_data" }, record.offset()));
         }
+        chunk.in_footer = chunk.meta.is_some();
         let place = |(offset, length)| Some(IndexPlace { offset: offset?, length: length? });
         (chunk.offset_index, chunk.column_index) = (place(offset_index), place(column_index));
         Ok(chunk)

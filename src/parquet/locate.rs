@@ -54,8 +54,8 @@ pub struct FilterHeader {
 pub enum Extent {
     /// A plaintext filter with its header, at these bytes.
     Plain(Range<u64>),
-    /// Two encrypted modules.
-    Sealed,
+    /// Two encrypted modules, at these bytes.
+    Sealed(Range<u64>),
 }
 
 impl ParquetFile {
@@ -197,6 +197,14 @@ impl ParquetFile {
         }
     }
 
+    pub(super) fn no_footer_key(&self) -> Error {
+        Error::new(if cfg!(feature = "crypto") {
+            ErrorKind::KeyMissing { what: "the footer".to_owned() }
+        } else {
+            ErrorKind::NoCrypto
+        })
+    }
+
     pub(super) fn no_key(&self, column: usize) -> Error {
         if !cfg!(feature = "crypto") {
             return Error::new(ErrorKind::NoCrypto);
@@ -252,7 +260,7 @@ impl FilterPlace {
             Err(error) => error,
         };
         match self.sealed_modules(fetched) {
-            Ok(modules) => Ok(modules.map(|_| Extent::Sealed)),
+            Ok(modules) => Ok(modules.map(|[header, bitset]| Extent::Sealed(header.start..bitset.end))),
             // It is neither, so it cannot be wiped exactly.
             Err(_) => Err(plain),
         }

@@ -12,6 +12,7 @@ mod metadata;
 mod patch;
 pub mod ranges;
 mod record;
+mod rewrite;
 mod schema;
 #[cfg(feature = "crypto")]
 mod secret;
@@ -25,6 +26,7 @@ pub use footer::{MAGIC_LEN, TAIL_LEN, Tail};
 pub use locate::{Extent, FilterHeader, FilterPlace, block_index};
 pub use metadata::{ColumnOrder, Metadata, RowGroup, column_ordinal};
 pub use patch::{ChunkPatch, Pointer, patch_column_metadata, patch_metadata};
+pub use rewrite::{NewFilter, PlacedFilter, Rewrite};
 pub use schema::{Leaf, Logical, Physical, TimeUnit};
 #[cfg(feature = "crypto")]
 pub use secret::Secrets;
