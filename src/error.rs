@@ -113,6 +113,13 @@ pub enum ErrorKind {
         /// Blocks of the other.
         theirs: u64,
     },
+    /// Two filters hold values of different types.
+    MergeType {
+        /// Type of the filter merged into.
+        ours: String,
+        /// Type of the other.
+        theirs: String,
+    },
     /// An Arrow type that Parquet cannot hash, or that we do not support.
     ArrowType {
         /// The Arrow type.
@@ -319,7 +326,7 @@ impl Error {
             | K::NotExact { .. }
             | K::SeveralLeaves(_)
             | K::NoSuchLeaf { .. } => Class::Value,
-            K::NoPhysicalForm { .. } => Class::Type,
+            K::NoPhysicalForm { .. } | K::MergeType { .. } => Class::Type,
             K::OutOfMemory { .. } => Class::Memory,
             K::NotParquet
             | K::FooterLength { .. }
@@ -397,6 +404,9 @@ impl fmt::Display for Error {
             ),
             K::MergeSize { ours, theirs } => {
                 write!(f, "filters of {ours} and {theirs} blocks cannot be merged; fold the larger one first")
+            }
+            K::MergeType { ours, theirs } => {
+                write!(f, "filters of {ours} and {theirs} cannot be merged: equal values have different hashes")
             }
             K::ArrowType { arrow, reason } => write!(f, "Arrow type {arrow} has no Parquet hash: {reason}"),
             K::PhysicalName(name) => write!(

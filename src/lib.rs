@@ -11,6 +11,8 @@ pub mod hash;
 pub mod int;
 pub mod isa;
 pub mod parquet;
+#[cfg(feature = "python")]
+mod python;
 pub mod thrift;
 
 pub use error::{Class, Error, ErrorKind, Result};

@@ -14,7 +14,7 @@ impl Sbbf {
     /// The filter with `num_blocks / factor` blocks.
     pub fn folded(&self, factor: u64) -> Result<Self> {
         let wrong = || Error::new(ErrorKind::FoldFactor { factor, num_blocks: self.num_blocks() });
-        if factor == 0 || self.num_blocks() % factor != 0 {
+        if factor == 0 || !self.num_blocks().is_multiple_of(factor) {
             return Err(wrong());
         }
         let group = to_usize(factor).ok_or_else(wrong)?;
@@ -63,7 +63,7 @@ fn unite(blocks: &[Block]) -> Block {
 }
 
 fn divisors(number: u64) -> Vec<u64> {
-    let small: Vec<u64> = (1..=number.isqrt()).filter(|d| number % d == 0).collect();
+    let small: Vec<u64> = (1..=number.isqrt()).filter(|d| number.is_multiple_of(*d)).collect();
     let large = small.iter().rev().map(|d| number / d).filter(|d| d * d != number);
     let mut all = small.clone();
     all.extend(large);

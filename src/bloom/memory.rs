@@ -16,7 +16,7 @@ const HUGE_PAGE: usize = 2 << 20;
 const HUGE_FROM: usize = 2 * HUGE_PAGE;
 
 /// An owned, fixed number of blocks.
-pub struct Blocks {
+pub(super) struct Blocks {
     start: NonNull<Block>,
     len: usize,
 }
@@ -28,7 +28,7 @@ unsafe impl Sync for Blocks {}
 
 impl Blocks {
     /// Zeroed blocks; an error where the machine has no memory for them.
-    pub fn zeroed(len: usize) -> Result<Self> {
+    pub(super) fn zeroed(len: usize) -> Result<Self> {
         let layout = Self::layout(len).ok_or_else(|| out_of_memory(len))?;
         // SAFETY: `Sbbf` never asks for zero blocks, so the layout's size is positive.
         let start = unsafe { alloc(layout) }.cast::<Block>();
@@ -40,13 +40,13 @@ impl Blocks {
     }
 
     /// The bitset as a file holds it.
-    pub fn bytes(&self) -> &[u8] {
+    pub(super) fn bytes(&self) -> &[u8] {
         // SAFETY: `Block` is `repr(C)` without padding, and any byte of it is initialised.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr().cast(), self.len * Block::BYTES) }
     }
 
     /// The same, to be filled.
-    pub fn bytes_mut(&mut self) -> &mut [u8] {
+    pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: as in `bytes`; any bytes make a `Block`.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr().cast(), self.len * Block::BYTES) }
     }

@@ -2,6 +2,7 @@
 
 pub mod batch;
 pub mod block;
+pub mod filter;
 pub mod fold;
 pub mod header;
 mod memory;
@@ -9,5 +10,6 @@ pub mod sbbf;
 pub mod sizing;
 
 pub use block::Block;
+pub use filter::{Filter, Options};
 pub use header::Header;
 pub use sbbf::Sbbf;

@@ -37,7 +37,7 @@ impl Sbbf {
     pub fn blocks_of(num_bytes: u64) -> Result<u64> {
         let block = to_u64(Block::BYTES);
         let num_blocks = num_bytes / block;
-        if num_bytes % block != 0 || !(1..=Self::MAX_BLOCKS).contains(&num_blocks) {
+        if !num_bytes.is_multiple_of(block) || !(1..=Self::MAX_BLOCKS).contains(&num_blocks) {
             let size = i64::try_from(num_bytes).unwrap_or(i64::MAX);
             return Err(Error::new(ErrorKind::BitsetSize(size)));
         }

@@ -7,9 +7,9 @@ use crate::error::Result;
 use crate::isa::InstructionSet;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int16Type, Int32Type, Int64Type, RunEndIndexType};
-use arrow_array::{Array, RunArray, downcast_dictionary_array};
+use arrow_array::{Array, ArrayRef, RunArray, UInt64Array, downcast_dictionary_array};
 use arrow_buffer::{ArrowNativeType, BooleanBufferBuilder, NullBuffer};
-use arrow_schema::DataType;
+use arrow_schema::{ArrowError, DataType};
 use std::ops::Range;
 
 /// Hashes in a batch: 8 KiB, which stay in the first cache until the filter has taken them.
@@ -193,6 +193,22 @@ fn run_values<R: RunEndIndexType>(leaf: &Leaf) -> Leaf {
         used_entries(runs, Some(nulls), values.len())
     });
     Leaf { nulls: NullBuffer::union(used.as_ref(), values.nulls()), array: values }
+}
+
+/// A run-end-encoded array, written out.
+pub fn without_runs(array: &ArrayRef) -> std::result::Result<ArrayRef, ArrowError> {
+    fn written_out<R: RunEndIndexType>(array: &RunArray<R>) -> std::result::Result<ArrayRef, ArrowError> {
+        let runs = (0..array.len()).map(|slot| array.get_physical_index(slot) as u64);
+        arrow_select::take::take(array.values(), &UInt64Array::from_iter_values(runs), None)
+    }
+    match array.data_type() {
+        DataType::RunEndEncoded(ends, _) => match ends.data_type() {
+            DataType::Int16 => written_out(array.as_run::<Int16Type>()),
+            DataType::Int32 => written_out(array.as_run::<Int32Type>()),
+            _ => written_out(array.as_run::<Int64Type>()),
+        },
+        _ => Ok(array.clone()),
+    }
 }
 
 fn run_array<R: RunEndIndexType>(leaf: &Leaf) -> &RunArray<R> {

@@ -1,0 +1,104 @@
+# Every target sets up what it needs in .venv and .tools; nothing is installed globally.
+# PYTHON chooses the interpreter that .venv is made with.
+PYTHON ?= python3
+.DEFAULT_GOAL := help
+
+ifeq ($(OS),Windows_NT)
+BIN := .venv/Scripts
+else
+BIN := .venv/bin
+endif
+CARGO_DENY := .tools/bin/cargo-deny
+
+# A virtual environment or conda environment of the shell must not catch what belongs into .venv.
+unexport CONDA_PREFIX PYTHONHOME PYTHONPATH
+export VIRTUAL_ENV := $(CURDIR)/.venv
+export PIP_CONSTRAINT := requirements/constraints.txt
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+# The Rust tests run with every feature of Cargo.toml but the Python bindings, so that they need no Python.
+RUST_FEATURES := $(filter-out default python,$(shell sed -n '/^\[features\]/,/^\[[^f]/s/^\([a-z][a-z0-9_-]*\) *=.*/\1/p' Cargo.toml))
+CARGO_FEATURES := $(if $(RUST_FEATURES),--features "$(RUST_FEATURES)")
+PYTHON_SOURCES := $(wildcard python tests/python benches/python examples)
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' Makefile
+
+.PHONY: demo
+demo: develop ## make a filter of a real column, probe it and time it
+	$(BIN)/python examples/01_filter_a_column.py
+
+.PHONY: test
+test: test-rust test-python ## all tests: Rust, layers, Python, README and examples
+
+.PHONY: test-rust
+test-rust: ## the Rust tests, with the test that the layers point one way
+	cargo test --locked $(CARGO_FEATURES)
+
+.PHONY: test-python
+test-python: develop .venv/stamp-test ## the Python tests, with the README's code and the examples
+	$(BIN)/python -m pytest
+
+.PHONY: check
+check: develop .venv/stamp-check $(CARGO_DENY) ## formats, lints, types, stubs and licences
+	cargo fmt --check
+	PYO3_PYTHON=$(CURDIR)/$(BIN)/python cargo clippy --locked --all-targets --all-features -- -D warnings
+	cargo clippy --locked --all-targets -- -D warnings
+	$(BIN)/ruff check $(PYTHON_SOURCES)
+	$(BIN)/ruff format --check $(PYTHON_SOURCES)
+	$(BIN)/mypy $(PYTHON_SOURCES)
+	$(BIN)/python -m mypy.stubtest --mypy-config-file pyproject.toml parsieve._core
+	$(CARGO_DENY) --locked check bans licenses sources
+
+.PHONY: format
+format: .venv/stamp-check ## rewrite Rust and Python in the house format
+	cargo fmt
+	$(BIN)/ruff check --fix $(PYTHON_SOURCES)
+	$(BIN)/ruff format $(PYTHON_SOURCES)
+
+.PHONY: bench
+bench: develop .venv/stamp-bench ## the Rust and Python benches beside their peers; writes benches/results
+	cargo bench --locked $(CARGO_FEATURES) --bench main
+	$(BIN)/python benches/python/main.py
+
+.PHONY: bench-smoke
+bench-smoke: develop .venv/stamp-bench ## every bench once, small: do they run and agree
+	cargo bench --locked $(CARGO_FEATURES) --bench main -- --smoke
+	$(BIN)/python benches/python/main.py --smoke
+
+.PHONY: docs
+docs: .venv/stamp-docs ## build the documents into site/, strictly
+	$(BIN)/mkdocs build --strict
+
+.PHONY: wheel
+wheel: .venv/stamp-build ## a wheel and a source distribution in dist/
+	$(BIN)/maturin build --release --locked --out dist
+	$(BIN)/maturin sdist --out dist
+
+.PHONY: clean
+clean: ## remove everything that make built, .venv and .tools included
+	rm -rf .venv .tools target dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -f python/parsieve/_core.*.so python/parsieve/_core.*.pyd python/parsieve/_core.so python/parsieve/_core.pyd
+	find python tests examples benches -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+# Builds the extension into .venv; cargo knows whether there is anything to do.
+.PHONY: develop
+develop: .venv/stamp-build
+	$(BIN)/maturin develop --release --locked
+
+.venv/stamp-venv:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "parsieve needs Python 3.11 or newer: make PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@cargo --version >/dev/null || { echo "parsieve needs Rust: https://rustup.rs" >&2; exit 1; }
+	$(PYTHON) -m venv --clear .venv
+	@touch $@
+
+# One stamp for each dependency group of pyproject.toml.
+.venv/stamp-%: pyproject.toml requirements/constraints.txt .venv/stamp-venv
+	$(BIN)/python -m pip install --quiet 'pip>=25.1'
+	$(BIN)/python -m pip install --quiet --group $*
+	@touch $@
+
+$(CARGO_DENY):
+	cargo install --locked --root .tools --version 0.20.2 cargo-deny

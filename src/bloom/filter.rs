@@ -1,0 +1,270 @@
+//! A filter of a column: the bitset, and the type of the values it was filled with.
+
+use super::batch::{self, AHEAD};
+use super::sbbf::Sbbf;
+use super::sizing::Sizes;
+use crate::arrow::{ColumnType, Leaf, Meaning, PhysicalType};
+use crate::error::{Error, ErrorKind, Result};
+use crate::hash::column::{BATCH, without_runs};
+use crate::hash::{HashedColumn, hash_bytes, hash_u32, hash_u64};
+use crate::isa::InstructionSet;
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float16Type, Float32Type, Float64Type};
+use arrow_array::{Array, ArrayRef, BooleanArray, downcast_dictionary_array};
+use arrow_buffer::{BooleanBuffer, Buffer};
+use arrow_schema::DataType;
+use std::ops::Range;
+
+/// A Bloom filter that knows what it holds, so that a probe of another type converts exactly or fails, and never says a wrong "no".
+#[derive(Debug)]
+pub struct Filter {
+    sbbf: Sbbf,
+    column: Option<ColumnType>,
+}
+
+/// How a column is taken in.
+#[derive(Debug, Clone, Copy)]
+pub struct Options<'a> {
+    /// The leaf of a nested column.
+    pub leaf: Option<&'a [String]>,
+    /// Threads to use at most; the result is the same for any number.
+    pub threads: usize,
+    /// The instruction set of the batches.
+    pub isa: InstructionSet,
+}
+
+impl Default for Options<'_> {
+    fn default() -> Self {
+        Self { leaf: None, threads: 1, isa: InstructionSet::detect() }
+    }
+}
+
+/// A thread of its own is worth it from so many slots on.
+const SLOTS_FOR_A_THREAD: usize = 1 << 17;
+
+impl Filter {
+    /// A filter over a bitset; `column` is the type of its values, unknown until the first insert when `None`.
+    pub fn new(sbbf: Sbbf, column: Option<ColumnType>) -> Self {
+        Self { sbbf, column }
+    }
+
+    /// The bitset.
+    pub fn sbbf(&self) -> &Sbbf {
+        &self.sbbf
+    }
+
+    /// The type of the values inside, once known.
+    pub fn column(&self) -> Option<ColumnType> {
+        self.column
+    }
+
+    /// Inserts a column's values; nulls are skipped. Values inserted before an error stay: a filter may hold too much, never too little.
+    pub fn insert(&mut self, array: &ArrayRef, options: Options<'_>) -> Result<()> {
+        let leaf = Leaf::find(array, options.leaf)?;
+        if *leaf.array.data_type() == DataType::Null {
+            return Ok(());
+        }
+        let column = self.type_of(&leaf)?;
+        let values = HashedColumn::of_values(&leaf, column, options.isa)?;
+        self.column = Some(column);
+        // Every further thread fills a filter of its own, which must be made and merged: not worth it for few values.
+        let most = values.len() / SLOTS_FOR_A_THREAD.max(2 * self.sbbf.blocks().len());
+        let mut parts = parts(values.len(), options.threads.min(most));
+        let own = parts.next().unwrap_or(0..0);
+        let isa = options.isa;
+        std::thread::scope(|scope| {
+            let others: Vec<_> = parts
+                .map(|part| {
+                    let num_blocks = self.sbbf.num_blocks();
+                    let values = &values;
+                    scope.spawn(move || {
+                        let mut other = Sbbf::new(num_blocks)?;
+                        insert_part(&mut other, values, part, isa)?;
+                        Ok(other)
+                    })
+                })
+                .collect();
+            let mut result = insert_part(&mut self.sbbf, &values, own, isa);
+            for other in others {
+                let other = other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+                result = result.and(other.and_then(|other| self.sbbf.merge(&other)));
+            }
+            result
+        })
+    }
+
+    /// Which values may be present: `false` is certain, null for null. A zero is looked for with both signs, a NaN is never excluded.
+    pub fn check(&self, array: &ArrayRef, options: Options<'_>) -> Result<BooleanArray> {
+        let leaf = Leaf::find(array, options.leaf)?;
+        if *leaf.array.data_type() == DataType::Null {
+            return Ok(BooleanArray::new_null(leaf.array.len()));
+        }
+        let column = self.type_of(&leaf)?;
+        let slots = HashedColumn::of_slots(&leaf, column, options.isa)?;
+        let mut answers = vec![0u64; slots.len().div_ceil(64)];
+        let threads = options.threads.min(slots.len() / SLOTS_FOR_A_THREAD);
+        let mut rest = answers.as_mut_slice();
+        std::thread::scope(|scope| {
+            let mut workers = Vec::new();
+            let mut parts = parts(slots.len(), threads);
+            let own = parts.next().unwrap_or(0..0);
+            let (own_answers, others) = rest.split_at_mut(own.len().div_ceil(64));
+            rest = others;
+            for part in parts {
+                let (answers, others) = rest.split_at_mut(part.len().div_ceil(64));
+                rest = others;
+                let slots = &slots;
+                workers.push(scope.spawn(move || check_part(&self.sbbf, slots, part, options.isa, answers)));
+            }
+            let result = check_part(&self.sbbf, &slots, own, options.isa, own_answers);
+            workers.into_iter().fold(result, |result, worker| {
+                result.and(worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            })
+        })?;
+        if column.meaning == Meaning::Real {
+            self.admit_zeros_and_nans(&leaf, column.physical, &mut answers)?;
+        }
+        let answers = BooleanBuffer::new(Buffer::from_vec(answers), 0, slots.len());
+        Ok(BooleanArray::new(answers, slots.nulls().cloned()))
+    }
+
+    /// Takes in all values of another filter of the same size and type.
+    pub fn merge(&mut self, other: &Self) -> Result<()> {
+        if let (Some(ours), Some(theirs)) = (self.column, other.column)
+            && ours != theirs
+        {
+            let (arrow, target) = (theirs.to_string(), ours.to_string());
+            return Err(Error::new(ErrorKind::MergeType { ours: target, theirs: arrow }));
+        }
+        self.sbbf.merge(&other.sbbf)?;
+        self.column = self.column.or(other.column);
+        Ok(())
+    }
+
+    /// A smaller filter of the same values.
+    pub fn folded(&self, factor: u64) -> Result<Self> {
+        Ok(Self { sbbf: self.sbbf.folded(factor)?, column: self.column })
+    }
+
+    /// The factor to fold by: the one given, else the largest that keeps `fpp`.
+    pub fn fold_factor(&self, factor: Option<u64>, fpp: f64, sizes: Sizes) -> Result<u64> {
+        match factor {
+            Some(factor) if sizes == Sizes::PowersOfTwo && !factor.is_power_of_two() && factor != 0 => {
+                Err(Error::new(ErrorKind::FoldNotPowerOfTwo(factor)))
+            }
+            Some(factor) => Ok(factor),
+            None => self.sbbf.fold_factor(fpp, sizes),
+        }
+    }
+
+    /// A copy.
+    pub fn try_clone(&self) -> Result<Self> {
+        Ok(Self { sbbf: self.sbbf.try_clone()?, column: self.column })
+    }
+
+    fn type_of(&self, leaf: &Leaf) -> Result<ColumnType> {
+        // The Arrow type is judged even where ours is known: a BOOLEAN is wrong for every filter.
+        let own = ColumnType::of(leaf.array.data_type())?;
+        Ok(self.column.unwrap_or(own))
+    }
+
+    /// IEEE 754 has two zeros that are equal, and NaNs of many bits that readers order differently: no "no" for either.
+    fn admit_zeros_and_nans(&self, leaf: &Leaf, physical: PhysicalType, answers: &mut [u64]) -> Result<()> {
+        let zeros = match physical {
+            PhysicalType::Double => [0, 1 << 63].map(hash_u64),
+            PhysicalType::Float => [0, 1 << 31].map(hash_u32),
+            _ => [[0, 0], [0, 0x80]].map(|bytes| hash_bytes(&bytes)),
+        };
+        let zero = zeros.iter().any(|hash| self.sbbf.may_contain_hash(*hash));
+        let array = flat(&leaf.array)?;
+        match array.data_type() {
+            DataType::Float16 => {
+                let values = array.as_primitive::<Float16Type>().values();
+                admit(values, |value| value.is_nan() || (zero && value.to_f32() == 0.0), answers);
+            }
+            DataType::Float32 => {
+                let values = array.as_primitive::<Float32Type>().values();
+                admit(values, |value| value.is_nan() || (zero && value == 0.0), answers);
+            }
+            _ => {
+                let values = array.as_primitive::<Float64Type>().values();
+                admit(values, |value| value.is_nan() || (zero && value == 0.0), answers);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn admit<N: Copy>(values: &[N], admitted: impl Fn(N) -> bool, answers: &mut [u64]) {
+    for (word, values) in answers.iter_mut().zip(values.chunks(64)) {
+        *word |= values.iter().enumerate().fold(0, |bits, (slot, value)| bits | u64::from(admitted(*value)) << slot);
+    }
+}
+
+/// The array without dictionaries and runs.
+fn flat(array: &ArrayRef) -> Result<ArrayRef> {
+    let taken = match array.data_type() {
+        DataType::Dictionary(_, _) => {
+            let array = array.as_ref();
+            downcast_dictionary_array!(
+                array => arrow_select::take::take(array.values(), array.keys(), None),
+                _ => unreachable!("a dictionary"),
+            )
+        }
+        DataType::RunEndEncoded(_, _) => without_runs(array),
+        _ => return Ok(array.clone()),
+    };
+    let taken = taken.map_err(|_| {
+        let (arrow, reason) = (array.data_type().to_string(), "its values could not be gathered; cast it first");
+        Error::new(ErrorKind::ArrowType { arrow, reason })
+    })?;
+    flat(&taken)
+}
+
+/// At most `count` parts of about equal length (at least one, where there are slots), cut between words of answers and batches.
+fn parts(len: usize, count: usize) -> impl Iterator<Item = Range<usize>> {
+    let each = len.div_ceil(count.max(1)).next_multiple_of(BATCH).max(BATCH);
+    (0..len).step_by(each).map(move |start| start..len.min(start + each))
+}
+
+fn insert_part(sbbf: &mut Sbbf, values: &HashedColumn, part: Range<usize>, isa: InstructionSet) -> Result<()> {
+    if !batch::is_prefetched(sbbf.blocks().len()) {
+        return values.for_each_batch(isa, part, |hashes| sbbf.insert_hashes(isa, hashes));
+    }
+    // The last hashes of a batch wait for the next one, so that their blocks are under way meanwhile.
+    let mut window = Vec::with_capacity(BATCH + AHEAD);
+    values.for_each_batch(isa, part, |hashes| {
+        window.extend_from_slice(hashes);
+        let count = window.len().saturating_sub(AHEAD);
+        batch::insert(isa, sbbf.blocks_mut(), &window, count);
+        window.drain(..count);
+    })?;
+    sbbf.insert_hashes(isa, &window);
+    Ok(())
+}
+
+fn check_part(
+    sbbf: &Sbbf,
+    slots: &HashedColumn,
+    part: Range<usize>,
+    isa: InstructionSet,
+    mut answers: &mut [u64],
+) -> Result<()> {
+    let prefetched = batch::is_prefetched(sbbf.blocks().len());
+    let mut window = vec![0; BATCH + AHEAD];
+    let mut waiting = 0;
+    for start in part.clone().step_by(BATCH) {
+        let len = BATCH.min(part.end - start);
+        slots.hash_slots(isa, start, &mut window[waiting..waiting + len])?;
+        waiting += len;
+        // Whole words of answers, except at the end: BATCH and AHEAD are multiples of 64.
+        let last = start + len == part.end;
+        let count = if prefetched && !last { waiting.saturating_sub(AHEAD) } else { waiting };
+        let (now, later) = answers.split_at_mut(count.div_ceil(64));
+        batch::check(isa, sbbf.blocks(), &window[..waiting], count, now);
+        answers = later;
+        window.copy_within(count..waiting, 0);
+        waiting -= count;
+    }
+    Ok(())
+}

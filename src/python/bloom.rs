@@ -1,0 +1,485 @@
+//! `BloomFilter`: a core filter behind a lock, so that threads may share it.
+//!
+//! The lock is only ever taken by code that has released the interpreter and never needs it back while it holds the lock,
+//! so the two cannot wait for each other. Two filters are locked in the order of their addresses.
+
+use super::column::{Column, LeafPath, column_type, options, single, to_pyarrow};
+use super::functions::sizes;
+use crate::arrow::Meaning;
+use crate::bloom::sizing::{self, Model};
+use crate::bloom::{Filter, Options, Sbbf};
+use crate::error::Result;
+use arrow_array::{Array, ArrayRef, BinaryArray, BooleanArray, Float64Array, Int64Array, StringArray, UInt64Array};
+use arrow_select::concat::concat;
+use pyo3::buffer::PyBuffer;
+use pyo3::exceptions::{PyBufferError, PyTypeError, PyValueError};
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyBytes, PyFloat, PyInt, PyString, PyTuple, PyType};
+use std::ffi::{c_int, c_void};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+/// A Parquet Bloom filter in memory: split blocks of 256 bits, XXH64.
+///
+/// Give the distinct values expected and the rate of false positives (`ndv`, `fpp`), or the size (`num_bytes`, a
+/// multiple of 32). A filter remembers the column type of its first insert (or `type`, with `physical_type` where a
+/// file stores it otherwise), and converts later columns to it exactly or raises.
+///
+/// Threads may share a filter: inserts take turns, checks run side by side.
+///
+/// >>> import pyarrow as pa, parsieve as ps
+/// >>> f = ps.BloomFilter(ndv=1000, fpp=0.01)
+/// >>> f.insert(pa.array([1, 2, None, 3]))
+/// >>> f.check(pa.array([1, None])).to_pylist()
+/// [True, None]
+/// >>> f.might_contain(3)
+/// True
+#[pyclass(frozen, module = "parsieve")]
+pub(super) struct BloomFilter {
+    filter: RwLock<Filter>,
+    exports: AtomicUsize,
+}
+
+impl From<Filter> for BloomFilter {
+    fn from(filter: Filter) -> Self {
+        Self { filter: RwLock::new(filter), exports: AtomicUsize::new(0) }
+    }
+}
+
+impl BloomFilter {
+    /// Runs `read` on the filter, with the interpreter released.
+    fn read<T: Send>(&self, py: Python<'_>, read: impl FnOnce(&Filter) -> T + Send) -> T {
+        py.detach(|| read(&self.shared()))
+    }
+
+    /// Runs `change` on the filter likewise; refuses while somebody looks at its memory.
+    fn change<T: Send>(&self, py: Python<'_>, change: impl FnOnce(&mut Filter) -> Result<T> + Send) -> PyResult<T> {
+        py.detach(|| Ok(change(&mut *self.exclusive()?)?))
+    }
+
+    // A panic cannot leave a filter half changed in a way that matters: bits are only ever added.
+    fn shared(&self) -> RwLockReadGuard<'_, Filter> {
+        self.filter.read().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    fn exclusive(&self) -> PyResult<RwLockWriteGuard<'_, Filter>> {
+        let filter = self.filter.write().unwrap_or_else(std::sync::PoisonError::into_inner);
+        // Exports are counted under the shared lock, so none can begin now.
+        if self.exports.load(Ordering::Acquire) > 0 {
+            return Err(PyBufferError::new_err(
+                "the filter cannot change while its buffer is exported; release the memoryview",
+            ));
+        }
+        Ok(filter)
+    }
+
+    fn is(&self, other: &Self) -> bool {
+        std::ptr::eq(self, other)
+    }
+
+    fn before(&self, other: &Self) -> bool {
+        std::ptr::from_ref(self) < std::ptr::from_ref(other)
+    }
+
+    /// Takes in another filter.
+    fn take_in(&self, py: Python<'_>, other: &Self) -> PyResult<()> {
+        if self.is(other) {
+            return Ok(());
+        }
+        py.detach(|| {
+            let (mut ours, theirs) = if self.before(other) {
+                let ours = self.exclusive()?;
+                (ours, other.shared())
+            } else {
+                let theirs = other.shared();
+                (self.exclusive()?, theirs)
+            };
+            Ok(ours.merge(&theirs)?)
+        })
+    }
+
+    fn check_array(&self, py: Python<'_>, array: &ArrayRef) -> PyResult<bool> {
+        let answer = self.read(py, |filter| filter.check(array, Options::default()))?;
+        Ok(answer.len() == 1 && answer.is_valid(0) && answer.value(0))
+    }
+
+    /// A Python value as the Arrow value it plainly is.
+    fn literal(&self, value: &Bound<'_, PyAny>) -> PyResult<ArrayRef> {
+        let column = self.read(value.py(), Filter::column);
+        let is_integer = value.cast::<PyInt>().is_ok() || (value.hasattr("__index__")? && !value.is_none());
+        Ok(if value.cast::<PyBool>().is_ok() {
+            return Err(PyTypeError::new_err("Parquet has no Bloom filters of booleans"));
+        } else if value.is_none() {
+            return Err(PyTypeError::new_err("a filter holds no nulls; it cannot answer for None"));
+        } else if let Ok(text) = value.cast::<PyString>() {
+            Arc::new(StringArray::from_iter_values([text.to_str()?]))
+        } else if let Ok(bytes) = value.cast::<PyBytes>() {
+            Arc::new(BinaryArray::from_iter_values([bytes.as_bytes()]))
+        } else if is_integer || value.cast::<PyFloat>().is_ok() {
+            let column = column.ok_or_else(|| {
+                PyTypeError::new_err(
+                    "a number has many hashes and this filter does not know its column's type; give type=",
+                )
+            })?;
+            match (column.meaning, is_integer) {
+                (Meaning::Real, true) => {
+                    // Python's float() rounds; the comparison is exact.
+                    let float = value.call_method0("__index__")?.call_method0("__float__")?;
+                    if !float.eq(value)? {
+                        return Err(PyValueError::new_err(format!(
+                            "{value} has no exact form as a {}",
+                            column.physical
+                        )));
+                    }
+                    Arc::new(Float64Array::from_iter_values([float.extract::<f64>()?]))
+                }
+                (Meaning::Integer { .. }, false) if value.call_method0("is_integer")?.extract()? => {
+                    integer(&value.call_method0("__int__")?)?
+                }
+                (_, true) => integer(value)?,
+                (_, false) => Arc::new(Float64Array::from_iter_values([value.extract::<f64>()?])),
+            }
+        } else {
+            single(value, None)?
+        })
+    }
+}
+
+fn integer(value: &Bound<'_, PyAny>) -> PyResult<ArrayRef> {
+    if let Ok(signed) = value.extract::<i64>() {
+        return Ok(Arc::new(Int64Array::from_iter_values([signed])));
+    }
+    let unsigned = value.extract::<u64>();
+    let unsigned = unsigned.map_err(|_| PyValueError::new_err(format!("{value} has no exact form in 64 bits")))?;
+    Ok(Arc::new(UInt64Array::from_iter_values([unsigned])))
+}
+
+#[pymethods]
+impl BloomFilter {
+    #[new]
+    #[pyo3(signature = (ndv=None, fpp=0.01, *, num_bytes=None, tight=false, r#type=None, physical_type=None))]
+    fn new(
+        ndv: Option<u64>,
+        fpp: f64,
+        num_bytes: Option<u64>,
+        tight: bool,
+        r#type: Option<&Bound<'_, PyAny>>,
+        physical_type: Option<&str>,
+    ) -> PyResult<Self> {
+        let num_blocks = match (ndv, num_bytes) {
+            (Some(ndv), None) => sizing::optimal_blocks(ndv, fpp, sizes(tight), Model::Exact)?,
+            (None, Some(num_bytes)) => {
+                let wrong = || {
+                    PyValueError::new_err(format!(
+                        "num_bytes is a positive multiple of 32, at most 2147483616, not {num_bytes}"
+                    ))
+                };
+                Sbbf::blocks_of(num_bytes).map_err(|_| wrong())?
+            }
+            _ => return Err(PyValueError::new_err("give either ndv (and fpp) or num_bytes")),
+        };
+        Ok(Filter::new(Sbbf::new(num_blocks)?, column_type(r#type, physical_type)?).into())
+    }
+
+    /// Insert a column's values; nulls are skipped, dictionary entries and runs are hashed once.
+    ///
+    /// `leaf` chooses one of a nested column (``"a.b"``, or a tuple where names hold dots). The bitset is the same
+    /// for any number of `threads`; each further one fills a filter of its own, of the same size, while it runs.
+    ///
+    /// >>> import pyarrow as pa, parsieve as ps
+    /// >>> f = ps.BloomFilter(ndv=1000)
+    /// >>> f.insert(pa.array([[1, 2], None, [3]]))
+    /// >>> f.physical_type
+    /// 'INT64'
+    #[pyo3(signature = (column, *, leaf=None, threads=1, instruction_set=None))]
+    fn insert(
+        &self,
+        py: Python<'_>,
+        column: Column,
+        leaf: Option<LeafPath>,
+        threads: usize,
+        instruction_set: Option<&str>,
+    ) -> PyResult<()> {
+        let leaf = leaf.map(LeafPath::names);
+        let options = options(leaf.as_deref(), threads, instruction_set)?;
+        let arrays = column.arrays()?;
+        // Arrays are pulled without the lock: a producer may run Python code, even code that uses this filter.
+        py.detach(|| {
+            for array in arrays {
+                let array = array.map_err(|error| PyValueError::new_err(error.to_string()))?;
+                self.exclusive()?.insert(&array, options)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Tell which values may be present: `False` is certain; null for null. Gives a `pyarrow.BooleanArray`.
+    ///
+    /// A zero is looked for with both signs, and a NaN is never excluded.
+    ///
+    /// >>> import pyarrow as pa, parsieve as ps
+    /// >>> f = ps.BloomFilter(ndv=1000)
+    /// >>> f.insert(pa.array(["a", "b"]))
+    /// >>> f.check(pa.array(["a", None, "b"])).to_pylist()
+    /// [True, None, True]
+    #[pyo3(signature = (column, *, leaf=None, threads=1, instruction_set=None))]
+    fn check<'py>(
+        &self,
+        py: Python<'py>,
+        column: Column,
+        leaf: Option<LeafPath>,
+        threads: usize,
+        instruction_set: Option<&str>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let leaf = leaf.map(LeafPath::names);
+        let options = options(leaf.as_deref(), threads, instruction_set)?;
+        let arrays = column.arrays()?;
+        let answers = py.detach(|| -> PyResult<ArrayRef> {
+            let mut answers = Vec::new();
+            for array in arrays {
+                let array = array.map_err(|error| PyValueError::new_err(error.to_string()))?;
+                answers.push(self.shared().check(&array, options)?);
+            }
+            if answers.len() == 1 {
+                return Ok(Arc::new(answers.remove(0)));
+            }
+            if answers.is_empty() {
+                return Ok(Arc::new(BooleanArray::new_null(0)));
+            }
+            let parts: Vec<&dyn Array> = answers.iter().map(|part| part as &dyn Array).collect();
+            concat(&parts).map_err(|error| PyValueError::new_err(error.to_string()))
+        })?;
+        to_pyarrow(py, answers)
+    }
+
+    /// Tell whether one value may be present; `False` is certain.
+    ///
+    /// A number is taken as the filter's column has it, exactly, or as `type` says.
+    ///
+    /// >>> import pyarrow as pa, parsieve as ps
+    /// >>> f = ps.BloomFilter(ndv=1000)
+    /// >>> f.insert(pa.array([0.0]))
+    /// >>> f.might_contain(-0.0), f.might_contain(0)
+    /// (True, True)
+    #[pyo3(signature = (value, *, r#type=None))]
+    fn might_contain(
+        &self,
+        py: Python<'_>,
+        value: &Bound<'_, PyAny>,
+        r#type: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<bool> {
+        let array = match r#type {
+            Some(data_type) => single(value, Some(data_type))?,
+            None => self.literal(value)?,
+        };
+        self.check_array(py, &array)
+    }
+
+    fn __contains__(&self, py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<bool> {
+        self.might_contain(py, value, None)
+    }
+
+    /// Take in all values of a filter of the same size and column type.
+    ///
+    /// >>> import pyarrow as pa, parsieve as ps
+    /// >>> f, g = ps.BloomFilter(num_bytes=1024), ps.BloomFilter(num_bytes=1024)
+    /// >>> g.insert(pa.array(["x"]))
+    /// >>> f.merge(g)
+    /// >>> "x" in f
+    /// True
+    fn merge(&self, py: Python<'_>, other: &Self) -> PyResult<()> {
+        self.take_in(py, other)
+    }
+
+    /// A new filter with the values of both.
+    fn __or__(&self, py: Python<'_>, other: &Self) -> PyResult<Self> {
+        let union = Self::from(self.read(py, Filter::try_clone)?);
+        union.take_in(py, other)?;
+        Ok(union)
+    }
+
+    fn __ior__(&self, py: Python<'_>, other: &Self) -> PyResult<()> {
+        self.take_in(py, other)
+    }
+
+    /// Shrink in place, by `factor` or as far as the estimated rate stays at most `fpp`.
+    ///
+    /// The bitset becomes the one that would have been built at the smaller size. Factors are powers of two, unless
+    /// `tight=True` allows any divisor of the blocks (some older Arrow readers refuse the sizes that result).
+    ///
+    /// >>> import pyarrow as pa, parsieve as ps
+    /// >>> f = ps.BloomFilter(num_bytes=1 << 20)
+    /// >>> f.insert(pa.array(range(1000)))
+    /// >>> f.fold(fpp=0.01)
+    /// >>> f.num_bytes
+    /// 2048
+    #[pyo3(signature = (fpp=0.01, *, factor=None, tight=false))]
+    fn fold(&self, py: Python<'_>, fpp: f64, factor: Option<u64>, tight: bool) -> PyResult<()> {
+        self.change(py, |filter| {
+            let factor = filter.fold_factor(factor, fpp, sizes(tight))?;
+            if factor != 1 {
+                *filter = filter.folded(factor)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// A new, smaller filter; the arguments are those of `fold`.
+    ///
+    /// >>> import parsieve as ps
+    /// >>> ps.BloomFilter(num_bytes=96).folded(factor=3, tight=True).num_blocks
+    /// 1
+    #[pyo3(signature = (fpp=0.01, *, factor=None, tight=false))]
+    fn folded(&self, py: Python<'_>, fpp: f64, factor: Option<u64>, tight: bool) -> PyResult<Self> {
+        let folded = self.read(py, |filter| {
+            let factor = filter.fold_factor(factor, fpp, sizes(tight))?;
+            filter.folded(factor)
+        })?;
+        Ok(folded.into())
+    }
+
+    /// Bytes of the bitset.
+    #[getter]
+    fn num_bytes(&self, py: Python<'_>) -> u64 {
+        self.num_blocks(py) * 32
+    }
+
+    /// Blocks of 32 bytes.
+    #[getter]
+    fn num_blocks(&self, py: Python<'_>) -> u64 {
+        self.read(py, |filter| filter.sbbf().num_blocks())
+    }
+
+    /// The rate of false positives, measured on the bits that are set.
+    #[getter]
+    fn estimated_fpp(&self, py: Python<'_>) -> f64 {
+        self.read(py, |filter| filter.sbbf().estimated_fpp())
+    }
+
+    /// The distinct values inside, estimated from the bits that are set; `inf` when all are.
+    #[getter]
+    fn estimated_ndv(&self, py: Python<'_>) -> f64 {
+        self.read(py, |filter| filter.sbbf().estimated_ndv())
+    }
+
+    /// The Parquet physical type of the values, once known.
+    #[getter]
+    fn physical_type(&self, py: Python<'_>) -> Option<String> {
+        self.read(py, |filter| filter.column().map(|column| column.physical.to_string()))
+    }
+
+    /// Physical type and meaning of the values, once known: ``"INT64 timestamp[us]"``.
+    #[getter]
+    fn column_type(&self, py: Python<'_>) -> Option<String> {
+        self.read(py, |filter| filter.column().map(|column| column.to_string()))
+    }
+
+    /// Thrift header and bitset, as a Parquet file holds them. (They do not say the column type; a pickle does.)
+    ///
+    /// >>> import parsieve as ps
+    /// >>> len(ps.BloomFilter(num_bytes=32).to_bytes())
+    /// 47
+    fn to_bytes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let bytes = self.read(py, |filter| filter.sbbf().to_bytes())?;
+        Ok(PyBytes::new(py, &bytes))
+    }
+
+    /// Read Thrift header and bitset; `type` and `physical_type` say of which column, where it is known.
+    ///
+    /// Without them, columns are hashed as their own Arrow type says, and single numbers need `type=`.
+    ///
+    /// >>> import parsieve as ps
+    /// >>> f = ps.BloomFilter(num_bytes=32)
+    /// >>> ps.BloomFilter.from_bytes(f.to_bytes()) == f
+    /// True
+    #[classmethod]
+    #[pyo3(signature = (data, *, r#type=None, physical_type=None))]
+    fn from_bytes(
+        _: &Bound<'_, PyType>,
+        py: Python<'_>,
+        data: &Bound<'_, PyAny>,
+        r#type: Option<&Bound<'_, PyAny>>,
+        physical_type: Option<&str>,
+    ) -> PyResult<Self> {
+        let column = column_type(r#type, physical_type)?;
+        // Copied once under the interpreter's protection, for another thread might write to the memory meanwhile.
+        let bytes = PyBuffer::<u8>::get(data)?.to_vec(py)?;
+        let sbbf = py.detach(|| Sbbf::from_bytes(&bytes, 0))?;
+        Ok(Filter::new(sbbf, column).into())
+    }
+
+    #[staticmethod]
+    fn _restore(py: Python<'_>, data: &[u8], column_type: Option<&str>) -> PyResult<Self> {
+        let column = column_type.map(str::parse).transpose()?;
+        let sbbf = py.detach(|| Sbbf::from_bytes(data, 0))?;
+        Ok(Filter::new(sbbf, column).into())
+    }
+
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyTuple>> {
+        let (py, filter) = (slf.py(), slf.get());
+        let state = (filter.to_bytes(py)?, filter.column_type(py));
+        (slf.get_type().getattr("_restore")?, state).into_pyobject(py)
+    }
+
+    fn __copy__(&self, py: Python<'_>) -> PyResult<Self> {
+        Ok(self.read(py, Filter::try_clone)?.into())
+    }
+
+    fn __deepcopy__(&self, py: Python<'_>, _memo: &Bound<'_, PyAny>) -> PyResult<Self> {
+        self.__copy__(py)
+    }
+
+    /// Equal bitsets are equal filters.
+    fn __eq__(&self, py: Python<'_>, other: &Bound<'_, PyAny>) -> Py<PyAny> {
+        let Ok(other) = other.cast::<Self>() else { return py.NotImplemented() };
+        let other = other.get();
+        let equal = self.is(other)
+            || py.detach(|| {
+                let (first, second) = if self.before(other) { (self, other) } else { (other, self) };
+                let (first, second) = (first.shared(), second.shared());
+                first.sbbf() == second.sbbf()
+            });
+        PyBool::new(py, equal).to_owned().into_any().unbind()
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> String {
+        let (num_bytes, ndv, fpp, column) = self.read(py, |filter| {
+            let sbbf = filter.sbbf();
+            (sbbf.num_blocks() * 32, sbbf.estimated_ndv(), sbbf.estimated_fpp(), filter.column())
+        });
+        let column = column.map_or_else(|| "of an unknown type".to_owned(), |column| format!("of {column}"));
+        format!("<parsieve.BloomFilter {column}: {num_bytes} bytes, about {ndv:.0} values, estimated fpp {fpp:.2e}>")
+    }
+
+    unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
+        let filter = slf.get();
+        let bitset = {
+            let shared = filter.shared();
+            filter.exports.fetch_add(1, Ordering::AcqRel);
+            let bitset = shared.sbbf().bitset();
+            (bitset.as_ptr(), bitset.len())
+        };
+        // SAFETY: `view` is Python's to be filled. The memory lives as long as `slf`, which the view keeps, and does
+        // not change while an export is counted. A read-only view is asked for, so a writable one is refused.
+        let result = unsafe {
+            ffi::PyBuffer_FillInfo(
+                view,
+                slf.as_ptr(),
+                bitset.0.cast_mut().cast::<c_void>(),
+                bitset.1 as ffi::Py_ssize_t,
+                1,
+                flags,
+            )
+        };
+        if result != 0 {
+            filter.exports.fetch_sub(1, Ordering::AcqRel);
+            return Err(PyErr::fetch(slf.py()));
+        }
+        Ok(())
+    }
+
+    unsafe fn __releasebuffer__(&self, _view: *mut ffi::Py_buffer) {
+        self.exports.fetch_sub(1, Ordering::AcqRel);
+    }
+}

@@ -1,0 +1,20 @@
+//! The Python module `parsieve._core`: takes arguments, releases the interpreter, calls the core, wraps the answer.
+
+mod bloom;
+mod column;
+mod error;
+mod functions;
+
+use pyo3::prelude::*;
+
+#[pymodule]
+fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    error::register(module)?;
+    module.add_class::<bloom::BloomFilter>()?;
+    module.add_function(wrap_pyfunction!(functions::hash_column, module)?)?;
+    module.add_function(wrap_pyfunction!(functions::optimal_num_bytes, module)?)?;
+    module.add_function(wrap_pyfunction!(functions::false_positive_rate, module)?)?;
+    module.add_function(wrap_pyfunction!(functions::instruction_sets, module)?)?;
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    Ok(())
+}
