@@ -2,6 +2,12 @@
 //! Reads no file itself.
 
 mod chunk;
+#[cfg(feature = "decode")]
+mod codec;
+#[cfg(feature = "decode")]
+mod decode;
+#[cfg(feature = "decode")]
+mod delta;
 mod encryption;
 mod file;
 #[cfg(test)]
@@ -9,6 +15,8 @@ pub(crate) mod fixtures;
 mod footer;
 mod locate;
 mod metadata;
+#[cfg(feature = "decode")]
+mod page;
 mod patch;
 pub mod ranges;
 mod record;
@@ -17,9 +25,13 @@ mod schema;
 #[cfg(feature = "crypto")]
 mod secret;
 mod span;
+#[cfg(feature = "decode")]
+mod values;
 mod vault;
 
 pub use chunk::{ColumnChunk, ColumnMeta, IndexPlace, Protection, Statistics};
+#[cfg(feature = "decode")]
+pub use decode::ChunkHashes;
 pub use encryption::{Algorithm, Cipher, FileCrypto};
 pub use file::{FIRST_READ, Footer, ParquetFile};
 pub use footer::{MAGIC_LEN, TAIL_LEN, Tail};
