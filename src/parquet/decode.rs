@@ -6,11 +6,14 @@
 
 use std::ops::Range;
 
+use super::chunk::Protection;
 use super::codec::Codec;
 use super::file::ParquetFile;
 use super::page::{PageHeader, PageKind, Pages, encoding, values_start};
 use super::schema::Leaf;
+use super::sealed::SealedPages;
 use super::values::{Distinct, Hasher, Width};
+use super::vault::Vault;
 use crate::error::{Error, ErrorKind, Result};
 use crate::int::{to_u64, to_usize};
 use crate::isa::InstructionSet;
@@ -42,6 +45,7 @@ impl ParquetFile {
         row_group: usize,
         column: usize,
         bytes: &[u8],
+        vault: Option<&dyn Vault>,
         isa: InstructionSet,
     ) -> Result<ChunkHashes> {
         let range = self.chunk_range(row_group, column)?;
@@ -53,10 +57,19 @@ impl ParquetFile {
         })?;
         let hasher = Hasher { physical: leaf.physical, width, isa, distinct: Distinct::new() };
         let codec = Codec::from_code(meta.codec)?;
+        let sealed = chunk.protection != Protection::Plain;
         let mut chunk = Chunk { leaf, codec, hasher, dictionary: false, plain: false, num_values: 0 };
-        let mut pages = Pages::new(bytes, range.start);
-        while let Some((header, body)) = pages.next()? {
-            chunk.page(&header, body)?;
+        if sealed {
+            let vault = vault.ok_or_else(|| self.no_key(column))?;
+            let mut pages = SealedPages::new(bytes, range.start, vault, &self.metadata, (row_group, column));
+            while let Some((header, body)) = pages.next()? {
+                chunk.page(&header, &body)?;
+            }
+        } else {
+            let mut pages = Pages::new(bytes, range.start);
+            while let Some((header, body)) = pages.next()? {
+                chunk.page(&header, body)?;
+            }
         }
         // Fewer would mean pages that we have not seen.
         match u64::try_from(meta.num_values) {

@@ -22,6 +22,8 @@ pub mod ranges;
 mod record;
 mod rewrite;
 mod schema;
+#[cfg(feature = "decode")]
+mod sealed;
 #[cfg(feature = "crypto")]
 mod secret;
 mod span;

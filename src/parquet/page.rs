@@ -177,7 +177,7 @@ pub(super) fn values_start(body: &[u8], num_values: u32, levels: [(i16, i32); 2]
     Ok(cursor.position())
 }
 
-/// The pages of a chunk, one after the other: each header with the place of its body.
+/// The pages of a chunk, one after the other: each header with its body as stored.
 #[derive(Debug)]
 pub(super) struct Pages<'a> {
     bytes: &'a [u8],

@@ -85,9 +85,7 @@ impl Hasher {
             (encoding::PLAIN, Width::Fixed(width)) => self.fixed(bytes, width),
             (encoding::PLAIN, Width::Variable) => self.variable(bytes, most),
             (encoding::DELTA_BINARY_PACKED, Width::Fixed(_)) => self.numbers(bytes, most),
-            (encoding::DELTA_LENGTH_BYTE_ARRAY, Width::Variable) => {
-                self.strings(|take| by_length(bytes, most, |string| take(string)))
-            }
+            (encoding::DELTA_LENGTH_BYTE_ARRAY, Width::Variable) => self.strings(|take| by_length(bytes, most, take)),
             (encoding::DELTA_BYTE_ARRAY, width) => {
                 let mut batch = Vec::with_capacity(BATCH);
                 let distinct = &mut self.distinct;
