@@ -15,7 +15,7 @@ use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyBufferError, PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyBytes, PyFloat, PyInt, PyString, PyTuple, PyType};
+use pyo3::types::{PyBool, PyBytes, PyFloat, PyInt, PyMemoryView, PyString, PyTuple, PyType};
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -104,45 +104,48 @@ impl BloomFilter {
         Ok(answer.len() == 1 && answer.is_valid(0) && answer.value(0))
     }
 
-    /// A Python value as the Arrow value it plainly is.
+    /// A Python value as the Arrow value that it plainly is for this filter's column.
     fn literal(&self, value: &Bound<'_, PyAny>) -> PyResult<ArrayRef> {
-        let column = self.read(value.py(), Filter::column);
-        let is_integer = value.cast::<PyInt>().is_ok() || (value.hasattr("__index__")? && !value.is_none());
-        Ok(if value.cast::<PyBool>().is_ok() {
-            return Err(PyTypeError::new_err("Parquet has no Bloom filters of booleans"));
-        } else if value.is_none() {
+        if value.is_none() {
             return Err(PyTypeError::new_err("a filter holds no nulls; it cannot answer for None"));
-        } else if let Ok(text) = value.cast::<PyString>() {
-            Arc::new(StringArray::from_iter_values([text.to_str()?]))
-        } else if let Ok(bytes) = value.cast::<PyBytes>() {
-            Arc::new(BinaryArray::from_iter_values([bytes.as_bytes()]))
-        } else if is_integer || value.cast::<PyFloat>().is_ok() {
-            let column = column.ok_or_else(|| {
-                PyTypeError::new_err(
-                    "a number has many hashes and this filter does not know its column's type; give type=",
-                )
-            })?;
-            match (column.meaning, is_integer) {
-                (Meaning::Real, true) => {
-                    // Python's float() rounds; the comparison is exact.
-                    let float = value.call_method0("__index__")?.call_method0("__float__")?;
-                    if !float.eq(value)? {
-                        return Err(PyValueError::new_err(format!(
-                            "{value} has no exact form as a {}",
-                            column.physical
-                        )));
-                    }
-                    Arc::new(Float64Array::from_iter_values([float.extract::<f64>()?]))
+        }
+        if let Ok(text) = value.cast::<PyString>() {
+            return Ok(Arc::new(StringArray::from_iter_values([text.to_str()?])));
+        }
+        if let Ok(bytes) = value.cast::<PyBytes>() {
+            return Ok(Arc::new(BinaryArray::from_iter_values([bytes.as_bytes()])));
+        }
+        if value.cast::<PyBool>().is_ok() {
+            return Err(PyTypeError::new_err("Parquet has no Bloom filters of booleans"));
+        }
+        // A number or a time has another hash for each width and unit: a guess could be a wrong "no".
+        let column = self.read(value.py(), Filter::column).ok_or_else(|| {
+            PyTypeError::new_err(
+                "such a value has many hashes, and this filter does not know its column's type; give type=",
+            )
+        })?;
+        let is_integer = value.cast::<PyInt>().is_ok() || value.hasattr("__index__")?;
+        match (column.meaning, is_integer) {
+            (Meaning::Real, true) => {
+                // Python's float() rounds; the comparison is exact.
+                let float = value.call_method0("__index__")?.call_method0("__float__")?;
+                if !float.eq(value)? {
+                    return Err(PyValueError::new_err(format!("{value} has no exact form as a {}", column.physical)));
                 }
-                (Meaning::Integer { .. }, false) if value.call_method0("is_integer")?.extract()? => {
-                    integer(&value.call_method0("__int__")?)?
-                }
-                (_, true) => integer(value)?,
-                (_, false) => Arc::new(Float64Array::from_iter_values([value.extract::<f64>()?])),
+                Ok(Arc::new(Float64Array::from_iter_values([float.extract::<f64>()?])))
             }
-        } else {
-            single(value, None)?
-        })
+            (Meaning::Decimal { .. }, true) => {
+                let decimal = value.py().import("decimal")?.getattr("Decimal")?;
+                single(&decimal.call1((value.call_method0("__index__")?,))?, None)
+            }
+            (_, true) => integer(value),
+            (Meaning::Integer { .. }, false)
+                if value.cast::<PyFloat>().is_ok() && value.call_method0("is_integer")?.extract()? =>
+            {
+                integer(&value.call_method0("__int__")?)
+            }
+            (_, false) => single(value, None),
+        }
     }
 }
 
@@ -403,8 +406,10 @@ impl BloomFilter {
         physical_type: Option<&str>,
     ) -> PyResult<Self> {
         let column = column_type(r#type, physical_type)?;
-        // Copied once under the interpreter's protection, for another thread might write to the memory meanwhile.
-        let bytes = PyBuffer::<u8>::get(data)?.to_vec(py)?;
+        // Some buffers call their bytes signed; a cast view does not mind. They are copied once under the interpreter's
+        // protection, for another thread might write to the memory meanwhile.
+        let view = PyMemoryView::from(data)?.call_method1("cast", ("B",))?;
+        let bytes = PyBuffer::<u8>::get(&view)?.to_vec(py)?;
         let sbbf = py.detach(|| Sbbf::from_bytes(&bytes, 0))?;
         Ok(Filter::new(sbbf, column).into())
     }
