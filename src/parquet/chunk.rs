@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::record::{Record, required};
 use super::schema::{Leaf, Physical, same_path};
 use super::span::Span;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, FileKind, Result};
 use crate::thrift::{Reader, Type};
 
 /// How a column chunk is encrypted.
@@ -153,7 +153,7 @@ impl ColumnChunk {
                         match id {
                             // A key chosen by another column's name would be the wrong one.
                             1 if !same_path(&mut key, path)? => {
-                                return Err(Error::at(ErrorKind::ChunkDisagrees { field }, at));
+                                return Err(Error::at(ErrorKind::File(FileKind::ChunkDisagrees { field }), at));
                             }
                             1 => {}
                             2 => {
@@ -205,10 +205,13 @@ impl ColumnMeta {
         let at = record.offset();
         // Another column's statistics or filter, taken for this one's, would skip rows that match.
         if !required(named, "ColumnMetaData.path_in_schema", at)? {
-            return Err(Error::at(ErrorKind::ChunkDisagrees { field: "ColumnMetaData.path_in_schema" }, at));
+            return Err(Error::at(
+                ErrorKind::File(FileKind::ChunkDisagrees { field: "ColumnMetaData.path_in_schema" }),
+                at,
+            ));
         }
         if required(physical, "ColumnMetaData.type", at)? != leaf.physical {
-            return Err(Error::at(ErrorKind::ChunkDisagrees { field: "ColumnMetaData.type" }, at));
+            return Err(Error::at(ErrorKind::File(FileKind::ChunkDisagrees { field: "ColumnMetaData.type" }), at));
         }
         Ok(Self {
             codec: required(codec, "ColumnMetaData.codec", at)?,
@@ -235,12 +238,12 @@ impl ColumnMeta {
         let range = u64::try_from(start).ok().zip(u64::try_from(length).ok());
         match range.and_then(|(start, length)| Some(start..start.checked_add(length)?)) {
             Some(range) if range.end <= limit => Ok(range),
-            _ => Err(Error::new(ErrorKind::OutsideFile {
+            _ => Err(Error::new(ErrorKind::File(FileKind::OutsideFile {
                 what: "a column chunk",
                 offset: start,
                 length: Some(length),
                 limit,
-            })),
+            }))),
         }
     }
 

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::io::Read;
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, FileKind, Result};
 use crate::int::{to_u64, to_usize};
 
 /// The codec of a column chunk; the numbers are the format's.
@@ -29,13 +29,13 @@ impl Codec {
             5 => Self::Lz4Hadoop,
             6 => Self::Zstd,
             7 => Self::Lz4Raw,
-            other => return Err(Error::new(ErrorKind::Compression(other))),
+            other => return Err(Error::new(ErrorKind::File(FileKind::Compression(other)))),
         })
     }
 
     /// The `len` bytes that `body` stands for.
     pub(super) fn decompress(self, body: &[u8], len: u64) -> Result<Cow<'_, [u8]>> {
-        let damaged = || Error::new(ErrorKind::CompressedPage);
+        let damaged = || Error::new(ErrorKind::File(FileKind::CompressedPage));
         let whole = to_usize(len).ok_or_else(damaged)?;
         let plain = match self {
             Self::Uncompressed => return if body.len() == whole { Ok(Cow::Borrowed(body)) } else { Err(damaged()) },

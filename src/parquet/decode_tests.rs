@@ -68,7 +68,7 @@ fn real_chunks_hold_what_the_peer_reads() {
             for (column, leaf) in opened.metadata.leaves().iter().enumerate() {
                 let found = ours(&file, row_group, column);
                 if leaf.physical == Physical::Boolean {
-                    assert!(matches!(found.unwrap_err().kind(), ErrorKind::NoHash { .. }), "{name}");
+                    assert!(matches!(found.unwrap_err().kind(), ErrorKind::File(FileKind::NoHash { .. })), "{name}");
                     continue;
                 }
                 let found = found.unwrap_or_else(|error| panic!("{name}, column {column}: {error}"));

@@ -4,6 +4,7 @@
 mod chunk;
 #[cfg(feature = "decode")]
 mod codec;
+mod column_type;
 #[cfg(feature = "decode")]
 mod decode;
 #[cfg(feature = "decode")]

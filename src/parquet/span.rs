@@ -1,7 +1,7 @@
 //! A stretch of the metadata, kept as two numbers instead of a copy of the bytes.
 
 use super::record::Record;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, FileKind, Result};
 
 /// Where bytes lie inside the metadata that was read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -40,7 +40,7 @@ impl Span {
         let at = record.offset();
         let Some(bytes) = record.binary()? else { return Ok(None) };
         if std::str::from_utf8(bytes).is_err() {
-            return Err(Error::at(ErrorKind::NotUtf8 { field }, at));
+            return Err(Error::at(ErrorKind::File(FileKind::NotUtf8 { field }), at));
         }
         let end = record.position();
         Self::new(end - bytes.len(), end).map(Some).ok_or_else(|| Error::at(ErrorKind::IntegerRange, at))

@@ -4,7 +4,7 @@ use super::delta::{Numbers, by_length, by_prefix, unsplit};
 use super::page::encoding;
 use super::schema::{Leaf, Physical};
 use crate::cursor::Cursor;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, FileKind, Result};
 use crate::hash::{hash_bytes, hash_strings, hash_u32s, hash_u64s};
 use crate::int::{to_u64, to_usize};
 use crate::isa::InstructionSet;
@@ -93,7 +93,7 @@ impl Hasher {
                     if let Width::Fixed(len) = width
                         && string.len() != len
                     {
-                        return Err(Error::new(ErrorKind::DeltaPage));
+                        return Err(Error::new(ErrorKind::File(FileKind::DeltaPage)));
                     }
                     batch.push(hash_bytes(string));
                     if batch.len() == BATCH {
@@ -106,7 +106,7 @@ impl Hasher {
                 Ok(count)
             }
             (encoding::BYTE_STREAM_SPLIT, Width::Fixed(width)) => self.fixed(&unsplit(bytes, width)?, width),
-            _ => Err(Error::new(ErrorKind::PageEncoding(code))),
+            _ => Err(Error::new(ErrorKind::File(FileKind::PageEncoding(code)))),
         }
     }
 
@@ -185,7 +185,7 @@ impl Hasher {
 
     fn numbers(&mut self, bytes: &[u8], most: u64) -> Result<u64> {
         if !matches!(self.physical, Physical::Int32 | Physical::Int64) {
-            return Err(Error::new(ErrorKind::PageEncoding(encoding::DELTA_BINARY_PACKED)));
+            return Err(Error::new(ErrorKind::File(FileKind::PageEncoding(encoding::DELTA_BINARY_PACKED))));
         }
         let mut numbers = Numbers::new(bytes, most)?;
         let count = numbers.left();
