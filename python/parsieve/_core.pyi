@@ -1,9 +1,21 @@
-from collections.abc import Buffer
 from typing import Any, final
 
 import pyarrow as pa
+from typing_extensions import Buffer
 
 from parsieve._typing import ArrowType, Column, LeafPath
+
+__all__ = [
+    "BloomFilter",
+    "FormatError",
+    "ParsieveError",
+    "UnsupportedError",
+    "__version__",
+    "false_positive_rate",
+    "hash_column",
+    "instruction_sets",
+    "optimal_num_bytes",
+]
 
 __version__: str
 
