@@ -5,7 +5,9 @@ use std::ops::Range;
 use super::record::{Record, required};
 use super::schema::{Leaf, Physical, same_path};
 use super::span::Span;
+use crate::crypto::MODULE_OVERHEAD;
 use crate::error::{Error, ErrorKind, FileKind, Result};
+use crate::int::to_u64;
 use crate::thrift::{Reader, Type};
 
 /// How a column chunk is encrypted.
@@ -125,7 +127,9 @@ impl ColumnChunk {
                 _ => record.skip()?,
             }
         }
-        if chunk.meta.is_none() && chunk.encrypted_meta.is_none() {
+        // A module has a length, a nonce and a tag, so a chunk takes no fewer bytes than we keep for it.
+        let encrypted = chunk.encrypted_meta.is_some_and(|module| to_u64(module.len()) >= MODULE_OVERHEAD);
+        if chunk.meta.is_none() && !encrypted {
             return Err(Error::at(ErrorKind::MissingField { field: "ColumnChunk.meta_data" }, record.offset()));
         }
         chunk.in_footer = chunk.meta.is_some();

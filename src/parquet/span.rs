@@ -16,6 +16,11 @@ impl Span {
         Some(Self { start: u32::try_from(start).ok()?, len: u32::try_from(end.checked_sub(start)?).ok()? })
     }
 
+    /// How many bytes there are.
+    pub(super) fn len(&self) -> usize {
+        self.len as usize
+    }
+
     /// The bytes; `bytes` are those that the span was made for.
     pub(super) fn of<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
         bytes.get(self.start as usize..).and_then(|rest| rest.get(..self.len as usize)).unwrap_or_default()
