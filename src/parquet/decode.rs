@@ -39,13 +39,15 @@ impl ParquetFile {
         chunk.meta.as_ref().ok_or_else(|| self.no_key(column))?.data(self.data_end())
     }
 
-    /// Hashes the values in the pages of a column chunk; `bytes` are those of [`ParquetFile::chunk_range`].
+    /// Hashes the values in the pages of a column chunk; `bytes` are those of [`ParquetFile::chunk_range`]. More than `most`
+    /// distinct values are an error: the caller knows how many its largest filter can take.
     pub fn hash_chunk(
         &self,
         row_group: usize,
         column: usize,
         bytes: &[u8],
         vault: Option<&dyn Vault>,
+        most: u64,
         isa: InstructionSet,
     ) -> Result<ChunkHashes> {
         let range = self.chunk_range(row_group, column)?;
@@ -55,7 +57,7 @@ impl ParquetFile {
             let column = self.metadata.path(leaf).join(".");
             Error::new(ErrorKind::File(FileKind::NoHash { column, reason: "its physical type has no hash" }))
         })?;
-        let hasher = Hasher { physical: leaf.physical, width, isa, distinct: Distinct::new() };
+        let hasher = Hasher { physical: leaf.physical, width, isa, distinct: Distinct::new(most) };
         let codec = Codec::from_code(meta.codec)?;
         let sealed = chunk.protection != Protection::Plain;
         let mut chunk = Chunk { leaf, codec, hasher, dictionary: false, plain: false, num_values: 0 };
@@ -74,7 +76,7 @@ impl ParquetFile {
         // Fewer would mean pages that we have not seen.
         match u64::try_from(meta.num_values) {
             Ok(stated) if stated == chunk.num_values => Ok(ChunkHashes {
-                hashes: chunk.hasher.distinct.into_sorted(),
+                hashes: chunk.hasher.distinct.into_sorted()?,
                 num_values: stated,
                 all_dictionary: chunk.dictionary && !chunk.plain,
             }),

@@ -21,7 +21,7 @@ fn ours(file: &[u8], row_group: usize, column: usize) -> Result<ChunkHashes> {
     let opened = fixtures::open(file)?;
     let range = opened.chunk_range(row_group, column)?;
     let bytes = &file[to_usize(range.start).unwrap()..to_usize(range.end).unwrap()];
-    opened.hash_chunk(row_group, column, bytes, None, InstructionSet::detect())
+    opened.hash_chunk(row_group, column, bytes, None, 100_000, InstructionSet::detect())
 }
 
 /// The plain bytes of every value that is there, by the peer.

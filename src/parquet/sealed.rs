@@ -120,7 +120,7 @@ mod tests {
         let vault = secrets.as_ref().map(|secrets| secrets as &dyn Vault);
         let range = opened.chunk_range(0, column)?;
         let bytes = &file[to_usize(range.start).unwrap()..to_usize(range.end).unwrap()];
-        opened.hash_chunk(0, column, bytes, vault, InstructionSet::detect())
+        opened.hash_chunk(0, column, bytes, vault, u64::MAX, InstructionSet::detect())
     }
 
     #[test]
@@ -174,7 +174,7 @@ mod tests {
         }
         let opened = open(&file);
         let bytes = &file[to_usize(range.start).unwrap()..to_usize(range.end).unwrap()];
-        let closed = opened.hash_chunk(0, 0, bytes, None, InstructionSet::detect());
+        let closed = opened.hash_chunk(0, 0, bytes, None, u64::MAX, InstructionSet::detect());
         assert!(matches!(closed.unwrap_err().kind(), ErrorKind::File(FileKind::KeyMissing { .. })));
     }
 }

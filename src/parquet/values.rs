@@ -37,35 +37,43 @@ impl Width {
     }
 }
 
-/// A set of hashes whose memory is bounded by twice the distinct ones.
+/// A set of hashes whose memory is bounded by twice the distinct ones, and these by the caller: a few bytes of a delta
+/// encoding can stand for billions of values.
 #[derive(Debug)]
 pub(super) struct Distinct {
     hashes: Vec<u64>,
     limit: usize,
+    most: u64,
 }
 
 impl Distinct {
-    pub(super) fn new() -> Self {
-        Self { hashes: Vec::new(), limit: FIRST_LIMIT }
+    /// An empty set that may take `most` hashes.
+    pub(super) fn new(most: u64) -> Self {
+        Self { hashes: Vec::new(), limit: FIRST_LIMIT, most }
     }
 
-    fn extend(&mut self, hashes: &[u64]) {
+    fn extend(&mut self, hashes: &[u64]) -> Result<()> {
         self.hashes.extend_from_slice(hashes);
         if self.hashes.len() >= self.limit {
-            self.compact();
+            self.compact()?;
             self.limit = (self.hashes.len() * 2).max(FIRST_LIMIT);
+        }
+        Ok(())
+    }
+
+    fn compact(&mut self) -> Result<()> {
+        self.hashes.sort_unstable();
+        self.hashes.dedup();
+        match to_u64(self.hashes.len()) {
+            ndv if ndv > self.most => Err(Error::new(ErrorKind::TooManyValues { ndv })),
+            _ => Ok(()),
         }
     }
 
-    fn compact(&mut self) {
-        self.hashes.sort_unstable();
-        self.hashes.dedup();
-    }
-
     /// All hashes, sorted and each once.
-    pub(super) fn into_sorted(mut self) -> Vec<u64> {
-        self.compact();
-        self.hashes
+    pub(super) fn into_sorted(mut self) -> Result<Vec<u64>> {
+        self.compact()?;
+        Ok(self.hashes)
     }
 }
 
@@ -97,12 +105,12 @@ impl Hasher {
                     }
                     batch.push(hash_bytes(string));
                     if batch.len() == BATCH {
-                        distinct.extend(&batch);
+                        distinct.extend(&batch)?;
                         batch.clear();
                     }
                     Ok(())
                 })?;
-                distinct.extend(&batch);
+                distinct.extend(&batch)?;
                 Ok(count)
             }
             (encoding::BYTE_STREAM_SPLIT, Width::Fixed(width)) => self.fixed(&unsplit(bytes, width)?, width),
@@ -139,7 +147,7 @@ impl Hasher {
                     }
                 }
             }
-            self.distinct.extend(hashes);
+            self.distinct.extend(hashes)?;
         }
         Ok(to_u64(bytes.len() / width))
     }
@@ -169,17 +177,14 @@ impl Hasher {
         let mut flush = |batch: &mut Vec<&'a [u8]>| {
             let hashes = &mut hashes[..batch.len()];
             hash_strings(isa, batch, hashes);
-            distinct.extend(hashes);
             batch.clear();
+            distinct.extend(hashes)
         };
         let count = each(&mut |string| {
             batch.push(string);
-            if batch.len() == BATCH {
-                flush(&mut batch);
-            }
-            Ok(())
+            if batch.len() == BATCH { flush(&mut batch) } else { Ok(()) }
         })?;
-        flush(&mut batch);
+        flush(&mut batch)?;
         Ok(count)
     }
 
@@ -210,5 +215,41 @@ impl Hasher {
         }
         plain.clear();
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn billions_of_values_in_a_few_bytes_end_at_the_limit() {
+        // 2^31 - 1 numbers, each one more than the one before: blocks of 128 values with a least delta of 1 and no bits.
+        let mut page = vec![0x80, 1, 4, 0xff, 0xff, 0xff, 0xff, 7, 0];
+        for _ in 0..2000 {
+            page.extend([2, 0, 0, 0, 0]);
+        }
+        let mut hasher = Hasher {
+            physical: Physical::Int64,
+            width: Width::Fixed(8),
+            isa: InstructionSet::PORTABLE,
+            distinct: Distinct::new(1000),
+        };
+        let error = hasher.take(encoding::DELTA_BINARY_PACKED, &page, u64::from(u32::MAX)).unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::TooManyValues { .. }), "{error}");
+        assert!(hasher.distinct.hashes.capacity() < 4 * FIRST_LIMIT);
+        hasher.distinct = Distinct::new(u64::MAX);
+        let error = hasher.take(encoding::DELTA_BINARY_PACKED, &page, u64::from(u32::MAX)).unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::Truncated { .. }), "{error}");
+    }
+
+    #[test]
+    fn memory_follows_the_distinct_values() {
+        let mut distinct = Distinct::new(10);
+        for _ in 0..1000 {
+            distinct.extend(&[1, 2, 3].repeat(500)).unwrap();
+        }
+        assert!(distinct.hashes.capacity() < 4 * FIRST_LIMIT);
+        assert_eq!(distinct.into_sorted().unwrap(), [1, 2, 3]);
     }
 }

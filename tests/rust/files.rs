@@ -90,7 +90,7 @@ fn with_filters(file: &[u8]) -> Vec<u8> {
         for column in 0..old.metadata.leaves().len() {
             let range = old.chunk_range(row_group, column).unwrap();
             let bytes = &file[range.start as usize..range.end as usize];
-            let found = old.hash_chunk(row_group, column, bytes, None, InstructionSet::detect()).unwrap();
+            let found = old.hash_chunk(row_group, column, bytes, None, u64::MAX, InstructionSet::detect()).unwrap();
             let blocks = optimal_blocks(found.hashes.len() as u64, FPP, Sizes::PowersOfTwo, Model::Exact).unwrap();
             let mut filter = Sbbf::new(blocks).unwrap();
             filter.insert_hashes(InstructionSet::detect(), &found.hashes);
