@@ -253,7 +253,8 @@ fn decode_row_group(reader: &mut Reader<'_>, bytes: &[u8], schema: &Schema, row_
                     let (found, leaves) = (to_u64(found), to_u64(leaves.len()));
                     return Err(Error::at(ErrorKind::File(FileKind::ColumnCount { row_group, found, leaves }), at));
                 }
-                let mut decoded = Vec::new();
+                // A claim is not worth memory before it is proved, and a vector of one need not have room for four.
+                let mut decoded = Vec::with_capacity(found.min(16));
                 for leaf in leaves {
                     decoded.push(ColumnChunk::decode(reader, leaf, &schema.path(leaf, bytes))?);
                 }
