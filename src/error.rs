@@ -2,6 +2,10 @@
 
 use std::fmt;
 
+mod file;
+
+pub use file::FileKind;
+
 /// Result of every fallible function of the core.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -25,6 +29,8 @@ pub enum Class {
     Type,
     /// Memory that the machine does not have.
     Memory,
+    /// Encrypted bytes without the right key.
+    Decryption,
 }
 
 /// Each way to be wrong.
@@ -150,6 +156,8 @@ pub enum ErrorKind {
         /// The leaves there are.
         leaves: String,
     },
+    /// A Parquet file or its encryption.
+    File(FileKind),
 }
 
 impl Error {
@@ -201,6 +209,7 @@ impl Error {
             | K::NoSuchLeaf { .. } => Class::Value,
             K::NoPhysicalForm { .. } | K::MergeType { .. } => Class::Type,
             K::OutOfMemory { .. } => Class::Memory,
+            K::File(kind) => kind.class(),
         }
     }
 }
@@ -274,6 +283,7 @@ impl fmt::Display for Error {
                 "a nested column has several leaves and each has a filter of its own; choose one with leaf=: {leaves}"
             ),
             K::NoSuchLeaf { leaf, leaves } => write!(f, "there is no leaf {leaf:?}; the leaves are: {leaves}"),
+            K::File(kind) => kind.fmt(f),
         }?;
         match (&self.kind, self.at) {
             (K::NotExact { .. }, Some(row)) => write!(f, " (row {row})"),

@@ -4,13 +4,15 @@
 
 pub mod arrow;
 pub mod bloom;
+pub mod crypto;
 pub mod cursor;
 pub mod error;
 pub mod hash;
 pub mod int;
 pub mod isa;
+pub mod parquet;
 #[cfg(feature = "python")]
 mod python;
 pub mod thrift;
 
-pub use error::{Class, Error, ErrorKind, Result};
+pub use error::{Class, Error, ErrorKind, FileKind, Result};

@@ -2,6 +2,7 @@
 
 from parsieve._core import (
     BloomFilter,
+    DecryptionError,
     FormatError,
     ParsieveError,
     UnsupportedError,
@@ -14,6 +15,7 @@ from parsieve._core import (
 
 __all__ = [
     "BloomFilter",
+    "DecryptionError",
     "FormatError",
     "ParsieveError",
     "UnsupportedError",

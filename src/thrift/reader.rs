@@ -38,6 +38,13 @@ impl<'a> Reader<'a> {
         Self { cursor: Cursor::new(bytes, base) }
     }
 
+    /// A reader of `bytes` that begins at `position` in them, for values that are read later than they were met.
+    pub fn starting_at(bytes: &'a [u8], position: usize, base: u64) -> Result<Self> {
+        let mut reader = Self::new(bytes, base);
+        reader.cursor.take(position)?;
+        Ok(reader)
+    }
+
     /// Bytes read so far.
     pub fn position(&self) -> usize {
         self.cursor.position()
@@ -61,6 +68,11 @@ impl<'a> Reader<'a> {
             delta => last.checked_add(i16::from(delta)).ok_or_else(|| Error::at(ErrorKind::IntegerRange, at))?,
         };
         Ok(Some(Field { id, kind }))
+    }
+
+    /// One signed byte.
+    pub fn i8(&mut self) -> Result<i8> {
+        Ok(self.cursor.u8()?.cast_signed())
     }
 
     /// A 16-bit integer.

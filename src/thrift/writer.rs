@@ -1,6 +1,7 @@
 //! Writes compact-protocol structures, byte for byte as Thrift's own writers do.
 
 use super::Type;
+use crate::int::to_u64;
 
 /// Appends fields of nested structures to a buffer.
 #[derive(Debug, Default)]
@@ -34,6 +35,17 @@ impl Writer {
     /// An integer of any width: zigzag, then varint.
     pub fn integer(&mut self, value: i64) {
         self.varint(((value << 1) ^ (value >> 63)).cast_unsigned());
+    }
+
+    /// A byte string with its length.
+    pub fn binary(&mut self, bytes: &[u8]) {
+        self.varint(to_u64(bytes.len()));
+        self.raw(bytes);
+    }
+
+    /// Bytes that are encoded already.
+    pub fn raw(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
     }
 
     /// The end of a structure.
