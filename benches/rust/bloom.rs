@@ -3,7 +3,7 @@
 //! The split block filters of all peers are the same bits, so their answers are compared before anything is timed.
 
 use super::data::{Column, Kind, each, scramble};
-use super::floor::Memory;
+use super::floor::{FLOOR, FLOOR_WRITTEN, Memory};
 use super::harness::{Case, Contender, size};
 use super::hash::by_twox_hash;
 use super::plan::Plan;
@@ -275,7 +275,3 @@ impl Bench<'_> {
 }
 
 type Peers = (ParquetSbbf, sbbf_rs_safe::Filter, BloomFilter);
-
-/// The contender that only reads blocks, and the one that also writes them.
-pub(crate) const FLOOR: &str = "floor (blocks read)";
-pub(crate) const FLOOR_WRITTEN: &str = "floor (blocks written)";

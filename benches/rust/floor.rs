@@ -2,6 +2,10 @@
 
 use parsieve::bloom::batch::AHEAD;
 
+/// The contender that only reads blocks, and the one that also writes them.
+pub(crate) const FLOOR: &str = "floor (blocks read)";
+pub(crate) const FLOOR_WRITTEN: &str = "floor (blocks written)";
+
 const HUGE_PAGE: usize = 2 << 20;
 type Block = [u64; 4];
 

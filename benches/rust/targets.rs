@@ -1,6 +1,6 @@
 //! The ratios that this project set out to reach, and whether a run reached them.
 
-use super::bloom::FLOOR;
+use super::floor::FLOOR;
 use super::harness::{Case, size};
 
 /// A ratio to reach. A check is of probes of which half are present.
