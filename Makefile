@@ -19,7 +19,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # The Rust tests run with every feature of Cargo.toml but the Python bindings, so that they need no Python.
 RUST_FEATURES := $(filter-out default python,$(shell sed -n '/^\[features\]/,/^\[[^f]/s/^\([a-z][a-z0-9_-]*\) *=.*/\1/p' Cargo.toml))
 CARGO_FEATURES := $(if $(RUST_FEATURES),--features "$(RUST_FEATURES)")
-PYTHON_SOURCES := $(wildcard python tests/python benches/python examples)
+PYTHON_SOURCES := $(foreach folder,python tests/python benches/python examples,$(if $(wildcard $(folder)/*.py $(folder)/*/*.py),$(folder)))
 
 .PHONY: help
 help: ## list the targets
@@ -44,7 +44,6 @@ test-python: develop .venv/stamp-test ## the Python tests, with the README's cod
 check: develop .venv/stamp-check $(CARGO_DENY) ## formats, lints, types, stubs and licences
 	cargo fmt --check
 	PYO3_PYTHON=$(CURDIR)/$(BIN)/python cargo clippy --locked --all-targets --all-features -- -D warnings
-	cargo clippy --locked --all-targets -- -D warnings
 	$(BIN)/ruff check $(PYTHON_SOURCES)
 	$(BIN)/ruff format --check $(PYTHON_SOURCES)
 	$(BIN)/mypy $(PYTHON_SOURCES)

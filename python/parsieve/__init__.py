@@ -9,6 +9,7 @@ from parsieve._core import (
     __version__,
     false_positive_rate,
     hash_column,
+    instruction_sets,
     optimal_num_bytes,
 )
 
@@ -21,5 +22,6 @@ __all__ = [
     "__version__",
     "false_positive_rate",
     "hash_column",
+    "instruction_sets",
     "optimal_num_bytes",
 ]

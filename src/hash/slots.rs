@@ -1,7 +1,7 @@
 //! Hashes of a range of slots, for each way in which an array holds its values; one virtual call for a batch, none for a value.
 
 use super::{hash_strings, hash_u32s, hash_u64s};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::isa::InstructionSet;
 use arrow_buffer::{ArrowNativeType, NullBuffer, ScalarBuffer};
 
@@ -9,7 +9,7 @@ use arrow_buffer::{ArrowNativeType, NullBuffer, ScalarBuffer};
 const SCRATCH: usize = 256;
 
 /// Something whose slots can be hashed. A null slot gets some hash that means nothing.
-pub trait Slots: Send + Sync {
+pub(super) trait Slots: Send + Sync {
     /// Hashes the `hashes.len()` slots from `start` on.
     fn hash(&self, isa: InstructionSet, start: usize, hashes: &mut [u64]) -> Result<()>;
 }
@@ -47,7 +47,7 @@ impl<N: ArrowNativeType, F, E> Converted<N, F, E> {
     fn fill<W: Copy + Default>(&self, start: usize, scratch: &mut [W]) -> Result<()>
     where
         F: Fn(N) -> Option<W>,
-        E: Fn(usize) -> crate::Error,
+        E: Fn(usize) -> Error,
     {
         for (slot, word) in (start..).zip(scratch) {
             *word = match (self.convert)(self.values[slot]) {
@@ -70,7 +70,7 @@ macro_rules! converted_slots {
         where
             N: ArrowNativeType,
             F: Fn(N) -> Option<$word> + Send + Sync,
-            E: Fn(usize) -> crate::Error + Send + Sync,
+            E: Fn(usize) -> Error + Send + Sync,
         {
             fn hash(&self, $isa: InstructionSet, start: usize, hashes: &mut [u64]) -> Result<()> {
                 let mut scratch = [<$word>::default(); SCRATCH];

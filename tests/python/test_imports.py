@@ -1,4 +1,4 @@
-"""What `import parsieve` must not import: it is paid by every program, and by those that never touch a file or a session."""
+"""What `import parsieve` must not import: every program pays for it, even one that touches no file and no session."""
 
 import subprocess
 import sys

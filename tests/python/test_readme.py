@@ -98,7 +98,7 @@ def test_blocks_of_a_section_share_names_and_sections_do_not() -> None:
 
 def test_wrong_output_and_errors_fail_with_their_line() -> None:
     (wrong,) = sections("```pycon\n>>> 1 + 1\n3\n```\n")
-    with pytest.raises(AssertionError, match="Got:\n    2"):
+    with pytest.raises(AssertionError, match=r"Got:\s+2"):
         run("page.md", wrong)
     (broken,) = sections("text\n\n```python\nok = 1\nraise ValueError(ok)\n```\n")
     with pytest.raises(ValueError, match="1") as caught:

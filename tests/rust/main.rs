@@ -2,3 +2,6 @@
 #![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "tests read files; only the core must not")]
 
 mod layers;
+mod parquet_crate;
+mod properties;
+mod vectors;

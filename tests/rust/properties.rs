@@ -1,0 +1,129 @@
+//! What holds for any column: what was inserted may be contained, and no path through the code changes a bit.
+
+use arrow_array::types::Int32Type;
+use arrow_array::*;
+use parsieve::bloom::{Filter, Options, Sbbf};
+use parsieve::isa::InstructionSet;
+use proptest::prelude::*;
+use std::sync::Arc;
+
+fn filled(num_blocks: u64, array: &ArrayRef, options: Options<'_>) -> Filter {
+    let mut filter = Filter::new(Sbbf::new(num_blocks).unwrap(), None);
+    filter.insert(array, options).unwrap();
+    filter
+}
+
+/// A column in one of many layouts, and the layout's name.
+fn columns() -> impl Strategy<Value = ArrayRef> {
+    let numbers = prop::collection::vec(any::<Option<i64>>(), 0..3000);
+    let texts = prop::collection::vec(any::<Option<String>>(), 0..300);
+    let reals = prop::collection::vec(any::<Option<f64>>(), 0..300);
+    let words = prop::collection::vec(prop::option::of(0..20u8), 0..300);
+    prop_oneof![
+        numbers.clone().prop_map(|values| Arc::new(Int64Array::from(values)) as ArrayRef),
+        numbers.prop_map(|values| {
+            let small = values.into_iter().map(|value| value.map(|value| value as i16));
+            Arc::new(Int16Array::from_iter(small)) as ArrayRef
+        }),
+        texts.clone().prop_map(|values| Arc::new(StringArray::from(values)) as ArrayRef),
+        texts.prop_map(|values| Arc::new(StringViewArray::from_iter(values)) as ArrayRef),
+        reals.prop_map(|values| Arc::new(Float64Array::from(values)) as ArrayRef),
+        words.prop_map(|values| {
+            let words = values.into_iter().map(|value| value.map(|value| format!("word {value}")));
+            Arc::new(words.collect::<Vec<_>>().iter().map(Option::as_deref).collect::<DictionaryArray<Int32Type>>())
+                as ArrayRef
+        }),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn b1_insert_implies_check(array in columns(), num_blocks in 1u64..100, cut in any::<prop::sample::Index>()) {
+        let array = array.slice(cut.index(array.len() + 1), array.len() - cut.index(array.len() + 1));
+        let filter = filled(num_blocks, &array, Options::default());
+        let answers = filter.check(&array, Options::default()).unwrap();
+        prop_assert_eq!(answers.len(), array.len());
+        prop_assert_eq!(answers.null_count(), array.logical_null_count());
+        prop_assert_eq!(answers.true_count(), array.len() - array.logical_null_count());
+
+        let again = Sbbf::from_bytes(&filter.sbbf().to_bytes().unwrap(), 0).unwrap();
+        prop_assert!(again == *filter.sbbf());
+    }
+
+    #[test]
+    fn b7_every_instruction_set_makes_the_same_bits(array in columns(), num_blocks in 1u64..100) {
+        let by_set = |isa| {
+            let options = Options { isa, ..Options::default() };
+            let filter = filled(num_blocks, &array, options);
+            let answers = filter.check(&array, options).unwrap();
+            (filter.sbbf().bitset().to_vec(), answers)
+        };
+        let portable = by_set(InstructionSet::PORTABLE);
+        for isa in InstructionSet::all() {
+            prop_assert!(by_set(isa) == portable, "{}", isa.name());
+        }
+    }
+
+    #[test]
+    fn merged_parts_are_the_whole(array in columns(), num_blocks in 1u64..100, cut in any::<prop::sample::Index>()) {
+        let middle = cut.index(array.len() + 1);
+        let mut first = filled(num_blocks, &array.slice(0, middle), Options::default());
+        first.merge(&filled(num_blocks, &array.slice(middle, array.len() - middle), Options::default())).unwrap();
+        prop_assert!(first.sbbf() == filled(num_blocks, &array, Options::default()).sbbf());
+    }
+}
+
+#[test]
+fn b7_big_filters_and_threads_make_the_same_bits_and_answers() {
+    // Big enough to be prefetched, and for threads to be worth it.
+    let num_blocks = (4 << 20) / 32;
+    let values: ArrayRef = Arc::new(Int64Array::from_iter((0..1_000_000i64).map(|n| (n % 11 != 5).then(|| n * n))));
+    let mut one_by_one = Sbbf::new(num_blocks).unwrap();
+    for n in (0..1_000_000u64).filter(|n| n % 11 != 5) {
+        one_by_one.insert_hash(twox_hash::XxHash64::oneshot(0, &(n * n).to_le_bytes()));
+    }
+    let probes: ArrayRef = Arc::new(Int64Array::from_iter_values((0..700_001).map(|n| n * 3)));
+    let expected: Vec<bool> = (0..700_001u64)
+        .map(|n| one_by_one.may_contain_hash(twox_hash::XxHash64::oneshot(0, &(n * 3).to_le_bytes())))
+        .collect();
+    for isa in InstructionSet::all() {
+        for threads in [1, 2, 3, 7] {
+            let options = Options { threads, isa, ..Options::default() };
+            let filter = filled(num_blocks, &values, options);
+            assert!(*filter.sbbf() == one_by_one, "{threads} threads on {}", isa.name());
+            let answers = filter.check(&probes, options).unwrap();
+            assert!(answers.values().iter().eq(expected.iter().copied()), "{threads} threads on {}", isa.name());
+        }
+    }
+}
+
+/// B2: z = 1024 blocks; the measured rate is the exact model's, not the simple formula's.
+#[test]
+fn b2_measured_rates() {
+    let mut state = 0x1234_5678_9abc_def0u64;
+    let mut random = move || {
+        // SplitMix64.
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    };
+    let isa = InstructionSet::detect();
+    for (ndv, rate, tolerance) in [(26_214, 0.0126, 0.0003), (52_428, 0.179, 0.002), (13_107, 0.00042, 0.00005)] {
+        let mut filter = Sbbf::new(1024).unwrap();
+        let values: Vec<u64> = (0..ndv).map(|_| random()).collect();
+        filter.insert_hashes(isa, &values);
+        let (mut hits, mut answers) = (0u64, [0; 16]);
+        let probes = 10_000_000 / 1024;
+        for _ in 0..probes {
+            let hashes: [u64; 1024] = std::array::from_fn(|_| random());
+            filter.check_hashes(isa, &hashes, &mut answers);
+            hits += answers.iter().map(|word| u64::from(word.count_ones())).sum::<u64>();
+        }
+        let measured = hits as f64 / (probes * 1024) as f64;
+        assert!((measured - rate).abs() < tolerance, "{ndv} values: {measured}");
+        assert!((filter.estimated_fpp() / measured - 1.0).abs() < 0.1, "the estimate follows the measurement");
+    }
+}
