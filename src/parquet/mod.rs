@@ -2,6 +2,7 @@
 //! Reads no file itself.
 
 mod chunk;
+mod column_type;
 mod encryption;
 mod file;
 #[cfg(test)]
@@ -10,6 +11,7 @@ mod footer;
 mod locate;
 mod metadata;
 mod patch;
+mod question;
 pub mod ranges;
 mod record;
 mod rewrite;
@@ -26,6 +28,7 @@ pub use footer::{MAGIC_LEN, TAIL_LEN, Tail};
 pub use locate::{Extent, FilterHeader, FilterPlace, block_index};
 pub use metadata::{ColumnOrder, Metadata, RowGroup, column_ordinal};
 pub use patch::{ChunkPatch, Pointer, patch_column_metadata, patch_metadata};
+pub use question::{ColumnProbe, Verdicts};
 pub use rewrite::{NewFilter, PlacedFilter, Rewrite};
 pub use schema::{Leaf, Logical, Physical, TimeUnit};
 #[cfg(feature = "crypto")]
