@@ -5,17 +5,17 @@
 
 use super::column::{Column, LeafPath, column_type, options, single, to_pyarrow};
 use super::functions::sizes;
-use crate::arrow::Meaning;
+use super::literal::literal;
 use crate::bloom::sizing::{self, Model};
 use crate::bloom::{Filter, Options, Sbbf};
 use crate::error::Result;
-use arrow_array::{Array, ArrayRef, BinaryArray, BooleanArray, Float64Array, Int64Array, StringArray, UInt64Array};
+use arrow_array::{Array, ArrayRef, BooleanArray};
 use arrow_select::concat::concat;
 use pyo3::buffer::PyBuffer;
-use pyo3::exceptions::{PyBufferError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyBufferError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyBytes, PyFloat, PyInt, PyString, PyTuple, PyType};
+use pyo3::types::{PyBool, PyBytes, PyTuple, PyType};
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -103,56 +103,6 @@ impl BloomFilter {
         let answer = self.read(py, |filter| filter.check(array, Options::default()))?;
         Ok(answer.len() == 1 && answer.is_valid(0) && answer.value(0))
     }
-
-    /// A Python value as the Arrow value it plainly is.
-    fn literal(&self, value: &Bound<'_, PyAny>) -> PyResult<ArrayRef> {
-        let column = self.read(value.py(), Filter::column);
-        let is_integer = value.cast::<PyInt>().is_ok() || (value.hasattr("__index__")? && !value.is_none());
-        Ok(if value.cast::<PyBool>().is_ok() {
-            return Err(PyTypeError::new_err("Parquet has no Bloom filters of booleans"));
-        } else if value.is_none() {
-            return Err(PyTypeError::new_err("a filter holds no nulls; it cannot answer for None"));
-        } else if let Ok(text) = value.cast::<PyString>() {
-            Arc::new(StringArray::from_iter_values([text.to_str()?]))
-        } else if let Ok(bytes) = value.cast::<PyBytes>() {
-            Arc::new(BinaryArray::from_iter_values([bytes.as_bytes()]))
-        } else if is_integer || value.cast::<PyFloat>().is_ok() {
-            let column = column.ok_or_else(|| {
-                PyTypeError::new_err(
-                    "a number has many hashes and this filter does not know its column's type; give type=",
-                )
-            })?;
-            match (column.meaning, is_integer) {
-                (Meaning::Real, true) => {
-                    // Python's float() rounds; the comparison is exact.
-                    let float = value.call_method0("__index__")?.call_method0("__float__")?;
-                    if !float.eq(value)? {
-                        return Err(PyValueError::new_err(format!(
-                            "{value} has no exact form as a {}",
-                            column.physical
-                        )));
-                    }
-                    Arc::new(Float64Array::from_iter_values([float.extract::<f64>()?]))
-                }
-                (Meaning::Integer { .. }, false) if value.call_method0("is_integer")?.extract()? => {
-                    integer(&value.call_method0("__int__")?)?
-                }
-                (_, true) => integer(value)?,
-                (_, false) => Arc::new(Float64Array::from_iter_values([value.extract::<f64>()?])),
-            }
-        } else {
-            single(value, None)?
-        })
-    }
-}
-
-fn integer(value: &Bound<'_, PyAny>) -> PyResult<ArrayRef> {
-    if let Ok(signed) = value.extract::<i64>() {
-        return Ok(Arc::new(Int64Array::from_iter_values([signed])));
-    }
-    let unsigned = value.extract::<u64>();
-    let unsigned = unsigned.map_err(|_| PyValueError::new_err(format!("{value} has no exact form in 64 bits")))?;
-    Ok(Arc::new(UInt64Array::from_iter_values([unsigned])))
 }
 
 #[pymethods]
@@ -271,7 +221,7 @@ impl BloomFilter {
     ) -> PyResult<bool> {
         let array = match r#type {
             Some(data_type) => single(value, Some(data_type))?,
-            None => self.literal(value)?,
+            None => literal(value, self.read(py, Filter::column))?,
         };
         self.check_array(py, &array)
     }
