@@ -260,6 +260,25 @@ pub enum ErrorKind {
         /// First byte after them.
         end: u64,
     },
+    /// A page of a kind newer than this code.
+    PageType(i32),
+    /// Values in an encoding that their type does not have, or that is newer than this code.
+    PageEncoding(i32),
+    /// Pages compressed by a codec that this code does not have.
+    Compression(i32),
+    /// A compressed page that is damaged, or of another length than it claims.
+    CompressedPage,
+    /// A page in a delta or split encoding that is damaged.
+    DeltaPage,
+    /// The pages of a column chunk hold another number of values than its metadata say.
+    ValueCount {
+        /// Values by the metadata or the page header.
+        stated: u64,
+        /// Values found.
+        found: u64,
+    },
+    /// A data page refers to a dictionary, and the column chunk has none.
+    NoDictionary,
     /// Encrypted bytes, and no key for them.
     KeyMissing {
         /// Whose key: `the footer` or a column's path.
@@ -339,6 +358,10 @@ impl Error {
             | K::OutsideFile { .. }
             | K::FilterLength { .. }
             | K::FilterHeaderTooLong(_)
+            | K::CompressedPage
+            | K::DeltaPage
+            | K::ValueCount { .. }
+            | K::NoDictionary
             | K::ModuleLength(_) => Class::Format,
             K::ForeignField { .. }
             | K::DataElsewhere
@@ -346,6 +369,9 @@ impl Error {
             | K::FilterTooLong(_)
             | K::Ordinal(_)
             | K::NoHash { .. }
+            | K::PageType(_)
+            | K::PageEncoding(_)
+            | K::Compression(_)
             | K::SharedBytes { .. }
             | K::NoRandomness
             | K::NoCrypto => Class::Unsupported,
@@ -473,6 +499,13 @@ impl fmt::Display for Error {
                 f,
                 "the plaintext filter at bytes {start} to {end} cannot be wiped: other parts of the file claim the same bytes"
             ),
+            K::PageType(code) => write!(f, "page type {code} is newer than this version of parsieve"),
+            K::PageEncoding(code) => write!(f, "encoding {code} of this column's values is not supported"),
+            K::Compression(code) => write!(f, "compression codec {code} is not supported"),
+            K::CompressedPage => write!(f, "a compressed page is damaged or has another length than it claims"),
+            K::DeltaPage => write!(f, "an encoded page is damaged"),
+            K::ValueCount { stated, found } => write!(f, "{found} values were found where {stated} are stated"),
+            K::NoDictionary => write!(f, "a data page refers to a dictionary that the column chunk does not have"),
             K::KeyMissing { what } => write!(f, "there is no key for {what}"),
             K::AadPrefixMissing => {
                 write!(f, "the file was written with an AAD prefix that it does not hold; pass aad_prefix")

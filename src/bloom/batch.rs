@@ -17,6 +17,7 @@ pub fn is_prefetched(num_blocks: usize) -> bool {
 
 /// Inserts the first `count` hashes of `window`; those after them are only prefetched, so that batches flow into each other.
 pub fn insert(isa: InstructionSet, blocks: &mut [Block], window: &[u64], count: usize) {
+    assert_index_fits(blocks.len());
     if is_prefetched(blocks.len()) {
         insert_far(isa, blocks, window, count);
     } else {
@@ -26,12 +27,18 @@ pub fn insert(isa: InstructionSet, blocks: &mut [Block], window: &[u64], count: 
 
 /// Checks the first `count` hashes of `window`: 64 answers in each word of `answers`, lowest bit first.
 pub fn check(isa: InstructionSet, blocks: &[Block], window: &[u64], count: usize, answers: &mut [u64]) {
+    assert_index_fits(blocks.len());
     assert!(answers.len() * 64 >= count, "an answer for each hash");
     if is_prefetched(blocks.len()) {
         check_far(isa, blocks, window, count, answers);
     } else {
         check_near(isa, blocks, &window[..count], answers);
     }
+}
+
+/// What the unchecked index below relies on; once for a batch.
+fn assert_index_fits(num_blocks: usize) {
+    assert!((1..1 << 32).contains(&to_u64(num_blocks)), "a filter has 1 to 2^26 - 1 blocks");
 }
 
 /// Multiply-shift spreads the upper half evenly over any number of blocks, so foreign filters need not be a power of two.
@@ -43,7 +50,7 @@ pub(super) fn block_index(hash: u64, num_blocks: usize) -> usize {
 
 #[inline(always)]
 fn block(blocks: &[Block], hash: u64) -> &Block {
-    // SAFETY: `block_index` is below `blocks.len()`, which `Sbbf` keeps between 1 and 2^26 - 1.
+    // SAFETY: `block_index` is below `blocks.len()`, which `assert_index_fits` found to be from 1 to 2^32 - 1.
     unsafe { blocks.get_unchecked(block_index(hash, blocks.len())) }
 }
 

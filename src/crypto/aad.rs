@@ -34,10 +34,15 @@ impl FileAad {
         [&self.prefix_and_file_id[..], &[Module::Footer as u8]].concat()
     }
 
-    /// The AAD of a module of one column chunk. Pages and their headers need a page's ordinal besides.
+    /// The AAD of a module of one column chunk. Data pages and their headers need a page's ordinal besides.
     pub fn column(&self, module: Module, row_group: i16, column: i16) -> Vec<u8> {
         let ordinals = [row_group.to_le_bytes(), column.to_le_bytes()].concat();
         [&self.prefix_and_file_id[..], &[module as u8], &ordinals].concat()
+    }
+
+    /// The AAD of a data page or its header.
+    pub fn page(&self, module: Module, row_group: i16, column: i16, page: i16) -> Vec<u8> {
+        [&self.column(module, row_group, column)[..], &page.to_le_bytes()].concat()
     }
 }
 
@@ -51,6 +56,7 @@ mod tests {
         assert_eq!(aad.footer(), b"pre\x09\x08\x00");
         assert_eq!(aad.column(Module::BloomFilterHeader, 0x0102, 3), b"pre\x09\x08\x08\x02\x01\x03\x00");
         assert_eq!(aad.column(Module::BloomFilterBitset, 0, -1), b"pre\x09\x08\x09\x00\x00\xff\xff");
+        assert_eq!(aad.page(Module::DataPage, 1, 2, 0x0304), b"pre\x09\x08\x02\x01\x00\x02\x00\x04\x03");
         assert_eq!(FileAad::new(b"", b"x").column(Module::ColumnMetaData, 1, 2), b"x\x01\x01\x00\x02\x00");
     }
 }

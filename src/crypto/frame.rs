@@ -5,11 +5,11 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::int::{to_u64, to_usize};
 
 /// Bytes of the length before a module.
-pub const LENGTH_LEN: usize = 4;
+pub(super) const LENGTH_LEN: usize = 4;
 /// Bytes of the nonce.
-pub const NONCE_LEN: usize = 12;
+pub(super) const NONCE_LEN: usize = 12;
 /// Bytes of the tag.
-pub const TAG_LEN: usize = 16;
+pub(super) const TAG_LEN: usize = 16;
 
 /// Bytes that a module has more than its plaintext.
 pub const MODULE_OVERHEAD: u64 = (LENGTH_LEN + NONCE_LEN + TAG_LEN) as u64;

@@ -9,6 +9,7 @@ use crate::int::to_u64;
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../shared/data/parquet-testing");
 
 /// Every Parquet file of the folder and of its folder `no-bloom`, by name.
+#[expect(clippy::disallowed_methods, clippy::print_stdout, reason = "tests may read files and say that they skip")]
 pub(crate) fn files() -> Vec<(String, Vec<u8>)> {
     let folders = [PathBuf::from(FOLDER), Path::new(FOLDER).join("no-bloom")];
     let mut files = Vec::new();
@@ -28,6 +29,12 @@ pub(crate) fn files() -> Vec<(String, Vec<u8>)> {
 /// The file whose name starts with `name`, if it is there.
 pub(crate) fn file(name: &str) -> Option<Vec<u8>> {
     files().into_iter().find(|(found, _)| found.starts_with(name)).map(|(_, bytes)| bytes)
+}
+
+/// A file of the folder that is no Parquet file, if it is there.
+#[expect(clippy::disallowed_methods, reason = "tests may read files")]
+pub(crate) fn bare(name: &str) -> Option<Vec<u8>> {
+    fs::read(Path::new(FOLDER).join(name)).ok()
 }
 
 /// The tail of a whole file, and the bytes between its data and its tail.

@@ -118,8 +118,7 @@ fn pointers_that_lie_are_errors_and_never_a_short_bitset() {
 #[test]
 fn filters_that_are_none_of_ours_are_refused() {
     for name in ["bloom_filter.bin", "bloom_filter.xxhash.bin"] {
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../shared/data/parquet-testing/");
-        let Ok(bytes) = std::fs::read(format!("{folder}{name}")) else { return };
+        let Some(bytes) = fixtures::bare(name) else { return };
         let data_end = to_u64(bytes.len());
         let place = |length| FilterPlace {
             row_group: 0,

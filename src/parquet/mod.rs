@@ -2,7 +2,13 @@
 //! Reads no file itself.
 
 mod chunk;
+#[cfg(feature = "decode")]
+mod codec;
 mod column_type;
+#[cfg(feature = "decode")]
+mod decode;
+#[cfg(feature = "decode")]
+mod delta;
 mod encryption;
 mod file;
 #[cfg(test)]
@@ -10,18 +16,26 @@ pub(crate) mod fixtures;
 mod footer;
 mod locate;
 mod metadata;
+#[cfg(feature = "decode")]
+mod page;
 mod patch;
 mod question;
 pub mod ranges;
 mod record;
 mod rewrite;
 mod schema;
+#[cfg(feature = "decode")]
+mod sealed;
 #[cfg(feature = "crypto")]
 mod secret;
 mod span;
+#[cfg(feature = "decode")]
+mod values;
 mod vault;
 
 pub use chunk::{ColumnChunk, ColumnMeta, IndexPlace, Protection, Statistics};
+#[cfg(feature = "decode")]
+pub use decode::ChunkHashes;
 pub use encryption::{Algorithm, Cipher, FileCrypto};
 pub use file::{FIRST_READ, Footer, ParquetFile};
 pub use footer::{MAGIC_LEN, TAIL_LEN, Tail};

@@ -133,7 +133,7 @@ struct Node {
 
 /// The tree of columns. Names are kept as positions in the metadata, so that a deep tree takes no more memory than its bytes.
 #[derive(Debug, Default)]
-pub struct Schema {
+pub(super) struct Schema {
     nodes: Vec<Node>,
     leaves: Vec<Leaf>,
 }
@@ -148,7 +148,7 @@ struct Open {
 
 impl Schema {
     /// The leaves, in the order of every row group's column chunks.
-    pub fn leaves(&self) -> &[Leaf] {
+    pub(super) fn leaves(&self) -> &[Leaf] {
         &self.leaves
     }
 

@@ -4,13 +4,14 @@ use super::chunk::Protection;
 use super::encryption::{Algorithm, Cipher, FileCrypto};
 use super::metadata::{Metadata, column_ordinal};
 use super::vault::{FilterPart, Vault};
-use crate::crypto::{FileAad, Key, KeyRing, Module, open, seal, sign, verify};
+use crate::crypto::{FileAad, Key, KeyRing, Module, decrypt_ctr, open, seal, sign, verify};
 use crate::error::{Error, ErrorKind, Result};
 
 /// The keys of a caller, bound to one file.
 pub struct Secrets<'k> {
     keys: &'k KeyRing,
     aad: FileAad,
+    cipher: Cipher,
 }
 
 /// Where a module lies and which key it has.
@@ -36,7 +37,14 @@ impl<'k> Secrets<'k> {
             (Some(stored), None) => stored,
             (None, None) => &[],
         };
-        Ok(Self { keys, aad: FileAad::new(prefix, &algorithm.aad_file_unique) })
+        Ok(Self { keys, aad: FileAad::new(prefix, &algorithm.aad_file_unique), cipher: algorithm.cipher })
+    }
+
+    fn page_aad(&self, modules: (Module, Module), place: &Place<'_>, data_page: Option<i16>) -> Vec<u8> {
+        match data_page {
+            None => self.aad.column(modules.0, place.row_group, place.column),
+            Some(page) => self.aad.page(modules.1, place.row_group, place.column, page),
+        }
     }
 
     fn aad_of(&self, module: Module, place: &Place<'_>) -> Vec<u8> {
@@ -98,6 +106,32 @@ impl Vault for Secrets<'_> {
     ) -> Result<Vec<u8>> {
         let place = self.place(metadata, row_group, column)?;
         open(place.key, &self.aad_of(part.into(), &place), module)
+    }
+
+    fn open_page_header(
+        &self,
+        metadata: &Metadata,
+        (row_group, column): (usize, usize),
+        data_page: Option<i16>,
+        module: &[u8],
+    ) -> Result<Vec<u8>> {
+        let place = self.place(metadata, row_group, column)?;
+        let modules = (Module::DictionaryPageHeader, Module::DataPageHeader);
+        open(place.key, &self.page_aad(modules, &place, data_page), module)
+    }
+
+    fn open_page(
+        &self,
+        metadata: &Metadata,
+        (row_group, column): (usize, usize),
+        data_page: Option<i16>,
+        module: &[u8],
+    ) -> Result<Vec<u8>> {
+        let place = self.place(metadata, row_group, column)?;
+        if self.cipher == Cipher::GcmCtr {
+            return decrypt_ctr(place.key, module);
+        }
+        open(place.key, &self.page_aad((Module::DictionaryPage, Module::DataPage), &place, data_page), module)
     }
 
     fn seal_filter(

@@ -42,6 +42,24 @@ pub trait Vault {
         module: &[u8],
     ) -> Result<Vec<u8>>;
 
+    /// The plaintext header of a page, from its module. A dictionary page has no ordinal, the data pages count from 0.
+    fn open_page_header(
+        &self,
+        metadata: &Metadata,
+        place: (usize, usize),
+        data_page: Option<i16>,
+        module: &[u8],
+    ) -> Result<Vec<u8>>;
+
+    /// The compressed body of a page, from its module.
+    fn open_page(
+        &self,
+        metadata: &Metadata,
+        place: (usize, usize),
+        data_page: Option<i16>,
+        module: &[u8],
+    ) -> Result<Vec<u8>>;
+
     /// The module of one part of a new filter.
     fn seal_filter(
         &self,

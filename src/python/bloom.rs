@@ -15,7 +15,7 @@ use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyBufferError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyBytes, PyTuple, PyType};
+use pyo3::types::{PyBool, PyBytes, PyMemoryView, PyTuple, PyType};
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -353,8 +353,10 @@ impl BloomFilter {
         physical_type: Option<&str>,
     ) -> PyResult<Self> {
         let column = column_type(r#type, physical_type)?;
-        // Copied once under the interpreter's protection, for another thread might write to the memory meanwhile.
-        let bytes = PyBuffer::<u8>::get(data)?.to_vec(py)?;
+        // Some buffers call their bytes signed; a cast view does not mind. They are copied once under the interpreter's
+        // protection, for another thread might write to the memory meanwhile.
+        let view = PyMemoryView::from(data)?.call_method1("cast", ("B",))?;
+        let bytes = PyBuffer::<u8>::get(&view)?.to_vec(py)?;
         let sbbf = py.detach(|| Sbbf::from_bytes(&bytes, 0))?;
         Ok(Filter::new(sbbf, column).into())
     }

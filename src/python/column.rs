@@ -49,8 +49,19 @@ pub(super) fn pyarrow(py: Python<'_>) -> PyResult<Bound<'_, PyModule>> {
 /// One Python value as an array of one, by pyarrow's inference or as `data_type`.
 pub(super) fn single(value: &Bound<'_, PyAny>, data_type: Option<&Bound<'_, PyAny>>) -> PyResult<ArrayRef> {
     let py = value.py();
-    let array = pyarrow(py)?.call_method1(intern!(py, "array"), (vec![value], data_type))?;
-    Ok(array.extract::<PyArray>()?.into_inner().0)
+    let array = pyarrow(py)?.call_method1(intern!(py, "array"), (vec![value], data_type)).map_err(|error| {
+        if data_type.is_some() {
+            return error;
+        }
+        let kind = value.get_type().qualname().map_or_else(|_| "value".to_owned(), |name| name.to_string());
+        PyTypeError::new_err(format!("a {kind} has no Arrow type of its own; give type= or another value"))
+    })?;
+    let array = array.extract::<PyArray>()?.into_inner().0;
+    if array.data_type().is_nested() {
+        let kind = value.get_type().qualname()?;
+        return Err(PyTypeError::new_err(format!("a filter holds single values, not a {kind}; check() takes columns")));
+    }
+    Ok(array)
 }
 
 /// An Arrow result as a pyarrow array.

@@ -1,0 +1,241 @@
+//! Chunks by other writers and by the `parquet` crate, whose reader is the oracle.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use parquet::basic::{Compression, Encoding};
+use parquet::column::reader::ColumnReader;
+use parquet::data_type as types;
+use parquet::file::properties::{WriterProperties, WriterVersion};
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::parser::parse_message_type;
+use proptest::prelude::*;
+
+use super::*;
+use crate::hash::hash_bytes;
+use crate::parquet::{Physical, fixtures};
+
+fn ours(file: &[u8], row_group: usize, column: usize) -> Result<ChunkHashes> {
+    let opened = fixtures::open(file)?;
+    let range = opened.chunk_range(row_group, column)?;
+    let bytes = &file[to_usize(range.start).unwrap()..to_usize(range.end).unwrap()];
+    opened.hash_chunk(row_group, column, bytes, None, InstructionSet::detect())
+}
+
+/// The plain bytes of every value that is there, by the peer.
+fn theirs(file: &SerializedFileReader<Bytes>, row_group: usize, column: usize) -> Option<BTreeSet<Vec<u8>>> {
+    fn all<T: types::DataType>(mut reader: parquet::column::reader::ColumnReaderImpl<T>) -> Option<BTreeSet<Vec<u8>>> {
+        let mut values = BTreeSet::new();
+        loop {
+            let (mut defs, mut reps, mut batch) = (Vec::new(), Vec::new(), Vec::new());
+            let read = reader.read_records(1000, Some(&mut defs), Some(&mut reps), &mut batch).ok()?;
+            values.extend(batch.iter().map(|value| types::AsBytes::as_bytes(value).to_vec()));
+            if read == (0, 0, 0) {
+                return Some(values);
+            }
+        }
+    }
+    match file.get_row_group(row_group).ok()?.get_column_reader(column).ok()? {
+        ColumnReader::BoolColumnReader(_) => None,
+        ColumnReader::Int32ColumnReader(reader) => all(reader),
+        ColumnReader::Int64ColumnReader(reader) => all(reader),
+        ColumnReader::Int96ColumnReader(reader) => all(reader),
+        ColumnReader::FloatColumnReader(reader) => all(reader),
+        ColumnReader::DoubleColumnReader(reader) => all(reader),
+        ColumnReader::ByteArrayColumnReader(reader) => all(reader),
+        ColumnReader::FixedLenByteArrayColumnReader(reader) => all(reader),
+    }
+}
+
+fn hashes(values: &BTreeSet<Vec<u8>>) -> Vec<u64> {
+    let mut hashes: Vec<_> = values.iter().map(|value| hash_bytes(value)).collect();
+    hashes.sort_unstable();
+    hashes.dedup();
+    hashes
+}
+
+#[test]
+fn real_chunks_hold_what_the_peer_reads() {
+    for (name, file) in fixtures::files() {
+        let Ok(opened) = fixtures::open(&file) else { continue };
+        if opened.algorithm().is_some() {
+            continue;
+        }
+        let peer = SerializedFileReader::new(Bytes::copy_from_slice(&file));
+        for row_group in 0..opened.metadata.row_groups().len() {
+            for (column, leaf) in opened.metadata.leaves().iter().enumerate() {
+                let found = ours(&file, row_group, column);
+                if leaf.physical == Physical::Boolean {
+                    assert!(matches!(found.unwrap_err().kind(), ErrorKind::NoHash { .. }), "{name}");
+                    continue;
+                }
+                let found = found.unwrap_or_else(|error| panic!("{name}, column {column}: {error}"));
+                let Ok(peer) = &peer else {
+                    assert!(name.starts_with("dict-page-offset-zero"), "{name}");
+                    assert_eq!(found.hashes, [hash_bytes(&1552i32.to_le_bytes())]);
+                    continue;
+                };
+                let Some(values) = theirs(peer, row_group, column) else { panic!("{name}: the peer reads it") };
+                assert_eq!(found.hashes, hashes(&values), "{name}, column {column}");
+            }
+        }
+    }
+}
+
+/// A file with one column of each physical type, in one encoding, codec and page version.
+#[derive(Debug, Clone)]
+struct Recipe {
+    values: Vec<Option<i64>>,
+    version: WriterVersion,
+    codec: Compression,
+    encoding: usize,
+    dictionary: bool,
+    page_rows: usize,
+}
+
+const SCHEMA: &str = "message m {
+    OPTIONAL INT32 a; OPTIONAL INT64 b; OPTIONAL FLOAT c; OPTIONAL DOUBLE d; OPTIONAL INT96 e;
+    OPTIONAL BYTE_ARRAY f; OPTIONAL FIXED_LEN_BYTE_ARRAY (5) g; REQUIRED INT64 h;
+    OPTIONAL group list (LIST) { REPEATED group list { OPTIONAL BYTE_ARRAY element; } }
+}";
+
+/// The encodings besides plain that a column can have.
+fn encodings(column: usize) -> &'static [Encoding] {
+    match column {
+        0 | 1 | 7 => &[Encoding::PLAIN, Encoding::DELTA_BINARY_PACKED, Encoding::BYTE_STREAM_SPLIT],
+        2 | 3 => &[Encoding::PLAIN, Encoding::BYTE_STREAM_SPLIT],
+        5 | 8 => &[Encoding::PLAIN, Encoding::DELTA_LENGTH_BYTE_ARRAY, Encoding::DELTA_BYTE_ARRAY],
+        6 => &[Encoding::PLAIN, Encoding::DELTA_BYTE_ARRAY, Encoding::BYTE_STREAM_SPLIT],
+        _ => &[Encoding::PLAIN],
+    }
+}
+
+fn text(value: i64) -> Vec<u8> {
+    "shared prefix, ".bytes().chain(value.to_string().bytes()).take(4 + value.unsigned_abs() as usize % 30).collect()
+}
+
+fn write(recipe: &Recipe) -> Vec<u8> {
+    let schema = Arc::new(parse_message_type(SCHEMA).unwrap());
+    let mut properties = WriterProperties::builder()
+        .set_writer_version(recipe.version)
+        .set_compression(recipe.codec)
+        .set_data_page_row_count_limit(recipe.page_rows)
+        .set_write_batch_size(recipe.page_rows)
+        // A dictionary that is full soon falls back to the other encoding in the middle of a chunk.
+        .set_dictionary_page_size_limit(200)
+        .set_dictionary_enabled(recipe.dictionary);
+    let paths = ["a", "b", "c", "d", "e", "f", "g", "h", "list.list.element"];
+    for (column, path) in paths.iter().enumerate() {
+        let choice = encodings(column);
+        let path = parquet::schema::types::ColumnPath::from(path.split('.').map(str::to_owned).collect::<Vec<_>>());
+        properties = properties.set_column_encoding(path, choice[recipe.encoding % choice.len()]);
+    }
+    let mut out = Vec::new();
+    let mut writer = SerializedFileWriter::new(&mut out, schema, Arc::new(properties.build())).unwrap();
+    let present: Vec<i64> = recipe.values.iter().flatten().copied().collect();
+    let defs: Vec<i16> = recipe.values.iter().map(|value| i16::from(value.is_some())).collect();
+    for _ in 0..2 {
+        let mut group = writer.next_row_group().unwrap();
+        macro_rules! column {
+            ($kind:ty, $value:expr) => {{
+                let mut column = group.next_column().unwrap().unwrap();
+                let values: Vec<_> = present.iter().map($value).collect();
+                column.typed::<$kind>().write_batch(&values, Some(&defs), None).unwrap();
+                column.close().unwrap();
+            }};
+        }
+        column!(types::Int32Type, |value| *value as i32);
+        column!(types::Int64Type, |value| *value);
+        column!(types::FloatType, |value| *value as f32);
+        column!(types::DoubleType, |value| *value as f64);
+        column!(types::Int96Type, |value| types::Int96::from(vec![*value as u32, (*value >> 32) as u32, 7]));
+        column!(types::ByteArrayType, |value| types::ByteArray::from(text(*value)));
+        column!(types::FixedLenByteArrayType, |value| {
+            types::FixedLenByteArray::from(types::ByteArray::from(value.to_le_bytes()[..5].to_vec()))
+        });
+        let mut column = group.next_column().unwrap().unwrap();
+        let all: Vec<i64> = recipe.values.iter().map(|value| value.unwrap_or(-1)).collect();
+        column.typed::<types::Int64Type>().write_batch(&all, None, None).unwrap();
+        column.close().unwrap();
+        let mut column = group.next_column().unwrap().unwrap();
+        // Lists of two elements, both null or both present.
+        let defs: Vec<i16> = recipe.values.iter().flat_map(|value| [2 + i16::from(value.is_some()); 2]).collect();
+        let reps: Vec<i16> = recipe.values.iter().flat_map(|_| [0, 1]).collect();
+        let values: Vec<_> = (present.iter())
+            .flat_map(|value| [*value, value ^ 5].map(|value| types::ByteArray::from(text(value))))
+            .collect();
+        column.typed::<types::ByteArrayType>().write_batch(&values, Some(&defs), Some(&reps)).unwrap();
+        column.close().unwrap();
+        group.close().unwrap();
+    }
+    writer.close().unwrap();
+    out
+}
+
+fn recipe() -> impl Strategy<Value = Recipe> {
+    let codec = prop_oneof![
+        Just(Compression::UNCOMPRESSED),
+        Just(Compression::SNAPPY),
+        Just(Compression::GZIP(Default::default())),
+        Just(Compression::BROTLI(Default::default())),
+        Just(Compression::LZ4),
+        Just(Compression::ZSTD(Default::default())),
+        Just(Compression::LZ4_RAW),
+    ];
+    let value = prop_oneof![
+        4 => (0i64..40).prop_map(Some),
+        2 => any::<i64>().prop_map(Some),
+        1 => any::<i32>().prop_map(|value| Some(value.into())),
+        2 => Just(None),
+    ];
+    let values = prop_oneof![
+        8 => prop::collection::vec(value, 0..400),
+        1 => prop::collection::vec(Just(None), 0..30),
+        1 => (any::<i64>(), 0..900i64).prop_map(|(from, len)| (0..len).map(|i| Some(from.wrapping_add(i * 3))).collect()),
+    ];
+    let version = prop_oneof![Just(WriterVersion::PARQUET_1_0), Just(WriterVersion::PARQUET_2_0)];
+    (values, version, codec, 0usize..6, any::<bool>(), prop_oneof![Just(7usize), Just(64), Just(10_000)]).prop_map(
+        |(values, version, codec, encoding, dictionary, page_rows)| Recipe {
+            values,
+            version,
+            codec,
+            encoding,
+            dictionary,
+            page_rows,
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_encoding_codec_and_page_gives_all_values(recipe in recipe()) {
+        let file = write(&recipe);
+        let peer = SerializedFileReader::new(Bytes::copy_from_slice(&file)).unwrap();
+        for row_group in 0..2 {
+            for column in 0..9 {
+                let found = ours(&file, row_group, column);
+                let found = found.unwrap_or_else(|error| panic!("column {column}: {error}"));
+                let values = theirs(&peer, row_group, column).unwrap();
+                prop_assert_eq!(found.hashes, hashes(&values), "column {}", column);
+                prop_assert_eq!(found.num_values, to_u64(recipe.values.len()) * if column == 8 { 2 } else { 1 });
+            }
+        }
+    }
+
+    #[test]
+    fn damaged_pages_are_errors_or_values(recipe in recipe(), changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4)) {
+        let mut file = write(&recipe);
+        let end = to_usize(fixtures::open(&file).unwrap().data_end()).unwrap();
+        for (at, byte) in changes {
+            let at = at.index(end);
+            file[at] ^= byte;
+        }
+        for column in 0..9 {
+            let _ = ours(&file, 0, column);
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! The pages of a column chunk: their headers, and which bytes of a body are levels and which are values.
+
+use std::ops::Range;
+
+use super::record::{Record, required};
+use crate::cursor::Cursor;
+use crate::error::{Error, ErrorKind, Result};
+use crate::int::{to_u64, to_usize};
+use crate::thrift::Reader;
+
+/// How the values of a page are encoded; the numbers are the format's.
+pub(super) mod encoding {
+    pub(in crate::parquet) const PLAIN: i32 = 0;
+    pub(in crate::parquet) const PLAIN_DICTIONARY: i32 = 2;
+    pub(in crate::parquet) const RLE: i32 = 3;
+    pub(in crate::parquet) const BIT_PACKED: i32 = 4;
+    pub(in crate::parquet) const DELTA_BINARY_PACKED: i32 = 5;
+    pub(in crate::parquet) const DELTA_LENGTH_BYTE_ARRAY: i32 = 6;
+    pub(in crate::parquet) const DELTA_BYTE_ARRAY: i32 = 7;
+    pub(in crate::parquet) const RLE_DICTIONARY: i32 = 8;
+    pub(in crate::parquet) const BYTE_STREAM_SPLIT: i32 = 9;
+}
+
+/// What a page holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum PageKind {
+    /// The distinct values that data pages refer to.
+    Dictionary { num_values: u32, encoding: i32 },
+    /// Values with their levels inside the compressed body.
+    Data { num_values: u32, encoding: i32, rep_encoding: i32, def_encoding: i32 },
+    /// Values whose levels come first and are never compressed.
+    DataV2 { num_values: u32, num_nulls: u32, encoding: i32, levels_len: u64, is_compressed: bool },
+    /// No values.
+    Index,
+}
+
+/// The header of one page.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct PageHeader {
+    pub(super) kind: PageKind,
+    /// Bytes of the body after decompression, as claimed.
+    pub(super) uncompressed_len: u64,
+    /// Bytes of the body as stored.
+    pub(super) stored_len: u64,
+    /// Bytes of the header itself.
+    pub(super) len: usize,
+}
+
+impl PageHeader {
+    /// Reads the header at the start of `bytes`, which lie at offset `base` of their file.
+    pub(super) fn decode(bytes: &[u8], base: u64) -> Result<Self> {
+        let mut reader = Reader::new(bytes, base);
+        let mut record = Record::new(&mut reader, "PageHeader");
+        let (mut kind, mut uncompressed_len, mut stored_len) = (None, None, None);
+        let (mut data, mut dictionary, mut data_v2) = (None, None, None);
+        while let Some(id) = record.next()? {
+            match id {
+                1 => kind = record.i32()?,
+                2 => uncompressed_len = length(&mut record, "PageHeader.uncompressed_page_size")?,
+                3 => stored_len = length(&mut record, "PageHeader.compressed_page_size")?,
+                5 => data = record.record("DataPageHeader")?.map(data_page).transpose()?,
+                7 => dictionary = record.record("DictionaryPageHeader")?.map(dictionary_page).transpose()?,
+                8 => data_v2 = record.record("DataPageHeaderV2")?.map(data_page_v2).transpose()?,
+                _ => record.skip()?,
+            }
+        }
+        let at = record.offset();
+        let kind = match required(kind, "PageHeader.type", at)? {
+            0 => required(data, "PageHeader.data_page_header", at)?,
+            1 => PageKind::Index,
+            2 => required(dictionary, "PageHeader.dictionary_page_header", at)?,
+            3 => required(data_v2, "PageHeader.data_page_header_v2", at)?,
+            // It may hold values, and a filter without them would answer a false "no".
+            other => return Err(Error::at(ErrorKind::PageType(other), at)),
+        };
+        let uncompressed_len = required(uncompressed_len, "PageHeader.uncompressed_page_size", at)?;
+        let stored_len = required(stored_len, "PageHeader.compressed_page_size", at)?;
+        Ok(Self { kind, uncompressed_len, stored_len, len: record.position() })
+    }
+}
+
+fn length(record: &mut Record<'_, '_>, field: &'static str) -> Result<Option<u64>> {
+    let at = record.offset();
+    let Some(value) = record.i32()? else { return Ok(None) };
+    u64::try_from(value).map(Some).map_err(|_| Error::at(ErrorKind::FieldValue { field, value: value.into() }, at))
+}
+
+fn count(record: &mut Record<'_, '_>, field: &'static str) -> Result<Option<u32>> {
+    let at = record.offset();
+    let Some(value) = record.i32()? else { return Ok(None) };
+    u32::try_from(value).map(Some).map_err(|_| Error::at(ErrorKind::FieldValue { field, value: value.into() }, at))
+}
+
+fn data_page(mut record: Record<'_, '_>) -> Result<PageKind> {
+    let (mut num_values, mut encoding, mut def_encoding, mut rep_encoding) = (None, None, None, None);
+    while let Some(id) = record.next()? {
+        match id {
+            1 => num_values = count(&mut record, "DataPageHeader.num_values")?,
+            2 => encoding = record.i32()?,
+            3 => def_encoding = record.i32()?,
+            4 => rep_encoding = record.i32()?,
+            _ => record.skip()?,
+        }
+    }
+    let at = record.offset();
+    Ok(PageKind::Data {
+        num_values: required(num_values, "DataPageHeader.num_values", at)?,
+        encoding: required(encoding, "DataPageHeader.encoding", at)?,
+        rep_encoding: required(rep_encoding, "DataPageHeader.repetition_level_encoding", at)?,
+        def_encoding: required(def_encoding, "DataPageHeader.definition_level_encoding", at)?,
+    })
+}
+
+fn dictionary_page(mut record: Record<'_, '_>) -> Result<PageKind> {
+    let (mut num_values, mut encoding) = (None, None);
+    while let Some(id) = record.next()? {
+        match id {
+            1 => num_values = count(&mut record, "DictionaryPageHeader.num_values")?,
+            2 => encoding = record.i32()?,
+            _ => record.skip()?,
+        }
+    }
+    let at = record.offset();
+    let num_values = required(num_values, "DictionaryPageHeader.num_values", at)?;
+    Ok(PageKind::Dictionary { num_values, encoding: required(encoding, "DictionaryPageHeader.encoding", at)? })
+}
+
+fn data_page_v2(mut record: Record<'_, '_>) -> Result<PageKind> {
+    let (mut num_values, mut num_nulls, mut encoding) = (None, None, None);
+    let (mut def_len, mut rep_len, mut is_compressed) = (None, None, true);
+    while let Some(id) = record.next()? {
+        match id {
+            1 => num_values = count(&mut record, "DataPageHeaderV2.num_values")?,
+            2 => num_nulls = count(&mut record, "DataPageHeaderV2.num_nulls")?,
+            4 => encoding = record.i32()?,
+            5 => def_len = length(&mut record, "DataPageHeaderV2.definition_levels_byte_length")?,
+            6 => rep_len = length(&mut record, "DataPageHeaderV2.repetition_levels_byte_length")?,
+            7 => is_compressed = record.bool()?.unwrap_or(true),
+            _ => record.skip()?,
+        }
+    }
+    let at = record.offset();
+    let def_len = required(def_len, "DataPageHeaderV2.definition_levels_byte_length", at)?;
+    let rep_len = required(rep_len, "DataPageHeaderV2.repetition_levels_byte_length", at)?;
+    Ok(PageKind::DataV2 {
+        num_values: required(num_values, "DataPageHeaderV2.num_values", at)?,
+        num_nulls: required(num_nulls, "DataPageHeaderV2.num_nulls", at)?,
+        encoding: required(encoding, "DataPageHeaderV2.encoding", at)?,
+        levels_len: def_len + rep_len,
+        is_compressed,
+    })
+}
+
+/// Where the values begin in the decompressed body of a data page of the first kind.
+pub(super) fn values_start(body: &[u8], num_values: u32, levels: [(i16, i32); 2]) -> Result<usize> {
+    let mut cursor = Cursor::new(body, 0);
+    for (max_level, encoding) in levels {
+        if max_level == 0 {
+            continue;
+        }
+        let len = match encoding {
+            encoding::RLE => u64::from(cursor.u32()?),
+            // From the first years of the format: as many bits for each value as the highest level needs.
+            encoding::BIT_PACKED => {
+                let bits = u64::from(u16::BITS - max_level.unsigned_abs().leading_zeros());
+                (u64::from(num_values) * bits).div_ceil(8)
+            }
+            other => return Err(Error::new(ErrorKind::PageEncoding(other))),
+        };
+        let truncated = || {
+            let available = to_u64(cursor.remaining());
+            Error::new(ErrorKind::Truncated { needed: len, available })
+        };
+        let len = to_usize(len).filter(|len| *len <= cursor.remaining()).ok_or_else(truncated)?;
+        cursor.take(len)?;
+    }
+    Ok(cursor.position())
+}
+
+/// The pages of a chunk, one after the other: each header with its body as stored.
+#[derive(Debug)]
+pub(super) struct Pages<'a> {
+    bytes: &'a [u8],
+    base: u64,
+    at: usize,
+}
+
+impl<'a> Pages<'a> {
+    /// The pages in `bytes`, which lie at offset `base` of their file.
+    pub(super) fn new(bytes: &'a [u8], base: u64) -> Self {
+        Self { bytes, base, at: 0 }
+    }
+
+    /// The next page and its body, or `None` at the end of the chunk.
+    pub(super) fn next(&mut self) -> Result<Option<(PageHeader, &'a [u8])>> {
+        if self.at == self.bytes.len() {
+            return Ok(None);
+        }
+        let rest = &self.bytes[self.at..];
+        let header = PageHeader::decode(rest, self.base + to_u64(self.at))?;
+        let body = body(rest, &header).ok_or_else(|| {
+            let available = to_u64(rest.len() - header.len);
+            Error::at(ErrorKind::Truncated { needed: header.stored_len, available }, self.base + to_u64(self.at))
+        })?;
+        self.at += body.end;
+        Ok(Some((header, &rest[body])))
+    }
+}
+
+fn body(rest: &[u8], header: &PageHeader) -> Option<Range<usize>> {
+    let end = header.len.checked_add(to_usize(header.stored_len)?)?;
+    (end <= rest.len()).then_some(header.len..end)
+}
