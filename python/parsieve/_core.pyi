@@ -1,9 +1,28 @@
-from collections.abc import Buffer, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, final
 
 import pyarrow as pa
+from typing_extensions import Buffer
 
 from parsieve._typing import ArrowType, Column, LeafPath
+
+__all__ = [
+    "BloomFilter",
+    "DecryptionError",
+    "Fetched",
+    "FileKeys",
+    "FileReader",
+    "FormatError",
+    "ParsieveError",
+    "Probe",
+    "UnsupportedError",
+    "__version__",
+    "coalesce",
+    "false_positive_rate",
+    "hash_column",
+    "instruction_sets",
+    "optimal_num_bytes",
+]
 
 __version__: str
 

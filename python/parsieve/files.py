@@ -1,7 +1,7 @@
 """Reading files by ranges of bytes, wherever they lie: all input of the package goes through here.
 
-A `Source` knows its size and reads ranges. `RangeReader` asks it for no more requests than a question needs: near ranges are
-joined, and what lies far away is fetched at the same time.
+A `Source` knows its size and reads ranges. `RangeReader` makes no more requests than a question needs: near ranges are
+joined, and ranges that lie far apart are fetched at the same time.
 """
 
 from __future__ import annotations
@@ -83,8 +83,8 @@ class _FileObject(Source):
 
 class _LocalFile(_FileObject):
     def __init__(self, path: str | bytes | os.PathLike[Any]) -> None:
-        # Unbuffered: a buffer would read far more than a block of 32 bytes.
-        super().__init__(Path(os.fsdecode(path)).open("rb", buffering=0))
+        # Unbuffered: a buffer would read far more than a block of 32 bytes. It stays open until `close`.
+        super().__init__(Path(os.fsdecode(path)).open("rb", buffering=0))  # noqa: SIM115
 
     def read(self, start: int, end: int) -> Bytes:
         if sys.platform == "win32":
@@ -212,12 +212,13 @@ class RangeReader:
         if self._source.concurrent and len(ranges) > 1:
             with ThreadPoolExecutor(min(REQUESTS_AT_ONCE, len(ranges)), "parsieve-read") as pool:
                 # Whatever fails first is raised here, and the rest is waited for.
-                list(pool.map(lambda range: self._fetch(*range, into), ranges))
+                list(pool.map(lambda wanted: self._fetch(wanted, into), ranges))
         else:
-            for start, end in ranges:
-                self._fetch(start, end, into)
+            for wanted in ranges:
+                self._fetch(wanted, into)
 
-    def _fetch(self, start: int, end: int, into: _core.Fetched) -> None:
+    def _fetch(self, wanted: Range, into: _core.Fetched) -> None:
+        start, end = wanted
         while start < end:
             data = memoryview(self._source.read(start, end)).cast("B")
             with self._lock:

@@ -97,15 +97,15 @@ class FileFilters:
     def column_type(self, column: LeafPath) -> str | None:
         """Physical type and meaning of a column, as `BloomFilter.column_type` names them.
 
-        `None` for a column whose filters never exclude anything: BOOLEAN, INTERVAL, and types that this version does not
-        know.
+        `None` for a column whose filters never exclude anything: BOOLEAN, INTERVAL, and types that this version does
+        not know.
         """
         return self._types[self._number(column)]
 
     def ranges(self) -> list[FilterRange]:
         """Where the filters lie: row group, column, offset, and length where the writer says it.
 
-        Nothing is read for that, and nothing checked. Columns whose metadata are encrypted are left out if there is no key.
+        Nothing is read for that, and nothing checked. Columns whose metadata are closed for want of a key are left out.
         """
         return [
             FilterRange(row_group, self._name(column), offset, length)
@@ -127,9 +127,10 @@ class FileFilters:
     def might_contain(self, values: Mapping[Any, Any]) -> list[bool]:
         """Tell for each row group whether it may hold a row that has one of the values in every column.
 
-        `False` is certain. Values are one, or a list, tuple, set or Arrow column of them; of a nested column, one element
-        in a row is enough. Whatever leaves a doubt is `True`: no filter, or one that is broken or closed; a value that the
-        column cannot hold exactly; a null; a NaN. Of a large filter only the header and the blocks in question are read.
+        `False` is certain. Values are one, or a list, tuple, set or Arrow column of them; of a nested column, one
+        element in a row is enough. Whatever leaves a doubt is `True`: no filter, or one that is broken or closed; a
+        value that the column cannot hold exactly; a null; a NaN. Of a large filter only the header and the blocks in
+        question are read.
 
         >>> import io, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
         >>> file = io.BytesIO()

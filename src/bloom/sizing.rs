@@ -122,6 +122,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "arithmetic only, and much of it")]
     fn agrees_with_the_closed_form() {
         for num_blocks in [1u64, 3, 1024, 1 << 20] {
             for load in [0.1, 1.0, 10.0, 25.6, 51.2, 300.0, 5000.0] {
@@ -143,6 +144,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "arithmetic only, and much of it")]
     fn section_3_3_bits_for_each_value() {
         let z = 1_000_000;
         for (fpp, bits) in [
@@ -162,6 +164,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "arithmetic only, and much of it")]
     fn b8_all_fifteen_rows_of_section_4_keep_their_promise() {
         // Values, rate, blocks by the simple formula, its real rate.
         let rows = [
@@ -200,6 +203,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "arithmetic only, and much of it")]
     fn impossible_wishes_are_errors() {
         for fpp in [0.0, 1.0, -1.0, f64::NAN, f64::INFINITY] {
             assert_eq!(optimal_blocks(10, fpp, Sizes::Any, Model::Exact).unwrap_err().kind(), &ErrorKind::Fpp);

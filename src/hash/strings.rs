@@ -105,7 +105,7 @@ mod tests {
     #[test]
     fn every_length_in_every_lane() {
         let bytes: Vec<u8> = (0..5000u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
-        for length in 0..200 {
+        for length in 0..if cfg!(miri) { 3 } else { 200 } {
             let uniform: Vec<&[u8]> = (0..17).map(|start| &bytes[start..start + length]).collect();
             check(&uniform);
             let mixed: Vec<&[u8]> = (0..67).map(|n| &bytes[n..n + (n * length) % (length + 1)]).collect();
@@ -119,6 +119,7 @@ mod tests {
 
     proptest! {
         #[test]
+        #[cfg_attr(miri, ignore = "thousands of strings")]
         fn any_strings(strings in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..100), 0..1200)) {
             let slices: Vec<&[u8]> = strings.iter().map(Vec::as_slice).collect();
             check(&slices);

@@ -102,8 +102,9 @@ mod tests {
     #[test]
     fn every_length_agrees_with_twox_hash() {
         let bytes: Vec<u8> = (0..=255u8).cycle().take(600).map(|byte| byte.wrapping_mul(151)).collect();
+        let last = if cfg!(miri) { 70 } else { bytes.len() };
         for start in 0..9 {
-            for end in start..bytes.len() {
+            for end in start..last {
                 let slice = &bytes[start..end];
                 assert_eq!(hash_bytes(slice), twox_hash::XxHash64::oneshot(0, slice), "bytes {start} to {end}");
             }

@@ -162,7 +162,9 @@ def header(num_bytes: int) -> bytes:
 def array_of(data_type: Type, raws: Sequence[Raw]) -> Array:
     """A column of raws; null slots of fixed width hold all ones, which no code may read as a value."""
     if is_bytes(data_type):
-        return pa.array([raw.decode() if is_text(data_type) and isinstance(raw, bytes) else raw for raw in raws], data_type)
+        return pa.array(
+            [raw.decode() if is_text(data_type) and isinstance(raw, bytes) else raw for raw in raws], data_type
+        )
     width = data_type.bit_width // 8
     values = b"".join(
         b"\xff" * width if raw is None else int(raw).to_bytes(width, "little", signed=is_signed(data_type))
@@ -195,16 +197,26 @@ def raw_of(data_type: Type, number: int) -> int:
 
 
 def edges(data_type: Type) -> list[Raw]:
-    """The values where codes go wrong: the ends of the range, zero and its neighbours, both zeros, NaNs, empty strings."""
+    """Where codes go wrong: the ends of the range, zero and its neighbours, both zeros, NaNs, empty strings."""
     if data_type in FLOATS:
         bits = data_type.bit_width
         sign, infinity = 1 << (bits - 1), {16: 0x7C00, 32: 0x7F80_0000, 64: 0x7FF0_0000_0000_0000}[bits]
-        return [0, sign, 1, sign | 1, infinity, infinity | sign, infinity | 1, infinity | sign | (infinity >> 5), infinity - 1]
+        return [
+            0,
+            sign,
+            1,
+            sign | 1,
+            infinity,
+            infinity | sign,
+            infinity | 1,
+            infinity | sign | (infinity >> 5),
+            infinity - 1,
+        ]
     if pa.types.is_fixed_size_binary(data_type) and not pa.types.is_decimal(data_type):
         return [bytes([byte]) * data_type.byte_width for byte in (0, 1, 0x7F, 0x80, 0xFF)]
     if is_bytes(data_type):
         # Every length up to 100: hashing has other code for 1, 4, 8 and 32 bytes, string views for 12.
-        return [(b"parsieve" * 13)[:length] for length in range(100)] + ["grüße, 世界".encode()]
+        return [*((b"parsieve" * 13)[:length] for length in range(100)), "grüße, 世界".encode()]
     low, high = limits(data_type)
     return [raw_of(data_type, number) for number in sorted({low, low + 1, max(low, -1), 0, 1, high - 1, high})]
 
@@ -226,4 +238,3 @@ def raws(data_type: Type, count: int, seed: int = 0) -> list[Raw]:
         return raw_of(data_type, source.randint(low, high))
 
     return [*edges(data_type), *(draw() for _ in range(count))]
-

@@ -1,12 +1,10 @@
-"""Runs the Python code of README.md and docs/: the blocks under one heading are one program, run in an empty folder.
+"""Runs the Python code of README.md and docs/: the blocks of a page are one program, in an empty folder.
 
-So a section reads on from block to block, and each section can be entered alone. A block marked ```pycon shows its
-output, which must be what comes out.
+So a page reads on from block to block. A block marked ```pycon shows its output, which must be what comes out.
 """
 
 import doctest
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,14 +21,9 @@ class Block(NamedTuple):
     text: str
 
 
-class Section(NamedTuple):
-    heading: str
-    blocks: list[Block]
-
-
-def sections(text: str) -> Iterator[Section]:
-    """The sections of a page that hold Python blocks."""
-    section = Section("top", [])
+def blocks(text: str) -> list[Block]:
+    """The Python blocks of a page."""
+    found: list[Block] = []
     language: str | None = None
     first_line, lines = 0, list[str]()
     for number, line in enumerate(text.splitlines(), start=1):
@@ -39,68 +32,54 @@ def sections(text: str) -> Iterator[Section]:
             language, first_line, lines = fence["language"], number + 1, []
         elif language is not None and line.rstrip() == "```":
             if language in ("python", "pycon"):
-                section.blocks.append(Block(language, first_line, "\n".join(lines) + "\n"))
+                found.append(Block(language, first_line, "\n".join(lines) + "\n"))
             language = None
         elif language is not None:
             lines.append(line)
-        elif line.startswith("#"):
-            if section.blocks:
-                yield section
-            section = Section(line.lstrip("# "), [])
     assert language is None, "a code block is not closed"
-    if section.blocks:
-        yield section
+    return found
 
 
-def run(page: str, section: Section) -> None:
+def run(page: str, program: list[Block]) -> None:
     """Runs the blocks in one namespace; tracebacks name the page and its line."""
     namespace: dict[str, Any] = {"__name__": "__main__"}
-    for block in section.blocks:
+    for block in program:
         if block.language == "python":
             code = compile("\n" * (block.first_line - 1) + block.text, page, "exec")
             exec(code, namespace)
         else:
             parser = doctest.DocTestParser()
-            test = parser.get_doctest(block.text, namespace, section.heading, page, block.first_line - 1)
+            test = parser.get_doctest(block.text, namespace, page, page, block.first_line - 1)
             said: list[str] = []
             result = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(test, out=said.append, clear_globs=False)
             assert result.failed == 0, "".join(said)
             namespace |= test.globs
 
 
-CASES = [
-    pytest.param(page.relative_to(ROOT).as_posix(), section, id=f"{page.stem}: {section.heading}")
-    for page in PAGES
-    for section in sections(page.read_text(encoding="utf-8"))
-]
-
-
-@pytest.mark.parametrize(("page", "section"), CASES)
-def test_the_code_of_the_pages_runs(
-    page: str, section: Section, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_the_code_of_the_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    run(page, section)
+    run(page.relative_to(ROOT).as_posix(), blocks(page.read_text(encoding="utf-8")))
 
 
 def test_the_readme_shows_code() -> None:
-    assert any(True for _ in sections(PAGES[0].read_text(encoding="utf-8")))
+    assert blocks(PAGES[0].read_text(encoding="utf-8"))
 
 
-def test_blocks_of_a_section_share_names_and_sections_do_not() -> None:
-    page = "# A\n```python\nx = 1\n```\ntext\n```pycon\n>>> x + 1\n2\n```\n```text\nx\n```\n# B\n```python\nx\n```\n"
-    first, second = sections(page)
-    assert [block.language for block in first.blocks] == ["python", "pycon"]
-    run("page.md", first)
+def test_blocks_of_a_page_share_names_and_pages_do_not() -> None:
+    page = "# A\n```python\nx = 1\n```\n# B\n```pycon\n>>> x + 1\n2\n```\n```text\nx\n```\n"
+    program = blocks(page)
+    assert [block.language for block in program] == ["python", "pycon"]
+    run("page.md", program)
     with pytest.raises(NameError):
-        run("page.md", second)
+        run("other.md", blocks("```python\nx\n```\n"))
 
 
 def test_wrong_output_and_errors_fail_with_their_line() -> None:
-    (wrong,) = sections("```pycon\n>>> 1 + 1\n3\n```\n")
+    wrong = blocks("```pycon\n>>> 1 + 1\n3\n```\n")
     with pytest.raises(AssertionError, match=r"Got:\s+2"):
         run("page.md", wrong)
-    (broken,) = sections("text\n\n```python\nok = 1\nraise ValueError(ok)\n```\n")
+    broken = blocks("text\n\n```python\nok = 1\nraise ValueError(ok)\n```\n")
     with pytest.raises(ValueError, match="1") as caught:
         run("page.md", broken)
     assert caught.traceback[-1].lineno + 1 == 5

@@ -1,11 +1,12 @@
 """Makes hashes.json: values of every Arrow type, their plain encodings written by hand, and their XXH64.
 
-Run `python tests/vectors/make_hashes.py` from the repository's root. It needs the `xxhash` package and nothing of parsieve,
-so that the vectors are a second opinion. Tests in Python and Rust may read the result.
+Run `python tests/vectors/make_hashes.py` from the repository's root. It needs the `xxhash` package and nothing of
+parsieve, so that the vectors are a second opinion. Tests in Python and Rust may read the result.
 
-One case is an Arrow type (its name and parameters), the physical type of the column (null: the one that pyarrow's writer
-chooses), and values. A value is what Arrow stores, as text: an integer in decimal digits (ticks, days, unscaled decimals), a
-float's bits as "0x...", bytes in hex. `repeat` means value and plain encoding so many times over. `null` is a null.
+One case is an Arrow type (its name and parameters), the physical type of the column (null: the one that pyarrow's
+writer chooses), and values. A value is what Arrow stores, as text: an integer in decimal digits (ticks, days, unscaled
+decimals), a float's bits as "0x...", bytes in hex. `repeat` means value and plain encoding so many times over. `null`
+is a null.
 """
 
 import json
@@ -89,7 +90,10 @@ def floats() -> list[Case]:
         cases.append(case({"name": "float16"}, physical, [*entries, None]))
     entries = [value("0x3f800000", struct.pack("<d", 1.0)), value("0x3dcccccd", struct.pack("<d", 0.10000000149011612))]
     cases.append(case({"name": "float32"}, "DOUBLE", [*entries, None]))
-    entries = [value("0x3ff0000000000000", struct.pack("<f", 1.0)), value("0x8000000000000000", struct.pack("<f", -0.0))]
+    entries = [
+        value("0x3ff0000000000000", struct.pack("<f", 1.0)),
+        value("0x8000000000000000", struct.pack("<f", -0.0)),
+    ]
     cases.append(case({"name": "float64"}, "FLOAT", [*entries, None]))
     return cases
 
@@ -120,7 +124,9 @@ def times_and_dates() -> list[Case]:
 
 def decimals() -> list[Case]:
     def shortest(number: int) -> bytes:
-        return number.to_bytes(next(w for w in range(1, 33) if -(2 ** (8 * w - 1)) <= number < 2 ** (8 * w - 1)), "big", signed=True)
+        return number.to_bytes(
+            next(w for w in range(1, 33) if -(2 ** (8 * w - 1)) <= number < 2 ** (8 * w - 1)), "big", signed=True
+        )
 
     # Bits, precision, scale and the bytes that pyarrow chooses for that precision.
     shapes = [

@@ -10,7 +10,9 @@ import parsieve as ps
 FOLDER = Path(__file__).parents[4] / "shared" / "data" / "parquet-testing"
 
 # A filter that parquet-java wrote through Spark; a test of arrow-rs holds it.
-FROM_JAVA = bytes.fromhex("c8 01 50 14 40 44 08 6d 06 25 04 43 90 50 60 20 08 84 2b 21 00 05 63 41 02 00 e0 2c 40 4e 60 04")
+FROM_JAVA = bytes.fromhex(
+    "c8 01 50 14 40 44 08 6d 06 25 04 43 90 50 60 20 08 84 2b 21 00 05 63 41 02 00 e0 2c 40 4e 60 04"
+)
 
 
 def file(name: str) -> bytes:

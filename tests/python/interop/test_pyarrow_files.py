@@ -77,9 +77,7 @@ def test_decimals_as_integers(precision: int) -> None:
     column = oracle.array_of(data_type, oracle.raws(data_type, 200))
     ((theirs,),) = filters_in(write(column, 200, store_decimal_as_integer=True)).values()
     physical = "INT32" if precision <= 9 else "INT64"
-    ours = ps.BloomFilter(
-        num_bytes=ps.BloomFilter.from_bytes(theirs).num_bytes, type=data_type, physical_type=physical
-    )
+    ours = ps.BloomFilter(num_bytes=ps.BloomFilter.from_bytes(theirs).num_bytes, type=data_type, physical_type=physical)
     ours.insert(column)
     assert ours.to_bytes() == theirs
     other = ps.BloomFilter(num_bytes=ours.num_bytes)

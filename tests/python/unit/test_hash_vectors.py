@@ -15,7 +15,12 @@ import parsieve as ps
 FOLDER = Path(__file__).parents[2] / "vectors"
 CASES = json.loads((FOLDER / "hashes.json").read_text(encoding="utf-8"))
 
-DECIMALS = {"decimal32": pa.decimal32, "decimal64": pa.decimal64, "decimal128": pa.decimal128, "decimal256": pa.decimal256}
+DECIMALS = {
+    "decimal32": pa.decimal32,
+    "decimal64": pa.decimal64,
+    "decimal128": pa.decimal128,
+    "decimal256": pa.decimal256,
+}
 
 
 def arrow_type(name: str, **parameters: Any) -> Any:
@@ -32,8 +37,8 @@ def raw(entry: dict[str, Any] | None, data_type: Any) -> oracle.Raw:
     if entry is None:
         return None
     if oracle.is_bytes(data_type):
-        return bytes.fromhex(entry["value"]) * entry.get("repeat", 1)
-    return int(entry["value"], 0)
+        return bytes.fromhex(entry["value"]) * int(entry.get("repeat", 1))
+    return int(str(entry["value"]), 0)
 
 
 def column(case: dict[str, Any]) -> Any:
