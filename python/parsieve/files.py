@@ -6,13 +6,15 @@ joined, and ranges that lie far apart are fetched at the same time.
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 import sys
 import threading
+import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
@@ -81,18 +83,32 @@ class _FileObject(Source):
         return data or b""
 
 
-class _LocalFile(_FileObject):
-    def __init__(self, path: str | bytes | os.PathLike[Any]) -> None:
-        # Unbuffered: a buffer would read far more than a block of 32 bytes. It stays open until `close`.
-        super().__init__(Path(os.fsdecode(path)).open("rb", buffering=0))  # noqa: SIM115
+class _LocalFile(Source):
+    """A file of this machine. Nobody must close it: the descriptor goes with the object."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._fd = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+        self._close = weakref.finalize(self, os.close, self._fd)
+        self._lock = threading.Lock()
+        if stat.S_ISDIR(os.fstat(self._fd).st_mode):
+            self.close()
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
+
+    def size(self) -> int:
+        return os.fstat(self._fd).st_size
 
     def read(self, start: int, end: int) -> Bytes:
-        if sys.platform == "win32":
-            return super().read(start, end)
-        return os.pread(self._file.fileno(), end - start, start)
+        # The number of a closed file may be that of another one by now.
+        if not self._close.alive:
+            raise ValueError("the file is closed")
+        if sys.platform != "win32":
+            return os.pread(self._fd, end - start, start)
+        with self._lock:
+            os.lseek(self._fd, start, os.SEEK_SET)
+            return os.read(self._fd, end - start)
 
     def close(self) -> None:
-        self._file.close()
+        self._close()
 
 
 class _Remote(Source):

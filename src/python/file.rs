@@ -7,9 +7,9 @@ use super::literal::literal;
 use crate::bloom::probe;
 use crate::error::Result;
 use crate::parquet::ranges::{self, Step};
-use crate::parquet::{ColumnProbe, FIRST_READ, Footer, ParquetFile, Secrets, Vault};
+use crate::parquet::{ColumnProbe, FIRST_READ, Footer, Leaf, ParquetFile, Secrets, Vault};
 use pyo3::buffer::PyBuffer;
-use pyo3::exceptions::PyException;
+use pyo3::exceptions::{PyException, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 use std::ops::Range;
@@ -158,21 +158,19 @@ impl FileReader {
     /// Values to look for in a column: an Arrow column, or a list of Python values. What has no exact form there cannot
     /// be excluded.
     fn probe(&self, py: Python<'_>, column: usize, values: &Bound<'_, PyAny>) -> PyResult<Probe> {
-        let anything = ColumnProbe { column, probe: probe::Probe::ANYTHING };
-        let Some(column_type) = self.file.metadata.leaves().get(column).and_then(|leaf| leaf.column_type()) else {
-            return Ok(Probe(anything));
+        let Some(column_type) = self.file.metadata.leaves().get(column).and_then(Leaf::column_type) else {
+            let none = values.cast::<PyList>().is_ok_and(|list| list.is_empty());
+            let probe = if none { probe::Probe::NOTHING } else { probe::Probe::ANYTHING };
+            return Ok(Probe(ColumnProbe { column, probe }));
         };
         let found = || -> PyResult<probe::Probe> {
-            let arrays: Box<dyn Iterator<Item = PyResult<_>>> =
-                match values.cast::<PyList>() {
-                    Ok(list) => Box::new(list.iter().map(|value| literal(&value, Some(column_type)))),
-                    Err(_) => {
-                        let arrays = values.extract::<Column>()?.arrays()?;
-                        Box::new(arrays.map(|array| {
-                            array.map_err(|error| pyo3::exceptions::PyValueError::new_err(error.to_string()))
-                        }))
-                    }
-                };
+            let arrays: Box<dyn Iterator<Item = PyResult<_>>> = match values.cast::<PyList>() {
+                Ok(list) => Box::new(list.iter().map(|value| literal(&value, Some(column_type)))),
+                Err(_) => {
+                    let arrays = values.extract::<Column>()?.arrays()?;
+                    Box::new(arrays.map(|array| array.map_err(|error| PyValueError::new_err(error.to_string()))))
+                }
+            };
             let mut all = probe::Probe::NOTHING;
             for array in arrays {
                 let array = array?;
@@ -180,11 +178,11 @@ impl FileReader {
             }
             Ok(all)
         };
-        match found() {
-            Ok(probe) => Ok(Probe(ColumnProbe { column, probe })),
-            Err(error) if error.is_instance_of::<PyException>(py) => Ok(Probe(anything)),
-            Err(error) => Err(error),
-        }
+        let probe = match found() {
+            Err(error) if error.is_instance_of::<PyException>(py) => probe::Probe::ANYTHING,
+            found => found?,
+        };
+        Ok(Probe(ColumnProbe { column, probe }))
     }
 
     /// Which row groups may hold a row that has one of the values of each probe; and the filters in plaintext of
