@@ -16,8 +16,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
-from urllib.parse import urlsplit
-from urllib.request import url2pathname
 
 from parsieve import _core
 
@@ -101,11 +99,12 @@ class _LocalFile(Source):
         # The number of a closed file may be that of another one by now.
         if not self._close.alive:
             raise ValueError("the file is closed")
-        if sys.platform != "win32":
+        if sys.platform == "win32":
+            with self._lock:
+                os.lseek(self._fd, start, os.SEEK_SET)
+                return os.read(self._fd, end - start)
+        else:
             return os.pread(self._fd, end - start, start)
-        with self._lock:
-            os.lseek(self._fd, start, os.SEEK_SET)
-            return os.read(self._fd, end - start)
 
     def close(self) -> None:
         self._close()
@@ -187,9 +186,12 @@ def _on(filesystem: Any, path: str) -> Source:
 
 
 def _at(uri: str) -> Source:
-    parts = urlsplit(uri)
-    if parts.scheme == "file":
-        return _LocalFile(url2pathname(parts.path))
+    scheme = uri.partition("://")[0]
+    if scheme == "file":
+        from urllib.parse import urlsplit
+        from urllib.request import url2pathname
+
+        return _LocalFile(url2pathname(urlsplit(uri).path))
     import pyarrow as pa
     from pyarrow import fs
 
@@ -202,7 +204,7 @@ def _at(uri: str) -> Source:
             filesystem, path = url_to_fs(uri)
         except (ImportError, ValueError):
             raise ValueError(
-                f"no filesystem is known for {parts.scheme}://; install fsspec with its package for it, or give a "
+                f"no filesystem is known for {scheme}://; install fsspec with its package for it, or give a "
                 "(filesystem, path) pair"
             ) from unknown
     return _on(filesystem, path)

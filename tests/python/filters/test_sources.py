@@ -2,6 +2,7 @@
 
 import io
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +87,7 @@ def test_sources(kind: str, tmp_path: Path) -> None:
     memory.pipe("/parsieve-test/file.parquet", SMALL)
     store = obstore.store.MemoryStore()
     store.put("file.parquet", SMALL)
-    source: Any = {
+    sources: dict[str, Callable[[], Any]] = {
         "path": lambda: path,
         "text": lambda: str(path),
         "bytes": lambda: SMALL,
@@ -106,7 +107,8 @@ def test_sources(kind: str, tmp_path: Path) -> None:
         "fsspec": lambda: (fsspec.filesystem("file"), path),
         "obstore": lambda: (obstore.store.LocalStore(str(tmp_path)), "a file.parquet"),
         "obstore memory": lambda: (store, "file.parquet"),
-    }[kind]()
+    }
+    source = sources[kind]()
     if kind == "pyarrow URI":
         with pytest.raises(FileNotFoundError):  # the scheme is known, and its store is empty
             ps.open_filters(source)

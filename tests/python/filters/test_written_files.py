@@ -74,7 +74,7 @@ def test_what_is_not_there_is_mostly_excluded(data_type: Any) -> None:
     absent = [raw for raw in oracle.raws(data_type, 300, seed=1) if raw not in present]
     if data_type in DURATIONS or len(absent) < 20:
         return
-    column = oracle.array_of(data_type, sorted(raw for raw in present if raw is not None))  # type: ignore[type-var]
+    column = oracle.array_of(data_type, sorted(raw for raw in present if raw is not None))
     with ps.open_filters(write(column)) as filters:
         probes = oracle.array_of(data_type, absent)
         answers = [filters.might_contain({"c": probes.slice(row, 1)}) for row in range(len(absent))]
@@ -188,7 +188,7 @@ def test_and_over_columns_or_over_values() -> None:
     options = {"a": {"ndv": 8, "fpp": 0.0001}, "b": {"ndv": 8, "fpp": 0.0001}}
     pq.write_table(table, file, row_group_size=1, bloom_filter_options=options)
     filters = ps.open_filters(file)
-    for values, expect in [
+    cases: list[tuple[dict[str, Any], str]] = [
         ({}, "1111"),
         ({"a": 2}, "0100"),
         ({"a": [2, 4]}, "0101"),
@@ -202,7 +202,8 @@ def test_and_over_columns_or_over_values() -> None:
         ({"a": np.int64(4)}, "0001"),
         ({"b": [None, "q"]}, "1111"),
         ({"a": pa.scalar(3)}, "0010"),
-    ]:
+    ]
+    for values, expect in cases:
         assert filters.might_contain(values) == [digit == "1" for digit in expect], values
 
 
