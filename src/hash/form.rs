@@ -17,12 +17,12 @@ pub enum Form {
 impl Form {
     /// Every form in which writers store the values of a column.
     pub fn all(column: ColumnType) -> impl Iterator<Item = Self> {
-        let padded = match (column.physical, column.meaning) {
-            (PhysicalType::ByteArray, Meaning::Decimal { .. }) => 2..=ShortBytes::MAX,
-            _ => 1..=0,
+        let widest = match (column.physical, column.meaning) {
+            (PhysicalType::ByteArray, Meaning::Decimal { .. }) => ShortBytes::MAX,
+            _ => 1,
         };
         let truncated = column.physical == PhysicalType::Int96 && matches!(column.meaning, Meaning::Timestamp { .. });
-        let others = padded.map(Self::Padded).chain(truncated.then_some(Self::Truncated));
+        let others = (2..=widest).map(Self::Padded).chain(truncated.then_some(Self::Truncated));
         std::iter::once(Self::Usual).chain(others)
     }
 
