@@ -2,6 +2,10 @@
 
 use std::fmt;
 
+mod file;
+
+pub use file::FileKind;
+
 /// Result of every fallible function of the core.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -152,150 +156,8 @@ pub enum ErrorKind {
         /// The leaves there are.
         leaves: String,
     },
-    // Parquet files and their encryption.
-    /// The last four bytes are no Parquet magic.
-    NotParquet,
-    /// The footer claims more bytes than the file has before its tail.
-    FooterLength {
-        /// Bytes that the metadata claims.
-        claimed: u64,
-        /// Bytes between the leading magic and the tail.
-        available: u64,
-    },
-    /// A field occurs twice in one structure, so readers would disagree on its value.
-    DuplicateField {
-        /// The structure.
-        structure: &'static str,
-        /// The field's number.
-        id: i16,
-    },
-    /// A field that must be written has another type in this file, so some writer gave it a meaning of its own.
-    ForeignField {
-        /// The structure.
-        structure: &'static str,
-        /// The field's number.
-        id: i16,
-    },
-    /// Text that is not UTF-8.
-    NotUtf8 {
-        /// `Struct.field`.
-        field: &'static str,
-    },
-    /// A number that its field cannot hold.
-    FieldValue {
-        /// `Struct.field`.
-        field: &'static str,
-        /// The number found.
-        value: i64,
-    },
-    /// The list of schema elements is no tree that we follow.
-    SchemaShape(&'static str),
-    /// A row group has another number of column chunks than the schema has leaves.
-    ColumnCount {
-        /// Position of the row group.
-        row_group: u64,
-        /// Column chunks found.
-        found: u64,
-        /// Leaves of the schema.
-        leaves: u64,
-    },
-    /// A column chunk names another column than its place in the row group.
-    ChunkDisagrees {
-        /// The field that disagrees with the schema.
-        field: &'static str,
-    },
-    /// A column chunk's data lie in another file.
-    DataElsewhere,
-    /// No row group or no column has that number.
-    NoSuchChunk {
-        /// The row group asked for.
-        row_group: u64,
-        /// The column asked for.
-        column: u64,
-    },
-    /// Bytes that the metadata point to lie outside the file's data.
-    OutsideFile {
-        /// What lies there.
-        what: &'static str,
-        /// Where it starts.
-        offset: i64,
-        /// Its length, if known.
-        length: Option<i64>,
-        /// The first byte after the file's data.
-        limit: u64,
-    },
-    /// The metadata and the filter itself state different lengths.
-    FilterLength {
-        /// Bytes by the metadata.
-        stated: u64,
-        /// Bytes by the filter's own header.
-        actual: u64,
-    },
-    /// A Bloom filter header that does not end where headers end.
-    FilterHeaderTooLong(u64),
-    /// A filter in plaintext, in a column that is encrypted: anybody may have written it.
-    PlaintextFilter,
-    /// A filter longer than its 32-bit length field can say.
-    FilterTooLong(u64),
-    /// A file whose number of row groups or columns is too large for encryption.
-    Ordinal(u64),
-    /// One column chunk is named twice in one change.
-    ChunkTwice {
-        /// The row group.
-        row_group: u64,
-        /// The column.
-        column: u64,
-    },
-    /// A column whose values have no hash.
-    NoHash {
-        /// The column's path.
-        column: String,
-        /// Why.
-        reason: &'static str,
-    },
-    /// Bytes that would be wiped are claimed by something else too.
-    SharedBytes {
-        /// Start of the bytes.
-        start: u64,
-        /// First byte after them.
-        end: u64,
-    },
-    /// A page of a kind newer than this code.
-    PageType(i32),
-    /// Values in an encoding that their type does not have, or that is newer than this code.
-    PageEncoding(i32),
-    /// Pages compressed by a codec that this code does not have.
-    Compression(i32),
-    /// A compressed page that is damaged, or of another length than it claims.
-    CompressedPage,
-    /// A page in a delta or split encoding that is damaged.
-    DeltaPage,
-    /// The pages of a column chunk hold another number of values than its metadata say.
-    ValueCount {
-        /// Values by the metadata or the page header.
-        stated: u64,
-        /// Values found.
-        found: u64,
-    },
-    /// A data page refers to a dictionary, and the column chunk has none.
-    NoDictionary,
-    /// Encrypted bytes, and no key for them.
-    KeyMissing {
-        /// Whose key: `the footer` or a column's path.
-        what: String,
-    },
-    /// The file asks for an AAD prefix that it does not hold.
-    AadPrefixMissing,
-    /// An AES key of another length than 16, 24 or 32 bytes.
-    KeyLength(u64),
-    /// An encrypted module shorter than its nonce and tag, or of another length than its place.
-    ModuleLength(u64),
-    /// Authentication failed; deliberately no more than that.
-    Decryption,
-    /// The system gave no random bytes for a nonce.
-    NoRandomness,
-    /// Encrypted bytes, and this build cannot decrypt.
-    NoCrypto,
+    /// A Parquet file or its encryption.
+    File(FileKind),
 }
 
 impl Error {
@@ -347,36 +209,7 @@ impl Error {
             | K::NoSuchLeaf { .. } => Class::Value,
             K::NoPhysicalForm { .. } | K::MergeType { .. } => Class::Type,
             K::OutOfMemory { .. } => Class::Memory,
-            K::NotParquet
-            | K::FooterLength { .. }
-            | K::DuplicateField { .. }
-            | K::NotUtf8 { .. }
-            | K::FieldValue { .. }
-            | K::SchemaShape(_)
-            | K::ColumnCount { .. }
-            | K::ChunkDisagrees { .. }
-            | K::OutsideFile { .. }
-            | K::FilterLength { .. }
-            | K::FilterHeaderTooLong(_)
-            | K::CompressedPage
-            | K::DeltaPage
-            | K::ValueCount { .. }
-            | K::NoDictionary
-            | K::ModuleLength(_) => Class::Format,
-            K::ForeignField { .. }
-            | K::DataElsewhere
-            | K::PlaintextFilter
-            | K::FilterTooLong(_)
-            | K::Ordinal(_)
-            | K::NoHash { .. }
-            | K::PageType(_)
-            | K::PageEncoding(_)
-            | K::Compression(_)
-            | K::SharedBytes { .. }
-            | K::NoRandomness
-            | K::NoCrypto => Class::Unsupported,
-            K::NoSuchChunk { .. } | K::ChunkTwice { .. } | K::KeyLength(_) => Class::Value,
-            K::KeyMissing { .. } | K::AadPrefixMissing | K::Decryption => Class::Decryption,
+            K::File(kind) => kind.class(),
         }
     }
 }
@@ -450,73 +283,7 @@ impl fmt::Display for Error {
                 "a nested column has several leaves and each has a filter of its own; choose one with leaf=: {leaves}"
             ),
             K::NoSuchLeaf { leaf, leaves } => write!(f, "there is no leaf {leaf:?}; the leaves are: {leaves}"),
-            K::NotParquet => write!(f, "this is no Parquet file: it does not end in PAR1 or PARE"),
-            K::FooterLength { claimed, available } => {
-                write!(f, "the footer claims {claimed} bytes of metadata and the file has room for {available}")
-            }
-            K::DuplicateField { structure, id } => write!(f, "field {id} occurs twice in one {structure}"),
-            K::ForeignField { structure, id } => {
-                write!(f, "field {id} of {structure} has a meaning of its writer's own and cannot be changed")
-            }
-            K::NotUtf8 { field } => write!(f, "{field} is not valid UTF-8"),
-            K::FieldValue { field, value } => write!(f, "{field} cannot be {value}"),
-            K::SchemaShape(what) => write!(f, "the schema is no tree: {what}"),
-            K::ColumnCount { row_group, found, leaves } => {
-                write!(f, "row group {row_group} has {found} column chunks and the schema has {leaves} leaves")
-            }
-            K::ChunkDisagrees { field } => write!(f, "{field} disagrees with the schema"),
-            K::DataElsewhere => write!(f, "the column chunk's data lie in another file, which is not supported"),
-            K::NoSuchChunk { row_group, column } => {
-                write!(f, "the file has no column {column} in a row group {row_group}")
-            }
-            K::OutsideFile { what, offset, length: Some(length), limit } => {
-                write!(f, "{what} claims {length} bytes at {offset}; the file's data end at {limit}")
-            }
-            K::OutsideFile { what, offset, length: None, limit } => {
-                write!(f, "{what} claims to start at {offset}; the file's data end at {limit}")
-            }
-            K::FilterLength { stated, actual } => {
-                write!(f, "a Bloom filter takes {actual} bytes by its header and {stated} by the column's metadata")
-            }
-            K::FilterHeaderTooLong(limit) => {
-                write!(f, "a Bloom filter header does not end within {limit} bytes")
-            }
-            K::PlaintextFilter => write!(
-                f,
-                "the column is encrypted and its Bloom filter is not, so nothing proves that it belongs to the column"
-            ),
-            K::FilterTooLong(length) => {
-                write!(f, "a Bloom filter of {length} bytes is too long; its length field holds at most 2147483647")
-            }
-            K::Ordinal(ordinal) => {
-                write!(f, "row group or column {ordinal} cannot be encrypted; encrypted files number them up to 32767")
-            }
-            K::ChunkTwice { row_group, column } => {
-                write!(f, "column {column} of row group {row_group} is named twice")
-            }
-            K::NoHash { column, reason } => write!(f, "column {column:?} can have no Bloom filter: {reason}"),
-            K::SharedBytes { start, end } => write!(
-                f,
-                "the plaintext filter at bytes {start} to {end} cannot be wiped: other parts of the file claim the same bytes"
-            ),
-            K::PageType(code) => write!(f, "page type {code} is newer than this version of parsieve"),
-            K::PageEncoding(code) => write!(f, "encoding {code} of this column's values is not supported"),
-            K::Compression(code) => write!(f, "compression codec {code} is not supported"),
-            K::CompressedPage => write!(f, "a compressed page is damaged or has another length than it claims"),
-            K::DeltaPage => write!(f, "an encoded page is damaged"),
-            K::ValueCount { stated, found } => write!(f, "{found} values were found where {stated} are stated"),
-            K::NoDictionary => write!(f, "a data page refers to a dictionary that the column chunk does not have"),
-            K::KeyMissing { what } => write!(f, "there is no key for {what}"),
-            K::AadPrefixMissing => {
-                write!(f, "the file was written with an AAD prefix that it does not hold; pass aad_prefix")
-            }
-            K::KeyLength(length) => {
-                write!(f, "a key of {length} bytes is impossible; AES keys have 16, 24 or 32 bytes")
-            }
-            K::ModuleLength(length) => write!(f, "an encrypted module claims an impossible length of {length} bytes"),
-            K::Decryption => write!(f, "decryption failed"),
-            K::NoRandomness => write!(f, "the system gave no random bytes, and encryption needs them"),
-            K::NoCrypto => write!(f, "the bytes are encrypted and this build of parsieve cannot decrypt"),
+            K::File(kind) => kind.fmt(f),
         }?;
         match (&self.kind, self.at) {
             (K::NotExact { .. }, Some(row)) => write!(f, " (row {row})"),

@@ -15,4 +15,4 @@ pub mod parquet;
 mod python;
 pub mod thrift;
 
-pub use error::{Class, Error, ErrorKind, Result};
+pub use error::{Class, Error, ErrorKind, FileKind, Result};

@@ -7,7 +7,7 @@ use ctr::Ctr128BE;
 use super::Key;
 use super::frame::{LENGTH_LEN, NONCE_LEN};
 use crate::cursor::Cursor;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, FileKind, Result};
 use crate::int::to_u64;
 
 /// Decrypts one whole body. Wrong keys give noise, which the page's decompression may notice.
@@ -15,7 +15,7 @@ pub fn decrypt_ctr(key: &Key, module: &[u8]) -> Result<Vec<u8>> {
     let mut cursor = Cursor::new(module, 0);
     let claimed = u64::from(cursor.u32()?);
     if claimed != to_u64(cursor.remaining()) || cursor.remaining() < NONCE_LEN {
-        return Err(Error::new(ErrorKind::ModuleLength(claimed)));
+        return Err(Error::new(ErrorKind::File(FileKind::ModuleLength(claimed))));
     }
     // The counter takes the last four bytes of the first block, and starts at 1.
     let mut block = [0; 16];
@@ -27,7 +27,7 @@ pub fn decrypt_ctr(key: &Key, module: &[u8]) -> Result<Vec<u8>> {
         24 => apply::<Ctr128BE<Aes192>>(key, &block, &mut plain),
         _ => apply::<Ctr128BE<Aes256>>(key, &block, &mut plain),
     };
-    done.map(|()| plain).ok_or_else(|| Error::new(ErrorKind::Decryption))
+    done.map(|()| plain).ok_or_else(|| Error::new(ErrorKind::File(FileKind::Decryption)))
 }
 
 fn apply<C: KeyIvInit + StreamCipher>(key: &Key, block: &[u8; 16], buffer: &mut [u8]) -> Option<()> {

@@ -1,7 +1,7 @@
 //! The frame of an encrypted module, which is readable without any key.
 
 use crate::cursor::Cursor;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, FileKind, Result};
 use crate::int::{to_u64, to_usize};
 
 /// Bytes of the length before a module.
@@ -23,7 +23,7 @@ pub fn module_len(prefix: [u8; LENGTH_LEN]) -> Result<u64> {
     // Java reads the length as a signed integer. Every module has a nonce and a tag.
     match i32::try_from(claimed) {
         Ok(28..) => Ok(u64::from(claimed) + to_u64(LENGTH_LEN)),
-        _ => Err(Error::new(ErrorKind::ModuleLength(claimed.into()))),
+        _ => Err(Error::new(ErrorKind::File(FileKind::ModuleLength(claimed.into())))),
     }
 }
 

@@ -7,7 +7,7 @@ use aes_gcm::{Aes128Gcm, Aes256Gcm, AesGcm, KeyInit, aes::Aes192};
 use super::Key;
 use super::frame::{LENGTH_LEN, MODULE_OVERHEAD, NONCE_LEN, SIGNATURE_LEN, TAG_LEN, split_module};
 use crate::cursor::Cursor;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, FileKind, Result};
 use crate::int::to_u64;
 
 type Aes192Gcm = AesGcm<Aes192, U12>;
@@ -15,7 +15,7 @@ type Aes192Gcm = AesGcm<Aes192, U12>;
 /// Encrypts `plain` as one module under a fresh random nonce.
 pub fn seal(key: &Key, aad: &[u8], plain: &[u8]) -> Result<Vec<u8>> {
     let length = to_u64(plain.len()) + MODULE_OVERHEAD - 4;
-    let length = i32::try_from(length).map_err(|_| Error::new(ErrorKind::ModuleLength(length)))?;
+    let length = i32::try_from(length).map_err(|_| Error::new(ErrorKind::File(FileKind::ModuleLength(length))))?;
     let nonce = fresh_nonce()?;
     let mut module = Vec::with_capacity(plain.len() + LENGTH_LEN + NONCE_LEN + TAG_LEN);
     module.extend_from_slice(&length.to_le_bytes());
@@ -53,22 +53,23 @@ pub fn sign(key: &Key, aad: &[u8], footer: &[u8]) -> Result<[u8; SIGNATURE_LEN]>
 
 /// Checks the signature of a plaintext footer.
 pub fn verify(key: &Key, aad: &[u8], footer: &[u8], signature: &[u8]) -> Result<()> {
-    let (nonce, tag) = signature.split_at_checked(NONCE_LEN).ok_or(Error::new(ErrorKind::Decryption))?;
-    let nonce = nonce.try_into().map_err(|_| Error::new(ErrorKind::Decryption))?;
+    let (nonce, tag) =
+        signature.split_at_checked(NONCE_LEN).ok_or(Error::new(ErrorKind::File(FileKind::Decryption)))?;
+    let nonce = nonce.try_into().map_err(|_| Error::new(ErrorKind::File(FileKind::Decryption)))?;
     let expected = encrypt(key, &nonce, aad, &mut footer.to_vec())?;
     // All bytes are compared whatever the first ones are, so that time tells nothing.
     let same_len = tag.len() == expected.len();
     let difference = tag.iter().zip(expected).fold(0, |difference, (ours, theirs)| difference | (ours ^ theirs));
     match same_len && std::hint::black_box(difference) == 0 {
         true => Ok(()),
-        false => Err(Error::new(ErrorKind::Decryption)),
+        false => Err(Error::new(ErrorKind::File(FileKind::Decryption))),
     }
 }
 
 /// The one thing in `src/` that the caller's arguments do not decide.
 fn fresh_nonce() -> Result<[u8; NONCE_LEN]> {
     let mut nonce = [0; NONCE_LEN];
-    getrandom::fill(&mut nonce).map_err(|_| Error::new(ErrorKind::NoRandomness))?;
+    getrandom::fill(&mut nonce).map_err(|_| Error::new(ErrorKind::File(FileKind::NoRandomness)))?;
     Ok(nonce)
 }
 
@@ -89,7 +90,7 @@ fn encrypt(key: &Key, nonce: &[u8; NONCE_LEN], aad: &[u8], buffer: &mut [u8]) ->
         _ => with::<Aes256Gcm>(key, nonce, aad, buffer),
     };
     // Fails only for more than 64 GiB of plaintext.
-    tag.ok_or_else(|| Error::new(ErrorKind::ModuleLength(to_u64(buffer.len()))))
+    tag.ok_or_else(|| Error::new(ErrorKind::File(FileKind::ModuleLength(to_u64(buffer.len())))))
 }
 
 fn decrypt(key: &Key, nonce: &[u8; NONCE_LEN], aad: &[u8], buffer: &mut [u8], tag: &[u8; TAG_LEN]) -> Result<()> {
@@ -109,7 +110,7 @@ fn decrypt(key: &Key, nonce: &[u8; NONCE_LEN], aad: &[u8], buffer: &mut [u8], ta
         24 => with::<Aes192Gcm>(key, nonce, aad, buffer, tag),
         _ => with::<Aes256Gcm>(key, nonce, aad, buffer, tag),
     };
-    opened.ok_or_else(|| Error::new(ErrorKind::Decryption))
+    opened.ok_or_else(|| Error::new(ErrorKind::File(FileKind::Decryption)))
 }
 
 #[cfg(test)]
@@ -127,7 +128,9 @@ mod tests {
                 let module = seal(&key(len, 1), b"aad", plain).unwrap();
                 assert_eq!(to_u64(module.len()), to_u64(plain.len()) + MODULE_OVERHEAD);
                 assert_eq!(open(&key(len, 1), b"aad", &module).unwrap(), plain);
-                let failed = |result: Result<Vec<u8>>| assert_eq!(result, Err(Error::new(ErrorKind::Decryption)));
+                let failed = |result: Result<Vec<u8>>| {
+                    assert_eq!(result, Err(Error::new(ErrorKind::File(FileKind::Decryption))))
+                };
                 failed(open(&key(len, 2), b"aad", &module));
                 failed(open(&key(len, 1), b"aae", &module));
                 for at in (LENGTH_LEN..module.len()).step_by(97).chain([module.len() - 1]) {
@@ -145,19 +148,19 @@ mod tests {
             assert_eq!(open(&key(16, 1), b"", module).unwrap_err().kind(), &expect, "{module:?}");
         };
         check(&[1, 0], ErrorKind::Truncated { needed: 4, available: 2 });
-        check(&[0; 32], ErrorKind::ModuleLength(0));
-        check(&[27, 0, 0, 0], ErrorKind::ModuleLength(27));
-        check(&[0xff; 40], ErrorKind::ModuleLength(0xffff_ffff));
+        check(&[0; 32], ErrorKind::File(FileKind::ModuleLength(0)));
+        check(&[27, 0, 0, 0], ErrorKind::File(FileKind::ModuleLength(27)));
+        check(&[0xff; 40], ErrorKind::File(FileKind::ModuleLength(0xffff_ffff)));
         check(&[0xff, 0xff, 0xff, 0x7f, 0], ErrorKind::Truncated { needed: 0x8000_0003, available: 5 });
         check(&[&[28, 0, 0, 0][..], &[0; 29]].concat(), ErrorKind::TrailingBytes(1));
-        check(&[&[28, 0, 0, 0][..], &[0; 28]].concat(), ErrorKind::Decryption);
+        check(&[&[28, 0, 0, 0][..], &[0; 28]].concat(), ErrorKind::File(FileKind::Decryption));
     }
 
     #[test]
     fn a_signature_is_bound_to_its_footer() {
         let signature = sign(&key(16, 1), b"aad", b"footer").unwrap();
         assert_eq!(verify(&key(16, 1), b"aad", b"footer", &signature), Ok(()));
-        let failed = Err(Error::new(ErrorKind::Decryption));
+        let failed = Err(Error::new(ErrorKind::File(FileKind::Decryption)));
         assert_eq!(verify(&key(16, 2), b"aad", b"footer", &signature), failed);
         assert_eq!(verify(&key(16, 1), b"aad", b"footer!", &signature), failed);
         assert_eq!(verify(&key(16, 1), b"", b"footer", &signature), failed);

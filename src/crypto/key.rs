@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use zeroize::Zeroize;
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, FileKind, Result};
 use crate::int::to_u64;
 
 /// An AES key of 128, 192 or 256 bits. It has no `Debug`, so that no message can hold it by accident.
@@ -19,7 +19,7 @@ impl Key {
     pub fn new(bytes: &[u8]) -> Result<Self> {
         let len = bytes.len();
         if !matches!(len, 16 | 24 | 32) {
-            return Err(Error::new(ErrorKind::KeyLength(to_u64(len))));
+            return Err(Error::new(ErrorKind::File(FileKind::KeyLength(to_u64(len)))));
         }
         let mut key = Self { bytes: Box::new([0; 32]), len };
         key.bytes[..len].copy_from_slice(bytes);
@@ -74,14 +74,18 @@ impl KeyRing {
 
     /// The key of the footer.
     pub fn footer_key(&self) -> Result<&Key> {
-        self.footer.as_ref().ok_or_else(|| Error::new(ErrorKind::KeyMissing { what: "the footer".to_owned() }))
+        self.footer
+            .as_ref()
+            .ok_or_else(|| Error::new(ErrorKind::File(FileKind::KeyMissing { what: "the footer".to_owned() })))
     }
 
     /// The key of one column.
     pub fn column_key(&self, path: &[&str]) -> Result<&Key> {
         // Two paths that read the same with dots cannot do harm: the wrong one's key fails to authenticate.
         let path = path.join(".");
-        self.columns.get(&path).ok_or_else(|| Error::new(ErrorKind::KeyMissing { what: format!("column {path:?}") }))
+        self.columns
+            .get(&path)
+            .ok_or_else(|| Error::new(ErrorKind::File(FileKind::KeyMissing { what: format!("column {path:?}") })))
     }
 
     /// The prefix of all AADs, if the caller brought one.
@@ -106,7 +110,7 @@ mod tests {
         let ring = KeyRing::new().with_column_key("a.b", Key::new(&[1; 16]).unwrap());
         assert!(ring.column_key(&["a", "b"]).is_ok());
         let missing = ring.column_key(&["a", "c"]).err().unwrap();
-        assert_eq!(missing.kind(), &ErrorKind::KeyMissing { what: "column \"a.c\"".to_owned() });
+        assert_eq!(missing.kind(), &ErrorKind::File(FileKind::KeyMissing { what: "column \"a.c\"".to_owned() }));
         assert!(ring.footer_key().is_err());
     }
 }

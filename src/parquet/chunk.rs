@@ -5,7 +5,9 @@ use std::ops::Range;
 use super::record::{Record, required};
 use super::schema::{Leaf, Physical, same_path};
 use super::span::Span;
-use crate::error::{Error, ErrorKind, Result};
+use crate::crypto::MODULE_OVERHEAD;
+use crate::error::{Error, ErrorKind, FileKind, Result};
+use crate::int::to_u64;
 use crate::thrift::{Reader, Type};
 
 /// How a column chunk is encrypted.
@@ -125,7 +127,9 @@ impl ColumnChunk {
                 _ => record.skip()?,
             }
         }
-        if chunk.meta.is_none() && chunk.encrypted_meta.is_none() {
+        // A module has a length, a nonce and a tag, so a chunk takes no fewer bytes than we keep for it.
+        let encrypted = chunk.encrypted_meta.is_some_and(|module| to_u64(module.len()) >= MODULE_OVERHEAD);
+        if chunk.meta.is_none() && !encrypted {
             return Err(Error::at(ErrorKind::MissingField { field: "ColumnChunk.meta_data" }, record.offset()));
         }
         chunk.in_footer = chunk.meta.is_some();
@@ -153,7 +157,7 @@ impl ColumnChunk {
                         match id {
                             // A key chosen by another column's name would be the wrong one.
                             1 if !same_path(&mut key, path)? => {
-                                return Err(Error::at(ErrorKind::ChunkDisagrees { field }, at));
+                                return Err(Error::at(ErrorKind::File(FileKind::ChunkDisagrees { field }), at));
                             }
                             1 => {}
                             2 => {
@@ -205,10 +209,13 @@ impl ColumnMeta {
         let at = record.offset();
         // Another column's statistics or filter, taken for this one's, would skip rows that match.
         if !required(named, "ColumnMetaData.path_in_schema", at)? {
-            return Err(Error::at(ErrorKind::ChunkDisagrees { field: "ColumnMetaData.path_in_schema" }, at));
+            return Err(Error::at(
+                ErrorKind::File(FileKind::ChunkDisagrees { field: "ColumnMetaData.path_in_schema" }),
+                at,
+            ));
         }
         if required(physical, "ColumnMetaData.type", at)? != leaf.physical {
-            return Err(Error::at(ErrorKind::ChunkDisagrees { field: "ColumnMetaData.type" }, at));
+            return Err(Error::at(ErrorKind::File(FileKind::ChunkDisagrees { field: "ColumnMetaData.type" }), at));
         }
         Ok(Self {
             codec: required(codec, "ColumnMetaData.codec", at)?,
@@ -235,12 +242,12 @@ impl ColumnMeta {
         let range = u64::try_from(start).ok().zip(u64::try_from(length).ok());
         match range.and_then(|(start, length)| Some(start..start.checked_add(length)?)) {
             Some(range) if range.end <= limit => Ok(range),
-            _ => Err(Error::new(ErrorKind::OutsideFile {
+            _ => Err(Error::new(ErrorKind::File(FileKind::OutsideFile {
                 what: "a column chunk",
                 offset: start,
                 length: Some(length),
                 limit,
-            })),
+            }))),
         }
     }
 

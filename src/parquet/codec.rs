@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::io::Read;
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, FileKind, Result};
 use crate::int::{to_u64, to_usize};
 
 /// The codec of a column chunk; the numbers are the format's.
@@ -29,14 +29,18 @@ impl Codec {
             5 => Self::Lz4Hadoop,
             6 => Self::Zstd,
             7 => Self::Lz4Raw,
-            other => return Err(Error::new(ErrorKind::Compression(other))),
+            other => return Err(Error::new(ErrorKind::File(FileKind::Compression(other)))),
         })
     }
 
     /// The `len` bytes that `body` stands for.
     pub(super) fn decompress(self, body: &[u8], len: u64) -> Result<Cow<'_, [u8]>> {
-        let damaged = || Error::new(ErrorKind::CompressedPage);
+        let damaged = || Error::new(ErrorKind::File(FileKind::CompressedPage));
         let whole = to_usize(len).ok_or_else(damaged)?;
+        // Some writers compress nothing into nothing, which is no valid stream of any codec.
+        if body.is_empty() && whole == 0 {
+            return Ok(Cow::Borrowed(body));
+        }
         let plain = match self {
             Self::Uncompressed => return if body.len() == whole { Ok(Cow::Borrowed(body)) } else { Err(damaged()) },
             Self::Snappy => {
@@ -88,4 +92,59 @@ fn lz4_hadoop(mut body: &[u8], len: usize) -> Option<Vec<u8>> {
         body = rest;
     }
     (to_u64(plain.len()) == to_u64(len)).then_some(plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: [Codec; 7] =
+        [Codec::Uncompressed, Codec::Snappy, Codec::Gzip, Codec::Brotli, Codec::Lz4Hadoop, Codec::Zstd, Codec::Lz4Raw];
+
+    #[test]
+    fn a_claim_that_the_bytes_do_not_keep_costs_no_memory() {
+        for codec in ALL {
+            for body in [&b"\x01"[..], b"not compressed by anybody", &[0xff; 100], &[0; 100]] {
+                for len in [1, 99, 1 << 31, 1 << 62, u64::MAX - 1] {
+                    let result = codec.decompress(body, len);
+                    assert!(result.is_err() || len == 1, "{codec:?} {len}");
+                }
+            }
+            assert_eq!(codec.decompress(&[], 0).as_deref(), Ok(&[][..]), "{codec:?}");
+        }
+    }
+
+    #[test]
+    fn every_prefix_of_a_body_is_refused() {
+        let plain: Vec<u8> = (0..3000u32).map(|i| (i % 11) as u8).collect();
+        let bodies = [
+            (Codec::Snappy, snap::raw::Encoder::new().compress_vec(&plain).unwrap()),
+            (Codec::Lz4Raw, lz4_flex::block::compress(&plain)),
+            (Codec::Zstd, zstd::encode_all(&plain[..], 3).unwrap()),
+        ];
+        for (codec, body) in bodies {
+            assert_eq!(codec.decompress(&body, 3000).unwrap(), plain, "{codec:?}");
+            for len in [0, 2999, 3001] {
+                assert!(codec.decompress(&body, len).is_err(), "{codec:?} {len}");
+            }
+            for cut in 0..body.len() {
+                assert!(codec.decompress(&body[..cut], 3000).is_err(), "{codec:?} cut at {cut}");
+            }
+        }
+    }
+
+    #[test]
+    fn lz4_of_hadoop_has_frames_of_its_own() {
+        let (first, second) = (vec![7; 500], vec![9; 20]);
+        let frame = |plain: &[u8]| {
+            let block = lz4_flex::block::compress(plain);
+            let lens = [plain.len() as u32, block.len() as u32].map(u32::to_be_bytes).concat();
+            [lens, block].concat()
+        };
+        let body = [frame(&first), frame(&second)].concat();
+        assert_eq!(Codec::Lz4Hadoop.decompress(&body, 520).unwrap(), [first.clone(), second].concat());
+        // Older writers put a bare block under the same number.
+        assert_eq!(Codec::Lz4Hadoop.decompress(&lz4_flex::block::compress(&first), 500).unwrap(), first);
+        assert!(Codec::from_code(3).is_err(), "LZO");
+    }
 }

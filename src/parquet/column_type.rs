@@ -29,8 +29,8 @@ impl Leaf {
             (P::ByteArray | P::FixedLenByteArray(_), None)
             | (P::ByteArray, Some(L::String | L::Enum | L::Json | L::Bson))
             | (P::FixedLenByteArray(16), Some(L::Uuid)) => Meaning::Bytes,
-            (P::Int32, Some(L::Integer { bit_width: 8 | 16 | 32, signed }))
-            | (P::Int64, Some(L::Integer { bit_width: 64, signed })) => Meaning::Integer { signed },
+            (P::Int32, Some(L::Integer { bit_width: 1..=32, signed }))
+            | (P::Int64, Some(L::Integer { bit_width: 1..=64, signed })) => Meaning::Integer { signed },
             (P::Int32, Some(L::Date)) => Meaning::Date,
             (P::Int32, Some(L::Time { unit: TimeUnit::Millis, .. })) => Meaning::Time(Tick::Millisecond),
             (P::Int64, Some(L::Time { unit, .. })) if unit != TimeUnit::Millis => Meaning::Time(tick(unit)?),
@@ -61,9 +61,51 @@ fn tick(unit: TimeUnit) -> Option<Tick> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use arrow_schema::{DataType, Field, Schema};
+    use bytes::Bytes;
+    use parquet::arrow::ArrowWriter;
+
     use super::*;
     use crate::parquet::Metadata;
     use crate::parquet::fixtures;
+
+    /// The `parquet` crate writes a column of each Arrow type; what we read of it hashes as Arrow values of that type do.
+    #[test]
+    fn columns_of_the_peer_have_the_type_that_their_arrow_type_says() {
+        use arrow_schema::TimeUnit::{Microsecond, Millisecond, Nanosecond};
+        let types = [
+            DataType::Int8,
+            DataType::Int32,
+            DataType::UInt16,
+            DataType::UInt32,
+            DataType::Int64,
+            DataType::UInt64,
+            DataType::Float16,
+            DataType::Float32,
+            DataType::Float64,
+            DataType::Date32,
+            DataType::Time32(Millisecond),
+            DataType::Time64(Microsecond),
+            DataType::Time64(Nanosecond),
+            DataType::Timestamp(Millisecond, None),
+            DataType::Timestamp(Microsecond, Some("UTC".into())),
+            DataType::Timestamp(Nanosecond, None),
+            DataType::Decimal128(30, 4),
+            DataType::Utf8,
+            DataType::LargeBinary,
+            DataType::FixedSizeBinary(7),
+        ];
+        let fields = types.iter().enumerate().map(|(i, kind)| Field::new(i.to_string(), kind.clone(), true));
+        let fields: Vec<_> = fields.collect();
+        let mut file = Vec::new();
+        ArrowWriter::try_new(&mut file, Arc::new(Schema::new(fields)), None).unwrap().close().unwrap();
+        let opened = fixtures::open(&Bytes::from(file)).unwrap();
+        for (leaf, arrow) in opened.metadata.leaves().iter().zip(&types) {
+            assert_eq!(leaf.column_type(), ColumnType::of(arrow).ok(), "{arrow}");
+        }
+    }
 
     /// A schema of one leaf as Thrift, for there is no other way to a `Leaf`.
     fn leaf(physical: u8, type_length: Option<u8>, annotation: &[u8]) -> Leaf {
@@ -132,6 +174,7 @@ mod tests {
         check(2, None, &converted(14), Some("INT64 unsigned"));
         check(1, None, &converted(15), Some("INT32 integer"));
         check(1, None, &converted(18), None);
+        check(2, None, &converted(13), Some("INT64 unsigned"));
         check(7, Some(12), &converted(21), None);
         check(6, None, &converted(60), None);
     }
@@ -168,6 +211,31 @@ mod tests {
         check(1, None, &time(8, 2, 1), None);
         check(2, None, &time(7, 2, 3), Some("INT64 time[ns]"));
         check(2, None, &time(7, 2, 1), None);
+    }
+
+    #[test]
+    fn a_type_that_is_not_certain_excludes_nothing() {
+        let check = |physical, type_length, logical, certain: bool| {
+            let leaf = Leaf::for_test(physical, type_length, logical);
+            assert_eq!(leaf.column_type().is_some(), certain, "{leaf:?}");
+        };
+        let decimal = Some(Logical::Decimal { precision: 5, scale: 2 });
+        check(Physical::Boolean, None, None, false);
+        check(Physical::Unknown(9), None, None, false);
+        check(Physical::ByteArray, None, decimal, true);
+        check(Physical::ByteArray, None, Some(Logical::Unknown(17)), false);
+        check(Physical::FixedLenByteArray, Some(12), Some(Logical::Interval), false);
+        check(Physical::FixedLenByteArray, None, None, false);
+        check(Physical::FixedLenByteArray, Some(0), None, false);
+        check(Physical::FixedLenByteArray, Some(9), decimal, true);
+        check(Physical::Int32, None, Some(Logical::Integer { bit_width: 64, signed: true }), false);
+        check(Physical::Int32, None, Some(Logical::Integer { bit_width: 8, signed: false }), true);
+        check(Physical::Int64, None, Some(Logical::Null), false);
+        let unknown = TimeUnit::Unknown(4);
+        check(Physical::Int64, None, Some(Logical::Timestamp { unit: unknown, utc: true }), false);
+        check(Physical::Int32, None, Some(Logical::Decimal { precision: 5, scale: 1000 }), false);
+        check(Physical::Int96, None, None, true);
+        check(Physical::Double, None, Some(Logical::Unknown(20)), false);
     }
 
     #[test]

@@ -14,7 +14,7 @@ use super::schema::Leaf;
 use super::sealed::SealedPages;
 use super::values::{Distinct, Hasher, Width};
 use super::vault::Vault;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, FileKind, Result};
 use crate::int::{to_u64, to_usize};
 use crate::isa::InstructionSet;
 
@@ -34,18 +34,20 @@ impl ParquetFile {
     pub fn chunk_range(&self, row_group: usize, column: usize) -> Result<Range<u64>> {
         let chunk = self.metadata.chunk(row_group, column)?;
         if chunk.elsewhere {
-            return Err(Error::new(ErrorKind::DataElsewhere));
+            return Err(Error::new(ErrorKind::File(FileKind::DataElsewhere)));
         }
         chunk.meta.as_ref().ok_or_else(|| self.no_key(column))?.data(self.data_end())
     }
 
-    /// Hashes the values in the pages of a column chunk; `bytes` are those of [`ParquetFile::chunk_range`].
+    /// Hashes the values in the pages of a column chunk; `bytes` are those of [`ParquetFile::chunk_range`]. More than `most`
+    /// distinct values are an error: the caller knows how many its largest filter can take.
     pub fn hash_chunk(
         &self,
         row_group: usize,
         column: usize,
         bytes: &[u8],
         vault: Option<&dyn Vault>,
+        most: u64,
         isa: InstructionSet,
     ) -> Result<ChunkHashes> {
         let range = self.chunk_range(row_group, column)?;
@@ -53,9 +55,9 @@ impl ParquetFile {
         let (leaf, meta) = (&self.metadata.leaves()[column], chunk.meta.as_ref().ok_or_else(|| self.no_key(column))?);
         let width = Width::of(leaf).ok_or_else(|| {
             let column = self.metadata.path(leaf).join(".");
-            Error::new(ErrorKind::NoHash { column, reason: "its physical type has no hash" })
+            Error::new(ErrorKind::File(FileKind::NoHash { column, reason: "its physical type has no hash" }))
         })?;
-        let hasher = Hasher { physical: leaf.physical, width, isa, distinct: Distinct::new() };
+        let hasher = Hasher { physical: leaf.physical, width, isa, distinct: Distinct::new(most) };
         let codec = Codec::from_code(meta.codec)?;
         let sealed = chunk.protection != Protection::Plain;
         let mut chunk = Chunk { leaf, codec, hasher, dictionary: false, plain: false, num_values: 0 };
@@ -74,13 +76,13 @@ impl ParquetFile {
         // Fewer would mean pages that we have not seen.
         match u64::try_from(meta.num_values) {
             Ok(stated) if stated == chunk.num_values => Ok(ChunkHashes {
-                hashes: chunk.hasher.distinct.into_sorted(),
+                hashes: chunk.hasher.distinct.into_sorted()?,
                 num_values: stated,
                 all_dictionary: chunk.dictionary && !chunk.plain,
             }),
             stated => {
                 let stated = stated.unwrap_or(0);
-                Err(Error::at(ErrorKind::ValueCount { stated, found: chunk.num_values }, range.start))
+                Err(Error::at(ErrorKind::File(FileKind::ValueCount { stated, found: chunk.num_values }), range.start))
             }
         }
     }
@@ -109,7 +111,7 @@ impl Chunk<'_> {
                 self.dictionary = true;
                 enough(found, most)
             }
-            PageKind::Dictionary { encoding, .. } => Err(Error::new(ErrorKind::PageEncoding(encoding))),
+            PageKind::Dictionary { encoding, .. } => Err(Error::new(ErrorKind::File(FileKind::PageEncoding(encoding)))),
             PageKind::Data { num_values, encoding, rep_encoding, def_encoding } => {
                 let plain = self.codec.decompress(body, header.uncompressed_len)?;
                 let levels = [(self.leaf.max_rep, rep_encoding), (self.leaf.max_def, def_encoding)];
@@ -139,7 +141,11 @@ impl Chunk<'_> {
             encoding::PLAIN_DICTIONARY | encoding::RLE_DICTIONARY => {
                 // A page of nulls refers to nothing: one byte says how wide no numbers are.
                 let refers = least > 0 || bytes.len() > 1;
-                if refers && !self.dictionary { Err(Error::new(ErrorKind::NoDictionary)) } else { Ok(()) }
+                if refers && !self.dictionary {
+                    Err(Error::new(ErrorKind::File(FileKind::NoDictionary)))
+                } else {
+                    Ok(())
+                }
             }
             // Where all values are null the encoding has nothing to encode, not even its own header.
             _ if bytes.is_empty() => enough(0, least.into()),
@@ -153,7 +159,7 @@ impl Chunk<'_> {
 }
 
 fn enough(found: u64, least: u64) -> Result<()> {
-    if found < least { Err(Error::new(ErrorKind::ValueCount { stated: least, found })) } else { Ok(()) }
+    if found < least { Err(Error::new(ErrorKind::File(FileKind::ValueCount { stated: least, found }))) } else { Ok(()) }
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 //! A few bytes can stand for billions of equal steps, so nothing here is stored for each value.
 
 use crate::cursor::Cursor;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, FileKind, Result};
 use crate::int::{to_u64, to_usize};
 
 /// More values than a block of any writer has; a larger claim is a mistake.
@@ -98,7 +98,7 @@ impl<'a> Numbers<'a> {
 }
 
 fn damaged() -> Error {
-    Error::new(ErrorKind::DeltaPage)
+    Error::new(ErrorKind::File(FileKind::DeltaPage))
 }
 
 fn zigzag(value: u64) -> i64 {

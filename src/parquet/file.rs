@@ -10,7 +10,7 @@ use super::secret::Secrets;
 use super::vault::Vault;
 #[cfg(feature = "crypto")]
 use crate::crypto::KeyRing;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, FileKind, Result};
 
 /// Bytes of the first read. Nine of ten footers fit, and an object store takes no longer for 64 KiB than for 8 bytes.
 pub const FIRST_READ: u64 = 64 * 1024;
@@ -64,9 +64,9 @@ impl ParquetFile {
     pub fn open(footer: Footer) -> Result<Self> {
         if footer.tail.encrypted {
             let missing = if cfg!(feature = "crypto") {
-                ErrorKind::KeyMissing { what: "the footer".to_owned() }
+                ErrorKind::File(FileKind::KeyMissing { what: "the footer".to_owned() })
             } else {
-                ErrorKind::NoCrypto
+                ErrorKind::File(FileKind::NoCrypto)
             };
             return Err(Error::at(missing, footer.tail.metadata.start));
         }
@@ -181,7 +181,7 @@ mod tests {
             let wrong =
                 ParquetFile::open_with(footer.clone(), &keys(b"another key ....")).map(|file| file.authenticated);
             match encrypted {
-                true => assert_eq!(wrong.unwrap_err().kind(), &ErrorKind::Decryption, "{name}"),
+                true => assert_eq!(wrong.unwrap_err().kind(), &ErrorKind::File(FileKind::Decryption), "{name}"),
                 false => assert_eq!(wrong, Ok(false), "{name}"),
             }
             // Without any key a plaintext footer still shows the columns that nobody hides.

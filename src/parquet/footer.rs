@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::cursor::Cursor;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, FileKind, Result};
 use crate::int::to_u64;
 
 /// Bytes of the tail: the metadata's length and the magic.
@@ -38,12 +38,12 @@ impl Tail {
         let encrypted = match cursor.take_array()? {
             PLAIN => false,
             ENCRYPTED => true,
-            _ => return Err(Error::at(ErrorKind::NotParquet, at + 4)),
+            _ => return Err(Error::at(ErrorKind::File(FileKind::NotParquet), at + 4)),
         };
         let available = at - MAGIC_LEN;
         match claimed {
             1.. if claimed <= available => Ok(Self { encrypted, metadata: at - claimed..at }),
-            _ => Err(Error::at(ErrorKind::FooterLength { claimed, available }, at)),
+            _ => Err(Error::at(ErrorKind::File(FileKind::FooterLength { claimed, available }), at)),
         }
     }
 
@@ -51,7 +51,10 @@ impl Tail {
     pub fn encode(encrypted: bool, metadata_len: u64) -> Result<[u8; 8]> {
         // Java reads the length as a signed integer, so the upper half of the range is not for writers.
         let length = i32::try_from(metadata_len).map_err(|_| {
-            Error::new(ErrorKind::FooterLength { claimed: metadata_len, available: i32::MAX.unsigned_abs().into() })
+            Error::new(ErrorKind::File(FileKind::FooterLength {
+                claimed: metadata_len,
+                available: i32::MAX.unsigned_abs().into(),
+            }))
         })?;
         let mut tail = [0; 8];
         tail[..4].copy_from_slice(&length.to_le_bytes());
@@ -75,10 +78,14 @@ mod tests {
         check(b"\x05\0\0\0PAR1", 100, Ok((false, 87..92)));
         check(b"more before\x05\0\0\0PARE", 100, Ok((true, 87..92)));
         check(b"\x01\0\0\0PAR1", 13, Ok((false, 4..5)));
-        check(b"\x01\0\0\0PAR1", 12, Err(ErrorKind::FooterLength { claimed: 1, available: 0 }));
-        check(b"\x00\0\0\0PAR1", 12, Err(ErrorKind::FooterLength { claimed: 0, available: 0 }));
-        check(b"\xff\xff\xff\xffPAR1", 100, Err(ErrorKind::FooterLength { claimed: 0xffff_ffff, available: 88 }));
-        check(b"\x01\0\0\0PAR2", 100, Err(ErrorKind::NotParquet));
+        check(b"\x01\0\0\0PAR1", 12, Err(ErrorKind::File(FileKind::FooterLength { claimed: 1, available: 0 })));
+        check(b"\x00\0\0\0PAR1", 12, Err(ErrorKind::File(FileKind::FooterLength { claimed: 0, available: 0 })));
+        check(
+            b"\xff\xff\xff\xffPAR1",
+            100,
+            Err(ErrorKind::File(FileKind::FooterLength { claimed: 0xffff_ffff, available: 88 })),
+        );
+        check(b"\x01\0\0\0PAR2", 100, Err(ErrorKind::File(FileKind::NotParquet)));
         check(b"\0\0\0PAR1", 100, Err(ErrorKind::Truncated { needed: 12, available: 7 }));
         check(b"PAR1\0\0\0\0PAR1", 8, Err(ErrorKind::Truncated { needed: 12, available: 8 }));
     }

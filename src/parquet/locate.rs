@@ -13,7 +13,7 @@ use super::ranges::{Fetched, Step};
 use super::vault::{FilterPart, Vault};
 use crate::bloom::{Block, Sbbf, header};
 use crate::crypto::{MODULE_OVERHEAD, module_len};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, FileKind, Result};
 use crate::int::{to_u64, to_usize};
 
 /// Bytes of the first read where a header is: several times the longest header that writers make.
@@ -63,13 +63,20 @@ impl ParquetFile {
     pub fn filter_place(&self, row_group: usize, column: usize) -> Result<Option<FilterPlace>> {
         let chunk = self.metadata.chunk(row_group, column)?;
         if chunk.elsewhere {
-            return Err(Error::new(ErrorKind::DataElsewhere));
+            return Err(Error::new(ErrorKind::File(FileKind::DataElsewhere)));
         }
         let meta = chunk.meta.as_ref().ok_or_else(|| self.no_key(column))?;
         let Some(offset) = meta.bloom_filter_offset else { return Ok(None) };
         let data_end = self.data_end();
         let length = meta.bloom_filter_length.map(i64::from);
-        let outside = || Error::new(ErrorKind::OutsideFile { what: "a Bloom filter", offset, length, limit: data_end });
+        let outside = || {
+            Error::new(ErrorKind::File(FileKind::OutsideFile {
+                what: "a Bloom filter",
+                offset,
+                length,
+                limit: data_end,
+            }))
+        };
         let start = u64::try_from(offset).ok().filter(|start| *start < data_end).ok_or_else(outside)?;
         let known =
             length.map(|length| u64::try_from(length).ok().filter(|length| (1..=data_end - start).contains(length)));
@@ -191,26 +198,27 @@ impl ParquetFile {
         let filter = Sbbf::from_bitset(&open(FilterPart::Bitset, second)?)?;
         match (header.num_blocks, filter.num_blocks()) {
             (claimed, found) if claimed == found => Ok(Step::Ready(filter)),
-            (claimed, found) => {
-                Err(Error::at(ErrorKind::FilterLength { stated: claimed * 32, actual: found * 32 }, place.offset))
-            }
+            (claimed, found) => Err(Error::at(
+                ErrorKind::File(FileKind::FilterLength { stated: claimed * 32, actual: found * 32 }),
+                place.offset,
+            )),
         }
     }
 
     pub(super) fn no_footer_key(&self) -> Error {
         Error::new(if cfg!(feature = "crypto") {
-            ErrorKind::KeyMissing { what: "the footer".to_owned() }
+            ErrorKind::File(FileKind::KeyMissing { what: "the footer".to_owned() })
         } else {
-            ErrorKind::NoCrypto
+            ErrorKind::File(FileKind::NoCrypto)
         })
     }
 
     pub(super) fn no_key(&self, column: usize) -> Error {
         if !cfg!(feature = "crypto") {
-            return Error::new(ErrorKind::NoCrypto);
+            return Error::new(ErrorKind::File(FileKind::NoCrypto));
         }
         let path = self.metadata.leaves().get(column).map(|leaf| self.metadata.path(leaf).join("."));
-        Error::new(ErrorKind::KeyMissing { what: format!("column {:?}", path.unwrap_or_default()) })
+        Error::new(ErrorKind::File(FileKind::KeyMissing { what: format!("column {:?}", path.unwrap_or_default()) }))
     }
 }
 
@@ -234,7 +242,7 @@ impl FilterPlace {
                 return Ok(fetched.need(&(self.offset..self.offset + window)));
             }
             Err(_) if most == MAX_HEADER => {
-                return Err(Error::at(ErrorKind::FilterHeaderTooLong(MAX_HEADER), self.offset));
+                return Err(Error::at(ErrorKind::File(FileKind::FilterHeaderTooLong(MAX_HEADER)), self.offset));
             }
             Err(error) => return Err(error),
         };
@@ -242,7 +250,9 @@ impl FilterPlace {
         let bitset = start..start + decoded.num_blocks * to_u64(Block::BYTES);
         let actual = bitset.end - self.offset;
         match self.length {
-            Some(stated) if stated != actual => Err(Error::at(ErrorKind::FilterLength { stated, actual }, self.offset)),
+            Some(stated) if stated != actual => {
+                Err(Error::at(ErrorKind::File(FileKind::FilterLength { stated, actual }), self.offset))
+            }
             _ if bitset.end > self.data_end => {
                 let available = self.data_end - start;
                 Err(Error::at(ErrorKind::BitsetBeyondInput { claimed: actual, available }, start))
@@ -270,7 +280,7 @@ impl FilterPlace {
     fn sealed(&self, fetched: &Fetched) -> Result<Step<[Range<u64>; 2]>> {
         match self.header(fetched) {
             Ok(Step::Need(ranges)) => Ok(Step::Need(ranges)),
-            Ok(Step::Ready(_)) => Err(Error::at(ErrorKind::PlaintextFilter, self.offset)),
+            Ok(Step::Ready(_)) => Err(Error::at(ErrorKind::File(FileKind::PlaintextFilter), self.offset)),
             Err(_) => self.sealed_modules(fetched),
         }
     }
@@ -287,7 +297,9 @@ impl FilterPlace {
         };
         let actual = bitset.end - self.offset;
         match self.length {
-            Some(stated) if stated != actual => Err(Error::at(ErrorKind::FilterLength { stated, actual }, self.offset)),
+            Some(stated) if stated != actual => {
+                Err(Error::at(ErrorKind::File(FileKind::FilterLength { stated, actual }), self.offset))
+            }
             _ => Ok(Step::Ready([header, bitset])),
         }
     }
@@ -307,7 +319,7 @@ impl FilterPlace {
         length.copy_from_slice(bytes);
         let len = module_len(length)?;
         match start + len {
-            _ if len > most => Err(Error::at(ErrorKind::ModuleLength(len), start)),
+            _ if len > most => Err(Error::at(ErrorKind::File(FileKind::ModuleLength(len)), start)),
             end if end > self.end() => Err(outside(len)),
             end => Ok(Step::Ready(start..end)),
         }

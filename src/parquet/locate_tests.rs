@@ -90,8 +90,8 @@ fn pointers_that_lie_are_errors_and_never_a_short_bitset() {
         let error = read(&with_pointer(&file, offset, length)).map(|_| ()).unwrap_err();
         assert!(expect(error.kind()), "{offset} {length:?}: {error}");
     };
-    let outside = |kind: &ErrorKind| matches!(kind, ErrorKind::OutsideFile { .. });
-    let disagrees = |kind: &ErrorKind| matches!(kind, ErrorKind::FilterLength { .. });
+    let outside = |kind: &ErrorKind| matches!(kind, ErrorKind::File(FileKind::OutsideFile { .. }));
+    let disagrees = |kind: &ErrorKind| matches!(kind, ErrorKind::File(FileKind::FilterLength { .. }));
     assert!(read(&with_pointer(&file, 253, Some(2064))).is_ok() && read(&with_pointer(&file, 253, None)).is_ok());
     for length in [0, -1, i32::MIN, i32::MAX, 2632] {
         check(253, Some(length), outside);
@@ -105,7 +105,7 @@ fn pointers_that_lie_are_errors_and_never_a_short_bitset() {
         check(offset, None, outside);
     }
     // Offset 0 is a place like any other; here it holds the magic.
-    check(0, None, |kind| !matches!(kind, ErrorKind::OutsideFile { .. }));
+    check(0, None, |kind| !matches!(kind, ErrorKind::File(FileKind::OutsideFile { .. })));
     // A header whose bitset would reach into the footer.
     let mut reaching = file.clone();
     let at = 253 + 2064 - 16;
@@ -247,6 +247,6 @@ fn a_header_without_an_end_is_not_followed_for_long() {
         read = fetched.prefix(0).len();
         place.header(fetched)
     });
-    assert_eq!(error.unwrap_err().kind(), &ErrorKind::FilterHeaderTooLong(4096));
+    assert_eq!(error.unwrap_err().kind(), &ErrorKind::File(FileKind::FilterHeaderTooLong(4096)));
     assert_eq!(read, 4096);
 }

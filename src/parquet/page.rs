@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::record::{Record, required};
 use crate::cursor::Cursor;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, FileKind, Result};
 use crate::int::{to_u64, to_usize};
 use crate::thrift::Reader;
 
@@ -71,7 +71,7 @@ impl PageHeader {
             2 => required(dictionary, "PageHeader.dictionary_page_header", at)?,
             3 => required(data_v2, "PageHeader.data_page_header_v2", at)?,
             // It may hold values, and a filter without them would answer a false "no".
-            other => return Err(Error::at(ErrorKind::PageType(other), at)),
+            other => return Err(Error::at(ErrorKind::File(FileKind::PageType(other)), at)),
         };
         let uncompressed_len = required(uncompressed_len, "PageHeader.uncompressed_page_size", at)?;
         let stored_len = required(stored_len, "PageHeader.compressed_page_size", at)?;
@@ -82,13 +82,17 @@ impl PageHeader {
 fn length(record: &mut Record<'_, '_>, field: &'static str) -> Result<Option<u64>> {
     let at = record.offset();
     let Some(value) = record.i32()? else { return Ok(None) };
-    u64::try_from(value).map(Some).map_err(|_| Error::at(ErrorKind::FieldValue { field, value: value.into() }, at))
+    u64::try_from(value)
+        .map(Some)
+        .map_err(|_| Error::at(ErrorKind::File(FileKind::FieldValue { field, value: value.into() }), at))
 }
 
 fn count(record: &mut Record<'_, '_>, field: &'static str) -> Result<Option<u32>> {
     let at = record.offset();
     let Some(value) = record.i32()? else { return Ok(None) };
-    u32::try_from(value).map(Some).map_err(|_| Error::at(ErrorKind::FieldValue { field, value: value.into() }, at))
+    u32::try_from(value)
+        .map(Some)
+        .map_err(|_| Error::at(ErrorKind::File(FileKind::FieldValue { field, value: value.into() }), at))
 }
 
 fn data_page(mut record: Record<'_, '_>) -> Result<PageKind> {
@@ -165,7 +169,7 @@ pub(super) fn values_start(body: &[u8], num_values: u32, levels: [(i16, i32); 2]
                 let bits = u64::from(u16::BITS - max_level.unsigned_abs().leading_zeros());
                 (u64::from(num_values) * bits).div_ceil(8)
             }
-            other => return Err(Error::new(ErrorKind::PageEncoding(other))),
+            other => return Err(Error::new(ErrorKind::File(FileKind::PageEncoding(other)))),
         };
         let truncated = || {
             let available = to_u64(cursor.remaining());

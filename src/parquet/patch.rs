@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, FileKind, Result};
 use crate::int::to_u64;
 use crate::thrift::{Reader, Type, Writer};
 
@@ -51,9 +51,10 @@ pub fn patch_metadata(bytes: &[u8], patches: &BTreeMap<(usize, usize), ChunkPatc
         }
     }
     match (left, patches.keys().next_back()) {
-        (1.., Some(&(row_group, column))) => {
-            Err(Error::new(ErrorKind::NoSuchChunk { row_group: to_u64(row_group), column: to_u64(column) }))
-        }
+        (1.., Some(&(row_group, column))) => Err(Error::new(ErrorKind::File(FileKind::NoSuchChunk {
+            row_group: to_u64(row_group),
+            column: to_u64(column),
+        }))),
         _ => Ok(splices.apply(&bytes[..reader.position()])),
     }
 }
@@ -134,7 +135,10 @@ fn fields(reader: &mut Reader<'_>, structure: &'static str) -> Result<Vec<Field>
         // Whichever of two equal fields we changed, some reader would look at the other.
         if let Ok(bit @ 0..64) = u32::try_from(field.id) {
             if seen >> bit & 1 == 1 {
-                return Err(Error::at(ErrorKind::DuplicateField { structure, id: field.id }, to_u64(start)));
+                return Err(Error::at(
+                    ErrorKind::File(FileKind::DuplicateField { structure, id: field.id }),
+                    to_u64(start),
+                ));
             }
             seen |= 1 << bit;
         }
@@ -162,7 +166,10 @@ fn structures(reader: &mut Reader<'_>, field: &'static str) -> Result<usize> {
 fn point(bytes: &[u8], fields: &[Field], pointer: Pointer) -> Result<Vec<u8>> {
     let foreign = |id, kind| fields.iter().any(|field| field.id == id && field.kind != kind);
     if foreign(BLOOM_FILTER_OFFSET, Type::I64) {
-        return Err(Error::new(ErrorKind::ForeignField { structure: "ColumnMetaData", id: BLOOM_FILTER_OFFSET }));
+        return Err(Error::new(ErrorKind::File(FileKind::ForeignField {
+            structure: "ColumnMetaData",
+            id: BLOOM_FILTER_OFFSET,
+        })));
     }
     let mut new = Vec::new();
     if let Pointer::Set { offset, length } = pointer {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::{ChunkPatch, Pointer, patch_column_metadata, patch_metadata};
-use crate::error::ErrorKind;
+use crate::error::{ErrorKind, FileKind};
 use crate::parquet::{Metadata, fixtures};
 
 /// A value of any type. Numbers stay the bytes they were, so a longer encoding of the same number is another value.
@@ -319,12 +319,18 @@ fn real_footers_change_only_in_the_pointers() {
 #[test]
 fn patches_that_cannot_be_made_are_refused() {
     let column = |fields: &[u8]| patch_column_metadata(fields, Pointer::Clear).map_err(|error| error.kind().clone());
-    assert_eq!(column(&[0xe5, 2, 0]), Err(ErrorKind::ForeignField { structure: "ColumnMetaData", id: 14 }));
-    assert_eq!(column(&[0xe6, 2, 6, 28, 4, 0]), Err(ErrorKind::DuplicateField { structure: "ColumnMetaData", id: 14 }));
+    assert_eq!(
+        column(&[0xe5, 2, 0]),
+        Err(ErrorKind::File(FileKind::ForeignField { structure: "ColumnMetaData", id: 14 }))
+    );
+    assert_eq!(
+        column(&[0xe6, 2, 6, 28, 4, 0]),
+        Err(ErrorKind::File(FileKind::DuplicateField { structure: "ColumnMetaData", id: 14 }))
+    );
     assert!(column(&[0xe6]).is_err());
     let patches = BTreeMap::from([((2, 1), ChunkPatch::default())]);
     let missing = patch_metadata(&[0x49, 0x0c, 0], &patches).unwrap_err();
-    assert_eq!(missing.kind(), &ErrorKind::NoSuchChunk { row_group: 2, column: 1 });
+    assert_eq!(missing.kind(), &ErrorKind::File(FileKind::NoSuchChunk { row_group: 2, column: 1 }));
 }
 
 #[test]

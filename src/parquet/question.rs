@@ -8,7 +8,7 @@ use super::locate::FilterPlace;
 use super::ranges::{Fetched, Step};
 use super::vault::Vault;
 use crate::bloom::{Filter, Probe};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, FileKind, Result};
 
 /// What is asked of one column: any of some values.
 #[derive(Debug, Clone)]
@@ -41,10 +41,8 @@ impl ParquetFile {
         let leaf = &self.metadata.leaves()[column];
         let column_type = leaf.column_type().ok_or_else(|| {
             let column = self.metadata.path(leaf).join(".");
-            Error::new(ErrorKind::NoHash {
-                column,
-                reason: "the format defines no hash for its type, or this version does not know it",
-            })
+            let reason = "the format defines no hash for its type, or this version does not know it";
+            Error::new(ErrorKind::File(FileKind::NoHash { column, reason }))
         })?;
         let step = self.read_filter(&place, vault, fetched)?;
         Ok(step.map(|sbbf| Some(Filter::new(sbbf, Some(column_type)))))
@@ -68,7 +66,7 @@ impl ParquetFile {
                     Ok(Step::Ready(false)) => return false,
                     Ok(Step::Ready(true)) => {}
                     Ok(Step::Need(ranges)) => missing.extend(ranges),
-                    Err(error) if error.kind() == &ErrorKind::PlaintextFilter => {
+                    Err(error) if error.kind() == &ErrorKind::File(FileKind::PlaintextFilter) => {
                         plaintext.push((row_group, asked.column));
                     }
                     Err(_) => {}
@@ -127,5 +125,71 @@ impl ParquetFile {
                 Some((row_group, column, meta.bloom_filter_offset?, meta.bloom_filter_length))
             })
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow_array::{ArrayRef, BinaryArray, Int64Array};
+
+    use super::*;
+    use crate::parquet::fixtures;
+    use crate::parquet::ranges::tests::drive;
+
+    /// Asks a file of one column for some values; gives the answers, and the lengths of what was read.
+    fn ask(file: &[u8], opened: &ParquetFile, values: &[&str]) -> (Vec<bool>, Vec<u64>) {
+        let values: ArrayRef = Arc::new(BinaryArray::from_iter_values(values));
+        let probe = Probe::new(&values, opened.metadata.leaves()[0].column_type().unwrap()).unwrap();
+        let probes = [ColumnProbe { column: 0, probe }];
+        let (verdicts, read) = drive(file, |fetched| Ok(opened.might_contain(&probes, None, fetched))).unwrap();
+        (verdicts.may_contain, read.iter().map(|range| range.end - range.start).collect())
+    }
+
+    #[test]
+    fn a_question_reads_the_header_and_one_block_for_each_value() {
+        for (name, whole) in
+            [("data_index_bloom_encoding_stats", false), ("data_index_bloom_encoding_with_length", true)]
+        {
+            let Some(file) = fixtures::file(name) else { return };
+            let opened = fixtures::open(&file).unwrap();
+            // A filter whose length is said and small is read whole.
+            let expect = if whole { vec![2064] } else { vec![64, 32] };
+            assert_eq!(ask(&file, &opened, &["today"]), (vec![true], expect.clone()));
+            assert_eq!(ask(&file, &opened, &["hello"]), (vec![false], expect));
+            assert!(ask(&file, &opened, &["hello", "", "dog"]).0[0]);
+            assert_eq!(ask(&file, &opened, &[]), (vec![false], vec![]), "one of no values is nowhere");
+        }
+    }
+
+    #[test]
+    fn a_filter_is_bound_to_its_column() {
+        let Some(file) = fixtures::file("data_index_bloom_encoding_stats") else { return };
+        let opened = fixtures::open(&file).unwrap();
+        let (filter, _) = drive(&file, |fetched| opened.filter(0, 0, None, fetched)).unwrap();
+        assert_eq!(filter.unwrap().column().unwrap().to_string(), "BYTE_ARRAY bytes");
+        assert!(
+            opened.filter(0, 1, None, &Fetched::new()).is_err() && opened.filter(1, 0, None, &Fetched::new()).is_err()
+        );
+        let claims: Vec<_> = opened.claimed_filters().collect();
+        assert_eq!(claims, [(0, 0, 192, None)]);
+    }
+
+    #[test]
+    fn what_is_closed_or_not_there_excludes_nothing() {
+        for (name, file) in fixtures::files().iter().filter(|(name, _)| !name.starts_with("data_index")) {
+            let Ok(opened) = fixtures::open(file) else { continue };
+            let value: ArrayRef = Arc::new(Int64Array::from(vec![i64::MIN + 7]));
+            let groups = opened.metadata.row_groups().len();
+            for column in 0..opened.metadata.leaves().len() {
+                let probe = Probe::new(&value, "INT64 integer".parse().unwrap()).unwrap();
+                let step = opened.might_contain(&[ColumnProbe { column, probe }], None, &Fetched::new());
+                let expect = Verdicts { may_contain: vec![true; groups], plaintext: vec![] };
+                assert_eq!(step, Step::Ready(expect), "{name}, column {column}");
+            }
+            let beyond = [ColumnProbe { column: 1 << 20, probe: Probe::NOTHING.or(Probe::ANYTHING) }];
+            assert!(matches!(opened.might_contain(&beyond, None, &Fetched::new()), Step::Ready(_)));
+        }
     }
 }

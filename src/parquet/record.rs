@@ -3,7 +3,7 @@
 //! A field of another type than its definition says is stepped over as if it were unknown, as Thrift's own readers do.
 //! Such files exist: Dremio gave field 15 of ColumnMetaData a meaning of its own years before the format did.
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, FileKind, Result};
 use crate::thrift::{Field, Reader, Type};
 
 /// One structure that is being read.
@@ -27,7 +27,10 @@ impl<'r, 'a> Record<'r, 'a> {
         // Readers disagree on which of two equal fields counts. Parquet's numbers lie far below 64.
         if let Ok(bit @ 0..64) = u32::try_from(field.id) {
             if self.seen >> bit & 1 == 1 {
-                return Err(Error::at(ErrorKind::DuplicateField { structure: self.structure, id: field.id }, at));
+                return Err(Error::at(
+                    ErrorKind::File(FileKind::DuplicateField { structure: self.structure, id: field.id }),
+                    at,
+                ));
             }
             self.seen |= 1 << bit;
         }

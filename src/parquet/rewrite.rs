@@ -20,7 +20,7 @@ use super::ranges::{Fetched, Step};
 use super::schema::Physical;
 use super::vault::Vault;
 use crate::crypto::SIGNATURE_LEN;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, FileKind, Result};
 use crate::int::to_u64;
 
 /// A filter that a column chunk is to get.
@@ -87,7 +87,7 @@ impl ParquetFile {
             let (offset, length) = (end, self.encoded_filter_len(row_group, column, num_blocks)?);
             end += length;
             filters.push(PlacedFilter { row_group, column, offset, length });
-            let too_long = |_| Error::new(ErrorKind::FilterTooLong(length));
+            let too_long = |_| Error::new(ErrorKind::File(FileKind::FilterTooLong(length)));
             let length = i32::try_from(length).map_err(too_long)?;
             let offset = i64::try_from(offset).map_err(too_long)?;
             pointers.insert((row_group, column), Pointer::Set { offset, length });
@@ -106,10 +106,10 @@ impl ParquetFile {
             let chunk = self.metadata.chunk(row_group, column)?;
             if !changed.insert((row_group, column)) {
                 let (row_group, column) = (to_u64(row_group), to_u64(column));
-                return Err(Error::new(ErrorKind::ChunkTwice { row_group, column }));
+                return Err(Error::new(ErrorKind::File(FileKind::ChunkTwice { row_group, column })));
             }
             if chunk.elsewhere {
-                return Err(Error::new(ErrorKind::DataElsewhere));
+                return Err(Error::new(ErrorKind::File(FileKind::DataElsewhere)));
             }
             if let Protection::Unknown(member) = chunk.protection {
                 let member = Some(member).filter(|&member| member != 0);
@@ -126,7 +126,10 @@ impl ParquetFile {
                 Physical::Unknown(_) => "its physical type is newer than this version of parsieve",
                 _ => continue,
             };
-            return Err(Error::new(ErrorKind::NoHash { column: self.metadata.path(leaf).join("."), reason }));
+            return Err(Error::new(ErrorKind::File(FileKind::NoHash {
+                column: self.metadata.path(leaf).join("."),
+                reason,
+            })));
         }
         Ok(changed)
     }
@@ -153,7 +156,7 @@ impl ParquetFile {
             Some(crypto) => bytes = key()?.seal_footer(crypto, &self.footer.bytes, &bytes)?,
             None if self.algorithm().is_some() && !old_end.is_empty() => {
                 if old_end.len() != SIGNATURE_LEN {
-                    return Err(Error::new(ErrorKind::ModuleLength(to_u64(old_end.len()))));
+                    return Err(Error::new(ErrorKind::File(FileKind::ModuleLength(to_u64(old_end.len())))));
                 }
                 // A new signature says that the old footer was right, so that is checked first.
                 let vault = key()?;
@@ -196,7 +199,7 @@ impl ParquetFile {
         // A pointer that lies must not turn into zeros over somebody's data.
         for range in &wipe {
             if claimed.iter().any(|claimed| claimed.start < range.end && range.start < claimed.end) {
-                return Err(Error::new(ErrorKind::SharedBytes { start: range.start, end: range.end }));
+                return Err(Error::new(ErrorKind::File(FileKind::SharedBytes { start: range.start, end: range.end })));
             }
         }
         Ok(Step::Ready(wipe))

@@ -127,16 +127,18 @@ fn changes_that_cannot_be_made() {
         assert!(expect(error.kind()), "{name}: {error}");
     };
     let plain = "data_index_bloom_encoding_stats";
-    check(plain, &[(0, 1)], &[], 1, |kind| matches!(kind, ErrorKind::NoSuchChunk { .. }));
-    check(plain, &[], &[(1, 0)], 1, |kind| matches!(kind, ErrorKind::NoSuchChunk { .. }));
-    check(plain, &[(0, 0), (0, 0)], &[], 1, |kind| matches!(kind, ErrorKind::ChunkTwice { .. }));
-    check(plain, &[(0, 0)], &[(0, 0)], 1, |kind| matches!(kind, ErrorKind::ChunkTwice { .. }));
+    check(plain, &[(0, 1)], &[], 1, |kind| matches!(kind, ErrorKind::File(FileKind::NoSuchChunk { .. })));
+    check(plain, &[], &[(1, 0)], 1, |kind| matches!(kind, ErrorKind::File(FileKind::NoSuchChunk { .. })));
+    check(plain, &[(0, 0), (0, 0)], &[], 1, |kind| matches!(kind, ErrorKind::File(FileKind::ChunkTwice { .. })));
+    check(plain, &[(0, 0)], &[(0, 0)], 1, |kind| matches!(kind, ErrorKind::File(FileKind::ChunkTwice { .. })));
     check(plain, &[(0, 0)], &[], 0, |kind| matches!(kind, ErrorKind::NumBlocks(_)));
     check(plain, &[(0, 0)], &[], 67_108_864, |kind| matches!(kind, ErrorKind::NumBlocks(_)));
-    check("alltypes_plain", &[(0, 1)], &[], 1, |kind| matches!(kind, ErrorKind::NoHash { .. }));
+    check("alltypes_plain", &[(0, 1)], &[], 1, |kind| matches!(kind, ErrorKind::File(FileKind::NoHash { .. })));
     // A plaintext footer is signed, so even a column in plaintext needs the footer's key.
     let signed = "encrypt_columns_plaintext_footer";
-    check(signed, &[(0, 1)], &[], 1, |kind| matches!(kind, ErrorKind::KeyMissing { .. } | ErrorKind::NoCrypto));
+    check(signed, &[(0, 1)], &[], 1, |kind| {
+        matches!(kind, ErrorKind::File(FileKind::KeyMissing { .. }) | ErrorKind::File(FileKind::NoCrypto))
+    });
 }
 
 #[test]
@@ -222,7 +224,7 @@ mod encrypted {
                 let error = place.and_then(|place| {
                     drive(&written, |fetched| closed.read_filter(place.as_ref().unwrap(), Some(&secrets), fetched))
                 });
-                assert!(matches!(error.unwrap_err().kind(), ErrorKind::KeyMissing { .. }), "{name}");
+                assert!(matches!(error.unwrap_err().kind(), ErrorKind::File(FileKind::KeyMissing { .. })), "{name}");
             }
             assert_eq!(open(&written, &KeyRing::new()).is_ok(), !old.footer.tail.encrypted);
         }
@@ -239,7 +241,7 @@ mod encrypted {
         let secrets = forged.secrets(&keys).unwrap().unwrap();
         let add = [NewFilter { row_group: 0, column: 2, num_blocks: 1 }];
         let error = plan(&forged, &file, &add, &[], Some(&secrets)).unwrap_err();
-        assert_eq!(error.kind(), &ErrorKind::Decryption);
+        assert_eq!(error.kind(), &ErrorKind::File(FileKind::Decryption));
     }
 
     /// A file whose encrypted first column points to a filter in plaintext, as a careless tool would leave it.
@@ -265,9 +267,9 @@ mod encrypted {
         let secrets = old.secrets(&keys).unwrap().unwrap();
         let place = old.filter_place(0, 0).unwrap().unwrap();
         let read = drive(&file, |fetched| old.read_filter(&place, Some(&secrets), fetched));
-        assert_eq!(read.unwrap_err().kind(), &ErrorKind::PlaintextFilter);
+        assert_eq!(read.unwrap_err().kind(), &ErrorKind::File(FileKind::PlaintextFilter));
         let probed = drive(&file, |fetched| old.probe_filter(&place, Some(&secrets), &[1], fetched));
-        assert_eq!(probed.unwrap_err().kind(), &ErrorKind::PlaintextFilter);
+        assert_eq!(probed.unwrap_err().kind(), &ErrorKind::File(FileKind::PlaintextFilter));
         let add = [NewFilter { row_group: 0, column: 0, num_blocks: 4 }];
         for (add, drop) in [(&add[..], &[][..]), (&[], &[(0, 0)])] {
             let plan = plan(&old, &file, add, drop, Some(&secrets)).unwrap();
@@ -296,7 +298,7 @@ mod encrypted {
         file_with[to_usize(at).unwrap()..][..filter.len()].copy_from_slice(&filter);
         let secrets = opened.secrets(&keys).unwrap().unwrap();
         let error = plan(&opened, &file_with, &[], &[(0, 0)], Some(&secrets)).unwrap_err();
-        assert!(matches!(error.kind(), ErrorKind::SharedBytes { .. }), "{error}");
+        assert!(matches!(error.kind(), ErrorKind::File(FileKind::SharedBytes { .. })), "{error}");
         // What is no filter at all cannot be wiped, and is not guessed at.
         let (garbage, opened, _) = careless(&keys, Some(0)).unwrap();
         assert!(plan(&opened, &garbage, &[], &[(0, 0)], Some(&secrets)).is_err());

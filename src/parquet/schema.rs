@@ -4,7 +4,7 @@
 
 use super::record::{Record, required};
 use super::span::Span;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, FileKind, Result};
 use crate::int::to_u64;
 use crate::thrift::{Reader, Type};
 
@@ -125,6 +125,13 @@ pub struct Leaf {
     pub max_rep: i16,
 }
 
+#[cfg(test)]
+impl Leaf {
+    pub(super) fn for_test(physical: Physical, type_length: Option<i32>, logical: Option<Logical>) -> Self {
+        Self { node: 0, physical, type_length, logical, field_id: None, max_def: 0, max_rep: 0 }
+    }
+}
+
 #[derive(Debug)]
 struct Node {
     name: Span,
@@ -174,7 +181,7 @@ impl Schema {
             let at = reader.offset();
             let element = Element::decode(reader)?;
             let node = u32::try_from(index).map_err(|_| Error::at(ErrorKind::IntegerRange, at))?;
-            let shape = |what| Error::at(ErrorKind::SchemaShape(what), at);
+            let shape = |what| Error::at(ErrorKind::File(FileKind::SchemaShape(what)), at);
             let (mut max_def, mut max_rep) = (0, 0);
             if index > 0 {
                 let Some(parent) = open.last_mut() else { return Err(shape("an element follows the last group")) };
@@ -210,7 +217,10 @@ impl Schema {
         }
         match (len, open.is_empty()) {
             (1.., true) => Ok(schema),
-            _ => Err(Error::at(ErrorKind::SchemaShape("a group has fewer children than it claims"), reader.offset())),
+            _ => Err(Error::at(
+                ErrorKind::File(FileKind::SchemaShape("a group has fewer children than it claims")),
+                reader.offset(),
+            )),
         }
     }
 }
@@ -296,7 +306,7 @@ fn repetition(record: &mut Record<'_, '_>) -> Result<Option<Repetition>> {
         Some(1) => Some(Repetition::Optional),
         Some(2) => Some(Repetition::Repeated),
         None => None,
-        Some(other) => return Err(Error::at(ErrorKind::FieldValue { field, value: other.into() }, at)),
+        Some(other) => return Err(Error::at(ErrorKind::File(FileKind::FieldValue { field, value: other.into() }), at)),
     })
 }
 

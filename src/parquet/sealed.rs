@@ -7,7 +7,7 @@ use super::page::{PageHeader, PageKind};
 use super::vault::Vault;
 use crate::crypto::split_module;
 use crate::cursor::Cursor;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, FileKind, Result};
 use crate::int::{to_u64, to_usize};
 
 /// The pages of one chunk, one after the other: each header with its body, decrypted.
@@ -59,7 +59,7 @@ impl<'a> SealedPages<'a> {
         let open = |page| self.vault.open_page_header(self.metadata, self.place, page, module);
         let (plain, page) = match open(data_page) {
             Ok(plain) => (plain, data_page),
-            Err(error) if error.kind() == &ErrorKind::Decryption && self.at == 0 => (open(None)?, None),
+            Err(error) if error.kind() == &ErrorKind::File(FileKind::Decryption) && self.at == 0 => (open(None)?, None),
             Err(error) => return Err(error),
         };
         let header = PageHeader::decode(&plain, at)?;
@@ -67,7 +67,7 @@ impl<'a> SealedPages<'a> {
             (PageKind::Dictionary { .. }, None) | (PageKind::Data { .. } | PageKind::DataV2 { .. }, Some(_)) => {
                 Ok((header, page))
             }
-            _ => Err(Error::at(ErrorKind::Decryption, at)),
+            _ => Err(Error::at(ErrorKind::File(FileKind::Decryption), at)),
         }
     }
 
@@ -120,7 +120,7 @@ mod tests {
         let vault = secrets.as_ref().map(|secrets| secrets as &dyn Vault);
         let range = opened.chunk_range(0, column)?;
         let bytes = &file[to_usize(range.start).unwrap()..to_usize(range.end).unwrap()];
-        opened.hash_chunk(0, column, bytes, vault, InstructionSet::detect())
+        opened.hash_chunk(0, column, bytes, vault, u64::MAX, InstructionSet::detect())
     }
 
     #[test]
@@ -153,7 +153,10 @@ mod tests {
             for column in 0..open(&file).metadata.leaves().len() {
                 match hash(&file, column) {
                     Ok(found) => *seen.entry(name).or_insert(0) += found.hashes.len(),
-                    Err(error) => assert!(matches!(error.kind(), ErrorKind::NoHash { .. }), "{name} {column}: {error}"),
+                    Err(error) => assert!(
+                        matches!(error.kind(), ErrorKind::File(FileKind::NoHash { .. })),
+                        "{name} {column}: {error}"
+                    ),
                 }
             }
         }
@@ -171,7 +174,7 @@ mod tests {
         }
         let opened = open(&file);
         let bytes = &file[to_usize(range.start).unwrap()..to_usize(range.end).unwrap()];
-        let closed = opened.hash_chunk(0, 0, bytes, None, InstructionSet::detect());
-        assert!(matches!(closed.unwrap_err().kind(), ErrorKind::KeyMissing { .. }));
+        let closed = opened.hash_chunk(0, 0, bytes, None, u64::MAX, InstructionSet::detect());
+        assert!(matches!(closed.unwrap_err().kind(), ErrorKind::File(FileKind::KeyMissing { .. })));
     }
 }

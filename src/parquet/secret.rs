@@ -5,7 +5,7 @@ use super::encryption::{Algorithm, Cipher, FileCrypto};
 use super::metadata::{Metadata, column_ordinal};
 use super::vault::{FilterPart, Vault};
 use crate::crypto::{FileAad, Key, KeyRing, Module, decrypt_ctr, open, seal, sign, verify};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, FileKind, Result};
 
 /// The keys of a caller, bound to one file.
 pub struct Secrets<'k> {
@@ -30,9 +30,15 @@ impl<'k> Secrets<'k> {
         }
         let prefix = match (algorithm.aad_prefix.as_deref(), keys.aad_prefix()) {
             // The caller's prefix says which file this must be, so another one in the file is a failed authentication.
-            (Some(stored), Some(supplied)) if stored != supplied => return Err(Error::new(ErrorKind::Decryption)),
-            (None, Some(_)) if !algorithm.supply_aad_prefix => return Err(Error::new(ErrorKind::Decryption)),
-            (None, None) if algorithm.supply_aad_prefix => return Err(Error::new(ErrorKind::AadPrefixMissing)),
+            (Some(stored), Some(supplied)) if stored != supplied => {
+                return Err(Error::new(ErrorKind::File(FileKind::Decryption)));
+            }
+            (None, Some(_)) if !algorithm.supply_aad_prefix => {
+                return Err(Error::new(ErrorKind::File(FileKind::Decryption)));
+            }
+            (None, None) if algorithm.supply_aad_prefix => {
+                return Err(Error::new(ErrorKind::File(FileKind::AadPrefixMissing)));
+            }
             (_, Some(supplied)) => supplied,
             (Some(stored), None) => stored,
             (None, None) => &[],
@@ -226,7 +232,8 @@ mod tests {
         let keys = ring();
         let (algorithm, metadata) = open_file(&keys, &file).unwrap();
         let secrets = Secrets::new(&keys, &algorithm).unwrap();
-        let failed = |result: Result<Vec<u8>>| assert_eq!(result, Err(Error::new(ErrorKind::Decryption)));
+        let failed =
+            |result: Result<Vec<u8>>| assert_eq!(result, Err(Error::new(ErrorKind::File(FileKind::Decryption))));
         let (header, rest) = split_module(&file[29667..29667 + 2212]).unwrap();
         assert!(secrets.open_filter(&metadata, (0, 0), FilterPart::Header, header).is_ok());
         // The other kind of module, and another column.
@@ -279,10 +286,13 @@ mod tests {
         let check = |keys: KeyRing, expect: &ErrorKind| {
             assert_eq!(open_file(&keys, &file).unwrap_err().kind(), expect);
         };
-        check(KeyRing::new(), &ErrorKind::KeyMissing { what: "the footer".to_owned() });
-        check(KeyRing::new().with_footer_key(Key::new(DOUBLES).unwrap()), &ErrorKind::Decryption);
-        check(ring().with_column_key("float_field", Key::new(DOUBLES).unwrap()), &ErrorKind::Decryption);
-        check(ring().with_aad_prefix(b"none was used"), &ErrorKind::Decryption);
+        check(KeyRing::new(), &ErrorKind::File(FileKind::KeyMissing { what: "the footer".to_owned() }));
+        check(KeyRing::new().with_footer_key(Key::new(DOUBLES).unwrap()), &ErrorKind::File(FileKind::Decryption));
+        check(
+            ring().with_column_key("float_field", Key::new(DOUBLES).unwrap()),
+            &ErrorKind::File(FileKind::Decryption),
+        );
+        check(ring().with_aad_prefix(b"none was used"), &ErrorKind::File(FileKind::Decryption));
         let footer_only = KeyRing::new().with_footer_key(Key::new(FOOTER).unwrap());
         let (_, metadata) = open_file(&footer_only, &file).unwrap();
         let known = metadata.row_groups()[0].chunks.iter().map(|chunk| chunk.meta.is_some());
@@ -306,10 +316,10 @@ mod tests {
         check(algorithm(None, false), None, Ok(b""));
         check(algorithm(Some(b"p"), false), None, Ok(b"p"));
         check(algorithm(Some(b"p"), false), Some(b"p"), Ok(b"p"));
-        check(algorithm(Some(b"p"), false), Some(b"q"), Err(ErrorKind::Decryption));
+        check(algorithm(Some(b"p"), false), Some(b"q"), Err(ErrorKind::File(FileKind::Decryption)));
         check(algorithm(None, true), Some(b"p"), Ok(b"p"));
-        check(algorithm(None, true), None, Err(ErrorKind::AadPrefixMissing));
-        check(algorithm(None, false), Some(b"p"), Err(ErrorKind::Decryption));
+        check(algorithm(None, true), None, Err(ErrorKind::File(FileKind::AadPrefixMissing)));
+        check(algorithm(None, false), Some(b"p"), Err(ErrorKind::File(FileKind::Decryption)));
     }
 
     #[test]
@@ -326,7 +336,10 @@ mod tests {
         for at in (0..metadata.bytes().len()).step_by(13) {
             let mut damaged = metadata.bytes().to_vec();
             damaged[at] ^= 1;
-            assert_eq!(secrets.verify_footer(&damaged, signature), Err(Error::new(ErrorKind::Decryption)));
+            assert_eq!(
+                secrets.verify_footer(&damaged, signature),
+                Err(Error::new(ErrorKind::File(FileKind::Decryption)))
+            );
         }
         // The footer shows a part of an encrypted column's metadata; the module says all, statistics too.
         let secret = |metadata: &Metadata| {

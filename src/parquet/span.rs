@@ -1,7 +1,7 @@
 //! A stretch of the metadata, kept as two numbers instead of a copy of the bytes.
 
 use super::record::Record;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, FileKind, Result};
 
 /// Where bytes lie inside the metadata that was read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -14,6 +14,11 @@ impl Span {
     /// From `start` to `end`; a footer's length has 32 bits, so both fit.
     pub(super) fn new(start: usize, end: usize) -> Option<Self> {
         Some(Self { start: u32::try_from(start).ok()?, len: u32::try_from(end.checked_sub(start)?).ok()? })
+    }
+
+    /// How many bytes there are.
+    pub(super) fn len(&self) -> usize {
+        self.len as usize
     }
 
     /// The bytes; `bytes` are those that the span was made for.
@@ -40,7 +45,7 @@ impl Span {
         let at = record.offset();
         let Some(bytes) = record.binary()? else { return Ok(None) };
         if std::str::from_utf8(bytes).is_err() {
-            return Err(Error::at(ErrorKind::NotUtf8 { field }, at));
+            return Err(Error::at(ErrorKind::File(FileKind::NotUtf8 { field }), at));
         }
         let end = record.position();
         Self::new(end - bytes.len(), end).map(Some).ok_or_else(|| Error::at(ErrorKind::IntegerRange, at))

@@ -4,7 +4,7 @@ use super::delta::{Numbers, by_length, by_prefix, unsplit};
 use super::page::encoding;
 use super::schema::{Leaf, Physical};
 use crate::cursor::Cursor;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, FileKind, Result};
 use crate::hash::{hash_bytes, hash_strings, hash_u32s, hash_u64s};
 use crate::int::{to_u64, to_usize};
 use crate::isa::InstructionSet;
@@ -37,35 +37,43 @@ impl Width {
     }
 }
 
-/// A set of hashes whose memory is bounded by twice the distinct ones.
+/// A set of hashes whose memory is bounded by twice the distinct ones, and these by the caller: a few bytes of a delta
+/// encoding can stand for billions of values.
 #[derive(Debug)]
 pub(super) struct Distinct {
     hashes: Vec<u64>,
     limit: usize,
+    most: u64,
 }
 
 impl Distinct {
-    pub(super) fn new() -> Self {
-        Self { hashes: Vec::new(), limit: FIRST_LIMIT }
+    /// An empty set that may take `most` hashes.
+    pub(super) fn new(most: u64) -> Self {
+        Self { hashes: Vec::new(), limit: FIRST_LIMIT, most }
     }
 
-    fn extend(&mut self, hashes: &[u64]) {
+    fn extend(&mut self, hashes: &[u64]) -> Result<()> {
         self.hashes.extend_from_slice(hashes);
         if self.hashes.len() >= self.limit {
-            self.compact();
+            self.compact()?;
             self.limit = (self.hashes.len() * 2).max(FIRST_LIMIT);
+        }
+        Ok(())
+    }
+
+    fn compact(&mut self) -> Result<()> {
+        self.hashes.sort_unstable();
+        self.hashes.dedup();
+        match to_u64(self.hashes.len()) {
+            ndv if ndv > self.most => Err(Error::new(ErrorKind::TooManyValues { ndv })),
+            _ => Ok(()),
         }
     }
 
-    fn compact(&mut self) {
-        self.hashes.sort_unstable();
-        self.hashes.dedup();
-    }
-
     /// All hashes, sorted and each once.
-    pub(super) fn into_sorted(mut self) -> Vec<u64> {
-        self.compact();
-        self.hashes
+    pub(super) fn into_sorted(mut self) -> Result<Vec<u64>> {
+        self.compact()?;
+        Ok(self.hashes)
     }
 }
 
@@ -93,20 +101,20 @@ impl Hasher {
                     if let Width::Fixed(len) = width
                         && string.len() != len
                     {
-                        return Err(Error::new(ErrorKind::DeltaPage));
+                        return Err(Error::new(ErrorKind::File(FileKind::DeltaPage)));
                     }
                     batch.push(hash_bytes(string));
                     if batch.len() == BATCH {
-                        distinct.extend(&batch);
+                        distinct.extend(&batch)?;
                         batch.clear();
                     }
                     Ok(())
                 })?;
-                distinct.extend(&batch);
+                distinct.extend(&batch)?;
                 Ok(count)
             }
             (encoding::BYTE_STREAM_SPLIT, Width::Fixed(width)) => self.fixed(&unsplit(bytes, width)?, width),
-            _ => Err(Error::new(ErrorKind::PageEncoding(code))),
+            _ => Err(Error::new(ErrorKind::File(FileKind::PageEncoding(code)))),
         }
     }
 
@@ -139,7 +147,7 @@ impl Hasher {
                     }
                 }
             }
-            self.distinct.extend(hashes);
+            self.distinct.extend(hashes)?;
         }
         Ok(to_u64(bytes.len() / width))
     }
@@ -169,23 +177,20 @@ impl Hasher {
         let mut flush = |batch: &mut Vec<&'a [u8]>| {
             let hashes = &mut hashes[..batch.len()];
             hash_strings(isa, batch, hashes);
-            distinct.extend(hashes);
             batch.clear();
+            distinct.extend(hashes)
         };
         let count = each(&mut |string| {
             batch.push(string);
-            if batch.len() == BATCH {
-                flush(&mut batch);
-            }
-            Ok(())
+            if batch.len() == BATCH { flush(&mut batch) } else { Ok(()) }
         })?;
-        flush(&mut batch);
+        flush(&mut batch)?;
         Ok(count)
     }
 
     fn numbers(&mut self, bytes: &[u8], most: u64) -> Result<u64> {
         if !matches!(self.physical, Physical::Int32 | Physical::Int64) {
-            return Err(Error::new(ErrorKind::PageEncoding(encoding::DELTA_BINARY_PACKED)));
+            return Err(Error::new(ErrorKind::File(FileKind::PageEncoding(encoding::DELTA_BINARY_PACKED))));
         }
         let mut numbers = Numbers::new(bytes, most)?;
         let count = numbers.left();
@@ -210,5 +215,41 @@ impl Hasher {
         }
         plain.clear();
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn billions_of_values_in_a_few_bytes_end_at_the_limit() {
+        // 2^31 - 1 numbers, each one more than the one before: blocks of 128 values with a least delta of 1 and no bits.
+        let mut page = vec![0x80, 1, 4, 0xff, 0xff, 0xff, 0xff, 7, 0];
+        for _ in 0..2000 {
+            page.extend([2, 0, 0, 0, 0]);
+        }
+        let mut hasher = Hasher {
+            physical: Physical::Int64,
+            width: Width::Fixed(8),
+            isa: InstructionSet::PORTABLE,
+            distinct: Distinct::new(1000),
+        };
+        let error = hasher.take(encoding::DELTA_BINARY_PACKED, &page, u64::from(u32::MAX)).unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::TooManyValues { .. }), "{error}");
+        assert!(hasher.distinct.hashes.capacity() < 4 * FIRST_LIMIT);
+        hasher.distinct = Distinct::new(u64::MAX);
+        let error = hasher.take(encoding::DELTA_BINARY_PACKED, &page, u64::from(u32::MAX)).unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::Truncated { .. }), "{error}");
+    }
+
+    #[test]
+    fn memory_follows_the_distinct_values() {
+        let mut distinct = Distinct::new(10);
+        for _ in 0..1000 {
+            distinct.extend(&[1, 2, 3].repeat(500)).unwrap();
+        }
+        assert!(distinct.hashes.capacity() < 4 * FIRST_LIMIT);
+        assert_eq!(distinct.into_sorted().unwrap(), [1, 2, 3]);
     }
 }

@@ -2,7 +2,7 @@
 
 use super::encryption::FileCrypto;
 use super::metadata::Metadata;
-use crate::error::{ErrorKind, Result};
+use crate::error::{ErrorKind, FileKind, Result};
 
 /// The two modules of an encrypted filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,7 +77,7 @@ pub trait Vault {
                 match self.open_column(metadata, row_group, column) {
                     Ok(Some(plain)) => metadata.set_column_meta(row_group, column, &plain)?,
                     Ok(None) => {}
-                    Err(error) if matches!(error.kind(), ErrorKind::KeyMissing { .. }) => {}
+                    Err(error) if matches!(error.kind(), ErrorKind::File(FileKind::KeyMissing { .. })) => {}
                     Err(error) => return Err(error),
                 }
             }

@@ -32,11 +32,16 @@ pub(super) fn literal(value: &Bound<'_, PyAny>, column: Option<ColumnType>) -> P
     let is_integer = value.cast::<PyInt>().is_ok() || value.hasattr("__index__")?;
     match (column.meaning, is_integer) {
         (Meaning::Real, true) => {
-            // Python's float() rounds; the comparison is exact.
-            let float = value.call_method0("__index__")?.call_method0("__float__")?;
-            if !float.eq(value)? {
+            // Python's float() rounds or overflows; the comparison is exact.
+            let float = value.call_method0("__index__")?.call_method0("__float__");
+            let exact = match &float {
+                Ok(float) => float.eq(value)?,
+                Err(_) => false,
+            };
+            if !exact {
                 return Err(PyValueError::new_err(format!("{value} has no exact form as a {}", column.physical)));
             }
+            let float = float?;
             Ok(Arc::new(Float64Array::from_iter_values([float.extract::<f64>()?])))
         }
         (Meaning::Decimal { .. }, true) => {

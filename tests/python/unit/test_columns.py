@@ -289,6 +289,31 @@ def test_keys_beyond_their_dictionary_are_errors(key: int, use: str) -> None:
     """Neither a hash of nothing, nor a certain "no", nor a panic."""
     column = pa.DictionaryArray.from_arrays(pa.array([key], pa.int8()), pa.array([1.5]), safe=False)
     filter = ps.BloomFilter(num_bytes=1024, type=pa.float64())
-    calls = {"hash_column": ps.hash_column, "insert": filter.insert, "check": filter.check}
+    calls: dict[str, Any] = {"hash_column": ps.hash_column, "insert": filter.insert, "check": filter.check}
     with pytest.raises((ValueError, IndexError, ps.ParsieveError)):
         calls[use](column)
+
+
+@pytest.mark.xfail(strict=True, reason="src/arrow/leaf.rs, viewed: arrow's take panics at an element that is not there")
+def test_views_beyond_their_values_are_errors() -> None:
+    offsets, sizes = (pa.py_buffer(np.array([number], np.int32).tobytes()) for number in (2, 5))
+    column = pa.Array.from_buffers(pa.list_view(pa.int64()), 1, [None, offsets, sizes], children=[pa.array([1, 2, 3])])
+    with pytest.raises((ValueError, IndexError, ps.ParsieveError)):
+        ps.hash_column(column)
+
+
+INNER = pa.StructArray.from_arrays([pa.array(range(10))], ["a"]).slice(3, 6)
+
+
+@pytest.mark.xfail(strict=True, reason="valid layouts panic in arrow-data's ArrayData::slice")
+@pytest.mark.parametrize(
+    ("column", "expected"),
+    [
+        (pa.StructArray.from_arrays([INNER], ["s"]).slice(1, 4), [4, 5, 6, 7]),
+        (pa.FixedSizeListArray.from_arrays(INNER, 2), [3, 4, 5, 6, 7, 8]),
+        (pa.FixedSizeListArray.from_arrays(INNER, 2).slice(1, 2), [5, 6, 7, 8]),
+    ],
+    ids=["structure", "list", "sliced list"],
+)
+def test_a_sliced_structure_inside_a_sliced_one(column: Any, expected: list[oracle.Raw]) -> None:
+    check(column, pa.int64(), expected)

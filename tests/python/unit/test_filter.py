@@ -232,9 +232,6 @@ def test_from_bytes_takes_any_buffer_and_copies_it() -> None:
         ps.BloomFilter.from_bytes(None)  # type: ignore[arg-type]
 
 
-@pytest.mark.xfail(
-    strict=True, raises=BufferError, reason="src/python/bloom.rs: PyBuffer<u8> takes no bytes of format 'b'"
-)
 @pytest.mark.parametrize("form", [pa.py_buffer, lambda data: memoryview(data).cast("b")], ids=["pyarrow", "b"])
 def test_from_bytes_takes_buffers_of_signed_bytes(form: Any) -> None:
     """pyarrow's buffers, which its files give, are of these."""
