@@ -3,6 +3,7 @@
 from parsieve._core import (
     BloomFilter,
     DecryptionError,
+    FileKeys,
     FormatError,
     ParsieveError,
     UnsupportedError,
@@ -12,10 +13,16 @@ from parsieve._core import (
     instruction_sets,
     optimal_num_bytes,
 )
+from parsieve.errors import ColumnNotFoundError
+from parsieve.filters import FileFilters, FilterRange, open_filters
 
 __all__ = [
     "BloomFilter",
+    "ColumnNotFoundError",
     "DecryptionError",
+    "FileFilters",
+    "FileKeys",
+    "FilterRange",
     "FormatError",
     "ParsieveError",
     "UnsupportedError",
@@ -23,5 +30,6 @@ __all__ = [
     "false_positive_rate",
     "hash_column",
     "instruction_sets",
+    "open_filters",
     "optimal_num_bytes",
 ]

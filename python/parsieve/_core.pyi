@@ -1,3 +1,4 @@
+from collections.abc import Mapping, Sequence
 from typing import Any, final
 
 import pyarrow as pa
@@ -7,10 +8,16 @@ from parsieve._typing import ArrowType, Column, LeafPath
 
 __all__ = [
     "BloomFilter",
+    "DecryptionError",
+    "Fetched",
+    "FileKeys",
+    "FileReader",
     "FormatError",
     "ParsieveError",
+    "Probe",
     "UnsupportedError",
     "__version__",
+    "coalesce",
     "false_positive_rate",
     "hash_column",
     "instruction_sets",
@@ -88,6 +95,50 @@ class BloomFilter:
     def __buffer__(self, flags: int, /) -> memoryview: ...
     def __release_buffer__(self, buffer: memoryview, /) -> None: ...
 
+@final
+class FileKeys:
+    def __new__(
+        cls,
+        footer_key: bytes | None = None,
+        column_keys: Mapping[LeafPath, bytes] | None = None,
+        aad_prefix: bytes | None = None,
+    ) -> FileKeys: ...
+
+@final
+class Fetched:
+    def __new__(cls) -> Fetched: ...
+    def insert(self, start: int, data: Buffer) -> None: ...
+
+@final
+class Probe: ...
+
+@final
+class FileReader:
+    @staticmethod
+    def open(
+        file_len: int, fetched: Fetched, keys: FileKeys | None = None
+    ) -> tuple[list[tuple[int, int]], FileReader | None]: ...
+    def fetched(self) -> Fetched: ...
+    @property
+    def columns(self) -> list[list[str]]: ...
+    @property
+    def column_types(self) -> list[str | None]: ...
+    @property
+    def num_rows(self) -> list[int]: ...
+    @property
+    def created_by(self) -> str | None: ...
+    @property
+    def encrypted(self) -> bool: ...
+    def ranges(self) -> list[tuple[int, int, int, int | None]]: ...
+    def filter(
+        self, row_group: int, column: int, fetched: Fetched
+    ) -> tuple[list[tuple[int, int]], BloomFilter | None]: ...
+    def probe(self, column: int, values: Any) -> Probe: ...
+    def might_contain(
+        self, probes: Sequence[Probe], fetched: Fetched
+    ) -> tuple[list[tuple[int, int]], tuple[list[bool], list[tuple[int, int]]] | None]: ...
+
+def coalesce(ranges: Sequence[tuple[int, int]], gap: int) -> list[tuple[int, int]]: ...
 def hash_column(
     column: Column,
     physical_type: str | None = None,

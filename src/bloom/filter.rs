@@ -6,7 +6,7 @@ use super::sizing::Sizes;
 use crate::arrow::{ColumnType, Leaf, Meaning, PhysicalType};
 use crate::error::{Error, ErrorKind, Result};
 use crate::hash::column::{BATCH, without_runs};
-use crate::hash::{HashedColumn, hash_bytes, hash_u32, hash_u64};
+use crate::hash::{Form, HashedColumn, hash_bytes, hash_u32, hash_u64};
 use crate::isa::InstructionSet;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float16Type, Float32Type, Float64Type};
@@ -101,6 +101,19 @@ impl Filter {
         }
         let column = self.type_of(&leaf)?;
         let slots = HashedColumn::of_slots(&leaf, column, options.isa)?;
+        let mut answers = self.check_slots(&slots, options)?;
+        for form in Form::all(column).filter(|form| *form != Form::Usual) {
+            let more = self.check_slots(&HashedColumn::of_slots_as(&leaf, column, form, options.isa)?, options)?;
+            answers.iter_mut().zip(more).for_each(|(word, more)| *word |= more);
+        }
+        if column.meaning == Meaning::Real {
+            self.admit_zeros_and_nans(&leaf, column.physical, &mut answers)?;
+        }
+        let answers = BooleanBuffer::new(Buffer::from_vec(answers), 0, slots.len());
+        Ok(BooleanArray::new(answers, slots.nulls().cloned()))
+    }
+
+    fn check_slots(&self, slots: &HashedColumn, options: Options<'_>) -> Result<Vec<u64>> {
         let mut answers = vec![0u64; slots.len().div_ceil(64)];
         let threads = options.threads.min(slots.len() / SLOTS_FOR_A_THREAD);
         let mut rest = answers.as_mut_slice();
@@ -113,19 +126,14 @@ impl Filter {
             for part in parts {
                 let (answers, others) = rest.split_at_mut(part.len().div_ceil(64));
                 rest = others;
-                let slots = &slots;
                 workers.push(scope.spawn(move || check_part(&self.sbbf, slots, part, options.isa, answers)));
             }
-            let result = check_part(&self.sbbf, &slots, own, options.isa, own_answers);
+            let result = check_part(&self.sbbf, slots, own, options.isa, own_answers);
             workers.into_iter().fold(result, |result, worker| {
                 result.and(worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
             })
         })?;
-        if column.meaning == Meaning::Real {
-            self.admit_zeros_and_nans(&leaf, column.physical, &mut answers)?;
-        }
-        let answers = BooleanBuffer::new(Buffer::from_vec(answers), 0, slots.len());
-        Ok(BooleanArray::new(answers, slots.nulls().cloned()))
+        Ok(answers)
     }
 
     /// Takes in all values of another filter of the same size and type.
@@ -170,12 +178,7 @@ impl Filter {
 
     /// IEEE 754 has two zeros that are equal, and NaNs of many bits that readers order differently: no "no" for either.
     fn admit_zeros_and_nans(&self, leaf: &Leaf, physical: PhysicalType, answers: &mut [u64]) -> Result<()> {
-        let zeros = match physical {
-            PhysicalType::Double => [0, 1 << 63].map(hash_u64),
-            PhysicalType::Float => [0, 1 << 31].map(hash_u32),
-            _ => [[0, 0], [0, 0x80]].map(|bytes| hash_bytes(&bytes)),
-        };
-        let zero = zeros.iter().any(|hash| self.sbbf.may_contain_hash(*hash));
+        let zero = zeros(physical).iter().any(|hash| self.sbbf.may_contain_hash(*hash));
         let array = flat(&leaf.array)?;
         match array.data_type() {
             DataType::Float16 => {
@@ -195,6 +198,15 @@ impl Filter {
     }
 }
 
+/// The hashes of both zeros.
+pub(super) fn zeros(physical: PhysicalType) -> [u64; 2] {
+    match physical {
+        PhysicalType::Double => [0, 1 << 63].map(hash_u64),
+        PhysicalType::Float => [0, 1 << 31].map(hash_u32),
+        _ => [[0, 0], [0, 0x80]].map(|bytes| hash_bytes(&bytes)),
+    }
+}
+
 fn admit<N: Copy>(values: &[N], admitted: impl Fn(N) -> bool, answers: &mut [u64]) {
     for (word, values) in answers.iter_mut().zip(values.chunks(64)) {
         *word |= values.iter().enumerate().fold(0, |bits, (slot, value)| bits | u64::from(admitted(*value)) << slot);
@@ -202,7 +214,7 @@ fn admit<N: Copy>(values: &[N], admitted: impl Fn(N) -> bool, answers: &mut [u64
 }
 
 /// The array without dictionaries and runs.
-fn flat(array: &ArrayRef) -> Result<ArrayRef> {
+pub(super) fn flat(array: &ArrayRef) -> Result<ArrayRef> {
     let taken = match array.data_type() {
         DataType::Dictionary(_, _) => {
             let array = array.as_ref();

@@ -6,10 +6,12 @@ pub mod filter;
 pub mod fold;
 pub mod header;
 mod memory;
+pub mod probe;
 pub mod sbbf;
 pub mod sizing;
 
 pub use block::Block;
 pub use filter::{Filter, Options};
 pub use header::Header;
+pub use probe::Probe;
 pub use sbbf::Sbbf;

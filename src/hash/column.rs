@@ -1,5 +1,6 @@
 //! A leaf's hashes in batches: null slots skipped, dictionary entries and runs hashed once.
 
+use super::form::Form;
 use super::plain;
 use super::slots::{Entries, Slots};
 use crate::arrow::{ColumnType, Leaf};
@@ -25,6 +26,11 @@ pub struct HashedColumn {
 impl HashedColumn {
     /// One hash for each slot.
     pub fn of_slots(leaf: &Leaf, to: ColumnType, isa: InstructionSet) -> Result<Self> {
+        Self::of_slots_as(leaf, to, Form::Usual, isa)
+    }
+
+    /// One hash for each slot, by one of the forms of its value.
+    pub fn of_slots_as(leaf: &Leaf, to: ColumnType, form: Form, isa: InstructionSet) -> Result<Self> {
         // The nulls of dictionary entries and runs are the slots' too.
         let nulls = NullBuffer::union(leaf.nulls.as_ref(), leaf.array.logical_nulls().as_ref());
         let nulls = nulls.filter(|nulls| nulls.null_count() > 0);
@@ -33,16 +39,21 @@ impl HashedColumn {
             // Nothing to hash, and perhaps nothing that could be: a column of the null type has no values.
             Box::new(Entries { hashes: vec![], entry: |_: usize, _: &mut dyn FnMut(usize) -> bool| {} })
         } else {
-            slots(leaf, nulls.as_ref(), to, isa)?
+            slots(leaf, nulls.as_ref(), to, form, isa)?
         };
         Ok(Self { slots, nulls, len })
     }
 
     /// One hash for each distinct value that the layout shows: dictionary entries in use and runs come once.
     pub fn of_values(leaf: &Leaf, to: ColumnType, isa: InstructionSet) -> Result<Self> {
+        Self::of_values_as(leaf, to, Form::Usual, isa)
+    }
+
+    /// The same, by one of the forms of each value.
+    pub fn of_values_as(leaf: &Leaf, to: ColumnType, form: Form, isa: InstructionSet) -> Result<Self> {
         match values_in_use(leaf)? {
-            Some(values) => Self::of_values(&values, to, isa),
-            None => Self::of_slots(leaf, to, isa),
+            Some(values) => Self::of_values_as(&values, to, form, isa),
+            None => Self::of_slots_as(leaf, to, form, isa),
         }
     }
 
@@ -103,12 +114,18 @@ fn keep_valid(hashes: &mut [u64], valid: impl Iterator<Item = bool>) {
     }
 }
 
-fn slots(leaf: &Leaf, nulls: Option<&NullBuffer>, to: ColumnType, isa: InstructionSet) -> Result<Box<dyn Slots>> {
+fn slots(
+    leaf: &Leaf,
+    nulls: Option<&NullBuffer>,
+    to: ColumnType,
+    form: Form,
+    isa: InstructionSet,
+) -> Result<Box<dyn Slots>> {
     let array = leaf.array.as_ref();
     match array.data_type() {
         DataType::Dictionary(_, _) => downcast_dictionary_array!(
             array => {
-                let hashes = entry_hashes(leaf, to, isa)?;
+                let hashes = entry_hashes(leaf, to, form, isa)?;
                 let keys = array.keys().values().clone();
                 let entry = move |start: usize, take: &mut dyn FnMut(usize) -> bool| {
                     let _ = keys[start..].iter().all(|key| take(key.as_usize()));
@@ -118,17 +135,17 @@ fn slots(leaf: &Leaf, nulls: Option<&NullBuffer>, to: ColumnType, isa: Instructi
             _ => unreachable!("a dictionary"),
         ),
         DataType::RunEndEncoded(ends, _) => match ends.data_type() {
-            DataType::Int16 => runs::<Int16Type>(leaf, to, isa),
-            DataType::Int32 => runs::<Int32Type>(leaf, to, isa),
-            _ => runs::<Int64Type>(leaf, to, isa),
+            DataType::Int16 => runs::<Int16Type>(leaf, to, form, isa),
+            DataType::Int32 => runs::<Int32Type>(leaf, to, form, isa),
+            _ => runs::<Int64Type>(leaf, to, form, isa),
         },
-        _ => plain::slots(array, nulls, to),
+        _ => plain::slots(array, nulls, to, form),
     }
 }
 
-fn runs<R: RunEndIndexType>(leaf: &Leaf, to: ColumnType, isa: InstructionSet) -> Result<Box<dyn Slots>> {
+fn runs<R: RunEndIndexType>(leaf: &Leaf, to: ColumnType, form: Form, isa: InstructionSet) -> Result<Box<dyn Slots>> {
     let array = run_array::<R>(leaf);
-    let hashes = entry_hashes(leaf, to, isa)?;
+    let hashes = entry_hashes(leaf, to, form, isa)?;
     let (first, ends) = (array.get_start_physical_index(), array.run_ends().clone());
     let entry = move |start: usize, take: &mut dyn FnMut(usize) -> bool| {
         if start >= ends.len() {
@@ -148,9 +165,9 @@ fn runs<R: RunEndIndexType>(leaf: &Leaf, to: ColumnType, isa: InstructionSet) ->
 }
 
 /// A hash for each entry of a dictionary or run of a run-end-encoded array; only those in use are hashed.
-fn entry_hashes(leaf: &Leaf, to: ColumnType, isa: InstructionSet) -> Result<Vec<u64>> {
+fn entry_hashes(leaf: &Leaf, to: ColumnType, form: Form, isa: InstructionSet) -> Result<Vec<u64>> {
     let Some(values) = values_in_use(leaf)? else { return Ok(vec![]) };
-    let values = HashedColumn::of_slots(&values, to, isa)?;
+    let values = HashedColumn::of_slots_as(&values, to, form, isa)?;
     let mut hashes = vec![0; values.len()];
     for (start, hashes) in (0..).step_by(BATCH).zip(hashes.chunks_mut(BATCH)) {
         let in_use = values.nulls().is_none_or(|nulls| nulls.inner().slice(start, hashes.len()).count_set_bits() > 0);

@@ -91,9 +91,9 @@ pub(super) fn to_fixed(value: i256, width: usize) -> Option<ShortBytes> {
     (needed(value) <= width && width <= ShortBytes::MAX).then(|| ShortBytes::last(value.to_be_bytes(), width))
 }
 
-/// Big-endian two's complement in the fewest bytes, as the format asks of decimals in a BYTE_ARRAY.
-pub(super) fn to_shortest(value: i256) -> ShortBytes {
-    ShortBytes::last(value.to_be_bytes(), needed(value))
+/// Big-endian two's complement in the fewest bytes from `least` on; with 1, as the format asks of decimals in a BYTE_ARRAY.
+pub(super) fn to_shortest(value: i256, least: usize) -> ShortBytes {
+    ShortBytes::last(value.to_be_bytes(), needed(value).max(least))
 }
 
 /// Bytes without those that only repeat the sign.
@@ -110,9 +110,14 @@ const NANOS_OF_DAY: i128 = 86_400_000_000_000;
 const JULIAN_DAY_OF_1970: i128 = 2_440_588;
 
 /// INT96: nanoseconds of the day (eight bytes), then the Julian day (four), little-endian.
-pub(super) fn to_int96(nanoseconds: i128) -> Option<ShortBytes> {
-    let day = u32::try_from(nanoseconds.div_euclid(NANOS_OF_DAY) + JULIAN_DAY_OF_1970).ok()?;
-    let of_day = u64::try_from(nanoseconds.rem_euclid(NANOS_OF_DAY)).ok()?;
+/// `truncated` days are rounded towards zero.
+pub(super) fn to_int96(nanoseconds: i128, truncated: bool) -> Option<ShortBytes> {
+    let (days, of_day) = match truncated {
+        true => (nanoseconds / NANOS_OF_DAY, nanoseconds % NANOS_OF_DAY),
+        false => (nanoseconds.div_euclid(NANOS_OF_DAY), nanoseconds.rem_euclid(NANOS_OF_DAY)),
+    };
+    let day = u32::try_from(days + JULIAN_DAY_OF_1970).ok()?;
+    let of_day = i64::try_from(of_day).ok()?;
     let mut bytes = [0; ShortBytes::MAX];
     bytes[20..28].copy_from_slice(&of_day.to_le_bytes());
     bytes[28..].copy_from_slice(&day.to_le_bytes());
@@ -134,7 +139,9 @@ mod tests {
     fn shortest_and_fixed_bytes() {
         let check = |value: i128, shortest: &[u8]| {
             let value = i256::from_i128(value);
-            assert_eq!(to_shortest(value).as_slice(), shortest);
+            assert_eq!(to_shortest(value, 1).as_slice(), shortest);
+            assert_eq!(to_shortest(value, 20), to_fixed(value, 20).unwrap());
+            assert_eq!(to_shortest(value, shortest.len() - 1).as_slice(), shortest);
             assert_eq!(to_fixed(value, shortest.len()).unwrap().as_slice(), shortest);
             assert_eq!(to_fixed(value, shortest.len() - 1), None);
             let wide = to_fixed(value, 32).unwrap();
@@ -147,8 +154,8 @@ mod tests {
         check(-128, &[0x80]);
         check(-129, &[0xff, 0x7f]);
         check(0x0102_0304, &[1, 2, 3, 4]);
-        assert_eq!(to_shortest(i256::MIN).as_slice().len(), 32);
-        assert_eq!(to_shortest(i256::MAX).as_slice().len(), 32);
+        assert_eq!(to_shortest(i256::MIN, 1).as_slice().len(), 32);
+        assert_eq!(to_shortest(i256::MAX, 32).as_slice().len(), 32);
     }
 
     #[test]
@@ -183,11 +190,16 @@ mod tests {
         let check = |nanoseconds: i128, of_day: u64, day: u32| {
             let mut expected = of_day.to_le_bytes().to_vec();
             expected.extend(day.to_le_bytes());
-            assert_eq!(to_int96(nanoseconds).unwrap().as_slice(), expected);
+            assert_eq!(to_int96(nanoseconds, false).unwrap().as_slice(), expected);
         };
         check(0, 0, 2_440_588);
         check(-1, 86_399_999_999_999, 2_440_587);
         check(NANOS_OF_DAY + 5, 5, 2_440_589);
-        assert_eq!(to_int96(i128::MAX), None);
+        assert_eq!(to_int96(i128::MAX, false), None);
+        assert_eq!(to_int96(-NANOS_OF_DAY * 3_000_000, true), None);
+        let truncated = |nanoseconds| to_int96(nanoseconds, true).unwrap();
+        assert_eq!(truncated(5), to_int96(5, false).unwrap());
+        assert_eq!(truncated(-NANOS_OF_DAY), to_int96(-NANOS_OF_DAY, false).unwrap());
+        assert_eq!(truncated(-1).as_slice(), [&(-1i64).to_le_bytes()[..], &2_440_588u32.to_le_bytes()].concat());
     }
 }

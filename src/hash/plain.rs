@@ -1,6 +1,7 @@
 //! Plain-encoded values of a leaf: how each Arrow type becomes the bytes of a column, without a copy where it can.
 
 use super::exact::{Ratio, to_32, to_64, to_fixed, to_half, to_int96, to_shortest};
+use super::form::Form;
 use super::slots::{As32, As64, AsBytes, Converted, ShortBytes, Slots, StringAt, Strings, Words32, Words64};
 use crate::arrow::{ColumnType, Meaning, PhysicalType};
 use crate::error::{Error, ErrorKind, Result};
@@ -14,9 +15,14 @@ use arrow_schema::DataType;
 type Half = <Float16Type as ArrowPrimitiveType>::Native;
 
 /// The slots of a flat array as values of a column of type `to`; `nulls` are its null slots, from wherever they come.
-pub(super) fn slots(array: &dyn Array, nulls: Option<&NullBuffer>, to: ColumnType) -> Result<Box<dyn Slots>> {
+pub(super) fn slots(
+    array: &dyn Array,
+    nulls: Option<&NullBuffer>,
+    to: ColumnType,
+    form: Form,
+) -> Result<Box<dyn Slots>> {
     use DataType as A;
-    let values = Values { array, nulls, to };
+    let values = Values { array, nulls, to, form };
     match array.data_type() {
         // One arm for each way in which an array holds its values (see `arrow/types.rs` for the table of types).
         A::Int8 => values.integers::<i8>(),
@@ -52,6 +58,7 @@ struct Values<'a> {
     array: &'a dyn Array,
     nulls: Option<&'a NullBuffer>,
     to: ColumnType,
+    form: Form,
 }
 
 impl Values<'_> {
@@ -61,13 +68,16 @@ impl Values<'_> {
         let signed = self.to.meaning != Meaning::Integer { signed: false };
         let as_it_is = ratio == Ratio::ONE && signed != is_unsigned(self.array.data_type());
         let exact = move |value: N| ratio.apply(value.into());
+        let (truncated, least) = (self.form.is_truncated(), self.form.least_bytes());
         Ok(match self.to.physical {
             PhysicalType::Int32 if as_it_is && size_of::<N>() == 4 => Box::new(Words32(self.raw())),
             PhysicalType::Int64 if as_it_is && size_of::<N>() == 8 => Box::new(Words64(self.raw())),
             PhysicalType::Int32 => self.as_32(move |value: N| to_32(exact(value)?, signed)),
             PhysicalType::Int64 => self.as_64(move |value: N| to_64(exact(value)?, signed)),
-            PhysicalType::Int96 => self.as_bytes(move |value: N| to_int96(exact(value)?)),
-            PhysicalType::ByteArray => self.as_bytes(move |value: N| Some(to_shortest(i256::from_i128(exact(value)?)))),
+            PhysicalType::Int96 => self.as_bytes(move |value: N| to_int96(exact(value)?, truncated)),
+            PhysicalType::ByteArray => {
+                self.as_bytes(move |value: N| Some(to_shortest(i256::from_i128(exact(value)?), least)))
+            }
             PhysicalType::FixedLenByteArray(width) => {
                 let width = self.width(width)?;
                 self.as_bytes(move |value: N| to_fixed(i256::from_i128(exact(value)?), width))
@@ -81,10 +91,11 @@ impl Values<'_> {
         let ratio = Ratio::between(self.array.data_type(), self.to.meaning).ok_or_else(|| self.no_form())?;
         let signed = self.to.meaning != Meaning::Integer { signed: false };
         let narrow = move |value: i256| ratio.apply_wide(value)?.to_i128();
+        let least = self.form.least_bytes();
         Ok(match self.to.physical {
             PhysicalType::Int32 => self.as_32(move |value| to_32(narrow(value)?, signed)),
             PhysicalType::Int64 => self.as_64(move |value| to_64(narrow(value)?, signed)),
-            PhysicalType::ByteArray => self.as_bytes(move |value| Some(to_shortest(ratio.apply_wide(value)?))),
+            PhysicalType::ByteArray => self.as_bytes(move |value| Some(to_shortest(ratio.apply_wide(value)?, least))),
             PhysicalType::FixedLenByteArray(width) => {
                 let width = self.width(width)?;
                 self.as_bytes(move |value| to_fixed(ratio.apply_wide(value)?, width))

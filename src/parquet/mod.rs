@@ -19,6 +19,7 @@ mod metadata;
 #[cfg(feature = "decode")]
 mod page;
 mod patch;
+mod question;
 pub mod ranges;
 mod record;
 mod rewrite;
@@ -41,6 +42,7 @@ pub use footer::{MAGIC_LEN, TAIL_LEN, Tail};
 pub use locate::{Extent, FilterHeader, FilterPlace, block_index};
 pub use metadata::{ColumnOrder, Metadata, RowGroup, column_ordinal};
 pub use patch::{ChunkPatch, Pointer, patch_column_metadata, patch_metadata};
+pub use question::{ColumnProbe, Verdicts};
 pub use rewrite::{NewFilter, PlacedFilter, Rewrite};
 pub use schema::{Leaf, Logical, Physical, TimeUnit};
 #[cfg(feature = "crypto")]

@@ -77,6 +77,11 @@ impl Fetched {
         self.parts.insert(key, part);
     }
 
+    /// A copy of the parts that start before `end`.
+    pub fn before(&self, end: u64) -> Self {
+        Self { parts: self.parts.range(..end).map(|(at, part)| (*at, part.clone())).collect() }
+    }
+
     /// All bytes of `range`, if they were fetched.
     pub fn get(&self, range: &Range<u64>) -> Option<&[u8]> {
         let bytes = self.prefix(range.start);

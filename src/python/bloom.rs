@@ -3,19 +3,19 @@
 //! The lock is only ever taken by code that has released the interpreter and never needs it back while it holds the lock,
 //! so the two cannot wait for each other. Two filters are locked in the order of their addresses.
 
-use super::column::{Column, LeafPath, NO_NULLS, column_type, count, options, single, to_pyarrow};
+use super::column::{Column, LeafPath, column_type, count, options, single, to_pyarrow};
 use super::functions::{num_blocks, sizes};
-use crate::arrow::Meaning;
+use super::literal::literal;
 use crate::bloom::sizing::{self, Model};
 use crate::bloom::{Filter, Options, Sbbf};
 use crate::error::Result;
-use arrow_array::{Array, ArrayRef, BinaryArray, Float64Array, Int64Array, StringArray, UInt64Array};
+use arrow_array::{Array, ArrayRef};
 use arrow_select::concat::concat;
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyBufferError, PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyBytes, PyFloat, PyInt, PyMemoryView, PyString, PyTuple, PyType};
+use pyo3::types::{PyBool, PyBytes, PyMemoryView, PyTuple, PyType};
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -101,63 +101,12 @@ impl BloomFilter {
 
     fn check_array(&self, py: Python<'_>, array: &ArrayRef) -> PyResult<bool> {
         let answer = self.read(py, |filter| filter.check(array, Options::default()))?;
-        Ok(answer.len() == 1 && answer.is_valid(0) && answer.value(0))
-    }
-
-    /// A Python value as the Arrow value that it plainly is for this filter's column.
-    fn literal(&self, value: &Bound<'_, PyAny>) -> PyResult<ArrayRef> {
-        if value.is_none() {
-            return Err(PyTypeError::new_err(NO_NULLS));
-        }
-        if let Ok(text) = value.cast::<PyString>() {
-            return Ok(Arc::new(StringArray::from_iter_values([text.to_str()?])));
-        }
-        if let Ok(bytes) = value.cast::<PyBytes>() {
-            return Ok(Arc::new(BinaryArray::from_iter_values([bytes.as_bytes()])));
-        }
-        if value.cast::<PyBool>().is_ok() {
-            return Err(PyTypeError::new_err("Parquet has no Bloom filters of booleans"));
-        }
-        // A number or a time has another hash for each width and unit: a guess could be a wrong "no".
-        let column = self.read(value.py(), Filter::column).ok_or_else(|| {
-            PyTypeError::new_err(
-                "such a value has many hashes, and this filter does not know its column's type; give type=",
-            )
-        })?;
-        let is_integer = value.cast::<PyInt>().is_ok() || value.hasattr("__index__")?;
-        match (column.meaning, is_integer) {
-            (Meaning::Real, true) => {
-                // Python's float() rounds; the comparison is exact.
-                let float = value.call_method0("__index__")?.call_method0("__float__");
-                match float {
-                    Ok(float) if float.eq(value)? => {
-                        Ok(Arc::new(Float64Array::from_iter_values([float.extract::<f64>()?])))
-                    }
-                    _ => Err(PyValueError::new_err(format!("{value} has no exact form as a {}", column.physical))),
-                }
-            }
-            (Meaning::Decimal { .. }, true) => {
-                let decimal = value.py().import("decimal")?.getattr("Decimal")?;
-                single(&decimal.call1((value.call_method0("__index__")?,))?, None)
-            }
-            (_, true) => integer(value),
-            (Meaning::Integer { .. }, false)
-                if value.cast::<PyFloat>().is_ok() && value.call_method0("is_integer")?.extract()? =>
-            {
-                integer(&value.call_method0("__int__")?)
-            }
-            (_, false) => single(value, None),
+        match (answer.len(), answer.null_count()) {
+            (1, 0) => Ok(answer.value(0)),
+            (1, _) => Err(PyTypeError::new_err("a filter holds no nulls; it cannot answer for one")),
+            (len, _) => Err(PyValueError::new_err(format!("one value is asked for, not {len}; use check"))),
         }
     }
-}
-
-fn integer(value: &Bound<'_, PyAny>) -> PyResult<ArrayRef> {
-    if let Ok(signed) = value.extract::<i64>() {
-        return Ok(Arc::new(Int64Array::from_iter_values([signed])));
-    }
-    let unsigned = value.extract::<u64>();
-    let unsigned = unsigned.map_err(|_| PyValueError::new_err(format!("{value} has no exact form in 64 bits")))?;
-    Ok(Arc::new(UInt64Array::from_iter_values([unsigned])))
 }
 
 #[pymethods]
@@ -258,7 +207,7 @@ impl BloomFilter {
     ) -> PyResult<bool> {
         let array = match r#type {
             Some(data_type) => single(value, Some(data_type))?,
-            None => self.literal(value)?,
+            None => literal(value, self.read(py, Filter::column))?,
         };
         self.check_array(py, &array)
     }

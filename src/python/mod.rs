@@ -3,8 +3,11 @@
 mod bloom;
 mod column;
 mod error;
+mod file;
 mod functions;
 mod import;
+mod keys;
+mod literal;
 
 use pyo3::prelude::*;
 
@@ -12,10 +15,15 @@ use pyo3::prelude::*;
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     error::register(module)?;
     module.add_class::<bloom::BloomFilter>()?;
+    module.add_class::<keys::FileKeys>()?;
+    module.add_class::<file::Fetched>()?;
+    module.add_class::<file::FileReader>()?;
+    module.add_class::<file::Probe>()?;
     module.add_function(wrap_pyfunction!(functions::hash_column, module)?)?;
     module.add_function(wrap_pyfunction!(functions::optimal_num_bytes, module)?)?;
     module.add_function(wrap_pyfunction!(functions::false_positive_rate, module)?)?;
     module.add_function(wrap_pyfunction!(functions::instruction_sets, module)?)?;
+    module.add_function(wrap_pyfunction!(file::coalesce, module)?)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     Ok(())
 }

@@ -13,7 +13,7 @@ def modules_after(statement: str) -> set[str]:
     return set(answer.stdout.split())
 
 
-@pytest.mark.parametrize("module", ["duckdb", "numpy", "pandas", "polars", "pyarrow", "pyspark"])
+@pytest.mark.parametrize("module", ["duckdb", "fsspec", "numpy", "obstore", "pandas", "polars", "pyarrow", "pyspark"])
 def test_importing_parsieve_leaves_others_alone(module: str) -> None:
     loaded = modules_after("import parsieve")
     assert "parsieve._core" in loaded

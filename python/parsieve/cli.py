@@ -1,0 +1,190 @@
+"""The command line: parse, call, print. Data go to standard output, and nothing else does."""
+
+from __future__ import annotations
+
+import argparse
+import datetime as dt
+import json
+import os
+import re
+import sys
+import uuid
+import warnings
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from typing import Any
+
+import parsieve as ps
+
+EXIT_CODES = """exit codes:
+  0  done; for probe: some row group may hold one of the values
+  1  probe only: no row group holds any of them, for certain
+  2  wrong arguments, or a file that cannot be read
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; the result is the exit code."""
+    options = _parser().parse_args(arguments)
+    try:
+        with warnings.catch_warnings():
+            warnings.showwarning = _warn
+            code: int = options.run(options)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        # The reader has seen enough. Python would complain once more when it closes the stream.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except (ps.ParsieveError, OSError, ValueError, TypeError) as error:
+        is_of_a_file = isinstance(error, OSError) and error.filename and error.strerror
+        said = f"{error.filename}: {error.strerror}" if is_of_a_file else str(error)  # type: ignore[union-attr]
+        print(f"parsieve: {' '.join(said.split())}", file=sys.stderr)
+        return 2
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="parsieve",
+        description="Bloom filters of Parquet files.",
+        epilog=EXIT_CODES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"parsieve {ps.__version__}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    def command(name: str, run: Callable[[argparse.Namespace], int], about: str) -> argparse.ArgumentParser:
+        added = commands.add_parser(
+            name,
+            help=about.split(";")[0],
+            description=f"{about[0].upper()}{about[1:]}.",
+            epilog=EXIT_CODES,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        added.add_argument("file", metavar="FILE", help="a path or a URI")
+        added.add_argument("--json", action="store_true", help="print JSON instead of a table")
+        added.set_defaults(run=run)
+        return added
+
+    inspect = command("inspect", _inspect, "list the filters of a file; only its footer is read")
+    inspect.add_argument("--read", action="store_true", help="read each filter too: its size, values and rate")
+    probe = command("probe", _probe, "tell which row groups may hold one of some values; the others certainly do not")
+    probe.add_argument("column", metavar="COLUMN", help="its path, with dots: address.zip, tags.list.element")
+    probe.add_argument("values", metavar="VALUE", nargs="+", help="as the column has it: 42, 1.50, text, 2026-01-31")
+    return parser
+
+
+def _inspect(options: argparse.Namespace) -> int:
+    with ps.open_filters(options.file) as filters:
+        rows: list[dict[str, Any]] = []
+        for place in filters.ranges():
+            column = place.column
+            row = place._asdict() | {"type": filters.column_type(column)}
+            if options.read:
+                row |= _measured(filters, place.row_group, column)
+            rows.append(row)
+        summary = {
+            "file": options.file,
+            "created_by": filters.created_by,
+            "encrypted": filters.encrypted,
+            "columns": filters.columns,
+            "num_rows": filters.num_rows,
+            "bytes_fetched": filters.bytes_fetched,
+            "requests": filters.requests,
+        }
+    if options.json:
+        print(json.dumps(summary | {"filters": rows}, indent=2, allow_nan=False))
+        return 0
+    print(
+        f"{options.file}: {len(rows)} filters, {len(summary['num_rows'])} row groups, {len(summary['columns'])} columns"
+    )
+    names = ["row_group", "column", "type", "offset", "length"]
+    _table(names + ["blocks", "values", "rate", "error"] * options.read, rows)
+    return 0
+
+
+def _measured(filters: ps.FileFilters, row_group: int, column: str | tuple[str, ...]) -> dict[str, Any]:
+    try:
+        filter = filters.filter(row_group, column)
+    except ps.ParsieveError as error:
+        return {"error": str(error)}
+    if filter is None:
+        return {}
+    full = filter.estimated_fpp == 1.0
+    return {
+        "blocks": filter.num_blocks,
+        "values": None if full else round(filter.estimated_ndv),
+        "rate": float(f"{filter.estimated_fpp:.3g}"),
+    }
+
+
+def _probe(options: argparse.Namespace) -> int:
+    with ps.open_filters(options.file) as filters:
+        values = [_value(text, filters.column_type(options.column)) for text in options.values]
+        answers = filters.might_contain({options.column: values})
+        rows = [
+            {"row_group": number, "rows": rows, "answer": "maybe" if answer else "no"}
+            for number, (rows, answer) in enumerate(zip(filters.num_rows, answers, strict=True))
+        ]
+        cost = {"bytes_fetched": filters.bytes_fetched, "requests": filters.requests}
+    if options.json:
+        print(json.dumps({"file": options.file, "column": options.column, "row_groups": rows} | cost, indent=2))
+    else:
+        _table(["row_group", "rows", "answer"], rows)
+    return 0 if any(answers) else 1
+
+
+# How text is read for each meaning of a column type.
+_READERS: dict[str, Callable[[str], Any]] = {
+    "integer": int,
+    "unsigned": int,
+    "real": float,
+    "decimal": Decimal,
+    "date": dt.date.fromisoformat,
+    "time": dt.time.fromisoformat,
+    "timestamp": dt.datetime.fromisoformat,
+    "instant": dt.datetime.fromisoformat,
+}
+
+
+def _value(text: str, column_type: str | None) -> Any:
+    """The text of an argument as a value of the column."""
+    if column_type is None:
+        return text
+    physical, meaning = column_type.split(" ")
+    if physical == "FIXED_LEN_BYTE_ARRAY(16)" and re.fullmatch(
+        r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", text
+    ):
+        return uuid.UUID(text)
+    reader = _READERS.get(meaning.split("[")[0], str)
+    try:
+        return reader(text)
+    except (ValueError, ArithmeticError):
+        raise ValueError(f"{text!r} is no value of a column of type {column_type}") from None
+
+
+def _table(names: Sequence[str], rows: Sequence[dict[str, Any]]) -> None:
+    """Columns under their names, numbers to the right."""
+    cells = [list(names)] + [[_cell(row.get(name)) for name in names] for row in rows]
+    widths = [max(len(line[at]) for line in cells) for at in range(len(names))]
+    numeric = [all(not isinstance(row.get(name), str) for row in rows) for name in names]
+    for line in cells:
+        padded = [
+            cell.rjust(width) if right else cell.ljust(width)
+            for cell, width, right in zip(line, widths, numeric, strict=True)
+        ]
+        print("  ".join(padded).rstrip())
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
+    return ".".join(value) if isinstance(value, tuple) else str(value)
+
+
+def _warn(message: Warning | str, *_: Any, **__: Any) -> None:
+    print(f"parsieve: warning: {message}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,11 @@
+"""The exceptions that no Rust code raises; their family is `parsieve._core`'s."""
+
+from parsieve._core import ParsieveError
+
+
+class ColumnNotFoundError(ParsieveError, KeyError):
+    """A column that is not there, or a name that fits several."""
+
+    __module__ = "parsieve"
+    # A KeyError would show its message in quotes.
+    __str__ = Exception.__str__

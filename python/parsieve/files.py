@@ -1,0 +1,252 @@
+"""Reading files by ranges of bytes, wherever they lie: all input of the package goes through here.
+
+A `Source` knows its size and reads ranges. `RangeReader` makes no more requests than a question needs: near ranges are
+joined, and ranges that lie far apart are fetched at the same time.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import sys
+import threading
+import weakref
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from parsieve import _core
+
+Range = tuple[int, int]
+Bytes = bytes | bytearray | memoryview
+
+# An object store takes as long for 64 KiB as for 32 bytes; on a disk, bytes that nobody wants are the dearer ones.
+REMOTE_GAP = 64 * 1024
+LOCAL_GAP = 4 * 1024
+REQUESTS_AT_ONCE = 16
+
+
+class Source(ABC):
+    """Bytes of one file, read by ranges."""
+
+    gap = LOCAL_GAP
+    # Whether several threads may read at once, and are worth it.
+    concurrent = False
+
+    @abstractmethod
+    def size(self) -> int:
+        """Bytes of the whole file."""
+
+    @abstractmethod
+    def read(self, start: int, end: int) -> Bytes:
+        """The bytes of a range, or fewer: the reader asks again for the rest."""
+
+    def close(self) -> None:  # noqa: B027 - most sources hold nothing open
+        """Let go of what `open_source` opened."""
+
+
+class _Memory(Source):
+    gap = 0
+
+    def __init__(self, data: Any) -> None:
+        self._view = memoryview(data).cast("B")
+
+    def size(self) -> int:
+        return len(self._view)
+
+    def read(self, start: int, end: int) -> Bytes:
+        return self._view[start:end]
+
+
+class _FileObject(Source):
+    """A seekable file object of the caller's, who closes it."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+        # Position and read belong together.
+        self._lock = threading.Lock()
+
+    def size(self) -> int:
+        with self._lock:
+            return int(self._file.seek(0, os.SEEK_END) or self._file.tell())
+
+    def read(self, start: int, end: int) -> Bytes:
+        with self._lock:
+            self._file.seek(start)
+            data = self._file.read(end - start)
+        if isinstance(data, str):
+            raise TypeError("the file was opened as text; open it with mode 'rb'")
+        return data or b""
+
+
+class _LocalFile(Source):
+    """A file of this machine. Nobody must close it: the descriptor goes with the object."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._fd = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+        self._close = weakref.finalize(self, os.close, self._fd)
+        self._lock = threading.Lock()
+        if stat.S_ISDIR(os.fstat(self._fd).st_mode):
+            self.close()
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
+
+    def size(self) -> int:
+        return os.fstat(self._fd).st_size
+
+    def read(self, start: int, end: int) -> Bytes:
+        # The number of a closed file may be that of another one by now.
+        if not self._close.alive:
+            raise ValueError("the file is closed")
+        if sys.platform == "win32":
+            with self._lock:
+                os.lseek(self._fd, start, os.SEEK_SET)
+                return os.read(self._fd, end - start)
+        else:
+            return os.pread(self._fd, end - start, start)
+
+    def close(self) -> None:
+        self._close()
+
+
+class _Remote(Source):
+    gap = REMOTE_GAP
+    concurrent = True
+
+    def __init__(self, filesystem: Any, path: str) -> None:
+        self._filesystem = filesystem
+        self._path = path
+
+
+class _PyArrow(_Remote):
+    def __init__(self, filesystem: Any, path: str) -> None:
+        super().__init__(filesystem, path)
+        self._file = filesystem.open_input_file(path)
+
+    def size(self) -> int:
+        return int(self._file.size())
+
+    def read(self, start: int, end: int) -> Bytes:
+        data: bytes = self._file.read_at(end - start, start)
+        return data
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class _Fsspec(_Remote):
+    def size(self) -> int:
+        return int(self._filesystem.info(self._path)["size"])
+
+    def read(self, start: int, end: int) -> Bytes:
+        data: bytes = self._filesystem.cat_file(self._path, start=start, end=end)
+        return data
+
+
+class _Obstore(_Remote):
+    def size(self) -> int:
+        return int(self._filesystem.head(self._path)["size"])
+
+    def read(self, start: int, end: int) -> Bytes:
+        return memoryview(self._filesystem.get_range(self._path, start=start, end=end))
+
+
+def open_source(source: Any) -> Source:
+    """The source that a caller means: a path, bytes, a file object, a URI, or a filesystem with a path."""
+    if isinstance(source, tuple) and len(source) == 2:
+        filesystem, path = source
+        return _on(filesystem, os.fsdecode(path))
+    if isinstance(source, str) and "://" in source:
+        return _at(source)
+    if isinstance(source, (str, os.PathLike)):
+        return _LocalFile(source)
+    if hasattr(source, "read") and hasattr(source, "seek"):
+        return _FileObject(source)
+    try:
+        return _Memory(source)
+    except TypeError:
+        raise TypeError(
+            "a source is a path, bytes, a seekable binary file, a URI, or a (filesystem, path) pair of pyarrow.fs, "
+            f"fsspec or obstore, not {type(source).__qualname__}"
+        ) from None
+
+
+def _on(filesystem: Any, path: str) -> Source:
+    # Told apart by their methods, so that none of the three libraries is imported here.
+    if hasattr(filesystem, "open_input_file"):
+        return _PyArrow(filesystem, path)
+    if hasattr(filesystem, "cat_file"):
+        return _Fsspec(filesystem, path)
+    if hasattr(filesystem, "get_range"):
+        return _Obstore(filesystem, path)
+    raise TypeError(
+        f"{type(filesystem).__qualname__} is no filesystem of pyarrow.fs or fsspec, and no store of obstore"
+    )
+
+
+def _at(uri: str) -> Source:
+    scheme = uri.partition("://")[0]
+    if scheme == "file":
+        from urllib.parse import urlsplit
+        from urllib.request import url2pathname
+
+        return _LocalFile(url2pathname(urlsplit(uri).path))
+    import pyarrow as pa
+    from pyarrow import fs
+
+    try:
+        filesystem, path = fs.FileSystem.from_uri(uri)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as unknown:
+        try:
+            from fsspec.core import url_to_fs
+
+            filesystem, path = url_to_fs(uri)
+        except (ImportError, ValueError):
+            raise ValueError(
+                f"no filesystem is known for {scheme}://; install fsspec with its package for it, or give a "
+                "(filesystem, path) pair"
+            ) from unknown
+    return _on(filesystem, path)
+
+
+class RangeReader:
+    """Brings the bytes that a question asks for, and counts them. Threads may share it."""
+
+    def __init__(self, source: Any) -> None:
+        self._source = open_source(source)
+        self._lock = threading.Lock()
+        self.bytes_fetched = 0
+        self.requests = 0
+        try:
+            self.size = self._source.size()
+        except BaseException:
+            self._source.close()
+            raise
+
+    def fetch(self, needed: Sequence[Range], into: _core.Fetched) -> None:
+        """Read all ranges into `into`."""
+        ranges = _core.coalesce(list(needed), self._source.gap)
+        if self._source.concurrent and len(ranges) > 1:
+            with ThreadPoolExecutor(min(REQUESTS_AT_ONCE, len(ranges)), "parsieve-read") as pool:
+                # Whatever fails first is raised here, and the rest is waited for.
+                list(pool.map(lambda wanted: self._fetch(wanted, into), ranges))
+        else:
+            for wanted in ranges:
+                self._fetch(wanted, into)
+
+    def _fetch(self, wanted: Range, into: _core.Fetched) -> None:
+        start, end = wanted
+        while start < end:
+            data = memoryview(self._source.read(start, end)).cast("B")
+            with self._lock:
+                self.requests += 1
+                self.bytes_fetched += len(data)
+            if not data:
+                raise OSError(f"the source of {self.size} bytes gave none of its bytes {start} to {end}")
+            into.insert(start, data[: end - start])
+            start += len(data)
+
+    def close(self) -> None:
+        """Let go of what was opened for reading; a file object of the caller's stays open."""
+        self._source.close()

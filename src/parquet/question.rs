@@ -1,0 +1,195 @@
+//! Which row groups can hold a row: every filter that a question needs, each read as little as that takes.
+
+use std::ops::Range;
+
+use super::chunk::Protection;
+use super::file::ParquetFile;
+use super::locate::FilterPlace;
+use super::ranges::{Fetched, Step};
+use super::vault::Vault;
+use crate::bloom::{Filter, Probe};
+use crate::error::{Error, ErrorKind, FileKind, Result};
+
+/// What is asked of one column: any of some values.
+#[derive(Debug, Clone)]
+pub struct ColumnProbe {
+    /// Position of the column among the leaves.
+    pub column: usize,
+    /// The values.
+    pub probe: Probe,
+}
+
+/// The answer for each row group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Verdicts {
+    /// Whether a row may be there, by row group; `false` is certain.
+    pub may_contain: Vec<bool>,
+    /// Filters in plaintext of encrypted columns, by row group and column: not trusted, and somebody should know.
+    pub plaintext: Vec<(usize, usize)>,
+}
+
+impl ParquetFile {
+    /// The filter that a column chunk has, bound to its column's type; `None` only where there is none.
+    pub fn filter(
+        &self,
+        row_group: usize,
+        column: usize,
+        vault: Option<&dyn Vault>,
+        fetched: &Fetched,
+    ) -> Result<Step<Option<Filter>>> {
+        let Some(place) = self.known_place(row_group, column, vault)? else { return Ok(Step::Ready(None)) };
+        let leaf = &self.metadata.leaves()[column];
+        let column_type = leaf.column_type().ok_or_else(|| {
+            let column = self.metadata.path(leaf).join(".");
+            let reason = "the format defines no hash for its type, or this version does not know it";
+            Error::new(ErrorKind::File(FileKind::NoHash { column, reason }))
+        })?;
+        let step = self.read_filter(&place, vault, fetched)?;
+        Ok(step.map(|sbbf| Some(Filter::new(sbbf, Some(column_type)))))
+    }
+
+    /// Which row groups may hold a row in which every column has one of its values. What is broken, unknown or closed
+    /// excludes nothing.
+    pub fn might_contain(
+        &self,
+        probes: &[ColumnProbe],
+        vault: Option<&dyn Vault>,
+        fetched: &Fetched,
+    ) -> Step<Verdicts> {
+        let (mut needed, mut plaintext) = (Vec::new(), Vec::new());
+        let groups = 0..self.metadata.row_groups().len();
+        let may_contain = groups.map(|row_group| {
+            let mut missing: Vec<Range<u64>> = Vec::new();
+            for asked in probes {
+                match self.judge(row_group, asked, vault, fetched) {
+                    // One certain "no" decides; what else was to be read is not needed any more.
+                    Ok(Step::Ready(false)) => return false,
+                    Ok(Step::Ready(true)) => {}
+                    Ok(Step::Need(ranges)) => missing.extend(ranges),
+                    Err(error) if error.kind() == &ErrorKind::File(FileKind::PlaintextFilter) => {
+                        plaintext.push((row_group, asked.column));
+                    }
+                    Err(_) => {}
+                }
+            }
+            needed.extend(missing);
+            true
+        });
+        let may_contain = may_contain.collect();
+        match needed.is_empty() {
+            true => Step::Ready(Verdicts { may_contain, plaintext }),
+            false => Step::Need(needed),
+        }
+    }
+
+    fn judge(
+        &self,
+        row_group: usize,
+        asked: &ColumnProbe,
+        vault: Option<&dyn Vault>,
+        fetched: &Fetched,
+    ) -> Result<Step<bool>> {
+        let hashes = match asked.probe.hashes() {
+            Some([]) => return Ok(Step::Ready(false)),
+            Some(hashes) => hashes,
+            None => return Ok(Step::Ready(true)),
+        };
+        let typed = self.metadata.leaves().get(asked.column).is_some_and(|leaf| leaf.column_type().is_some());
+        match self.known_place(row_group, asked.column, vault)? {
+            Some(place) if typed => {
+                let answers = self.probe_filter(&place, vault, hashes, fetched)?;
+                Ok(answers.map(|answers| answers.contains(&true)))
+            }
+            _ => Ok(Step::Ready(true)),
+        }
+    }
+
+    /// Where a filter lies, and an error rather than "none" where the metadata that could say so are closed to us.
+    fn known_place(&self, row_group: usize, column: usize, vault: Option<&dyn Vault>) -> Result<Option<FilterPlace>> {
+        let place = self.filter_place(row_group, column)?;
+        let chunk = self.metadata.chunk(row_group, column)?;
+        if place.is_none() && chunk.protection != Protection::Plain && self.metadata.encrypted_meta(chunk).is_some() {
+            // A plaintext footer shows a part of them; the whole opens with the column's key only.
+            let vault = vault.ok_or_else(|| self.no_key(column))?;
+            vault.open_column(&self.metadata, row_group, column)?;
+        }
+        Ok(place)
+    }
+
+    /// Where filters lie by the metadata's own words, unchecked: row group, column, offset, length.
+    pub fn claimed_filters(&self) -> impl Iterator<Item = (usize, usize, i64, Option<i32>)> {
+        let groups = self.metadata.row_groups().iter().enumerate();
+        groups.flat_map(|(row_group, group)| {
+            group.chunks.iter().enumerate().filter_map(move |(column, chunk)| {
+                let meta = chunk.meta.as_ref()?;
+                Some((row_group, column, meta.bloom_filter_offset?, meta.bloom_filter_length))
+            })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow_array::{ArrayRef, BinaryArray, Int64Array};
+
+    use super::*;
+    use crate::parquet::fixtures;
+    use crate::parquet::ranges::tests::drive;
+
+    /// Asks a file of one column for some values; gives the answers, and the lengths of what was read.
+    fn ask(file: &[u8], opened: &ParquetFile, values: &[&str]) -> (Vec<bool>, Vec<u64>) {
+        let values: ArrayRef = Arc::new(BinaryArray::from_iter_values(values));
+        let probe = Probe::new(&values, opened.metadata.leaves()[0].column_type().unwrap()).unwrap();
+        let probes = [ColumnProbe { column: 0, probe }];
+        let (verdicts, read) = drive(file, |fetched| Ok(opened.might_contain(&probes, None, fetched))).unwrap();
+        (verdicts.may_contain, read.iter().map(|range| range.end - range.start).collect())
+    }
+
+    #[test]
+    fn a_question_reads_the_header_and_one_block_for_each_value() {
+        for (name, whole) in
+            [("data_index_bloom_encoding_stats", false), ("data_index_bloom_encoding_with_length", true)]
+        {
+            let Some(file) = fixtures::file(name) else { return };
+            let opened = fixtures::open(&file).unwrap();
+            // A filter whose length is said and small is read whole.
+            let expect = if whole { vec![2064] } else { vec![64, 32] };
+            assert_eq!(ask(&file, &opened, &["today"]), (vec![true], expect.clone()));
+            assert_eq!(ask(&file, &opened, &["hello"]), (vec![false], expect));
+            assert!(ask(&file, &opened, &["hello", "", "dog"]).0[0]);
+            assert_eq!(ask(&file, &opened, &[]), (vec![false], vec![]), "one of no values is nowhere");
+        }
+    }
+
+    #[test]
+    fn a_filter_is_bound_to_its_column() {
+        let Some(file) = fixtures::file("data_index_bloom_encoding_stats") else { return };
+        let opened = fixtures::open(&file).unwrap();
+        let (filter, _) = drive(&file, |fetched| opened.filter(0, 0, None, fetched)).unwrap();
+        assert_eq!(filter.unwrap().column().unwrap().to_string(), "BYTE_ARRAY bytes");
+        assert!(
+            opened.filter(0, 1, None, &Fetched::new()).is_err() && opened.filter(1, 0, None, &Fetched::new()).is_err()
+        );
+        let claims: Vec<_> = opened.claimed_filters().collect();
+        assert_eq!(claims, [(0, 0, 192, None)]);
+    }
+
+    #[test]
+    fn what_is_closed_or_not_there_excludes_nothing() {
+        for (name, file) in fixtures::files().iter().filter(|(name, _)| !name.starts_with("data_index")) {
+            let Ok(opened) = fixtures::open(file) else { continue };
+            let value: ArrayRef = Arc::new(Int64Array::from(vec![i64::MIN + 7]));
+            let groups = opened.metadata.row_groups().len();
+            for column in 0..opened.metadata.leaves().len() {
+                let probe = Probe::new(&value, "INT64 integer".parse().unwrap()).unwrap();
+                let step = opened.might_contain(&[ColumnProbe { column, probe }], None, &Fetched::new());
+                let expect = Verdicts { may_contain: vec![true; groups], plaintext: vec![] };
+                assert_eq!(step, Step::Ready(expect), "{name}, column {column}");
+            }
+            let beyond = [ColumnProbe { column: 1 << 20, probe: Probe::NOTHING.or(Probe::ANYTHING) }];
+            assert!(matches!(opened.might_contain(&beyond, None, &Fetched::new()), Step::Ready(_)));
+        }
+    }
+}

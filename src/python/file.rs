@@ -1,0 +1,215 @@
+//! One Parquet file without its I/O: every step answers, or names the ranges of bytes that it needs first.
+
+use super::bloom::BloomFilter;
+use super::column::Column;
+use super::keys::FileKeys;
+use super::literal::literal;
+use crate::bloom::probe;
+use crate::error::Result;
+use crate::parquet::ranges::{self, Step};
+use crate::parquet::{ColumnProbe, FIRST_READ, Footer, Leaf, ParquetFile, Secrets, Vault};
+use pyo3::buffer::PyBuffer;
+use pyo3::exceptions::PyException;
+use pyo3::prelude::*;
+use pyo3::types::PyList;
+use std::ops::Range;
+use std::sync::Mutex;
+
+/// Start and end of each range.
+type Ranges = Vec<(u64, u64)>;
+
+/// The parts of a file that were read for one question.
+#[pyclass(frozen, module = "parsieve._core")]
+pub(super) struct Fetched(Mutex<ranges::Fetched>);
+
+impl Fetched {
+    /// Runs a step on the parts; either the ranges that are missing, or the answer.
+    fn step<T>(&self, step: impl FnOnce(&ranges::Fetched) -> Result<Step<T>>) -> Result<(Ranges, Option<T>)> {
+        let fetched = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        Ok(match step(&fetched)? {
+            Step::Need(needed) => (pairs(needed), None),
+            Step::Ready(answer) => (Vec::new(), Some(answer)),
+        })
+    }
+}
+
+#[pymethods]
+impl Fetched {
+    #[new]
+    fn new() -> Self {
+        Self(Mutex::new(ranges::Fetched::new()))
+    }
+
+    /// Add the bytes at offset `start`.
+    fn insert(&self, py: Python<'_>, start: u64, data: &Bound<'_, PyAny>) -> PyResult<()> {
+        // Copied under the interpreter's protection, for another thread might write to the memory meanwhile.
+        let bytes = PyBuffer::<u8>::get(data)?.to_vec(py)?;
+        py.detach(|| self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner).insert(start, bytes));
+        Ok(())
+    }
+}
+
+/// Values to look for in the filters of one column.
+#[pyclass(frozen, module = "parsieve._core")]
+pub(super) struct Probe(ColumnProbe);
+
+/// A file whose footer was read.
+#[pyclass(frozen, module = "parsieve._core")]
+pub(super) struct FileReader {
+    file: ParquetFile,
+    keys: Option<Py<FileKeys>>,
+    /// The data before the footer that came with it, so that small files are read once.
+    tail: ranges::Fetched,
+}
+
+impl FileReader {
+    fn secrets(&self) -> Result<Option<Secrets<'_>>> {
+        self.keys.as_ref().map_or(Ok(None), |keys| self.file.secrets(keys.get().ring()))
+    }
+}
+
+#[pymethods]
+impl FileReader {
+    /// Read the footer of a file of `file_len` bytes.
+    #[staticmethod]
+    #[pyo3(signature = (file_len, fetched, keys=None))]
+    fn open(
+        py: Python<'_>,
+        file_len: u64,
+        fetched: &Fetched,
+        keys: Option<Py<FileKeys>>,
+    ) -> PyResult<(Ranges, Option<Self>)> {
+        let opened = py.detach(|| {
+            fetched.step(|fetched| {
+                let footer = match Footer::read(file_len, FIRST_READ, fetched)? {
+                    Step::Ready(footer) => footer,
+                    Step::Need(needed) => return Ok(Step::Need(needed)),
+                };
+                let file = match &keys {
+                    Some(keys) => ParquetFile::open_with(footer, keys.get().ring())?,
+                    None => ParquetFile::open(footer)?,
+                };
+                let tail = fetched.before(file.data_end());
+                Ok(Step::Ready((file, tail)))
+            })
+        });
+        let (needed, opened) = opened?;
+        Ok((needed, opened.map(|(file, tail)| Self { file, keys, tail })))
+    }
+
+    /// What is known of the file before a question reads more of it.
+    fn fetched(&self) -> Fetched {
+        Fetched(Mutex::new(self.tail.before(u64::MAX)))
+    }
+
+    /// The paths of the columns that hold data.
+    #[getter]
+    fn columns(&self) -> Vec<Vec<String>> {
+        let leaves = self.file.metadata.leaves().iter();
+        leaves.map(|leaf| self.file.metadata.path(leaf).into_iter().map(str::to_owned).collect()).collect()
+    }
+
+    /// Physical type and meaning of each column, where its values have a hash.
+    #[getter]
+    fn column_types(&self) -> Vec<Option<String>> {
+        let leaves = self.file.metadata.leaves().iter();
+        leaves.map(|leaf| leaf.column_type().map(|column| column.to_string())).collect()
+    }
+
+    /// Rows of each row group.
+    #[getter]
+    fn num_rows(&self) -> Vec<u64> {
+        self.file.metadata.row_groups().iter().map(|group| group.num_rows).collect()
+    }
+
+    /// The program that wrote the file.
+    #[getter]
+    fn created_by(&self) -> Option<&str> {
+        self.file.metadata.created_by()
+    }
+
+    /// Whether the file is encrypted or signed.
+    #[getter]
+    fn encrypted(&self) -> bool {
+        self.file.algorithm().is_some()
+    }
+
+    /// Row group, column, offset and length of each filter by the file's own words.
+    fn ranges(&self) -> Vec<(usize, usize, i64, Option<i32>)> {
+        self.file.claimed_filters().collect()
+    }
+
+    /// The filter of a column chunk, if there is one.
+    fn filter(
+        &self,
+        py: Python<'_>,
+        row_group: usize,
+        column: usize,
+        fetched: &Fetched,
+    ) -> PyResult<(Ranges, Option<BloomFilter>)> {
+        let (needed, filter) = py.detach(|| {
+            let secrets = self.secrets()?;
+            let vault = secrets.as_ref().map(|secrets| secrets as &dyn Vault);
+            fetched.step(|fetched| self.file.filter(row_group, column, vault, fetched))
+        })?;
+        Ok((needed, filter.flatten().map(BloomFilter::from)))
+    }
+
+    /// Values to look for in a column: an Arrow column, or a list of Python values. What has no exact form there cannot
+    /// be excluded.
+    fn probe(&self, py: Python<'_>, column: usize, values: &Bound<'_, PyAny>) -> PyResult<Probe> {
+        let Some(column_type) = self.file.metadata.leaves().get(column).and_then(Leaf::column_type) else {
+            let none = values.cast::<PyList>().is_ok_and(|list| list.is_empty());
+            let probe = if none { probe::Probe::NOTHING } else { probe::Probe::ANYTHING };
+            return Ok(Probe(ColumnProbe { column, probe }));
+        };
+        let found = || -> PyResult<probe::Probe> {
+            let mut all = probe::Probe::NOTHING;
+            let mut add = |array: &_| {
+                all = std::mem::replace(&mut all, probe::Probe::ANYTHING).or(probe::Probe::new(array, column_type)?);
+                Ok(())
+            };
+            match values.cast::<PyList>() {
+                Ok(list) => list.iter().try_for_each(|value| add(&literal(&value, Some(column_type))?))?,
+                Err(_) => {
+                    let column = values.extract::<Column>()?;
+                    py.detach(|| column.for_each(add))?;
+                }
+            }
+            Ok(all)
+        };
+        let probe = match found() {
+            Err(error) if error.is_instance_of::<PyException>(py) => probe::Probe::ANYTHING,
+            found => found?,
+        };
+        Ok(Probe(ColumnProbe { column, probe }))
+    }
+
+    /// Which row groups may hold a row that has one of the values of each probe; and the filters in plaintext of
+    /// encrypted columns that were not trusted.
+    #[expect(clippy::type_complexity, reason = "the answer as Python sees it")]
+    fn might_contain(
+        &self,
+        py: Python<'_>,
+        probes: Vec<Bound<'_, Probe>>,
+        fetched: &Fetched,
+    ) -> PyResult<(Ranges, Option<(Vec<bool>, Vec<(usize, usize)>)>)> {
+        let probes: Vec<_> = probes.iter().map(|probe| probe.get().0.clone()).collect();
+        let (needed, verdicts) = py.detach(|| {
+            let secrets = self.secrets()?;
+            let vault = secrets.as_ref().map(|secrets| secrets as &dyn Vault);
+            fetched.step(|fetched| Ok(self.file.might_contain(&probes, vault, fetched)))
+        })?;
+        Ok((needed, verdicts.map(|verdicts| (verdicts.may_contain, verdicts.plaintext))))
+    }
+}
+
+/// The same bytes in fewer ranges: neighbours at most `gap` bytes apart are joined.
+#[pyfunction]
+pub(super) fn coalesce(ranges: Ranges, gap: u64) -> Ranges {
+    pairs(ranges::coalesce(ranges.into_iter().map(|(start, end)| start..end).collect(), gap))
+}
+
+fn pairs(ranges: Vec<Range<u64>>) -> Ranges {
+    ranges.into_iter().map(|range| (range.start, range.end)).collect()
+}

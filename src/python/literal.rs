@@ -1,0 +1,95 @@
+//! Python values as the Arrow values that they plainly are, for one value of a probe.
+
+use super::column::{pyarrow, single};
+use crate::arrow::{ColumnType, Meaning, PhysicalType};
+use arrow_array::{ArrayRef, BinaryArray, Float64Array, Int64Array, StringArray, UInt64Array};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyBytes, PyFloat, PyInt, PyString};
+use std::sync::Arc;
+
+/// One value as an array of one, as a column of this type would hold it.
+pub(super) fn literal(value: &Bound<'_, PyAny>, column: Option<ColumnType>) -> PyResult<ArrayRef> {
+    if value.is_none() {
+        return Err(PyTypeError::new_err("a filter holds no nulls; it cannot answer for None"));
+    }
+    if let Ok(text) = value.cast::<PyString>() {
+        return Ok(Arc::new(StringArray::from_iter_values([text.to_str()?])));
+    }
+    if let Ok(bytes) = value.cast::<PyBytes>() {
+        return Ok(Arc::new(BinaryArray::from_iter_values([bytes.as_bytes()])));
+    }
+    if value.cast::<PyBool>().is_ok() {
+        return Err(PyTypeError::new_err("Parquet has no Bloom filters of booleans"));
+    }
+    // A number or a time has another hash for each width and unit: a guess could be a wrong "no".
+    let column = column.ok_or_else(|| {
+        PyTypeError::new_err(
+            "such a value has many hashes, and this filter does not know its column's type; give type=",
+        )
+    })?;
+    let is_integer = value.cast::<PyInt>().is_ok() || value.hasattr("__index__")?;
+    match (column.meaning, is_integer) {
+        (Meaning::Real, true) => {
+            // Python's float() rounds or overflows; the comparison is exact.
+            let float = value.call_method0("__index__")?.call_method0("__float__");
+            let exact = match &float {
+                Ok(float) => float.eq(value)?,
+                Err(_) => false,
+            };
+            if !exact {
+                return Err(PyValueError::new_err(format!("{value} has no exact form as a {}", column.physical)));
+            }
+            let float = float?;
+            Ok(Arc::new(Float64Array::from_iter_values([float.extract::<f64>()?])))
+        }
+        (Meaning::Decimal { .. }, true) => {
+            let decimal = value.py().import("decimal")?.getattr("Decimal")?;
+            single(&decimal.call1((value.call_method0("__index__")?,))?, None)
+        }
+        (_, true) => integer(value),
+        (Meaning::Integer { .. }, false)
+            if value.cast::<PyFloat>().is_ok() && value.call_method0("is_integer")?.extract()? =>
+        {
+            integer(&value.call_method0("__int__")?)
+        }
+        (_, false) => other(value, column),
+    }
+}
+
+fn integer(value: &Bound<'_, PyAny>) -> PyResult<ArrayRef> {
+    if let Ok(signed) = value.extract::<i64>() {
+        return Ok(Arc::new(Int64Array::from_iter_values([signed])));
+    }
+    let unsigned = value.extract::<u64>();
+    let unsigned = unsigned.map_err(|_| PyValueError::new_err(format!("{value} has no exact form in 64 bits")))?;
+    Ok(Arc::new(UInt64Array::from_iter_values([unsigned])))
+}
+
+/// Floats, dates, times, decimals, UUIDs and whatever else pyarrow knows, without what it would quietly drop.
+fn other(value: &Bound<'_, PyAny>, column: ColumnType) -> PyResult<ArrayRef> {
+    let py = value.py();
+    let is = |module: &str, name: &str| value.is_instance(&py.import(module)?.getattr(name)?);
+    let has = |name: &str| value.getattr_opt(name)?.map_or(Ok(false), |part| part.is_truthy());
+    if is("datetime", "time")? && !value.getattr(intern!(py, "tzinfo"))?.is_none() {
+        return Err(PyTypeError::new_err("Parquet's times have no zone of their own; give a time without one"));
+    }
+    if is("uuid", "UUID")? {
+        // A UUID equals 16 bytes; a BYTE_ARRAY may well hold its text.
+        if column != (ColumnType { physical: PhysicalType::FixedLenByteArray(16), meaning: Meaning::Bytes }) {
+            return Err(PyTypeError::new_err("a UUID can be compared with a FIXED_LEN_BYTE_ARRAY(16) only"));
+        }
+        let bytes = value.getattr(intern!(py, "bytes"))?;
+        return Ok(Arc::new(BinaryArray::from_iter_values([bytes.extract::<&[u8]>()?])));
+    }
+    // pyarrow takes the timestamps and durations of pandas for those of datetime, which end at microseconds.
+    if is("datetime", "datetime")? && has("nanosecond")? {
+        let zone = pyarrow(py)?.call_method1("array", (vec![value],))?.getattr("type")?.getattr("tz")?;
+        return single(value, Some(&pyarrow(py)?.call_method1("timestamp", ("ns", zone))?));
+    }
+    if is("datetime", "timedelta")? && has("nanoseconds")? {
+        return single(value, Some(&pyarrow(py)?.call_method1("duration", ("ns",))?));
+    }
+    single(value, None)
+}

@@ -1,0 +1,146 @@
+"""Damaged files: an error with a type from `filter`, "maybe" from `might_contain`, and never a wrong "no"."""
+
+import io
+import struct
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import parsieve as ps
+
+KEYS = list(range(1000, 2000))
+
+
+def make() -> tuple[bytes, int, int]:
+    """A file with one filter: its bytes, and the filter's offset and length."""
+    file = io.BytesIO()
+    table = pa.table({"id": pa.array(KEYS, pa.int64()), "flag": [key % 2 == 0 for key in KEYS]})
+    pq.write_table(table, file, bloom_filter_options={"id": {"ndv": 1000, "fpp": 0.001}})
+    chunk = pq.read_metadata(file).row_group(0).column(0)
+    return file.getvalue(), chunk.bloom_filter_offset, chunk.bloom_filter_length
+
+
+FILE, OFFSET, LENGTH = make()
+FOOTER = len(FILE) - 8 - struct.unpack("<I", FILE[-8:-4])[0]
+HEADER = len(FILE[OFFSET : OFFSET + LENGTH]) % 32
+
+
+def varint(value: int, length: int = 0) -> bytes:
+    """A zigzag varint of at least so many bytes."""
+    rest = value << 1 if value >= 0 else (-value << 1) - 1
+    digits = [rest % 128]
+    while rest := rest // 128:
+        digits.append(rest % 128)
+    digits += [0] * (length - len(digits))
+    return bytes([digit | 128 for digit in digits[:-1]] + digits[-1:])
+
+
+def with_field(old: int, new: int) -> bytes:
+    """The file with one number of its footer replaced; the footer keeps its length."""
+    place = varint(old)
+    assert FILE.count(place, FOOTER) == 1, "the number is there once"
+    at = FILE.index(place, FOOTER)
+    replaced = varint(new, len(place))
+    assert len(replaced) == len(place)
+    return FILE[:at] + replaced + FILE[at + len(place) :]
+
+
+def check(file: bytes, error: Any = ps.FormatError) -> None:
+    """The filter is refused by name, and excludes nothing: not what is there, not what is not."""
+    with ps.open_filters(file) as filters:
+        with pytest.raises(error):
+            filters.filter(0, "id")
+        assert filters.might_contain({"id": 1500}) == [True]
+        assert filters.might_contain({"id": 5}) == [True]
+        assert filters.might_contain({"id": 5, "flag": True}) == [True]
+
+
+def test_the_file_is_sound_before_it_is_damaged() -> None:
+    with ps.open_filters(FILE) as filters:
+        assert filters.ranges() == [(0, "id", OFFSET, LENGTH)]
+        assert filters.might_contain({"id": 5}) == [False]
+        assert filters.might_contain({"id": KEYS}) == [True]
+
+
+@pytest.mark.parametrize(
+    "offset", [0, 1, -1, 4, OFFSET - 1, OFFSET + 1, OFFSET + HEADER, FOOTER, FOOTER - 1, len(FILE)]
+)
+def test_offsets_that_point_elsewhere(offset: int) -> None:
+    check(with_field(OFFSET, offset), ps.ParsieveError)
+
+
+@pytest.mark.parametrize("change", [-1, 1, -32, 32, -64, 64, -HEADER, 32 - LENGTH, -LENGTH, -2 * LENGTH, 1000])
+def test_lengths_that_disagree_with_the_header(change: int) -> None:
+    """A shorter bitset would choose another block for each value: readers that take it answer a wrong no."""
+    check(with_field(LENGTH, LENGTH + change))
+
+
+def test_every_other_byte_of_the_header() -> None:
+    for at in range(OFFSET, OFFSET + HEADER):
+        for byte in range(256):
+            if byte == FILE[at]:
+                continue
+            file = FILE[:at] + bytes([byte]) + FILE[at + 1 :]
+            with ps.open_filters(file) as filters:
+                try:
+                    filter = filters.filter(0, "id")
+                except ps.ParsieveError:
+                    assert filters.might_contain({"id": 5}) == [True]
+                else:
+                    assert filter is not None
+                    assert filter.check(pa.array(KEYS)).false_count == 0
+                assert filters.might_contain({"id": 1234}) == [True]
+
+
+def test_ragged_compressed_and_unknown_filters() -> None:
+    sound = FILE[OFFSET : OFFSET + LENGTH]
+    for header in (
+        sound[:HEADER].replace(varint(LENGTH - HEADER), varint(LENGTH - HEADER - 1)),  # no whole number of blocks
+        sound[: HEADER - 4] + b"\x2c\x00\x00\x00",  # compressed
+        sound[: HEADER - 8] + b"\x2c\x00\x00" + sound[HEADER - 5 : HEADER],  # another hash
+        bytes(HEADER),
+        b"\xff" * HEADER,
+    ):
+        assert len(header) == HEADER
+        check(FILE[:OFFSET] + header + FILE[OFFSET + HEADER :], ps.ParsieveError)
+
+
+def test_files_cut_short_and_files_that_are_none() -> None:
+    for end in [*range(40), *range(40, len(FILE), 61)]:
+        with pytest.raises(ps.ParsieveError):
+            ps.open_filters(FILE[:end])
+    for data in (b"", b"PAR1", bytes(100), b"PAR1" + bytes(8) + b"PAR1", FILE[:-8] + b"\xff\xff\xff\xffPAR1"):
+        with pytest.raises(ps.ParsieveError):
+            ps.open_filters(data)
+
+
+def test_every_changed_byte_of_the_footer_is_an_answer_or_an_error() -> None:
+    for at in range(FOOTER, len(FILE)):
+        for flip in (0x01, 0x10, 0x80, 0xFF):
+            file = bytearray(FILE)
+            file[at] ^= flip
+            try:
+                filters = ps.open_filters(file)
+                for place in filters.ranges():
+                    filters.filter(place.row_group, place.column)
+                for column in filters.columns:
+                    answer = filters.might_contain({column: 1500})
+                    assert len(answer) == filters.num_row_groups
+            except ps.ParsieveError:
+                continue
+
+
+def test_filters_of_booleans_are_never_used() -> None:
+    """Some writers make them, and nothing says which bits a reader would look for. Here the footer changes the type."""
+    at = FILE.index(b"\x15\x04\x25\x02\x18\x02id", FOOTER)
+    file = bytearray(FILE)
+    file[at + 1] = 0  # the leaf
+    chunk = FILE.index(b"\x15\x04\x19", at + 8)
+    file[chunk + 1] = 0  # and its chunk
+    filters = ps.open_filters(file)
+    assert filters.column_type("id") is None
+    with pytest.raises(ps.UnsupportedError, match="no Bloom filter"):
+        filters.filter(0, "id")
+    assert filters.might_contain({"id": [True, 5]}) == [True]

@@ -1,0 +1,249 @@
+"""Sources of every kind, and what a question may cost: requests and bytes, counted on a store."""
+
+import io
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import obstore.store
+import pyarrow as pa
+import pyarrow.fs
+import pyarrow.parquet as pq
+import pytest
+
+import parsieve as ps
+
+
+def make(num_values: int = 1000, row_groups: int = 2, **options: Any) -> bytes:
+    """A file of `id` and `name`, both with filters unless told otherwise."""
+    bloom = {"id": {"ndv": num_values, "fpp": 0.001}, "name": {"ndv": num_values, "fpp": 0.001}}
+    table = pa.table({"id": range(num_values), "name": [f"name {number}" for number in range(num_values)]})
+    file = io.BytesIO()
+    settings = {"bloom_filter_options": bloom, "row_group_size": -(-num_values // row_groups), **options}
+    pq.write_table(table, file, **settings)
+    return file.getvalue()
+
+
+SMALL = make()
+
+
+class CountingStore:
+    """A store with the methods of obstore's, that keeps a list of what was read."""
+
+    def __init__(self, data: bytes, together: int = 1) -> None:
+        self.data = data
+        self.reads: list[tuple[int, int]] = []
+        # Holds each request until so many are under way.
+        self.barrier = threading.Barrier(together) if together > 1 else None
+
+    def head(self, path: str) -> dict[str, int]:
+        return {"size": len(self.data)}
+
+    def get_range(self, path: str, *, start: int, end: int) -> bytes:
+        assert 0 <= start < end <= len(self.data)
+        self.reads.append((start, end))
+        if self.barrier and len(self.reads) > 1:
+            self.barrier.wait(10)
+        return self.data[start:end]
+
+
+class ShortReads(io.BytesIO):
+    """Gives at most 100 bytes a read."""
+
+    def read(self, size: int | None = -1) -> bytes:
+        return super().read(min(size or 0, 100))
+
+
+class Custom:
+    """The least that a file object has."""
+
+    def __init__(self, data: bytes) -> None:
+        self._file = io.BytesIO(data)
+
+    def seek(self, offset: int, whence: int = 0) -> None:
+        self._file.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+    def read(self, size: int) -> bytes:
+        return self._file.read(size)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        *["path", "text", "bytes", "bytearray", "memoryview", "pyarrow buffer", "file", "raw file", "BytesIO"],
+        *["short reads", "custom", "pyarrow file", "file URI", "pyarrow URI", "fsspec URI"],
+        *["pyarrow.fs", "fsspec", "obstore", "obstore memory"],
+    ],
+)
+def test_sources(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "a file.parquet"
+    path.write_bytes(SMALL)
+    memory = fsspec.filesystem("memory")
+    memory.pipe("/parsieve-test/file.parquet", SMALL)
+    store = obstore.store.MemoryStore()
+    store.put("file.parquet", SMALL)
+    sources: dict[str, Callable[[], Any]] = {
+        "path": lambda: path,
+        "text": lambda: str(path),
+        "bytes": lambda: SMALL,
+        "bytearray": lambda: bytearray(SMALL),
+        "memoryview": lambda: memoryview(SMALL),
+        "pyarrow buffer": lambda: pa.py_buffer(SMALL),
+        "file": lambda: path.open("rb"),
+        "raw file": lambda: path.open("rb", buffering=0),
+        "BytesIO": lambda: io.BytesIO(SMALL),
+        "short reads": lambda: ShortReads(SMALL),
+        "custom": lambda: Custom(SMALL),
+        "pyarrow file": lambda: pa.OSFile(str(path)),
+        "file URI": lambda: path.as_uri(),
+        "pyarrow URI": lambda: "mock:///file.parquet",
+        "fsspec URI": lambda: "memory://parsieve-test/file.parquet",
+        "pyarrow.fs": lambda: (pyarrow.fs.LocalFileSystem(), str(path)),
+        "fsspec": lambda: (fsspec.filesystem("file"), path),
+        "obstore": lambda: (obstore.store.LocalStore(str(tmp_path)), "a file.parquet"),
+        "obstore memory": lambda: (store, "file.parquet"),
+    }
+    source = sources[kind]()
+    if kind == "pyarrow URI":
+        with pytest.raises(FileNotFoundError):  # the scheme is known, and its store is empty
+            ps.open_filters(source)
+        return
+    with ps.open_filters(source) as filters:
+        assert filters.might_contain({"id": 3}) == [True, False]
+        assert filters.might_contain({"name": "name 999"}) == [False, True]
+        filter = filters.filter(1, "id")
+        assert filter is not None
+        assert 700 in filter
+        assert filters.bytes_fetched <= len(SMALL)
+    if hasattr(source, "closed"):
+        assert not source.closed, "the caller's file stays open"
+        source.close()
+
+
+@pytest.mark.parametrize("source", [42, None, ("a", "b"), (1, 2, 3), object(), ["x"]], ids=str)
+def test_what_is_no_source(source: Any) -> None:
+    with pytest.raises(TypeError, match=r"a source is|no filesystem"):
+        ps.open_filters(source)
+    with pytest.raises(TypeError, match="'rb'"):
+        ps.open_filters(io.StringIO("text" * 10))
+
+
+def test_files_that_are_not_there(tmp_path: Path) -> None:
+    gone = tmp_path / "gone.parquet"
+    for source in (gone, str(gone), gone.as_uri(), (pyarrow.fs.LocalFileSystem(), str(gone))):
+        with pytest.raises(FileNotFoundError):
+            ps.open_filters(source)
+    for store in (fsspec.filesystem("file"), obstore.store.LocalStore(str(tmp_path))):
+        with pytest.raises(FileNotFoundError):
+            ps.open_filters((store, "gone.parquet"))
+    with pytest.raises(IsADirectoryError):
+        ps.open_filters(tmp_path)
+    with pytest.raises(ValueError, match="no filesystem is known for nothing://"):
+        ps.open_filters("nothing://bucket/file")
+
+
+def test_a_closed_file_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "c.parquet"
+    path.write_bytes(make(300_000))
+    with ps.open_filters(path) as filters:
+        assert filters.might_contain({"id": 3})[0]
+    with pytest.raises(ValueError, match="closed"):
+        filters.might_contain({"id": 3})
+    filters.close()
+
+
+def test_a_file_without_filters_costs_one_request() -> None:
+    store = CountingStore(make(300_000, bloom_filter_options=None))
+    assert len(store.data) > 1 << 20
+    with ps.open_filters((store, "x")) as filters:
+        assert filters.ranges() == []
+        assert filters.might_contain({"id": [1, 2], "name": "x"}) == [True, True]
+        assert filters.filter(0, "id") is None
+        assert (filters.requests, filters.bytes_fetched) == (1, 64 * 1024)
+    assert len(store.reads) == 1
+
+
+def test_a_small_file_is_read_once() -> None:
+    store = CountingStore(SMALL)
+    with ps.open_filters((store, "x")) as filters:
+        for row_group in (0, 1):
+            assert filters.filter(row_group, "name") is not None
+        filters.might_contain({"id": list(range(0, 5000, 7))})
+        assert (filters.requests, filters.bytes_fetched) == (1, len(SMALL))
+    assert len(store.reads) == 1
+
+
+def test_a_key_in_a_large_filter_costs_its_header_and_one_block() -> None:
+    store = CountingStore(make(1_000_000, row_groups=1, write_page_index=True))
+    with ps.open_filters((store, "x")) as filters:
+        before, first = filters.bytes_fetched, filters.requests
+        offsets = {place.column: place for place in filters.ranges()}
+        size = offsets["id"].length
+        assert size is not None
+        assert size > 1 << 20
+        for key in (10, 2_000_000, 77_777):
+            filters.might_contain({"id": key})
+        assert filters.requests - first <= 2 * 3
+        # A header and a block: 64 and 32 bytes, or what lies between them where that is less than a request is worth.
+        assert filters.bytes_fetched - before <= 3 * (64 + 32) + 3 * 64 * 1024
+        apart = [end - start for start, end in store.reads[1:]]
+        assert 32 in apart
+        assert 64 in apart
+        assert filters.might_contain({"id": list(range(5))}) == [True]
+
+
+def test_the_header_is_not_waited_for_and_row_groups_are_read_at_once() -> None:
+    # Header and block of each of four row groups: eight requests that must all be under way at the same time.
+    data = make(1_000_000, row_groups=4)
+    with ps.open_filters(data) as filters:
+        assert filters.num_row_groups == 4
+    counted = CountingStore(data)
+    with ps.open_filters((counted, "x")) as filters:
+        filters.might_contain({"id": 10**7})
+    wanted = len(counted.reads) - 1
+    assert wanted >= 4
+    together = CountingStore(data, together=wanted)
+    with ps.open_filters((together, "x")) as filters:
+        assert filters.might_contain({"id": 10**7}) == [False] * 4
+        assert filters.requests == 1 + wanted
+
+
+def test_one_certain_no_ends_the_question() -> None:
+    store = CountingStore(make(1_000_000, row_groups=1))
+    with ps.open_filters((store, "x")) as filters:
+        filters.might_contain({"id": []})
+        assert len(store.reads) == 1
+        assert filters.might_contain({"id": [], "name": "name 1"}) == [False]
+        assert len(store.reads) == 1
+
+
+def test_a_source_that_ends_too_early() -> None:
+    class Ends(Custom):
+        def read(self, size: int) -> bytes:
+            return b""
+
+    with pytest.raises(OSError, match="gave none of its bytes"):
+        ps.open_filters(Ends(SMALL))
+
+
+def test_threads_share_the_filters_of_a_file() -> None:
+    data = make(200_000, row_groups=4)
+    with ps.open_filters(ShortReads(data)) as filters:
+        wrong: list[int] = []
+
+        def ask(start: int) -> None:
+            for key in range(start, start + 20):
+                if not filters.might_contain({"id": key, "name": f"name {key}"})[key // 50_000]:
+                    wrong.append(key)
+
+        threads = [threading.Thread(target=ask, args=(start,)) for start in (0, 60_000, 120_000, 180_000)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert not wrong
