@@ -5,6 +5,7 @@
 pub mod cursor;
 pub mod error;
 pub mod int;
+pub mod sieve;
 pub mod thrift;
 
 pub use error::{Class, Error, ErrorKind, Result};
