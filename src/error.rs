@@ -300,14 +300,22 @@ impl fmt::Display for Error {
             ),
             K::NoSuchLeaf { leaf, leaves } => write!(f, "there is no leaf {leaf:?}; the leaves are: {leaves}"),
             K::SieveMagic { part } => {
-                write!(f, "these bytes are no {part} of a Sieve index of version 1; a newer parsieve may have written them")
+                write!(
+                    f,
+                    "these bytes are no {part} of a Sieve index of version 1; a newer parsieve may have written them"
+                )
             }
-            K::SieveChecksum { part } => write!(f, "the checksum of a {part} of a Sieve index does not match its bytes"),
+            K::SieveChecksum { part } => {
+                write!(f, "the checksum of a {part} of a Sieve index does not match its bytes")
+            }
             K::SieveMalformed { field } => write!(f, "a Sieve index contradicts itself in {field}"),
             K::SieveOrder => write!(f, "the Sieve builder takes its keys and partitions in ascending order"),
             K::SieveLocation(id) => write!(f, "the Sieve index has no location {id}"),
             K::SieveConflict { instant } => {
-                write!(f, "instant {instant} is taken by another commit or lies before the newest one; read again and retry")
+                write!(
+                    f,
+                    "instant {instant} is taken by another commit or lies before the newest one; read again and retry"
+                )
             }
             K::SieveExpired { instant } => write!(f, "the Sieve index no longer keeps instant {instant}"),
             K::SieveNotLoaded { segment } => write!(f, "segment {segment} of the Sieve index was not given"),

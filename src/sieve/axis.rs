@@ -387,7 +387,8 @@ mod tests {
     #[test]
     fn composite_keys_sort_by_their_columns() {
         let key = |text: &[u8], word| Composite::default().bytes(text).word(word).key();
-        let ordered = [key(b"", 9), key(b"\0", 0), key(b"\0a", 0), key(b"a", 3), key(b"a", 4), key(b"a\0", 0), key(b"ab", 0)];
+        let ordered =
+            [key(b"", 9), key(b"\0", 0), key(b"\0a", 0), key(b"a", 3), key(b"a", 4), key(b"a\0", 0), key(b"ab", 0)];
         assert!(ordered.windows(2).all(|pair| pair[0] < pair[1]));
     }
 

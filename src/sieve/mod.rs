@@ -3,8 +3,29 @@
 //! Blocks address, runs answer. `docs/design/sieve-layout.md` says why it is laid out so, `docs/format/sieve-v1.md` what
 //! each byte means. The law of every file here: a location that holds a live matching row is never left out.
 
-mod axis;
+pub mod axis;
 mod bits;
+mod block;
+mod builder;
+mod coarsen;
+mod cuts;
+mod format;
+mod index;
+mod keys;
+mod lookup;
+mod options;
+mod record;
+pub mod root;
 mod run;
+mod seal;
+mod segment;
 mod set;
 mod split;
+
+pub use axis::{AxisType, Bytes, Composite, Key};
+pub use builder::{Builder, Built, Fragment, Part, Span, join};
+pub use index::{Entry, Extent, Index, Location, Report, Root, Stats, pack};
+pub use lookup::{Answer, Lookup, Need, Query};
+pub use options::{Coarsen, Options};
+pub use seal::{Counts, Sealed};
+pub use segment::Segment;

@@ -101,7 +101,13 @@ fn take_node(reader: &mut BitReader<'_>, runs: u32, shift: u32, habit: Habit) ->
 /// How many of the `count` separators of a cell of `shift` bits are at most `point`, which is relative to the cell. `None`
 /// where the bits make no tree.
 #[inline]
-pub(super) fn rank(reader: &mut BitReader<'_>, mut count: u32, mut shift: u32, point: u128, habit: Habit) -> Option<u32> {
+pub(super) fn rank(
+    reader: &mut BitReader<'_>,
+    mut count: u32,
+    mut shift: u32,
+    point: u128,
+    habit: Habit,
+) -> Option<u32> {
     // The next bit of the point to decide by is kept on top.
     let mut path = point.checked_shl(128 - shift).unwrap_or(0);
     let mut rank = 0;

@@ -2,7 +2,7 @@
 //!
 //! Near the entropy of a random set of its size at any density: a full universe costs no bits at all.
 
-use super::bits::{Sink, Source};
+use super::bits::Sink;
 use super::split::{Split, put_split, take_split};
 use crate::int::{index, saturating_u32};
 
@@ -24,13 +24,7 @@ pub(super) fn put_members(out: &mut impl Sink, members: &[u32], low: u32, width:
 }
 
 /// Visits in ascending order the members that [`put_members`] wrote. Every member lies inside the universe, whatever the bits.
-pub(super) fn take_members(
-    source: &mut impl Split,
-    count: u32,
-    low: u32,
-    width: u32,
-    visit: &mut impl FnMut(u32),
-) {
+pub(super) fn take_members(source: &mut impl Split, count: u32, low: u32, width: u32, visit: &mut impl FnMut(u32)) {
     if count == 0 || source.exhausted() {
         return;
     }

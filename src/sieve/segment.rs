@@ -1,0 +1,199 @@
+//! One segment as lookups see it: a slice of the axis, its blocks of equal width, and the locations it speaks of.
+//!
+//! `block = (point DIV width) - (least DIV width)`, with a width that is a power of two: the thesis's division is a shift, and
+//! the borders of blocks are those of the axis's dyadic cells, whatever the least key is.
+
+use std::marker::PhantomData;
+
+use super::axis::{Key, Place, shifted, take_len, take_point};
+use super::bits::{BitReader, Source, width_of};
+use super::block::{Damaged, KINDS, Layout, Shared, Visited, visit_runs};
+use super::format::{SEGMENT, cursor, finished, malformed, unframe};
+use super::run::Habit;
+use super::set::take_members;
+use crate::cursor::Cursor;
+use crate::error::Result;
+use crate::int::{index, low_u32, low_u64, saturating_u32, to_u64, to_usize};
+
+/// Flag of a segment whose separators come in clumps.
+pub(super) const CLUMPED: u8 = 1;
+
+/// A segment's lookup section, checked and ready to answer.
+#[derive(Debug, Clone)]
+pub struct Segment<K> {
+    layout: Layout,
+    prefix: Vec<u8>,
+    least: u128,
+    most: u128,
+    /// The locations by local number, ascending.
+    locations: Vec<u32>,
+    shared_bounds: Vec<u32>,
+    shared: Vec<u8>,
+    /// First bit of each block in `payload`, and the end of the last.
+    bounds: Vec<u32>,
+    payload: Vec<u8>,
+    key: PhantomData<K>,
+}
+
+impl<K: Key> Segment<K> {
+    /// Reads a lookup section of an index over `num_locations` locations.
+    pub fn parse(bytes: &[u8], num_locations: u32) -> Result<Self> {
+        let mut cursor = cursor(unframe(SEGMENT, bytes)?);
+        let cursor = &mut cursor;
+        if cursor.u8()? != K::CODE {
+            return Err(malformed(cursor, "key width"));
+        }
+        let flags = cursor.u8()?;
+        let habit = if flags & CLUMPED == 0 { Habit::Scattered } else { Habit::Clumped };
+        let (shift, count_bits) = (u32::from(cursor.u8()?), u32::from(cursor.u8()?));
+        let mut kinds = Vec::with_capacity(KINDS.len());
+        for _ in 0..cursor.u8()? {
+            let kind = KINDS.get(usize::from(cursor.u8()?)).filter(|kind| !kinds.contains(*kind));
+            kinds.push(*kind.ok_or_else(|| malformed(cursor, "kinds of sets"))?);
+        }
+        let prefix_len = take_len(cursor)?;
+        let prefix = cursor.take(prefix_len)?.to_vec();
+        let (least, most) = (take_point::<K>(cursor)?, take_point::<K>(cursor)?);
+        if flags > CLUMPED || shift >= 128 || count_bits > 10 || kinds.is_empty() || least > most {
+            return Err(malformed(cursor, "segment header"));
+        }
+        let num_locals = take_number(cursor)?;
+        let num_shared = take_number(cursor)?;
+        let max_members = take_number(cursor)?;
+        if num_locals == 0 || num_locals > num_locations || max_members == 0 || max_members > num_locals {
+            return Err(malformed(cursor, "locations of a segment"));
+        }
+        let locals_len = take_len(cursor)?;
+        let (shared_bits, payload_bits) = (take_number(cursor)?, take_number(cursor)?);
+
+        let area = cursor.take(locals_len)?;
+        let mut locations = Vec::new();
+        let mut reader = BitReader::new(area, 0, area.len() * 8);
+        take_members(&mut reader, num_locals, 0, num_locations, &mut |location| locations.push(location));
+        if reader.exhausted() || locations.len() != index(num_locals) {
+            return Err(malformed(cursor, "locations of a segment"));
+        }
+        let shared_bounds =
+            take_bounds(cursor, if num_shared == 0 { 0 } else { u64::from(num_shared) + 1 }, shared_bits)?;
+        let shared = cursor.take(index(shared_bits.div_ceil(8)))?.to_vec();
+        let num_blocks = shifted(most, shift) - shifted(least, shift);
+        let num_bounds = u64::try_from(num_blocks).ok().and_then(|blocks| blocks.checked_add(2));
+        let bounds = take_bounds(cursor, num_bounds.ok_or_else(|| malformed(cursor, "blocks"))?, payload_bits)?;
+        let payload = cursor.take(index(payload_bits.div_ceil(8)))?.to_vec();
+        finished(cursor)?;
+        let layout = Layout { shift, habit, count_bits, kinds, num_locals, num_shared, max_members };
+        Ok(Self { layout, prefix, least, most, locations, shared_bounds, shared, bounds, payload, key: PhantomData })
+    }
+
+    /// The union of the segment's location sets, ascending.
+    pub fn locations(&self) -> &[u32] {
+        &self.locations
+    }
+
+    /// How many blocks the directory has.
+    pub fn num_blocks(&self) -> usize {
+        self.bounds.len() - 1
+    }
+
+    /// Adds the locations of a key, ascending; nothing for a key outside the segment or in a block without keys.
+    #[inline]
+    pub(super) fn point(&self, key: &K, out: &mut Vec<u32>) -> Visited {
+        let Place::At(point) = key.place(&self.prefix) else { return Ok(()) };
+        if point < self.least || point > self.most {
+            return Ok(());
+        }
+        let block = self.block_of(point);
+        let inside = self.inside(point);
+        self.visit_block(block, (inside, inside), &mut |local| {
+            out.extend(self.locations.get(index(local)));
+        })
+    }
+
+    /// Adds the locations of every run that meets the keys from `low` to `high`, ascending and once.
+    pub(super) fn interval(&self, low: &K, high: &K, out: &mut Vec<u32>) -> Visited {
+        let least = match low.place(&self.prefix) {
+            Place::Below => self.least,
+            Place::At(point) => point.max(self.least),
+            Place::Above => return Ok(()),
+        };
+        let most = match high.place(&self.prefix) {
+            Place::Below => return Ok(()),
+            Place::At(point) => point.min(self.most),
+            Place::Above => self.most,
+        };
+        if least > most {
+            return Ok(());
+        }
+        if (least, most) == (self.least, self.most) {
+            out.extend_from_slice(&self.locations);
+            return Ok(());
+        }
+        let mut seen = vec![false; self.locations.len()];
+        let mut missing = seen.len();
+        let (first, last) = (self.block_of(least), self.block_of(most));
+        let end = 1u128.checked_shl(self.layout.shift).map_or(u128::MAX, |width| width - 1);
+        for block in first..=last {
+            let low = if block == first { self.inside(least) } else { 0 };
+            let high = if block == last { self.inside(most) } else { end };
+            self.visit_block(block, (low, high), &mut |local| {
+                if let Some(slot) = seen.get_mut(index(local)) {
+                    missing -= usize::from(!*slot);
+                    *slot = true;
+                }
+            })?;
+            // Nothing can be added any more.
+            if missing == 0 {
+                break;
+            }
+        }
+        out.extend(self.locations.iter().zip(&seen).filter(|(_, seen)| **seen).map(|(location, _)| *location));
+        Ok(())
+    }
+
+    #[inline]
+    fn block_of(&self, point: u128) -> usize {
+        let block = shifted(point, self.layout.shift) - shifted(self.least, self.layout.shift);
+        // Parsing made sure that every block of least..=most has its bounds in memory.
+        to_usize(low_u64(block)).unwrap_or(usize::MAX)
+    }
+
+    #[inline]
+    fn inside(&self, point: u128) -> u128 {
+        point & ((1u128 << self.layout.shift) - 1)
+    }
+
+    #[inline]
+    fn visit_block(&self, block: usize, keys: (u128, u128), visit: &mut impl FnMut(u32)) -> Visited {
+        let bounds = self.bounds.get(block..).and_then(|rest| rest.first_chunk::<2>()).ok_or(Damaged)?;
+        if bounds[0] == bounds[1] {
+            return Ok(());
+        }
+        let shared = Shared { bytes: &self.shared, bounds: &self.shared_bounds };
+        visit_runs(&self.payload, (index(bounds[0]), index(bounds[1])), &self.layout, shared, keys, visit)
+    }
+}
+
+fn take_number(cursor: &mut Cursor<'_>) -> Result<u32> {
+    let value = cursor.varint()?;
+    u32::try_from(value).ok().filter(|&value| value < 1 << 31).ok_or_else(|| malformed(cursor, "number"))
+}
+
+/// Ascending bit positions from 0 to `total`, bit packed; as many as were said, if the bytes for them are there.
+fn take_bounds(cursor: &mut Cursor<'_>, count: u64, total: u32) -> Result<Vec<u32>> {
+    let width = bounds_width(total);
+    let bits = count.checked_mul(u64::from(width)).filter(|&bits| bits <= to_u64(cursor.remaining()).saturating_mul(8));
+    let bits = bits.ok_or_else(|| malformed(cursor, "bounds"))?;
+    let bytes = cursor.take(to_usize(bits.div_ceil(8)).unwrap_or(usize::MAX))?;
+    let mut reader = BitReader::new(bytes, 0, bytes.len() * 8);
+    let bounds: Vec<u32> = (0..count).map(|_| low_u32(reader.take(width))).collect();
+    let ends = (bounds.first().copied().unwrap_or(0), bounds.last().copied().unwrap_or(total));
+    if ends != (0, total) || !bounds.is_sorted() {
+        return Err(malformed(cursor, "bounds"));
+    }
+    Ok(bounds)
+}
+
+/// Bits of a bound; never zero, so that a count without bytes is refused.
+pub(super) fn bounds_width(total: u32) -> u32 {
+    saturating_u32(index(width_of(u64::from(total)).max(1)))
+}
