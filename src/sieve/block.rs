@@ -137,8 +137,14 @@ pub(super) fn visit_runs(
     let mut reader = BitReader::new(bytes, start, end);
     let count = low_u32(reader.take(layout.count_bits)).min(MAX_SEPARATORS);
     let rank_of = |point| rank(&mut reader.clone(), count, layout.shift, point, layout.habit).ok_or(Damaged);
-    let first = rank_of(low)?;
-    let last = if low == high { first } else { rank_of(high)? };
+    // Inner blocks of an interval are met whole, and need no separator.
+    let whole = 1u128.checked_shl(layout.shift).map_or(u128::MAX, |width| width - 1);
+    let first = if low == 0 && high == whole { 0 } else { rank_of(low)? };
+    let last = match high {
+        _ if high == low => first,
+        _ if high == whole => count,
+        _ => rank_of(high)?,
+    };
     let mut back = BackReader::new(bytes, start, end);
     let (mut previous, mut before): (Option<Met<'_>>, Option<Met<'_>>) = (None, None);
     for run in 0..=last {

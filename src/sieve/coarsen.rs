@@ -67,7 +67,7 @@ impl Sets {
     }
 
     /// About the bits of a set: enough to compare merges with, in whole numbers so that every machine agrees.
-    fn bits(&self, handle: u32) -> u64 {
+    pub(super) fn bits(&self, handle: u32) -> u64 {
         let (count, universe) = (self.len_of(handle), to_u64(self.identity.len()));
         let log = |value: u64| u64::from(64 - value.leading_zeros());
         match count {

@@ -16,7 +16,10 @@ use super::set::put_members;
 use crate::int::{index, low_u8, low_u64, saturating_u32, to_u64, to_usize};
 
 /// Runs per block are between this and its half, on average: short enough to decode, long enough to share a bound.
-const RUNS_PER_BLOCK: usize = 16;
+const RUNS_PER_BLOCK: u64 = 16;
+
+/// Where sets are large, blocks of fewer runs have about so many bits: passing a set costs time in its bits.
+const BITS_PER_BLOCK: u64 = 192;
 
 /// A block with more separators makes its segment be cut in two: its keys mix trends, and one width does not suit them.
 const EVEN_SEPARATORS: usize = 192;
@@ -145,10 +148,10 @@ pub(super) fn seal<K: Key>(
     let exact = runs(records, range.clone(), prefix.len(), scratch, &mut sets);
     let runs = coarsen(exact, &mut sets, options.coarsen, num_locations);
     let most_blocks = match options.coarsen {
-        Coarsen::Plain { keys } => range.len() / index(keys),
-        _ => runs.len() / (RUNS_PER_BLOCK / 2),
+        Coarsen::Plain { keys } => to_u64(range.len()) / u64::from(keys),
+        _ => to_u64(runs.len()) * 2 / runs_per_block(&runs, &sets),
     };
-    let shift = choose_shift(low, high, to_u64(most_blocks), saturating_u32(K::POINT_BYTES) * 8);
+    let shift = choose_shift(low, high, most_blocks, saturating_u32(K::POINT_BYTES) * 8);
     let num_blocks = to_usize(low_u64(shifted(high, shift) - shifted(low, shift))).unwrap_or(usize::MAX) + 1;
     let mut pieces = pieces(&runs, shift, point);
     if matches!(options.coarsen, Coarsen::Plain { .. }) {
@@ -223,6 +226,11 @@ fn runs<K: Key>(
         start = end;
     }
     runs
+}
+
+fn runs_per_block(runs: &[Run], sets: &Sets) -> u64 {
+    let bits: u64 = runs.iter().map(|run| sets.bits(run.set)).sum();
+    (BITS_PER_BLOCK * to_u64(runs.len()) / bits.max(1)).clamp(2, RUNS_PER_BLOCK)
 }
 
 /// The largest width exponent is never needed: two blocks of half the axis are as good as one of all.
