@@ -18,7 +18,7 @@ impl Random {
     }
 
     fn below(&mut self, bound: u64) -> u64 {
-        u64::try_from(u128::from(self.next()) * u128::from(bound) >> 64).unwrap()
+        u64::try_from((u128::from(self.next()) * u128::from(bound)) >> 64).unwrap()
     }
 
     fn unit(&mut self) -> f64 {
