@@ -138,6 +138,8 @@ pub(super) enum Slot<K> {
 pub struct Index<K> {
     pub(super) root: Root<K>,
     pub(super) slots: Vec<Slot<K>>,
+    /// The least key of each segment, close together for the binary search.
+    pub(super) leasts: Vec<K>,
     /// The locations that belong to every answer.
     pub(super) unknown: Vec<u32>,
 }
@@ -147,7 +149,8 @@ impl<K: Key> Index<K> {
     pub fn new(root: Root<K>) -> Self {
         let slots = vec![Slot::Absent; root.segments.len()];
         let unknown = (0..).zip(&root.stats).filter(|(_, stats)| stats.unknown).map(|(location, _)| location).collect();
-        Self { root, slots, unknown }
+        let leasts = root.segments.iter().map(|entry| entry.least.clone()).collect();
+        Self { root, slots, leasts, unknown }
     }
 
     /// Its root.

@@ -203,7 +203,7 @@ impl<K: Key> Index<K> {
     /// The segment between whose least and greatest key a key lies.
     #[inline]
     fn segment_of(&self, key: &K) -> Option<usize> {
-        let segment = self.root.segments.partition_point(|entry| entry.least <= *key).checked_sub(1)?;
+        let segment = self.leasts.partition_point(|least| least <= key).checked_sub(1)?;
         (*key <= self.root.segments[segment].most).then_some(segment)
     }
 

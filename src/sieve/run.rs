@@ -9,13 +9,16 @@
 //!   cell 0..16, separators 4 5 8 12      runs:  A A A A B C C C D D D D E E E E
 //!   node 0..16: 5 runs, 3 left: 8 is one        left 0..8: {4 5}, right 8..16: {12}
 //!   node 0..8:  3 runs, 1 left: 4 is one        right 4..8: {5}
-//!   node 4..8:  2 runs, both left, 4..6: 5 is its middle ...
+//!   node 4..8:  lone: one half down, to the left: 5 is the middle of 4..6 ... and of no larger cell
 //! ```
+//!
+//! A lone separator, and every node where separators come in clumps, first says how many halves down its middle lies, and
+//! which ones: so the long way to a boundary between two close keys is one step.
 
 use super::axis::parting;
 use super::bits::{BitReader, Sink, Source};
 use super::split::{put_split, take_free, take_split};
-use crate::int::{index, saturating_u32};
+use crate::int::{index, low_u32, low_u64, saturating_u32};
 
 /// How a segment writes its splits: scattered separators fall like coins; those that come in clumps mostly fall to one side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,14 +53,28 @@ pub(super) fn separate(runs: impl Iterator<Item = (u128, u128, u32)>, separators
 }
 
 /// Writes the tree of `separators`, which lie strictly inside the cell of `shift` bits at `low`.
-pub(super) fn put_separators(out: &mut impl Sink, separators: &[u128], low: u128, shift: u32, habit: Habit) {
-    if separators.is_empty() {
+pub(super) fn put_separators(out: &mut impl Sink, separators: &[u128], low: u128, mut shift: u32, habit: Habit) {
+    let [first, .., last] = separators else {
+        if let [lone] = separators {
+            put_descent(out, shift - 1 - lone.trailing_zeros(), lone - low, shift, habit);
+        }
         return;
+    };
+    let runs = saturating_u32(separators.len()) + 1;
+    let mut low = low;
+    let mut half = 1u128 << (shift - 1);
+    if habit == Habit::Clumped {
+        // The highest point between the outer separators is one of them: `separate` saw to it.
+        let between = parting(*first, *last);
+        let middle = if first.trailing_zeros() > between.trailing_zeros() { *first } else { between };
+        let down = shift - 1 - middle.trailing_zeros();
+        put_descent(out, down, middle - low, shift, habit);
+        shift -= down;
+        half >>= down;
+        low = middle - half;
     }
-    let half = 1u128 << (shift - 1);
     let middle = low + half;
     let cut = separators.partition_point(|&separator| separator < middle);
-    let runs = saturating_u32(separators.len()) + 1;
     let (left, right, below) = if separators.get(cut) == Some(&middle) {
         (&separators[..cut], &separators[cut + 1..], saturating_u32(cut) + 1)
     } else if cut == 0 {
@@ -66,35 +83,88 @@ pub(super) fn put_separators(out: &mut impl Sink, separators: &[u128], low: u128
         debug_assert_eq!(cut, separators.len(), "a run across the middle was not cut");
         (separators, &separators[..0], runs)
     };
-    put_node(out, below, runs, half, habit);
+    match habit {
+        Habit::Scattered => put_split(out, below, runs, half, half),
+        Habit::Clumped => put_split(out, below - 1, runs - 2, half - 1, half - 1),
+    }
     put_separators(out, left, low, shift - 1, habit);
     put_separators(out, right, middle, shift - 1, habit);
 }
 
-fn put_node(out: &mut impl Sink, below: u32, runs: u32, half: u128, habit: Habit) {
-    if habit == Habit::Scattered || half < u128::from(runs) {
-        put_split(out, below, runs, half, half);
-    } else if below == 0 || below == runs {
-        out.put(1, 1);
-        out.put(u64::from(below == runs), 1);
-    } else {
-        out.put(0, 1);
-        put_split(out, below - 1, runs - 2, half, half);
+/// How many halves down a middle lies, and its highest bits, which say which halves. Scattered separators are seldom far
+/// down: ones and a zero, where there is anything to tell; clumps get Elias's gamma code.
+fn put_descent(out: &mut impl Sink, down: u32, middle: u128, shift: u32, habit: Habit) {
+    match habit {
+        Habit::Scattered => {
+            for level in 0..=down {
+                if level + 1 < shift {
+                    out.put(u64::from(level < down), 1);
+                }
+            }
+        }
+        Habit::Clumped => {
+            let bits = 32 - (down + 1).leading_zeros();
+            out.put((1 << (bits - 1)) - 1, bits);
+            out.put(u64::from(down + 1) & ((1 << (bits - 1)) - 1), bits - 1);
+        }
+    }
+    let mut left = down;
+    while left > 0 {
+        let bits = left.min(32);
+        left -= bits;
+        let path = middle >> (shift - down + left);
+        out.put(low_u64(path) & ((1 << bits) - 1), bits);
     }
 }
 
+/// Reads what `put_descent` wrote: how far down, and the way.
+#[inline]
+fn take_descent(reader: &mut BitReader<'_>, shift: u32, habit: Habit) -> Option<(u32, u128)> {
+    let down = match habit {
+        Habit::Scattered => {
+            let mut down = reader.peek().trailing_ones();
+            if down < 32 {
+                reader.skip(down.min(shift.checked_sub(1)?) + u32::from(down + 1 < shift));
+            } else {
+                // Rare: two keys that share many bits more than their neighbours.
+                down = 0;
+                while down + 1 < shift && reader.take(1) == 1 {
+                    down += 1;
+                }
+            }
+            down.min(shift - 1)
+        }
+        Habit::Clumped => {
+            let bits = reader.peek().trailing_ones();
+            if bits > 7 {
+                return None;
+            }
+            reader.skip(bits + 1);
+            (1 << bits | low_u32(reader.take(bits))) - 1
+        }
+    };
+    if down >= shift {
+        return None;
+    }
+    let mut path = 0u128;
+    let mut left = down;
+    while left > 0 {
+        let bits = left.min(32);
+        left -= bits;
+        path = path << bits | u128::from(reader.take(bits));
+    }
+    Some((down, path))
+}
+
+/// How many of the runs of a node fall left, once its middle is known to have half a cell of `shift` bits on either side.
 #[inline]
 fn take_node(reader: &mut BitReader<'_>, runs: u32, shift: u32, habit: Habit) -> u32 {
-    if shift >= FREE_SHIFT && habit == Habit::Scattered {
-        return take_free(reader, runs);
-    }
     let half = 1u128 << shift;
-    if habit == Habit::Scattered || half < u128::from(runs) {
-        take_split(reader, runs, half, half)
-    } else if reader.take(1) == 1 {
-        if reader.take(1) == 1 { runs } else { 0 }
-    } else {
-        1 + take_split(reader, runs - 2, half, half)
+    match (habit, shift >= FREE_SHIFT) {
+        (Habit::Scattered, true) => take_free(reader, runs),
+        (Habit::Scattered, false) => take_split(reader, runs, half, half),
+        (Habit::Clumped, true) => 1 + take_free(reader, runs - 2),
+        (Habit::Clumped, false) => 1 + take_split(reader, runs - 2, half - 1, half - 1),
     }
 }
 
@@ -112,10 +182,23 @@ pub(super) fn rank(
     let mut path = point.checked_shl(128 - shift).unwrap_or(0);
     let mut rank = 0;
     while count > 0 {
-        shift = shift.checked_sub(1)?;
         if reader.exhausted() {
             return None;
         }
+        if count == 1 || habit == Habit::Clumped {
+            let (down, way) = take_descent(reader, shift, habit)?;
+            let ours = path.checked_shr(128 - down).unwrap_or(0);
+            if ours != way {
+                // Every separator lies on one side of the point.
+                return Some(if ours > way { rank + count } else { rank });
+            }
+            path <<= down;
+            if count == 1 {
+                return Some(rank + u32::from(path >> 127 == 1));
+            }
+            shift -= down;
+        }
+        shift = shift.checked_sub(1)?;
         let runs = count + 1;
         let below = take_node(reader, runs, shift, habit);
         let goes_right = path >> 127 == 1;
@@ -143,10 +226,17 @@ pub(super) fn rank(
 /// Reads past the tree of a cell.
 fn pass(reader: &mut BitReader<'_>, mut count: u32, mut shift: u32, habit: Habit) -> Option<()> {
     while count > 0 {
-        shift = shift.checked_sub(1)?;
         if reader.exhausted() {
             return None;
         }
+        if count == 1 || habit == Habit::Clumped {
+            let (down, _) = take_descent(reader, shift, habit)?;
+            if count == 1 {
+                break;
+            }
+            shift -= down;
+        }
+        shift = shift.checked_sub(1)?;
         let runs = count + 1;
         let below = take_node(reader, runs, shift, habit);
         if below > 0 && below < runs {
