@@ -1,6 +1,6 @@
 //! The Sieve index over the layouts of the design: bits per row, reads, latencies, build time. Not run in CI.
 //!
-//! `cargo bench --bench sieve -- sizes 2000000`, `-- build 20000000`, `-- coarse 2000000`. Results are asserted before they are timed.
+//! `cargo bench --bench sieve -- sizes 2000000 [layout]`, `-- build 20000000`, `-- coarse 2000000`. Results are asserted before they are timed.
 
 use std::hint::black_box;
 
@@ -228,6 +228,12 @@ fn measure<K: Key>(layout: &str, mut pairs: Vec<(K, u32)>, axis: AxisType, locat
         black_box(&out);
     }
     let point = start.seconds() * 1e9 / probes.len() as f64;
+    // What the machine needs for a binary search over the same rows at this moment: compare, since others share it.
+    let start = Clock::now();
+    for key in &probes {
+        black_box(pairs.partition_point(|pair| pair.0 < *key));
+    }
+    let search = start.seconds() * 1e9 / probes.len() as f64;
 
     let mut intervals = Vec::new();
     for span in [100usize, 10_000] {
@@ -265,7 +271,7 @@ fn measure<K: Key>(layout: &str, mut pairs: Vec<(K, u32)>, axis: AxisType, locat
     }
     let counts = report.counts;
     println!(
-        "{layout:10} {locations:5} | {:6.2} bits/row (model {model:5.2}, allowed {allowed:5.2}) keys {:5.2} | reads {:.4} of {:.2} | {:4} segs max {:6} B root {:8} B | point {point:5.0} ns | {} | build {:.0} ns/row",
+        "{layout:10} {locations:5} | {:6.2} bits/row (model {model:5.2}, allowed {allowed:5.2}) keys {:5.2} | reads {:.4} of {:.2} | {:4} segs max {:6} B root {:8} B | point {point:5.0} ns (binary search {search:5.0}) | {} | build {:.0} ns/row",
         report.bits_per_row(),
         report.keys_bytes as f64 * 8.0 / rows,
         counts.reads as f64 / counts.pairs as f64,
@@ -278,12 +284,17 @@ fn measure<K: Key>(layout: &str, mut pairs: Vec<(K, u32)>, axis: AxisType, locat
     );
 }
 
-fn sizes(rows: u64, options: Options) {
+fn sizes(rows: u64, options: Options, only: Option<&str>) {
     for locations in [64, 4096] {
         for layout in ["sorted", "lineitem", "late", "clumps", "hashed", "uniform1", "uniform10", "zipf"] {
+            if only.is_some_and(|only| only != layout) {
+                continue;
+            }
             measure(layout, words(layout, rows, locations), AxisType::Signed, locations, options);
         }
-        measure("uuid", uuids(rows, locations), AxisType::Bytes, locations, options);
+        if only.is_none_or(|only| only == "uuid") {
+            measure("uuid", uuids(rows, locations), AxisType::Bytes, locations, options);
+        }
     }
 }
 
@@ -327,6 +338,6 @@ fn main() {
                 }
             }
         }
-        _ => sizes(rows, Options::default()),
+        _ => sizes(rows, Options::default(), arguments.get(3).map(String::as_str)),
     }
 }

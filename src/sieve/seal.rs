@@ -11,15 +11,15 @@ use super::keys::put_keys;
 use super::options::{Coarsen, Options};
 use super::record::Records;
 use super::run::{Habit, put_separators, separate};
-use super::segment::{CLUMPED, bounds_width};
+use super::segment::{CLUMPED, on_line};
 use super::set::put_members;
 use crate::int::{index, low_u8, low_u64, saturating_u32, to_u64, to_usize};
 
 /// Runs per block are between this and its half, on average: short enough to decode, long enough to share a bound.
-const RUNS_PER_BLOCK: u64 = 16;
+const RUNS_PER_BLOCK: u64 = 8;
 
 /// Where sets are large, blocks of fewer runs have about so many bits: passing a set costs time in its bits.
-const BITS_PER_BLOCK: u64 = 192;
+const BITS_PER_BLOCK: u64 = 96;
 
 /// A block with more separators makes its segment be cut in two: its keys mix trends, and one width does not suit them.
 const EVEN_SEPARATORS: usize = 192;
@@ -230,7 +230,7 @@ fn runs<K: Key>(
 
 fn runs_per_block(runs: &[Run], sets: &Sets) -> u64 {
     let bits: u64 = runs.iter().map(|run| sets.bits(run.set)).sum();
-    (BITS_PER_BLOCK * to_u64(runs.len()) / bits.max(1)).clamp(2, RUNS_PER_BLOCK)
+    (BITS_PER_BLOCK * to_u64(runs.len()) / bits.max(1)).clamp(1, RUNS_PER_BLOCK)
 }
 
 /// The largest width exponent is never needed: two blocks of half the axis are as good as one of all.
@@ -464,10 +464,18 @@ fn write<K: Key>(header: &Header<'_>, locations: &[u32], plan: &Plan, sets: &Set
     frame(SEGMENT, &body)
 }
 
+/// Bounds lie near a straight line, so their distances from it are written, in equal widths.
 fn put_bounds(body: &mut Vec<u8>, bounds: &[u64]) {
     let total = bounds.last().copied().unwrap_or(0);
-    let width = bounds_width(u32::try_from(total).unwrap_or(u32::MAX));
+    let last = to_u64(bounds.len() - 1);
+    let off = |(at, &bound): (u64, &u64)| bound.cast_signed() - on_line(at, last, total).cast_signed();
+    let least = (0..).zip(bounds).map(off).min().unwrap_or(0);
+    let most = (0..).zip(bounds).map(off).max().unwrap_or(0);
+    // Never zero, so that a count without bytes is refused.
+    let width = width_of((most - least).unsigned_abs()).max(1);
+    put_varint(body, least.unsigned_abs());
+    body.push(low_u8(u64::from(width)));
     let mut packed = BitWriter::default();
-    bounds.iter().for_each(|&bound| packed.put(bound, width));
+    (0..).zip(bounds).for_each(|pair| packed.put((off(pair) - least).unsigned_abs(), width));
     body.extend(packed.finish());
 }

@@ -6,14 +6,14 @@
 use std::marker::PhantomData;
 
 use super::axis::{Key, Place, shifted, take_len, take_point};
-use super::bits::{BitReader, Source, width_of};
+use super::bits::{BitReader, Source};
 use super::block::{Damaged, KINDS, Layout, Shared, Visited, visit_runs};
 use super::format::{SEGMENT, cursor, finished, malformed, unframe};
 use super::run::Habit;
 use super::set::take_members;
 use crate::cursor::Cursor;
 use crate::error::Result;
-use crate::int::{index, low_u32, low_u64, saturating_u32, to_u64, to_usize};
+use crate::int::{index, low_u64, to_u64, to_usize};
 
 /// Flag of a segment whose separators come in clumps.
 pub(super) const CLUMPED: u8 = 1;
@@ -178,22 +178,31 @@ fn take_number(cursor: &mut Cursor<'_>) -> Result<u32> {
     u32::try_from(value).ok().filter(|&value| value < 1 << 31).ok_or_else(|| malformed(cursor, "number"))
 }
 
-/// Ascending bit positions from 0 to `total`, bit packed; as many as were said, if the bytes for them are there.
+/// Ascending bit positions from 0 to `total`, as distances from a straight line; as many as were said, if the bytes for
+/// them are there.
 fn take_bounds(cursor: &mut Cursor<'_>, count: u64, total: u32) -> Result<Vec<u32>> {
-    let width = bounds_width(total);
+    if count == 0 {
+        return if total == 0 { Ok(Vec::new()) } else { Err(malformed(cursor, "bounds")) };
+    }
+    // The first distance is zero, so the least one is never above it.
+    let below = cursor.varint()?;
+    let width = u32::from(cursor.u8()?);
     let bits = count.checked_mul(u64::from(width)).filter(|&bits| bits <= to_u64(cursor.remaining()).saturating_mul(8));
-    let bits = bits.ok_or_else(|| malformed(cursor, "bounds"))?;
+    let bits = bits.filter(|_| (1..=32).contains(&width)).ok_or_else(|| malformed(cursor, "bounds"))?;
     let bytes = cursor.take(to_usize(bits.div_ceil(8)).unwrap_or(usize::MAX))?;
     let mut reader = BitReader::new(bytes, 0, bytes.len() * 8);
-    let bounds: Vec<u32> = (0..count).map(|_| low_u32(reader.take(width))).collect();
-    let ends = (bounds.first().copied().unwrap_or(0), bounds.last().copied().unwrap_or(total));
-    if ends != (0, total) || !bounds.is_sorted() {
-        return Err(malformed(cursor, "bounds"));
-    }
-    Ok(bounds)
+    let bound = |at: u64| {
+        let sum = on_line(at, count - 1, u64::from(total)).saturating_add(reader.take(width));
+        u32::try_from(sum.checked_sub(below)?).ok()
+    };
+    let bounds: Option<Vec<u32>> = (0..count).map(bound).collect();
+    let bounds =
+        bounds.filter(|bounds| bounds.is_sorted() && bounds.first() == Some(&0) && bounds.last() == Some(&total));
+    bounds.ok_or_else(|| malformed(cursor, "bounds"))
 }
 
-/// Bits of a bound; never zero, so that a count without bytes is refused.
-pub(super) fn bounds_width(total: u32) -> u32 {
-    saturating_u32(index(width_of(u64::from(total)).max(1)))
+/// Where bound `at` of `0..=last` would lie, were all blocks equally long.
+pub(super) fn on_line(at: u64, last: u64, total: u64) -> u64 {
+    let part = u128::from(at) * u128::from(total) / u128::from(last.max(1));
+    low_u64(part)
 }
