@@ -7,6 +7,7 @@ pub mod axis;
 mod bits;
 mod block;
 mod builder;
+mod chart;
 mod coarsen;
 mod compact;
 mod cuts;
@@ -29,6 +30,7 @@ mod version;
 
 pub use axis::{AxisType, Bytes, Composite, Key};
 pub use builder::{Builder, Built, Fragment, Part, Span, join};
+pub use chart::Chart;
 pub use compact::{Carried, Compacted};
 pub use delta::{Change, Delta, Side};
 pub use index::{Entry, Extent, Index, Location, Report, Root, Stats, pack};

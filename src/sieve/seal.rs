@@ -2,9 +2,10 @@
 
 use std::ops::Range;
 
-use super::axis::{Key, parting, put_point, put_varint, shifted};
+use super::axis::{Bytes, Key, parting, put_point, put_varint, shifted};
 use super::bits::{BackWriter, BitWriter, Sink, width_of};
 use super::block::{KINDS, Kind, Layout, Told, put_block, put_set};
+use super::chart::Chart;
 use super::coarsen::{Run, Sets, coarsen};
 use super::format::{SEGMENT, frame};
 use super::keys::put_keys;
@@ -138,14 +139,14 @@ pub(super) fn seal<K: Key>(
     out: &mut impl FnMut(Sealed<K>),
 ) {
     let (least, most) = (&records.keys[range.start], &records.keys[range.end - 1]);
-    let prefix = K::prefix(least, most);
-    let point = |key: usize| records.keys[key].point(prefix.len());
+    let chart = &K::chart(&records.keys[range.clone()]);
+    let point = |key: usize| records.keys[key].point(chart);
     let (low, high) = (point(range.start), point(range.end - 1));
     let pairs = records.pairs(range.clone());
     let locations = scratch.number(&records.locations[pairs.clone()], num_locations);
     let mut sets = Sets::new(saturating_u32(locations.len()));
 
-    let exact = runs(records, range.clone(), prefix.len(), scratch, &mut sets);
+    let exact = runs(records, range.clone(), chart, scratch, &mut sets);
     let runs = coarsen(exact, &mut sets, options.coarsen, num_locations);
     let most_blocks = match options.coarsen {
         Coarsen::Plain { keys } => to_u64(range.len()) / u64::from(keys),
@@ -160,7 +161,7 @@ pub(super) fn seal<K: Key>(
     let Some(plan) = plan(&pieces, &sets) else {
         // Some block is overfull, so there are keys on both sides of the middle of their common cell.
         let middle = parting(low, high);
-        let cut = range.start + records.keys[range.clone()].partition_point(|key| key.point(prefix.len()) < middle);
+        let cut = range.start + records.keys[range.clone()].partition_point(|key| key.point(chart) < middle);
         seal(records, range.start..cut, (options, num_locations), scratch, out);
         return seal(records, cut..range.end, (options, num_locations), scratch, out);
     };
@@ -172,7 +173,7 @@ pub(super) fn seal<K: Key>(
         runs: to_u64(plan.sets.len()),
         blocks: to_u64(num_blocks),
     };
-    let header = Header { prefix, low, high, shift, num_blocks, num_locations };
+    let header = Header { chart, low, high, shift, num_blocks, num_locations };
     let lookup = write::<K>(&header, &locations, &plan, &sets);
     let keys = put_keys(records, range.clone());
     out(Sealed { least: least.clone(), most: most.clone(), lookup, keys, counts });
@@ -182,7 +183,7 @@ pub(super) fn seal<K: Key>(
 fn runs<K: Key>(
     records: &Records<K>,
     range: Range<usize>,
-    prefix_len: usize,
+    chart: &Chart,
     scratch: &Scratch,
     sets: &mut Sets,
 ) -> Vec<Run> {
@@ -190,12 +191,12 @@ fn runs<K: Key>(
     let mut members = Vec::new();
     let mut start = range.start;
     let mut after_single = false;
-    let mut next_point = records.keys[start].point(prefix_len);
+    let mut next_point = records.keys[start].point(chart);
     while start < range.end {
         let point = next_point;
         let mut end = start + 1;
         while end < range.end {
-            next_point = records.keys[end].point(prefix_len);
+            next_point = records.keys[end].point(chart);
             if next_point != point {
                 break;
             }
@@ -322,7 +323,7 @@ fn plan(pieces: &[Piece], sets: &Sets) -> Option<Plan> {
 }
 
 struct Header<'a> {
-    prefix: &'a [u8],
+    chart: &'a Chart,
     low: u128,
     high: u128,
     shift: u32,
@@ -443,8 +444,9 @@ fn write<K: Key>(header: &Header<'_>, locations: &[u32], plan: &Plan, sets: &Set
     body.extend([low_u8(u64::from(layout.shift)), low_u8(u64::from(layout.count_bits))]);
     body.push(low_u8(to_u64(layout.kinds.len())));
     body.extend(layout.kinds.iter().map(|&kind| kind as u8));
-    put_varint(&mut body, to_u64(header.prefix.len()));
-    body.extend_from_slice(header.prefix);
+    if K::CODE == Bytes::CODE {
+        header.chart.write(&mut body);
+    }
     put_point::<K>(&mut body, header.low);
     put_point::<K>(&mut body, header.high);
     let locals = locals.finish();

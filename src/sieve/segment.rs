@@ -5,9 +5,10 @@
 
 use std::marker::PhantomData;
 
-use super::axis::{Key, Place, shifted, take_len, take_point};
+use super::axis::{Bytes, Key, Place, shifted, take_len, take_point};
 use super::bits::{BitReader, Source};
 use super::block::{Damaged, KINDS, Layout, Shared, Visited, visit_runs};
+use super::chart::Chart;
 use super::format::{SEGMENT, cursor, finished, malformed, unframe};
 use super::run::Habit;
 use super::set::take_members;
@@ -22,7 +23,7 @@ pub(super) const CLUMPED: u8 = 1;
 #[derive(Debug, Clone)]
 pub struct Segment<K> {
     layout: Layout,
-    prefix: Vec<u8>,
+    chart: Chart,
     least: u128,
     most: u128,
     /// The locations by local number, ascending.
@@ -51,8 +52,7 @@ impl<K: Key> Segment<K> {
             let kind = KINDS.get(usize::from(cursor.u8()?)).filter(|kind| !kinds.contains(*kind));
             kinds.push(*kind.ok_or_else(|| malformed(cursor, "kinds of sets"))?);
         }
-        let prefix_len = take_len(cursor)?;
-        let prefix = cursor.take(prefix_len)?.to_vec();
+        let chart = if K::CODE == Bytes::CODE { Chart::read(cursor)? } else { Chart::default() };
         let (least, most) = (take_point::<K>(cursor)?, take_point::<K>(cursor)?);
         if flags > CLUMPED || shift >= 128 || count_bits > 10 || kinds.is_empty() || least > most {
             return Err(malformed(cursor, "segment header"));
@@ -82,7 +82,7 @@ impl<K: Key> Segment<K> {
         let payload = cursor.take(index(payload_bits.div_ceil(8)))?.to_vec();
         finished(cursor)?;
         let layout = Layout { shift, habit, count_bits, kinds, num_locals, num_shared, max_members };
-        Ok(Self { layout, prefix, least, most, locations, shared_bounds, shared, bounds, payload, key: PhantomData })
+        Ok(Self { layout, chart, least, most, locations, shared_bounds, shared, bounds, payload, key: PhantomData })
     }
 
     /// The union of the segment's location sets, ascending.
@@ -98,7 +98,7 @@ impl<K: Key> Segment<K> {
     /// Adds the locations of a key, ascending; nothing for a key outside the segment or in a block without keys.
     #[inline]
     pub(super) fn point(&self, key: &K, out: &mut Vec<u32>) -> Visited {
-        let Place::At(point) = key.place(&self.prefix) else { return Ok(()) };
+        let Place::At(point) = key.place(&self.chart) else { return Ok(()) };
         if point < self.least || point > self.most {
             return Ok(());
         }
@@ -111,12 +111,12 @@ impl<K: Key> Segment<K> {
 
     /// Adds the locations of every run that meets the keys from `low` to `high`, ascending and once.
     pub(super) fn interval(&self, low: &K, high: &K, out: &mut Vec<u32>) -> Visited {
-        let least = match low.place(&self.prefix) {
+        let least = match low.place(&self.chart) {
             Place::Below => self.least,
             Place::At(point) => point.max(self.least),
             Place::Above => return Ok(()),
         };
-        let most = match high.place(&self.prefix) {
+        let most = match high.place(&self.chart) {
             Place::Below => return Ok(()),
             Place::At(point) => point.min(self.most),
             Place::Above => self.most,
