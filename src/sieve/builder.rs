@@ -188,6 +188,11 @@ impl<K: Key> Builder<K> {
         std::mem::take(&mut self.sealer.built.segments)
     }
 
+    /// Records that are held in memory.
+    pub fn buffered(&mut self) -> usize {
+        self.cutter.records().locations.len()
+    }
+
     /// Ends the build of a whole index.
     pub fn finish(mut self) -> Built<K> {
         self.close_pending();

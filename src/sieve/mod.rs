@@ -26,6 +26,8 @@ mod seal;
 mod segment;
 mod set;
 mod split;
+#[cfg(test)]
+mod tests;
 mod version;
 
 pub use axis::{AxisType, Bytes, Composite, Key};
