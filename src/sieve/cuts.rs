@@ -56,7 +56,7 @@ impl<K: Key> Cutter<K> {
 
     fn weigh(&mut self, key: usize) {
         let before = if key == 0 { 0 } else { self.weights[key - 1] };
-        let repeats = key > 0 && self.records.set(key) == self.records.set(key - 1);
+        let repeats = key > 0 && self.records.repeats(key);
         let weight = if repeats { 0 } else { to_u64(self.records.set(key).len()) };
         self.weights.push(before + weight);
     }

@@ -20,7 +20,7 @@ pub(super) fn put_keys<K: Key>(records: &Records<K>, range: Range<usize>) -> Vec
         let pairs = records.pairs(key..key + 1);
         let rows = &records.rows[pairs.clone()];
         let single_rows = rows.iter().all(|&rows| rows == 1);
-        let same_set = previous.is_some_and(|before| records.set(before) == records.set(key));
+        let same_set = previous.is_some() && records.repeats(key);
         // 0: the set of the key before, one row each; 1: that set, rows follow; else twice the pairs, plus 1 if rows follow.
         let head = if same_set { 0 } else { to_u64(pairs.len()) * 2 };
         put_varint(&mut body, head | u64::from(!single_rows));

@@ -25,6 +25,7 @@ mod run;
 mod seal;
 mod segment;
 mod set;
+mod sort;
 mod split;
 #[cfg(test)]
 mod tests;
@@ -40,4 +41,5 @@ pub use lookup::{Answer, Lookup, Need, Query};
 pub use options::{Coarsen, Options};
 pub use seal::{Counts, Sealed};
 pub use segment::Segment;
+pub use sort::{build_pairs, sort_pairs};
 pub use version::{Timeline, View};

@@ -10,21 +10,37 @@ pub(super) struct Records<K> {
     pub(super) keys: Vec<K>,
     /// Index into `locations` and `rows` after each key's last pair.
     ends: Vec<usize>,
+    /// Whether each key has the location set of the key before it.
+    repeats: Vec<bool>,
     pub(super) locations: Vec<u32>,
     pub(super) rows: Vec<u64>,
 }
 
 impl<K> Default for Records<K> {
     fn default() -> Self {
-        Self { keys: Vec::new(), ends: Vec::new(), locations: Vec::new(), rows: Vec::new() }
+        Self { keys: Vec::new(), ends: Vec::new(), repeats: Vec::new(), locations: Vec::new(), rows: Vec::new() }
     }
 }
 
 impl<K: Key> Records<K> {
     /// Closes a key whose pairs have been appended.
     pub(super) fn close(&mut self, key: K) {
+        let (start, end) = (self.ends.last().copied().unwrap_or(0), self.locations.len());
+        let before = self.ends.len().checked_sub(2).map_or(0, |before| self.ends[before]);
+        // Most keys have one location, which needs no comparison of slices.
+        let repeats = match (&self.locations[before..start], &self.locations[start..end]) {
+            ([a], [b]) => a == b,
+            (a, b) => !a.is_empty() && a == b,
+        };
         self.keys.push(key);
-        self.ends.push(self.locations.len());
+        self.ends.push(end);
+        self.repeats.push(repeats);
+    }
+
+    /// Whether a key, not the first one, has the location set of the key before it.
+    #[inline]
+    pub(super) fn repeats(&self, key: usize) -> bool {
+        self.repeats[key]
     }
 
     /// Adds a key with its pairs.
@@ -52,6 +68,7 @@ impl<K: Key> Records<K> {
         let pairs = self.pairs(0..keys).end;
         self.keys.drain(..keys);
         self.ends.drain(..keys);
+        self.repeats.drain(..keys);
         self.ends.iter_mut().for_each(|end| *end -= pairs);
         self.locations.drain(..pairs);
         self.rows.drain(..pairs);

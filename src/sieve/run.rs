@@ -96,11 +96,12 @@ pub(super) fn put_separators(out: &mut impl Sink, separators: &[u128], low: u128
 fn put_descent(out: &mut impl Sink, down: u32, middle: u128, shift: u32, habit: Habit) {
     match habit {
         Habit::Scattered => {
-            for level in 0..=down {
-                if level + 1 < shift {
-                    out.put(u64::from(level < down), 1);
-                }
+            let mut ones = down;
+            while ones >= 31 {
+                out.put((1 << 31) - 1, 31);
+                ones -= 31;
             }
+            out.put((1 << ones) - 1, ones + u32::from(down + 1 < shift));
         }
         Habit::Clumped => {
             let bits = 32 - (down + 1).leading_zeros();

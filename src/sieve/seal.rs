@@ -204,7 +204,7 @@ fn runs<K: Key>(
         }
         // Most neighbours of long runs are equal, and then need no lookup by hash.
         let single = end == start + 1;
-        let repeats = single && after_single && records.set(start) == records.set(start - 1);
+        let repeats = single && after_single && records.repeats(start);
         let set = match runs.last() {
             Some(run) if repeats => run.set,
             _ => {
@@ -351,6 +351,9 @@ fn tell<'a>(handles: &'a [u32], sets: &'a Sets, shared: &'a [u32]) -> impl Itera
 
 /// The sets worth a place in the dictionary: those told twice; the most frequent first, ties in the order of their members.
 fn dictionary(plan: &Plan, sets: &Sets) -> Vec<u32> {
+    if sets.num_several() == 0 {
+        return Vec::new();
+    }
     let mut times = std::collections::HashMap::new();
     for block in &plan.blocks {
         let handles = &plan.sets[block.sets.clone()];
@@ -401,7 +404,7 @@ fn write<K: Key>(header: &Header<'_>, locations: &[u32], plan: &Plan, sets: &Set
             times[usize::from(told.kind() as u8)] += 1;
         }
     }
-    for &handle in &plan.sets {
+    for &handle in plan.sets.iter().filter(|&&handle| handle >= sets.num_locals()) {
         max_members = max_members.max(saturating_u32(sets.members(handle).len()));
     }
     let mut kinds: Vec<Kind> = KINDS.into_iter().filter(|&kind| times[usize::from(kind as u8)] > 0).collect();
