@@ -459,3 +459,37 @@ fn a_cold_point_needs_one_range_of_at_most_64_kib() {
     assert!(built.segments.len() > 3);
     assert!(built.segments.iter().all(|sealed| sealed.lookup.len() <= 64 << 10));
 }
+
+/// The worked example of the format page, byte by byte.
+#[test]
+fn the_worked_example_of_the_format_page_holds() {
+    let mut builder = Builder::new(3, Options::default()).unwrap();
+    for (key, at) in [(10u64, 0), (11, 0), (12, 1), (20, 0), (20, 2)] {
+        builder.push(key, at, 1).unwrap();
+    }
+    let built = builder.finish();
+    let page = include_str!("../../docs/format/sieve-v1.md");
+    let locations = ["a", "b", "c"].map(|group| Location { partition: String::new(), group: group.into() }).to_vec();
+    let stats = vec![Stats { nulls: 2, ..Stats::default() }, Stats::default(), Stats::default()];
+    let (root, file) = Root::new((AxisType::Unsigned, 7, Options::default()), locations, stats, &built).unwrap();
+    let delta =
+        Delta::new(8, vec![location(1)], vec![], vec![], vec![Change { key: 300u64, location: 0, plus: 1, minus: 0 }]);
+    let sealed = &built.segments[0];
+    assert_eq!([&sealed.lookup[..], &sealed.keys].concat(), file);
+    let parts = [
+        ("segment", sealed.lookup.clone()),
+        ("keys", sealed.keys.clone()),
+        ("root", root::write(&root)),
+        ("delta", delta.unwrap().write()),
+    ];
+    for (name, bytes) in parts {
+        let hex: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        let start = page.find(&format!("```text {name}\n")).map_or(0, |at| at + 9 + name.len());
+        let told: Vec<&str> = page[start..]
+            .lines()
+            .take_while(|line| !line.starts_with("```"))
+            .flat_map(|line| line.split('|').next().unwrap_or_default().split_whitespace())
+            .collect();
+        assert_eq!(told, hex, "the {name} of the page");
+    }
+}
