@@ -9,6 +9,7 @@
 use super::bits::{BackReader, BackWriter, BitReader, BitWriter, Sink, Source};
 use super::run::{Habit, MAX_SEPARATORS, put_separators, rank};
 use super::set::{put_members, take_members};
+use super::split::Split;
 use crate::int::{index, low_u32, saturating_u32};
 
 /// How the set of a run is told.
@@ -132,6 +133,7 @@ pub(super) fn visit_runs(
     layout: &Layout,
     shared: Shared<'_>,
     (low, high): (u128, u128),
+    fuel: &mut u64,
     visit: &mut impl FnMut(u32),
 ) -> Visited {
     let mut reader = BitReader::new(bytes, start, end);
@@ -154,7 +156,7 @@ pub(super) fn visit_runs(
             Kind::Inline => {
                 let here = back.clone();
                 // The members are taken to get past them, even where nobody asks for them.
-                take_set(&mut back, layout, &mut |_| {});
+                take_set(&mut back, layout, fuel, &mut |_| {})?;
                 Met::Inline(here)
             }
             Kind::Previous => previous.clone().ok_or(Damaged)?,
@@ -166,10 +168,8 @@ pub(super) fn visit_runs(
         if run >= first {
             match &met {
                 Met::One(local) => visit(*local),
-                Met::Shared(number) => visit_shared(shared, *number, layout, visit)?,
-                Met::Inline(here) => {
-                    take_set(&mut here.clone(), layout, visit);
-                }
+                Met::Shared(number) => visit_shared(shared, *number, layout, fuel, visit)?,
+                Met::Inline(here) => take_set(&mut here.clone(), layout, fuel, visit)?,
             }
         }
         before = previous.replace(met);
@@ -186,15 +186,43 @@ fn take_kind(back: &mut BackReader<'_>, layout: &Layout) -> Result<Kind, Damaged
     layout.kinds.get(rank).copied().ok_or(Damaged)
 }
 
-fn take_set(back: &mut BackReader<'_>, layout: &Layout, visit: &mut impl FnMut(u32)) {
-    let count = back.take_below(layout.max_members.saturating_sub(1)) + 2;
-    take_members(back, count, 0, layout.num_locals, visit);
+/// Members that the decoding of one answer may visit in one segment, passed ones too. Only hostile bytes, or one set of a
+/// great many locations in a great many blocks, come near.
+pub(super) const FUEL: u64 = 1 << 26;
+
+fn take_set(source: &mut impl Split, layout: &Layout, fuel: &mut u64, visit: &mut impl FnMut(u32)) -> Visited {
+    let count = source.take_below(layout.max_members.saturating_sub(1)) + 2;
+    *fuel = fuel.checked_sub(u64::from(count)).ok_or(Damaged)?;
+    take_members(source, count, 0, layout.num_locals, visit);
+    if source.exhausted() { Err(Damaged) } else { Ok(()) }
 }
 
-fn visit_shared(shared: Shared<'_>, number: u32, layout: &Layout, visit: &mut impl FnMut(u32)) -> Visited {
+fn visit_shared(
+    shared: Shared<'_>,
+    number: u32,
+    layout: &Layout,
+    fuel: &mut u64,
+    visit: &mut impl FnMut(u32),
+) -> Visited {
     let bounds = shared.bounds.get(index(number)..).and_then(|rest| rest.first_chunk::<2>()).ok_or(Damaged)?;
     let mut reader = BitReader::new(shared.bytes, index(bounds[0]), index(bounds[1]));
-    let count = reader.take_below(layout.max_members.saturating_sub(1)) + 2;
-    take_members(&mut reader, count, 0, layout.num_locals, visit);
+    take_set(&mut reader, layout, fuel, visit)
+}
+
+/// Blocks whose union may be kept, so that a long interval decodes few blocks one by one.
+pub(super) const BLOCKS_PER_UNION: usize = 32;
+
+/// Writes the union of some blocks: any number of locations.
+pub(super) fn put_union(out: &mut impl Sink, members: &[u32], num_locals: u32) {
+    out.put_below(saturating_u32(members.len()), num_locals + 1);
+    put_members(out, members, 0, num_locals);
+}
+
+/// Visits a union that [`put_union`] wrote.
+pub(super) fn visit_union(unions: Shared<'_>, number: usize, num_locals: u32, visit: &mut impl FnMut(u32)) -> Visited {
+    let bounds = unions.bounds.get(number..).and_then(|rest| rest.first_chunk::<2>()).ok_or(Damaged)?;
+    let mut reader = BitReader::new(unions.bytes, index(bounds[0]), index(bounds[1]));
+    let count = reader.take_below(num_locals + 1);
+    take_members(&mut reader, count, 0, num_locals, visit);
     if reader.exhausted() { Err(Damaged) } else { Ok(()) }
 }

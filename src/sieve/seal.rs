@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::axis::{Bytes, Key, parting, put_point, put_varint, shifted};
 use super::bits::{BackWriter, BitWriter, Sink, width_of};
-use super::block::{KINDS, Kind, Layout, Told, put_block, put_set};
+use super::block::{BLOCKS_PER_UNION, KINDS, Kind, Layout, Told, put_block, put_set, put_union};
 use super::chart::Chart;
 use super::coarsen::{Run, Sets, coarsen};
 use super::format::{SEGMENT, frame};
@@ -12,7 +12,7 @@ use super::keys::put_keys;
 use super::options::{Coarsen, Options};
 use super::record::Records;
 use super::run::{Habit, put_separators, separate};
-use super::segment::{CLUMPED, on_line};
+use super::segment::{CLUMPED, UNIONS, on_line};
 use super::set::put_members;
 use crate::int::{index, low_u8, low_u64, saturating_u32, to_u64, to_usize};
 
@@ -24,6 +24,9 @@ const BITS_PER_BLOCK: u64 = 96;
 
 /// A block with more separators makes its segment be cut in two: its keys mix trends, and one width does not suit them.
 const EVEN_SEPARATORS: usize = 192;
+
+/// Unions of blocks may take this part of the blocks' own bits.
+const UNION_SHARE: u64 = 8;
 
 /// Blocks that are tried to choose between the two habits of separators.
 const SAMPLED_BLOCKS: usize = 64;
@@ -443,7 +446,11 @@ fn write<K: Key>(header: &Header<'_>, locations: &[u32], plan: &Plan, sets: &Set
     }
     bounds.resize(header.num_blocks + 1, payload.len());
 
-    let mut body = vec![K::CODE, if layout.habit == Habit::Clumped { CLUMPED } else { 0 }];
+    let unions = unions(plan, sets, header.num_blocks);
+    // Unions that cost too much save nothing either: where locations are many, long intervals have long answers.
+    let unions = unions.filter(|(_, unions)| unions.len() * UNION_SHARE <= payload.len());
+    let clumped = if layout.habit == Habit::Clumped { CLUMPED } else { 0 };
+    let mut body = vec![K::CODE, clumped | if unions.is_some() { UNIONS } else { 0 }];
     body.extend([low_u8(u64::from(layout.shift)), low_u8(u64::from(layout.count_bits))]);
     body.push(low_u8(to_u64(layout.kinds.len())));
     body.extend(layout.kinds.iter().map(|&kind| kind as u8));
@@ -464,9 +471,44 @@ fn write<K: Key>(header: &Header<'_>, locations: &[u32], plan: &Plan, sets: &Set
         put_bounds(&mut body, &shared_bounds);
     }
     body.extend(shared_sets.finish());
+    if let Some((bounds, unions)) = unions {
+        put_varint(&mut body, unions.len());
+        put_bounds(&mut body, &bounds);
+        body.extend(unions.finish());
+    }
     put_bounds(&mut body, &bounds);
     body.extend(payload.finish());
     frame(SEGMENT, &body)
+}
+
+/// The union of each stretch of neighbouring blocks, if the segment has more than one.
+fn unions(plan: &Plan, sets: &Sets, num_blocks: usize) -> Option<(Vec<u64>, BitWriter)> {
+    let num_unions = num_blocks.div_ceil(BLOCKS_PER_UNION);
+    if num_unions < 3 {
+        return None;
+    }
+    let mut out = BitWriter::default();
+    let mut bounds = vec![0];
+    // The last union that each local number was put into.
+    let mut last = vec![usize::MAX; index(sets.num_locals())];
+    let mut blocks = plan.blocks.iter().peekable();
+    for union in 0..num_unions {
+        let mut members = Vec::new();
+        while let Some(block) = blocks.next_if(|block| block.block / BLOCKS_PER_UNION == union) {
+            for &handle in &plan.sets[block.sets.clone()] {
+                for &member in sets.members(handle) {
+                    if last[index(member)] != union {
+                        last[index(member)] = union;
+                        members.push(member);
+                    }
+                }
+            }
+        }
+        members.sort_unstable();
+        put_union(&mut out, &members, sets.num_locals());
+        bounds.push(out.len());
+    }
+    Some((bounds, out))
 }
 
 /// Bounds lie near a straight line, so their distances from it are written, in equal widths.

@@ -7,7 +7,7 @@ use std::marker::PhantomData;
 
 use super::axis::{Bytes, Key, Place, shifted, take_len, take_point};
 use super::bits::{BitReader, Source};
-use super::block::{Damaged, KINDS, Layout, Shared, Visited, visit_runs};
+use super::block::{BLOCKS_PER_UNION, Damaged, FUEL, KINDS, Layout, Shared, Visited, visit_runs, visit_union};
 use super::chart::Chart;
 use super::format::{SEGMENT, cursor, finished, malformed, unframe};
 use super::run::Habit;
@@ -18,6 +18,8 @@ use crate::int::{index, low_u64, to_u64, to_usize};
 
 /// Flag of a segment whose separators come in clumps.
 pub(super) const CLUMPED: u8 = 1;
+/// Flag of a segment that keeps the unions of neighbouring blocks.
+pub(super) const UNIONS: u8 = 2;
 
 /// A segment's lookup section, checked and ready to answer.
 #[derive(Debug, Clone)]
@@ -30,6 +32,9 @@ pub struct Segment<K> {
     locations: Vec<u32>,
     shared_bounds: Vec<u32>,
     shared: Vec<u8>,
+    /// Unions of neighbouring blocks; no bounds, if there are none.
+    union_bounds: Vec<u32>,
+    unions: Vec<u8>,
     /// First bit of each block in `payload`, and the end of the last.
     bounds: Vec<u32>,
     payload: Vec<u8>,
@@ -54,7 +59,7 @@ impl<K: Key> Segment<K> {
         }
         let chart = if K::CODE == Bytes::CODE { Chart::read(cursor)? } else { Chart::default() };
         let (least, most) = (take_point::<K>(cursor)?, take_point::<K>(cursor)?);
-        if flags > CLUMPED || shift >= 128 || count_bits > 10 || kinds.is_empty() || least > most {
+        if flags > CLUMPED | UNIONS || shift >= 128 || count_bits > 10 || kinds.is_empty() || least > most {
             return Err(malformed(cursor, "segment header"));
         }
         let num_locals = take_number(cursor)?;
@@ -78,11 +83,32 @@ impl<K: Key> Segment<K> {
         let shared = cursor.take(index(shared_bits.div_ceil(8)))?.to_vec();
         let num_blocks = shifted(most, shift) - shifted(least, shift);
         let num_bounds = u64::try_from(num_blocks).ok().and_then(|blocks| blocks.checked_add(2));
-        let bounds = take_bounds(cursor, num_bounds.ok_or_else(|| malformed(cursor, "blocks"))?, payload_bits)?;
+        let num_bounds = num_bounds.ok_or_else(|| malformed(cursor, "blocks"))?;
+        let (mut union_bounds, mut unions) = (Vec::new(), Vec::new());
+        if flags & UNIONS != 0 {
+            let union_bits = take_number(cursor)?;
+            let num_unions = (num_bounds - 1).div_ceil(to_u64(BLOCKS_PER_UNION));
+            union_bounds = take_bounds(cursor, num_unions + 1, union_bits)?;
+            unions = cursor.take(index(union_bits.div_ceil(8)))?.to_vec();
+        }
+        let bounds = take_bounds(cursor, num_bounds, payload_bits)?;
         let payload = cursor.take(index(payload_bits.div_ceil(8)))?.to_vec();
         finished(cursor)?;
         let layout = Layout { shift, habit, count_bits, kinds, num_locals, num_shared, max_members };
-        Ok(Self { layout, chart, least, most, locations, shared_bounds, shared, bounds, payload, key: PhantomData })
+        Ok(Self {
+            layout,
+            chart,
+            least,
+            most,
+            locations,
+            shared_bounds,
+            shared,
+            union_bounds,
+            unions,
+            bounds,
+            payload,
+            key: PhantomData,
+        })
     }
 
     /// The union of the segment's location sets, ascending.
@@ -104,7 +130,7 @@ impl<K: Key> Segment<K> {
         }
         let block = self.block_of(point);
         let inside = self.inside(point);
-        self.visit_block(block, (inside, inside), &mut |local| {
+        self.visit_block(block, (inside, inside), &mut FUEL.clone(), &mut |local| {
             out.extend(self.locations.get(index(local)));
         })
     }
@@ -132,19 +158,27 @@ impl<K: Key> Segment<K> {
         let mut missing = seen.len();
         let (first, last) = (self.block_of(least), self.block_of(most));
         let end = 1u128.checked_shl(self.layout.shift).map_or(u128::MAX, |width| width - 1);
-        for block in first..=last {
-            let low = if block == first { self.inside(least) } else { 0 };
-            let high = if block == last { self.inside(most) } else { end };
-            self.visit_block(block, (low, high), &mut |local| {
+        let mut fuel = FUEL;
+        let mut block = first;
+        // The loop also ends once nothing can be added any more.
+        while block <= last && missing > 0 {
+            let mut note = |local: u32| {
                 if let Some(slot) = seen.get_mut(index(local)) {
                     missing -= usize::from(!*slot);
                     *slot = true;
                 }
-            })?;
-            // Nothing can be added any more.
-            if missing == 0 {
-                break;
+            };
+            let inner = block > first && block % BLOCKS_PER_UNION == 0 && block + BLOCKS_PER_UNION <= last;
+            if inner && !self.union_bounds.is_empty() {
+                let unions = Shared { bytes: &self.unions, bounds: &self.union_bounds };
+                visit_union(unions, block / BLOCKS_PER_UNION, self.layout.num_locals, &mut note)?;
+                block += BLOCKS_PER_UNION;
+                continue;
             }
+            let low = if block == first { self.inside(least) } else { 0 };
+            let high = if block == last { self.inside(most) } else { end };
+            self.visit_block(block, (low, high), &mut fuel, &mut note)?;
+            block += 1;
         }
         out.extend(self.locations.iter().zip(&seen).filter(|(_, seen)| **seen).map(|(location, _)| *location));
         Ok(())
@@ -163,13 +197,13 @@ impl<K: Key> Segment<K> {
     }
 
     #[inline]
-    fn visit_block(&self, block: usize, keys: (u128, u128), visit: &mut impl FnMut(u32)) -> Visited {
+    fn visit_block(&self, block: usize, keys: (u128, u128), fuel: &mut u64, visit: &mut impl FnMut(u32)) -> Visited {
         let bounds = self.bounds.get(block..).and_then(|rest| rest.first_chunk::<2>()).ok_or(Damaged)?;
         if bounds[0] == bounds[1] {
             return Ok(());
         }
         let shared = Shared { bytes: &self.shared, bounds: &self.shared_bounds };
-        visit_runs(&self.payload, (index(bounds[0]), index(bounds[1])), &self.layout, shared, keys, visit)
+        visit_runs(&self.payload, (index(bounds[0]), index(bounds[1])), &self.layout, shared, keys, fuel, visit)
     }
 }
 

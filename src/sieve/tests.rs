@@ -460,6 +460,31 @@ fn a_cold_point_needs_one_range_of_at_most_64_kib() {
     assert!(built.segments.iter().all(|sealed| sealed.lookup.len() <= 64 << 10));
 }
 
+#[test]
+fn unions_of_blocks_answer_long_intervals_exactly() {
+    let mut random = Random(41);
+    let pairs: Vec<(u64, u32)> = (0..8000u64)
+        .map(|row| {
+            let late = random.one_in(9);
+            (
+                row * 100 + random.below(50),
+                if late { u32::try_from(random.below(4)).unwrap() } else { u32::from(row > 4000) + 3 },
+            )
+        })
+        .collect();
+    let (root, file) = build(&pairs, Options::default());
+    assert_eq!(root.segments.len(), 1);
+    assert_ne!(file[5] & super::segment::UNIONS, 0, "the case needs unions");
+    let index = open((root, file));
+    for _ in 0..300 {
+        let (a, b) = (
+            pairs[usize::try_from(random.below(8000)).unwrap()].0,
+            pairs[usize::try_from(random.below(8000)).unwrap()].0,
+        );
+        assert_eq!(only(&index, Query::Between(a, b)), truth(&pairs, &a, &b));
+    }
+}
+
 /// The worked example of the format page, byte by byte.
 #[test]
 fn the_worked_example_of_the_format_page_holds() {
