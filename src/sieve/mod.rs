@@ -13,6 +13,8 @@ mod compact;
 mod cuts;
 mod delta;
 mod format;
+#[cfg(test)]
+mod holes;
 mod index;
 mod keys;
 mod lookup;
@@ -30,10 +32,12 @@ mod split;
 #[cfg(test)]
 mod tests;
 mod version;
+mod write;
 
 pub use axis::{AxisType, Bytes, Composite, Key};
 pub use builder::{Builder, Built, Fragment, Part, Span, join};
 pub use chart::Chart;
+pub use coarsen::within_budget;
 pub use compact::{Carried, Compacted};
 pub use delta::{Change, Delta, Side};
 pub use index::{Entry, Extent, Index, Location, Report, Root, Stats, pack};

@@ -1,5 +1,5 @@
-//! The spec's invariants (I) and holes (H), one named test each; those that need a history are in `model.rs`, determinism
-//! over partitions (I5, I6) is in `builder.rs`.
+//! The spec's invariants, one named test each; holes are in `holes.rs`, what needs a history is in `model.rs`, determinism
+//! over partitions (I5, I6) in `builder.rs` and `sort.rs`.
 
 use std::collections::BTreeMap;
 
@@ -12,11 +12,11 @@ use crate::int::index;
 
 const LOCATIONS: u32 = 6;
 
-fn location(number: u32) -> Location {
+pub(super) fn location(number: u32) -> Location {
     Location { partition: "p".into(), group: format!("{number:04}") }
 }
 
-fn build<K: Key>(pairs: &[(K, u32)], options: Options) -> (Root<K>, Vec<u8>) {
+pub(super) fn build<K: Key>(pairs: &[(K, u32)], options: Options) -> (Root<K>, Vec<u8>) {
     let mut sorted: Vec<(K, u32)> = pairs.to_vec();
     sorted.sort();
     let mut builder = Builder::new(LOCATIONS, options).unwrap();
@@ -31,20 +31,20 @@ fn build<K: Key>(pairs: &[(K, u32)], options: Options) -> (Root<K>, Vec<u8>) {
     Root::new((axis, 100, options), locations, stats, &builder.finish()).unwrap()
 }
 
-fn open<K: Key>((root, file): (Root<K>, Vec<u8>)) -> Index<K> {
+pub(super) fn open<K: Key>((root, file): (Root<K>, Vec<u8>)) -> Index<K> {
     let mut index = Index::new(root::read(&root::write(&root)).unwrap());
     index.load_all(&file).unwrap();
     index
 }
 
-fn only<K: Key>(index: &Index<K>, query: Query<K>) -> Vec<u32> {
+pub(super) fn only<K: Key>(index: &Index<K>, query: Query<K>) -> Vec<u32> {
     match index.answer(&query) {
         Answer::Only(locations) => locations,
         Answer::All => panic!("everything is kept"),
     }
 }
 
-fn truth<K: Key>(pairs: &[(K, u32)], low: &K, high: &K) -> Vec<u32> {
+pub(super) fn truth<K: Key>(pairs: &[(K, u32)], low: &K, high: &K) -> Vec<u32> {
     let mut found: Vec<u32> =
         pairs.iter().filter(|pair| *low <= pair.0 && pair.0 <= *high).map(|pair| pair.1).collect();
     found.sort();
@@ -52,12 +52,13 @@ fn truth<K: Key>(pairs: &[(K, u32)], low: &K, high: &K) -> Vec<u32> {
     found
 }
 
-fn sample(seed: u64) -> Vec<(u64, u32)> {
+pub(super) fn sample(seed: u64) -> Vec<(u64, u32)> {
     let mut random = Random(seed);
     (0..300).map(|_| (random.below(900), u32::try_from(random.below(5)).unwrap())).collect()
 }
 
-const SMALL: Options = Options { max_records: 90, max_key_bytes: 9000, max_weight: 60, coarsen: Coarsen::Exact };
+pub(super) const SMALL: Options =
+    Options { max_records: 90, max_key_bytes: 9000, max_weight: 60, coarsen: Coarsen::Exact };
 
 #[test]
 fn i2_answers_lie_within_min_max_and_rays_are_exactly_it() {
@@ -127,7 +128,7 @@ fn i8_counts_are_rows_and_deleting_all_leaves_an_empty_index() {
     assert!(only(&empty, Query::AtLeast(0)).is_empty());
 }
 
-fn compact(base: Index<u64>, file: &[u8], delta: Delta<u64>, horizon: i64) -> Compacted<u64> {
+pub(super) fn compact(base: Index<u64>, file: &[u8], delta: Delta<u64>, horizon: i64) -> Compacted<u64> {
     let mut timeline = Timeline::starting_with(base);
     timeline.commit(delta).unwrap();
     let read = |extent: Extent| {
@@ -312,103 +313,6 @@ fn i15_narrower_plain_blocks_never_read_more() {
         let reads = build(&pairs, options).0.counts().reads;
         assert!(reads <= before, "{keys} keys a block");
         before = reads;
-    }
-}
-
-#[test]
-fn h5_a_delete_of_a_key_never_indexed_takes_nobody_else_s_place() {
-    let (root, file) = build(&[(10u64, 0), (11, 0), (12, 0)], SMALL);
-    let changes =
-        vec![Change { key: 13u64, location: 0, plus: 0, minus: 3 }, Change { key: 10, location: 1, plus: 0, minus: 1 }];
-    let delta = Delta::new(200, vec![location(0), location(1)], vec![], vec![], changes).unwrap();
-    let compacted = compact(Index::new(root), &file, delta, i64::MAX);
-    assert_eq!((compacted.unmatched, compacted.root.counts().rows), (4, 3));
-    let index = open((compacted.root, compacted.file));
-    assert!((10..=12).all(|key| only(&index, Query::Point(key)) == [0]));
-}
-
-#[test]
-fn h6_keys_outside_every_segment_are_never_lost() {
-    let (root, file) = build(&[(1000u64, 0), (1001, 1), (9_000_000, 2)], Options { max_records: 2, ..SMALL });
-    assert!(root.segments.len() > 1);
-    let mut base = Index::new(root);
-    base.load_all(&file).unwrap();
-    let mut timeline = Timeline::starting_with(base);
-    let changes = [0, 999, 1002, 500_000, u64::MAX].map(|key| Change { key, location: 0, plus: 1, minus: 0 }).to_vec();
-    timeline.commit(Delta::new(101, vec![location(9)], vec![], vec![], changes).unwrap()).unwrap();
-    let number = timeline.number(&location(9)).unwrap();
-    let view = timeline.latest().unwrap();
-    for key in [0, 999, 1002, 500_000, u64::MAX] {
-        assert!(view.answer(&Query::Point(key)).keeps(number));
-        assert!(view.answer(&Query::AtLeast(key)).keeps(number));
-        assert!(view.answer(&Query::AtMost(key)).keeps(number));
-    }
-    assert!(!view.answer(&Query::Point(1000)).keeps(number));
-}
-
-#[test]
-fn h7_deletes_after_the_base_file_s_instant_wait() {
-    let (root, file) = build(&[(10u64, 0), (11, 0)], SMALL);
-    let delta = |minus| {
-        Delta::new(200, vec![location(0)], vec![], vec![], vec![Change { key: 10u64, location: 0, plus: 0, minus }])
-            .unwrap()
-    };
-    let waits = compact(Index::new(root.clone()), &file, delta(1), 199);
-    assert_eq!(waits.carried, vec![Carried { key: 10, location: location(0), rows: 1 }]);
-    assert_eq!(only(&open((waits.root, waits.file)), Query::Point(10)), [0]);
-    let applied = compact(Index::new(root), &file, delta(1), 200);
-    assert!(applied.carried.is_empty());
-    assert!(only(&open((applied.root, applied.file)), Query::Point(10)).is_empty());
-}
-
-#[test]
-fn h8_the_whole_axis_fits() {
-    let pairs = [(0u64, 0), (u64::MAX, 1), (1 << 63, 2)];
-    let index = open(build(&pairs, Options::default()));
-    assert_eq!(only(&index, Query::Point(u64::MAX)), [1]);
-    assert_eq!(only(&index, Query::Between(1, u64::MAX)), [1, 2]);
-    let wides = [(0u128, 0), (u128::MAX, 1), (1 << 127, 2)];
-    let index = open(build(&wides, Options::default()));
-    assert_eq!(only(&index, Query::Point(u128::MAX)), [1]);
-    assert_eq!(only(&index, Query::Between(0, u128::MAX)), [0, 1, 2]);
-}
-
-#[test]
-fn h9_missing_and_damaged_parts_keep_what_min_max_keeps() {
-    let pairs = sample(21);
-    let (root, file) = build(&pairs, SMALL);
-    let mut index = Index::new(root.clone());
-    let unloaded = only(&index, Query::Point(pairs[0].0));
-    assert!(unloaded.contains(&pairs[0].1));
-    let Lookup::Need(needs) = index.lookup(&Query::Point(pairs[0].0)) else { panic!("nothing is loaded") };
-    assert_eq!(needs.len(), 1);
-    assert_eq!(
-        index.load(needs[0].segment, b"SvL9 from the future").unwrap_err().kind(),
-        &ErrorKind::SieveMagic { part: "segment" }
-    );
-    assert_eq!(index.lookup(&Query::Point(pairs[0].0)), Lookup::Ready(Answer::Only(unloaded)));
-    // Doubt does not last longer than its cause.
-    let extent = needs[0].extent;
-    let start = usize::try_from(extent.offset).unwrap();
-    index.load(needs[0].segment, &file[start..start + usize::try_from(extent.len).unwrap()]).unwrap();
-    assert_eq!(only(&index, Query::Point(pairs[0].0)), truth(&pairs, &pairs[0].0, &pairs[0].0));
-}
-
-#[test]
-fn h10_locations_that_were_not_read_belong_to_every_answer() {
-    let (mut root, file) = build(&[(10u64, 0)], SMALL);
-    root.stats[5].unknown = true;
-    let index = open((root, file));
-    for query in [
-        Query::Point(10),
-        Query::Point(99),
-        Query::In(vec![3]),
-        Query::Between(1, 2),
-        Query::AtLeast(99),
-        Query::Null,
-        Query::Nan,
-    ] {
-        assert!(index.answer(&query).keeps(5), "{query:?}");
     }
 }
 
