@@ -172,12 +172,21 @@ pub trait Key: Clone + Ord + Debug + Send + Sync {
 }
 
 /// Appends an unsigned LEB128 number.
+#[inline]
 pub(super) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
-    while value >= 0x80 {
-        out.push(low_u8(value) | 0x80);
-        value >>= 7;
+    if value < 0x80 {
+        return out.push(low_u8(value));
     }
-    out.push(low_u8(value));
+    // One append instead of one for each byte.
+    let mut bytes = [0; 10];
+    let mut len = 0;
+    while value >= 0x80 {
+        bytes[len] = low_u8(value) | 0x80;
+        value >>= 7;
+        len += 1;
+    }
+    bytes[len] = low_u8(value);
+    out.extend_from_slice(&bytes[..=len]);
 }
 
 /// Reads a length that must fit into what is left of the input, so that nothing is allocated by a mere claim.

@@ -203,6 +203,19 @@ impl<K: Key> Index<K> {
         }
     }
 
+    /// Mean locations that a key reads which does not exist but lies inside a segment: from points spread evenly over each
+    /// loaded segment, which count by their keys. Before the intersection with min/max, so at most this.
+    pub fn reads_of_absent_keys(&self) -> f64 {
+        let (mut reads, mut keys) = (0.0, 0);
+        for (slot, entry) in self.slots.iter().zip(&self.root.segments) {
+            if let Slot::Ready(segment) = slot {
+                reads += segment.mean_answer(256) * ratio(entry.counts.keys, 1);
+                keys += entry.counts.keys;
+            }
+        }
+        reads / ratio(keys.max(1), 1)
+    }
+
     pub(super) fn stats_of(&self, location: u32) -> Option<&Stats<K>> {
         self.root.stats.get(index(location))
     }
@@ -246,6 +259,6 @@ impl Report {
 
 /// A quotient for people; no bytes depend on it.
 #[expect(clippy::cast_precision_loss, reason = "a figure to look at")]
-fn ratio(part: u64, whole: u64) -> f64 {
+pub(super) fn ratio(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }

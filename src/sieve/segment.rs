@@ -10,6 +10,7 @@ use super::bits::{BitReader, Source};
 use super::block::{BLOCKS_PER_UNION, Damaged, FUEL, KINDS, Layout, Shared, Visited, visit_runs, visit_union};
 use super::chart::Chart;
 use super::format::{SEGMENT, cursor, finished, malformed, unframe};
+use super::index::ratio;
 use super::run::Habit;
 use super::set::take_members;
 use crate::cursor::Cursor;
@@ -182,6 +183,20 @@ impl<K: Key> Segment<K> {
         }
         out.extend(self.locations.iter().zip(&seen).filter(|(_, seen)| **seen).map(|(location, _)| *location));
         Ok(())
+    }
+
+    /// Mean locations of the answers to points spread evenly over the segment: what a key that does not exist reads.
+    pub(super) fn mean_answer(&self, probes: u32) -> f64 {
+        let (step, mut found, mut out) = ((self.most - self.least) / u128::from(probes.max(1)), 0u64, Vec::new());
+        for probe in 0..probes {
+            let point = self.least + step * u128::from(probe) + step / 2;
+            out.clear();
+            let inside = self.inside(point);
+            let visited =
+                self.visit_block(self.block_of(point), (inside, inside), &mut FUEL.clone(), &mut |at| out.push(at));
+            found += if visited.is_ok() { to_u64(out.len()) } else { u64::from(self.layout.num_locals) };
+        }
+        ratio(found, u64::from(probes.max(1)))
     }
 
     #[inline]

@@ -290,6 +290,17 @@ fn i13_the_error_asked_for_is_kept_and_told() {
 }
 
 #[test]
+fn i13_absent_keys_are_told_too() {
+    // Two clumps with a gap of empty blocks between them: half of the segment's width answers nothing.
+    let pairs: Vec<(u64, u32)> =
+        (0..400).map(|row| (row + if row < 200 { 0 } else { 400 }, u32::try_from(row % 5).unwrap())).collect();
+    let index = open(build(&pairs, Options::default()));
+    let reads = index.reads_of_absent_keys();
+    assert!((0.4..0.7).contains(&reads), "{reads}");
+    assert!(only(&index, Query::Point(350)).is_empty());
+}
+
+#[test]
 fn i14_the_buffer_stays_within_the_limits() {
     let mut random = Random(14);
     let options = Options { max_records: 50, max_key_bytes: 500, max_weight: 1000, coarsen: Coarsen::Exact };
