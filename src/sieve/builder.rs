@@ -128,6 +128,9 @@ impl<K: Key> Builder<K> {
     /// A builder of a whole index over locations `0..num_locations`.
     pub fn new(num_locations: u32, options: Options) -> Result<Self> {
         options.check()?;
+        if num_locations >= 1 << 31 {
+            return Err(Error::new(ErrorKind::SieveLocation(num_locations)));
+        }
         Ok(Self {
             cutter: Cutter::new(options, None),
             pending: None,
@@ -142,7 +145,7 @@ impl<K: Key> Builder<K> {
         Ok(Self { open_start: true, ..Self::new(num_locations, options)? })
     }
 
-    /// Adds rows of a key in a location. Keys ascend, and locations within a key; equal pairs are summed.
+    /// Adds rows of a key in a location. Keys ascend; equal pairs are summed.
     #[inline]
     pub fn push(&mut self, key: K, location: u32, rows: u64) -> Result<()> {
         if location >= self.sealer.num_locations {
@@ -156,14 +159,16 @@ impl<K: Key> Builder<K> {
             self.pending = Some(key);
         } else {
             let records = self.cutter.records();
-            match (records.locations.last(), records.rows.last_mut()) {
-                (Some(&last), Some(sum)) if last == location => {
-                    *sum = sum.saturating_add(rows);
-                    return Ok(());
-                }
-                (Some(&last), _) if last > location => return Err(Error::new(ErrorKind::SieveOrder)),
-                _ => {}
+            // Locations mostly ascend, as sorted rows do; strings that differ beyond their cut may turn them round.
+            let start = records.pairs(0..records.keys.len()).end;
+            let at = start + records.locations[start..].partition_point(|&other| other < location);
+            if records.locations.get(at) == Some(&location) {
+                records.rows[at] = records.rows[at].saturating_add(rows);
+            } else {
+                records.locations.insert(at, location);
+                records.rows.insert(at, rows);
             }
+            return Ok(());
         }
         let records = self.cutter.records();
         records.locations.push(location);
@@ -374,7 +379,7 @@ mod tests {
     fn disorder_and_unknown_locations_are_refused() {
         let mut builder = Builder::<u64>::new(2, Options::default()).unwrap();
         builder.push(5, 1, 1).unwrap();
-        assert_eq!(builder.push(5, 0, 1).unwrap_err().kind(), &ErrorKind::SieveOrder);
+        builder.push(5, 0, 1).unwrap();
         assert_eq!(builder.push(4, 1, 1).unwrap_err().kind(), &ErrorKind::SieveOrder);
         assert_eq!(builder.push(6, 2, 1).unwrap_err().kind(), &ErrorKind::SieveLocation(2));
     }

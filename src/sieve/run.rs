@@ -34,11 +34,12 @@ const FREE_SHIFT: u32 = 12;
 /// to their block. Where two boundaries lie on either side of a cell's middle, but the middle is in no gap, the run between
 /// them is cut there: the tree needs it, and it costs less than a flag at every node.
 pub(super) fn separate(runs: impl Iterator<Item = (u128, u128, u32)>, separators: &mut Vec<u128>, sets: &mut Vec<u32>) {
+    let start = separators.len();
     let mut before: Option<(u128, u32)> = None;
     for (first, last, set) in runs {
         if let Some((end, previous_set)) = before {
             let next = parting(end, first);
-            if let Some(&previous) = separators.last() {
+            if let Some(&previous) = separators[start..].last() {
                 let middle = parting(previous, next);
                 if middle != next && middle.trailing_zeros() > previous.trailing_zeros() {
                     separators.push(middle);

@@ -101,7 +101,6 @@ impl Scratch {
 /// The keys of one run in one block.
 #[derive(Debug, Clone, Copy)]
 struct Piece {
-    block: usize,
     first: u128,
     last: u128,
     set: u32,
@@ -132,11 +131,8 @@ pub(super) fn seal<K: Key>(
     };
     let shift = choose_shift(low, high, most_blocks, saturating_u32(K::POINT_BYTES) * 8);
     let num_blocks = to_usize(low_u64(shifted(high, shift) - shifted(low, shift))).unwrap_or(usize::MAX) + 1;
-    let mut pieces = pieces(&runs, shift, point);
-    if matches!(options.coarsen, Coarsen::Plain { .. }) {
-        unite_blocks(&mut pieces, &mut sets);
-    }
-    let Some(plan) = plan(&pieces, &sets) else {
+    let plain = matches!(options.coarsen, Coarsen::Plain { .. });
+    let Some(plan) = plan(&runs, shift, point, plain, &mut sets) else {
         // Some block is overfull, so there are keys on both sides of the middle of their common cell.
         let middle = parting(low, high);
         let cut = range.start + records.keys[range.clone()].partition_point(|key| key.point(chart) < middle);
@@ -220,35 +216,54 @@ fn choose_shift(low: u128, high: u128, most_blocks: u64, point_bits: u32) -> u32
         .unwrap_or(point_bits - 1)
 }
 
-/// Cuts the runs at the borders of blocks that hold keys of theirs.
-fn pieces(runs: &[Run], shift: u32, point: impl Fn(usize) -> u128) -> Vec<Piece> {
-    let Some(first_run) = runs.first() else { return Vec::new() };
-    let base = shifted(point(first_run.start), shift);
+/// Cuts the runs at the borders of blocks that hold keys of theirs, and plans each block; `None` if one has too many runs.
+fn plan(runs: &[Run], shift: u32, point: impl Fn(usize) -> u128, plain: bool, sets: &mut Sets) -> Option<Plan> {
+    let mut plan = Plan::default();
+    plan.separators.reserve(runs.len() + runs.len() / 8);
+    plan.sets.reserve(runs.len() + runs.len() / 8);
+    let base = shifted(point(runs.first()?.start), shift);
     let inside = (1u128 << shift) - 1;
-    let mut pieces = Vec::with_capacity(runs.len() + runs.len() / 8);
+    // The pieces of the block at hand.
+    let (mut block, mut pieces) = (base, Vec::new());
     for run in runs {
         let last_point = point(run.end - 1);
         let mut start = run.start;
         while start < run.end {
             let first = point(start);
-            let block = shifted(first, shift);
+            if shifted(first, shift) != block {
+                plan_block(&mut plan, block - base, &mut pieces, plain, sets)?;
+                block = shifted(first, shift);
+            }
             let (end, last) = if shifted(last_point, shift) == block {
                 (run.end, last_point)
             } else {
                 let end = first_beyond(start, run.end, |key| shifted(point(key), shift) > block);
                 (end, point(end - 1))
             };
-            pieces.push(Piece {
-                block: to_usize(low_u64(block - base)).unwrap_or(usize::MAX),
-                first: first & inside,
-                last: last & inside,
-                set: run.set,
-                keys: to_u64(end - start),
-            });
+            let keys = to_u64(end - start);
+            pieces.push(Piece { first: first & inside, last: last & inside, set: run.set, keys });
             start = end;
         }
     }
-    pieces
+    plan_block(&mut plan, block - base, &mut pieces, plain, sets)?;
+    Some(plan)
+}
+
+fn plan_block(plan: &mut Plan, block: u128, pieces: &mut Vec<Piece>, plain: bool, sets: &mut Sets) -> Option<()> {
+    if plain {
+        unite(pieces, sets);
+    }
+    let before = (plan.separators.len(), plan.sets.len());
+    let runs = pieces.iter().map(|piece| (piece.first, piece.last, piece.set));
+    separate(runs, &mut plan.separators, &mut plan.sets);
+    plan.blocks.push(Planned {
+        block: to_usize(low_u64(block))?,
+        separators: before.0..plan.separators.len(),
+        sets: before.1..plan.sets.len(),
+    });
+    plan.reads += pieces.iter().map(|piece| piece.keys * sets.len_of(piece.set)).sum::<u64>();
+    pieces.clear();
+    (plan.separators.len() - before.0 <= EVEN_SEPARATORS).then_some(())
 }
 
 /// The first of `start..end` that is beyond, in a range that is sorted by it.
@@ -261,41 +276,12 @@ fn first_beyond(mut start: usize, mut end: usize, beyond: impl Fn(usize) -> bool
 }
 
 /// The thesis's blocks: one set for all keys of a block.
-fn unite_blocks(pieces: &mut Vec<Piece>, sets: &mut Sets) {
-    let mut united: Vec<Piece> = Vec::new();
-    for piece in pieces.drain(..) {
-        match united.last_mut() {
-            Some(last) if last.block == piece.block => {
-                last.set = sets.union(last.set, piece.set);
-                last.last = piece.last;
-                last.keys += piece.keys;
-            }
-            _ => united.push(piece),
-        }
-    }
-    *pieces = united;
-}
-
-/// Separators and sets of every block with keys; `None` if a block has too many.
-fn plan(pieces: &[Piece], sets: &Sets) -> Option<Plan> {
-    let mut plan = Plan::default();
-    plan.separators.reserve(pieces.len());
-    plan.sets.reserve(pieces.len() + pieces.len() / 8);
-    let mut separators = Vec::new();
-    for block in pieces.chunk_by(|a, b| a.block == b.block) {
-        separators.clear();
-        let before = (plan.separators.len(), plan.sets.len());
-        separate(block.iter().map(|piece| (piece.first, piece.last, piece.set)), &mut separators, &mut plan.sets);
-        if separators.len() > EVEN_SEPARATORS {
-            return None;
-        }
-        plan.separators.extend_from_slice(&separators);
-        plan.blocks.push(Planned {
-            block: block[0].block,
-            separators: before.0..plan.separators.len(),
-            sets: before.1..plan.sets.len(),
-        });
-        plan.reads += block.iter().map(|piece| piece.keys * sets.len_of(piece.set)).sum::<u64>();
-    }
-    Some(plan)
+fn unite(pieces: &mut Vec<Piece>, sets: &mut Sets) {
+    let united = pieces.drain(..).reduce(|a, b| Piece {
+        first: a.first,
+        last: b.last,
+        set: sets.union(a.set, b.set),
+        keys: a.keys + b.keys,
+    });
+    pieces.extend(united);
 }
