@@ -363,16 +363,20 @@ fn nan_is_kept_wherever_an_engine_would_match_it() {
 
 #[test]
 fn a_cold_point_needs_one_range_of_at_most_64_kib() {
-    let mut random = Random(31);
-    let mut builder = Builder::new(5000, Options::default()).unwrap();
-    let mut key = 0;
-    for _ in 0..60_000 {
-        key += 1 + random.below(1 << 30);
-        builder.push(key, u32::try_from(random.below(5000)).unwrap(), 1).unwrap();
+    // Scattered keys in few locations, in many, and in a million, where each run brings a location of its own.
+    for num_locations in [64, 5000, 1_000_000] {
+        let mut random = Random(31);
+        let mut builder = Builder::new(num_locations, Options::default()).unwrap();
+        let mut key = 0;
+        for _ in 0..40_000 {
+            key += 1 + random.below(1 << 40);
+            builder.push(key, u32::try_from(random.below(u64::from(num_locations))).unwrap(), 1).unwrap();
+        }
+        let built = builder.finish();
+        assert!(built.segments.len() > 2);
+        let largest = built.segments.iter().map(|sealed| sealed.lookup.len()).max().unwrap();
+        assert!(largest <= 64 << 10, "{largest} bytes with {num_locations} locations");
     }
-    let built = builder.finish();
-    assert!(built.segments.len() > 3);
-    assert!(built.segments.iter().all(|sealed| sealed.lookup.len() <= 64 << 10));
 }
 
 #[test]
