@@ -1,12 +1,13 @@
 //! The Sieve index over the layouts of the design: bits per row, reads, latencies, build time. Not run in CI.
 //!
-//! `cargo bench --bench sieve -- sizes 2000000 [layout]`, `-- build 20000000`, `-- coarse 2000000`. Results are asserted before they are timed.
+//! `cargo bench --bench sieve -- sizes 2000000 [layout]`, `-- build 20000000`, `-- update 1000000`, `-- coarse 2000000`. Results are asserted before they are timed.
 
 use std::hint::black_box;
 use std::time::Instant;
 
 use parsieve::sieve::{
-    Answer, AxisType, Builder, Built, Bytes, Coarsen, Index, Key, Location, Options, Query, Root, Stats, axis,
+    Answer, AxisType, Builder, Built, Bytes, Change, Coarsen, Delta, Extent, Index, Key, Location, Options, Query,
+    Root, Stats, Timeline, axis,
 };
 
 /// Seconds of this thread's CPU time, since other work may share the machine.
@@ -332,11 +333,60 @@ fn build_time(rows: u64) {
     }
 }
 
+/// A delta of as many upserts as there are rows in the base, its bytes, its commit, a look through it, and the compaction.
+fn update_time(rows: u64) {
+    let locations = 64;
+    let random = &mut Random(6);
+    let pairs = words("uniform1", rows, locations);
+    let built = build(&pairs, locations, Options::default());
+    let names: Vec<Location> =
+        (0..locations).map(|location| Location { partition: String::new(), group: format!("{location:08}") }).collect();
+    let stats = vec![Stats::default(); names.len()];
+    let (root, file) = Root::new((AxisType::Signed, 1, Options::default()), names.clone(), stats, &built).unwrap();
+    let mut base = Index::new(root);
+    base.load_all(&file).unwrap();
+    let mut timeline = Timeline::starting_with(base);
+    // Each upsert moves a row to a new key.
+    let mut changes = Vec::new();
+    for &(key, location) in &pairs {
+        changes.push(Change { key, location, plus: 0, minus: 1 });
+        changes.push(Change { key: random.next(), location, plus: 1, minus: 0 });
+    }
+    let start = Clock::now();
+    let delta = Delta::new(2, names.clone(), vec![], vec![], changes).unwrap();
+    let bytes = delta.write();
+    let written = start.seconds();
+    let start = Clock::now();
+    let delta = Delta::<u64>::read(&bytes).unwrap();
+    let probe = delta.num_changes();
+    timeline.commit(delta).unwrap();
+    let read = start.seconds();
+    let view = timeline.latest().unwrap();
+    let start = Clock::now();
+    for &(key, location) in pairs.iter().step_by(97) {
+        assert!(view.answer(&Query::Point(key)).keeps(location));
+    }
+    let point = start.seconds() * 1e9 / (pairs.len() / 97) as f64;
+    let start = Clock::now();
+    let read_keys = |extent: Extent| {
+        let from = usize::try_from(extent.offset).unwrap();
+        Ok(file[from..from + usize::try_from(extent.len).unwrap()].to_vec())
+    };
+    let compacted = view.compact(Options::default(), names, read_keys, |_| i64::MAX).unwrap();
+    assert_eq!((compacted.unmatched, compacted.root.counts().rows), (0, rows));
+    println!(
+        "{rows} upserts of {rows} rows: {probe} changes sorted and written in {written:.2} s ({:.1} B each), read and committed in {read:.2} s, point through the view {point:.0} ns, compaction {:.2} s",
+        bytes.len() as f64 / probe as f64,
+        start.seconds()
+    );
+}
+
 fn main() {
     let arguments: Vec<String> = std::env::args().filter(|argument| argument != "--bench").collect();
     let rows = arguments.get(2).and_then(|rows| rows.parse().ok()).unwrap_or(200_000);
     match arguments.get(1).map(String::as_str) {
         Some("build") => build_time(rows),
+        Some("update") => update_time(rows),
         Some("coarse") => {
             for coarsen in [
                 Coarsen::Exact,
