@@ -177,16 +177,22 @@ pub(super) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     if value < 0x80 {
         return out.push(low_u8(value));
     }
-    // One append instead of one for each byte.
-    let mut bytes = [0; 10];
-    let mut len = 0;
-    while value >= 0x80 {
-        bytes[len] = low_u8(value) | 0x80;
-        value >>= 7;
-        len += 1;
+    if value >= 1 << 56 {
+        while value >= 0x80 {
+            out.push(low_u8(value) | 0x80);
+            value >>= 7;
+        }
+        return out.push(low_u8(value));
     }
-    bytes[len] = low_u8(value);
-    out.extend_from_slice(&bytes[..=len]);
+    // The groups of seven bits are spread to bytes all at once, and one append serves them all.
+    let len = (63 - value.leading_zeros()) / 7;
+    value = (value & 0x00ff_ffff_f000_0000) << 4 | value & 0x0fff_ffff;
+    value = (value & 0x0fff_c000_0fff_c000) << 2 | value & 0x0000_3fff_0000_3fff;
+    value = (value & 0x3f80_3f80_3f80_3f80) << 1 | value & 0x007f_007f_007f_007f;
+    let more = 0x8080_8080_8080_8080 & ((1u64 << (8 * len)) - 1);
+    let end = out.len() + usize::try_from(len).unwrap_or(0) + 1;
+    out.extend_from_slice(&(value | more).to_le_bytes());
+    out.truncate(end);
 }
 
 /// Reads a length that must fit into what is left of the input, so that nothing is allocated by a mere claim.
@@ -373,6 +379,19 @@ pub(super) fn put_point<K: Key>(out: &mut Vec<u8>, point: u128) {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn varints_of_every_length_read_back() {
+        for bits in 0..64 {
+            for value in [1u64 << bits, (1 << bits) - 1, (1 << bits) | 1, u64::MAX >> bits] {
+                let mut out = vec![7];
+                put_varint(&mut out, value);
+                let mut cursor = Cursor::new(&out[1..], 0);
+                assert_eq!(cursor.varint(), Ok(value));
+                assert_eq!(cursor.remaining(), 0);
+            }
+        }
+    }
 
     #[test]
     fn edges_keep_their_order() {

@@ -6,40 +6,60 @@ use super::axis::Key;
 use super::builder::{Builder, Built, Part, join};
 use super::options::Options;
 use crate::error::Result;
-use crate::int::{to_u64, to_usize};
+use crate::int::to_usize;
 
-/// Pairs per range, on average: few enough to be sorted within the second-level cache.
+/// Pairs per range of the first scatter, on average: few enough for the second one to stay within the cache.
 const PAIRS_PER_RANGE: usize = 2048;
 
-/// Sorts pairs by key and location; keys spread evenly over their span are sorted in half the time of a comparison sort.
-pub fn sort_pairs(pairs: &mut Vec<(u64, u32)>) {
-    let span = pairs.iter().fold(None, |span: Option<(u64, u64)>, &(key, _)| {
-        Some(span.map_or((key, key), |(least, most)| (least.min(key), most.max(key))))
-    });
-    let Some((least, most)) = span else { return };
-    let ranges = to_u64(pairs.len() / PAIRS_PER_RANGE).next_power_of_two().min(1 << 16);
-    let spread = (u128::from(most - least) + 1).div_ceil(u128::from(ranges));
-    // The range of a key is a shift, so ranges are powers of two wide.
-    let shift = 128 - (spread - 1).leading_zeros();
-    let range_of = |key: u64| to_usize((key - least).checked_shr(shift).unwrap_or(0)).unwrap_or(0);
-    let mut ends = vec![0usize; range_of(most) + 1];
-    pairs.iter().for_each(|&(key, _)| ends[range_of(key)] += 1);
-    let mut start = 0;
-    for end in &mut ends {
-        start += std::mem::replace(end, start);
-    }
+/// Pairs per range of the second scatter, on average: few enough to be sorted by insertion.
+const PAIRS_PER_GROUP: usize = 8;
+
+/// Sorts pairs by key and location: two scatters by the keys' highest bits, then small sorts. Keys that do not spread evenly
+/// over their span are sorted as well, only slower.
+pub fn sort_pairs(pairs: &mut [(u64, u32)]) {
     let mut sorted = vec![(0, 0); pairs.len()];
-    for &pair in pairs.iter() {
-        let slot = &mut ends[range_of(pair.0)];
-        sorted[*slot] = pair;
-        *slot += 1;
-    }
+    let mut ends = Vec::new();
+    scatter(pairs, &mut sorted, PAIRS_PER_RANGE, &mut ends);
+    let mut groups = Vec::new();
     let mut start = 0;
-    for end in ends {
-        sorted[start..end].sort_unstable();
+    for &end in &ends {
+        // What was scattered is scattered back, which brings it home to where it came from.
+        let (from, to) = (&mut sorted[start..end], &mut pairs[start..end]);
+        if from.len() <= 2 * PAIRS_PER_GROUP {
+            to.copy_from_slice(from);
+            to.sort_unstable();
+        } else {
+            scatter(from, to, PAIRS_PER_GROUP, &mut groups);
+            let mut group_start = 0;
+            for &group_end in &groups {
+                to[group_start..group_end].sort_unstable();
+                group_start = group_end;
+            }
+        }
         start = end;
     }
-    *pairs = sorted;
+}
+
+/// Puts pairs into ranges of equal width of their keys, in ascending order of the ranges, whose ends are told.
+fn scatter(pairs: &[(u64, u32)], out: &mut [(u64, u32)], per_range: usize, ends: &mut Vec<usize>) {
+    ends.clear();
+    let Some(&(first, _)) = pairs.first() else { return };
+    let (least, most) = pairs.iter().fold((first, first), |(least, most), pair| (least.min(pair.0), most.max(pair.0)));
+    let bits = (pairs.len() / per_range).max(1).ilog2().min(16);
+    // The range of a key is a shift; `most` lies in one of the last half of the ranges.
+    let shift = (64 - (most - least).leading_zeros()).saturating_sub(bits);
+    let range_of = |key: u64| to_usize((key - least).checked_shr(shift).unwrap_or(0)).unwrap_or(0);
+    ends.resize(range_of(most) + 1, 0);
+    pairs.iter().for_each(|&(key, _)| ends[range_of(key)] += 1);
+    let mut start = 0;
+    for end in ends.iter_mut() {
+        start += std::mem::replace(end, start);
+    }
+    for &pair in pairs {
+        let slot = &mut ends[range_of(pair.0)];
+        out[*slot] = pair;
+        *slot += 1;
+    }
 }
 
 /// Builds an index of pairs, one row each and in any order, with as many threads as are asked for.
