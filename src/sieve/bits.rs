@@ -67,6 +67,11 @@ pub(super) struct BitWriter {
 }
 
 impl BitWriter {
+    /// A writer with memory for about so many bytes.
+    pub(super) fn with_room(bytes: usize) -> Self {
+        Self { bytes: Vec::with_capacity(bytes), ..Self::default() }
+    }
+
     pub(super) fn len(&self) -> u64 {
         to_u64(self.bytes.len()) * 8 + u64::from(self.used)
     }

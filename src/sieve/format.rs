@@ -25,9 +25,20 @@ const OVERHEAD: usize = 8;
 
 /// Puts a body into its frame.
 pub(super) fn frame(part: Part, body: &[u8]) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(body.len() + OVERHEAD);
-    bytes.extend_from_slice(&part.magic);
+    let mut bytes = begin(part, body.len());
     bytes.extend_from_slice(body);
+    end(bytes)
+}
+
+/// A frame whose body is appended to it, for parts too long to be copied.
+pub(super) fn begin(part: Part, room: usize) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(room + OVERHEAD);
+    bytes.extend_from_slice(&part.magic);
+    bytes
+}
+
+/// Closes a frame that was begun.
+pub(super) fn end(mut bytes: Vec<u8>) -> Vec<u8> {
     let checksum = crc32c::crc32c(&bytes);
     bytes.extend_from_slice(&checksum.to_le_bytes());
     bytes

@@ -3,7 +3,7 @@
 //! Separators forget which keys a run holds; from this section a compaction makes what a rebuild would make.
 
 use super::axis::{Key, put_varint};
-use super::format::{KEYS, cursor, finished, frame, malformed, unframe};
+use super::format::{KEYS, begin, cursor, end, finished, malformed, unframe};
 use super::record::Records;
 use crate::error::Result;
 use crate::int::{saturating_u32, to_u64};
@@ -11,7 +11,7 @@ use std::ops::Range;
 
 /// Writes some neighbouring keys.
 pub(super) fn put_keys<K: Key>(records: &Records<K>, range: Range<usize>) -> Vec<u8> {
-    let mut body = Vec::with_capacity(range.len() * 4 + 16);
+    let mut body = begin(KEYS, range.len() * 6);
     body.push(K::CODE);
     put_varint(&mut body, to_u64(range.len()));
     let mut previous: Option<usize> = None;
@@ -36,7 +36,7 @@ pub(super) fn put_keys<K: Key>(records: &Records<K>, range: Range<usize>) -> Vec
         }
         previous = Some(key);
     }
-    frame(KEYS, &body)
+    end(body)
 }
 
 /// Reads a maintenance section of an index over `num_locations` locations and appends it to `records`, after whose last key

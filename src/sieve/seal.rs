@@ -71,6 +71,8 @@ pub(super) struct Scratch {
     locals: Vec<u32>,
     epochs: Vec<u32>,
     epoch: u32,
+    runs: Vec<Run>,
+    plan: Plan,
 }
 
 impl Scratch {
@@ -132,23 +134,28 @@ pub(super) fn seal<K: Key>(
     let shift = choose_shift(low, high, most_blocks, saturating_u32(K::POINT_BYTES) * 8);
     let num_blocks = to_usize(low_u64(shifted(high, shift) - shifted(low, shift))).unwrap_or(usize::MAX) + 1;
     let plain = matches!(options.coarsen, Coarsen::Plain { .. });
-    let Some(plan) = plan(&runs, shift, point, plain, &mut sets) else {
+    let mut planned = std::mem::take(&mut scratch.plan);
+    let even = plan(&mut planned, &runs, shift, point, plain, &mut sets);
+    scratch.runs = runs;
+    if even.is_none() {
+        scratch.plan = planned;
         // Some block is overfull, so there are keys on both sides of the middle of their common cell.
         let middle = parting(low, high);
         let cut = range.start + records.keys[range.clone()].partition_point(|key| key.point(chart) < middle);
         seal(records, range.start..cut, (options, num_locations), scratch, out);
         return seal(records, cut..range.end, (options, num_locations), scratch, out);
-    };
+    }
     let counts = Counts {
         keys: to_u64(range.len()),
         rows: records.rows[pairs.clone()].iter().fold(0, |sum, &rows| sum.saturating_add(rows)),
         pairs: to_u64(pairs.len()),
-        reads: plan.reads,
-        runs: to_u64(plan.sets.len()),
+        reads: planned.reads,
+        runs: to_u64(planned.sets.len()),
         blocks: to_u64(num_blocks),
     };
     let header = Header { chart, low, high, shift, num_blocks, num_locations };
-    let lookup = write::<K>(&header, &locations, &plan, &sets);
+    let lookup = write::<K>(&header, &locations, &planned, &sets);
+    scratch.plan = planned;
     let keys = put_keys(records, range.clone());
     out(Sealed { least: least.clone(), most: most.clone(), lookup, keys, counts });
 }
@@ -158,10 +165,11 @@ fn runs<K: Key>(
     records: &Records<K>,
     range: Range<usize>,
     chart: &Chart,
-    scratch: &Scratch,
+    scratch: &mut Scratch,
     sets: &mut Sets,
 ) -> Vec<Run> {
-    let mut runs: Vec<Run> = Vec::new();
+    let mut runs: Vec<Run> = std::mem::take(&mut scratch.runs);
+    runs.clear();
     let mut members = Vec::new();
     let mut start = range.start;
     let mut after_single = false;
@@ -217,8 +225,15 @@ fn choose_shift(low: u128, high: u128, most_blocks: u64, point_bits: u32) -> u32
 }
 
 /// Cuts the runs at the borders of blocks that hold keys of theirs, and plans each block; `None` if one has too many runs.
-fn plan(runs: &[Run], shift: u32, point: impl Fn(usize) -> u128, plain: bool, sets: &mut Sets) -> Option<Plan> {
-    let mut plan = Plan::default();
+fn plan(
+    plan: &mut Plan,
+    runs: &[Run],
+    shift: u32,
+    point: impl Fn(usize) -> u128,
+    plain: bool,
+    sets: &mut Sets,
+) -> Option<()> {
+    plan.clear();
     plan.separators.reserve(runs.len() + runs.len() / 8);
     plan.sets.reserve(runs.len() + runs.len() / 8);
     let base = shifted(point(runs.first()?.start), shift);
@@ -231,7 +246,7 @@ fn plan(runs: &[Run], shift: u32, point: impl Fn(usize) -> u128, plain: bool, se
         while start < run.end {
             let first = point(start);
             if shifted(first, shift) != block {
-                plan_block(&mut plan, block - base, &mut pieces, plain, sets)?;
+                plan_block(plan, block - base, &mut pieces, plain, sets)?;
                 block = shifted(first, shift);
             }
             let (end, last) = if shifted(last_point, shift) == block {
@@ -245,8 +260,7 @@ fn plan(runs: &[Run], shift: u32, point: impl Fn(usize) -> u128, plain: bool, se
             start = end;
         }
     }
-    plan_block(&mut plan, block - base, &mut pieces, plain, sets)?;
-    Some(plan)
+    plan_block(plan, block - base, &mut pieces, plain, sets)
 }
 
 fn plan_block(plan: &mut Plan, block: u128, pieces: &mut Vec<Piece>, plain: bool, sets: &mut Sets) -> Option<()> {

@@ -20,6 +20,7 @@ const UNION_SHARE: u64 = 8;
 const SAMPLED_BLOCKS: usize = 64;
 
 /// The runs of one block, by range into the plan's separators and sets.
+#[derive(Debug)]
 pub(super) struct Planned {
     pub(super) block: usize,
     pub(super) separators: Range<usize>,
@@ -27,13 +28,23 @@ pub(super) struct Planned {
 }
 
 /// The blocks of a segment, ready to be written.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(super) struct Plan {
     pub(super) blocks: Vec<Planned>,
     pub(super) separators: Vec<u128>,
     pub(super) sets: Vec<u32>,
     /// Reads of the answers, summed over the keys.
     pub(super) reads: u64,
+}
+
+impl Plan {
+    /// Forgets the segment and keeps the memory.
+    pub(super) fn clear(&mut self) {
+        self.blocks.clear();
+        self.separators.clear();
+        self.sets.clear();
+        self.reads = 0;
+    }
 }
 
 /// What the writer is told beside the plan.
@@ -144,7 +155,7 @@ pub(super) fn write<K: Key>(header: &Header<'_>, locations: &[u32], plan: &Plan,
         put_set(&mut shared_sets, sets.members(handle), &layout);
         shared_bounds.push(shared_sets.len());
     }
-    let (mut payload, mut back) = (BitWriter::default(), BackWriter::default());
+    let (mut payload, mut back) = (BitWriter::with_room(plan.sets.len() * 2), BackWriter::default());
     let mut bounds = Vec::with_capacity(header.num_blocks + 1);
     for block in &plan.blocks {
         // Blocks without keys end where they begin.
