@@ -87,6 +87,10 @@ impl<K: Key> View<'_, K> {
             for entry in &base.part.root().segments {
                 let mut records = Records::default();
                 take_keys(&keys_at(entry.keys)?, saturating_u32(base.numbers.len()), &mut records)?;
+                let ends = (records.keys.first(), records.keys.last());
+                if ends != (Some(&entry.least), Some(&entry.most)) {
+                    return Err(Error::new(ErrorKind::SieveMalformed { field: "keys of a segment" }));
+                }
                 for (at, key) in records.keys.iter().enumerate() {
                     let before = events.partition_point(|event| event.0 < *key);
                     fold.push_new(&events[..before], &mut builder)?;

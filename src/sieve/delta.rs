@@ -147,7 +147,8 @@ impl<K: Key> Delta<K> {
         }
         finished(cursor)?;
         let (num_changes, num_dead) = (changes.len(), dead.len());
-        let delta = Self::new(instant, locations, dead, sides, changes)?;
+        let delta = Self::new(instant, locations, dead, sides, changes);
+        let delta = delta.map_err(|_| malformed(cursor, "location of a change"))?;
         if (delta.changes.len(), delta.dead.len()) != (num_changes, num_dead) {
             return Err(malformed(cursor, "order of changes"));
         }

@@ -190,15 +190,15 @@ impl<K: Key> Index<K> {
     /// Numbers for people: what the index costs, and what its answers waste.
     pub fn report(&self) -> Report {
         let counts = self.root.counts();
-        let lookup_bytes = self.root.segments.iter().map(|entry| entry.lookup.len).sum();
+        let total = |len: fn(&Entry<K>) -> u64| self.root.segments.iter().map(len).fold(0, u64::saturating_add);
         let largest = self.root.segments.iter().map(|entry| entry.lookup.len).max().unwrap_or(0);
         Report {
             counts,
             segments: to_u64(self.root.segments.len()),
             locations: to_u64(self.root.locations.len()),
-            lookup_bytes,
+            lookup_bytes: total(|entry| entry.lookup.len),
             largest_lookup: largest,
-            keys_bytes: self.root.segments.iter().map(|entry| entry.keys.len).sum(),
+            keys_bytes: total(|entry| entry.keys.len),
             root_bytes: to_u64(super::root::write(&self.root).len()),
         }
     }
@@ -210,7 +210,7 @@ impl<K: Key> Index<K> {
         for (slot, entry) in self.slots.iter().zip(&self.root.segments) {
             if let Slot::Ready(segment) = slot {
                 reads += segment.mean_answer(256) * ratio(entry.counts.keys, 1);
-                keys += entry.counts.keys;
+                keys = entry.counts.keys.saturating_add(keys);
             }
         }
         reads / ratio(keys.max(1), 1)
@@ -253,7 +253,10 @@ impl Report {
 
     /// E of the spec: the mean share of all locations that a present key reads in vain.
     pub fn error(&self) -> f64 {
-        ratio(self.counts.reads - self.counts.pairs.min(self.counts.reads), self.counts.keys * self.locations)
+        ratio(
+            self.counts.reads - self.counts.pairs.min(self.counts.reads),
+            self.counts.keys.saturating_mul(self.locations),
+        )
     }
 }
 

@@ -55,12 +55,12 @@ pub struct Counts {
 
 impl Counts {
     pub(super) fn add(&mut self, other: &Self) {
-        self.keys += other.keys;
+        self.keys = self.keys.saturating_add(other.keys);
         self.rows = self.rows.saturating_add(other.rows);
-        self.pairs += other.pairs;
-        self.reads += other.reads;
-        self.runs += other.runs;
-        self.blocks += other.blocks;
+        self.pairs = self.pairs.saturating_add(other.pairs);
+        self.reads = self.reads.saturating_add(other.reads);
+        self.runs = self.runs.saturating_add(other.runs);
+        self.blocks = self.blocks.saturating_add(other.blocks);
     }
 }
 

@@ -216,6 +216,7 @@ fn i11_hostile_bytes_with_a_good_checksum_do_not_panic() {
             let index = Index::new(root);
             let _ = index.answer(&Query::Between(3, 700));
             let _ = index.answer(&Query::AtLeast(3));
+            assert!(index.report().error() >= 0.0);
         }
     }
 }
