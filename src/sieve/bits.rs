@@ -203,6 +203,12 @@ impl<'a> BackReader<'a> {
         Self { bytes, start, position: end, exhausted: end > bytes.len().saturating_mul(8) }
     }
 
+    /// The bit below which the next one is taken.
+    #[inline]
+    pub(super) fn position(&self) -> usize {
+        self.position
+    }
+
     /// The next bits without taking them, the first one lowest: as a prefix code is looked up.
     #[inline]
     pub(super) fn peek_reversed(&self, bits: u32) -> u64 {

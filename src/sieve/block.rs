@@ -110,11 +110,13 @@ pub(super) struct Shared<'a> {
 }
 
 /// A set that was met, cheap to remember.
-#[derive(Debug, Clone)]
-enum Met<'a> {
+#[derive(Debug, Clone, Copy)]
+enum Met {
+    Nothing,
     One(u32),
     Shared(u32),
-    Inline(BackReader<'a>),
+    /// Written before this bit.
+    Inline(usize),
 }
 
 /// Bits that make no block.
@@ -148,31 +150,32 @@ pub(super) fn visit_runs(
         _ => rank_of(high)?,
     };
     let mut back = BackReader::new(bytes, start, end);
-    let (mut previous, mut before): (Option<Met<'_>>, Option<Met<'_>>) = (None, None);
+    let (mut previous, mut before) = (Met::Nothing, Met::Nothing);
     for run in 0..=last {
         let met = match take_kind(&mut back, layout)? {
             Kind::One => Met::One(back.take_below(layout.num_locals)),
             Kind::Shared => Met::Shared(back.take_below(layout.num_shared)),
             Kind::Inline => {
-                let here = back.clone();
+                let here = back.position();
                 // The members are taken to get past them, even where nobody asks for them.
                 take_set(&mut back, layout, fuel, &mut |_| {})?;
                 Met::Inline(here)
             }
-            Kind::Previous => previous.clone().ok_or(Damaged)?,
-            Kind::BeforePrevious => before.clone().ok_or(Damaged)?,
+            Kind::Previous => previous,
+            Kind::BeforePrevious => before,
         };
         if back.exhausted() {
             return Err(Damaged);
         }
         if run >= first {
-            match &met {
-                Met::One(local) => visit(*local),
-                Met::Shared(number) => visit_shared(shared, *number, layout, fuel, visit)?,
-                Met::Inline(here) => take_set(&mut here.clone(), layout, fuel, visit)?,
+            match met {
+                Met::Nothing => return Err(Damaged),
+                Met::One(local) => visit(local),
+                Met::Shared(number) => visit_shared(shared, number, layout, fuel, visit)?,
+                Met::Inline(here) => take_set(&mut BackReader::new(bytes, start, here), layout, fuel, visit)?,
             }
         }
-        before = previous.replace(met);
+        (before, previous) = (previous, met);
     }
     Ok(())
 }
