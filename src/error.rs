@@ -158,6 +158,42 @@ pub enum ErrorKind {
     },
     /// A Parquet file or its encryption.
     File(FileKind),
+    /// A part of a Sieve index that does not begin with its magic, or begins with that of a newer version.
+    SieveMagic {
+        /// Which part was expected.
+        part: &'static str,
+    },
+    /// The checksum of a part of a Sieve index does not match its bytes.
+    SieveChecksum {
+        /// Which part.
+        part: &'static str,
+    },
+    /// A part of a Sieve index contradicts itself.
+    SieveMalformed {
+        /// Which field.
+        field: &'static str,
+    },
+    /// Keys, partitions or segments given to the Sieve builder out of order.
+    SieveOrder,
+    /// A location number that the index does not know.
+    SieveLocation(u32),
+    /// A commit whose instant already carries another commit, or lies before the newest one.
+    SieveConflict {
+        /// The instant asked for.
+        instant: i64,
+    },
+    /// An instant that the index no longer keeps.
+    SieveExpired {
+        /// The instant asked for.
+        instant: i64,
+    },
+    /// A part of a Sieve index that is needed and was not given.
+    SieveNotLoaded {
+        /// Number of the segment.
+        segment: usize,
+    },
+    /// A Sieve option outside its range.
+    SieveOption(&'static str),
 }
 
 impl Error {
@@ -210,6 +246,14 @@ impl Error {
             K::NoPhysicalForm { .. } | K::MergeType { .. } => Class::Type,
             K::OutOfMemory { .. } => Class::Memory,
             K::File(kind) => kind.class(),
+            K::SieveMagic { .. } => Class::Unsupported,
+            K::SieveChecksum { .. } | K::SieveMalformed { .. } => Class::Format,
+            K::SieveOrder
+            | K::SieveLocation(_)
+            | K::SieveConflict { .. }
+            | K::SieveExpired { .. }
+            | K::SieveNotLoaded { .. }
+            | K::SieveOption(_) => Class::Value,
         }
     }
 }
@@ -284,6 +328,27 @@ impl fmt::Display for Error {
             ),
             K::NoSuchLeaf { leaf, leaves } => write!(f, "there is no leaf {leaf:?}; the leaves are: {leaves}"),
             K::File(kind) => kind.fmt(f),
+            K::SieveMagic { part } => {
+                write!(
+                    f,
+                    "these bytes are no {part} of a Sieve index of version 1; a newer parsieve may have written them"
+                )
+            }
+            K::SieveChecksum { part } => {
+                write!(f, "the checksum of a {part} of a Sieve index does not match its bytes")
+            }
+            K::SieveMalformed { field } => write!(f, "a Sieve index contradicts itself in {field}"),
+            K::SieveOrder => write!(f, "the Sieve builder takes its keys and partitions in ascending order"),
+            K::SieveLocation(id) => write!(f, "the Sieve index has no location {id}"),
+            K::SieveConflict { instant } => {
+                write!(
+                    f,
+                    "instant {instant} is taken by another commit or lies before the newest one; read again and retry"
+                )
+            }
+            K::SieveExpired { instant } => write!(f, "the Sieve index no longer keeps instant {instant}"),
+            K::SieveNotLoaded { segment } => write!(f, "segment {segment} of the Sieve index was not given"),
+            K::SieveOption(what) => write!(f, "impossible Sieve option: {what}"),
         }?;
         match (&self.kind, self.at) {
             (K::NotExact { .. }, Some(row)) => write!(f, " (row {row})"),

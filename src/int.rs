@@ -23,3 +23,27 @@ pub const fn low_u32(value: u64) -> u32 {
 pub const fn high_u32(value: u64) -> u32 {
     (value >> 32) as u32
 }
+
+/// A 32-bit number as an index into memory; every platform that we build for has at least 32-bit pointers.
+#[inline(always)]
+pub const fn index(value: u32) -> usize {
+    value as usize
+}
+
+/// A length in memory as a 32-bit number, or the largest one where it does not fit.
+#[inline(always)]
+pub fn saturating_u32(value: usize) -> u32 {
+    u32::try_from(value).unwrap_or(u32::MAX)
+}
+
+/// The lowest byte of a word that is written byte by byte.
+#[inline(always)]
+pub const fn low_u8(value: u64) -> u8 {
+    value as u8
+}
+
+/// The low half of a wide key.
+#[inline(always)]
+pub const fn low_u64(value: u128) -> u64 {
+    value as u64
+}

@@ -13,6 +13,7 @@ pub mod isa;
 pub mod parquet;
 #[cfg(feature = "python")]
 mod python;
+pub mod sieve;
 pub mod thrift;
 
 pub use error::{Class, Error, ErrorKind, FileKind, Result};

@@ -1,0 +1,232 @@
+//! One block: the separators of its runs from its first bit on, and the runs' location sets backwards from its last.
+//!
+//! ```text
+//!   block: | count | tree of separators -->    <-- set of run 2 | set of run 1 | set of run 0 |
+//! ```
+//! So a point reads the tree as far as its own run and the sets as far as its own run, and neither needs a length. A block
+//! without keys has no bits, and no locations.
+
+use super::bits::{BackReader, BackWriter, BitReader, BitWriter, Sink, Source};
+use super::run::{Habit, MAX_SEPARATORS, put_separators, rank};
+use super::set::{put_members, take_members};
+use super::split::Split;
+use crate::int::{index, low_u32, saturating_u32};
+
+/// How the set of a run is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub(super) enum Kind {
+    /// One location, by its number in the segment.
+    One = 0,
+    /// A set of the segment's dictionary.
+    Shared = 1,
+    /// A set written here.
+    Inline = 2,
+    /// The set of the run before.
+    Previous = 3,
+    /// The set of the run before that: late rows inside a long run.
+    BeforePrevious = 4,
+}
+
+pub(super) const KINDS: [Kind; 5] = [Kind::One, Kind::Shared, Kind::Inline, Kind::Previous, Kind::BeforePrevious];
+
+/// What the blocks of a segment have in common.
+#[derive(Debug, Clone)]
+pub(super) struct Layout {
+    /// Binary logarithm of the block's width.
+    pub(super) shift: u32,
+    pub(super) habit: Habit,
+    /// Bits of a block's number of separators.
+    pub(super) count_bits: u32,
+    /// The kinds in use, the most frequent first: codes 0, 10, 110, ... with the last one all ones.
+    pub(super) kinds: Vec<Kind>,
+    /// Locations of the segment.
+    pub(super) num_locals: u32,
+    /// Sets of its dictionary.
+    pub(super) num_shared: u32,
+    /// Members of the largest set of several locations.
+    pub(super) max_members: u32,
+}
+
+/// The set of a run, as the writer tells it.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Told<'a> {
+    One(u32),
+    Shared(u32),
+    Inline(&'a [u32]),
+    Previous,
+    BeforePrevious,
+}
+
+impl Told<'_> {
+    pub(super) fn kind(&self) -> Kind {
+        match self {
+            Self::One(_) => Kind::One,
+            Self::Shared(_) => Kind::Shared,
+            Self::Inline(_) => Kind::Inline,
+            Self::Previous => Kind::Previous,
+            Self::BeforePrevious => Kind::BeforePrevious,
+        }
+    }
+}
+
+/// Writes the size and the members of a set of at least two locations.
+pub(super) fn put_set(out: &mut impl Sink, members: &[u32], layout: &Layout) {
+    out.put_below(saturating_u32(members.len()) - 2, layout.max_members - 1);
+    put_members(out, members, 0, layout.num_locals);
+}
+
+/// Writes one block that has keys; `back` is scratch.
+#[allow(single_use_lifetimes, reason = "an `impl Trait` cannot leave it out")]
+pub(super) fn put_block<'a>(
+    out: &mut BitWriter,
+    back: &mut BackWriter,
+    layout: &Layout,
+    separators: &[u128],
+    sets: impl Iterator<Item = Told<'a>>,
+) {
+    out.put(u64::from(saturating_u32(separators.len())), layout.count_bits);
+    put_separators(out, separators, 0, layout.shift, layout.habit);
+    for told in sets {
+        let rank = layout.kinds.iter().position(|&kind| kind == told.kind()).unwrap_or_default();
+        for step in 0..rank + usize::from(rank + 1 < layout.kinds.len()) {
+            back.put(u64::from(step < rank), 1);
+        }
+        match told {
+            Told::One(local) => back.put_below(local, layout.num_locals),
+            Told::Shared(number) => back.put_below(number, layout.num_shared),
+            Told::Inline(members) => put_set(back, members, layout),
+            Told::Previous | Told::BeforePrevious => {}
+        }
+    }
+    back.drain_into(out);
+}
+
+/// Where the sets of a segment's dictionary lie.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Shared<'a> {
+    pub(super) bytes: &'a [u8],
+    /// First bit and bit after the last of a set, by its number.
+    pub(super) bounds: &'a [u32],
+}
+
+/// A set that was met, cheap to remember.
+#[derive(Debug, Clone, Copy)]
+enum Met {
+    Nothing,
+    One(u32),
+    Shared(u32),
+    /// Written before this bit.
+    Inline(usize),
+}
+
+/// Bits that make no block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Damaged;
+
+/// Whether all of the bits made sense.
+pub(super) type Visited = Result<(), Damaged>;
+
+/// Visits the locations of every run that meets `low ..= high`, both relative to the block, which lies at `start..end` of
+/// `bytes` and is not empty. `visit` gets a local number, possibly several times, and answers whether to go on.
+#[inline]
+pub(super) fn visit_runs(
+    bytes: &[u8],
+    (start, end): (usize, usize),
+    layout: &Layout,
+    shared: Shared<'_>,
+    (low, high): (u128, u128),
+    fuel: &mut u64,
+    visit: &mut impl FnMut(u32),
+) -> Visited {
+    let mut reader = BitReader::new(bytes, start, end);
+    let count = low_u32(reader.take(layout.count_bits)).min(MAX_SEPARATORS);
+    let rank_of = |point| rank(&mut reader.clone(), count, layout.shift, point, layout.habit).ok_or(Damaged);
+    // Inner blocks of an interval are met whole, and need no separator.
+    let whole = 1u128.checked_shl(layout.shift).map_or(u128::MAX, |width| width - 1);
+    let first = if low == 0 && high == whole { 0 } else { rank_of(low)? };
+    let last = match high {
+        _ if high == low => first,
+        _ if high == whole => count,
+        _ => rank_of(high)?,
+    };
+    let mut back = BackReader::new(bytes, start, end);
+    let (mut previous, mut before) = (Met::Nothing, Met::Nothing);
+    for run in 0..=last {
+        let met = match take_kind(&mut back, layout)? {
+            Kind::One => Met::One(back.take_below(layout.num_locals)),
+            Kind::Shared => Met::Shared(back.take_below(layout.num_shared)),
+            Kind::Inline => {
+                let here = back.position();
+                // The members are taken to get past them, even where nobody asks for them.
+                take_set(&mut back, layout, fuel, &mut |_| {})?;
+                Met::Inline(here)
+            }
+            Kind::Previous => previous,
+            Kind::BeforePrevious => before,
+        };
+        if back.exhausted() {
+            return Err(Damaged);
+        }
+        if run >= first {
+            match met {
+                Met::Nothing => return Err(Damaged),
+                Met::One(local) => visit(local),
+                Met::Shared(number) => visit_shared(shared, number, layout, fuel, visit)?,
+                Met::Inline(here) => take_set(&mut BackReader::new(bytes, start, here), layout, fuel, visit)?,
+            }
+        }
+        (before, previous) = (previous, met);
+    }
+    Ok(())
+}
+
+#[inline]
+fn take_kind(back: &mut BackReader<'_>, layout: &Layout) -> Result<Kind, Damaged> {
+    let mut rank = 0;
+    while rank + 1 < layout.kinds.len() && back.take(1) == 1 {
+        rank += 1;
+    }
+    layout.kinds.get(rank).copied().ok_or(Damaged)
+}
+
+/// Members that the decoding of one answer may visit in one segment, passed ones too. Only hostile bytes, or one set of a
+/// great many locations in a great many blocks, come near.
+pub(super) const FUEL: u64 = 1 << 26;
+
+fn take_set(source: &mut impl Split, layout: &Layout, fuel: &mut u64, visit: &mut impl FnMut(u32)) -> Visited {
+    let count = source.take_below(layout.max_members.saturating_sub(1)) + 2;
+    *fuel = fuel.checked_sub(u64::from(count)).ok_or(Damaged)?;
+    take_members(source, count, 0, layout.num_locals, visit);
+    if source.exhausted() { Err(Damaged) } else { Ok(()) }
+}
+
+fn visit_shared(
+    shared: Shared<'_>,
+    number: u32,
+    layout: &Layout,
+    fuel: &mut u64,
+    visit: &mut impl FnMut(u32),
+) -> Visited {
+    let bounds = shared.bounds.get(index(number)..).and_then(|rest| rest.first_chunk::<2>()).ok_or(Damaged)?;
+    let mut reader = BitReader::new(shared.bytes, index(bounds[0]), index(bounds[1]));
+    take_set(&mut reader, layout, fuel, visit)
+}
+
+/// Blocks whose union may be kept, so that a long interval decodes few blocks one by one.
+pub(super) const BLOCKS_PER_UNION: usize = 32;
+
+/// Writes the union of some blocks: any number of locations.
+pub(super) fn put_union(out: &mut impl Sink, members: &[u32], num_locals: u32) {
+    out.put_below(saturating_u32(members.len()), num_locals + 1);
+    put_members(out, members, 0, num_locals);
+}
+
+/// Visits a union that [`put_union`] wrote.
+pub(super) fn visit_union(unions: Shared<'_>, number: usize, num_locals: u32, visit: &mut impl FnMut(u32)) -> Visited {
+    let bounds = unions.bounds.get(number..).and_then(|rest| rest.first_chunk::<2>()).ok_or(Damaged)?;
+    let mut reader = BitReader::new(unions.bytes, index(bounds[0]), index(bounds[1]));
+    let count = reader.take_below(num_locals + 1);
+    take_members(&mut reader, count, 0, num_locals, visit);
+    if reader.exhausted() { Err(Damaged) } else { Ok(()) }
+}

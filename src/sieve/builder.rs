@@ -1,0 +1,386 @@
+//! Sorted `(key, location, rows)` -> segments, whole or in partitions that are joined to the same bytes.
+//!
+//! Memory: one page and the keys after it, at most `Options::memory_bound` and one key more. A partition keeps back the
+//! keys of its first and last page, whose cells may reach over its borders; [`join`] makes their pages from neighbours.
+
+use super::axis::Key;
+use super::cuts::Cutter;
+use super::keys::{put_keys, take_keys};
+use super::options::Options;
+use super::record::Records;
+use super::seal::{Scratch, Sealed, seal};
+use crate::error::{Error, ErrorKind, Result};
+use crate::int::index;
+
+/// What is known of the keys of one location.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Span<K> {
+    /// Least key.
+    pub least: K,
+    /// Greatest key.
+    pub most: K,
+    /// Rows with a key.
+    pub rows: u64,
+}
+
+/// The outcome of a build: segments in order, and the span of each location that has keys.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Built<K> {
+    /// Segments in order of their keys.
+    pub segments: Vec<Sealed<K>>,
+    /// By location.
+    pub spans: Vec<Option<Span<K>>>,
+}
+
+/// Keys that a partition could not place in a page yet, as bytes for the way to where they are joined.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fragment(Vec<u8>);
+
+impl Fragment {
+    /// Takes back what `as_bytes` gave.
+    pub fn from_bytes(bytes: Vec<u8>) -> Self {
+        Self(bytes)
+    }
+
+    /// The bytes: a maintenance section.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// The outcome of building one partition of the sorted keys.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Part<K> {
+    /// Keys before the first segment.
+    pub head: Fragment,
+    /// Segments that no other partition can change.
+    pub built: Built<K>,
+    /// Keys after the last segment; empty if there is no segment.
+    pub tail: Fragment,
+}
+
+/// Builds segments from keys in ascending order.
+#[derive(Debug)]
+pub struct Builder<K> {
+    cutter: Cutter<K>,
+    /// The key whose pairs are being gathered.
+    pending: Option<K>,
+    sealer: Sealer<K>,
+    /// Of a partition: whether its first page is still to come.
+    open_start: bool,
+    head: Option<Records<K>>,
+}
+
+/// Turns pages into segments and spans.
+#[derive(Debug)]
+struct Sealer<K> {
+    options: Options,
+    num_locations: u32,
+    scratch: Scratch,
+    built: Built<K>,
+    /// Last key of each location in the page at hand, by index.
+    last: Vec<usize>,
+    touched: Vec<u32>,
+}
+
+impl<K: Key> Sealer<K> {
+    fn new(num_locations: u32, options: Options) -> Self {
+        let built = Built { segments: Vec::new(), spans: vec![None; index(num_locations)] };
+        let last = vec![0; index(num_locations)];
+        Self { options, num_locations, scratch: Scratch::default(), built, last, touched: Vec::new() }
+    }
+
+    fn page(&mut self, records: &Records<K>, len: usize) {
+        self.note_spans(records, len);
+        let segments = &mut self.built.segments;
+        seal(records, 0..len, (&self.options, self.num_locations), &mut self.scratch, &mut |sealed| {
+            segments.push(sealed)
+        });
+    }
+
+    fn note_spans(&mut self, records: &Records<K>, len: usize) {
+        for key in 0..len {
+            for pair in records.pairs(key..key + 1) {
+                let location = records.locations[pair];
+                let span = &mut self.built.spans[index(location)];
+                let span = span.get_or_insert_with(|| {
+                    let key = &records.keys[key];
+                    Span { least: key.clone(), most: key.clone(), rows: 0 }
+                });
+                span.rows = span.rows.saturating_add(records.rows[pair]);
+                // One more than the index, so that zero says "not in this page".
+                if self.last[index(location)] == 0 {
+                    self.touched.push(location);
+                }
+                self.last[index(location)] = key + 1;
+            }
+        }
+        for location in self.touched.drain(..) {
+            let last = std::mem::take(&mut self.last[index(location)]);
+            if let Some(span) = &mut self.built.spans[index(location)] {
+                span.most = records.keys[last - 1].clone();
+            }
+        }
+    }
+}
+
+impl<K: Key> Builder<K> {
+    /// A builder of a whole index over locations `0..num_locations`.
+    pub fn new(num_locations: u32, options: Options) -> Result<Self> {
+        options.check()?;
+        if num_locations >= 1 << 31 {
+            return Err(Error::new(ErrorKind::SieveLocation(num_locations)));
+        }
+        Ok(Self {
+            cutter: Cutter::new(options, None),
+            pending: None,
+            sealer: Sealer::new(num_locations, options),
+            open_start: false,
+            head: None,
+        })
+    }
+
+    /// A builder of one range partition of the keys.
+    pub fn partition(num_locations: u32, options: Options) -> Result<Self> {
+        Ok(Self { open_start: true, ..Self::new(num_locations, options)? })
+    }
+
+    /// Adds rows of a key in a location. Keys ascend; equal pairs are summed.
+    #[inline]
+    pub fn push(&mut self, key: K, location: u32, rows: u64) -> Result<()> {
+        if location >= self.sealer.num_locations {
+            return Err(Error::new(ErrorKind::SieveLocation(location)));
+        }
+        if self.pending.as_ref() != Some(&key) {
+            if self.pending.as_ref().is_some_and(|pending| *pending > key) {
+                return Err(Error::new(ErrorKind::SieveOrder));
+            }
+            self.close_pending();
+            self.pending = Some(key);
+        } else {
+            let records = self.cutter.records();
+            // Locations mostly ascend, as sorted rows do; strings that differ beyond their cut may turn them round.
+            let start = records.pairs(0..records.keys.len()).end;
+            let at = start + records.locations[start..].partition_point(|&other| other < location);
+            if records.locations.get(at) == Some(&location) {
+                records.rows[at] = records.rows[at].saturating_add(rows);
+            } else {
+                records.locations.insert(at, location);
+                records.rows.insert(at, rows);
+            }
+            return Ok(());
+        }
+        let records = self.cutter.records();
+        records.locations.push(location);
+        records.rows.push(rows);
+        Ok(())
+    }
+
+    fn close_pending(&mut self) {
+        let Some(key) = self.pending.take() else { return };
+        let Self { cutter, sealer, open_start, head, .. } = self;
+        cutter.close(key, &mut |records, len| {
+            if std::mem::take(open_start) {
+                *head = Some(first_records(records, len));
+            } else {
+                sealer.page(records, len);
+            }
+        });
+    }
+
+    /// The segments finished so far, for a caller who stores them at once; they will not be given again.
+    pub fn take_segments(&mut self) -> Vec<Sealed<K>> {
+        std::mem::take(&mut self.sealer.built.segments)
+    }
+
+    /// Records that are held in memory.
+    pub fn buffered(&mut self) -> usize {
+        self.cutter.records().locations.len()
+    }
+
+    /// Ends the build of a whole index.
+    pub fn finish(mut self) -> Built<K> {
+        self.close_pending();
+        let Self { cutter, sealer, .. } = &mut self;
+        cutter.finish(None, &mut |records, len| sealer.page(records, len));
+        self.sealer.built
+    }
+
+    /// Ends the build of a partition.
+    pub fn finish_part(mut self) -> Part<K> {
+        self.close_pending();
+        let rest = self.cutter.into_records();
+        let all = |records: &Records<K>| Fragment(put_keys(records, 0..records.keys.len()));
+        let none = all(&Records::default());
+        let (head, tail) = match self.head {
+            Some(head) => (all(&head), all(&rest)),
+            None => (all(&rest), none),
+        };
+        Part { head, built: self.sealer.built, tail }
+    }
+}
+
+fn first_records<K: Key>(records: &Records<K>, len: usize) -> Records<K> {
+    let mut first = Records::default();
+    for key in 0..len {
+        first.push(records.keys[key].clone(), records.set(key), &records.rows[records.pairs(key..key + 1)]);
+    }
+    first
+}
+
+/// Joins partitions, in order of their keys, to what one builder would have made of all of them. A key must not lie in two.
+pub fn join<K: Key>(parts: Vec<Part<K>>, num_locations: u32, options: Options) -> Result<Built<K>> {
+    options.check()?;
+    let mut sealer = Sealer::new(num_locations, options);
+    let mut cutter = Cutter::<K>::new(options, None);
+    let mut last: Option<K> = None;
+    for part in parts {
+        feed(&part.head, &mut cutter, &mut sealer, &mut last)?;
+        if let (Some(first), Some(end)) = (part.built.segments.first(), part.built.segments.last()) {
+            if last.as_ref().is_some_and(|last| *last >= first.least) {
+                return Err(Error::new(ErrorKind::SieveOrder));
+            }
+            cutter.finish(Some(&first.least), &mut |records, len| sealer.page(records, len));
+            last = Some(end.most.clone());
+            cutter = Cutter::new(options, last.clone());
+            sealer.built.segments.extend(part.built.segments);
+        }
+        merge_spans(&mut sealer.built.spans, part.built.spans);
+        feed(&part.tail, &mut cutter, &mut sealer, &mut last)?;
+    }
+    cutter.finish(None, &mut |records, len| sealer.page(records, len));
+    Ok(sealer.built)
+}
+
+fn feed<K: Key>(
+    fragment: &Fragment,
+    cutter: &mut Cutter<K>,
+    sealer: &mut Sealer<K>,
+    last: &mut Option<K>,
+) -> Result<()> {
+    let mut records = Records::default();
+    take_keys(&fragment.0, sealer.num_locations, &mut records)?;
+    for (key, name) in records.keys.iter().enumerate() {
+        if last.as_ref().is_some_and(|last| last >= name) {
+            return Err(Error::new(ErrorKind::SieveOrder));
+        }
+        let pairs = records.pairs(key..key + 1);
+        let buffer = cutter.records();
+        buffer.locations.extend_from_slice(&records.locations[pairs.clone()]);
+        buffer.rows.extend_from_slice(&records.rows[pairs]);
+        cutter.close(name.clone(), &mut |records, len| sealer.page(records, len));
+        *last = Some(name.clone());
+    }
+    Ok(())
+}
+
+/// Unites the spans of the same locations in other keys.
+fn merge_spans<K: Key>(spans: &mut [Option<Span<K>>], others: Vec<Option<Span<K>>>) {
+    for (span, other) in spans.iter_mut().zip(others) {
+        *span = match (span.take(), other) {
+            (Some(a), Some(b)) => Some(Span {
+                least: a.least.min(b.least),
+                most: a.most.max(b.most),
+                rows: a.rows.saturating_add(b.rows),
+            }),
+            (a, b) => a.or(b),
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sieve::axis::Bytes;
+    use crate::sieve::segment::Segment;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    type Rows<K> = BTreeMap<K, BTreeMap<u32, u64>>;
+
+    const SMALL: Options =
+        Options { max_records: 40, max_key_bytes: 400, max_weight: 24, coarsen: crate::sieve::options::Coarsen::Exact };
+
+    fn push_all<K: Key>(builder: &mut Builder<K>, rows: impl Iterator<Item = (K, BTreeMap<u32, u64>)>) {
+        for (key, pairs) in rows {
+            for (location, rows) in pairs {
+                builder.push(key.clone(), location, rows).unwrap();
+            }
+        }
+    }
+
+    fn check<K: Key>(rows: &Rows<K>, cuts: &[usize]) {
+        let mut whole = Builder::new(9, SMALL).unwrap();
+        push_all(&mut whole, rows.clone().into_iter());
+        let whole = whole.finish();
+        // I5: any partitions, the same bytes.
+        let mut parts = Vec::new();
+        let mut from = 0;
+        for to in cuts
+            .iter()
+            .map(|cut| cut % (rows.len() + 1))
+            .collect::<std::collections::BTreeSet<_>>()
+            .into_iter()
+            .chain([rows.len()])
+        {
+            let mut builder = Builder::partition(9, SMALL).unwrap();
+            push_all(&mut builder, rows.clone().into_iter().skip(from).take(to - from));
+            parts.push(builder.finish_part());
+            from = to;
+        }
+        assert_eq!(join(parts, 9, SMALL).unwrap(), whole);
+        // I6: each key in exactly one segment, segments disjoint and ordered; I3: every answer is exact.
+        assert!(whole.segments.windows(2).all(|pair| pair[0].most < pair[1].least));
+        let segments: Vec<Segment<K>> =
+            whole.segments.iter().map(|sealed| Segment::parse(&sealed.lookup, 9).unwrap()).collect();
+        for (key, pairs) in rows {
+            let at = whole.segments.partition_point(|sealed| sealed.most < *key);
+            assert!(whole.segments[at].least <= *key);
+            let mut out = Vec::new();
+            segments[at].point(key, &mut out).unwrap();
+            let expected: Vec<u32> = if K::CODE == 3 { out.clone() } else { pairs.keys().copied().collect() };
+            assert_eq!(out, expected);
+            assert!(pairs.keys().all(|location| out.contains(location)), "a location was lost");
+        }
+        let keys: u64 = whole.segments.iter().map(|sealed| sealed.counts.keys).sum();
+        assert_eq!(keys, u64::try_from(rows.len()).unwrap());
+    }
+
+    fn pairs() -> impl Strategy<Value = BTreeMap<u32, u64>> {
+        prop_oneof![
+            (0u32..9).prop_map(|location| BTreeMap::from([(location, 1)])),
+            proptest::collection::btree_map(0u32..9, 1u64..4, 1..5)
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn i5_partitions_join_to_identical_bytes_of_words(rows in proptest::collection::btree_map(prop_oneof![0u64..300, any::<u64>()], pairs(), 1..200), cuts in proptest::collection::vec(0usize..200, 0..5)) {
+            check(&rows, &cuts);
+        }
+
+        #[test]
+        fn i5_partitions_join_to_identical_bytes_of_wide_keys(rows in proptest::collection::btree_map(any::<u128>(), pairs(), 1..200), cuts in proptest::collection::vec(0usize..200, 0..5)) {
+            check(&rows, &cuts);
+        }
+
+        #[test]
+        fn i5_partitions_join_to_identical_bytes_of_texts(
+            rows in proptest::collection::btree_map(
+                proptest::collection::vec(prop_oneof![Just(0u8), Just(b'a'), any::<u8>()], 0..20).prop_map(|text| Bytes::new(&text)),
+                pairs(), 1..100),
+            cuts in proptest::collection::vec(0usize..200, 0..5)
+        ) {
+            check(&rows, &cuts);
+        }
+    }
+
+    #[test]
+    fn disorder_and_unknown_locations_are_refused() {
+        let mut builder = Builder::<u64>::new(2, Options::default()).unwrap();
+        builder.push(5, 1, 1).unwrap();
+        builder.push(5, 0, 1).unwrap();
+        assert_eq!(builder.push(4, 1, 1).unwrap_err().kind(), &ErrorKind::SieveOrder);
+        assert_eq!(builder.push(6, 2, 1).unwrap_err().kind(), &ErrorKind::SieveLocation(2));
+    }
+}

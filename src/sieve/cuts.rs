@@ -1,0 +1,97 @@
+//! Where segments end: at the borders of the axis's dyadic cells, as a function of the sorted keys alone.
+//!
+//! A page is a largest cell (keys that share some leading bits) within the limits on records, bytes and weight. The limits
+//! only grow with the keys of a cell, so whether a cell is a page depends on nothing outside of its parent, and a stream
+//! can tell: when the first key that does not fit arrives, the first page is the largest cell that holds the first key in
+//! memory, but neither this one nor any key before.
+
+use super::axis::Key;
+use super::options::Options;
+use super::record::Records;
+use crate::int::to_u64;
+
+/// Cuts a sorted stream of keys into pages.
+#[derive(Debug, Clone)]
+pub(super) struct Cutter<K> {
+    options: Options,
+    records: Records<K>,
+    /// Locations of the runs up to and with each key, were the buffer's first key the first of a run.
+    weights: Vec<u64>,
+    heap_bytes: usize,
+    /// The last key before the buffer.
+    before: Option<K>,
+}
+
+impl<K: Key> Cutter<K> {
+    /// A cutter whose stream begins after `before`, which belongs to another page.
+    pub(super) fn new(options: Options, before: Option<K>) -> Self {
+        Self { options, records: Records::default(), weights: Vec::new(), heap_bytes: 0, before }
+    }
+
+    /// The buffer, whose pairs the caller appends before it closes their key.
+    pub(super) fn records(&mut self) -> &mut Records<K> {
+        &mut self.records
+    }
+
+    /// The keys that belong to no page yet.
+    pub(super) fn into_records(self) -> Records<K> {
+        self.records
+    }
+
+    /// Closes a key and gives every page that it completes to `page`, which must not change the order of keys.
+    pub(super) fn close(&mut self, key: K, page: &mut impl FnMut(&Records<K>, usize)) {
+        self.heap_bytes += key.heap_bytes();
+        self.records.close(key);
+        self.weigh(self.records.keys.len() - 1);
+        while !self.fits() && self.cut_before_last(page) {}
+    }
+
+    /// Gives the rest as pages; `next` is the first key after the stream, which belongs to another page.
+    pub(super) fn finish(&mut self, next: Option<&K>, page: &mut impl FnMut(&Records<K>, usize)) {
+        while let Some(first) = self.records.keys.first() {
+            let shared = next.map(|next| first.common_bits(next));
+            self.cut(shared, self.records.keys.len(), page);
+        }
+    }
+
+    fn weigh(&mut self, key: usize) {
+        let before = if key == 0 { 0 } else { self.weights[key - 1] };
+        let repeats = key > 0 && self.records.repeats(key);
+        let weight = if repeats { 0 } else { to_u64(self.records.set(key).len()) };
+        self.weights.push(before + weight);
+    }
+
+    fn fits(&self) -> bool {
+        let weight = self.weights.last().copied().unwrap_or(0);
+        self.records.locations.len() <= self.options.max_records
+            && weight <= u64::from(self.options.max_weight)
+            && self.heap_bytes <= self.options.max_key_bytes
+    }
+
+    /// Cuts off the first page before the last key; false where no cell can separate the two.
+    fn cut_before_last(&mut self, page: &mut impl FnMut(&Records<K>, usize)) -> bool {
+        let keys = &self.records.keys;
+        let shared = keys[0].common_bits(&keys[keys.len() - 1]);
+        if shared == u32::MAX {
+            return false;
+        }
+        self.cut(Some(shared), self.records.keys.len() - 1, page);
+        true
+    }
+
+    /// Cuts off the page of the first key among the first `len`; it shares `shared` bits with a key outside.
+    fn cut(&mut self, shared: Option<u32>, len: usize, page: &mut impl FnMut(&Records<K>, usize)) {
+        let first = &self.records.keys[0];
+        let outside = self.before.as_ref().map(|before| before.common_bits(first)).max(shared);
+        let depth = outside.map_or(0, |bits| bits.saturating_add(1));
+        let count = self.records.keys[..len].partition_point(|key| first.common_bits(key) >= depth);
+        page(&self.records, count);
+        self.before = Some(self.records.keys[count - 1].clone());
+        self.heap_bytes -= self.records.keys[..count].iter().map(Key::heap_bytes).sum::<usize>();
+        self.records.forget(count);
+        self.weights.clear();
+        for key in 0..self.records.keys.len() {
+            self.weigh(key);
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! What all stored parts share: a magic with the version, and a checksum over everything before it.
+
+use crate::cursor::Cursor;
+use crate::error::{Error, ErrorKind, Result};
+use crate::int::to_u64;
+
+/// A stored part: its name in errors and its first four bytes, the last of which is the version.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Part {
+    pub(super) name: &'static str,
+    magic: [u8; 4],
+}
+
+/// What lookups read of a segment.
+pub(super) const SEGMENT: Part = Part { name: "segment", magic: *b"SvL1" };
+/// What compaction reads of a segment.
+pub(super) const KEYS: Part = Part { name: "keys section", magic: *b"SvK1" };
+/// Locations, their statistics and the directory of segments.
+pub(super) const ROOT: Part = Part { name: "root", magic: *b"SvR1" };
+/// The changes of one commit.
+pub(super) const DELTA: Part = Part { name: "delta", magic: *b"SvD1" };
+
+/// Bytes that every part has beyond its body.
+const OVERHEAD: usize = 8;
+
+/// Puts a body into its frame.
+pub(super) fn frame(part: Part, body: &[u8]) -> Vec<u8> {
+    let mut bytes = begin(part, body.len());
+    bytes.extend_from_slice(body);
+    end(bytes)
+}
+
+/// A frame whose body is appended to it, for parts too long to be copied.
+pub(super) fn begin(part: Part, room: usize) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(room + OVERHEAD);
+    bytes.extend_from_slice(&part.magic);
+    bytes
+}
+
+/// Closes a frame that was begun.
+pub(super) fn end(mut bytes: Vec<u8>) -> Vec<u8> {
+    let checksum = crc32c::crc32c(&bytes);
+    bytes.extend_from_slice(&checksum.to_le_bytes());
+    bytes
+}
+
+/// The body of a framed part, once its checksum matches.
+pub(super) fn unframe(part: Part, bytes: &[u8]) -> Result<&[u8]> {
+    if !bytes.starts_with(&part.magic) {
+        return Err(Error::at(ErrorKind::SieveMagic { part: part.name }, 0));
+    }
+    let available = to_u64(bytes.len());
+    let Some((framed, checksum)) = bytes.split_last_chunk::<4>().filter(|(framed, _)| framed.len() >= 4) else {
+        return Err(Error::at(ErrorKind::Truncated { needed: to_u64(OVERHEAD), available }, 0));
+    };
+    if crc32c::crc32c(framed) != u32::from_le_bytes(*checksum) {
+        return Err(Error::at(ErrorKind::SieveChecksum { part: part.name }, to_u64(framed.len())));
+    }
+    Ok(&framed[4..])
+}
+
+/// A cursor over a body; its offsets are those of the framed part.
+pub(super) fn cursor(body: &[u8]) -> Cursor<'_> {
+    Cursor::new(body, 4)
+}
+
+/// An error of a field that contradicts the others.
+pub(super) fn malformed(cursor: &Cursor<'_>, field: &'static str) -> Error {
+    Error::at(ErrorKind::SieveMalformed { field }, cursor.offset())
+}
+
+/// A value that every byte after the last field would make ambiguous: there must be none.
+pub(super) fn finished(cursor: &Cursor<'_>) -> Result<()> {
+    if cursor.remaining() == 0 { Ok(()) } else { Err(malformed(cursor, "bytes after the last field")) }
+}

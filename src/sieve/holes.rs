@@ -1,0 +1,103 @@
+//! The holes of the thesis that would lose rows, one named test each; H1 to H4 need a history and are in `model.rs`: updates of
+//! the indexed value, replaced groups, duplicates, replayed and aborted commits.
+
+use super::tests::{SMALL, build, compact, location, only, open, sample, truth};
+use super::*;
+use crate::error::ErrorKind;
+
+#[test]
+fn h5_a_delete_of_a_key_never_indexed_takes_nobody_else_s_place() {
+    let (root, file) = build(&[(10u64, 0), (11, 0), (12, 0)], SMALL);
+    let changes =
+        vec![Change { key: 13u64, location: 0, plus: 0, minus: 3 }, Change { key: 10, location: 1, plus: 0, minus: 1 }];
+    let delta = Delta::new(200, vec![location(0), location(1)], vec![], vec![], changes).unwrap();
+    let compacted = compact(Index::new(root), &file, delta, i64::MAX);
+    assert_eq!((compacted.unmatched, compacted.root.counts().rows), (4, 3));
+    let index = open((compacted.root, compacted.file));
+    assert!((10..=12).all(|key| only(&index, Query::Point(key)) == [0]));
+}
+
+#[test]
+fn h6_keys_outside_every_segment_are_never_lost() {
+    let (root, file) = build(&[(1000u64, 0), (1001, 1), (9_000_000, 2)], Options { max_records: 2, ..SMALL });
+    assert!(root.segments.len() > 1);
+    let mut base = Index::new(root);
+    base.load_all(&file).unwrap();
+    let mut timeline = Timeline::starting_with(base);
+    let changes = [0, 999, 1002, 500_000, u64::MAX].map(|key| Change { key, location: 0, plus: 1, minus: 0 }).to_vec();
+    timeline.commit(Delta::new(101, vec![location(9)], vec![], vec![], changes).unwrap()).unwrap();
+    let number = timeline.number(&location(9)).unwrap();
+    let view = timeline.latest().unwrap();
+    for key in [0, 999, 1002, 500_000, u64::MAX] {
+        assert!(view.answer(&Query::Point(key)).keeps(number));
+        assert!(view.answer(&Query::AtLeast(key)).keeps(number));
+        assert!(view.answer(&Query::AtMost(key)).keeps(number));
+    }
+    assert!(!view.answer(&Query::Point(1000)).keeps(number));
+}
+
+#[test]
+fn h7_deletes_after_the_base_file_s_instant_wait() {
+    let (root, file) = build(&[(10u64, 0), (11, 0)], SMALL);
+    let delta = |minus| {
+        Delta::new(200, vec![location(0)], vec![], vec![], vec![Change { key: 10u64, location: 0, plus: 0, minus }])
+            .unwrap()
+    };
+    let waits = compact(Index::new(root.clone()), &file, delta(1), 199);
+    assert_eq!(waits.carried, vec![Carried { key: 10, location: location(0), rows: 1 }]);
+    assert_eq!(only(&open((waits.root, waits.file)), Query::Point(10)), [0]);
+    let applied = compact(Index::new(root), &file, delta(1), 200);
+    assert!(applied.carried.is_empty());
+    assert!(only(&open((applied.root, applied.file)), Query::Point(10)).is_empty());
+}
+
+#[test]
+fn h8_the_whole_axis_fits() {
+    let pairs = [(0u64, 0), (u64::MAX, 1), (1 << 63, 2)];
+    let index = open(build(&pairs, Options::default()));
+    assert_eq!(only(&index, Query::Point(u64::MAX)), [1]);
+    assert_eq!(only(&index, Query::Between(1, u64::MAX)), [1, 2]);
+    let wides = [(0u128, 0), (u128::MAX, 1), (1 << 127, 2)];
+    let index = open(build(&wides, Options::default()));
+    assert_eq!(only(&index, Query::Point(u128::MAX)), [1]);
+    assert_eq!(only(&index, Query::Between(0, u128::MAX)), [0, 1, 2]);
+}
+
+#[test]
+fn h9_missing_and_damaged_parts_keep_what_min_max_keeps() {
+    let pairs = sample(21);
+    let (root, file) = build(&pairs, SMALL);
+    let mut index = Index::new(root.clone());
+    let unloaded = only(&index, Query::Point(pairs[0].0));
+    assert!(unloaded.contains(&pairs[0].1));
+    let Lookup::Need(needs) = index.lookup(&Query::Point(pairs[0].0)) else { panic!("nothing is loaded") };
+    assert_eq!(needs.len(), 1);
+    assert_eq!(
+        index.load(needs[0].segment, b"SvL9 from the future").unwrap_err().kind(),
+        &ErrorKind::SieveMagic { part: "segment" }
+    );
+    assert_eq!(index.lookup(&Query::Point(pairs[0].0)), Lookup::Ready(Answer::Only(unloaded)));
+    // Doubt does not last longer than its cause.
+    let extent = needs[0].extent;
+    let start = usize::try_from(extent.offset).unwrap();
+    index.load(needs[0].segment, &file[start..start + usize::try_from(extent.len).unwrap()]).unwrap();
+    assert_eq!(only(&index, Query::Point(pairs[0].0)), truth(&pairs, &pairs[0].0, &pairs[0].0));
+}
+
+#[test]
+fn h10_locations_that_were_not_read_belong_to_every_answer() {
+    let (mut root, file) = build(&[(10u64, 0)], SMALL);
+    root.stats[5].unknown = true;
+    let index = open((root, file));
+    for query in [
+        Query::Point(10),
+        Query::Point(99),
+        Query::In(vec![3]),
+        Query::Between(1, 2),
+        Query::AtLeast(99),
+        Query::Null,
+        Query::Nan,
+    ] {
+        assert!(index.answer(&query).keeps(5), "{query:?}");
+    }
+}

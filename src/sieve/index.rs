@@ -1,0 +1,267 @@
+//! An immutable index: the locations with their statistics, the directory of segments, and the segments read so far.
+
+use super::axis::{AxisType, Key};
+use super::builder::{Built, Span};
+use super::options::Options;
+use super::seal::{Counts, Sealed};
+use super::segment::Segment;
+use crate::error::{Error, ErrorKind, Result};
+use crate::int::{index, saturating_u32, to_u64};
+
+/// Where rows live: a file group of a partition, whichever of its files is read.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Location {
+    /// The partition's path.
+    pub partition: String,
+    /// The file group's id, or the file's name where the table has no groups.
+    pub group: String,
+}
+
+/// What the index knows of one location beside its keys.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stats<K> {
+    /// Its keys, if it has any.
+    pub span: Option<Span<K>>,
+    /// Rows without a value.
+    pub nulls: u64,
+    /// Rows whose value is not a number.
+    pub nans: u64,
+    /// Rows were not all seen: the location belongs to every answer.
+    pub unknown: bool,
+}
+
+impl<K> Default for Stats<K> {
+    fn default() -> Self {
+        Self { span: None, nulls: 0, nans: 0, unknown: false }
+    }
+}
+
+/// A range of bytes of an index file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Extent {
+    /// Which of the index's segment files.
+    pub file: u32,
+    /// Offset of the first byte.
+    pub offset: u64,
+    /// How many.
+    pub len: u64,
+}
+
+/// What the root says of one segment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry<K> {
+    /// Least key.
+    pub least: K,
+    /// Greatest key.
+    pub most: K,
+    /// Where its lookup section lies.
+    pub lookup: Extent,
+    /// Where its maintenance section lies.
+    pub keys: Extent,
+    /// Sums over its keys.
+    pub counts: Counts,
+}
+
+/// The part of an index that a reader keeps: everything but the segments.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Root<K> {
+    /// How values became keys.
+    pub axis: AxisType,
+    /// The table's instant that the index speaks of.
+    pub instant: i64,
+    /// How it was built.
+    pub options: Options,
+    /// The locations by number.
+    pub locations: Vec<Location>,
+    /// Statistics by location.
+    pub stats: Vec<Stats<K>>,
+    /// Segments in order of their keys.
+    pub segments: Vec<Entry<K>>,
+}
+
+/// Lays segments out as one file: lookup sections first, neighbours beside each other, then the maintenance sections.
+pub fn pack<K: Key>(segments: &[Sealed<K>], file: u32) -> (Vec<u8>, Vec<Entry<K>>) {
+    let mut bytes = Vec::new();
+    let mut put = |section: &[u8]| {
+        let extent = Extent { file, offset: to_u64(bytes.len()), len: to_u64(section.len()) };
+        bytes.extend_from_slice(section);
+        extent
+    };
+    let lookups: Vec<Extent> = segments.iter().map(|sealed| put(&sealed.lookup)).collect();
+    let keys: Vec<Extent> = segments.iter().map(|sealed| put(&sealed.keys)).collect();
+    let entries = segments.iter().zip(lookups).zip(keys).map(|((sealed, lookup), keys)| Entry {
+        least: sealed.least.clone(),
+        most: sealed.most.clone(),
+        lookup,
+        keys,
+        counts: sealed.counts,
+    });
+    let entries = entries.collect();
+    (bytes, entries)
+}
+
+impl<K: Key> Root<K> {
+    /// A root over one file of segments; `stats` tells nulls, NaN and unknown rows, its spans are replaced.
+    pub fn new(
+        (axis, instant, options): (AxisType, i64, Options),
+        locations: Vec<Location>,
+        stats: Vec<Stats<K>>,
+        built: &Built<K>,
+    ) -> Result<(Self, Vec<u8>)> {
+        if locations.len() != built.spans.len() || locations.len() != stats.len() {
+            return Err(Error::new(ErrorKind::SieveLocation(saturating_u32(locations.len()))));
+        }
+        let (bytes, segments) = pack(&built.segments, 0);
+        let stats = stats.into_iter().zip(&built.spans).map(|(stats, span)| Stats { span: span.clone(), ..stats });
+        Ok((Self { axis, instant, options, locations, stats: stats.collect(), segments }, bytes))
+    }
+
+    /// Sums over all segments.
+    pub fn counts(&self) -> Counts {
+        let mut sum = Counts::default();
+        self.segments.iter().for_each(|entry| sum.add(&entry.counts));
+        sum
+    }
+}
+
+/// A segment as far as it is known.
+#[derive(Debug, Clone)]
+pub(super) enum Slot<K> {
+    Absent,
+    Ready(Box<Segment<K>>),
+    /// Its bytes could not be read: it stands for every location.
+    Damaged,
+}
+
+/// A root with the segments that were given to it.
+#[derive(Debug, Clone)]
+pub struct Index<K> {
+    pub(super) root: Root<K>,
+    pub(super) slots: Vec<Slot<K>>,
+    /// The least key of each segment, close together for the binary search.
+    pub(super) leasts: Vec<K>,
+    /// The locations that belong to every answer.
+    pub(super) unknown: Vec<u32>,
+}
+
+impl<K: Key> Index<K> {
+    /// An index none of whose segments is known yet.
+    pub fn new(root: Root<K>) -> Self {
+        let slots = vec![Slot::Absent; root.segments.len()];
+        let unknown = (0..).zip(&root.stats).filter(|(_, stats)| stats.unknown).map(|(location, _)| location).collect();
+        let leasts = root.segments.iter().map(|entry| entry.least.clone()).collect();
+        Self { root, slots, leasts, unknown }
+    }
+
+    /// Its root.
+    pub fn root(&self) -> &Root<K> {
+        &self.root
+    }
+
+    /// Gives the lookup section of a segment. Where the bytes are damaged the error says how, and from then on the segment
+    /// stands for every location, as it does after `load(segment, &[])` for bytes that could not be had.
+    pub fn load(&mut self, segment: usize, bytes: &[u8]) -> Result<()> {
+        let num_locations = saturating_u32(self.root.locations.len());
+        let Some(slot) = self.slots.get_mut(segment) else {
+            return Err(Error::new(ErrorKind::SieveNotLoaded { segment }));
+        };
+        match Segment::parse(bytes, num_locations) {
+            Ok(parsed) => *slot = Slot::Ready(Box::new(parsed)),
+            Err(error) => {
+                *slot = Slot::Damaged;
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives every segment from the bytes of file 0; the first error is returned after all were tried.
+    pub fn load_all(&mut self, file: &[u8]) -> Result<()> {
+        let mut outcome = Ok(());
+        for segment in 0..self.slots.len() {
+            let extent = self.root.segments[segment].lookup;
+            let range = crate::int::to_usize(extent.offset).zip(crate::int::to_usize(extent.len));
+            let bytes = range.and_then(|(start, len)| file.get(start..start.checked_add(len)?));
+            outcome = outcome.and(self.load(segment, bytes.unwrap_or_default()));
+        }
+        outcome
+    }
+
+    /// Numbers for people: what the index costs, and what its answers waste.
+    pub fn report(&self) -> Report {
+        let counts = self.root.counts();
+        let total = |len: fn(&Entry<K>) -> u64| self.root.segments.iter().map(len).fold(0, u64::saturating_add);
+        let largest = self.root.segments.iter().map(|entry| entry.lookup.len).max().unwrap_or(0);
+        Report {
+            counts,
+            segments: to_u64(self.root.segments.len()),
+            locations: to_u64(self.root.locations.len()),
+            lookup_bytes: total(|entry| entry.lookup.len),
+            largest_lookup: largest,
+            keys_bytes: total(|entry| entry.keys.len),
+            root_bytes: to_u64(super::root::write(&self.root).len()),
+        }
+    }
+
+    /// Mean locations that a key reads which does not exist but lies inside a segment: from points spread evenly over each
+    /// loaded segment, which count by their keys. Before the intersection with min/max, so at most this.
+    pub fn reads_of_absent_keys(&self) -> f64 {
+        let (mut reads, mut keys) = (0.0, 0);
+        for (slot, entry) in self.slots.iter().zip(&self.root.segments) {
+            if let Slot::Ready(segment) = slot {
+                reads += segment.mean_answer(256) * ratio(entry.counts.keys, 1);
+                keys = entry.counts.keys.saturating_add(keys);
+            }
+        }
+        reads / ratio(keys.max(1), 1)
+    }
+
+    pub(super) fn stats_of(&self, location: u32) -> Option<&Stats<K>> {
+        self.root.stats.get(index(location))
+    }
+}
+
+/// What an index costs and wastes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Report {
+    /// Sums over the keys.
+    pub counts: Counts,
+    /// Segments.
+    pub segments: u64,
+    /// Locations.
+    pub locations: u64,
+    /// Bytes that lookups may read, beside the root.
+    pub lookup_bytes: u64,
+    /// Bytes of the largest lookup section.
+    pub largest_lookup: u64,
+    /// Bytes that only compaction reads.
+    pub keys_bytes: u64,
+    /// Bytes of the root.
+    pub root_bytes: u64,
+}
+
+impl Report {
+    /// Bits of the lookup sections per row.
+    pub fn bits_per_row(&self) -> f64 {
+        ratio(self.lookup_bytes.saturating_mul(8), self.counts.rows)
+    }
+
+    /// Mean locations that a present key reads in vain.
+    pub fn waste_per_key(&self) -> f64 {
+        ratio(self.counts.reads - self.counts.pairs.min(self.counts.reads), self.counts.keys)
+    }
+
+    /// E of the spec: the mean share of all locations that a present key reads in vain.
+    pub fn error(&self) -> f64 {
+        ratio(
+            self.counts.reads - self.counts.pairs.min(self.counts.reads),
+            self.counts.keys.saturating_mul(self.locations),
+        )
+    }
+}
+
+/// A quotient for people; no bytes depend on it.
+#[expect(clippy::cast_precision_loss, reason = "a figure to look at")]
+pub(super) fn ratio(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+}

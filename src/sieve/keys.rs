@@ -1,0 +1,107 @@
+//! The maintenance section of a segment: every key with its locations and row counts, for compaction alone.
+//!
+//! Separators forget which keys a run holds; from this section a compaction makes what a rebuild would make.
+
+use super::axis::{Key, put_varint};
+use super::format::{KEYS, begin, cursor, end, finished, malformed, unframe};
+use super::record::Records;
+use crate::error::Result;
+use crate::int::{saturating_u32, to_u64};
+use std::ops::Range;
+
+/// Writes some neighbouring keys.
+pub(super) fn put_keys<K: Key>(records: &Records<K>, range: Range<usize>) -> Vec<u8> {
+    let mut body = begin(KEYS, range.len() * 6);
+    body.push(K::CODE);
+    put_varint(&mut body, to_u64(range.len()));
+    let mut previous: Option<usize> = None;
+    for key in range {
+        records.keys[key].write_after(previous.map(|before| &records.keys[before]), &mut body);
+        let pairs = records.pairs(key..key + 1);
+        let rows = &records.rows[pairs.clone()];
+        let single_rows = rows.iter().all(|&rows| rows == 1);
+        let same_set = previous.is_some() && records.repeats(key);
+        // 0: the set of the key before, one row each; 1: that set, rows follow; else twice the pairs, plus 1 if rows follow.
+        let head = if same_set { 0 } else { to_u64(pairs.len()) * 2 };
+        put_varint(&mut body, head | u64::from(!single_rows));
+        if !same_set {
+            let mut next = 0;
+            for &location in records.set(key) {
+                put_varint(&mut body, u64::from(location - next));
+                next = location + 1;
+            }
+        }
+        if !single_rows {
+            rows.iter().for_each(|&rows| put_varint(&mut body, rows));
+        }
+        previous = Some(key);
+    }
+    end(body)
+}
+
+/// Reads a maintenance section of an index over `num_locations` locations and appends it to `records`, after whose last key
+/// it must lie.
+pub(super) fn take_keys<K: Key>(bytes: &[u8], num_locations: u32, records: &mut Records<K>) -> Result<()> {
+    let mut cursor = cursor(unframe(KEYS, bytes)?);
+    let cursor = &mut cursor;
+    if cursor.u8()? != K::CODE {
+        return Err(malformed(cursor, "key width"));
+    }
+    let mut previous: Option<K> = None;
+    let mut set: Vec<u32> = Vec::new();
+    for _ in 0..cursor.varint()? {
+        let key = K::read_after(previous.as_ref(), cursor)?;
+        if records.keys.last().is_some_and(|last| *last >= key) {
+            return Err(malformed(cursor, "order of keys"));
+        }
+        let head = cursor.varint()?;
+        if head >= 2 {
+            set.clear();
+            let mut next = 0u64;
+            for _ in 0..head / 2 {
+                let location = cursor.varint()?.saturating_add(next);
+                if location >= u64::from(num_locations) {
+                    return Err(malformed(cursor, "location of a key"));
+                }
+                set.push(saturating_u32(crate::int::to_usize(location).unwrap_or(usize::MAX)));
+                next = location + 1;
+            }
+        }
+        if set.is_empty() {
+            return Err(malformed(cursor, "locations of a key"));
+        }
+        let with_rows = head & 1 == 1;
+        for &location in &set {
+            records.locations.push(location);
+            records.rows.push(if with_rows { cursor.varint()? } else { 1 });
+        }
+        records.close(key.clone());
+        previous = Some(key);
+    }
+    finished(cursor)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sieve::axis::Bytes;
+
+    #[test]
+    fn keys_locations_and_rows_read_back() {
+        let mut records = Records::default();
+        for (text, set, rows) in [
+            ("", &[0, 3][..], &[1, 1][..]),
+            ("a", &[0, 3], &[1, 1]),
+            ("ab", &[0, 3], &[2, 1]),
+            ("b", &[7], &[u64::MAX]),
+        ] {
+            records.push(Bytes::new(text.as_bytes()), set, rows);
+        }
+        let bytes = put_keys(&records, 0..4);
+        let mut read = Records::<Bytes>::default();
+        take_keys(&bytes, 8, &mut read).unwrap();
+        assert_eq!((read.keys, read.locations, read.rows), (records.keys, records.locations, records.rows));
+        let mut refused = Records::<Bytes>::default();
+        assert!(take_keys(&bytes, 7, &mut refused).is_err(), "a location that the index does not have");
+    }
+}

@@ -1,0 +1,49 @@
+//! The Sieve index: for a key, or an interval of keys, the locations that can hold a matching row.
+//!
+//! Blocks address, runs answer. `docs/design/sieve-layout.md` says why it is laid out so, `docs/format/sieve-v1.md` what
+//! each byte means. The law of every file here: a location that holds a live matching row is never left out.
+
+pub mod axis;
+mod bits;
+mod block;
+mod builder;
+mod chart;
+mod coarsen;
+mod compact;
+mod cuts;
+mod delta;
+mod format;
+#[cfg(test)]
+mod holes;
+mod index;
+mod keys;
+mod lookup;
+#[cfg(test)]
+mod model;
+mod options;
+mod record;
+pub mod root;
+mod run;
+mod seal;
+mod segment;
+mod set;
+mod sort;
+mod split;
+#[cfg(test)]
+mod tests;
+mod version;
+mod write;
+
+pub use axis::{AxisType, Bytes, Composite, Key};
+pub use builder::{Builder, Built, Fragment, Part, Span, join};
+pub use chart::Chart;
+pub use coarsen::within_budget;
+pub use compact::{Carried, Compacted};
+pub use delta::{Change, Delta, Side};
+pub use index::{Entry, Extent, Index, Location, Report, Root, Stats, pack};
+pub use lookup::{Answer, Lookup, Need, Query};
+pub use options::{Coarsen, Options};
+pub use seal::{Counts, Sealed};
+pub use segment::Segment;
+pub use sort::{build_pairs, sort_pairs};
+pub use version::{Timeline, View};

@@ -1,0 +1,301 @@
+//! Records -> stored segments: runs, coarsening, the width of blocks, and the bytes of both sections.
+
+use std::ops::Range;
+
+use super::axis::{Key, parting, shifted};
+use super::chart::Chart;
+use super::coarsen::{Run, Sets, coarsen};
+use super::keys::put_keys;
+use super::options::{Coarsen, Options};
+use super::record::Records;
+use super::run::separate;
+use super::write::{Header, Plan, Planned, write};
+use crate::int::{index, low_u64, saturating_u32, to_u64, to_usize};
+
+/// Runs per block are between this and its half, on average: short enough to decode, long enough to share a bound.
+const RUNS_PER_BLOCK: u64 = 8;
+
+/// Where sets are large, blocks of fewer runs have about so many bits: passing a set costs time in its bits.
+const BITS_PER_BLOCK: u64 = 96;
+
+/// A block with more separators makes its segment be cut in two: its keys mix trends, and one width does not suit them.
+const EVEN_SEPARATORS: usize = 192;
+
+/// One finished segment: its two stored sections and what the root says of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sealed<K> {
+    /// Least key.
+    pub least: K,
+    /// Greatest key.
+    pub most: K,
+    /// What lookups read.
+    pub lookup: Vec<u8>,
+    /// What compaction reads.
+    pub keys: Vec<u8>,
+    /// Counts for `stats()`.
+    pub counts: Counts,
+}
+
+/// Sums over the keys of a segment or of an index.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counts {
+    /// Distinct keys.
+    pub keys: u64,
+    /// Rows.
+    pub rows: u64,
+    /// `(key, location)` pairs: the reads of an exact answer, summed over the keys.
+    pub pairs: u64,
+    /// Reads of the stored answer, summed over the keys.
+    pub reads: u64,
+    /// Runs as stored.
+    pub runs: u64,
+    /// Blocks.
+    pub blocks: u64,
+}
+
+impl Counts {
+    pub(super) fn add(&mut self, other: &Self) {
+        self.keys = self.keys.saturating_add(other.keys);
+        self.rows = self.rows.saturating_add(other.rows);
+        self.pairs = self.pairs.saturating_add(other.pairs);
+        self.reads = self.reads.saturating_add(other.reads);
+        self.runs = self.runs.saturating_add(other.runs);
+        self.blocks = self.blocks.saturating_add(other.blocks);
+    }
+}
+
+/// Memory that is used again from segment to segment.
+#[derive(Debug, Default)]
+pub(super) struct Scratch {
+    /// Local number of each location, valid where `epochs` says so.
+    locals: Vec<u32>,
+    epochs: Vec<u32>,
+    epoch: u32,
+    runs: Vec<Run>,
+    plan: Plan,
+}
+
+impl Scratch {
+    /// The distinct locations of some pairs, ascending, each with its place as local number.
+    fn number(&mut self, locations: &[u32], num_locations: u32) -> Vec<u32> {
+        self.locals.resize(index(num_locations), 0);
+        self.epochs.resize(index(num_locations), 0);
+        self.epoch += 1;
+        let mut distinct = Vec::new();
+        for &location in locations {
+            if self.epochs[index(location)] != self.epoch {
+                self.epochs[index(location)] = self.epoch;
+                distinct.push(location);
+            }
+        }
+        distinct.sort_unstable();
+        for (local, &location) in (0..).zip(&distinct) {
+            self.locals[index(location)] = local;
+        }
+        distinct
+    }
+
+    fn local(&self, location: u32) -> u32 {
+        self.locals[index(location)]
+    }
+}
+
+/// The keys of one run in one block.
+#[derive(Debug, Clone, Copy)]
+struct Piece {
+    first: u128,
+    last: u128,
+    set: u32,
+    keys: u64,
+}
+
+/// Seals some neighbouring keys as one segment, or as several where their trends differ.
+pub(super) fn seal<K: Key>(
+    records: &Records<K>,
+    range: Range<usize>,
+    (options, num_locations): (&Options, u32),
+    scratch: &mut Scratch,
+    out: &mut impl FnMut(Sealed<K>),
+) {
+    let (least, most) = (&records.keys[range.start], &records.keys[range.end - 1]);
+    let chart = &K::chart(&records.keys[range.clone()]);
+    let point = |key: usize| records.keys[key].point(chart);
+    let (low, high) = (point(range.start), point(range.end - 1));
+    let pairs = records.pairs(range.clone());
+    let locations = scratch.number(&records.locations[pairs.clone()], num_locations);
+    let mut sets = Sets::new(saturating_u32(locations.len()));
+
+    let exact = runs(records, range.clone(), chart, scratch, &mut sets);
+    let runs = coarsen(exact, &mut sets, options.coarsen, num_locations);
+    let most_blocks = match options.coarsen {
+        Coarsen::Plain { keys } => to_u64(range.len()) / u64::from(keys),
+        _ => to_u64(runs.len()) * 2 / runs_per_block(&runs, &sets),
+    };
+    let shift = choose_shift(low, high, most_blocks, saturating_u32(K::POINT_BYTES) * 8);
+    let num_blocks = to_usize(low_u64(shifted(high, shift) - shifted(low, shift))).unwrap_or(usize::MAX) + 1;
+    let plain = matches!(options.coarsen, Coarsen::Plain { .. });
+    let mut planned = std::mem::take(&mut scratch.plan);
+    let even = plan(&mut planned, &runs, shift, point, plain, &mut sets);
+    scratch.runs = runs;
+    if even.is_none() {
+        scratch.plan = planned;
+        // Some block is overfull, so there are keys on both sides of the middle of their common cell.
+        let middle = parting(low, high);
+        let cut = range.start + records.keys[range.clone()].partition_point(|key| key.point(chart) < middle);
+        seal(records, range.start..cut, (options, num_locations), scratch, out);
+        return seal(records, cut..range.end, (options, num_locations), scratch, out);
+    }
+    let counts = Counts {
+        keys: to_u64(range.len()),
+        rows: records.rows[pairs.clone()].iter().fold(0, |sum, &rows| sum.saturating_add(rows)),
+        pairs: to_u64(pairs.len()),
+        reads: planned.reads,
+        runs: to_u64(planned.sets.len()),
+        blocks: to_u64(num_blocks),
+    };
+    let header = Header { chart, low, high, shift, num_blocks, num_locations };
+    let lookup = write::<K>(&header, &locations, &planned, &sets);
+    scratch.plan = planned;
+    let keys = put_keys(records, range.clone());
+    out(Sealed { least: least.clone(), most: most.clone(), lookup, keys, counts });
+}
+
+/// The maximal runs of equal sets; keys that share a point share the union of their sets.
+fn runs<K: Key>(
+    records: &Records<K>,
+    range: Range<usize>,
+    chart: &Chart,
+    scratch: &mut Scratch,
+    sets: &mut Sets,
+) -> Vec<Run> {
+    let mut runs: Vec<Run> = std::mem::take(&mut scratch.runs);
+    runs.clear();
+    let mut members = Vec::new();
+    let mut start = range.start;
+    let mut after_single = false;
+    let mut next_point = records.keys[start].point(chart);
+    while start < range.end {
+        let point = next_point;
+        let mut end = start + 1;
+        while end < range.end {
+            next_point = records.keys[end].point(chart);
+            if next_point != point {
+                break;
+            }
+            end += 1;
+        }
+        // Most neighbours of long runs are equal, and then need no lookup by hash.
+        let single = end == start + 1;
+        let repeats = single && after_single && records.repeats(start);
+        let set = match runs.last() {
+            Some(run) if repeats => run.set,
+            _ => {
+                members.clear();
+                members.extend(
+                    records.locations[records.pairs(start..end)].iter().map(|&location| scratch.local(location)),
+                );
+                if !single {
+                    members.sort_unstable();
+                    members.dedup();
+                }
+                sets.handle(&members)
+            }
+        };
+        match runs.last_mut() {
+            Some(run) if run.set == set => run.end = end,
+            _ => runs.push(Run { start, end, set }),
+        }
+        after_single = single;
+        start = end;
+    }
+    runs
+}
+
+fn runs_per_block(runs: &[Run], sets: &Sets) -> u64 {
+    let bits: u64 = runs.iter().map(|run| sets.bits(run.set)).sum();
+    (BITS_PER_BLOCK * to_u64(runs.len()) / bits.max(1)).clamp(1, RUNS_PER_BLOCK)
+}
+
+/// The largest width exponent is never needed: two blocks of half the axis are as good as one of all.
+fn choose_shift(low: u128, high: u128, most_blocks: u64, point_bits: u32) -> u32 {
+    let most_blocks = u128::from(most_blocks.max(1));
+    (0..point_bits - 1)
+        .find(|&shift| shifted(high, shift) - shifted(low, shift) < most_blocks)
+        .unwrap_or(point_bits - 1)
+}
+
+/// Cuts the runs at the borders of blocks that hold keys of theirs, and plans each block; `None` if one has too many runs.
+fn plan(
+    plan: &mut Plan,
+    runs: &[Run],
+    shift: u32,
+    point: impl Fn(usize) -> u128,
+    plain: bool,
+    sets: &mut Sets,
+) -> Option<()> {
+    plan.clear();
+    plan.separators.reserve(runs.len() + runs.len() / 8);
+    plan.sets.reserve(runs.len() + runs.len() / 8);
+    let base = shifted(point(runs.first()?.start), shift);
+    let inside = (1u128 << shift) - 1;
+    // The pieces of the block at hand.
+    let (mut block, mut pieces) = (base, Vec::new());
+    for run in runs {
+        let last_point = point(run.end - 1);
+        let mut start = run.start;
+        while start < run.end {
+            let first = point(start);
+            if shifted(first, shift) != block {
+                plan_block(plan, block - base, &mut pieces, plain, sets)?;
+                block = shifted(first, shift);
+            }
+            let (end, last) = if shifted(last_point, shift) == block {
+                (run.end, last_point)
+            } else {
+                let end = first_beyond(start, run.end, |key| shifted(point(key), shift) > block);
+                (end, point(end - 1))
+            };
+            let keys = to_u64(end - start);
+            pieces.push(Piece { first: first & inside, last: last & inside, set: run.set, keys });
+            start = end;
+        }
+    }
+    plan_block(plan, block - base, &mut pieces, plain, sets)
+}
+
+fn plan_block(plan: &mut Plan, block: u128, pieces: &mut Vec<Piece>, plain: bool, sets: &mut Sets) -> Option<()> {
+    if plain {
+        unite(pieces, sets);
+    }
+    let before = (plan.separators.len(), plan.sets.len());
+    let runs = pieces.iter().map(|piece| (piece.first, piece.last, piece.set));
+    separate(runs, &mut plan.separators, &mut plan.sets);
+    plan.blocks.push(Planned {
+        block: to_usize(low_u64(block))?,
+        separators: before.0..plan.separators.len(),
+        sets: before.1..plan.sets.len(),
+    });
+    plan.reads += pieces.iter().map(|piece| piece.keys * sets.len_of(piece.set)).sum::<u64>();
+    pieces.clear();
+    (plan.separators.len() - before.0 <= EVEN_SEPARATORS).then_some(())
+}
+
+/// The first of `start..end` that is beyond, in a range that is sorted by it.
+fn first_beyond(mut start: usize, mut end: usize, beyond: impl Fn(usize) -> bool) -> usize {
+    while start < end {
+        let middle = start + (end - start) / 2;
+        if beyond(middle) { end = middle } else { start = middle + 1 }
+    }
+    start
+}
+
+/// The thesis's blocks: one set for all keys of a block.
+fn unite(pieces: &mut Vec<Piece>, sets: &mut Sets) {
+    let united = pieces.drain(..).reduce(|a, b| Piece {
+        first: a.first,
+        last: b.last,
+        set: sets.union(a.set, b.set),
+        keys: a.keys + b.keys,
+    });
+    pieces.extend(united);
+}
