@@ -17,3 +17,9 @@ pub fn to_usize(value: u64) -> Option<usize> {
 pub const fn low_u32(value: u64) -> u32 {
     value as u32
 }
+
+/// The high half of a hash.
+#[inline(always)]
+pub const fn high_u32(value: u64) -> u32 {
+    (value >> 32) as u32
+}

@@ -9,6 +9,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, Int64Array, OffsetSizeTrait};
 use arrow_buffer::{BooleanBufferBuilder, NullBuffer};
 use arrow_schema::DataType;
+use arrow_select::take::{TakeOptions, take};
 
 /// The slots of a leaf, flattened: one for each element of its innermost list.
 #[derive(Debug, Clone)]
@@ -57,9 +58,14 @@ fn descend(array: ArrayRef, above: Option<NullBuffer>, steps: &mut Steps<'_>) ->
         DataType::Struct(fields) => {
             let index = match steps.path.split_first() {
                 Some((name, rest)) => {
-                    let index = fields.iter().position(|field| field.name() == name);
+                    let mut named = fields.iter().enumerate().filter(|(_, field)| field.name() == name);
                     steps.path = rest;
-                    index.ok_or_else(|| steps.no_such_leaf())?
+                    let (index, _) = named.next().ok_or_else(|| steps.no_such_leaf())?;
+                    // Of two fields of one name, either could be meant.
+                    if named.next().is_some() {
+                        return Err(Error::new(ErrorKind::SeveralLeaves(leaf_names(steps.root))));
+                    }
+                    index
                 }
                 None if fields.len() == 1 => 0,
                 None => return Err(Error::new(ErrorKind::SeveralLeaves(leaf_names(steps.root)))),
@@ -114,7 +120,7 @@ fn viewed<O: OffsetSizeTrait>(array: &ArrayRef, nulls: Option<&NullBuffer>, step
         let arrow = array.data_type().to_string();
         Error::new(ErrorKind::ArrowType { arrow, reason: "its elements could not be gathered; cast it to list" })
     };
-    let values = arrow_select::take::take(view.values(), &indices, None).map_err(unsupported)?;
+    let values = take(view.values(), &indices, Some(TakeOptions { check_bounds: true })).map_err(unsupported)?;
     steps.skip_if(&["list", "element"]);
     descend(values, None, steps)
 }

@@ -1,7 +1,7 @@
 //! Many hashes at once: the instruction set chosen once, the blocks prefetched where they lie outside the cache.
 
 use super::block::Block;
-use crate::int::{low_u32, to_u64};
+use crate::int::to_u64;
 use crate::isa::{InstructionSet, per_instruction_set};
 
 /// Blocks asked for ahead of their use: enough to cover a trip to memory, few enough to stay in the first cache.
@@ -44,25 +44,49 @@ fn assert_index_fits(num_blocks: usize) {
 /// Multiply-shift spreads the upper half evenly over any number of blocks, so foreign filters need not be a power of two.
 /// For fewer than 2^32 blocks the product is below `num_blocks * 2^32`, so the index is below `num_blocks`.
 #[inline(always)]
-pub(super) fn block_index(hash: u64, num_blocks: usize) -> usize {
-    (((hash >> 32) * to_u64(num_blocks)) >> 32) as usize
+pub(super) fn block_index(high: u32, num_blocks: usize) -> usize {
+    ((u64::from(high) * to_u64(num_blocks)) >> 32) as usize
+}
+
+/// A hash in memory, its halves read apart. The low one then goes from memory into every lane of a vector at once; cut from
+/// a register it would have to pass the one port that moves between lanes, which is what these loops are short of.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+struct Hash([u32; 2]);
+
+impl Hash {
+    #[inline(always)]
+    fn of(hashes: &[u64]) -> &[Self] {
+        // SAFETY: `Hash` is two u32 in the place of one u64: the same size, no stricter alignment, and any bits are valid.
+        unsafe { std::slice::from_raw_parts(hashes.as_ptr().cast(), hashes.len()) }
+    }
+
+    #[inline(always)]
+    fn low(self) -> u32 {
+        self.0[usize::from(cfg!(target_endian = "big"))]
+    }
+
+    #[inline(always)]
+    fn high(self) -> u32 {
+        self.0[usize::from(cfg!(target_endian = "little"))]
+    }
 }
 
 #[inline(always)]
-fn block(blocks: &[Block], hash: u64) -> &Block {
+fn block(blocks: &[Block], hash: Hash) -> &Block {
     // SAFETY: `block_index` is below `blocks.len()`, which `assert_index_fits` found to be from 1 to 2^32 - 1.
-    unsafe { blocks.get_unchecked(block_index(hash, blocks.len())) }
+    unsafe { blocks.get_unchecked(block_index(hash.high(), blocks.len())) }
 }
 
 #[inline(always)]
-fn block_mut(blocks: &mut [Block], hash: u64) -> &mut Block {
-    let index = block_index(hash, blocks.len());
+fn block_mut(blocks: &mut [Block], hash: Hash) -> &mut Block {
+    let index = block_index(hash.high(), blocks.len());
     // SAFETY: as in `block`.
     unsafe { blocks.get_unchecked_mut(index) }
 }
 
 #[inline(always)]
-fn prefetch(blocks: &[Block], hash: u64) {
+fn prefetch(blocks: &[Block], hash: Hash) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
@@ -90,46 +114,48 @@ per_instruction_set! {
 #[inline(always)]
 fn insert_near_body(blocks: &mut [Block], hashes: &[u64]) {
     // Unrolled by hand: a loop this small swings with the alignment of its code.
-    let (eights, rest) = hashes.as_chunks::<8>();
+    let (eights, rest) = Hash::of(hashes).as_chunks::<8>();
     for eight in eights {
         for hash in eight {
-            block_mut(blocks, *hash).insert(low_u32(*hash));
+            block_mut(blocks, *hash).insert(hash.low());
         }
     }
     for hash in rest {
-        block_mut(blocks, *hash).insert(low_u32(*hash));
+        block_mut(blocks, *hash).insert(hash.low());
     }
 }
 
 #[inline(always)]
 fn insert_far_body(blocks: &mut [Block], window: &[u64], count: usize) {
+    let window = Hash::of(window);
     let with_ahead = count.min(window.len().saturating_sub(AHEAD));
     let (covered, last) = window[..count].split_at(with_ahead);
     for (hash, ahead) in covered.iter().zip(window.get(AHEAD..).unwrap_or_default()) {
         prefetch(blocks, *ahead);
-        block_mut(blocks, *hash).insert(low_u32(*hash));
+        block_mut(blocks, *hash).insert(hash.low());
     }
     for hash in last {
-        block_mut(blocks, *hash).insert(low_u32(*hash));
+        block_mut(blocks, *hash).insert(hash.low());
     }
 }
 
 #[inline(always)]
 fn check_near_body(blocks: &[Block], hashes: &[u64], answers: &mut [u64]) {
-    for (word, hashes) in answers.iter_mut().zip(hashes.chunks(64)) {
+    for (word, hashes) in answers.iter_mut().zip(Hash::of(hashes).chunks(64)) {
         *word = check_word(blocks, hashes);
     }
 }
 
 #[inline(always)]
 fn check_far_body(blocks: &[Block], window: &[u64], count: usize, answers: &mut [u64]) {
+    let window = Hash::of(window);
     let mut ahead = window.get(AHEAD..).unwrap_or_default();
     for (word, hashes) in answers.iter_mut().zip(window[..count].chunks(64)) {
         if let Some((now, later)) = ahead.split_at_checked(hashes.len()) {
             *word = 0;
             for (bit, (hash, ahead)) in hashes.iter().zip(now).enumerate() {
                 prefetch(blocks, *ahead);
-                *word |= u64::from(block(blocks, *hash).may_contain(low_u32(*hash))) << bit;
+                *word |= answer(blocks, *hash) << bit;
             }
             ahead = later;
         } else {
@@ -139,10 +165,24 @@ fn check_far_body(blocks: &[Block], window: &[u64], count: usize, answers: &mut 
 }
 
 #[inline(always)]
-fn check_word(blocks: &[Block], hashes: &[u64]) -> u64 {
+fn check_word(blocks: &[Block], hashes: &[Hash]) -> u64 {
+    // Unrolled as inserts are.
     let mut word = 0;
-    for (bit, hash) in hashes.iter().enumerate() {
-        word |= u64::from(block(blocks, *hash).may_contain(low_u32(*hash))) << bit;
+    let (eights, rest) = hashes.as_chunks::<8>();
+    for (byte, eight) in eights.iter().enumerate() {
+        let mut bits = 0;
+        for (bit, hash) in eight.iter().enumerate() {
+            bits |= answer(blocks, *hash) << bit;
+        }
+        word |= bits << (8 * byte);
+    }
+    for (bit, hash) in (8 * eights.len()..).zip(rest) {
+        word |= answer(blocks, *hash) << bit;
     }
     word
+}
+
+#[inline(always)]
+fn answer(blocks: &[Block], hash: Hash) -> u64 {
+    u64::from(block(blocks, hash).may_contain(hash.low()))
 }

@@ -4,7 +4,7 @@ use super::form::Form;
 use super::plain;
 use super::slots::{Entries, Slots};
 use crate::arrow::{ColumnType, Leaf};
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::isa::InstructionSet;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int16Type, Int32Type, Int64Type, RunEndIndexType};
@@ -51,7 +51,7 @@ impl HashedColumn {
 
     /// The same, by one of the forms of each value.
     pub fn of_values_as(leaf: &Leaf, to: ColumnType, form: Form, isa: InstructionSet) -> Result<Self> {
-        match values_in_use(leaf) {
+        match values_in_use(leaf)? {
             Some(values) => Self::of_values_as(&values, to, form, isa),
             None => Self::of_slots_as(leaf, to, form, isa),
         }
@@ -166,7 +166,7 @@ fn runs<R: RunEndIndexType>(leaf: &Leaf, to: ColumnType, form: Form, isa: Instru
 
 /// A hash for each entry of a dictionary or run of a run-end-encoded array; only those in use are hashed.
 fn entry_hashes(leaf: &Leaf, to: ColumnType, form: Form, isa: InstructionSet) -> Result<Vec<u64>> {
-    let Some(values) = values_in_use(leaf) else { return Ok(vec![]) };
+    let Some(values) = values_in_use(leaf)? else { return Ok(vec![]) };
     let values = HashedColumn::of_slots_as(&values, to, form, isa)?;
     let mut hashes = vec![0; values.len()];
     for (start, hashes) in (0..).step_by(BATCH).zip(hashes.chunks_mut(BATCH)) {
@@ -179,24 +179,28 @@ fn entry_hashes(leaf: &Leaf, to: ColumnType, form: Form, isa: InstructionSet) ->
 }
 
 /// The entries of a dictionary, or values of the runs; those that no valid slot names are null. `None` for other arrays.
-fn values_in_use(leaf: &Leaf) -> Option<Leaf> {
+fn values_in_use(leaf: &Leaf) -> Result<Option<Leaf>> {
     let array = leaf.array.as_ref();
     match array.data_type() {
         DataType::Dictionary(_, _) => downcast_dictionary_array!(
             array => {
                 let entries = array.values();
                 let nulls = NullBuffer::union(leaf.nulls.as_ref(), array.nulls());
-                let used = used_entries(array.keys().values().iter().map(|key| key.as_usize()), nulls.as_ref(), entries.len());
-                Some(Leaf { array: entries.clone(), nulls: NullBuffer::union(Some(&used), entries.nulls()) })
+                let keys = array.keys().values().iter().map(|key| key.as_usize());
+                let used = used_entries(keys, nulls.as_ref(), entries.len()).ok_or_else(|| {
+                    let (arrow, reason) = (array.data_type().to_string(), "a key names no entry of its dictionary");
+                    Error::new(ErrorKind::ArrowType { arrow, reason })
+                })?;
+                Ok(Some(Leaf { array: entries.clone(), nulls: NullBuffer::union(Some(&used), entries.nulls()) }))
             }
             _ => unreachable!("a dictionary"),
         ),
-        DataType::RunEndEncoded(ends, _) => Some(match ends.data_type() {
+        DataType::RunEndEncoded(ends, _) => Ok(Some(match ends.data_type() {
             DataType::Int16 => run_values::<Int16Type>(leaf),
             DataType::Int32 => run_values::<Int32Type>(leaf),
             _ => run_values::<Int64Type>(leaf),
-        }),
-        _ => None,
+        })),
+        _ => Ok(None),
     }
 }
 
@@ -204,7 +208,7 @@ fn run_values<R: RunEndIndexType>(leaf: &Leaf) -> Leaf {
     let array = run_array::<R>(leaf);
     let values = array.values_slice();
     // Only nulls of parents can leave a run of this slice unused.
-    let used = leaf.nulls.as_ref().map(|nulls| {
+    let used = leaf.nulls.as_ref().and_then(|nulls| {
         let (first, ends) = (array.get_start_physical_index(), array.run_ends());
         let runs = (0..array.len()).map(|slot| ends.get_physical_index(slot) - first);
         used_entries(runs, Some(nulls), values.len())
@@ -232,13 +236,21 @@ fn run_array<R: RunEndIndexType>(leaf: &Leaf) -> &RunArray<R> {
     leaf.array.as_run::<R>()
 }
 
-fn used_entries(entries: impl Iterator<Item = usize>, nulls: Option<&NullBuffer>, num_entries: usize) -> NullBuffer {
+/// The entries that valid slots name; `None` where one names an entry that is not there.
+fn used_entries(
+    entries: impl Iterator<Item = usize>,
+    nulls: Option<&NullBuffer>,
+    num_entries: usize,
+) -> Option<NullBuffer> {
     let mut used = BooleanBufferBuilder::new(num_entries);
     used.append_n(num_entries, false);
     for (slot, entry) in entries.enumerate() {
-        if entry < num_entries && nulls.is_none_or(|nulls| nulls.is_valid(slot)) {
+        if nulls.is_none_or(|nulls| nulls.is_valid(slot)) {
+            if entry >= num_entries {
+                return None;
+            }
             used.set_bit(entry, true);
         }
     }
-    NullBuffer::new(used.finish())
+    Some(NullBuffer::new(used.finish()))
 }

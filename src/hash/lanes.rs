@@ -19,13 +19,13 @@ pub(super) const LANES: usize = 8;
 /// The processor has AVX-512 F, BW, DQ and VL.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi2")]
 pub(super) unsafe fn hash_eight(strings: &[&[u8]; LANES]) -> [u64; LANES] {
-    let lengths: [u64; LANES] = strings.map(|string| string.len() as u64);
-    // SAFETY: eight u64 are 64 bytes.
-    let length = unsafe { _mm512_loadu_si512(lengths.as_ptr().cast()) };
+    let [a, b, c, d, e, f, g, h] = strings.map(|string| string.len() as i64);
+    // From registers: a load of eight lengths that were just written one by one would wait until all are in the cache.
+    let length = _mm512_setr_epi64(a, b, c, d, e, f, g, h);
     let mut hash = splat(P5);
-    if lengths.iter().any(|length| *length >= 32) {
+    if _mm512_cmpge_epu64_mask(length, splat(32)) != 0 {
         // SAFETY: this function's own condition.
-        hash = unsafe { stripes(strings, &lengths, length) };
+        hash = unsafe { stripes(strings, length) };
     }
     hash = _mm512_add_epi64(hash, length);
 
@@ -61,11 +61,11 @@ pub(super) unsafe fn hash_eight(strings: &[&[u8]; LANES]) -> [u64; LANES] {
 /// The four accumulators over all whole stripes, merged; `P5` in lanes that have none.
 ///
 /// # Safety
-/// As [`hash_eight`]; `lengths` are those of `strings`.
+/// As [`hash_eight`].
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi2")]
-unsafe fn stripes(strings: &[&[u8]; LANES], lengths: &[u64; LANES], length: __m512i) -> __m512i {
+unsafe fn stripes(strings: &[&[u8]; LANES], length: __m512i) -> __m512i {
     let mut lanes = [splat(P1.wrapping_add(P2)), splat(P2), splat(0), splat(0u64.wrapping_sub(P1))];
-    let longest = lengths.iter().max().map_or(0, |longest| longest / 32);
+    let longest = _mm512_reduce_max_epu64(length) / 32;
     for stripe in 0..longest {
         let start = 32 * stripe as usize;
         let active = _mm512_cmpge_epu64_mask(length, splat(32 * (stripe + 1)));

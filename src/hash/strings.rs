@@ -32,8 +32,11 @@ unsafe fn in_lanes(strings: &[&[u8]], hashes: &mut [u64]) {
     let (groups, rest) = strings.as_chunks::<LANES>();
     let (outs, rest_out) = hashes.as_chunks_mut::<LANES>();
     for (group, out) in groups.iter().zip(outs) {
-        let (shortest, longest) =
-            group.iter().fold((usize::MAX, 0), |(low, high), string| (low.min(string.len()), high.max(string.len())));
+        let (mut shortest, mut longest) = (usize::MAX, 0);
+        for string in group {
+            shortest = shortest.min(string.len());
+            longest = longest.max(string.len());
+        }
         if longest > LONG && shortest < longest / 2 {
             *out = group.map(hash_bytes);
         } else {

@@ -3,16 +3,16 @@
 //! The lock is only ever taken by code that has released the interpreter and never needs it back while it holds the lock,
 //! so the two cannot wait for each other. Two filters are locked in the order of their addresses.
 
-use super::column::{Column, LeafPath, column_type, options, single, to_pyarrow};
-use super::functions::sizes;
+use super::column::{Column, LeafPath, column_type, count, options, single, to_pyarrow};
+use super::functions::{num_blocks, sizes};
 use super::literal::literal;
 use crate::bloom::sizing::{self, Model};
 use crate::bloom::{Filter, Options, Sbbf};
 use crate::error::Result;
-use arrow_array::{Array, ArrayRef, BooleanArray};
+use arrow_array::{Array, ArrayRef};
 use arrow_select::concat::concat;
 use pyo3::buffer::PyBuffer;
-use pyo3::exceptions::{PyBufferError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyBufferError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyMemoryView, PyTuple, PyType};
@@ -101,11 +101,7 @@ impl BloomFilter {
 
     fn check_array(&self, py: Python<'_>, array: &ArrayRef) -> PyResult<bool> {
         let answer = self.read(py, |filter| filter.check(array, Options::default()))?;
-        match (answer.len(), answer.null_count()) {
-            (1, 0) => Ok(answer.value(0)),
-            (1, _) => Err(PyTypeError::new_err("a filter holds no nulls; it cannot answer for one")),
-            (len, _) => Err(PyValueError::new_err(format!("one value is asked for, not {len}; use check"))),
-        }
+        Ok(answer.len() == 1 && answer.is_valid(0) && answer.value(0))
     }
 }
 
@@ -114,23 +110,16 @@ impl BloomFilter {
     #[new]
     #[pyo3(signature = (ndv=None, fpp=0.01, *, num_bytes=None, tight=false, r#type=None, physical_type=None))]
     fn new(
-        ndv: Option<u64>,
+        ndv: Option<&Bound<'_, PyAny>>,
         fpp: f64,
-        num_bytes: Option<u64>,
+        num_bytes: Option<&Bound<'_, PyAny>>,
         tight: bool,
         r#type: Option<&Bound<'_, PyAny>>,
         physical_type: Option<&str>,
     ) -> PyResult<Self> {
         let num_blocks = match (ndv, num_bytes) {
-            (Some(ndv), None) => sizing::optimal_blocks(ndv, fpp, sizes(tight), Model::Exact)?,
-            (None, Some(num_bytes)) => {
-                let wrong = || {
-                    PyValueError::new_err(format!(
-                        "num_bytes is a positive multiple of 32, at most 2147483616, not {num_bytes}"
-                    ))
-                };
-                Sbbf::blocks_of(num_bytes).map_err(|_| wrong())?
-            }
+            (Some(ndv), None) => sizing::optimal_blocks(count("ndv", ndv)?, fpp, sizes(tight), Model::Exact)?,
+            (None, Some(num_bytes)) => num_blocks(num_bytes)?,
             _ => return Err(PyValueError::new_err("give either ndv (and fpp) or num_bytes")),
         };
         Ok(Filter::new(Sbbf::new(num_blocks)?, column_type(r#type, physical_type)?).into())
@@ -157,15 +146,8 @@ impl BloomFilter {
     ) -> PyResult<()> {
         let leaf = leaf.map(LeafPath::names);
         let options = options(leaf.as_deref(), threads, instruction_set)?;
-        let arrays = column.arrays()?;
         // Arrays are pulled without the lock: a producer may run Python code, even code that uses this filter.
-        py.detach(|| {
-            for array in arrays {
-                let array = array.map_err(|error| PyValueError::new_err(error.to_string()))?;
-                self.exclusive()?.insert(&array, options)?;
-            }
-            Ok(())
-        })
+        py.detach(|| column.for_each(|array| Ok(self.exclusive()?.insert(array, options)?)))
     }
 
     /// Tell which values may be present: `False` is certain; null for null. Gives a `pyarrow.BooleanArray`.
@@ -188,18 +170,14 @@ impl BloomFilter {
     ) -> PyResult<Bound<'py, PyAny>> {
         let leaf = leaf.map(LeafPath::names);
         let options = options(leaf.as_deref(), threads, instruction_set)?;
-        let arrays = column.arrays()?;
         let answers = py.detach(|| -> PyResult<ArrayRef> {
             let mut answers = Vec::new();
-            for array in arrays {
-                let array = array.map_err(|error| PyValueError::new_err(error.to_string()))?;
-                answers.push(self.shared().check(&array, options)?);
-            }
+            column.for_each(|array| {
+                answers.push(self.shared().check(array, options)?);
+                Ok(())
+            })?;
             if answers.len() == 1 {
                 return Ok(Arc::new(answers.remove(0)));
-            }
-            if answers.is_empty() {
-                return Ok(Arc::new(BooleanArray::new_null(0)));
             }
             let parts: Vec<&dyn Array> = answers.iter().map(|part| part as &dyn Array).collect();
             concat(&parts).map_err(|error| PyValueError::new_err(error.to_string()))

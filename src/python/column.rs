@@ -1,24 +1,29 @@
 //! Column arguments: whatever speaks the Arrow C data interface, and numpy arrays by way of pyarrow.
 
+use super::error::UnsupportedError;
+use super::import::Arrays;
 use crate::arrow::ColumnType;
 use crate::arrow::types::Physical;
 use crate::bloom::Options;
 use crate::isa::InstructionSet;
-use arrow_array::ArrayRef;
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use arrow_array::{Array, ArrayRef, new_empty_array};
+use pyo3::exceptions::{PyNotImplementedError, PyOverflowError, PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3_arrow::ffi::ArrayReader;
-use pyo3_arrow::input::AnyArray;
 use pyo3_arrow::{PyArray, PyDataType};
 
-/// A column: one array, or a stream of them.
-pub(super) struct Column(AnyArray);
+/// A column: one array, or a stream of them. They are pulled one by one, so a stream is never held whole.
+pub(super) struct Column(Arrays);
 
 impl Column {
-    /// Its arrays in order. They are pulled one by one, so a stream is never held whole.
-    pub(super) fn arrays(self) -> PyResult<Box<dyn ArrayReader + Send>> {
-        self.0.into_reader()
+    /// Gives each array to `take`; one without rows where there is none, so that its type is judged all the same.
+    pub(super) fn for_each(self, mut take: impl FnMut(&ArrayRef) -> PyResult<()>) -> PyResult<()> {
+        let (data_type, mut is_empty) = (self.0.data_type.clone(), true);
+        for array in self.0 {
+            is_empty = false;
+            take(&array?)?;
+        }
+        if is_empty { take(&new_empty_array(&data_type)) } else { Ok(()) }
     }
 }
 
@@ -27,12 +32,25 @@ impl<'py> FromPyObject<'_, 'py> for Column {
 
     fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
         let py = object.py();
-        if object.hasattr(intern!(py, "__arrow_c_array__"))? || object.hasattr(intern!(py, "__arrow_c_stream__"))? {
-            return Ok(Self(object.extract()?));
+        if let Some(arrays) = Arrays::of(&object)? {
+            return Ok(Self(arrays));
         }
-        if object.hasattr(intern!(py, "__array__"))? {
-            let array = pyarrow(py)?.call_method1(intern!(py, "array"), (object,))?;
-            return Ok(Self(array.extract()?));
+        // A numpy scalar has `__array__` too, but no rows.
+        let is_array = object.hasattr(intern!(py, "__array__"))?
+            && object.getattr_opt(intern!(py, "ndim"))?.is_none_or(|ndim| ndim.gt(0).unwrap_or(true));
+        if is_array {
+            let array = pyarrow(py)?.call_method1(intern!(py, "array"), (object,)).map_err(|error| {
+                if !error.is_instance_of::<PyNotImplementedError>(py) {
+                    return error;
+                }
+                let why = error.value(py);
+                UnsupportedError::new_err(format!(
+                    "pyarrow does not take this numpy array ({why}); convert its dtype first"
+                ))
+            })?;
+            if let Some(arrays) = Arrays::of(&array)? {
+                return Ok(Self(arrays));
+            }
         }
         let kind = object.get_type().qualname()?;
         Err(PyTypeError::new_err(format!(
@@ -57,12 +75,18 @@ pub(super) fn single(value: &Bound<'_, PyAny>, data_type: Option<&Bound<'_, PyAn
         PyTypeError::new_err(format!("a {kind} has no Arrow type of its own; give type= or another value"))
     })?;
     let array = array.extract::<PyArray>()?.into_inner().0;
+    let kind = value.get_type().qualname()?;
     if array.data_type().is_nested() {
-        let kind = value.get_type().qualname()?;
         return Err(PyTypeError::new_err(format!("a filter holds single values, not a {kind}; check() takes columns")));
+    }
+    if array.is_null(0) {
+        return Err(PyTypeError::new_err(NO_NULLS));
     }
     Ok(array)
 }
+
+/// The answer to a probe for nothing.
+pub(super) const NO_NULLS: &str = "a filter holds no nulls; it cannot answer for one";
 
 /// An Arrow result as a pyarrow array.
 pub(super) fn to_pyarrow(py: Python<'_>, array: ArrayRef) -> PyResult<Bound<'_, PyAny>> {
@@ -79,7 +103,11 @@ pub(super) fn column_type(
     let physical = physical_type.map(str::parse::<Physical>).transpose()?;
     match (data_type, physical) {
         (Some(data_type), physical) => {
-            let arrow = data_type.extract::<PyDataType>()?.into_inner();
+            let kind = || data_type.get_type().qualname().map_or_else(|_| "object".to_owned(), |name| name.to_string());
+            let arrow = data_type.extract::<PyDataType>().map_err(|_| {
+                PyTypeError::new_err(format!("type is an Arrow data type such as pyarrow.int64(), not a {}", kind()))
+            })?;
+            let arrow = arrow.into_inner();
             Ok(Some(match physical {
                 Some(physical) => ColumnType::with_physical(&arrow, physical)?,
                 None => ColumnType::of(&arrow)?,
@@ -123,4 +151,14 @@ pub(super) fn options<'a>(
         })?,
     };
     Ok(Options { leaf, threads, isa })
+}
+
+/// A whole number from 0 to 2^64 - 1; Python's own error would not say which argument is wrong.
+pub(super) fn count(name: &str, value: &Bound<'_, PyAny>) -> PyResult<u64> {
+    value.extract().map_err(|error: PyErr| {
+        if error.is_instance_of::<PyOverflowError>(value.py()) {
+            return PyValueError::new_err(format!("{name} is a whole number from 0 to 2^64 - 1, not {value}"));
+        }
+        error
+    })
 }

@@ -8,8 +8,9 @@ use crate::bloom::probe;
 use crate::error::Result;
 use crate::parquet::ranges::{self, Step};
 use crate::parquet::{ColumnProbe, FIRST_READ, Footer, Leaf, ParquetFile, Secrets, Vault};
+use arrow_array::ArrayRef;
 use pyo3::buffer::PyBuffer;
-use pyo3::exceptions::{PyException, PyValueError};
+use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 use std::ops::Range;
@@ -164,17 +165,15 @@ impl FileReader {
             return Ok(Probe(ColumnProbe { column, probe }));
         };
         let found = || -> PyResult<probe::Probe> {
-            let arrays: Box<dyn Iterator<Item = PyResult<_>>> = match values.cast::<PyList>() {
-                Ok(list) => Box::new(list.iter().map(|value| literal(&value, Some(column_type)))),
-                Err(_) => {
-                    let arrays = values.extract::<Column>()?.arrays()?;
-                    Box::new(arrays.map(|array| array.map_err(|error| PyValueError::new_err(error.to_string()))))
-                }
-            };
             let mut all = probe::Probe::NOTHING;
-            for array in arrays {
-                let array = array?;
-                all = all.or(py.detach(|| probe::Probe::new(&array, column_type))?);
+            let mut take = |array: &ArrayRef| -> PyResult<()> {
+                let more = py.detach(|| probe::Probe::new(array, column_type))?;
+                all = std::mem::replace(&mut all, probe::Probe::NOTHING).or(more);
+                Ok(())
+            };
+            match values.cast::<PyList>() {
+                Ok(list) => list.iter().try_for_each(|value| take(&literal(&value, Some(column_type))?))?,
+                Err(_) => values.extract::<Column>()?.for_each(take)?,
             }
             Ok(all)
         };

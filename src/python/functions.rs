@@ -1,6 +1,6 @@
 //! Hashes of a column, and sizes.
 
-use super::column::{Column, LeafPath, options, to_pyarrow};
+use super::column::{Column, LeafPath, count, options, to_pyarrow};
 use crate::arrow::types::Physical;
 use crate::arrow::{ColumnType, Leaf};
 use crate::bloom::Sbbf;
@@ -34,11 +34,10 @@ pub(super) fn hash_column<'py>(
     let physical = physical_type.map(str::parse::<Physical>).transpose()?;
     let leaf = leaf.map(LeafPath::names);
     let options = options(leaf.as_deref(), 1, instruction_set)?;
-    let arrays = column.arrays()?;
     let hashes = py.detach(move || -> PyResult<UInt64Array> {
         let (mut hashes, mut nulls) = (Vec::new(), NullBufferBuilder::new(0));
-        for array in arrays {
-            let leaf = Leaf::find(&array.map_err(|error| PyValueError::new_err(error.to_string()))?, options.leaf)?;
+        column.for_each(|array| {
+            let leaf = Leaf::find(array, options.leaf)?;
             let arrow = leaf.array.data_type();
             let to = match physical {
                 Some(physical) => ColumnType::with_physical(arrow, physical)?,
@@ -52,7 +51,8 @@ pub(super) fn hash_column<'py>(
                 Some(more) => nulls.append_buffer(more),
                 None => nulls.append_n_non_nulls(slots.len()),
             }
-        }
+            Ok(())
+        })?;
         Ok(UInt64Array::new(hashes.into(), nulls.finish()))
     })?;
     to_pyarrow(py, Arc::new(hashes))
@@ -67,20 +67,29 @@ pub(super) fn hash_column<'py>(
 /// >>> ps.optimal_num_bytes(1_000_000, 0.01)
 /// 2097152
 /// >>> ps.optimal_num_bytes(1_000_000, 0.01, tight=True)
-/// 1316032
+/// 1316160
 #[pyfunction]
 #[pyo3(signature = (ndv, fpp=0.01, *, tight=false, model="exact"))]
-pub(super) fn optimal_num_bytes(ndv: u64, fpp: f64, tight: bool, model: &str) -> PyResult<u64> {
+pub(super) fn optimal_num_bytes(ndv: &Bound<'_, PyAny>, fpp: f64, tight: bool, model: &str) -> PyResult<u64> {
     let model = match model {
         "exact" => Model::Exact,
         "simple" => Model::Simple,
         _ => return Err(PyValueError::new_err(format!("model is \"exact\" or \"simple\", not {model:?}"))),
     };
-    Ok(sizing::optimal_blocks(ndv, fpp, sizes(tight), model)? * 32)
+    Ok(sizing::optimal_blocks(count("ndv", ndv)?, fpp, sizes(tight), model)? * 32)
 }
 
 pub(super) fn sizes(tight: bool) -> Sizes {
     if tight { Sizes::Any } else { Sizes::PowersOfTwo }
+}
+
+/// The blocks in a filter of so many bytes, as an argument.
+pub(super) fn num_blocks(num_bytes: &Bound<'_, PyAny>) -> PyResult<u64> {
+    let num_bytes = count("num_bytes", num_bytes)?;
+    Sbbf::blocks_of(num_bytes).map_err(|_| {
+        let most = Sbbf::MAX_BLOCKS * 32;
+        PyValueError::new_err(format!("num_bytes is a positive multiple of 32, at most {most}, not {num_bytes}"))
+    })
 }
 
 /// The rate of false positives of a filter of `num_bytes` that holds `ndv` distinct values, by the exact model.
@@ -89,8 +98,8 @@ pub(super) fn sizes(tight: bool) -> Sizes {
 /// >>> round(ps.false_positive_rate(32 * 1024, 26_214), 6)
 /// 0.012648
 #[pyfunction]
-pub(super) fn false_positive_rate(num_bytes: u64, ndv: u64) -> PyResult<f64> {
-    Ok(sizing::false_positive_rate(ndv, Sbbf::blocks_of(num_bytes)?))
+pub(super) fn false_positive_rate(num_bytes: &Bound<'_, PyAny>, ndv: &Bound<'_, PyAny>) -> PyResult<f64> {
+    Ok(sizing::false_positive_rate(count("ndv", ndv)?, num_blocks(num_bytes)?))
 }
 
 /// The instruction sets of this machine that batches can run on, slowest first.

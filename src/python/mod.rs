@@ -5,6 +5,7 @@ mod column;
 mod error;
 mod file;
 mod functions;
+mod import;
 mod keys;
 mod literal;
 

@@ -27,14 +27,7 @@ def documented() -> dict[str, Any]:
     return {name: value for name, value in public().items() if ">>>" in (inspect.getdoc(value) or "")}
 
 
-WRONG = pytest.mark.xfail(
-    strict=True, reason="src/python/functions.rs: the docstring says 1316032, the exact size is 1316160"
-)
-
-
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=WRONG if name == "optimal_num_bytes" else ()) for name in documented()]
-)
+@pytest.mark.parametrize("name", documented())
 def test_examples(name: str) -> None:
     test = doctest.DocTestParser().get_doctest(inspect.getdoc(documented()[name]) or "", {}, name, None, None)
     said: list[str] = []

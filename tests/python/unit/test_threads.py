@@ -191,7 +191,11 @@ def test_the_interpreter_is_released(name: str, monkeypatch: pytest.MonkeyPatch)
     turns = 0
     with Counter() as counter:
         # Results become pyarrow's, and that lets go too: turns are counted up to there.
-        monkeypatch.setattr(pa, "array", lambda *args: (turns_at_result.append(counter.turns), make_result(*args))[1])
+        def noting_turns(*args: Any) -> Any:
+            turns_at_result.append(counter.turns)
+            return make_result(*args)
+
+        monkeypatch.setattr(pa, "array", noting_turns)
         sys.setswitchinterval(3600)
         for _ in range(100):
             handed = Handed(column)

@@ -1,0 +1,115 @@
+//! Arrow arrays through the C data interface's capsules, with the arrow crates' own FFI.
+//!
+//! (pyo3-arrow imports too, but makes arrays before their nested slices can be settled; see `arrow/settle.rs`.)
+
+use crate::arrow::settle::settle;
+use arrow_array::ffi::{FFI_ArrowArray, FFI_ArrowSchema, from_ffi, from_ffi_and_data_type};
+use arrow_array::ffi_stream::FFI_ArrowArrayStream;
+use arrow_array::{ArrayRef, make_array};
+use arrow_data::ArrayData;
+use arrow_schema::DataType;
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::PyCapsule;
+use std::ffi::CStr;
+use std::os::raw::c_int;
+
+/// A column's arrays in order, and their type, which is known even where there are none.
+pub(super) struct Arrays {
+    pub(super) data_type: DataType,
+    source: Source,
+}
+
+enum Source {
+    One(Option<ArrayData>),
+    Stream(FFI_ArrowArrayStream),
+}
+
+impl Arrays {
+    /// By `__arrow_c_array__` or `__arrow_c_stream__`; `None` where the object has neither.
+    pub(super) fn of(object: &Bound<'_, PyAny>) -> PyResult<Option<Self>> {
+        let py = object.py();
+        if object.hasattr(intern!(py, "__arrow_c_array__"))? {
+            let (schema, array): (Bound<'_, PyAny>, Bound<'_, PyAny>) =
+                object.call_method0(intern!(py, "__arrow_c_array__"))?.extract()?;
+            return Self::of_array(&schema, &array).map(Some);
+        }
+        if object.hasattr(intern!(py, "__arrow_c_stream__"))? {
+            let stream = object.call_method0(intern!(py, "__arrow_c_stream__"))?;
+            return Self::of_stream(&stream).map(Some);
+        }
+        Ok(None)
+    }
+
+    fn of_array(schema: &Bound<'_, PyAny>, array: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let schema = pointer::<FFI_ArrowSchema>(schema, c"arrow_schema")?;
+        let array = pointer::<FFI_ArrowArray>(array, c"arrow_array")?;
+        // SAFETY: capsules of these names hold these structures, valid while the capsules live. The array is moved
+        // out, which leaves a released one behind, as the interface asks.
+        let data = unsafe { from_ffi(FFI_ArrowArray::from_raw(array), &*schema) }.map_err(wrong)?;
+        Ok(Self { data_type: data.data_type().clone(), source: Source::One(Some(data)) })
+    }
+
+    fn of_stream(stream: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let stream = pointer::<FFI_ArrowArrayStream>(stream, c"arrow_array_stream")?;
+        // SAFETY: as above.
+        let mut stream = unsafe { FFI_ArrowArrayStream::from_raw(stream) };
+        let mut schema = FFI_ArrowSchema::empty();
+        let get_schema = stream.get_schema.filter(|_| stream.release.is_some());
+        let get_schema = get_schema.ok_or_else(|| PyValueError::new_err("the Arrow stream was consumed already"))?;
+        // SAFETY: the stream is not released, so its functions may be called with it.
+        let code = unsafe { get_schema(&raw mut stream, &raw mut schema) };
+        check(&mut stream, code)?;
+        Ok(Self { data_type: DataType::try_from(&schema).map_err(wrong)?, source: Source::Stream(stream) })
+    }
+
+    fn pull(&mut self) -> PyResult<Option<ArrayData>> {
+        let stream = match &mut self.source {
+            Source::One(data) => return Ok(data.take()),
+            Source::Stream(stream) => stream,
+        };
+        let mut array = FFI_ArrowArray::empty();
+        let get_next = stream.get_next.ok_or_else(|| PyValueError::new_err("the Arrow stream was consumed already"))?;
+        // SAFETY: as in `of_stream`.
+        let code = unsafe { get_next(std::ptr::from_mut(stream), &raw mut array) };
+        check(stream, code)?;
+        if array.is_released() {
+            return Ok(None);
+        }
+        // SAFETY: the producer promises an array of the stream's type.
+        unsafe { from_ffi_and_data_type(array, self.data_type.clone()) }.map(Some).map_err(wrong)
+    }
+}
+
+impl Iterator for Arrays {
+    type Item = PyResult<ArrayRef>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let data = self.pull().transpose()?;
+        Some(data.map(|data| make_array(settle(&data))))
+    }
+}
+
+fn pointer<T>(capsule: &Bound<'_, PyAny>, name: &CStr) -> PyResult<*mut T> {
+    Ok(capsule.cast::<PyCapsule>()?.pointer_checked(Some(name))?.cast::<T>().as_ptr())
+}
+
+/// An error of the producer, in its own words.
+fn check(stream: &mut FFI_ArrowArrayStream, code: c_int) -> PyResult<()> {
+    if code == 0 {
+        return Ok(());
+    }
+    let text = stream.get_last_error.and_then(|get_last_error| {
+        // SAFETY: the stream is not released, and the text is valid until its next call.
+        let text = unsafe { get_last_error(std::ptr::from_mut(stream)) };
+        // SAFETY: where there is a text, it ends with a zero.
+        (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
+    });
+    let text = text.unwrap_or_else(|| format!("error code {code}"));
+    Err(PyValueError::new_err(format!("the Arrow stream failed: {text}")))
+}
+
+fn wrong(error: arrow_schema::ArrowError) -> PyErr {
+    PyTypeError::new_err(format!("the Arrow data cannot be read: {error}"))
+}
