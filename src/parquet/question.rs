@@ -6,7 +6,9 @@ use super::chunk::Protection;
 use super::file::ParquetFile;
 use super::locate::FilterPlace;
 use super::ranges::{Fetched, Step};
+use super::schema::Leaf;
 use super::vault::Vault;
+use crate::arrow::{ColumnType, Meaning, PhysicalType};
 use crate::bloom::{Filter, Probe};
 use crate::error::{Error, ErrorKind, FileKind, Result};
 use crate::int::to_u64;
@@ -145,7 +147,8 @@ impl ParquetFile {
             Some(hashes) => hashes,
             None => return Ok(Step::Ready(true)),
         };
-        let typed = self.metadata.leaves().get(asked.column).is_some_and(|leaf| leaf.column_type().is_some());
+        let column_type = self.metadata.leaves().get(asked.column).and_then(Leaf::column_type);
+        let typed = column_type.is_some_and(|column_type| !self.is_rebased(column_type));
         match self.known_place(row_group, asked.column, vault)? {
             Some(place) if typed && is_read_whole(&place, hashes.len()) => {
                 let filter = self.read_filter(&place, vault, fetched)?;
@@ -157,6 +160,16 @@ impl ParquetFile {
             }
             _ => Ok(Step::Ready(true)),
         }
+    }
+
+    /// Whether Spark wrote a column's days in its old hybrid calendar: it reads other dates from them than are stored.
+    fn is_rebased(&self, column: ColumnType) -> bool {
+        let mark = match (column.physical, column.meaning) {
+            (PhysicalType::Int96, Meaning::Timestamp { .. }) => "org.apache.spark.legacyINT96",
+            (_, Meaning::Timestamp { .. } | Meaning::Date) => "org.apache.spark.legacyDateTime",
+            _ => return false,
+        };
+        self.metadata.key_values().any(|(key, _)| key == mark)
     }
 
     /// Where a filter lies, and an error rather than "none" where the metadata that could say so are closed to us.
