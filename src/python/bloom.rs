@@ -12,7 +12,7 @@ use crate::error::Result;
 use arrow_array::{Array, ArrayRef};
 use arrow_select::concat::concat;
 use pyo3::buffer::PyBuffer;
-use pyo3::exceptions::{PyBufferError, PyValueError};
+use pyo3::exceptions::{PyBufferError, PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyMemoryView, PyTuple, PyType};
@@ -101,7 +101,11 @@ impl BloomFilter {
 
     fn check_array(&self, py: Python<'_>, array: &ArrayRef) -> PyResult<bool> {
         let answer = self.read(py, |filter| filter.check(array, Options::default()))?;
-        Ok(answer.len() == 1 && answer.is_valid(0) && answer.value(0))
+        match (answer.len(), answer.null_count()) {
+            (1, 0) => Ok(answer.value(0)),
+            (1, _) => Err(PyTypeError::new_err("a filter holds no nulls; it cannot answer for one")),
+            (len, _) => Err(PyValueError::new_err(format!("one value is asked for, not {len}; use check"))),
+        }
     }
 }
 

@@ -8,7 +8,6 @@ use crate::bloom::probe;
 use crate::error::Result;
 use crate::parquet::ranges::{self, Step};
 use crate::parquet::{ColumnProbe, FIRST_READ, Footer, Leaf, ParquetFile, Secrets, Vault};
-use arrow_array::ArrayRef;
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
@@ -166,14 +165,16 @@ impl FileReader {
         };
         let found = || -> PyResult<probe::Probe> {
             let mut all = probe::Probe::NOTHING;
-            let mut take = |array: &ArrayRef| -> PyResult<()> {
-                let more = py.detach(|| probe::Probe::new(array, column_type))?;
-                all = std::mem::replace(&mut all, probe::Probe::NOTHING).or(more);
+            let mut add = |array: &_| {
+                all = std::mem::replace(&mut all, probe::Probe::ANYTHING).or(probe::Probe::new(array, column_type)?);
                 Ok(())
             };
             match values.cast::<PyList>() {
-                Ok(list) => list.iter().try_for_each(|value| take(&literal(&value, Some(column_type))?))?,
-                Err(_) => values.extract::<Column>()?.for_each(take)?,
+                Ok(list) => list.iter().try_for_each(|value| add(&literal(&value, Some(column_type))?))?,
+                Err(_) => {
+                    let column = values.extract::<Column>()?;
+                    py.detach(|| column.for_each(add))?;
+                }
             }
             Ok(all)
         };
