@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import TracebackType
 from typing import Any, NamedTuple, TypeVar
 
@@ -141,9 +142,14 @@ class FileFilters:
         """
         numbered = [(self._number(column), of) for column, of in values.items()]
         probes = [self._file.probe(number, _values(of)) for number, of in numbered]
-        answer = self._drive(lambda fetched: self._file.might_contain(probes, fetched))
-        assert answer is not None
-        may_contain, plaintext = answer
+        may_contain: list[bool] = []
+        plaintext: list[tuple[int, int]] = []
+        while len(may_contain) < self.num_row_groups:
+            first = len(may_contain)
+            answer = self._drive(partial(self._file.might_contain, probes, first))
+            assert answer is not None
+            may_contain += answer[0]
+            plaintext += answer[1]
         if plaintext:
             columns = sorted({str(self._name(column)) for _, column in plaintext})
             warnings.warn(

@@ -6,9 +6,20 @@ use super::chunk::Protection;
 use super::file::ParquetFile;
 use super::locate::FilterPlace;
 use super::ranges::{Fetched, Step};
+use super::schema::Leaf;
 use super::vault::Vault;
+use crate::arrow::{ColumnType, Meaning, PhysicalType};
 use crate::bloom::{Filter, Probe};
 use crate::error::{Error, ErrorKind, FileKind, Result};
+use crate::int::to_u64;
+
+/// Bytes that one question holds at once, over many row groups.
+const AT_ONCE: u64 = 64 * 1024 * 1024;
+/// Bytes that a block of 32 brings with it, where near ranges are joined. Blocks closer than this are not worth asking for
+/// one by one.
+const ROUND_A_BLOCK: u64 = 4096;
+/// The size of a filter whose length nobody says.
+const USUAL_FILTER: u64 = 1024 * 1024;
 
 /// What is asked of one column: any of some values.
 #[derive(Debug, Clone)]
@@ -22,7 +33,7 @@ pub struct ColumnProbe {
 /// The answer for each row group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Verdicts {
-    /// Whether a row may be there, by row group; `false` is certain.
+    /// Whether a row may be there, for each row group from the first one asked for; `false` is certain.
     pub may_contain: Vec<bool>,
     /// Filters in plaintext of encrypted columns, by row group and column: not trusted, and somebody should know.
     pub plaintext: Vec<(usize, usize)>,
@@ -49,36 +60,78 @@ impl ParquetFile {
     }
 
     /// Which row groups may hold a row in which every column has one of its values. What is broken, unknown or closed
-    /// excludes nothing.
+    /// excludes nothing. Answers begin at row group `first`, and end where more would have to be held in memory at once
+    /// than is good; ask for the rest with another `Fetched`.
     pub fn might_contain(
         &self,
         probes: &[ColumnProbe],
+        first: usize,
         vault: Option<&dyn Vault>,
         fetched: &Fetched,
     ) -> Step<Verdicts> {
-        let (mut needed, mut plaintext) = (Vec::new(), Vec::new());
-        let groups = 0..self.metadata.row_groups().len();
-        let may_contain = groups.map(|row_group| {
-            let mut missing: Vec<Range<u64>> = Vec::new();
-            for asked in probes {
-                match self.judge(row_group, asked, vault, fetched) {
-                    // One certain "no" decides; what else was to be read is not needed any more.
-                    Ok(Step::Ready(false)) => return false,
-                    Ok(Step::Ready(true)) => {}
-                    Ok(Step::Need(ranges)) => missing.extend(ranges),
-                    Err(error) if error.kind() == &ErrorKind::File(FileKind::PlaintextFilter) => {
-                        plaintext.push((row_group, asked.column));
-                    }
-                    Err(_) => {}
-                }
+        self.might_contain_within(AT_ONCE, probes, first, vault, fetched)
+    }
+
+    fn might_contain_within(
+        &self,
+        at_once: u64,
+        probes: &[ColumnProbe],
+        first: usize,
+        vault: Option<&dyn Vault>,
+        fetched: &Fetched,
+    ) -> Step<Verdicts> {
+        let (mut needed, mut plaintext, mut may_contain) = (Vec::new(), Vec::new(), Vec::new());
+        let mut cost = 0;
+        for row_group in first..self.metadata.row_groups().len() {
+            // It depends on the metadata alone, so every step of a question ends at the same row group.
+            cost += probes.iter().map(|asked| self.cost(row_group, asked)).sum::<u64>();
+            if cost > at_once && row_group > first {
+                break;
             }
-            needed.extend(missing);
-            true
-        });
-        let may_contain = may_contain.collect();
+            match self.group(row_group, probes, &mut plaintext, vault, fetched) {
+                Step::Ready(answer) => may_contain.push(answer),
+                Step::Need(ranges) => needed.extend(ranges),
+            }
+        }
         match needed.is_empty() {
             true => Step::Ready(Verdicts { may_contain, plaintext }),
             false => Step::Need(needed),
+        }
+    }
+
+    fn group(
+        &self,
+        row_group: usize,
+        probes: &[ColumnProbe],
+        plaintext: &mut Vec<(usize, usize)>,
+        vault: Option<&dyn Vault>,
+        fetched: &Fetched,
+    ) -> Step<bool> {
+        let mut missing: Vec<Range<u64>> = Vec::new();
+        for asked in probes {
+            match self.judge(row_group, asked, vault, fetched) {
+                // One certain "no" decides; what else was to be read is not needed any more.
+                Ok(Step::Ready(false)) => return Step::Ready(false),
+                Ok(Step::Ready(true)) => {}
+                Ok(Step::Need(ranges)) => missing.extend(ranges),
+                Err(error) if error.kind() == &ErrorKind::File(FileKind::PlaintextFilter) => {
+                    plaintext.push((row_group, asked.column));
+                }
+                Err(_) => {}
+            }
+        }
+        if missing.is_empty() { Step::Ready(true) } else { Step::Need(missing) }
+    }
+
+    /// Bytes that a question to one filter holds in memory, at most or about.
+    fn cost(&self, row_group: usize, asked: &ColumnProbe) -> u64 {
+        let hashes = asked.probe.hashes().map_or(0, <[u64]>::len);
+        match self.filter_place(row_group, asked.column) {
+            Ok(Some(place)) if place.protection != Protection::Plain || is_read_whole(&place, hashes) => {
+                place.length.unwrap_or(USUAL_FILTER)
+            }
+            Ok(Some(_)) => to_u64(hashes).saturating_mul(ROUND_A_BLOCK),
+            _ => 0,
         }
     }
 
@@ -94,14 +147,29 @@ impl ParquetFile {
             Some(hashes) => hashes,
             None => return Ok(Step::Ready(true)),
         };
-        let typed = self.metadata.leaves().get(asked.column).is_some_and(|leaf| leaf.column_type().is_some());
+        let column_type = self.metadata.leaves().get(asked.column).and_then(Leaf::column_type);
+        let typed = column_type.is_some_and(|column_type| !self.is_rebased(column_type));
         match self.known_place(row_group, asked.column, vault)? {
+            Some(place) if typed && is_read_whole(&place, hashes.len()) => {
+                let filter = self.read_filter(&place, vault, fetched)?;
+                Ok(filter.map(|filter| hashes.iter().any(|hash| filter.may_contain_hash(*hash))))
+            }
             Some(place) if typed => {
                 let answers = self.probe_filter(&place, vault, hashes, fetched)?;
                 Ok(answers.map(|answers| answers.contains(&true)))
             }
             _ => Ok(Step::Ready(true)),
         }
+    }
+
+    /// Whether Spark wrote a column's days in its old hybrid calendar: it reads other dates from them than are stored.
+    fn is_rebased(&self, column: ColumnType) -> bool {
+        let mark = match (column.physical, column.meaning) {
+            (PhysicalType::Int96, Meaning::Timestamp { .. }) => "org.apache.spark.legacyINT96",
+            (_, Meaning::Timestamp { .. } | Meaning::Date) => "org.apache.spark.legacyDateTime",
+            _ => return false,
+        };
+        self.metadata.key_values().any(|(key, _)| key == mark)
     }
 
     /// Where a filter lies, and an error rather than "none" where the metadata that could say so are closed to us.
@@ -128,11 +196,19 @@ impl ParquetFile {
     }
 }
 
+/// Whether so many hashes ask for about every block of a filter.
+fn is_read_whole(place: &FilterPlace, hashes: usize) -> bool {
+    place.length.unwrap_or(USUAL_FILTER) <= to_u64(hashes).saturating_mul(ROUND_A_BLOCK)
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
-    use arrow_array::{ArrayRef, BinaryArray, Int64Array};
+    use arrow_array::{ArrayRef, BinaryArray, Int64Array, RecordBatch};
+    use arrow_schema::{DataType, Field, Schema};
+    use parquet::arrow::ArrowWriter;
+    use parquet::file::properties::WriterProperties;
 
     use super::*;
     use crate::parquet::fixtures;
@@ -143,7 +219,7 @@ mod tests {
         let values: ArrayRef = Arc::new(BinaryArray::from_iter_values(values));
         let probe = Probe::new(&values, opened.metadata.leaves()[0].column_type().unwrap()).unwrap();
         let probes = [ColumnProbe { column: 0, probe }];
-        let (verdicts, read) = drive(file, |fetched| Ok(opened.might_contain(&probes, None, fetched))).unwrap();
+        let (verdicts, read) = drive(file, |fetched| Ok(opened.might_contain(&probes, 0, None, fetched))).unwrap();
         (verdicts.may_contain, read.iter().map(|range| range.end - range.start).collect())
     }
 
@@ -161,6 +237,46 @@ mod tests {
             assert!(ask(&file, &opened, &["hello", "", "dog"]).0[0]);
             assert_eq!(ask(&file, &opened, &[]), (vec![false], vec![]), "one of no values is nowhere");
         }
+    }
+
+    #[test]
+    fn many_row_groups_are_asked_in_turns_and_many_keys_read_filters_whole() {
+        let values = |range: Range<i64>| Arc::new(Int64Array::from_iter_values(range)) as ArrayRef;
+        let schema = Arc::new(Schema::new(vec![Field::new("c", DataType::Int64, false)]));
+        let properties = WriterProperties::builder().set_bloom_filter_enabled(true).build();
+        let mut file = Vec::new();
+        let mut writer = ArrowWriter::try_new(&mut file, schema.clone(), Some(properties)).unwrap();
+        for group in 0..4 {
+            let rows = values(group * 20_000..(group + 1) * 20_000);
+            writer.write(&RecordBatch::try_new(schema.clone(), vec![rows]).unwrap()).unwrap();
+            writer.flush().unwrap();
+        }
+        writer.close().unwrap();
+        let opened = fixtures::open(&file).unwrap();
+        let check = |asked: Range<i64>, at_once: u64, turns: usize, longest: Range<u64>| {
+            let probe = Probe::new(&values(asked.clone()), "INT64 integer".parse().unwrap()).unwrap();
+            let probes = [ColumnProbe { column: 0, probe }];
+            let (mut answers, mut asked_for, mut found) = (Vec::new(), 0, Vec::new());
+            while answers.len() < 4 {
+                let first = answers.len();
+                let step = |fetched: &Fetched| Ok(opened.might_contain_within(at_once, &probes, first, None, fetched));
+                let (verdicts, read) = drive(&file, step).unwrap();
+                answers.extend(verdicts.may_contain);
+                found.extend(read.iter().map(|range| range.end - range.start));
+                asked_for += 1;
+            }
+            for (group, answer) in (0..).zip(&answers) {
+                let there = asked.start < (group + 1) * 20_000 && group * 20_000 < asked.end;
+                assert!(*answer || !there, "{asked:?} in {group}");
+            }
+            assert_eq!(asked_for, turns, "{asked:?} within {at_once}");
+            assert!(longest.contains(found.iter().max().unwrap()), "{asked:?} reads {found:?}");
+        };
+        check(25_000..25_001, AT_ONCE, 1, 32..65);
+        check(25_000..25_001, 0, 4, 32..65);
+        check(25_000..25_001, 2 * ROUND_A_BLOCK, 2, 32..65);
+        check(25_000..45_000, AT_ONCE, 1, 16_384..1 << 20);
+        check(25_000..45_000, 1, 4, 16_384..1 << 20);
     }
 
     #[test]
@@ -184,12 +300,12 @@ mod tests {
             let groups = opened.metadata.row_groups().len();
             for column in 0..opened.metadata.leaves().len() {
                 let probe = Probe::new(&value, "INT64 integer".parse().unwrap()).unwrap();
-                let step = opened.might_contain(&[ColumnProbe { column, probe }], None, &Fetched::new());
+                let step = opened.might_contain(&[ColumnProbe { column, probe }], 0, None, &Fetched::new());
                 let expect = Verdicts { may_contain: vec![true; groups], plaintext: vec![] };
                 assert_eq!(step, Step::Ready(expect), "{name}, column {column}");
             }
             let beyond = [ColumnProbe { column: 1 << 20, probe: Probe::NOTHING.or(Probe::ANYTHING) }];
-            assert!(matches!(opened.might_contain(&beyond, None, &Fetched::new()), Step::Ready(_)));
+            assert!(matches!(opened.might_contain(&beyond, 0, None, &Fetched::new()), Step::Ready(_)));
         }
     }
 }

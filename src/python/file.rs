@@ -185,20 +185,21 @@ impl FileReader {
         Ok(Probe(ColumnProbe { column, probe }))
     }
 
-    /// Which row groups may hold a row that has one of the values of each probe; and the filters in plaintext of
-    /// encrypted columns that were not trusted.
+    /// Which row groups from `first` on may hold a row that has one of the values of each probe, as many as fit into
+    /// memory at once; and the filters in plaintext of encrypted columns that were not trusted.
     #[expect(clippy::type_complexity, reason = "the answer as Python sees it")]
     fn might_contain(
         &self,
         py: Python<'_>,
         probes: Vec<Bound<'_, Probe>>,
+        first: usize,
         fetched: &Fetched,
     ) -> PyResult<(Ranges, Option<(Vec<bool>, Vec<(usize, usize)>)>)> {
         let probes: Vec<_> = probes.iter().map(|probe| probe.get().0.clone()).collect();
         let (needed, verdicts) = py.detach(|| {
             let secrets = self.secrets()?;
             let vault = secrets.as_ref().map(|secrets| secrets as &dyn Vault);
-            fetched.step(|fetched| Ok(self.file.might_contain(&probes, vault, fetched)))
+            fetched.step(|fetched| Ok(self.file.might_contain(&probes, first, vault, fetched)))
         })?;
         Ok((needed, verdicts.map(|verdicts| (verdicts.may_contain, verdicts.plaintext))))
     }

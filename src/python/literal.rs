@@ -1,6 +1,6 @@
 //! Python values as the Arrow values that they plainly are, for one value of a probe.
 
-use super::column::{pyarrow, single};
+use super::column::{NO_NULLS, pyarrow, single};
 use crate::arrow::{ColumnType, Meaning, PhysicalType};
 use arrow_array::{ArrayRef, BinaryArray, Float64Array, Int64Array, StringArray, UInt64Array};
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// One value as an array of one, as a column of this type would hold it.
 pub(super) fn literal(value: &Bound<'_, PyAny>, column: Option<ColumnType>) -> PyResult<ArrayRef> {
     if value.is_none() {
-        return Err(PyTypeError::new_err("a filter holds no nulls; it cannot answer for None"));
+        return Err(PyTypeError::new_err(NO_NULLS));
     }
     if let Ok(text) = value.cast::<PyString>() {
         return Ok(Arc::new(StringArray::from_iter_values([text.to_str()?])));

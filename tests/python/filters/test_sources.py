@@ -213,6 +213,17 @@ def test_the_header_is_not_waited_for_and_row_groups_are_read_at_once() -> None:
         assert filters.requests == 1 + wanted
 
 
+def test_many_keys_read_each_filter_once() -> None:
+    store = CountingStore(make(400_000, row_groups=5))
+    with ps.open_filters((store, "x")) as filters:
+        size = sum(place.length or 0 for place in filters.ranges() if place.column == "id")
+        before = filters.bytes_fetched
+        assert size > 5 << 16
+        assert filters.might_contain({"id": pa.array(range(399_000, 400_000))})[4]
+        assert filters.bytes_fetched - before <= size + 5 * 64 * 1024
+        assert filters.requests <= 1 + 5
+
+
 def test_one_certain_no_ends_the_question() -> None:
     store = CountingStore(make(1_000_000, row_groups=1))
     with ps.open_filters((store, "x")) as filters:

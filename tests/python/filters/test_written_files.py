@@ -125,6 +125,24 @@ def test_units_zones_and_fractions_of_a_moment() -> None:
         assert naive.might_contain({"c": dt.date(2020, 1, 1)}) == [True, True]
 
 
+def test_days_in_the_old_calendar_of_spark_exclude_nothing() -> None:
+    columns = {"day": pa.array([0, 1], pa.date32()), "at": pa.array([0, 1], pa.timestamp("us")), "id": [0, 1]}
+    old = {"day": dt.date(1500, 1, 1), "at": dt.datetime(1500, 1, 1), "id": 5}
+    bloom: Any = {name: {"ndv": 8, "fpp": 0.0001} for name in columns}
+    for mark, int96, expect in [
+        (None, False, {"day": False, "at": False}),
+        ("org.apache.spark.legacyDateTime", False, {"day": True, "at": True}),
+        ("org.apache.spark.legacyINT96", True, {"day": False, "at": True}),
+        ("org.apache.spark.legacyDateTime", True, {"day": True, "at": False}),
+    ]:
+        file = io.BytesIO()
+        table = pa.table(columns).replace_schema_metadata({mark: ""} if mark else None)
+        pq.write_table(table, file, bloom_filter_options=bloom, use_deprecated_int96_timestamps=int96)
+        filters = ps.open_filters(file)
+        for name, value in old.items():
+            assert filters.might_contain({name: value}) == [expect.get(name, False)], (mark, int96, name)
+
+
 def test_pandas_timestamps_keep_their_nanoseconds() -> None:
     moment = pd.Timestamp("2026-01-01 00:00:00.000000001")
     filters = ps.open_filters(write(pa.array([moment.value] * 2, pa.timestamp("ns"))))
