@@ -2,8 +2,9 @@
 //!
 //! (pyo3-arrow imports too, but makes arrays before their nested slices can be settled; see `arrow/settle.rs`.)
 
+use super::error::UnsupportedError;
 use crate::arrow::settle::settle;
-use arrow_array::ffi::{FFI_ArrowArray, FFI_ArrowSchema, from_ffi, from_ffi_and_data_type};
+use arrow_array::ffi::{FFI_ArrowArray, FFI_ArrowSchema, from_ffi_and_data_type};
 use arrow_array::ffi_stream::FFI_ArrowArrayStream;
 use arrow_array::{ArrayRef, make_array};
 use arrow_data::ArrayData;
@@ -47,8 +48,10 @@ impl Arrays {
         let array = pointer::<FFI_ArrowArray>(array, c"arrow_array")?;
         // SAFETY: capsules of these names hold these structures, valid while the capsules live. The array is moved
         // out, which leaves a released one behind, as the interface asks.
-        let data = unsafe { from_ffi(FFI_ArrowArray::from_raw(array), &*schema) }.map_err(wrong)?;
-        Ok(Self { data_type: data.data_type().clone(), source: Source::One(Some(data)) })
+        let (array, schema) = unsafe { (FFI_ArrowArray::from_raw(array), &*schema) };
+        let data_type = DataType::try_from(schema).map_err(wrong)?;
+        let data = taken(array, &data_type)?;
+        Ok(Self { data_type, source: Source::One(Some(data)) })
     }
 
     fn of_stream(stream: &Bound<'_, PyAny>) -> PyResult<Self> {
@@ -77,8 +80,7 @@ impl Arrays {
         if array.is_released() {
             return Ok(None);
         }
-        // SAFETY: the producer promises an array of the stream's type.
-        unsafe { from_ffi_and_data_type(array, self.data_type.clone()) }.map(Some).map_err(wrong)
+        taken(array, &self.data_type).map(Some)
     }
 }
 
@@ -88,6 +90,44 @@ impl Iterator for Arrays {
     fn next(&mut self) -> Option<Self::Item> {
         let data = self.pull().transpose()?;
         Some(data.map(|data| make_array(settle(&data))))
+    }
+}
+
+/// The data of an imported array, whose producer promises that it has this type.
+fn taken(array: FFI_ArrowArray, data_type: &DataType) -> PyResult<ArrayData> {
+    if !lengths_are_aligned(&array, data_type) {
+        return Err(UnsupportedError::new_err(
+            "the Arrow data has offsets at an address that is no multiple of their size; copy it first",
+        ));
+    }
+    // SAFETY: the producer's promise; what arrow-rs reads by itself while it takes the array over was found aligned.
+    unsafe { from_ffi_and_data_type(array, data_type.clone()) }.map_err(wrong)
+}
+
+/// Whether the numbers that say how long other buffers are can be read where they lie. (arrow-rs copies every other buffer
+/// that is not aligned, but reads these before.)
+fn lengths_are_aligned(array: &FFI_ArrowArray, data_type: &DataType) -> bool {
+    let aligned =
+        |buffer: usize, size: usize| buffer >= array.num_buffers() || array.buffer(buffer).addr().is_multiple_of(size);
+    let child = |index: usize, data_type: &DataType| {
+        index >= array.num_children() || lengths_are_aligned(array.child(index), data_type)
+    };
+    match data_type {
+        DataType::Utf8 | DataType::Binary => aligned(1, 4),
+        DataType::LargeUtf8 | DataType::LargeBinary => aligned(1, 8),
+        DataType::Utf8View | DataType::BinaryView => aligned(array.num_buffers().saturating_sub(1), 8),
+        DataType::Dictionary(_, values) => {
+            array.dictionary().is_none_or(|entries| lengths_are_aligned(entries, values))
+        }
+        DataType::RunEndEncoded(_, values) => child(1, values.data_type()),
+        DataType::Struct(fields) => fields.iter().enumerate().all(|(index, field)| child(index, field.data_type())),
+        DataType::List(item)
+        | DataType::LargeList(item)
+        | DataType::ListView(item)
+        | DataType::LargeListView(item)
+        | DataType::FixedSizeList(item, _)
+        | DataType::Map(item, _) => child(0, item.data_type()),
+        _ => true,
     }
 }
 

@@ -190,15 +190,14 @@ def test_misaligned_buffers(data_type: Any, shift: int) -> None:
     check(pa.Array.from_buffers(data_type, len(raws), [None, shifted]), data_type, raws)
 
 
-def test_misaligned_offsets() -> None:
+def test_misaligned_offsets_are_refused() -> None:
+    """The Arrow library would read them before it copies them to a better place."""
     offsets = pa.py_buffer(b"\0" + np.array([0, 1, 3], np.int32).tobytes()).slice(1)
     strings = pa.Array.from_buffers(pa.string(), 2, [None, offsets, pa.py_buffer(b"abc")])
-    check(strings, pa.string(), [b"a", b"bc"])
-    check(
-        pa.Array.from_buffers(pa.list_(pa.string()), 1, [None, offsets.slice(0, 8)], children=[strings]).slice(0, 1),
-        pa.string(),
-        [b"a"],
-    )
+    lists = pa.ListArray.from_arrays([0, 1, 2], strings)
+    for column in (strings, lists, pa.chunked_array([strings]), pa.StructArray.from_arrays([strings], ["only"])):
+        with pytest.raises(ps.UnsupportedError, match="copy it first"):
+            ps.hash_column(column)
 
 
 @pytest.mark.parametrize(
