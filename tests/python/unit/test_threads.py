@@ -210,7 +210,7 @@ def test_the_interpreter_is_released(name: str, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_the_counter_gets_no_turns_while_python_works() -> None:
-    """Else the test above could not fail. (A switch that was asked for before the interval changed may still come once.)"""
+    """Else the test above could not fail. (A switch that was asked for before may still come once.)"""
     turns = []
     with Counter() as counter:
         sys.setswitchinterval(3600)
