@@ -157,6 +157,9 @@ def _value(text: str, column_type: str | None) -> Any:
     ):
         return uuid.UUID(text)
     reader = _READERS.get(meaning.split("[")[0], str)
+    # Python's times end at microseconds, and what is left over would be dropped without a word.
+    if re.match(r"time|instant", meaning) and re.search(r"[.,]\d{6}0*[1-9]", text):
+        raise ValueError(f"{text!r} has nanoseconds, which this command cannot ask for; use might_contain from Python")
     try:
         return reader(text)
     except (ValueError, ArithmeticError):

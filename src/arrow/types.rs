@@ -74,7 +74,7 @@ impl ColumnType {
         use DataType as A;
         use PhysicalType as P;
         let (physical, meaning) = match arrow {
-            // One row for each Arrow type. To add one: a row here, an arm in `hash/plain.rs`, a vector in `tests/vectors`.
+            // One row for each Arrow type. To add one: see "How to add an Arrow type" in ARCHITECTURE.md.
             A::Int8 | A::Int16 | A::Int32 => (P::Int32, Meaning::Integer { signed: true }),
             A::UInt8 | A::UInt16 | A::UInt32 => (P::Int32, Meaning::Integer { signed: false }),
             A::Int64 => (P::Int64, Meaning::Integer { signed: true }),

@@ -9,10 +9,11 @@ use crate::hash::column::{BATCH, without_runs};
 use crate::hash::{Form, HashedColumn, hash_bytes, hash_u32, hash_u64};
 use crate::isa::InstructionSet;
 use arrow_array::cast::AsArray;
-use arrow_array::types::{Float16Type, Float32Type, Float64Type};
-use arrow_array::{Array, ArrayRef, BooleanArray, downcast_dictionary_array};
-use arrow_buffer::{BooleanBuffer, Buffer};
+use arrow_array::types::{ArrowDictionaryKeyType, Float16Type, Float32Type, Float64Type};
+use arrow_array::{Array, ArrayRef, BooleanArray, DictionaryArray, PrimitiveArray, downcast_dictionary_array};
+use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer};
 use arrow_schema::DataType;
+use arrow_select::take::{TakeOptions, take};
 use std::ops::Range;
 
 /// A Bloom filter that knows what it holds, so that a probe of another type converts exactly or fails, and never says a wrong "no".
@@ -20,6 +21,8 @@ use std::ops::Range;
 pub struct Filter {
     sbbf: Sbbf,
     column: Option<ColumnType>,
+    /// Whether there are values inside whose type nobody told.
+    untold: bool,
 }
 
 /// How a column is taken in.
@@ -43,9 +46,15 @@ impl Default for Options<'_> {
 const SLOTS_FOR_A_THREAD: usize = 1 << 17;
 
 impl Filter {
-    /// A filter over a bitset; `column` is the type of its values, unknown until the first insert when `None`.
+    /// A filter over a bitset; `column` is the type of its values, where it is known.
     pub fn new(sbbf: Sbbf, column: Option<ColumnType>) -> Self {
-        Self { sbbf, column }
+        let untold = column.is_none() && !sbbf.is_empty();
+        Self { sbbf, column, untold }
+    }
+
+    /// A filter without values; the first ones that are inserted tell the type, where `column` does not.
+    pub fn empty(num_blocks: u64, column: Option<ColumnType>) -> Result<Self> {
+        Ok(Self { sbbf: Sbbf::new(num_blocks)?, column, untold: false })
     }
 
     /// The bitset.
@@ -66,7 +75,11 @@ impl Filter {
         }
         let column = self.type_of(&leaf)?;
         let values = HashedColumn::of_values(&leaf, column, options.isa)?;
-        self.column = Some(column);
+        // Only values tell the type: an empty or all-null column fits any. And where the bits of unknown values are
+        // there already, the type stays unknown, or a probe of it would be a "no" to them.
+        if self.column.is_none() && !self.untold && values.holds_values() {
+            self.column = Some(column);
+        }
         // Every further thread fills a filter of its own, which must be made and merged: not worth it for few values.
         let most = values.len() / SLOTS_FOR_A_THREAD.max(2 * self.sbbf.blocks().len());
         let mut parts = parts(values.len(), options.threads.min(most));
@@ -145,13 +158,15 @@ impl Filter {
             return Err(Error::new(ErrorKind::MergeType { ours: target, theirs: arrow }));
         }
         self.sbbf.merge(&other.sbbf)?;
-        self.column = self.column.or(other.column);
+        // Values of an unknown type make all of them unknown.
+        self.untold |= other.untold;
+        self.column = if self.untold { None } else { self.column.or(other.column) };
         Ok(())
     }
 
     /// A smaller filter of the same values.
     pub fn folded(&self, factor: u64) -> Result<Self> {
-        Ok(Self { sbbf: self.sbbf.folded(factor)?, column: self.column })
+        Ok(Self { sbbf: self.sbbf.folded(factor)?, column: self.column, untold: self.untold })
     }
 
     /// The factor to fold by: the one given, else the largest that keeps `fpp`.
@@ -167,7 +182,7 @@ impl Filter {
 
     /// A copy.
     pub fn try_clone(&self) -> Result<Self> {
-        Ok(Self { sbbf: self.sbbf.try_clone()?, column: self.column })
+        Ok(Self { sbbf: self.sbbf.try_clone()?, column: self.column, untold: self.untold })
     }
 
     fn type_of(&self, leaf: &Leaf) -> Result<ColumnType> {
@@ -179,7 +194,7 @@ impl Filter {
     /// IEEE 754 has two zeros that are equal, and NaNs of many bits that readers order differently: no "no" for either.
     fn admit_zeros_and_nans(&self, leaf: &Leaf, physical: PhysicalType, answers: &mut [u64]) -> Result<()> {
         let zero = zeros(physical).iter().any(|hash| self.sbbf.may_contain_hash(*hash));
-        let array = flat(&leaf.array)?;
+        let array = flat(leaf)?;
         match array.data_type() {
             DataType::Float16 => {
                 let values = array.as_primitive::<Float16Type>().values();
@@ -189,10 +204,12 @@ impl Filter {
                 let values = array.as_primitive::<Float32Type>().values();
                 admit(values, |value| value.is_nan() || (zero && value == 0.0), answers);
             }
-            _ => {
+            DataType::Float64 => {
                 let values = array.as_primitive::<Float64Type>().values();
                 admit(values, |value| value.is_nan() || (zero && value == 0.0), answers);
             }
+            // Of another type only a column of nulls comes here.
+            _ => {}
         }
         Ok(())
     }
@@ -214,12 +231,16 @@ fn admit<N: Copy>(values: &[N], admitted: impl Fn(N) -> bool, answers: &mut [u64
 }
 
 /// The array without dictionaries and runs.
-pub(super) fn flat(array: &ArrayRef) -> Result<ArrayRef> {
+pub(super) fn flat(leaf: &Leaf) -> Result<ArrayRef> {
+    let array = &leaf.array;
     let taken = match array.data_type() {
         DataType::Dictionary(_, _) => {
             let array = array.as_ref();
             downcast_dictionary_array!(
-                array => arrow_select::take::take(array.values(), array.keys(), None),
+                array => {
+                    let keys = keys_in_use(array, leaf.nulls.as_ref());
+                    take(array.values(), &keys, Some(TakeOptions { check_bounds: true }))
+                }
                 _ => unreachable!("a dictionary"),
             )
         }
@@ -230,7 +251,13 @@ pub(super) fn flat(array: &ArrayRef) -> Result<ArrayRef> {
         let (arrow, reason) = (array.data_type().to_string(), "its values could not be gathered; cast it first");
         Error::new(ErrorKind::ArrowType { arrow, reason })
     })?;
-    flat(&taken)
+    flat(&Leaf { array: taken, nulls: leaf.nulls.clone() })
+}
+
+/// Keys below a null parent may name anything; they are null here.
+fn keys_in_use<K: ArrowDictionaryKeyType>(array: &DictionaryArray<K>, nulls: Option<&NullBuffer>) -> PrimitiveArray<K> {
+    let nulls = NullBuffer::union(nulls, array.keys().nulls());
+    PrimitiveArray::new(array.keys().values().clone(), nulls)
 }
 
 /// At most `count` parts of about equal length (at least one, where there are slots), cut between words of answers and batches.

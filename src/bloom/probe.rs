@@ -41,7 +41,7 @@ impl Probe {
             }
         }
         let nulls = leaf.nulls.as_ref().map_or(0, |nulls| nulls.null_count()) + leaf.array.logical_null_count();
-        if nulls > 0 || has_nan(&leaf.array)? {
+        if nulls > 0 || has_nan(&leaf)? {
             return Ok(Self::ANYTHING);
         }
         hashes.sort_unstable();
@@ -66,8 +66,8 @@ impl Probe {
     }
 }
 
-fn has_nan(array: &ArrayRef) -> Result<bool> {
-    let array = flat(array)?;
+fn has_nan(leaf: &Leaf) -> Result<bool> {
+    let array = flat(leaf)?;
     // The values of null slots may be NaN too, which only adds a "maybe".
     Ok(match array.data_type() {
         DataType::Float16 => array.as_primitive::<Float16Type>().values().iter().any(|value| value.is_nan()),

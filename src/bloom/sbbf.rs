@@ -49,6 +49,11 @@ impl Sbbf {
         self.blocks.bytes()
     }
 
+    /// Whether nothing was inserted.
+    pub fn is_empty(&self) -> bool {
+        self.blocks.iter().all(|block| *block == Block::default())
+    }
+
     /// Its blocks.
     pub fn blocks(&self) -> &[Block] {
         &self.blocks

@@ -102,7 +102,7 @@ fn exact_blocks(ndv: u64, fpp: f64, sizes: Sizes) -> Option<u64> {
 
 /// As arrow-rs does it: truncated bytes, clamped to 32 B to 128 MiB, rounded up to a power of two.
 fn simple_blocks(ndv: u64, fpp: f64, sizes: Sizes) -> Option<u64> {
-    let bits = -8.0 * ndv as f64 / (1.0 - fpp.powf(1.0 / 8.0)).ln();
+    let bits = -8.0 * ndv as f64 / (-fpp.powf(1.0 / 8.0)).ln_1p();
     let bytes = (bits / 8.0) as u64;
     match sizes {
         Sizes::PowersOfTwo => Some(bytes.clamp(32, 128 << 20).next_power_of_two() / 32),

@@ -67,6 +67,11 @@ impl HashedColumn {
         self.len == 0
     }
 
+    /// Whether any slot is not null.
+    pub fn holds_values(&self) -> bool {
+        self.nulls.as_ref().map_or(0, NullBuffer::null_count) < self.len
+    }
+
     /// The null slots.
     pub fn nulls(&self) -> Option<&NullBuffer> {
         self.nulls.as_ref()

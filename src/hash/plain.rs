@@ -68,6 +68,10 @@ impl Values<'_> {
         let signed = self.to.meaning != Meaning::Integer { signed: false };
         let as_it_is = ratio == Ratio::ONE && signed != is_unsigned(self.array.data_type());
         let exact = move |value: N| ratio.apply(value.into());
+        // A scale may take a number past 128 bits, which byte forms can hold.
+        let wide = move |value: N| {
+            exact(value).map(i256::from_i128).or_else(|| ratio.apply_wide(i256::from_i128(value.into())))
+        };
         let (truncated, least) = (self.form.is_truncated(), self.form.least_bytes());
         Ok(match self.to.physical {
             PhysicalType::Int32 if as_it_is && size_of::<N>() == 4 => Box::new(Words32(self.raw())),
@@ -80,7 +84,7 @@ impl Values<'_> {
             }
             PhysicalType::FixedLenByteArray(width) => {
                 let width = self.width(width)?;
-                self.as_bytes(move |value: N| to_fixed(i256::from_i128(exact(value)?), width))
+                self.as_bytes(move |value: N| to_fixed(wide(value)?, width))
             }
             PhysicalType::Float | PhysicalType::Double => return Err(self.no_form()),
         })
@@ -250,5 +254,37 @@ impl<'a, S: ByteStrings, E: Fn(usize) -> Error + Send + Sync> StringAt<'a> for S
             Some((slot, _)) => Err((self.refuse)(slot)),
             None => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow_array::new_empty_array;
+    use arrow_schema::{IntervalUnit, TimeUnit};
+
+    #[test]
+    fn every_type_of_the_table_has_slots() {
+        use TimeUnit::{Microsecond, Millisecond, Nanosecond, Second};
+        let mut types = vec![DataType::Int8, DataType::Int16, DataType::Int32, DataType::Int64, DataType::Date32];
+        types.extend([DataType::UInt8, DataType::UInt16, DataType::UInt32, DataType::UInt64, DataType::Date64]);
+        types.extend([DataType::Float16, DataType::Float32, DataType::Float64]);
+        types.extend([Second, Millisecond].map(DataType::Time32));
+        types.extend([Microsecond, Nanosecond].map(DataType::Time64));
+        for unit in [Second, Millisecond, Microsecond, Nanosecond] {
+            types.extend([DataType::Duration(unit), DataType::Timestamp(unit, None)]);
+            types.push(DataType::Timestamp(unit, Some("UTC".into())));
+        }
+        types.extend([DataType::Decimal32(9, 2), DataType::Decimal64(18, 2), DataType::Decimal128(38, 2)]);
+        types.push(DataType::Decimal256(76, 2));
+        types.extend([DataType::Utf8, DataType::LargeUtf8, DataType::Utf8View, DataType::FixedSizeBinary(3)]);
+        types.extend([DataType::Binary, DataType::LargeBinary, DataType::BinaryView]);
+        for arrow in types {
+            let column = ColumnType::of(&arrow).unwrap();
+            assert!(slots(&new_empty_array(&arrow), None, column, Form::Usual).is_ok(), "{arrow} as {column}");
+        }
+        let refused = new_empty_array(&DataType::Interval(IntervalUnit::YearMonth));
+        let integers = ColumnType::of(&DataType::Int32).unwrap();
+        assert!(slots(&refused, None, integers, Form::Usual).is_err());
     }
 }

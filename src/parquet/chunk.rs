@@ -235,6 +235,8 @@ impl ColumnMeta {
     pub fn data(&self, limit: u64) -> Result<Range<u64>> {
         // The dictionary comes first where there is one; 0 is the leading magic, and some writers' word for "none".
         let start = match self.dictionary_page_offset {
+            // A chunk without values may have a dictionary all the same, and no data page.
+            Some(dictionary) if dictionary > 0 && self.data_page_offset <= 0 => dictionary,
             Some(dictionary) if dictionary > 0 => dictionary.min(self.data_page_offset),
             _ => self.data_page_offset,
         };

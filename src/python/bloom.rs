@@ -126,7 +126,7 @@ impl BloomFilter {
             (None, Some(num_bytes)) => num_blocks(num_bytes)?,
             _ => return Err(PyValueError::new_err("give either ndv (and fpp) or num_bytes")),
         };
-        Ok(Filter::new(Sbbf::new(num_blocks)?, column_type(r#type, physical_type)?).into())
+        Ok(Filter::empty(num_blocks, column_type(r#type, physical_type)?)?.into())
     }
 
     /// Insert a column's values; nulls are skipped, dictionary entries and runs are hashed once.
@@ -150,6 +150,7 @@ impl BloomFilter {
     ) -> PyResult<()> {
         let leaf = leaf.map(LeafPath::names);
         let options = options(leaf.as_deref(), threads, instruction_set)?;
+        column.refuse_other_forms(self.read(py, Filter::column))?;
         // Arrays are pulled without the lock: a producer may run Python code, even code that uses this filter.
         py.detach(|| column.for_each(|array| Ok(self.exclusive()?.insert(array, options)?)))
     }
@@ -174,6 +175,7 @@ impl BloomFilter {
     ) -> PyResult<Bound<'py, PyAny>> {
         let leaf = leaf.map(LeafPath::names);
         let options = options(leaf.as_deref(), threads, instruction_set)?;
+        column.refuse_other_forms(self.read(py, Filter::column))?;
         let answers = py.detach(|| -> PyResult<ArrayRef> {
             let mut answers = Vec::new();
             column.for_each(|array| {

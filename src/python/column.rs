@@ -2,11 +2,12 @@
 
 use super::error::UnsupportedError;
 use super::import::Arrays;
-use crate::arrow::ColumnType;
 use crate::arrow::types::Physical;
+use crate::arrow::{ColumnType, PhysicalType};
 use crate::bloom::Options;
 use crate::isa::InstructionSet;
 use arrow_array::{Array, ArrayRef, new_empty_array};
+use arrow_schema::DataType;
 use pyo3::exceptions::{PyNotImplementedError, PyOverflowError, PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -16,6 +17,31 @@ use pyo3_arrow::{PyArray, PyDataType};
 pub(super) struct Column(Arrays);
 
 impl Column {
+    /// Whether a column like `column` would hold these values in another form than ours: the text of a UUID has other bytes.
+    pub(super) fn may_be_written_otherwise(&self, column: Option<ColumnType>) -> bool {
+        self.0.has_uuids && column.is_some_and(|column| column.physical == PhysicalType::ByteArray)
+    }
+
+    /// Raises what that means for a filter.
+    pub(super) fn refuse_other_forms(&self, column: Option<ColumnType>) -> PyResult<()> {
+        if self.may_be_written_otherwise(column) {
+            return Err(PyTypeError::new_err("a UUID can be compared with a FIXED_LEN_BYTE_ARRAY(16) only"));
+        }
+        Ok(())
+    }
+
+    /// pyarrow and pandas make microseconds of Python's times, and drop the nanoseconds of pandas' own without a word.
+    fn with_exact_times(self, is_of_objects: bool) -> PyResult<Self> {
+        let is_time =
+            matches!(self.0.data_type, DataType::Timestamp(_, _) | DataType::Duration(_) | DataType::Time64(_));
+        if is_of_objects && is_time {
+            return Err(UnsupportedError::new_err(
+                "a column of Python objects may lose the nanoseconds of its times; convert it to datetime64 or timedelta64, or to an Arrow type",
+            ));
+        }
+        Ok(self)
+    }
+
     /// Gives each array to `take`; one without rows where there is none, so that its type is judged all the same.
     pub(super) fn for_each(self, mut take: impl FnMut(&ArrayRef) -> PyResult<()>) -> PyResult<()> {
         let (data_type, mut is_empty) = (self.0.data_type.clone(), true);
@@ -27,13 +53,26 @@ impl Column {
     }
 }
 
+/// Whether the elements are Python objects, whose Arrow type somebody had to guess.
+fn is_of_objects(object: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let Some(dtype) = object.getattr_opt(intern!(object.py(), "dtype"))? else { return Ok(false) };
+    let name = dtype.str()?;
+    if name == "Object" {
+        return Err(UnsupportedError::new_err(
+            "polars exports no values of an Object column; cast it to another type first",
+        ));
+    }
+    Ok(name == "object")
+}
+
 impl<'py> FromPyObject<'_, 'py> for Column {
     type Error = PyErr;
 
     fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
         let py = object.py();
+        let is_of_objects = is_of_objects(&object)?;
         if let Some(arrays) = Arrays::of(&object)? {
-            return Ok(Self(arrays));
+            return Self(arrays).with_exact_times(is_of_objects);
         }
         // A numpy scalar has `__array__` too, but no rows.
         let is_array = object.hasattr(intern!(py, "__array__"))?
@@ -49,7 +88,7 @@ impl<'py> FromPyObject<'_, 'py> for Column {
                 ))
             })?;
             if let Some(arrays) = Arrays::of(&array)? {
-                return Ok(Self(arrays));
+                return Self(arrays).with_exact_times(is_of_objects);
             }
         }
         let kind = object.get_type().qualname()?;
@@ -67,6 +106,22 @@ pub(super) fn pyarrow(py: Python<'_>) -> PyResult<Bound<'_, PyModule>> {
 /// One Python value as an array of one, by pyarrow's inference or as `data_type`.
 pub(super) fn single(value: &Bound<'_, PyAny>, data_type: Option<&Bound<'_, PyAny>>) -> PyResult<ArrayRef> {
     let py = value.py();
+    // pyarrow takes the times of pandas for those of datetime, which end at microseconds.
+    let nanoseconds = |name| value.getattr_opt(name)?.map_or(Ok(false), |part| part.is_truthy());
+    if nanoseconds("nanosecond")? || nanoseconds("nanoseconds")? {
+        let exact =
+            value.call_method0(if value.hasattr("to_datetime64")? { "to_datetime64" } else { "to_timedelta64" })?;
+        let zone = value.getattr_opt("tzinfo")?.filter(|zone| !zone.is_none());
+        let array = py.import("numpy")?.call_method1("array", (vec![exact],))?;
+        let mut array = pyarrow(py)?.call_method1("array", (array,))?;
+        if zone.is_some() {
+            array = array.call_method1("cast", (pyarrow(py)?.call_method1("timestamp", ("ns", "UTC"))?,))?;
+        }
+        if let Some(data_type) = data_type {
+            array = array.call_method1("cast", (data_type,))?;
+        }
+        return Ok(array.extract::<PyArray>()?.into_inner().0);
+    }
     let array = pyarrow(py)?.call_method1(intern!(py, "array"), (vec![value], data_type)).map_err(|error| {
         if data_type.is_some() {
             return error;

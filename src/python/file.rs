@@ -173,6 +173,7 @@ impl FileReader {
                 Ok(list) => list.iter().try_for_each(|value| add(&literal(&value, Some(column_type))?))?,
                 Err(_) => {
                     let column = values.extract::<Column>()?;
+                    column.refuse_other_forms(Some(column_type))?;
                     py.detach(|| column.for_each(add))?;
                 }
             }

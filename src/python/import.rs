@@ -8,7 +8,7 @@ use arrow_array::ffi::{FFI_ArrowArray, FFI_ArrowSchema, from_ffi_and_data_type};
 use arrow_array::ffi_stream::FFI_ArrowArrayStream;
 use arrow_array::{ArrayRef, make_array};
 use arrow_data::ArrayData;
-use arrow_schema::DataType;
+use arrow_schema::{DataType, Field};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -19,6 +19,8 @@ use std::os::raw::c_int;
 /// A column's arrays in order, and their type, which is known even where there are none.
 pub(super) struct Arrays {
     pub(super) data_type: DataType,
+    /// Whether there are UUIDs in them: 16 bytes, but equal to their text too.
+    pub(super) has_uuids: bool,
     source: Source,
 }
 
@@ -49,9 +51,13 @@ impl Arrays {
         // SAFETY: capsules of these names hold these structures, valid while the capsules live. The array is moved
         // out, which leaves a released one behind, as the interface asks.
         let (array, schema) = unsafe { (FFI_ArrowArray::from_raw(array), &*schema) };
-        let data_type = DataType::try_from(schema).map_err(wrong)?;
-        let data = taken(array, &data_type)?;
-        Ok(Self { data_type, source: Source::One(Some(data)) })
+        if array.is_released() {
+            return Err(PyValueError::new_err("the Arrow array was consumed already"));
+        }
+        let field = Field::try_from(schema).map_err(wrong)?;
+        let data = taken(array, field.data_type())?;
+        let has_uuids = has_uuids(&field);
+        Ok(Self { data_type: field.data_type().clone(), has_uuids, source: Source::One(Some(data)) })
     }
 
     fn of_stream(stream: &Bound<'_, PyAny>) -> PyResult<Self> {
@@ -64,7 +70,9 @@ impl Arrays {
         // SAFETY: the stream is not released, so its functions may be called with it.
         let code = unsafe { get_schema(&raw mut stream, &raw mut schema) };
         check(&mut stream, code)?;
-        Ok(Self { data_type: DataType::try_from(&schema).map_err(wrong)?, source: Source::Stream(stream) })
+        let field = Field::try_from(&schema).map_err(wrong)?;
+        let has_uuids = has_uuids(&field);
+        Ok(Self { data_type: field.data_type().clone(), has_uuids, source: Source::Stream(stream) })
     }
 
     fn pull(&mut self) -> PyResult<Option<ArrayData>> {
@@ -93,12 +101,31 @@ impl Iterator for Arrays {
     }
 }
 
+fn has_uuids(field: &Field) -> bool {
+    let below = || match field.data_type() {
+        DataType::Struct(fields) => fields.iter().any(|field| has_uuids(field)),
+        DataType::List(item)
+        | DataType::LargeList(item)
+        | DataType::ListView(item)
+        | DataType::LargeListView(item)
+        | DataType::FixedSizeList(item, _)
+        | DataType::Map(item, _)
+        | DataType::RunEndEncoded(_, item) => has_uuids(item),
+        _ => false,
+    };
+    field.extension_type_name() == Some("arrow.uuid") || below()
+}
+
 /// The data of an imported array, whose producer promises that it has this type.
 fn taken(array: FFI_ArrowArray, data_type: &DataType) -> PyResult<ArrayData> {
     if !lengths_are_aligned(&array, data_type) {
         return Err(UnsupportedError::new_err(
             "the Arrow data has offsets at an address that is no multiple of their size; copy it first",
         ));
+    }
+    if *data_type == DataType::Null {
+        // It has no data; polars adds a buffer all the same, which arrow-rs refuses.
+        return Ok(ArrayData::new_null(data_type, array.len()));
     }
     // SAFETY: the producer's promise; what arrow-rs reads by itself while it takes the array over was found aligned.
     unsafe { from_ffi_and_data_type(array, data_type.clone()) }.map_err(wrong)

@@ -1,12 +1,12 @@
 //! Python values as the Arrow values that they plainly are, for one value of a probe.
 
-use super::column::{NO_NULLS, pyarrow, single};
+use super::column::{NO_NULLS, single};
 use crate::arrow::{ColumnType, Meaning, PhysicalType};
 use arrow_array::{ArrayRef, BinaryArray, Float64Array, Int64Array, StringArray, UInt64Array};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyBytes, PyFloat, PyInt, PyString};
+use pyo3::types::{PyBool, PyBytes, PyInt, PyString};
 use std::sync::Arc;
 
 /// One value as an array of one, as a column of this type would hold it.
@@ -50,7 +50,7 @@ pub(super) fn literal(value: &Bound<'_, PyAny>, column: Option<ColumnType>) -> P
         }
         (_, true) => integer(value),
         (Meaning::Integer { .. }, false)
-            if value.cast::<PyFloat>().is_ok() && value.call_method0("is_integer")?.extract()? =>
+            if value.hasattr("is_integer")? && value.call_method0("is_integer")?.extract()? =>
         {
             integer(&value.call_method0("__int__")?)
         }
@@ -71,7 +71,6 @@ fn integer(value: &Bound<'_, PyAny>) -> PyResult<ArrayRef> {
 fn other(value: &Bound<'_, PyAny>, column: ColumnType) -> PyResult<ArrayRef> {
     let py = value.py();
     let is = |module: &str, name: &str| value.is_instance(&py.import(module)?.getattr(name)?);
-    let has = |name: &str| value.getattr_opt(name)?.map_or(Ok(false), |part| part.is_truthy());
     if is("datetime", "time")? && !value.getattr(intern!(py, "tzinfo"))?.is_none() {
         return Err(PyTypeError::new_err("Parquet's times have no zone of their own; give a time without one"));
     }
@@ -82,14 +81,6 @@ fn other(value: &Bound<'_, PyAny>, column: ColumnType) -> PyResult<ArrayRef> {
         }
         let bytes = value.getattr(intern!(py, "bytes"))?;
         return Ok(Arc::new(BinaryArray::from_iter_values([bytes.extract::<&[u8]>()?])));
-    }
-    // pyarrow takes the timestamps and durations of pandas for those of datetime, which end at microseconds.
-    if is("datetime", "datetime")? && has("nanosecond")? {
-        let zone = pyarrow(py)?.call_method1("array", (vec![value],))?.getattr("type")?.getattr("tz")?;
-        return single(value, Some(&pyarrow(py)?.call_method1("timestamp", ("ns", zone))?));
-    }
-    if is("datetime", "timedelta")? && has("nanoseconds")? {
-        return single(value, Some(&pyarrow(py)?.call_method1("duration", ("ns",))?));
     }
     single(value, None)
 }
