@@ -207,3 +207,73 @@ def test_what_is_no_parquet_file(path: Path) -> None:
     assert names(path.parent) == ["t.parquet"]
     with pytest.raises(FileNotFoundError):
         ps.add_filters(path.with_name("nobody.parquet"))
+
+
+class Recording:
+    """The module `os`, with its calls in a list: what crash consistency rests on is their order."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, Any]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(os, name)
+        if not callable(found) or isinstance(found, type):
+            return found
+
+        def call(*arguments: Any, **options: Any) -> Any:
+            self.calls.append((name, arguments))
+            return found(*arguments, **options)
+
+        return call
+
+
+def test_all_is_on_the_disk_before_the_rename_and_the_rename_after_it(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path.with_name(".t.parquet.crc").touch()
+    recording = Recording()
+    monkeypatch.setattr(atomic, "os", recording)
+    ps.add_filters(path, columns="id")
+    made = [name for name, _ in recording.calls]
+    rename, data = made.index("replace"), made.index("fsync")
+    changing = {"write", "copy_file_range", "fchown", "chmod", "utime"}
+    assert not changing & set(made[data:]), "nothing of the new file is written after it was synced"
+    assert changing & set(made[:data])
+    checksum = next(at for at, (name, of) in enumerate(recording.calls) if name == "unlink")
+    assert data < checksum < rename
+    assert "fsync" in made[checksum:rename], "the stale checksum is gone for certain before the rename"
+    assert "fsync" in made[rename:], "the folder is synced"
+    assert made.count("replace") == 1
+
+
+@pytest.mark.parametrize("piece", [7, 100, 1 << 20])
+def test_wiped_bytes_are_zeros_and_no_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, piece: int) -> None:
+    monkeypatch.setattr(atomic, "PIECE", piece)
+    old, new = tmp_path / "old", tmp_path / "new"
+    old.write_bytes(bytes(range(1, 256)) * 4)
+    wipe = [(0, 3), (95, 120), (500, 901)]
+    seen = atomic.identity(old.stat())
+    tail = [b"more", b"", b"end"]
+    size = atomic.replace(old, seen, new, copy=1000, wipe=wipe, tail=tail, verify=lambda _: None)
+    expected = bytearray(old.read_bytes()[:1000])
+    for start, end in wipe:
+        expected[start:end] = bytes(end - start)
+    assert new.read_bytes() == bytes(expected) + b"moreend"
+    assert size == 1007
+
+
+def test_a_file_that_does_not_verify_replaces_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    content = path.read_bytes()
+
+    def write(fd: int, data: memoryview) -> int:
+        return os.write(fd, bytes(len(data)))
+
+    class Zeros(Meddling):
+        def __getattr__(self, name: str) -> Any:
+            return write if name == "write" else super().__getattr__(name)
+
+    monkeypatch.setattr(atomic, "os", Zeros("nothing", None))
+    with pytest.raises(ps.FormatError):
+        ps.add_filters(path, columns="id")
+    assert path.read_bytes() == content
+    assert names(path.parent) == ["t.parquet"]

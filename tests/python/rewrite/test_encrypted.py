@@ -82,3 +82,46 @@ def test_filters_of_encrypted_columns(tmp_path: Path, plaintext_footer: bool, al
         ps.drop_filters(path, encryption=some)
     assert len(ps.drop_filters(path, encryption=keys).dropped) == 4
     assert read(path, factory).equals(TABLE)
+
+
+REAL = Path(__file__).parents[4] / "shared" / "data" / "parquet-testing"
+SEALED = REAL / "encrypt_columns_and_footer_bloom_filter.parquet.encrypted"
+KEYS = {
+    "footer_key": b"0123456789012345",
+    "column_keys": {"double_field": b"1234567890123450", "float_field": b"1234567890123451"},
+}
+
+
+@pytest.mark.skipif(not SEALED.exists(), reason="the files of apache/parquet-testing are not on this machine")
+@pytest.mark.parametrize("drop", [True, False])
+def test_a_plaintext_filter_of_an_encrypted_column_does_not_live_on(tmp_path: Path, drop: bool) -> None:
+    path = tmp_path / "t.parquet"
+    data = bytearray(SEALED.read_bytes())
+    # A header that an unknown field stretches, so that a plain filter fills the place of the sealed one exactly.
+    header = bytes.fromhex("1580221c1c00001c1c00001c1c000018") + b"\x12" + bytes(18) + b"\x00"
+    data[29667 : 29667 + 2212] = header + b"\x5a" * 2176
+    path.write_bytes(data)
+    if drop:
+        ps.drop_filters(path, columns="double_field", encryption=KEYS)
+    else:
+        ps.add_filters(path, columns="double_field", encryption=KEYS)
+    after = path.read_bytes()
+    assert after[29667 : 29667 + 2212] == bytes(2212)
+    start = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    assert after[:29667] == data[:29667]
+    assert after[29667 + 2212 : start] == data[29667 + 2212 : start]
+    with ps.open_filters(path, KEYS) as filters:
+        assert (filters.filter(0, "double_field") is None) is drop
+        for number in range(0, 2000, 100):
+            assert filters.might_contain({"double_field": number + 0.5, "float_field": number + 0.25}) == [True]
+
+
+@pytest.mark.skipif(not SEALED.exists(), reason="the files of apache/parquet-testing are not on this machine")
+@pytest.mark.parametrize("name", ["encrypt_columns_plaintext_footer", "uniform_encryption"])
+def test_real_encrypted_files_get_filters(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "t.parquet"
+    path.write_bytes((REAL / "no-bloom" / f"{name}.parquet.encrypted").read_bytes())
+    report = ps.add_filters(path, columns=["double_field", "int64_field"], encryption=KEYS)
+    assert {added.column for added in report.added} == {"double_field", "int64_field"}
+    assert ps.check_filters(path, encryption=KEYS) == []
+    assert ps.drop_filters(path, encryption=KEYS).dropped
