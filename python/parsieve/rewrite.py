@@ -12,7 +12,7 @@ from parsieve._typing import LeafPath
 from parsieve.filters import Decryption, FileFilters
 
 ColumnName = str | tuple[str, ...]
-Columns = LeafPath | Sequence[LeafPath] | Mapping[Any, Any] | None
+Columns = LeafPath | Sequence[LeafPath] | Mapping[Any, Any]
 
 # What other writers take as the most, too.
 MAX_BYTES = 128 << 20
@@ -68,12 +68,13 @@ def add_filters(
     Only the pages of the chosen columns are read. Each filter is sized by the distinct values of its row group for the
     rate `fpp`, and never larger than `max_bytes`; then the report tells the higher rate. The file is replaced at once:
     whoever reads it, and whatever crashes, sees the old file or the complete new one. Its mode is kept, and its owner
-    where the system allows; its times are new. `dest` writes another file instead, which must not exist.
+    where the system allows; its times are new. A crash may leave a hidden file `.parsieve-*.tmp` beside it, which can be
+    deleted. Hadoop's checksum of the old bytes (`.NAME.crc`) is removed: Hadoop ignores a missing one.
 
     Args:
         source: the path of a local file. A symbolic link is followed. Files of Delta, Hudi and Iceberg tables are
             refused, for these formats record the sizes of files.
-        dest: the path of the new file; by default it takes the place of the old one.
+        dest: the path of another file to write, which must not exist; by default the new file replaces the old one.
         columns: a column, several, or `"auto"`: those for which a filter is worth its bytes, with `reasons` in the
             report. A dict as pyarrow's `bloom_filter_options` is taken too: `{"id": {"fpp": 0.001}, "sku": True}`; its
             `ndv` is not needed, since the values are counted.
@@ -127,7 +128,9 @@ def add_filters(
                 _, ndv, rate = made
                 measured[chunk], most = (ndv, rate), max(most, ndv)
             name = file._name(number)
-            if automatic and most < FEW_VALUES:
+            if automatic and not any(column == number for _, column in measured):
+                reasons[name] = "no: there is nothing to add to"
+            elif automatic and most < FEW_VALUES:
                 new.forget(number)
                 measured = {chunk: of for chunk, of in measured.items() if chunk[1] != number}
                 reasons[name] = f"no: at most {most} distinct values in a row group"

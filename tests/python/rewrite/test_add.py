@@ -198,6 +198,9 @@ def test_auto_says_why(tmp_path: Path) -> None:
     assert report.reasons["flag"].startswith("no: Parquet has no hash")
     assert report.reasons["real"].startswith("no: real numbers")
     assert all(report.reasons[column].startswith("yes") for column in chosen)
+    again = ps.add_filters(path, existing="keep")
+    assert (again.added, again.written) == ([], False)
+    assert again.reasons["id"] == "no: there is nothing to add to"
 
 
 def test_options_of_pyarrow_and_sizes(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """A file's data are never at risk: kills at any moment, changes by others, links, tables, rights, checksums."""
 
 import os
+import random
 import stat
 import subprocess
 import sys
@@ -277,3 +278,27 @@ def test_a_file_that_does_not_verify_replaces_nothing(path: Path, monkeypatch: p
         ps.add_filters(path, columns="id")
     assert path.read_bytes() == content
     assert names(path.parent) == ["t.parquet"]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_damaged_files_are_refused_or_keep_their_bytes(tmp_path: Path, seed: int) -> None:
+    path = tmp_path / "t.parquet"
+    options: dict[str, Any] = {"bloom_filter_options": {"id": {"ndv": 50}}, "write_page_index": True}
+    pq.write_table(pa.table({"id": range(100), "s": [str(n % 40) for n in range(100)]}), path, **options)
+    good, chance = path.read_bytes(), random.Random(seed)
+    refused = 0
+    for _ in range(100):
+        data = bytearray(good)
+        for _ in range(chance.randint(1, 3)):
+            data[chance.randrange(4, len(data))] = chance.randrange(256)
+        path.write_bytes(data)
+        start = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+        try:
+            ps.add_filters(path, columns=chance.choice([["id"], ["s"], ["id", "s"]]))
+        except (ps.ParsieveError, ValueError):
+            refused += 1
+            assert path.read_bytes() == data
+        else:
+            assert path.read_bytes()[:start] == data[:start]
+        assert names(tmp_path) == ["t.parquet"]
+    assert 0 < refused < 100
