@@ -68,8 +68,8 @@ def add_filters(
     Only the pages of the chosen columns are read. Each filter is sized by the distinct values of its row group for the
     rate `fpp`, and never larger than `max_bytes`; then the report tells the higher rate. The file is replaced at once:
     whoever reads it, and whatever crashes, sees the old file or the complete new one. Its mode is kept, and its owner
-    where the system allows; its times are new. A crash may leave a hidden file `.parsieve-*.tmp` beside it, which can be
-    deleted. Hadoop's checksum of the old bytes (`.NAME.crc`) is removed: Hadoop ignores a missing one.
+    where the system allows; its times are new. A crash may leave a hidden file `.parsieve-*.tmp` beside it, which can
+    be deleted. Hadoop's checksum of the old bytes (`.NAME.crc`) is removed: Hadoop ignores a missing one.
 
     Args:
         source: the path of a local file. A symbolic link is followed. Files of Delta, Hudi and Iceberg tables are
