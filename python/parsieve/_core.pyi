@@ -13,6 +13,7 @@ __all__ = [
     "FileKeys",
     "FileReader",
     "FormatError",
+    "NewFilters",
     "ParsieveError",
     "Probe",
     "UnsupportedError",
@@ -137,6 +138,26 @@ class FileReader:
     def might_contain(
         self, probes: Sequence[Probe], first: int, fetched: Fetched
     ) -> tuple[list[tuple[int, int]], tuple[list[bool], list[tuple[int, int]]] | None]: ...
+
+@final
+class NewFilters:
+    def __new__(cls, reader: FileReader) -> NewFilters: ...
+    def is_open(self, row_group: int, column: int) -> bool: ...
+    def make(
+        self, chunk: tuple[int, int], fpp: float, max_bytes: int, fetched: Fetched
+    ) -> tuple[list[tuple[int, int]], tuple[int, int, float] | None]: ...
+    def forget(self, column: int) -> None: ...
+    def plan(
+        self, drop: Sequence[tuple[int, int]], fetched: Fetched
+    ) -> tuple[
+        list[tuple[int, int]],
+        tuple[int, list[tuple[int, int]], list[tuple[int, int, int, int]], bytes] | None,
+    ]: ...
+    def encode(self, chunk: tuple[int, int]) -> bytes: ...
+    def equals(self, chunk: tuple[int, int], read: BloomFilter) -> bool: ...
+    def excluded(
+        self, chunk: tuple[int, int], filter: BloomFilter, fetched: Fetched
+    ) -> tuple[list[tuple[int, int]], tuple[int, int, bool] | None]: ...
 
 def coalesce(ranges: Sequence[tuple[int, int]], gap: int) -> list[tuple[int, int]]: ...
 def hash_column(

@@ -18,7 +18,7 @@ import parsieve as ps
 
 EXIT_CODES = """exit codes:
   0  done; for probe: some row group may hold one of the values
-  1  probe only: no row group holds any of them, for certain
+  1  probe: no row group holds any of them, for certain; check: a filter excludes values that are there
   2  wrong arguments, or a file that cannot be read
 """
 
@@ -71,7 +71,78 @@ def _parser() -> argparse.ArgumentParser:
     probe = command("probe", _probe, "tell which row groups may hold one of some values; the others certainly do not")
     probe.add_argument("column", metavar="COLUMN", help="its path, with dots: address.zip, tags.list.element")
     probe.add_argument("values", metavar="VALUE", nargs="+", help="as the column has it: 42, 1.50, text, 2026-01-31")
+    add = command("add", _add, "add filters to a file that exists; no data page is changed")
+    drop = command("drop", _drop, "drop filters of a file; no data page is changed")
+    for writing, what in ((add, "by default those that deserve a filter"), (drop, "by default all")):
+        writing.add_argument("-c", "--column", action="append", metavar="COLUMN", help=f"may be repeated; {what}")
+        writing.add_argument("-o", "--output", metavar="DEST", help="write another file, which must not exist")
+        writing.add_argument("--dry-run", action="store_true", help="tell what would be done, and write nothing")
+        writing.add_argument("--break-hard-links", action="store_true", help="let other names keep the old file")
+    add.add_argument("--fpp", type=float, default=0.01, help="rate of false positives that each filter keeps (0.01)")
+    add.add_argument("--max-bytes", type=int, default=128 << 20, metavar="N", help="largest filter of a row group")
+    add.add_argument(
+        "--existing", choices=["replace", "keep", "error"], default="replace", help="what to do with filters"
+    )
+    command("check", _check, "read the data and prove the filters of a file by them")
     return parser
+
+
+def _add(options: argparse.Namespace) -> int:
+    report = ps.add_filters(
+        options.file,
+        options.output,
+        options.column or "auto",
+        options.fpp,
+        max_bytes=options.max_bytes,
+        existing=options.existing,
+        hard_links="break" if options.break_hard_links else "refuse",
+        dry_run=options.dry_run,
+    )
+    return _rewritten(report, options.json)
+
+
+def _drop(options: argparse.Namespace) -> int:
+    report = ps.drop_filters(
+        options.file,
+        options.output,
+        options.column,
+        hard_links="break" if options.break_hard_links else "refuse",
+        dry_run=options.dry_run,
+    )
+    return _rewritten(report, options.json)
+
+
+def _rewritten(report: ps.RewriteReport, as_json: bool) -> int:
+    added = [one._asdict() for one in report.added]
+    dropped = [{"row_group": row_group, "column": column} for row_group, column in report.dropped]
+    if as_json:
+        reasons = {_cell(column): reason for column, reason in report.reasons.items()}
+        print(json.dumps(report._asdict() | {"added": added, "dropped": dropped, "reasons": reasons}, indent=2))
+        return 0
+    for column, reason in report.reasons.items():
+        print(f"{_cell(column)}: {reason}")
+    if added:
+        _table(
+            ["row_group", "column", "offset", "length", "ndv", "fpp"],
+            [one | {"fpp": float(f"{one['fpp']:.3g}")} for one in added],
+        )
+    if dropped:
+        _table(["row_group", "column"], dropped)
+    done = "written" if report.written else "nothing written"
+    print(f"{report.path}: {done}, {report.bytes_before} bytes before, {report.bytes_after} after")
+    return 0
+
+
+def _check(options: argparse.Namespace) -> int:
+    findings = ps.check_filters(options.file)
+    rows = [{**one._asdict(), "finding": one.kind} for one in findings]
+    if options.json:
+        print(json.dumps({"file": options.file, "findings": [one._asdict() for one in findings]}, indent=2))
+    elif findings:
+        _table(["row_group", "column", "finding", "text"], rows)
+    else:
+        print(f"{options.file}: every filter holds every value")
+    return 1 if any(one.kind == "false negatives" for one in findings) else 0
 
 
 def _inspect(options: argparse.Namespace) -> int:

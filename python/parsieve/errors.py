@@ -9,3 +9,9 @@ class ColumnNotFoundError(ParsieveError, KeyError):
     __module__ = "parsieve"
     # A KeyError would show its message in quotes.
     __str__ = Exception.__str__
+
+
+class ConflictError(ParsieveError):
+    """Somebody else changed a file meanwhile; nothing was replaced."""
+
+    __module__ = "parsieve"

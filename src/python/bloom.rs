@@ -49,7 +49,7 @@ impl From<Filter> for BloomFilter {
 
 impl BloomFilter {
     /// Runs `read` on the filter, with the interpreter released.
-    fn read<T: Send>(&self, py: Python<'_>, read: impl FnOnce(&Filter) -> T + Send) -> T {
+    pub(super) fn read<T: Send>(&self, py: Python<'_>, read: impl FnOnce(&Filter) -> T + Send) -> T {
         py.detach(|| read(&self.shared()))
     }
 

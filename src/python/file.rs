@@ -16,7 +16,7 @@ use std::ops::Range;
 use std::sync::Mutex;
 
 /// Start and end of each range.
-type Ranges = Vec<(u64, u64)>;
+pub(super) type Ranges = Vec<(u64, u64)>;
 
 /// The parts of a file that were read for one question.
 #[pyclass(frozen, module = "parsieve._core")]
@@ -24,7 +24,10 @@ pub(super) struct Fetched(Mutex<ranges::Fetched>);
 
 impl Fetched {
     /// Runs a step on the parts; either the ranges that are missing, or the answer.
-    fn step<T>(&self, step: impl FnOnce(&ranges::Fetched) -> Result<Step<T>>) -> Result<(Ranges, Option<T>)> {
+    pub(super) fn step<T>(
+        &self,
+        step: impl FnOnce(&ranges::Fetched) -> Result<Step<T>>,
+    ) -> Result<(Ranges, Option<T>)> {
         let fetched = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         Ok(match step(&fetched)? {
             Step::Need(needed) => (pairs(needed), None),
@@ -56,14 +59,14 @@ pub(super) struct Probe(ColumnProbe);
 /// A file whose footer was read.
 #[pyclass(frozen, module = "parsieve._core")]
 pub(super) struct FileReader {
-    file: ParquetFile,
+    pub(super) file: ParquetFile,
     keys: Option<Py<FileKeys>>,
     /// The data before the footer that came with it, so that small files are read once.
     tail: ranges::Fetched,
 }
 
 impl FileReader {
-    fn secrets(&self) -> Result<Option<Secrets<'_>>> {
+    pub(super) fn secrets(&self) -> Result<Option<Secrets<'_>>> {
         self.keys.as_ref().map_or(Ok(None), |keys| self.file.secrets(keys.get().ring()))
     }
 }
@@ -212,6 +215,6 @@ pub(super) fn coalesce(ranges: Ranges, gap: u64) -> Ranges {
     pairs(ranges::coalesce(ranges.into_iter().map(|(start, end)| start..end).collect(), gap))
 }
 
-fn pairs(ranges: Vec<Range<u64>>) -> Ranges {
+pub(super) fn pairs(ranges: Vec<Range<u64>>) -> Ranges {
     ranges.into_iter().map(|range| (range.start, range.end)).collect()
 }

@@ -8,6 +8,7 @@ mod functions;
 mod import;
 mod keys;
 mod literal;
+mod rewrite;
 
 use pyo3::prelude::*;
 
@@ -19,6 +20,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<file::Fetched>()?;
     module.add_class::<file::FileReader>()?;
     module.add_class::<file::Probe>()?;
+    module.add_class::<rewrite::NewFilters>()?;
     module.add_function(wrap_pyfunction!(functions::hash_column, module)?)?;
     module.add_function(wrap_pyfunction!(functions::optimal_num_bytes, module)?)?;
     module.add_function(wrap_pyfunction!(functions::false_positive_rate, module)?)?;

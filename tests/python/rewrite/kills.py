@@ -1,0 +1,107 @@
+"""A program that kills itself, many times: `python kills.py FOLDER calls|times COUNT` prints the number of kills.
+
+It forks once for each kill. After each, the file must be the old one or the complete new one, byte for byte.
+"""
+
+import os
+import random
+import select
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import parsieve as ps
+from parsieve import atomic
+
+CALLS = "open write copy_file_range fsync fchown chmod utime close lseek read replace unlink stat fstat".split()
+
+
+class KillingOs:
+    """The module `os` with calls that are counted; the process dies before or after the call of a number."""
+
+    def __init__(self, deadly: int, short: bool) -> None:
+        self.count = 0
+        self.deadly = deadly
+        self.short = short
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(os, name)
+        if name not in CALLS:
+            return found
+
+        def call(*arguments: Any, **options: Any) -> Any:
+            self.count += 1
+            if self.count == self.deadly:
+                os.kill(os.getpid(), signal.SIGKILL)
+            if name == "write" and self.short and len(arguments[1]) > 1:
+                arguments = (arguments[0], arguments[1][: len(arguments[1]) // 2])
+            return found(*arguments, **options)
+
+        return call
+
+
+def child(run: Callable[[], None]) -> int:
+    """Forks, runs, and tells the process."""
+    process = os.fork()
+    if process == 0:
+        try:
+            run()
+            os._exit(0)
+        except BaseException as error:
+            print(f"{type(error).__name__}: {error}", file=sys.stderr)
+            os._exit(1)
+    return process
+
+
+def main(folder: Path, mode: str, count: int) -> None:
+    path = folder / "t.parquet"
+    old = path.read_bytes()
+    ps.add_filters(path, folder / "new.parquet", "id")
+    new = (folder / "new.parquet").read_bytes()
+    assert old != new
+    begun = time.perf_counter()
+    ps.add_filters(path, folder / "timed.parquet", "id")
+    usual = time.perf_counter() - begun
+    random.seed(count)
+    kills = survived_old = survived_new = 0
+    deadly = rounds = 0
+    while kills < count:
+        path.write_bytes(old)
+        deadly += 1
+
+        def at_a_call(deadly: int = deadly, short: bool = rounds % 2 == 1) -> None:
+            vars(atomic)["os"] = KillingOs(deadly, short)
+            ps.add_filters(path, columns="id")
+
+        def at_a_time() -> None:
+            ps.add_filters(path, columns="id")
+
+        process = child(at_a_call if mode == "calls" else at_a_time)
+        if mode == "times":
+            select.select([], [], [], random.random() * usual * 4)
+            os.kill(process, signal.SIGKILL)
+        _, status = os.waitpid(process, 0)
+        if os.WIFSIGNALED(status):
+            kills += 1
+        else:
+            assert os.WEXITSTATUS(status) == 0, "the child failed by itself"
+            # All calls were counted; begin again, with the writes cut otherwise.
+            deadly, rounds = 0, rounds + 1
+        now = path.read_bytes()
+        assert now in (old, new), f"neither the old file nor the new one: {len(now)} bytes"
+        survived_old += now == old
+        survived_new += now == new
+        for left in folder.iterdir():
+            if left.name.startswith(".parsieve-"):
+                assert left.suffix == ".tmp"
+                left.unlink()
+            else:
+                assert left.name in ("t.parquet", "new.parquet", "timed.parquet"), left
+    print(kills, survived_old, survived_new)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]))
