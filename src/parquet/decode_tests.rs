@@ -208,6 +208,19 @@ fn recipe() -> impl Strategy<Value = Recipe> {
     )
 }
 
+/// The peer then writes a dictionary, and 0 for the data page that there is none of.
+#[test]
+fn a_chunk_without_values_may_have_a_dictionary() {
+    for version in [WriterVersion::PARQUET_1_0, WriterVersion::PARQUET_2_0] {
+        let codec = Compression::UNCOMPRESSED;
+        let file = write(&Recipe { values: vec![], version, codec, encoding: 0, dictionary: true, page_rows: 7 });
+        for column in 0..9 {
+            let found = ours(&file, 0, column).unwrap_or_else(|error| panic!("column {column}: {error}"));
+            assert_eq!((found.hashes, found.num_values), (vec![], 0), "column {column}");
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
 
