@@ -283,7 +283,7 @@ mod tests {
             let column = ColumnType::of(&arrow).unwrap();
             assert!(slots(&new_empty_array(&arrow), None, column, Form::Usual).is_ok(), "{arrow} as {column}");
         }
-        let refused = new_empty_array(&DataType::Interval(IntervalUnit::YearMonth));
+        let refused = new_empty_array(&DataType::Interval(IntervalUnit::MonthDayNano));
         let integers = ColumnType::of(&DataType::Int32).unwrap();
         assert!(slots(&refused, None, integers, Form::Usual).is_err());
     }
