@@ -12,6 +12,8 @@ from parsieve.report.figures import Cells, Chart, Figure, Series, written
 WIDTH = 360
 LEFT, RIGHT = 8, 8
 LINE = 15
+# Letters are no wider than this on average; longer names are cut in the picture, and whole in the table.
+LETTER, LONGEST_NAME = 6.4, 25
 # Told apart without colour too: dots by shape, lines by dashes, bars by the name beside each.
 DASHES = ("", "6 3", "2 3", "8 3 2 3", "1 4", "10 4")
 NUM_COLOURS = 6
@@ -55,8 +57,7 @@ def _rows(chart: Chart) -> tuple[str, float]:
     y = 4.0
     numbers = _numbers(chart)
     place = _logarithmic(numbers) if chart.kind == "dots" else _linear(numbers)
-    # Names of up to 27 letters stand beside their bars; no letter of this font is wider than 6.2 units on average.
-    names = min(170.0, max((6.2 * len(series.name) for series in chart.series), default=0.0))
+    names = max((LETTER * len(_short(series.name)) for series in chart.series), default=0.0)
     start, end = LEFT + names + 6, WIDTH - RIGHT - 62
     for at, category in enumerate(chart.categories):
         y += LINE
@@ -64,7 +65,7 @@ def _rows(chart: Chart) -> tuple[str, float]:
         for number, series in enumerate(chart.series):
             y += LINE
             value = series.values[at]
-            parts.append(_text(start - 6, y, series.name, "ours-text" if series.ours else "", "end"))
+            parts.append(_text(start - 6, y, _short(series.name), "ours-text" if series.ours else "", "end"))
             if value is None:
                 parts.append(_text(start + 2, y, "not measured", "quiet"))
                 continue
@@ -84,6 +85,10 @@ def _rows(chart: Chart) -> tuple[str, float]:
         y += LINE
         parts.append(_text(start, y, "logarithmic scale", "quiet"))
     return "".join(parts), y + 8
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"
 
 
 def _linear(numbers: Sequence[float]) -> _Place:
