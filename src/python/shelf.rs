@@ -78,6 +78,7 @@ impl Shelf {
     }
 
     /// For each location whether it may hold one of the values, and how many rows were damaged.
+    #[expect(clippy::type_complexity, reason = "the answer as Python sees it")]
     fn might_contain(
         &self,
         py: Python<'_>,
