@@ -16,6 +16,7 @@ __all__ = [
     "NewFilters",
     "ParsieveError",
     "Probe",
+    "Shelf",
     "UnsupportedError",
     "__version__",
     "coalesce",
@@ -23,6 +24,7 @@ __all__ = [
     "hash_column",
     "instruction_sets",
     "optimal_num_bytes",
+    "shelf_num_bytes",
 ]
 
 __version__: str
@@ -159,6 +161,29 @@ class NewFilters:
         self, chunk: tuple[int, int], filter: BloomFilter, fetched: Fetched
     ) -> tuple[list[tuple[int, int]], tuple[int, int, bool] | None]: ...
 
+@final
+class Shelf:
+    @staticmethod
+    def arrange(
+        column_type: str, filters: Sequence[tuple[str, str, BloomFilter | None, bool, bool, bool]]
+    ) -> tuple[Shelf, bytes]: ...
+    @staticmethod
+    def read(data: bytes) -> Shelf: ...
+    def to_bytes(self) -> bytes: ...
+    @property
+    def locations(self) -> list[tuple[str, str]]: ...
+    @property
+    def flags(self) -> list[tuple[bool, bool]]: ...
+    @property
+    def column_type(self) -> str: ...
+    @property
+    def num_bytes(self) -> int: ...
+    def probe(self, values: Any) -> Probe: ...
+    def might_contain(
+        self, probe: Probe, fetched: Fetched
+    ) -> tuple[list[tuple[int, int]], tuple[list[bool], int] | None]: ...
+
+def shelf_num_bytes(ndv: int, fpp: float) -> int: ...
 def coalesce(ranges: Sequence[tuple[int, int]], gap: int) -> list[tuple[int, int]]: ...
 def hash_column(
     column: Column,
