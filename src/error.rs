@@ -199,6 +199,20 @@ pub enum ErrorKind {
         /// Number of the segment.
         segment: usize,
     },
+    /// An Arrow type whose values the Sieve index cannot put in order.
+    SieveType {
+        /// The type.
+        arrow: String,
+        /// Why not.
+        reason: &'static str,
+    },
+    /// Values that cannot be compared with those of the indexed column.
+    SieveMeaning {
+        /// What the index holds.
+        column: String,
+        /// What was given.
+        found: String,
+    },
     /// A Sieve option outside its range.
     SieveOption(&'static str),
 }
@@ -239,7 +253,7 @@ impl Error {
             | K::BitsetSize(_)
             | K::BitsetBeyondInput { .. }
             | K::TrailingBytes(_) => Class::Format,
-            K::UnknownUnionMember { .. } | K::ArrowType { .. } => Class::Unsupported,
+            K::UnknownUnionMember { .. } | K::ArrowType { .. } | K::SieveType { .. } => Class::Unsupported,
             K::NumBlocks(_)
             | K::Fpp
             | K::TooManyValues { .. }
@@ -250,7 +264,7 @@ impl Error {
             | K::NotExact { .. }
             | K::SeveralLeaves(_)
             | K::NoSuchLeaf { .. } => Class::Value,
-            K::NoPhysicalForm { .. } | K::MergeType { .. } => Class::Type,
+            K::NoPhysicalForm { .. } | K::MergeType { .. } | K::SieveMeaning { .. } => Class::Type,
             K::OutOfMemory { .. } => Class::Memory,
             K::File(kind) => kind.class(),
             K::SieveMagic { .. } | K::ShelfMagic => Class::Unsupported,
@@ -360,6 +374,13 @@ impl fmt::Display for Error {
             }
             K::SieveExpired { instant } => write!(f, "the Sieve index no longer keeps instant {instant}"),
             K::SieveNotLoaded { segment } => write!(f, "segment {segment} of the Sieve index was not given"),
+            K::SieveType { arrow, reason } => write!(f, "Arrow type {arrow} cannot be indexed: {reason}"),
+            K::SieveMeaning { column, found } => {
+                write!(
+                    f,
+                    "values of kind {found:?} cannot be compared with an index of kind {column:?}; cast them first"
+                )
+            }
             K::SieveOption(what) => write!(f, "impossible Sieve option: {what}"),
         }?;
         match (&self.kind, self.at) {

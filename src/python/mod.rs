@@ -10,6 +10,7 @@ mod keys;
 mod literal;
 mod rewrite;
 mod shelf;
+mod sieve;
 
 use pyo3::prelude::*;
 
@@ -22,6 +23,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<file::FileReader>()?;
     module.add_class::<file::Probe>()?;
     module.add_class::<rewrite::NewFilters>()?;
+    sieve::register(module)?;
     module.add_function(wrap_pyfunction!(functions::hash_column, module)?)?;
     module.add_function(wrap_pyfunction!(functions::optimal_num_bytes, module)?)?;
     module.add_function(wrap_pyfunction!(functions::false_positive_rate, module)?)?;

@@ -1,1 +1,1 @@
-"""The index of a table: what is stored beside it, and how it follows the table."""
+"""The index of a table: versions of it in a store, built from a lake and asked by a planner."""
