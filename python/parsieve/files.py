@@ -186,28 +186,38 @@ def _on(filesystem: Any, path: str) -> Source:
 
 
 def _at(uri: str) -> Source:
-    scheme = uri.partition("://")[0]
-    if scheme == "file":
-        from urllib.parse import urlsplit
-        from urllib.request import url2pathname
+    if uri.partition("://")[0] == "file":
+        return _LocalFile(local_path(uri))
+    return _on(*filesystem_of(uri))
 
-        return _LocalFile(url2pathname(urlsplit(uri).path))
+
+def local_path(uri: str) -> str:
+    """The path of a file: URI."""
+    from urllib.parse import urlsplit
+    from urllib.request import url2pathname
+
+    return url2pathname(urlsplit(uri).path)
+
+
+def filesystem_of(uri: str) -> tuple[Any, str]:
+    """The filesystem of a URI, of pyarrow.fs or else of fsspec, and the path in it."""
     import pyarrow as pa
     from pyarrow import fs
 
     try:
-        filesystem, path = fs.FileSystem.from_uri(uri)
+        found: tuple[Any, str] = fs.FileSystem.from_uri(uri)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as unknown:
         try:
             from fsspec.core import url_to_fs
 
-            filesystem, path = url_to_fs(uri)
+            found = url_to_fs(uri)
         except (ImportError, ValueError):
+            scheme = uri.partition("://")[0]
             raise ValueError(
                 f"no filesystem is known for {scheme}://; install fsspec with its package for it, or give a "
                 "(filesystem, path) pair"
             ) from unknown
-    return _on(filesystem, path)
+    return found
 
 
 class RangeReader:

@@ -1,0 +1,180 @@
+"""What the formats have in common: slices with tokens, snapshots, statistics, and the protocol of an adapter."""
+
+from __future__ import annotations
+
+import datetime as dt
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Self
+
+import pyarrow as pa
+import pyarrow.dataset as pads
+
+ColumnPath = tuple[str, ...]
+AsOf = int | str | dt.datetime | None
+
+
+def utc(moment: AsOf) -> dt.datetime:
+    """A time that a user names, which must say its zone: the table's own is not known to him, nor his to the table."""
+    if not isinstance(moment, dt.datetime):
+        raise TypeError(f"as_of is a version or a datetime, not {moment!r}")
+    if moment.tzinfo is None:
+        raise ValueError(f"as_of={moment} has no time zone; give it one, as in datetime(..., tzinfo=timezone.utc)")
+    return moment.astimezone(dt.UTC)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Location:
+    """Where rows live, whatever their version: (partition, file group). It is what an index knows."""
+
+    partition: str
+    group: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Slice:
+    """The version of a location in a snapshot."""
+
+    # The partition as the format names it, "" where there is none.
+    partition: str
+    # Hudi: the file id. Elsewhere the data file's path below the table's folder, or its whole address if outside.
+    group: str
+    # Changes whenever the live rows can change. "" cannot be trusted: two slices without a token are never the same.
+    token: str
+    # The base file as an engine opens it; None where there are log files only.
+    path: str | None
+    size: int | None
+    # Rows of the base file, deleted ones included.
+    num_rows: int | None
+    # The live rows are exactly those of the base file: no logs, deletion vectors or delete files.
+    clean: bool
+    # Columns of the schema that are constant over the slice, as Python values of their types.
+    partition_values: Mapping[str, object]
+    # What the adapter needs to read the slice; of no use to others.
+    native: Any = field(repr=False)
+
+    @property
+    def location(self) -> Location:
+        """Where it lives."""
+        return Location(self.partition, self.group)
+
+    def same_rows(self, other: Slice) -> bool:
+        """Whether the tokens prove that both hold the same live rows."""
+        return bool(self.token) and self.token == other.token
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Statistics:
+    """What is certain of one column, slice by slice: arrays as long as the snapshot's slices, null where unknown.
+
+    Every value that is no NaN lies in `lower <= value <= upper`, whatever was deleted. The counts are those of the base
+    file: with deletes, `null_count` is an upper bound of the live nulls. `value_count` counts nulls and NaN too.
+    """
+
+    lower: pa.Array
+    upper: pa.Array
+    null_count: pa.Array
+    value_count: pa.Array
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Changes:
+    """How one snapshot differs from an earlier one."""
+
+    added: tuple[Slice, ...]
+    removed: tuple[Location, ...]
+    # Slices whose live rows may be others now, as they are in the later snapshot.
+    changed: tuple[Slice, ...]
+
+    @classmethod
+    def between(cls, tokens: Mapping[Location, str], until: Snapshot) -> Self:
+        """The way to a snapshot from known tokens, which may be those that an index holds."""
+        added, changed, seen = [], [], set()
+        for piece in until.slices:
+            location = piece.location
+            seen.add(location)
+            known = tokens.get(location)
+            if known is None:
+                added.append(piece)
+            elif not known or known != piece.token:
+                changed.append(piece)
+        return cls(tuple(added), tuple(location for location in tokens if location not in seen), tuple(changed))
+
+
+@dataclass(frozen=True, eq=False)
+class Snapshot:
+    """A table at an instant."""
+
+    # The format's own name: Delta version, Iceberg snapshot id, Hudi instant; None where the format has no history.
+    id: int | str | None
+    # Grows along the table's history where the format has one; for people and ordering, never a proof.
+    instant: int
+    # Field ids stand in the fields' metadata (PARQUET:field_id) where the format has them.
+    schema: pa.Schema
+    slices: tuple[Slice, ...]
+    # The lake's own statistics; an adapter that has none leaves it out.
+    _statistics: Callable[[ColumnPath], Statistics | None] = field(default=lambda _: None, repr=False)
+
+    def statistics(self, column: ColumnPath) -> Statistics | None:
+        """What the table's own metadata say of a column; None where they say nothing."""
+        return self._statistics(column)
+
+    @cached_property
+    def tokens(self) -> dict[Location, str]:
+        """The token of each location."""
+        return {piece.location: piece.token for piece in self.slices}
+
+
+class Lake(ABC):
+    """A table of one format. Threads may share it."""
+
+    format: str
+    # The table's folder as the user named it, without a slash at its end.
+    uri: str
+    storage_options: Mapping[str, str]
+
+    @abstractmethod
+    def snapshot(self, as_of: AsOf = None) -> Snapshot:
+        """The table now, or at a version, snapshot id, instant or time that the format knows."""
+
+    def changes(self, since: Snapshot | int | str, until: Snapshot) -> Changes:
+        """What happened between two snapshots, by their tokens.
+
+        An index that holds tokens itself asks `Changes.between`, which needs no earlier snapshot to be there still.
+        """
+        earlier = since if isinstance(since, Snapshot) else self.snapshot(since)
+        return Changes.between(earlier.tokens, until)
+
+    @abstractmethod
+    def read_keys(self, piece: Slice, columns: Sequence[ColumnPath]) -> Iterator[pa.RecordBatch]:
+        """The live rows of one slice: output column i is the leaf `columns[i]`, of its type in its snapshot's schema.
+
+        A struct that is null makes its leaves null. A column that a file lacks yields its default, else nulls.
+        """
+
+    @abstractmethod
+    def read(
+        self,
+        snapshot: Snapshot,
+        slices: Sequence[Slice],
+        columns: Sequence[str] | None = None,
+        filter: Any = None,
+    ) -> pa.RecordBatchReader:
+        """The live rows of some slices, as top-level columns of the snapshot's schema (None: all of them).
+
+        `filter` is a pyarrow expression over the snapshot's schema; it may name columns that are not asked for.
+        """
+
+    def dataset(self, snapshot: Snapshot, slices: Sequence[Slice]) -> pads.Dataset | None:
+        """The slices as a pyarrow dataset with the snapshot's schema; None where that would not be exact."""
+        return None
+
+    def row_groups_usable(self, piece: Slice) -> bool:
+        """Whether the base file alone, so also its row groups and filters, says everything about the live rows."""
+        return piece.clean and piece.path is not None
+
+    def open_base(self, piece: Slice) -> Any:
+        """The base file as a source that `open_filters` and `RangeReader` take."""
+        return piece.path

@@ -1,0 +1,72 @@
+"""Which format a table is of, by what lies in its folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from parsieve._core import UnsupportedError
+from parsieve.lake.base import Lake
+from parsieve.lake.parquet_dir import ParquetDir
+from parsieve.lake.storage import Storage
+
+
+def _missing(format: str) -> Callable[[], type[Lake]]:
+    def load() -> type[Lake]:
+        raise UnsupportedError(f"tables of {format} are not supported yet")
+
+    return load
+
+
+def _delta() -> type[Lake]:
+    from parsieve.lake.delta import Delta
+
+    return Delta
+
+
+# Each adapter is loaded when a table of its format is opened, and its library with it.
+_ADAPTERS: dict[str, Callable[[], Callable[[Any, Mapping[str, str] | None], Lake]]] = {
+    "parquet": lambda: ParquetDir,
+    "delta": _delta,
+    "iceberg": _missing("Iceberg"),
+    "hudi": _missing("Hudi"),
+}
+
+
+def open_lake(source: Any, format: str | None = None, storage_options: Mapping[str, str] | None = None) -> Lake:
+    """The table at a path, URI or (filesystem, path) pair, or that of a `DeltaTable` or pyiceberg `Table`.
+
+    The format is found by the table's own folder (`_delta_log`, `.hoodie`, `metadata`), or said by `format`.
+
+    >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq
+    >>> from parsieve.lake import open_lake
+    >>> folder = tempfile.mkdtemp()
+    >>> pq.write_table(pa.table({"id": [1, 2]}), folder + "/part-0.parquet")
+    >>> open_lake(folder).snapshot().slices[0].group
+    'part-0.parquet'
+    """
+    found = format or _of_object(source) or _of_folder(source, storage_options)
+    if found not in _ADAPTERS:
+        raise ValueError(f"format is one of {', '.join(_ADAPTERS)}, not {found!r}")
+    return _ADAPTERS[found]()(source, storage_options)
+
+
+def _of_object(source: Any) -> str | None:
+    """The format of a library's own object, told by its class so that no library is imported."""
+    names = {f"{kind.__module__.partition('.')[0]}.{kind.__name__}" for kind in type(source).__mro__}
+    if "deltalake.DeltaTable" in names:
+        return "delta"
+    return "iceberg" if "pyiceberg.Table" in names else None
+
+
+def _of_folder(source: Any, storage_options: Mapping[str, str] | None) -> str:
+    if isinstance(source, str) and source.endswith(".metadata.json"):
+        return "iceberg"
+    storage = Storage(source, storage_options)
+    names = storage.names()
+    found = [kind for kind, mark in (("delta", "_delta_log"), ("hudi", ".hoodie")) if mark in names]
+    if "metadata" in names and any(name.endswith(".metadata.json") for name in storage.names("metadata")):
+        found.append("iceberg")
+    if len(found) > 1:
+        raise ValueError(f"{storage.uri} is a table of {' and of '.join(found)}; say which with format=")
+    return found[0] if found else "parquet"

@@ -1,0 +1,155 @@
+"""Columns of a schema by path, and values of a file's type as those of the table's: exactly, or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from parsieve._core import UnsupportedError
+from parsieve.errors import ColumnNotFoundError
+from parsieve.lake.base import ColumnPath
+
+# Finds the field of a file that holds a field of the table, among the fields of one level; None where there is none.
+Match = Callable[[pa.Field, Sequence[pa.Field]], int | None]
+
+
+def leaf_field(schema: pa.Schema, path: ColumnPath) -> pa.Field:
+    """The field at a path through structs; it must hold values, and no lists may lie on the way."""
+    if not path:
+        raise ColumnNotFoundError("the path of a column is empty")
+    level: Sequence[pa.Field] = list(schema)
+    found: pa.Field | None = None
+    for part in path:
+        found = next((one for one in level if one.name == part), None)
+        if found is None:
+            raise ColumnNotFoundError(f"there is no column {'.'.join(path)}; the table has {', '.join(schema.names)}")
+        level = list(found.type) if pt.is_struct(found.type) else []
+    assert found is not None
+    if pt.is_nested(found.type):
+        raise UnsupportedError(
+            f"{'.'.join(path)} is a {found.type}; only columns of single values, alone or in structs, can be used"
+        )
+    return found
+
+
+def leaf_of(batch: pa.RecordBatch, path: ColumnPath) -> pa.Array:
+    """The values at a path of a batch; a struct that is null makes its leaves null."""
+    array = batch.column(batch.schema.get_field_index(path[0]))
+    for part in path[1:]:
+        array = pc.struct_field(array, [array.type.get_field_index(part)])
+    return array
+
+
+def pruned(schema: pa.Schema, paths: Sequence[ColumnPath]) -> pa.Schema:
+    """The schema with nothing but the leaves at some paths and the structs around them."""
+
+    def keep(fields: Sequence[pa.Field], wanted: list[ColumnPath]) -> list[pa.Field]:
+        kept = []
+        for one in fields:
+            below = [path[1:] for path in wanted if path[0] == one.name]
+            if below and () not in below:
+                one = one.with_type(pa.struct(keep(list(one.type), below)))
+            if below:
+                kept.append(one)
+        return kept
+
+    return pa.schema(keep(list(schema), list(paths)))
+
+
+def by_name(field: pa.Field, among: Sequence[pa.Field]) -> int | None:
+    """The one field of the same name. Names that differ in their case alone are one column to some engines only."""
+    same = [number for number, one in enumerate(among) if one.name == field.name]
+    if len(same) == 1:
+        return same[0]
+    if same or any(one.name.casefold() == field.name.casefold() for one in among):
+        names = ", ".join(repr(one.name) for one in among)
+        raise UnsupportedError(f"engines do not agree which column of a file is {field.name!r}: it has {names}")
+    return None
+
+
+def conform(array: pa.Array, target: pa.DataType, match: Match) -> pa.Array:
+    """The same values as another type; `UnsupportedError` where a value would change."""
+    source = array.type
+    # Fields that match by id may have changed places under equal names.
+    if source == target and (match is by_name or not pt.is_nested(target)):
+        return array
+    if pt.is_struct(source) and pt.is_struct(target):
+        valid = array.is_valid() if array.null_count else None
+        fields, children = list(target), []
+        for field in fields:
+            number = match(field, list(source))
+            if number is None:
+                children.append(pa.nulls(len(array), field.type))
+            else:
+                children.append(conform(pc.struct_field(array, [number]), field.type, match))
+        mask = None if valid is None else pc.invert(valid)
+        return pa.StructArray.from_arrays(children, fields=fields, mask=mask)
+    if _is_list(source) and _is_list(target):
+        # `flatten` takes the elements of null lists out, and `fill_null` gives them no length.
+        lengths = pc.fill_null(pc.list_value_length(array), 0)
+        total = pa.concat_arrays([pa.array([0], pa.int64()), pc.cumulative_sum(lengths.cast(pa.int64()))])
+        values = conform(array.flatten(), target.value_type, match)
+        kind = pa.LargeListArray if pt.is_large_list(target) else pa.ListArray
+        offsets = total if pt.is_large_list(target) else total.cast(pa.int32())
+        mask = array.is_null() if array.null_count else None
+        return kind.from_arrays(offsets, values, type=target, mask=mask)
+    if pt.is_map(source) and pt.is_map(target):
+        # A copy begins at its own first entry, as a slice does not.
+        whole = array.take(pa.array(range(len(array)), pa.int64()))
+        keys = conform(whole.keys, target.key_type, match)
+        items = conform(whole.items, target.item_type, match)
+        mask = whole.is_null() if whole.null_count else None
+        return pa.MapArray.from_arrays(whole.offsets, keys, items, mask=mask).cast(target)
+    if not _is_exact(source, target):
+        raise UnsupportedError(
+            f"a file holds {source} where the table has {target}, which is not the same value exactly"
+        )
+    try:
+        return array.cast(target, safe=True)
+    except pa.ArrowInvalid as lossy:
+        raise UnsupportedError(f"a file holds {source} where the table has {target}: {lossy}") from lossy
+
+
+def _is_list(kind: pa.DataType) -> Any:
+    return pt.is_list(kind) or pt.is_large_list(kind)
+
+
+def _is_text(kind: pa.DataType) -> Any:
+    return pt.is_string(kind) or pt.is_large_string(kind) or pt.is_string_view(kind)
+
+
+def _is_bytes(kind: pa.DataType) -> Any:
+    return pt.is_binary(kind) or pt.is_large_binary(kind) or pt.is_binary_view(kind) or pt.is_fixed_size_binary(kind)
+
+
+def _is_exact(source: pa.DataType, target: pa.DataType) -> bool:
+    """Whether a checked cast gives the same values or an error: those that round in silence are left out."""
+    return bool(_exact(source, target))
+
+
+def _exact(source: pa.DataType, target: pa.DataType) -> Any:
+    if pt.is_dictionary(source):
+        return source.value_type == target or _exact(source.value_type, target)
+    if pt.is_null(source):
+        return True
+    if pt.is_integer(source):
+        # Into floats the cast checks that every integer survives.
+        return pt.is_integer(target) or pt.is_floating(target) or pt.is_decimal(target)
+    if pt.is_floating(source):
+        return pt.is_floating(target) and target.bit_width >= source.bit_width
+    if pt.is_decimal(source):
+        return pt.is_decimal(target)
+    if pt.is_timestamp(source):
+        # Instants and local times are no more the same than the zone is known.
+        return pt.is_timestamp(target) and (source.tz is None) == (target.tz is None)
+    if pt.is_date(source):
+        return pt.is_date(target) or (pt.is_timestamp(target) and target.tz is None)
+    if pt.is_time(source):
+        return pt.is_time(target)
+    if _is_text(source):
+        return _is_text(target)
+    return _is_bytes(source) and (_is_bytes(target) or _is_text(target))

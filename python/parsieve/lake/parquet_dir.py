@@ -1,0 +1,152 @@
+"""Plain Parquet files: a folder, hive-partitioned or not, or a single file, on a disk or an object store."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.dataset as pads
+import pyarrow.parquet as pq
+
+from parsieve._core import UnsupportedError
+from parsieve.errors import ConflictError
+from parsieve.files import REQUESTS_AT_ONCE
+from parsieve.lake import hive
+from parsieve.lake.base import AsOf, ColumnPath, Lake, Slice, Snapshot
+from parsieve.lake.leaves import leaf_field, pruned
+from parsieve.lake.rows import FileRows, foreign, leaves, selected
+from parsieve.lake.scan import ScanFile, dataset_of, without_dictionaries
+from parsieve.lake.storage import Storage
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Native:
+    path: str
+    schema: pa.Schema
+    # The file's own schema, where it was read to find the table's.
+    physical: pa.Schema | None
+
+
+class ParquetDir(Lake):
+    """Every file below a folder but those that engines ignore (`_` or `.` in front), and empty ones.
+
+    The schema is that of the first file by path, as engines take it, or of all files with `schema="unify"`, or one that
+    is given. Partition columns come behind it, and win over columns of the same name in the files.
+    """
+
+    format = "parquet"
+
+    def __init__(
+        self,
+        source: Any,
+        storage_options: Mapping[str, str] | None = None,
+        schema: pa.Schema | str | None = None,
+    ) -> None:
+        if isinstance(schema, str) and schema != "unify":
+            raise ValueError(f'schema is a pyarrow schema, "unify" or None, not {schema!r}')
+        self._storage = Storage(source, storage_options)
+        self._schema = schema
+        self.uri = self._storage.uri
+        self.storage_options = self._storage.options
+
+    def snapshot(self, as_of: AsOf = None) -> Snapshot:
+        """The files that are there now. A folder has no history."""
+        if as_of is not None:
+            raise UnsupportedError(f"{self.uri} is a plain folder of Parquet files, which keeps no earlier states")
+        instant = time.time_ns()
+        # Zero bytes are no Parquet file: object stores mark folders so, and writers that have only begun.
+        files = [file for file in self._storage.list() if file.size]
+        if not files:
+            raise FileNotFoundError(f"no Parquet files in {self.uri}")
+        folders = [file.relative.rpartition("/")[0] for file in files]
+        partitions = hive.fields_of(dict.fromkeys(folders))
+        schemas = self._schemas([file.path for file in files])
+        schema = self._table_schema(list(schemas.values()), partitions)
+        partitions = [schema.field(one.name) for one in partitions]
+        values = {folder: hive.values_of(folder, partitions) for folder in dict.fromkeys(folders)}
+        slices = tuple(
+            Slice(
+                partition=folder,
+                group=file.relative,
+                token=file.token,
+                path=self._storage.address(file.path),
+                size=file.size,
+                num_rows=None,
+                clean=True,
+                partition_values=values[folder],
+                native=_Native(file.path, schema, schemas.get(file.path)),
+            )
+            for file, folder in zip(files, folders, strict=True)
+        )
+        return Snapshot(None, instant, schema, slices)
+
+    def _schemas(self, paths: list[str]) -> dict[str, pa.Schema]:
+        if isinstance(self._schema, pa.Schema):
+            return {}
+        if self._schema is None:
+            return {paths[0]: self._physical(paths[0])}
+        with ThreadPoolExecutor(REQUESTS_AT_ONCE, "parsieve-read") as pool:
+            return dict(zip(paths, pool.map(self._physical, paths), strict=True))
+
+    def _physical(self, path: str) -> pa.Schema:
+        with foreign(self._storage.address(path)), pq.ParquetFile(self._storage.open(path)) as file:
+            return file.schema_arrow
+
+    def _table_schema(self, schemas: list[pa.Schema], partitions: list[pa.Field]) -> pa.Schema:
+        if isinstance(self._schema, pa.Schema):
+            return pa.schema([*self._schema, *(one for one in partitions if one.name not in self._schema.names)])
+        held = [_plain(schema) for schema in schemas]
+        try:
+            whole = pa.unify_schemas(held, promote_options="permissive") if len(held) > 1 else held[0]
+        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+            raise UnsupportedError(f"the files of {self.uri} have no schema in common: {error}") from error
+        names = {one.name for one in partitions}
+        return pa.schema([one for one in whole if one.name not in names] + partitions)
+
+    def read_keys(self, piece: Slice, columns: Sequence[ColumnPath]) -> Iterator[pa.RecordBatch]:
+        """The rows of one file; `ConflictError` where somebody changed it since it was listed."""
+        native: _Native = piece.native
+        for path in columns:
+            leaf_field(native.schema, path)
+        yield from leaves(self._rows(piece).batches(pruned(native.schema, columns)), columns)
+        if piece.token and self._storage.stat(native.path) != piece.token:
+            raise ConflictError(f"{piece.path} was changed while it was read; try again")
+
+    def read(
+        self,
+        snapshot: Snapshot,
+        slices: Sequence[Slice],
+        columns: Sequence[str] | None = None,
+        filter: Any = None,
+    ) -> pa.RecordBatchReader:
+        """The rows of some files, by pyarrow's own scan where that is exact."""
+        dataset = self.dataset(snapshot, slices)
+        if dataset is not None:
+            names = list(snapshot.schema.names if columns is None else columns)
+            return dataset.scanner(columns=names, filter=filter).to_reader()
+        return selected(map(self._rows, slices), snapshot.schema, columns, filter)
+
+    def dataset(self, snapshot: Snapshot, slices: Sequence[Slice]) -> pads.Dataset | None:
+        """The files as a dataset; None where a file's columns are not those of the table, as its footer says."""
+        filesystem = self._storage.arrow()
+        if filesystem is None:
+            return None
+        files = [ScanFile(one.native.path, one.partition_values, one.native.physical) for one in slices]
+        return dataset_of(files, snapshot.schema, filesystem)
+
+    def open_base(self, piece: Slice) -> Any:
+        """The file, opened by the filesystem that the table was opened with."""
+        return self._storage.source(piece.native.path)
+
+    def _rows(self, piece: Slice) -> FileRows:
+        path = piece.native.path
+        return FileRows(lambda: self._storage.open(path), str(piece.path), constants=piece.partition_values)
+
+
+def _plain(schema: pa.Schema) -> pa.Schema:
+    """A schema as an engine sees it: no metadata either, so that columns go by their names."""
+    return pa.schema([pa.field(one.name, without_dictionaries(one.type)) for one in schema])

@@ -1,0 +1,169 @@
+"""The rows of one Parquet file as those of its table: columns matched, widened exactly, deleted positions left out."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.dataset as pads
+import pyarrow.parquet as pq
+import pyarrow.types as pt
+
+from parsieve._core import FormatError, UnsupportedError
+from parsieve.lake.base import ColumnPath
+from parsieve.lake.leaves import Match, by_name, conform, leaf_of
+
+BATCH_ROWS = 64 * 1024
+
+
+@contextmanager
+def foreign(what: str) -> Iterator[None]:
+    """Failures of a library on somebody's bytes, as ours; those of the disk and the network stay what they are."""
+    try:
+        yield
+    except pa.ArrowNotImplementedError as error:
+        raise UnsupportedError(f"{what}: {error}") from error
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowKeyError, pa.ArrowSerializationError) as error:
+        raise FormatError(f"{what}: {error}") from error
+    except OSError as error:
+        if error.errno is not None:
+            raise
+        if "crypt" in str(error):
+            raise UnsupportedError(f"{what} is encrypted: {error}") from error
+        raise FormatError(f"{what}: {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class FileRows:
+    """How the rows of a file become rows of its table."""
+
+    # Opens the file anew for each reading, as pyarrow takes it.
+    open: Callable[[], Any]
+    # How messages call the file.
+    name: str
+    match: Match = by_name
+    # Columns that do not come from the file, whatever it holds.
+    constants: Mapping[str, object] = field(default_factory=dict)
+    # Positions of deleted rows, ascending, of a file with so many rows.
+    deleted: Callable[[int], Sequence[int]] = lambda rows: ()
+
+    def batches(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """The live rows with the columns of a schema, in the file's order; columns that the file lacks are null."""
+        with foreign(self.name), pq.ParquetFile(self.open()) as file:
+            held = list(file.schema_arrow)
+            numbers = [None if one.name in self.constants else self.match(one, held) for one in schema]
+            wanted = [
+                path
+                for target, number in zip(schema, numbers, strict=True)
+                if number is not None
+                for path in self._paths(held[number], target)
+            ]
+            deleted, start = self.deleted(file.metadata.num_rows), 0
+            for batch in self._whole(file, wanted, schema, [held[n].name for n in numbers if n is not None]):
+                arrays = []
+                for target, number in zip(schema, numbers, strict=True):
+                    if number is None:
+                        arrays.append(_constant(self.constants.get(target.name), target.type, batch.num_rows))
+                        continue
+                    place = batch.schema.get_all_field_indices(held[number].name)
+                    if len(place) != 1:
+                        raise UnsupportedError(f"{self.name} has several columns named {held[number].name!r}")
+                    try:
+                        arrays.append(conform(batch.column(place[0]), target.type, self.match))
+                    except UnsupportedError as error:
+                        raise UnsupportedError(f"{self.name}, column {target.name}: {error}") from error
+                whole = pa.RecordBatch.from_arrays(arrays, schema=schema) if arrays else batch
+                yield _live(whole, start, deleted)
+                start += batch.num_rows
+
+    def _paths(self, held: pa.Field, target: pa.Field) -> list[str]:
+        """The dotted paths of a file's column that a column of the table needs."""
+        if not (pt.is_struct(held.type) and pt.is_struct(target.type)):
+            return [held.name]
+        found = []
+        for child in target.type:
+            number = self.match(child, list(held.type))
+            if number is not None:
+                found += [f"{held.name}.{below}" for below in self._paths(held.type.field(number), child)]
+        # The struct's own nulls are told by any of its leaves.
+        return found or [held.name]
+
+    def _whole(
+        self, file: pq.ParquetFile, wanted: list[str], schema: pa.Schema, names: list[str]
+    ) -> Iterator[pa.RecordBatch]:
+        """All rows, with INT96 as what it is: an instant in microseconds unless it needs nanoseconds."""
+        leaves = [file.schema.column(number) for number in range(len(file.schema))]
+        ancient = [leaf.path for leaf in leaves if leaf.physical_type == "INT96"]
+        ancient = [path for path in ancient if any(path == one or path.startswith(one + ".") for one in wanted)]
+        if not ancient:
+            yield from file.iter_batches(BATCH_ROWS, columns=wanted)
+            return
+        if any("." in path for path in ancient):
+            raise UnsupportedError(f"{self.name}: {ancient[0]} is a nested INT96, which is not supported")
+        with pq.ParquetFile(self.open(), coerce_int96_timestamp_unit="us") as wide:
+            pairs = zip(
+                file.iter_batches(BATCH_ROWS, columns=wanted),
+                wide.iter_batches(BATCH_ROWS, columns=ancient),
+                strict=True,
+            )
+            targets = {one.name: one.type for one in schema}
+            for batch, micros in pairs:
+                for name in ancient:
+                    place = batch.schema.get_field_index(name)
+                    values = _instants(batch.column(place), micros.column(name), targets.get(name))
+                    batch = batch.set_column(place, name, values)
+                yield batch
+
+
+def _live(batch: pa.RecordBatch, start: int, deleted: Sequence[int]) -> pa.RecordBatch:
+    """The rows of a batch that begins at a position, without those that are deleted."""
+    first = bisect_left(deleted, start)
+    last = bisect_left(deleted, start + batch.num_rows)
+    if first == last:
+        return batch
+    kept = bytearray(b"\1") * batch.num_rows
+    for position in deleted[first:last]:
+        kept[position - start] = 0
+    mask = pa.Array.from_buffers(pa.uint8(), len(kept), [None, pa.py_buffer(kept)])
+    return batch.filter(mask.cast(pa.bool_()))
+
+
+def _constant(value: object, kind: pa.DataType, rows: int) -> pa.Array:
+    return pa.nulls(rows, kind) if value is None else pa.repeat(pa.scalar(value, kind), rows)
+
+
+def _instants(nanos: pa.Array, micros: pa.Array, target: pa.DataType | None) -> pa.Array:
+    if target is not None and pt.is_timestamp(target) and target.unit != "ns":
+        found = micros
+    else:
+        # Nanoseconds wrap around outside the years 1677 to 2262; microseconds show it.
+        micros.cast(pa.timestamp("ns"), safe=True)
+        found = nanos
+    if target is not None and pt.is_timestamp(target) and target.tz is not None:
+        return found.view(pa.int64()).view(pa.timestamp(found.type.unit, target.tz))
+    return found
+
+
+def leaves(batches: Iterator[pa.RecordBatch], columns: Sequence[ColumnPath]) -> Iterator[pa.RecordBatch]:
+    """Batches with one column for each leaf, named by its dotted path."""
+    names = [".".join(path) for path in columns]
+    for batch in batches:
+        yield pa.RecordBatch.from_arrays([leaf_of(batch, path) for path in columns], names=names)
+
+
+def selected(
+    files: Iterable[FileRows], schema: pa.Schema, columns: Sequence[str] | None, filter: Any
+) -> pa.RecordBatchReader:
+    """The rows of some files that match, with the columns asked for."""
+    names = list(schema.names if columns is None else columns)
+    # What a filter names cannot be asked of it.
+    needed = schema if filter is not None else pa.schema([schema.field(name) for name in dict.fromkeys(names)])
+    batches = (batch for file in files for batch in file.batches(needed))
+    if not needed.names:
+        # A batch without columns has rows all the same, which a scanner forgets.
+        return pa.RecordBatchReader.from_batches(needed, batches)
+    return pads.Scanner.from_batches(batches, schema=needed, columns=names, filter=filter).to_reader()

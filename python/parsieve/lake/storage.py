@@ -1,0 +1,294 @@
+"""The folder that a table lies in, on any filesystem: what files it holds, with their tokens, and how to open them."""
+
+from __future__ import annotations
+
+import datetime as dt
+import io
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+from pyarrow import fs
+
+from parsieve.files import Source, filesystem_of, local_path, open_source
+
+# A file that changed so shortly before it was listed may change again without a new time: its token says nothing.
+# Kernels stamp files by their tick; whole seconds are the mark of a filesystem that knows no finer ones (FAT: two).
+TICK_NS = 50_000_000
+COARSE_NS = 2_000_000_000
+# Stores stamp objects by their own clock, which may differ from ours.
+REMOTE_NS = 60_000_000_000
+
+
+class ListedFile(NamedTuple):
+    """A file below the folder: its path in it, how to open it, and what proves that it is still the same."""
+
+    relative: str
+    path: str
+    size: int
+    token: str
+
+
+def is_ignored(name: str) -> bool:
+    """Whether engines pass over a file or folder of this name; `_column=value` is a partition all the same."""
+    return name.startswith(".") or (name.startswith("_") and "=" not in name)
+
+
+class _Ranged(io.RawIOBase):
+    """A source as a file that is read by ranges."""
+
+    def __init__(self, source: Source) -> None:
+        super().__init__()
+        self._source = source
+        self._size = source.size()
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        self._at = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._size}[whence]
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        end = min(self._at + len(buffer), self._size)
+        if end <= self._at:
+            return 0
+        data = self._source.read(self._at, end)
+        buffer[: len(data)] = data
+        self._at += len(data)
+        return len(data)
+
+
+class Storage:
+    """A folder, or a single file, on a local disk or an object store."""
+
+    def __init__(self, source: Any, storage_options: Mapping[str, str] | None = None) -> None:
+        self.options = dict(storage_options or {})
+        # The filesystem's prefix of a path: engines get `prefix + path`.
+        self.prefix = ""
+        self.filesystem: Any = None
+        if isinstance(source, tuple) and len(source) == 2:
+            self.filesystem, root = source[0], os.fsdecode(source[1])
+            # This machine's files are listed with more than their time.
+            if type(self.filesystem).__name__ == "LocalFileSystem":
+                self.filesystem = None
+        elif isinstance(source, str) and "://" in source and not source.startswith("file:"):
+            root = self._of_uri(source)
+        elif isinstance(source, (str, os.PathLike)):
+            text = os.fspath(source)
+            root = os.path.abspath(local_path(text) if text.startswith("file:") else text)  # noqa: PTH100 - no symlinks
+        else:
+            raise TypeError(f"a table is a path, a URI or a (filesystem, path) pair, not {type(source).__qualname__}")
+        self.root = root.rstrip("/") if len(root) > 1 else root
+        self.uri = self.prefix + self.root
+
+    def _of_uri(self, uri: str) -> str:
+        if self.options:
+            try:
+                import obstore.store as stores
+            except ImportError:
+                raise ValueError(
+                    "storage_options for a plain folder need the package obstore; or give a (filesystem, path) pair"
+                ) from None
+            # The store stands at the folder itself, so the path in it is empty.
+            from_url: Any = stores.from_url
+            self.filesystem = from_url(uri, config=self.options)
+            self.prefix = uri.rstrip("/") + "/"
+            return ""
+        self.filesystem, path = filesystem_of(uri)
+        bare = path.rstrip("/")
+        trimmed = uri.rstrip("/")
+        self.prefix = trimmed[: -len(bare)] if bare and trimmed.endswith(bare) else uri.partition("://")[0] + "://"
+        return path
+
+    @property
+    def is_local(self) -> bool:
+        """Whether paths are those of this machine."""
+        return self.filesystem is None
+
+    def address(self, path: str) -> str:
+        """A path as an engine opens it."""
+        return self.prefix + path
+
+    def source(self, path: str) -> Any:
+        """A path as `RangeReader` and `open_filters` take it."""
+        return path if self.filesystem is None else (self.filesystem, path)
+
+    def join(self, relative: str) -> str:
+        """The path of something below the folder."""
+        return f"{self.root}/{relative}" if self.root else relative
+
+    def arrow(self) -> fs.FileSystem | None:
+        """The filesystem as pyarrow's; None for obstore, whose files pyarrow opens one by one."""
+        if self.filesystem is None:
+            return fs.LocalFileSystem()
+        if isinstance(self.filesystem, fs.FileSystem):
+            return self.filesystem
+        if hasattr(self.filesystem, "cat_file"):
+            return fs.PyFileSystem(fs.FSSpecHandler(self.filesystem))
+        return None
+
+    def open(self, path: str) -> Any:
+        """A file to read, as pyarrow takes it."""
+        filesystem = self.arrow()
+        if filesystem is not None:
+            return filesystem.open_input_file(path)
+        return pa.PythonFile(_Ranged(open_source(self.source(path))), mode="r")
+
+    def list(self) -> list[ListedFile]:
+        """All files below the folder that engines do not ignore, sorted by path; the file itself where it is one."""
+        # Taken before the listing: a file that changes while it goes on counts as changed just now.
+        now = time.time_ns()
+        if self.filesystem is None:
+            found = _local(self.root, now)
+        elif isinstance(self.filesystem, fs.FileSystem):
+            found = _pyarrow(self.filesystem, self.root, now)
+        elif hasattr(self.filesystem, "cat_file"):
+            found = _fsspec(self.filesystem, self.root, now)
+        else:
+            found = _obstore(self.filesystem, self.root, now)
+        return sorted(found)
+
+    def names(self, below: str = "") -> set[str]:
+        """The names in the folder or in one below it; none where there is no such folder."""
+        path = self.join(below) if below else self.root
+        if self.filesystem is None:
+            return set(os.listdir(path)) if os.path.isdir(path) else set()  # noqa: PTH112, PTH208
+        if isinstance(self.filesystem, fs.FileSystem):
+            if self.filesystem.get_file_info(path).type != fs.FileType.Directory:
+                return set()
+            return {info.base_name for info in self.filesystem.get_file_info(fs.FileSelector(path))}
+        if hasattr(self.filesystem, "cat_file"):
+            self.filesystem.invalidate_cache()
+            found = self.filesystem.ls(path, detail=False) if self.filesystem.isdir(path) else []
+            return {one.rstrip("/").rsplit("/", 1)[-1] for one in found}
+        import obstore
+
+        listed = obstore.list_with_delimiter(self.filesystem, prefix=path or None)
+        paths = [*listed["common_prefixes"], *(meta["path"] for meta in listed["objects"])]
+        return {one.rstrip("/").rsplit("/", 1)[-1] for one in paths}
+
+    def modified(self, path: str) -> dt.datetime:
+        """When a file was written, by the filesystem's clock."""
+        if self.filesystem is None:
+            return dt.datetime.fromtimestamp(os.stat(path).st_mtime, dt.UTC)  # noqa: PTH116
+        if hasattr(self.filesystem, "get_range"):
+            written: dt.datetime = self.filesystem.head(path)["last_modified"]
+            return written
+        filesystem = self.arrow()
+        assert filesystem is not None
+        return filesystem.get_file_info(path).mtime or dt.datetime.now(dt.UTC)
+
+    def stat(self, path: str) -> str:
+        """The token of one file now, to see that nobody changed it while it was read."""
+        one = object.__new__(Storage)
+        one.filesystem, one.root = self.filesystem, path
+        for file in one.list():
+            return file.token
+        raise FileNotFoundError(path)
+
+
+def _visible(relative: str) -> bool:
+    return not any(map(is_ignored, relative.split("/")))
+
+
+def _token(parts: tuple[object, ...], changed_ns: int, now: int, grain: int) -> str:
+    return "" if changed_ns > now - grain else "-".join(map(str, parts))
+
+
+def _of_stat(path: str, relative: str, stat: os.stat_result, now: int) -> ListedFile:
+    changed = max(stat.st_mtime_ns, stat.st_ctime_ns)
+    grain = COARSE_NS if changed % 1_000_000_000 == 0 else TICK_NS
+    parts = (stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino)
+    return ListedFile(relative, path, stat.st_size, _token(parts, changed, now, grain))
+
+
+def _local(root: str, now: int) -> Iterator[ListedFile]:
+    if os.path.isfile(root):  # noqa: PTH113
+        yield _of_stat(root, os.path.basename(root), os.stat(root), now)  # noqa: PTH116, PTH119
+        return
+    pending = [(root, "")]
+    while pending:
+        folder, below = pending.pop()
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if is_ignored(entry.name):
+                    continue
+                if entry.is_dir():
+                    if not (entry.is_symlink() and _leads_back(entry.path)):
+                        pending.append((entry.path, f"{below}{entry.name}/"))
+                    continue
+                try:
+                    yield _of_stat(entry.path, below + entry.name, entry.stat(), now)
+                except FileNotFoundError:
+                    # Gone since the folder was read, or a link to nothing: no rows.
+                    continue
+
+
+def _leads_back(link: str) -> bool:
+    target = os.path.realpath(link)
+    return os.path.commonpath((target, os.path.realpath(os.path.dirname(link)))) == target  # noqa: PTH120
+
+
+def _pyarrow(filesystem: fs.FileSystem, root: str, now: int) -> Iterator[ListedFile]:
+    whole = filesystem.get_file_info(root)
+    if whole.type == fs.FileType.File:
+        found, cut = [whole], None
+    else:
+        found, cut = filesystem.get_file_info(fs.FileSelector(root, recursive=True)), len(root.rstrip("/")) + 1
+    for info in found:
+        relative = info.base_name if cut is None else info.path[cut:]
+        if info.type == fs.FileType.File and (cut is None or _visible(relative)):
+            changed = info.mtime_ns or now
+            token = _token((info.size, changed), changed, now, REMOTE_NS)
+            yield ListedFile(relative, info.path, info.size, token)
+
+
+def _etag_token(details: Callable[[str], Any], size: int, changed: Any, now: int, tagged: bool = True) -> str:
+    """The token of an object: its tag where the store gives one, else its time."""
+    for name in ("ETag", "etag", "e_tag"):
+        if tagged and (tag := details(name)):
+            return f"{size}-{str(tag).strip(chr(34))}"
+    if changed is None:
+        return ""
+    seconds = changed if isinstance(changed, (int, float)) else changed.timestamp()
+    return _token((size, seconds), int(seconds * 1e9), now, REMOTE_NS)
+
+
+def _fsspec(filesystem: Any, root: str, now: int) -> Iterator[ListedFile]:
+    # A listing that fsspec remembers from earlier would hide what changed since.
+    filesystem.invalidate_cache()
+    cut = len(filesystem._strip_protocol(root).rstrip("/")) + 1
+    single = filesystem.isfile(root)
+    found = {root: filesystem.info(root)} if single else filesystem.find(root, detail=True)
+    for path, info in found.items():
+        relative = path.rsplit("/", 1)[-1] if single else path[cut:]
+        if info.get("type", "file") == "file" and (single or _visible(relative)):
+            changed = next((info[name] for name in ("mtime", "LastModified", "last_modified") if info.get(name)), None)
+            yield ListedFile(relative, path, info["size"], _etag_token(info.get, info["size"], changed, now))
+
+
+def _obstore(store: Any, root: str, now: int) -> Iterator[ListedFile]:
+    import obstore
+
+    # What obstore calls the tag of a local file is its time.
+    tagged = type(store).__name__ != "LocalStore"
+    found = [meta for chunk in obstore.list(store, prefix=root or None) for meta in chunk]
+    if not found and root:
+        found = [obstore.head(store, root)]
+    for meta in found:
+        path = meta["path"]
+        single = path == root
+        relative = path.rsplit("/", 1)[-1] if single else path[len(root) + 1 if root else 0 :]
+        if single or _visible(relative):
+            token = _etag_token(meta.get, meta["size"], meta.get("last_modified"), now, tagged)
+            yield ListedFile(relative, path, meta["size"], token)
