@@ -8,11 +8,11 @@ use crate::arrow::ColumnType;
 use crate::bloom::probe;
 use crate::error::Result;
 use crate::parquet::ranges::{self, Step};
-use crate::parquet::{ColumnProbe, FIRST_READ, Footer, Leaf, ParquetFile, Secrets, Vault};
+use crate::parquet::{self, ColumnProbe, FIRST_READ, Footer, Leaf, ParquetFile, Physical, Secrets, Vault};
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
-use pyo3::types::PyList;
+use pyo3::types::{PyBytes, PyList};
 use std::ops::Range;
 use std::sync::Mutex;
 
@@ -120,6 +120,40 @@ impl FileReader {
         leaves.map(|leaf| leaf.column_type().map(|column| column.to_string())).collect()
     }
 
+    /// Physical type and meaning of each column whose statistics can be understood.
+    #[getter]
+    fn bound_types(&self) -> Vec<Option<String>> {
+        let leaves = self.file.metadata.leaves().iter();
+        let named = |leaf: &Leaf| match (leaf.physical, leaf.logical) {
+            (Physical::Boolean, None) => Some("BOOLEAN boolean".to_owned()),
+            _ => leaf.column_type().map(|column| column.to_string()),
+        };
+        leaves.map(named).collect()
+    }
+
+    /// The number by which table formats know each column, and whether it lies inside lists.
+    #[getter]
+    fn leaf_ids(&self) -> Vec<(Option<i32>, bool)> {
+        self.file.metadata.leaves().iter().map(|leaf| (leaf.field_id, leaf.max_rep > 0)).collect()
+    }
+
+    /// What is certain of a column, row group by row group: lower, upper, nulls, NaNs, values.
+    #[expect(clippy::type_complexity, reason = "the answer as Python sees it")]
+    fn statistics<'py>(
+        &self,
+        py: Python<'py>,
+        column: usize,
+    ) -> PyResult<Vec<(Option<Bound<'py, PyAny>>, Option<Bound<'py, PyAny>>, Option<u64>, Option<u64>, Option<u64>)>>
+    {
+        let groups = 0..self.file.metadata.row_groups().len();
+        let known = groups.map(|row_group| {
+            let known = self.file.bounds(row_group, column);
+            let value = |bound: Option<parquet::Bound<'_>>| bound.map(|bound| stored(py, bound)).transpose();
+            Ok((value(known.lower)?, value(known.upper)?, known.nulls, known.nans, known.values))
+        });
+        known.collect()
+    }
+
     /// Rows of each row group.
     #[getter]
     fn num_rows(&self) -> Vec<u64> {
@@ -214,6 +248,14 @@ pub(super) fn probe_of(py: Python<'_>, column_type: ColumnType, values: &Bound<'
         Err(error) if error.is_instance_of::<PyException>(py) => Ok(probe::Probe::ANYTHING),
         found => found,
     }
+}
+
+fn stored<'py>(py: Python<'py>, bound: parquet::Bound<'_>) -> PyResult<Bound<'py, PyAny>> {
+    Ok(match bound {
+        parquet::Bound::Whole(value) => value.into_pyobject(py)?.into_any(),
+        parquet::Bound::Real(value) => value.into_pyobject(py)?.into_any(),
+        parquet::Bound::Bytes(value) => PyBytes::new(py, value).into_any(),
+    })
 }
 
 /// The same bytes in fewer ranges: neighbours at most `gap` bytes apart are joined.

@@ -18,10 +18,16 @@ def _missing(format: str) -> Callable[[], type[Lake]]:
     return load
 
 
+def _delta() -> type[Lake]:
+    from parsieve.lake.delta import Delta
+
+    return Delta
+
+
 # Each adapter is loaded when a table of its format is opened, and its library with it.
 _ADAPTERS: dict[str, Callable[[], Callable[[Any, Mapping[str, str] | None], Lake]]] = {
     "parquet": lambda: ParquetDir,
-    "delta": _missing("Delta Lake"),
+    "delta": _delta,
     "iceberg": _missing("Iceberg"),
     "hudi": _missing("Hudi"),
 }

@@ -97,8 +97,13 @@ def conform(array: pa.Array, target: pa.DataType, match: Match) -> pa.Array:
         offsets = total if pt.is_large_list(target) else total.cast(pa.int32())
         mask = array.is_null() if array.null_count else None
         return kind.from_arrays(offsets, values, type=target, mask=mask)
-    if source == target:
-        return array
+    if pt.is_map(source) and pt.is_map(target):
+        # A copy begins at its own first entry, as a slice does not.
+        whole = array.take(pa.array(range(len(array)), pa.int64()))
+        keys = conform(whole.keys, target.key_type, match)
+        items = conform(whole.items, target.item_type, match)
+        mask = whole.is_null() if whole.null_count else None
+        return pa.MapArray.from_arrays(whole.offsets, keys, items, mask=mask).cast(target)
     if not _is_exact(source, target):
         raise UnsupportedError(
             f"a file holds {source} where the table has {target}, which is not the same value exactly"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -48,8 +48,8 @@ class FileRows:
     match: Match = by_name
     # Columns that do not come from the file, whatever it holds.
     constants: Mapping[str, object] = field(default_factory=dict)
-    # Positions of deleted rows, ascending.
-    deleted: Sequence[int] = ()
+    # Positions of deleted rows, ascending, of a file with so many rows.
+    deleted: Callable[[int], Sequence[int]] = lambda rows: ()
 
     def batches(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """The live rows with the columns of a schema, in the file's order; columns that the file lacks are null."""
@@ -62,7 +62,7 @@ class FileRows:
                 if number is not None
                 for path in self._paths(held[number], target)
             ]
-            start = 0
+            deleted, start = self.deleted(file.metadata.num_rows), 0
             for batch in self._whole(file, wanted, schema, [held[n].name for n in numbers if n is not None]):
                 arrays = []
                 for target, number in zip(schema, numbers, strict=True):
@@ -77,7 +77,7 @@ class FileRows:
                     except UnsupportedError as error:
                         raise UnsupportedError(f"{self.name}, column {target.name}: {error}") from error
                 whole = pa.RecordBatch.from_arrays(arrays, schema=schema) if arrays else batch
-                yield self._live(whole, start)
+                yield _live(whole, start, deleted)
                 start += batch.num_rows
 
     def _paths(self, held: pa.Field, target: pa.Field) -> list[str]:
@@ -118,18 +118,18 @@ class FileRows:
                     batch = batch.set_column(place, name, values)
                 yield batch
 
-    def _live(self, batch: pa.RecordBatch, start: int) -> pa.RecordBatch:
-        if not self.deleted:
-            return batch
-        first = bisect_left(self.deleted, start)
-        last = bisect_left(self.deleted, start + batch.num_rows)
-        if first == last:
-            return batch
-        kept = bytearray(b"\1") * batch.num_rows
-        for position in self.deleted[first:last]:
-            kept[position - start] = 0
-        mask = pa.Array.from_buffers(pa.uint8(), len(kept), [None, pa.py_buffer(kept)])
-        return batch.filter(mask.cast(pa.bool_()))
+
+def _live(batch: pa.RecordBatch, start: int, deleted: Sequence[int]) -> pa.RecordBatch:
+    """The rows of a batch that begins at a position, without those that are deleted."""
+    first = bisect_left(deleted, start)
+    last = bisect_left(deleted, start + batch.num_rows)
+    if first == last:
+        return batch
+    kept = bytearray(b"\1") * batch.num_rows
+    for position in deleted[first:last]:
+        kept[position - start] = 0
+    mask = pa.Array.from_buffers(pa.uint8(), len(kept), [None, pa.py_buffer(kept)])
+    return batch.filter(mask.cast(pa.bool_()))
 
 
 def _constant(value: object, kind: pa.DataType, rows: int) -> pa.Array:
@@ -156,9 +156,14 @@ def leaves(batches: Iterator[pa.RecordBatch], columns: Sequence[ColumnPath]) -> 
 
 
 def selected(
-    batches: Iterator[pa.RecordBatch], schema: pa.Schema, columns: Sequence[str] | None, filter: Any
+    files: Iterable[FileRows], schema: pa.Schema, columns: Sequence[str] | None, filter: Any
 ) -> pa.RecordBatchReader:
-    """The rows that match, with the columns asked for; `batches` come with the whole schema."""
+    """The rows of some files that match, with the columns asked for."""
     names = list(schema.names if columns is None else columns)
-    scanner = pads.Scanner.from_batches(batches, schema=schema, columns=names, filter=filter)
-    return scanner.to_reader()
+    # What a filter names cannot be asked of it.
+    needed = schema if filter is not None else pa.schema([schema.field(name) for name in dict.fromkeys(names)])
+    batches = (batch for file in files for batch in file.batches(needed))
+    if not needed.names:
+        # A batch without columns has rows all the same, which a scanner forgets.
+        return pa.RecordBatchReader.from_batches(needed, batches)
+    return pads.Scanner.from_batches(batches, schema=needed, columns=names, filter=filter).to_reader()
