@@ -16,6 +16,15 @@ ColumnPath = tuple[str, ...]
 AsOf = int | str | dt.datetime | None
 
 
+def utc(moment: AsOf) -> dt.datetime:
+    """A time that a user names, which must say its zone: the table's own is not known to him, nor his to the table."""
+    if not isinstance(moment, dt.datetime):
+        raise TypeError(f"as_of is a version or a datetime, not {moment!r}")
+    if moment.tzinfo is None:
+        raise ValueError(f"as_of={moment} has no time zone; give it one, as in datetime(..., tzinfo=timezone.utc)")
+    return moment.astimezone(dt.UTC)
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class Location:
     """Where rows live, whatever their version: (partition, file group). It is what an index knows."""

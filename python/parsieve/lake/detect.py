@@ -18,11 +18,23 @@ def _missing(format: str) -> Callable[[], type[Lake]]:
     return load
 
 
+def _delta() -> type[Lake]:
+    from parsieve.lake.delta import Delta
+
+    return Delta
+
+
+def _iceberg() -> type[Lake]:
+    from parsieve.lake.iceberg import Iceberg
+
+    return Iceberg
+
+
 # Each adapter is loaded when a table of its format is opened, and its library with it.
 _ADAPTERS: dict[str, Callable[[], Callable[[Any, Mapping[str, str] | None], Lake]]] = {
     "parquet": lambda: ParquetDir,
-    "delta": _missing("Delta Lake"),
-    "iceberg": _missing("Iceberg"),
+    "delta": _delta,
+    "iceberg": _iceberg,
     "hudi": _missing("Hudi"),
 }
 

@@ -9,10 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.dataset as pads
 import pyarrow.parquet as pq
-import pyarrow.types as pt
 
 from parsieve._core import UnsupportedError
 from parsieve.errors import ConflictError
@@ -21,6 +19,7 @@ from parsieve.lake import hive
 from parsieve.lake.base import AsOf, ColumnPath, Lake, Slice, Snapshot
 from parsieve.lake.leaves import leaf_field, pruned
 from parsieve.lake.rows import FileRows, foreign, leaves, selected
+from parsieve.lake.scan import ScanFile, dataset_of, without_dictionaries
 from parsieve.lake.storage import Storage
 
 
@@ -129,27 +128,15 @@ class ParquetDir(Lake):
         if dataset is not None:
             names = list(snapshot.schema.names if columns is None else columns)
             return dataset.scanner(columns=names, filter=filter).to_reader()
-        batches = (batch for piece in slices for batch in self._rows(piece).batches(snapshot.schema))
-        return selected(batches, snapshot.schema, columns, filter)
+        return selected(map(self._rows, slices), snapshot.schema, columns, filter)
 
     def dataset(self, snapshot: Snapshot, slices: Sequence[Slice]) -> pads.Dataset | None:
         """The files as a dataset; None where a file's columns are not those of the table, as its footer says."""
         filesystem = self._storage.arrow()
         if filesystem is None:
             return None
-        kind = pads.ParquetFileFormat()
-        fragments = [
-            kind.make_fragment(piece.native.path, filesystem, partition_expression=_guarantee(piece.partition_values))
-            for piece in slices
-        ]
-        missing = [fragment for fragment, piece in zip(fragments, slices, strict=True) if not piece.native.physical]
-        with ThreadPoolExecutor(REQUESTS_AT_ONCE, "parsieve-read") as pool:
-            # The fragment remembers its footer for the scan.
-            list(pool.map(_footer, missing))
-        for fragment, piece in zip(fragments, slices, strict=True):
-            if not _as_it_is(piece.native.physical or fragment.physical_schema, snapshot.schema, piece):
-                return None
-        return pads.FileSystemDataset(fragments, snapshot.schema, kind, filesystem)
+        files = [ScanFile(one.native.path, one.partition_values, one.native.physical) for one in slices]
+        return dataset_of(files, snapshot.schema, filesystem)
 
     def open_base(self, piece: Slice) -> Any:
         """The file, opened by the filesystem that the table was opened with."""
@@ -160,45 +147,6 @@ class ParquetDir(Lake):
         return FileRows(lambda: self._storage.open(path), str(piece.path), constants=piece.partition_values)
 
 
-def _footer(fragment: pads.ParquetFileFragment) -> None:
-    with foreign(fragment.path):
-        fragment.ensure_complete_metadata()
-
-
-def _guarantee(values: Mapping[str, object]) -> Any:
-    found = pc.scalar(True)
-    for name, value in values.items():
-        one = pc.field(name).is_null() if value is None else pc.field(name) == pc.scalar(value)
-        found = found & one
-    return found
-
-
 def _plain(schema: pa.Schema) -> pa.Schema:
-    """A schema as an engine sees it: no dictionaries, no metadata, everything may be null."""
-    return pa.schema([pa.field(one.name, _decoded(one.type)) for one in schema])
-
-
-def _decoded(kind: pa.DataType) -> pa.DataType:
-    if pt.is_dictionary(kind):
-        return kind.value_type
-    if pt.is_struct(kind):
-        return pa.struct([pa.field(one.name, _decoded(one.type)) for one in kind])
-    return kind
-
-
-def _as_it_is(physical: pa.Schema, schema: pa.Schema, piece: Slice) -> bool:
-    """Whether pyarrow's scan of a file gives the table's values: same types, and no second reading of a name."""
-    if any(name in physical.names for name in piece.partition_values):
-        return False
-    held = {one.name: one.type for one in _plain(physical)}
-    folded = {name.casefold() for name in held}
-    if len(held) != len(physical) or len(folded) != len(held):
-        return False
-    for one in schema:
-        if one.name not in held:
-            if one.name.casefold() in folded:
-                return False
-        elif held[one.name] != one.type or pa.timestamp("ns") == one.type:
-            # Nanoseconds without a zone may be INT96, whose overflow pyarrow does not notice.
-            return False
-    return True
+    """A schema as an engine sees it: no metadata either, so that columns go by their names."""
+    return pa.schema([pa.field(one.name, without_dictionaries(one.type)) for one in schema])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,7 +15,7 @@ import pyarrow.types as pt
 
 from parsieve._core import FormatError, UnsupportedError
 from parsieve.lake.base import ColumnPath
-from parsieve.lake.leaves import Match, by_name, conform, leaf_of
+from parsieve.lake.leaves import BY_NAME, Matching, conform, constant, leaf_of
 
 BATCH_ROWS = 64 * 1024
 
@@ -45,40 +45,45 @@ class FileRows:
     open: Callable[[], Any]
     # How messages call the file.
     name: str
-    match: Match = by_name
+    matching: Matching = BY_NAME
     # Columns that do not come from the file, whatever it holds.
     constants: Mapping[str, object] = field(default_factory=dict)
-    # Positions of deleted rows, ascending.
-    deleted: Sequence[int] = ()
+    # Positions of deleted rows, ascending, of a file with so many rows.
+    deleted: Callable[[int], Sequence[int]] = lambda rows: ()
 
     def batches(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """The live rows with the columns of a schema, in the file's order; columns that the file lacks are null."""
         with foreign(self.name), pq.ParquetFile(self.open()) as file:
             held = list(file.schema_arrow)
-            numbers = [None if one.name in self.constants else self.match(one, held) for one in schema]
+            numbers = [None if one.name in self.constants else self.matching.find(one, held) for one in schema]
             wanted = [
                 path
                 for target, number in zip(schema, numbers, strict=True)
                 if number is not None
                 for path in self._paths(held[number], target)
             ]
-            start = 0
+            deleted, start = self.deleted(file.metadata.num_rows), 0
             for batch in self._whole(file, wanted, schema, [held[n].name for n in numbers if n is not None]):
                 arrays = []
                 for target, number in zip(schema, numbers, strict=True):
                     if number is None:
-                        arrays.append(_constant(self.constants.get(target.name), target.type, batch.num_rows))
+                        arrays.append(self._absent(target, batch.num_rows))
                         continue
                     place = batch.schema.get_all_field_indices(held[number].name)
                     if len(place) != 1:
                         raise UnsupportedError(f"{self.name} has several columns named {held[number].name!r}")
                     try:
-                        arrays.append(conform(batch.column(place[0]), target.type, self.match))
+                        arrays.append(conform(batch.column(place[0]), target.type, self.matching))
                     except UnsupportedError as error:
                         raise UnsupportedError(f"{self.name}, column {target.name}: {error}") from error
                 whole = pa.RecordBatch.from_arrays(arrays, schema=schema) if arrays else batch
-                yield self._live(whole, start)
+                yield _live(whole, start, deleted)
                 start += batch.num_rows
+
+    def _absent(self, target: pa.Field, rows: int) -> pa.Array:
+        if target.name in self.constants:
+            return constant(self.constants[target.name], target.type, rows)
+        return self.matching.absent(target, rows)
 
     def _paths(self, held: pa.Field, target: pa.Field) -> list[str]:
         """The dotted paths of a file's column that a column of the table needs."""
@@ -86,7 +91,7 @@ class FileRows:
             return [held.name]
         found = []
         for child in target.type:
-            number = self.match(child, list(held.type))
+            number = self.matching.find(child, list(held.type))
             if number is not None:
                 found += [f"{held.name}.{below}" for below in self._paths(held.type.field(number), child)]
         # The struct's own nulls are told by any of its leaves.
@@ -118,22 +123,18 @@ class FileRows:
                     batch = batch.set_column(place, name, values)
                 yield batch
 
-    def _live(self, batch: pa.RecordBatch, start: int) -> pa.RecordBatch:
-        if not self.deleted:
-            return batch
-        first = bisect_left(self.deleted, start)
-        last = bisect_left(self.deleted, start + batch.num_rows)
-        if first == last:
-            return batch
-        kept = bytearray(b"\1") * batch.num_rows
-        for position in self.deleted[first:last]:
-            kept[position - start] = 0
-        mask = pa.Array.from_buffers(pa.uint8(), len(kept), [None, pa.py_buffer(kept)])
-        return batch.filter(mask.cast(pa.bool_()))
 
-
-def _constant(value: object, kind: pa.DataType, rows: int) -> pa.Array:
-    return pa.nulls(rows, kind) if value is None else pa.repeat(pa.scalar(value, kind), rows)
+def _live(batch: pa.RecordBatch, start: int, deleted: Sequence[int]) -> pa.RecordBatch:
+    """The rows of a batch that begins at a position, without those that are deleted."""
+    first = bisect_left(deleted, start)
+    last = bisect_left(deleted, start + batch.num_rows)
+    if first == last:
+        return batch
+    kept = bytearray(b"\1") * batch.num_rows
+    for position in deleted[first:last]:
+        kept[position - start] = 0
+    mask = pa.Array.from_buffers(pa.uint8(), len(kept), [None, pa.py_buffer(kept)])
+    return batch.filter(mask.cast(pa.bool_()))
 
 
 def _instants(nanos: pa.Array, micros: pa.Array, target: pa.DataType | None) -> pa.Array:
@@ -156,9 +157,14 @@ def leaves(batches: Iterator[pa.RecordBatch], columns: Sequence[ColumnPath]) -> 
 
 
 def selected(
-    batches: Iterator[pa.RecordBatch], schema: pa.Schema, columns: Sequence[str] | None, filter: Any
+    files: Iterable[FileRows], schema: pa.Schema, columns: Sequence[str] | None, filter: Any
 ) -> pa.RecordBatchReader:
-    """The rows that match, with the columns asked for; `batches` come with the whole schema."""
+    """The rows of some files that match, with the columns asked for."""
     names = list(schema.names if columns is None else columns)
-    scanner = pads.Scanner.from_batches(batches, schema=schema, columns=names, filter=filter)
-    return scanner.to_reader()
+    # What a filter names cannot be asked of it.
+    needed = schema if filter is not None else pa.schema([schema.field(name) for name in dict.fromkeys(names)])
+    batches = (batch for file in files for batch in file.batches(needed))
+    if not needed.names:
+        # A batch without columns has rows all the same, which a scanner forgets.
+        return pa.RecordBatchReader.from_batches(needed, batches)
+    return pads.Scanner.from_batches(batches, schema=needed, columns=names, filter=filter).to_reader()

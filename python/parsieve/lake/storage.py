@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import io
 import os
 import time
@@ -175,6 +176,17 @@ class Storage:
         listed = obstore.list_with_delimiter(self.filesystem, prefix=path or None)
         paths = [*listed["common_prefixes"], *(meta["path"] for meta in listed["objects"])]
         return {one.rstrip("/").rsplit("/", 1)[-1] for one in paths}
+
+    def modified(self, path: str) -> dt.datetime:
+        """When a file was written, by the filesystem's clock."""
+        if self.filesystem is None:
+            return dt.datetime.fromtimestamp(os.stat(path).st_mtime, dt.UTC)  # noqa: PTH116
+        if hasattr(self.filesystem, "get_range"):
+            written: dt.datetime = self.filesystem.head(path)["last_modified"]
+            return written
+        filesystem = self.arrow()
+        assert filesystem is not None
+        return filesystem.get_file_info(path).mtime or dt.datetime.now(dt.UTC)
 
     def stat(self, path: str) -> str:
         """The token of one file now, to see that nobody changed it while it was read."""

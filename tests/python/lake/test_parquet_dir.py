@@ -210,6 +210,23 @@ def test_types_are_widened_exactly_or_refused(tmp_path: Path, first: Any, second
     assert found["a"].to_pylist() == [expected]
 
 
+@pytest.mark.parametrize(
+    "kind", [pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())]
+)
+def test_text_in_every_form(tmp_path: Path, kind: pa.DataType) -> None:
+    pq.write_table(pa.table({"a": ["x", None]}), tmp_path / "1.parquet")
+    text = pa.array(["x", "y", None] * 9)
+    values = text.dictionary_encode() if pa.types.is_dictionary(kind) else text.cast(kind)
+    pq.write_table(pa.table({"a": values, "b": range(27)}), tmp_path / "2.parquet", row_group_size=5)
+    lake = ParquetDir(tmp_path, schema=pa.schema([("a", pa.string()), ("b", pa.int64())]))
+    snapshot = lake.snapshot()
+    assert (lake.dataset(snapshot, snapshot.slices) is None) == (kind == pa.string_view())
+    for value, count in (("x", 10), ("y", 9), ("z", 0)):
+        assert lake.read(snapshot, snapshot.slices, ["b"], pc.field("a") == value).read_all().num_rows == count
+    assert lake.read(snapshot, snapshot.slices, []).read_all().num_rows == 29
+    assert lake.read(snapshot, snapshot.slices, ["a", "a"]).read_all().num_rows == 29
+
+
 def test_columns_that_a_file_lacks_are_null(tmp_path: Path) -> None:
     first = pa.table({"a": [1], "b": ["x"], "s": [{"p": 1, "q": {"r": 2}}]})
     second = pa.table({"s": [{"q": {"z": 1}}, None], "new": [1, 2]})

@@ -1,0 +1,545 @@
+"""Delta Lake against deltalake's own reader: histories, deletion vectors, mapped columns, texts of statistics."""
+
+from __future__ import annotations
+
+import base64
+import datetime as dt
+import itertools
+import json
+import os
+import random
+import shutil
+import struct
+import uuid
+import zlib
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pyroaring
+import pytest
+from deltalake import DeltaTable, QueryBuilder, write_deltalake
+from lake_truth import check_snapshot, check_tokens, rows
+
+import parsieve as ps
+from parsieve.lake import Snapshot, open_lake
+
+
+def full_read(table: Any, schema: pa.Schema) -> pa.Table:
+    """What the library says, by its own engine."""
+    found = pa.table(QueryBuilder().register("t", table).execute("SELECT * FROM t"))
+    return found.select(schema.names).cast(schema)
+
+
+def some_rows(random_: random.Random, count: int) -> pa.Table:
+    def pick(*values: Any) -> list[Any]:
+        return [random_.choice(values) for _ in range(count)]
+
+    micros = [-1_999, -1, 0, 1, 999, 1_234_567, 1_767_225_600_123_456]
+    return pa.table(
+        {
+            "id": pa.array([random_.randrange(-50, 1000) for _ in range(count)], pa.int64()),
+            "small": pa.array(pick(-128, 0, 127, None), pa.int8()),
+            "name": pa.array(pick("", "a", "ü" * 40, "x" * 31 + "😀" * 4, "\uffff", "😀", None), pa.string()),
+            "real": pa.array(pick(0.0, -0.0, float("nan"), 0.1, -1e300, float("inf"), None), pa.float64()),
+            "single": pa.array(pick(0.0, -0.0, float("nan"), 0.1, 3e38, None), pa.float32()),
+            "paid": pa.array(pick(Decimal("1.20"), Decimal("9999999999.99"), None), pa.decimal128(12, 2)),
+            "huge": pa.array(
+                pick(Decimal("12345678901234567890123456789.123456789"), Decimal("-0.000000001"), None),
+                pa.decimal128(38, 9),
+            ),
+            "at": pa.array(pick(*micros, None), pa.timestamp("us", "UTC")),
+            "local": pa.array(pick(*micros, None), pa.timestamp("us")),
+            "day": pa.array(pick(dt.date(1066, 1, 1), dt.date(1970, 1, 1), dt.date(2026, 1, 1), None), pa.date32()),
+            "flag": pa.array(pick(True, False, None), pa.bool_()),
+            "raw": pa.array(pick(b"\xff\xff", b"", None), pa.binary()),
+            "point": pa.array(
+                pick({"x": 1, "y": "p"}, {"x": None, "y": None}, None),
+                pa.struct([("x", pa.int64()), ("y", pa.string())]),
+            ),
+            "part": pa.array(pick("a", "b/ c%", None), pa.string()),
+            "year": pa.array(pick(2025, 2026), pa.int32()),
+        }
+    )
+
+
+@pytest.mark.parametrize("seed", [1, 11])
+def test_random_histories(tmp_path: Path, seed: int) -> None:
+    random_ = random.Random(seed)
+    path = str(tmp_path)
+    write_deltalake(path, some_rows(random_, 30), partition_by=["part", "year"])
+    for step in range(11):
+        table = DeltaTable(path)
+        kind = random_.choice(
+            ["append", "append", "delete", "update", "merge", "compact", "checkpoint", "add column", "restore"]
+        )
+        if kind == "append":
+            write_deltalake(path, some_rows(random_, random_.randrange(1, 30)), mode="append", schema_mode="merge")
+        elif kind == "delete":
+            table.delete(f"id % 7 = {step % 7}")
+        elif kind == "update":
+            table.update(updates={"id": "id + 500"}, predicate=f"id % 3 = {step % 3}")
+        elif kind == "merge":
+            source = some_rows(random_, 5)
+            merge = table.merge(source, "t.id = s.id", source_alias="s", target_alias="t")
+            merge.when_matched_update({"name": "s.name"}).execute()
+        elif kind == "compact":
+            table.optimize.compact()
+        elif kind == "add column":
+            more = some_rows(random_, 4).append_column(f"new{step}", pa.array([1, 2, 3, None]))
+            write_deltalake(path, more, mode="append", schema_mode="merge")
+        elif kind == "restore" and table.version():
+            table.restore(random_.randrange(table.version()))
+        table = DeltaTable(path)
+        if kind == "checkpoint":
+            table.create_checkpoint()
+    (tmp_path / "_parsieve").mkdir()
+    (tmp_path / "_parsieve" / "x").write_bytes(b"x")
+    lake, histories = open_lake(path), []
+    last = DeltaTable(path).version()
+    assert last >= 6
+    for version in range(last + 1):
+        snapshot = lake.snapshot(version)
+        assert snapshot.id == version
+        there = DeltaTable(path, version=version)
+        histories.append((snapshot, check_snapshot(lake, snapshot, full_read(there, snapshot.schema))))
+        actions = pa.table(there.get_add_actions())
+        assert sorted(one.num_rows or 0 for one in snapshot.slices) == sorted(actions["num_records"].to_pylist())
+    check_tokens(histories)
+    assert lake.snapshot().tokens == histories[-1][0].tokens
+    assert lake.snapshot().id == last
+    for (before, _), (after, _) in itertools.pairwise(histories):
+        changes = lake.changes(before.id or 0, after)
+        assert {one.location for one in changes.added} == after.tokens.keys() - before.tokens.keys()
+        assert set(changes.removed) == before.tokens.keys() - after.tokens.keys()
+    assert open_lake(DeltaTable(path, version=1)).snapshot().id == 1
+
+
+def commit(folder: Path, *actions: dict[str, Any]) -> int:
+    """One more version of a table, written as the protocol says."""
+    log = folder / "_delta_log"
+    version = sum(1 for one in log.iterdir() if one.suffix == ".json")
+    (log / f"{version:020}.json").write_text("\n".join(map(json.dumps, actions)))
+    return version
+
+
+def added(folder: Path) -> list[dict[str, Any]]:
+    """The add actions of the first version."""
+    lines = (folder / "_delta_log" / f"{0:020}.json").read_text().splitlines()
+    return [action["add"] for action in map(json.loads, lines) if "add" in action]
+
+
+Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
+
+
+def z85(data: bytes) -> str:
+    text = ""
+    for (word,) in struct.iter_unpack(">I", data):
+        text += "".join(Z85[word // 85**place % 85] for place in (4, 3, 2, 1, 0))
+    return text
+
+
+def written_vector(folder: Path, positions: Any, inline: bool = False, optimize: bool = False) -> dict[str, Any]:
+    """A deletion vector by another implementation of Roaring bitmaps."""
+    bitmap = pyroaring.BitMap64(positions)
+    if optimize:
+        bitmap.run_optimize()
+    data = (1681511377).to_bytes(4, "little") + bitmap.serialize()
+    about = {"sizeInBytes": len(data), "cardinality": len(bitmap)}
+    if inline:
+        return about | {"storageType": "i", "pathOrInlineDv": z85(data + b"\0" * (-len(data) % 4))}
+    name = uuid.uuid4()
+    (folder / "ab").mkdir(exist_ok=True)
+    frame = len(data).to_bytes(4, "big") + data + zlib.crc32(data).to_bytes(4, "big")
+    (folder / "ab" / f"deletion_vector_{name}.bin").write_bytes(b"\1" + b"other" + frame)
+    return about | {"storageType": "u", "pathOrInlineDv": "ab" + z85(name.bytes), "offset": 6}
+
+
+def with_vectors(folder: Path, count: int = 200_000) -> list[dict[str, Any]]:
+    values = list(range(count))
+    write_deltalake(
+        str(folder),
+        pa.table({"id": values, "p": [one % 2 for one in values]}),
+        partition_by=["p"],
+        configuration={"delta.enableDeletionVectors": "true"},
+    )
+    return added(folder)
+
+
+@pytest.mark.parametrize(("inline", "optimize"), [(False, False), (False, True), (True, False)])
+def test_deletion_vectors(tmp_path: Path, inline: bool, optimize: bool) -> None:
+    first, second = with_vectors(tmp_path)
+    sparse = [0, 5, 65_535, 65_536, 99_999] if inline else [*range(0, 90_000, 7), *range(40_000, 60_000)]
+    vector = written_vector(tmp_path, sparse, inline, optimize)
+    commit(
+        tmp_path, {"remove": {"path": first["path"], "dataChange": True}}, {"add": first | {"deletionVector": vector}}
+    )
+    more = written_vector(tmp_path, {*sparse, 1, 99_998}, inline, optimize)
+    commit(
+        tmp_path,
+        {"remove": {"path": first["path"], "dataChange": True, "deletionVector": vector}},
+        {"add": first | {"deletionVector": more, "stats": first["stats"].replace("{", '{"tightBounds":false,', 1)}},
+    )
+    lake, histories = open_lake(tmp_path), []
+    for version in range(3):
+        snapshot = lake.snapshot(version)
+        there = DeltaTable(str(tmp_path), version=version)
+        full = full_read(there, snapshot.schema)
+        assert full.num_rows == 200_000 - (len({*sparse}), 0)[version == 0] - (2 if version == 2 else 0)
+        found = lake.read(snapshot, snapshot.slices).read_all()
+        assert found.sort_by("id").equals(full.sort_by("id"))
+        live = {one.location: pa.Table.from_batches(lake.read_keys(one, [("id",)])) for one in snapshot.slices}
+        together = pa.concat_tables(live.values())
+        assert sorted(together["id"].to_pylist()) == sorted(full["id"].to_pylist())
+        histories.append((snapshot, live))
+        assert [one.clean for one in snapshot.slices].count(False) == (version > 0)
+        assert (lake.dataset(snapshot, snapshot.slices) is None) == (version > 0)
+        clean = [one for one in snapshot.slices if one.clean]
+        assert lake.dataset(snapshot, clean) is not None
+        by_filter = lake.read(
+            snapshot, snapshot.slices, ["id"], (pc.field("p") == 1) & (pc.field("id") < 20)
+        ).read_all()
+        assert set(by_filter["id"].to_pylist()) == {one for one in full["id"].to_pylist() if one % 2 and one < 20}
+    check_tokens(histories)
+    tokens = [{one.group: one.token for one in snapshot.slices} for snapshot, _ in histories]
+    assert len({one[first["path"]] for one in tokens}) == 3
+    assert len({one[second["path"]] for one in tokens}) == 1
+    assert [len(lake.changes(one, lake.snapshot(one + 1)).changed) for one in range(2)] == [1, 1]
+    vectors = pa.table(DeltaTable(str(tmp_path)).deletion_vectors())
+    assert vectors.num_rows == 1
+
+
+def test_a_damaged_vector_is_refused(tmp_path: Path) -> None:
+    first, _ = with_vectors(tmp_path, 100)
+    vector = written_vector(tmp_path, [1, 2, 3])
+    commit(
+        tmp_path, {"remove": {"path": first["path"], "dataChange": True}}, {"add": first | {"deletionVector": vector}}
+    )
+    (place,) = (tmp_path / "ab").iterdir()
+    whole = place.read_bytes()
+    lake = open_lake(tmp_path)
+    piece = next(one for one in lake.snapshot().slices if not one.clean)
+    assert sum(one.num_rows for one in lake.read_keys(piece, [("id",)])) == 47
+    for at in range(6, len(whole)):
+        place.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+        with pytest.raises(ps.ParsieveError):
+            list(lake.read_keys(piece, [("id",)]))
+        place.write_bytes(whole[:at])
+        with pytest.raises(ps.ParsieveError):
+            list(lake.read_keys(piece, [("id",)]))
+
+
+def test_hostile_bitmaps_cost_no_memory() -> None:
+    from parsieve.lake import roaring
+
+    magic = (1681511377).to_bytes(4, "little")
+    assert list(roaring.positions(magic + pyroaring.BitMap64([3, 70_000, 2**33]).serialize(), 2**34)) == [
+        3,
+        70_000,
+        2**33,
+    ]
+    full_runs = magic + struct.pack("<QIIB", 1, 0, 12347 | 0 << 16, 1) + struct.pack("<HHHHH", 0, 65535, 1, 0, 65535)
+    assert len(roaring.positions(full_runs, 65536)) == 65536
+    with pytest.raises(ps.FormatError, match="rows of"):
+        roaring.positions(full_runs, 65535)
+    random_ = random.Random(1)
+    good = pyroaring.BitMap64([*range(10_000), *range(100_000, 100_050, 3)])
+    good.run_optimize()
+    for _ in range(3000):
+        data = bytearray(good.serialize())
+        for _ in range(random_.randrange(1, 4)):
+            data[random_.randrange(len(data))] = random_.randrange(256)
+        try:
+            found = roaring.positions(magic + bytes(data[: random_.randrange(len(data) + 1)]), 200_000)
+            assert list(found) == sorted(set(found))
+        except ps.FormatError:
+            pass
+
+
+@pytest.mark.parametrize("mode", ["name", "id"])
+def test_mapped_columns(tmp_path: Path, mode: str) -> None:
+    """A column renamed, one dropped and made anew: physical names and ids decide, not what the table calls them."""
+
+    def physical(name: str, number: int, kind: Any = None) -> pa.Field:
+        return pa.field(name, kind or pa.int64(), metadata={"PARQUET:field_id": str(number)})
+
+    inner = pa.struct([physical("c7", 7), physical("c8", 8)])
+    schema = pa.schema([physical("c1", 1), physical("c2", 2), physical("c6", 6, inner)])
+    nested = [{"c7": 1, "c8": 2}, None]
+    pq.write_table(pa.table([[1, 2], [10, None], nested], schema=schema), tmp_path / "f.parquet")
+
+    def said(name: str, number: int, kind: Any = "long") -> dict[str, Any]:
+        about = {"delta.columnMapping.id": number, "delta.columnMapping.physicalName": f"c{number}"}
+        return {"name": name, "type": kind, "nullable": True, "metadata": about}
+
+    def metadata(*fields: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "metaData": {
+                "id": "x",
+                "format": {"provider": "parquet", "options": {}},
+                "schemaString": json.dumps({"type": "struct", "fields": fields}),
+                "partitionColumns": ["part"],
+                "configuration": {"delta.columnMapping.mode": mode},
+                "createdTime": 0,
+            }
+        }
+
+    (tmp_path / "_delta_log").mkdir()
+    stats: dict[str, Any] = {
+        "numRecords": 2,
+        "minValues": {"c1": 1, "c2": 10, "c6": {"c7": 1}},
+        "maxValues": {"c1": 2, "c2": 10},
+    }
+    stats["nullCount"] = {"c2": 1}
+    add: dict[str, Any] = {
+        "path": "f.parquet",
+        "partitionValues": {"c9": "5"},
+        "size": (tmp_path / "f.parquet").stat().st_size,
+    }
+    add |= {"modificationTime": 0, "dataChange": True, "stats": json.dumps(stats)}
+    protocol = {"minReaderVersion": 2, "minWriterVersion": 5}
+    struct_kind = {"type": "struct", "fields": [said("x", 7), said("y", 8)]}
+    swapped = {"type": "struct", "fields": [said("y", 7), said("x", 8)]}
+    part = said("part", 9)
+    first = metadata(said("a", 1), said("b", 2), said("s", 6, struct_kind), part)
+    commit(tmp_path, {"protocol": protocol}, first, {"add": add})
+    commit(tmp_path, metadata(said("b", 1), said("a", 3), said("s", 6, swapped), part))
+    lake = open_lake(tmp_path)
+    before, after = lake.snapshot(0), lake.snapshot(1)
+    for snapshot in (before, after):
+        version = snapshot.id
+        if mode == "name":
+            check_snapshot(
+                lake, snapshot, full_read(DeltaTable(str(tmp_path), version=int(version or 0)), snapshot.schema)
+            )
+    assert lake.read(before, before.slices).read_all().to_pylist() == [
+        {"a": 1, "b": 10, "s": {"x": 1, "y": 2}, "part": 5},
+        {"a": 2, "b": None, "s": None, "part": 5},
+    ]
+    assert lake.read(after, after.slices).read_all().to_pylist() == [
+        {"b": 1, "a": None, "s": {"y": 1, "x": 2}, "part": 5},
+        {"b": 2, "a": None, "s": None, "part": 5},
+    ]
+    keys = pa.Table.from_batches(lake.read_keys(after.slices[0], [("s", "x"), ("b",), ("a",)]))
+    assert keys.to_pylist() == [{"s.x": 2, "b": 1, "a": None}, {"s.x": None, "b": 2, "a": None}]
+    assert (
+        before.schema.field("a").metadata[b"PARQUET:field_id"] == after.schema.field("b").metadata[b"PARQUET:field_id"]
+    )
+    told = after.statistics(("b",))
+    assert told is not None
+    assert (told.lower.to_pylist(), told.upper.to_pylist()) == ([1], [2])
+    inner_told = after.statistics(("s", "y"))
+    assert inner_told is not None
+    assert inner_told.lower.to_pylist() == [1]
+    assert after.slices[0].partition_values == {"part": 5}
+    assert before.slices[0].token == after.slices[0].token
+
+
+def statistics(folder: Path, kind: str, low: Any, high: Any, about: dict[str, Any] | None = None) -> tuple[Any, Any]:
+    """What a column's minimum and maximum in the log are taken for."""
+    field = {"name": "a", "type": kind, "nullable": True, "metadata": about or {}}
+    schema = json.dumps({"type": "struct", "fields": [field]})
+    meta: dict[str, Any] = {"id": "x", "format": {"provider": "parquet", "options": {}}, "schemaString": schema}
+    meta |= {"partitionColumns": [], "configuration": {}, "createdTime": 0}
+    stats = f'{{"numRecords":2,"minValues":{{"a":{low}}},"maxValues":{{"a":{high}}},"nullCount":{{"a":0}}}}'
+    add = {"path": "f", "partitionValues": {}, "size": 1, "modificationTime": 0, "dataChange": True, "stats": stats}
+    shutil.rmtree(folder / "_delta_log", ignore_errors=True)
+    (folder / "_delta_log").mkdir()
+    features = {"readerFeatures": ["timestampNtz"], "writerFeatures": ["timestampNtz"]}
+    commit(
+        folder,
+        {"protocol": {"minReaderVersion": 3, "minWriterVersion": 7} | features},
+        {"metaData": meta},
+        {"add": add},
+    )
+    found = open_lake(folder).snapshot().statistics(("a",))
+    assert found is not None
+    return found.lower[0].as_py(), found.upper[0].as_py()
+
+
+def test_statistics_are_read_as_their_writers_meant_them(tmp_path: Path) -> None:
+    utc, milli = dt.UTC, dt.timedelta(milliseconds=1)
+    at = dt.datetime(2026, 1, 1, 12, 0, 0, 123000)
+    told = [
+        ("long", "1", "2", (1, 2)),
+        ("long", "1.5", "true", (None, None)),
+        ("byte", "-129", "127", (None, 127)),
+        # Spark takes NaN for the greatest, and JSON has no word for it.
+        ("double", "1.0", '"NaN"', (0.9999999999999999, None)),
+        ("double", "NaN", "Infinity", (None, None)),
+        ("double", '"-Infinity"', '"Infinity"', (-float("inf"), float("inf"))),
+        ("double", "0.0", "-0.0", (-5e-324, 5e-324)),
+        ("float", "0.1", "0.1", (0.09999999403953552, 0.10000000894069672)),
+        ("string", '"abc"', '"abd"', ("abc", "abd")),
+        # Cut at 32 characters, with the two tie-breakers that Spark appends, or none.
+        ("string", json.dumps("x" * 32), json.dumps("x" * 32 + "\ufffd"), ("x" * 32, "x" * 31 + "y")),
+        ("string", json.dumps("x" * 32), json.dumps("x" * 32 + "\U0010ffff"), ("x" * 32, "x" * 31 + "y")),
+        ("string", json.dumps("x" * 32), json.dumps("x" * 32), ("x" * 32, "x" * 31 + "y")),
+        # Java compares UTF-16, where a surrogate comes before U+FFFF.
+        ("string", json.dumps("a😀"), json.dumps("a\uffff"), ("a", "b")),
+        ("string", '"\\ud83d"', '"\\ud83d"', ("", None)),
+        ("date", '"2026-01-01"', '"2026-01-02"', (dt.date(2026, 1, 1), dt.date(2026, 1, 2))),
+        ("date", '"1500-01-01"', '"2026-01-02"', (None, dt.date(2026, 1, 2))),
+        (
+            "timestamp",
+            '"2026-01-01T12:00:00.123Z"',
+            '"2026-01-01T12:00:00.123Z"',
+            (at.replace(tzinfo=utc) - milli, at.replace(tzinfo=utc) + milli),
+        ),
+        (
+            "timestamp",
+            '"2026-01-01T13:00:00.123+01:00"',
+            '"2026-01-01T12:00:00.123"',
+            (at.replace(tzinfo=utc) - milli, None),
+        ),
+        ("timestamp_ntz", '"2026-01-01 12:00:00.123"', '"2026-01-01T12:00:00.123"', (at - milli, at + milli)),
+        ("decimal(12,2)", "1.10", "1.2", (Decimal("1.10"), Decimal("1.20"))),
+        # delta-rs passes decimals through doubles.
+        ("decimal(38,2)", "1e19", "1e19", (Decimal("9999999999999991118.21"), Decimal("10000000000000008881.79"))),
+        ("decimal(3,0)", "-1e5", "999", (None, Decimal(999))),
+        ("boolean", "false", "true", (False, True)),
+        ("binary", '"a"', '"b"', (None, None)),
+    ]
+    for kind, low, high, expected in told:
+        found = statistics(tmp_path, kind, low, high)
+        assert found == expected, (kind, low, high)
+    widened = {"delta.typeChanges": [{"fromType": "float", "toType": "double"}]}
+    assert statistics(tmp_path, "double", "0.1", "0.1", widened) == (None, None)
+
+
+def test_what_is_not_understood_is_refused(tmp_path: Path) -> None:
+    statistics(tmp_path, "long", 1, 2)
+    features = {"readerFeatures": ["somethingNew"], "writerFeatures": ["somethingNew"]}
+    commit(tmp_path, {"protocol": {"minReaderVersion": 3, "minWriterVersion": 7} | features})
+    assert open_lake(tmp_path).snapshot(0).id == 0
+    with pytest.raises(ps.UnsupportedError, match="somethingNew"):
+        open_lake(tmp_path).snapshot(1)
+    with pytest.raises(ps.UnsupportedError, match="interval"):
+        statistics(tmp_path, "interval", 1, 2)
+    with pytest.raises(ps.UnsupportedError, match="path or URI"):
+        open_lake((pa.fs.SubTreeFileSystem(str(tmp_path), pa.fs.LocalFileSystem()), ""), format="delta")
+    with pytest.raises(FileNotFoundError):
+        open_lake(tmp_path / "_delta_log", format="delta").snapshot()
+
+
+def test_partition_values_that_engines_read_differently(tmp_path: Path) -> None:
+    table = pa.table(
+        {
+            "id": [1, 2, 3],
+            "empty": ["", "x", None],
+            "at": pa.array([1, None, 2], pa.timestamp("us", "UTC")),
+            "local": pa.array([1, None, 2], pa.timestamp("us")),
+            "paid": pa.array([Decimal("1.20"), None, Decimal("0.00")], pa.decimal128(5, 2)),
+            "day": [dt.date(2026, 1, 1), None, dt.date(1, 1, 1)],
+            "real": [float("nan"), -0.0, None],
+            "flag": [True, None, False],
+        }
+    )
+    write_deltalake(str(tmp_path), table, partition_by=table.column_names[1:])
+    lake = open_lake(tmp_path)
+    snapshot = lake.snapshot()
+    with pytest.raises(ps.UnsupportedError, match="a null to Spark"):
+        lake.read(snapshot, snapshot.slices)
+    with pytest.raises(ps.UnsupportedError, match="a null to Spark"):
+        lake.read(snapshot, snapshot.slices, ["id"], pc.field("empty") == "")
+    names = [name for name in table.column_names if name != "empty"]
+    found = lake.read(snapshot, snapshot.slices, names).read_all()
+    assert rows(found) == rows(table.select(names))
+    by_id = {next(lake.read_keys(one, [("id",)]))["id"][0].as_py(): one for one in snapshot.slices}
+    assert "empty" not in by_id[1].partition_values
+    assert by_id[2].partition_values["empty"] == "x"
+    # Spark reads a time without a zone in that of its session: no proof, and no key.
+    assert "at" not in by_id[1].partition_values
+    assert by_id[3].partition_values["local"] == dt.datetime(1970, 1, 1, 0, 0, 0, 2)
+    assert by_id[3].partition_values["day"] == dt.date(1, 1, 1)
+    with pytest.raises(ps.UnsupportedError, match="without a zone"):
+        list(lake.read_keys(by_id[1], [("at",)]))
+
+
+def test_time_travel(tmp_path: Path) -> None:
+    for value in range(3):
+        write_deltalake(str(tmp_path), pa.table({"a": [value]}), mode="append")
+        moment = dt.datetime(2026, 1, 1 + value, tzinfo=dt.UTC)
+        name = tmp_path / "_delta_log" / f"{value:020}.json"
+        stamp = moment.timestamp()
+        os.utime(name, (stamp, stamp))
+    lake = open_lake(tmp_path)
+    assert lake.snapshot(dt.datetime(2026, 1, 2, 12, tzinfo=dt.UTC)).id == 1
+    assert lake.snapshot(dt.datetime(2026, 1, 3, tzinfo=dt.UTC)).id == 2
+    assert lake.snapshot("1").id == 1
+    with pytest.raises(ValueError, match="younger"):
+        lake.snapshot(dt.datetime(2025, 12, 31, tzinfo=dt.UTC))
+    with pytest.raises(ValueError, match="time zone"):
+        lake.snapshot(dt.datetime(2026, 1, 2))
+    with pytest.raises(ValueError, match="versions 0 to 2"):
+        lake.snapshot(3)
+    with pytest.raises(TypeError, match="as_of"):
+        lake.snapshot("yesterday")
+    DeltaTable(str(tmp_path)).create_checkpoint()
+    (tmp_path / "_delta_log" / f"{0:020}.json").unlink()
+    assert len(lake.snapshot(2).slices) == 3
+    with pytest.raises(ps.UnsupportedError, match="lacks version 0"):
+        lake.snapshot(1)
+
+
+def test_checkpoints_of_the_second_form(tmp_path: Path) -> None:
+    for value in range(2):
+        write_deltalake(str(tmp_path), pa.table({"a": [value]}), mode="append")
+    expected = open_lake(tmp_path).snapshot()
+    log = tmp_path / "_delta_log"
+    lines = [json.loads(line) for at in range(2) for line in (log / f"{at:020}.json").read_text().splitlines()]
+    DeltaTable(str(tmp_path)).create_checkpoint()
+    classic = pq.read_table(log / f"{1:020}.checkpoint.parquet")
+    (log / "_sidecars").mkdir()
+    adds = classic.filter(pc.field("add", "path").is_valid()).select(["add", "remove"])
+    pq.write_table(adds, log / "_sidecars" / "s.parquet")
+    first = [one for one in lines if "protocol" in one or "metaData" in one]
+    first.append({"sidecar": {"path": "s.parquet", "sizeInBytes": 1, "modificationTime": 0}})
+    (log / f"{1:020}.checkpoint.80a083e8-7026-4e79-81be-64bd76c43a11.json").write_text(
+        "\n".join(map(json.dumps, first))
+    )
+    for name in (f"{1:020}.checkpoint.parquet", f"{0:020}.json", f"{1:020}.json", "_last_checkpoint"):
+        (log / name).unlink()
+    from parsieve.lake.delta_log import state_at
+    from parsieve.lake.storage import Storage
+
+    found = state_at(Storage(tmp_path), 1)
+    assert {one.path for one in found.files} == {one.group for one in expected.slices}
+    assert {one.stats for one in found.files if one.stats} != set()
+
+
+def test_vacuum_leaves_the_index_alone(tmp_path: Path) -> None:
+    write_deltalake(str(tmp_path), pa.table({"a": [1]}))
+    write_deltalake(str(tmp_path), pa.table({"a": [2]}), mode="overwrite")
+    (tmp_path / "_parsieve").mkdir()
+    (tmp_path / "_parsieve" / "v1.commit").write_bytes(b"x")
+    options: dict[str, Any] = {"retention_hours": 0, "enforce_retention_duration": False, "dry_run": False}
+    assert len(DeltaTable(str(tmp_path)).vacuum(full=True, **options)) == 1
+    assert (tmp_path / "_parsieve" / "v1.commit").exists()
+
+
+def test_a_clone_names_files_elsewhere(tmp_path: Path) -> None:
+    source, clone = tmp_path / "source", tmp_path / "clone"
+    write_deltalake(str(source), pa.table({"a": [1, 2]}))
+    shutil.copytree(source / "_delta_log", clone / "_delta_log")
+    name = clone / "_delta_log" / f"{0:020}.json"
+    actions = [json.loads(line) for line in name.read_text().splitlines()]
+    for action in actions:
+        if "add" in action:
+            action["add"]["path"] = (source / action["add"]["path"]).as_uri()
+    name.write_text("\n".join(map(json.dumps, actions)))
+    lake = open_lake(clone)
+    snapshot = lake.snapshot()
+    assert lake.read(snapshot, snapshot.slices).read_all()["a"].to_pylist() == [1, 2]
+    assert isinstance(snapshot, Snapshot)
+
+
+def test_z85_is_that_of_others() -> None:
+    from parsieve.lake.delta_schema import unpack
+
+    data = bytes(range(256))
+    assert unpack(z85(data)) == data
+    assert base64.b85encode(b"1234").decode() != z85(b"1234")
