@@ -158,6 +158,13 @@ pub enum ErrorKind {
     },
     /// A Parquet file or its encryption.
     File(FileKind),
+    /// A directory of shelved Bloom filters that does not begin with its magic, or begins with that of a newer version.
+    ShelfMagic,
+    /// A directory of shelved Bloom filters contradicts itself.
+    ShelfMalformed {
+        /// What is wrong.
+        field: &'static str,
+    },
     /// A part of a Sieve index that does not begin with its magic, or begins with that of a newer version.
     SieveMagic {
         /// Which part was expected.
@@ -260,8 +267,8 @@ impl Error {
             K::NoPhysicalForm { .. } | K::MergeType { .. } | K::SieveMeaning { .. } => Class::Type,
             K::OutOfMemory { .. } => Class::Memory,
             K::File(kind) => kind.class(),
-            K::SieveMagic { .. } => Class::Unsupported,
-            K::SieveChecksum { .. } | K::SieveMalformed { .. } => Class::Format,
+            K::SieveMagic { .. } | K::ShelfMagic => Class::Unsupported,
+            K::ShelfMalformed { .. } | K::SieveChecksum { .. } | K::SieveMalformed { .. } => Class::Format,
             K::SieveOrder
             | K::SieveLocation(_)
             | K::SieveConflict { .. }
@@ -342,6 +349,11 @@ impl fmt::Display for Error {
             ),
             K::NoSuchLeaf { leaf, leaves } => write!(f, "there is no leaf {leaf:?}; the leaves are: {leaves}"),
             K::File(kind) => kind.fmt(f),
+            K::ShelfMagic => write!(
+                f,
+                "these bytes are no directory of Bloom filters of version 1; a newer parsieve may have written them"
+            ),
+            K::ShelfMalformed { field } => write!(f, "a directory of Bloom filters contradicts itself in {field}"),
             K::SieveMagic { part } => {
                 write!(
                     f,

@@ -16,6 +16,7 @@ __all__ = [
     "NewFilters",
     "ParsieveError",
     "Probe",
+    "Shelf",
     "SieveAxis",
     "SieveBuild",
     "SieveOptions",
@@ -30,6 +31,7 @@ __all__ = [
     "instruction_sets",
     "join_sieve_shares",
     "optimal_num_bytes",
+    "shelf_num_bytes",
     "sieve_delta",
 ]
 
@@ -133,6 +135,15 @@ class FileReader:
     @property
     def column_types(self) -> list[str | None]: ...
     @property
+    def bound_types(self) -> list[str | None]: ...
+    @property
+    def leaf_ids(self) -> list[tuple[int | None, bool]]: ...
+    def statistics(
+        self, column: int
+    ) -> list[
+        tuple[int | float | bytes | None, int | float | bytes | None, int | None, int | None, int | None]
+    ]: ...
+    @property
     def num_rows(self) -> list[int]: ...
     @property
     def created_by(self) -> str | None: ...
@@ -166,6 +177,30 @@ class NewFilters:
     def excluded(
         self, chunk: tuple[int, int], filter: BloomFilter, fetched: Fetched
     ) -> tuple[list[tuple[int, int]], tuple[int, int, bool] | None]: ...
+
+@final
+class Shelf:
+    @staticmethod
+    def arrange(
+        column_type: str, filters: Sequence[tuple[str, str, BloomFilter | None, bool, bool, bool]]
+    ) -> tuple[Shelf, bytes]: ...
+    @staticmethod
+    def read(data: bytes) -> Shelf: ...
+    def to_bytes(self) -> bytes: ...
+    @property
+    def locations(self) -> list[tuple[str, str]]: ...
+    @property
+    def flags(self) -> list[tuple[bool, bool]]: ...
+    @property
+    def column_type(self) -> str: ...
+    @property
+    def num_bytes(self) -> int: ...
+    def probe(self, values: Any) -> Probe: ...
+    def might_contain(
+        self, probe: Probe, fetched: Fetched
+    ) -> tuple[list[tuple[int, int]], tuple[list[bool], int] | None]: ...
+
+def shelf_num_bytes(ndv: int, fpp: float) -> int: ...
 
 @final
 class SieveAxis:

@@ -1,4 +1,4 @@
-"""Lets every test import `oracle`, the independent model beside this file."""
+"""Lets every test import the independent models beside this file: `oracle` and `predicate_reference`."""
 
 import sys
 from pathlib import Path
