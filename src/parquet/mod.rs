@@ -1,6 +1,7 @@
 //! Parquet files as ranges of bytes: where things lie, what the metadata say, and how a rewritten file is put together.
 //! Reads no file itself.
 
+mod bounds;
 mod chunk;
 #[cfg(feature = "decode")]
 mod codec;
@@ -33,6 +34,7 @@ mod span;
 mod values;
 mod vault;
 
+pub use bounds::{Bound, Bounds};
 pub use chunk::{ColumnChunk, ColumnMeta, IndexPlace, Protection, Statistics};
 #[cfg(feature = "decode")]
 pub use decode::ChunkHashes;

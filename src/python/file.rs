@@ -4,14 +4,15 @@ use super::bloom::BloomFilter;
 use super::column::Column;
 use super::keys::FileKeys;
 use super::literal::literal;
+use crate::arrow::ColumnType;
 use crate::bloom::probe;
 use crate::error::Result;
 use crate::parquet::ranges::{self, Step};
-use crate::parquet::{ColumnProbe, FIRST_READ, Footer, Leaf, ParquetFile, Secrets, Vault};
+use crate::parquet::{self, ColumnProbe, FIRST_READ, Footer, Leaf, ParquetFile, Physical, Secrets, Vault};
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
-use pyo3::types::PyList;
+use pyo3::types::{PyBytes, PyList};
 use std::ops::Range;
 use std::sync::Mutex;
 
@@ -54,7 +55,7 @@ impl Fetched {
 
 /// Values to look for in the filters of one column.
 #[pyclass(frozen, module = "parsieve._core")]
-pub(super) struct Probe(ColumnProbe);
+pub(super) struct Probe(pub(super) ColumnProbe);
 
 /// A file whose footer was read.
 #[pyclass(frozen, module = "parsieve._core")]
@@ -119,6 +120,40 @@ impl FileReader {
         leaves.map(|leaf| leaf.column_type().map(|column| column.to_string())).collect()
     }
 
+    /// Physical type and meaning of each column whose statistics can be understood.
+    #[getter]
+    fn bound_types(&self) -> Vec<Option<String>> {
+        let leaves = self.file.metadata.leaves().iter();
+        let named = |leaf: &Leaf| match (leaf.physical, leaf.logical) {
+            (Physical::Boolean, None) => Some("BOOLEAN boolean".to_owned()),
+            _ => leaf.column_type().map(|column| column.to_string()),
+        };
+        leaves.map(named).collect()
+    }
+
+    /// The number by which table formats know each column, and whether it lies inside lists.
+    #[getter]
+    fn leaf_ids(&self) -> Vec<(Option<i32>, bool)> {
+        self.file.metadata.leaves().iter().map(|leaf| (leaf.field_id, leaf.max_rep > 0)).collect()
+    }
+
+    /// What is certain of a column, row group by row group: lower, upper, nulls, NaNs, values.
+    #[expect(clippy::type_complexity, reason = "the answer as Python sees it")]
+    fn statistics<'py>(
+        &self,
+        py: Python<'py>,
+        column: usize,
+    ) -> PyResult<Vec<(Option<Bound<'py, PyAny>>, Option<Bound<'py, PyAny>>, Option<u64>, Option<u64>, Option<u64>)>>
+    {
+        let groups = 0..self.file.metadata.row_groups().len();
+        let known = groups.map(|row_group| {
+            let known = self.file.bounds(row_group, column);
+            let value = |bound: Option<parquet::Bound<'_>>| bound.map(|bound| stored(py, bound)).transpose();
+            Ok((value(known.lower)?, value(known.upper)?, known.nulls, known.nans, known.values))
+        });
+        known.collect()
+    }
+
     /// Rows of each row group.
     #[getter]
     fn num_rows(&self) -> Vec<u64> {
@@ -166,26 +201,7 @@ impl FileReader {
             let probe = if none { probe::Probe::NOTHING } else { probe::Probe::ANYTHING };
             return Ok(Probe(ColumnProbe { column, probe }));
         };
-        let found = || -> PyResult<probe::Probe> {
-            let mut all = probe::Probe::NOTHING;
-            let mut add = |array: &_| {
-                all = std::mem::replace(&mut all, probe::Probe::ANYTHING).or(probe::Probe::new(array, column_type)?);
-                Ok(())
-            };
-            match values.cast::<PyList>() {
-                Ok(list) => list.iter().try_for_each(|value| add(&literal(&value, Some(column_type))?))?,
-                Err(_) => {
-                    let column = values.extract::<Column>()?;
-                    column.refuse_other_forms(Some(column_type))?;
-                    py.detach(|| column.for_each(add))?;
-                }
-            }
-            Ok(all)
-        };
-        let probe = match found() {
-            Err(error) if error.is_instance_of::<PyException>(py) => probe::Probe::ANYTHING,
-            found => found?,
-        };
+        let probe = probe_of(py, column_type, values)?;
         Ok(Probe(ColumnProbe { column, probe }))
     }
 
@@ -207,6 +223,39 @@ impl FileReader {
         })?;
         Ok((needed, verdicts.map(|verdicts| (verdicts.may_contain, verdicts.plaintext))))
     }
+}
+
+/// The hashes of values in a column of this type: of an Arrow column, or a list of Python values. What has no exact form
+/// there cannot be excluded.
+pub(super) fn probe_of(py: Python<'_>, column_type: ColumnType, values: &Bound<'_, PyAny>) -> PyResult<probe::Probe> {
+    let found = || -> PyResult<probe::Probe> {
+        let mut all = probe::Probe::NOTHING;
+        let mut add = |array: &_| {
+            all = std::mem::replace(&mut all, probe::Probe::ANYTHING).or(probe::Probe::new(array, column_type)?);
+            Ok(())
+        };
+        match values.cast::<PyList>() {
+            Ok(list) => list.iter().try_for_each(|value| add(&literal(&value, Some(column_type))?))?,
+            Err(_) => {
+                let column = values.extract::<Column>()?;
+                column.refuse_other_forms(Some(column_type))?;
+                py.detach(|| column.for_each(add))?;
+            }
+        }
+        Ok(all)
+    };
+    match found() {
+        Err(error) if error.is_instance_of::<PyException>(py) => Ok(probe::Probe::ANYTHING),
+        found => found,
+    }
+}
+
+fn stored<'py>(py: Python<'py>, bound: parquet::Bound<'_>) -> PyResult<Bound<'py, PyAny>> {
+    Ok(match bound {
+        parquet::Bound::Whole(value) => value.into_pyobject(py)?.into_any(),
+        parquet::Bound::Real(value) => value.into_pyobject(py)?.into_any(),
+        parquet::Bound::Bytes(value) => PyBytes::new(py, value).into_any(),
+    })
 }
 
 /// The same bytes in fewer ranges: neighbours at most `gap` bytes apart are joined.

@@ -1,0 +1,42 @@
+"""Predicates: read from any language into one typed form, and written from it for any engine."""
+
+from parsieve.predicate.expr import (
+    Always,
+    And,
+    Column,
+    Compare,
+    Expr,
+    In,
+    IsNull,
+    Literal,
+    Not,
+    Or,
+    StartsWith,
+    Unknown,
+    columns,
+    unknowns,
+    walk,
+)
+from parsieve.predicate.normalize import normalize
+from parsieve.predicate.parse import parse, parse_keys
+
+__all__ = [
+    "Always",
+    "And",
+    "Column",
+    "Compare",
+    "Expr",
+    "In",
+    "IsNull",
+    "Literal",
+    "Not",
+    "Or",
+    "StartsWith",
+    "Unknown",
+    "columns",
+    "normalize",
+    "parse",
+    "parse_keys",
+    "unknowns",
+    "walk",
+]

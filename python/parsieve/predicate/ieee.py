@@ -1,0 +1,24 @@
+"""Comparisons in which NaN equals nothing and has no order, as IEEE and pyarrow have them, in the order of the form."""
+
+from __future__ import annotations
+
+import math
+
+import pyarrow as pa
+
+from parsieve.predicate.build import Builder, Operand
+from parsieve.predicate.expr import And, Expr, Operator, never, present
+from parsieve.predicate.place import Value
+
+
+def compare_ieee(build: Builder, operand: Operand, op: Operator, value: Value | None) -> Expr:
+    """`operand op value`, in which NaN is found by `!=` alone."""
+    column = operand.column
+    if value is None or not pa.types.is_floating(column.value_type):
+        return build.compare(operand, op, value)
+    if isinstance(value, float) and math.isnan(value):
+        return present(column) if op == "!=" else never(column)
+    compared = build.compare(operand, op, value)
+    if op in (">", ">="):
+        return And((compared, build.compare(operand, "!=", math.nan)))
+    return compared

@@ -1,0 +1,69 @@
+"""Columns by their names: exactly as written, below structs by dots or parts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from parsieve.errors import ColumnNotFoundError
+from parsieve.predicate.expr import Column
+
+_FIELD_ID = b"PARQUET:field_id"
+
+
+class Names:
+    """The columns of a schema by name."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._schema = schema
+
+    def find(self, parts: Sequence[str], exact: Sequence[bool] | bool = True) -> Column:
+        """The column that `parts` name; where not `exact`, capitals matter only if names differ by nothing else."""
+        strict = (exact,) * len(parts) if isinstance(exact, bool) else tuple(exact)
+        # A dot is also a part of names: both readings are tried, and must not contradict each other.
+        readings = [(tuple(parts), strict)]
+        if len(parts) > 1:
+            readings.append(((".".join(parts),), (any(strict),)))
+        elif "." in parts[0]:
+            inner = tuple(parts[0].split("."))
+            readings.append((inner, strict * len(inner)))
+        for folded in (False,) if all(strict) else (False, True):
+            found = {
+                column.path: column
+                for path, kept in readings
+                for column in self._all(path, kept if folded else (True,) * len(path))
+            }
+            if len(found) > 1:
+                raise ColumnNotFoundError(
+                    f"the name {'.'.join(parts)!r} fits several columns: "
+                    + ", ".join(str(column) for column in found.values())
+                )
+            if found:
+                return next(iter(found.values()))
+        names = ", ".join(str(Column((name,), pa.null())) for name in self._schema.names)
+        raise ColumnNotFoundError(f"there is no column {'.'.join(parts)!r}; there are {names}")
+
+    def _all(self, path: tuple[str, ...], exact: tuple[bool, ...]) -> list[Column]:
+        level: list[tuple[tuple[str, ...], pa.Field]] = [((), field) for field in self._schema]
+        found: list[tuple[tuple[str, ...], pa.Field]] = []
+        for depth, (wanted, same) in enumerate(zip(path, exact, strict=True)):
+            found = [
+                ((*above, field.name), field)
+                for above, field in level
+                if field.name == wanted or (not same and field.name.casefold() == wanted.casefold())
+            ]
+            if depth + 1 < len(path):
+                level = [
+                    (above, outer.type.field(number))
+                    for above, outer in found
+                    if pa.types.is_struct(outer.type)
+                    for number in range(outer.type.num_fields)
+                ]
+        return [Column(at, field.type, field_id(field)) for at, field in found]
+
+
+def field_id(field: pa.Field) -> int | None:
+    """The field id that Parquet and Iceberg give a column."""
+    text = (field.metadata or {}).get(_FIELD_ID)
+    return int(text) if text is not None and text.lstrip(b"-").isdigit() else None

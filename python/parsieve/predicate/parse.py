@@ -1,0 +1,103 @@
+"""`parse`: the typed form of a predicate in any of the languages that people write it in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from parsieve.predicate.build import members, scalar_value
+from parsieve.predicate.expr import Always, And, Column, Expr, both
+from parsieve.predicate.names import Names
+from parsieve.predicate.place import UnlikeError, place, zone_named
+
+
+def parse(where: Any, schema: pa.Schema, timezone: str | None = None) -> Expr:
+    """The typed form of `where`: SQL text, a pyarrow Expression, tuples in DNF, a Polars expression, or None.
+
+    `timezone` is where the clocks stand of literals that name no zone, when a column of moments is compared with them.
+
+    >>> import pyarrow as pa, pyarrow.compute as pc
+    >>> from parsieve.predicate import parse
+    >>> schema = pa.schema({"id": pa.int32(), "price": pa.decimal128(10, 2)})
+    >>> print(parse("id < 7.5 AND price = 1.5", schema))
+    id <= 7 AND price = 1.50
+    >>> parse(pc.field("id") == 7, schema) == parse([("id", "=", 7)], schema) == parse("id = 7", schema)
+    True
+    """
+    if timezone is not None:
+        try:
+            zone_named(timezone)
+        except UnlikeError as error:
+            raise ValueError(f"{error}; give a name such as Europe/Madrid, or an offset such as +01:00") from None
+    if where is None:
+        return Always(True)
+    if isinstance(where, str):
+        from parsieve.predicate.sql import parse_sql
+
+        return parse_sql(where, schema, timezone)
+    if isinstance(where, pc.Expression):
+        from parsieve.predicate.arrow import parse_expression
+
+        return parse_expression(where, schema, timezone)
+    if type(where).__module__.partition(".")[0] == "polars" and hasattr(where, "meta"):
+        from parsieve.predicate.frames import parse_frame_expression
+
+        return parse_frame_expression(where, schema, timezone)
+    if isinstance(where, list | tuple):
+        from parsieve.predicate.tuples import parse_tuples
+
+        # One condition alone is meant as a list of it.
+        if isinstance(where, tuple) and len(where) == 3 and isinstance(where[1], str):
+            where = [where]
+        return parse_tuples(where, schema, timezone)
+    raise TypeError(
+        "a predicate is SQL text, a pyarrow or Polars expression, or a list of (column, op, value) tuples, "
+        f"not {type(where).__qualname__}"
+    )
+
+
+def parse_keys(keys: Mapping[Any, Any], schema: pa.Schema) -> Expr:
+    """The typed form of a semi-join: every column has one of the values of its Arrow column; nulls join nothing."""
+    names = Names(schema)
+    parts = []
+    for name, values in keys.items():
+        column = names.find([name] if isinstance(name, str) else name)
+        parts.append(members(column, _keys(column, _array(values))))
+    return both(*parts) if parts else And(())
+
+
+def _array(values: Any) -> pa.Array:
+    if isinstance(values, pa.ChunkedArray):
+        return values.combine_chunks()
+    if isinstance(values, pa.Array):
+        return values
+    if hasattr(values, "__arrow_c_stream__"):
+        return pa.chunked_array(values).combine_chunks()
+    return pa.array(values)
+
+
+def _keys(column: Column, values: pa.Array) -> pa.Array:
+    """Keys as values of the column's type; what no value of it equals is left out."""
+    from parsieve.predicate.expr import value_type
+
+    plain = value_type(values.type)
+    if values.type != plain:
+        values = values.storage if isinstance(values, pa.ExtensionArray) else values.cast(plain)
+    values = values.drop_null()
+    type = column.value_type
+    if values.type == type:
+        return values
+    if pa.types.is_integer(values.type) and pa.types.is_integer(type) and values.type.bit_width < type.bit_width:
+        try:
+            return values.cast(type)
+        except pa.ArrowInvalid:
+            # Negative keys of an unsigned column.
+            pass
+    try:
+        spots = [place(value, type) for one in values.unique() if (value := scalar_value(one)) is not None]
+    except UnlikeError as error:
+        raise TypeError(f"keys of type {plain} do not join column {column} of type {column.type}: {error}") from None
+    return pa.array([spot.floor for spot in spots if spot.exact], type)

@@ -1,0 +1,92 @@
+"""The typed form as a pyarrow Expression.
+
+pyarrow compares floating numbers as IEEE does, so NaN is named wherever the order of the form puts it among the rows.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import operator
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from parsieve.predicate.expr import Always, And, Column, Compare, Expr, In, IsNull, Literal, Not, Or, StartsWith
+from parsieve.predicate.render.form import renderable
+
+_OPERATORS = {
+    "=": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+def to_pyarrow(expr: Expr) -> pc.Expression:
+    """The Expression that is true for the rows for which `expr` is; for other rows it is false or null.
+
+    >>> import pyarrow as pa
+    >>> from parsieve.predicate import parse
+    >>> from parsieve.predicate.render import to_pyarrow
+    >>> to_pyarrow(parse("x > 1.5", pa.schema({"x": pa.float64()})))
+    <pyarrow.compute.Expression ((x > 1.5) or is_nan(x))>
+    """
+    return _render(renderable(expr))
+
+
+def _render(expr: Expr) -> pc.Expression:
+    match expr:
+        case And(parts):
+            return functools.reduce(operator.and_, map(_render, parts))
+        case Or(parts):
+            return functools.reduce(operator.or_, map(_render, parts))
+        case Always(value):
+            return pc.scalar(bool(value))
+        case IsNull(column):
+            return pc.field(*column.path).is_null()
+        case Not(IsNull(column)):
+            return pc.field(*column.path).is_valid()
+        case Compare():
+            return _compare(expr)
+        case In(column, values):
+            return _field(column).isin(values)
+        case Not(In(column, values)):
+            # is_in is false for null, where NOT IN is null.
+            field = _field(column)
+            return field.is_valid() & ~field.isin(values)
+        case StartsWith(column, prefix):
+            return _starts_with(column, prefix)
+        case Not(StartsWith(column, prefix)):
+            return ~_starts_with(column, prefix)
+    raise AssertionError(expr)
+
+
+def _compare(leaf: Compare) -> pc.Expression:
+    field, value = _field(leaf.column), leaf.value.scalar
+    if pa.types.is_floating(value.type):
+        if math.isnan(value.as_py()):
+            return pc.is_nan(field) if leaf.op == "=" else ~pc.is_nan(field)
+        # Half floats have no kernels; floats hold all of them.
+        if pa.types.is_float16(value.type):
+            value = pa.scalar(float(value.as_py()), pa.float32())
+        if leaf.op in (">", ">="):
+            return _OPERATORS[leaf.op](field, value) | pc.is_nan(field)
+    compared: pc.Expression = _OPERATORS[leaf.op](field, value)
+    return compared
+
+
+def _starts_with(column: Column, prefix: Literal) -> pc.Expression:
+    field = _field(column)
+    if pa.types.is_fixed_size_binary(column.value_type):
+        field = field.cast(pa.binary())
+    return pc.starts_with(field, prefix.scalar.as_py())
+
+
+def _field(column: Column) -> pc.Expression:
+    field = pc.field(*column.path)
+    if pa.types.is_float16(column.value_type):
+        return field.cast(pa.float32())
+    return field if column.type == column.value_type else field.cast(column.value_type)

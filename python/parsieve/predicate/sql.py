@@ -1,0 +1,348 @@
+"""SQL text to the typed form. sqlglot reads the text; what it means is decided here."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from fractions import Fraction
+from typing import Any, ClassVar
+
+import pyarrow as pa
+import sqlglot
+from sqlglot import exp
+from sqlglot.dialects.dialect import Dialect
+from sqlglot.tokens import Tokenizer
+
+from parsieve.predicate.build import MIRRORED, Builder, Operand, cast_operand, cast_value, unknown
+from parsieve.predicate.expr import Always, And, Expr, Not, Operator, Or, both
+from parsieve.predicate.names import Names
+from parsieve.predicate.place import Nearest, UnlikeError, Value, moment, read_number
+
+
+class Predicates(Dialect):
+    """The SQL that predicates are written in: ANSI, with names in backticks as Spark writes them too."""
+
+    class Tokenizer(Tokenizer):  # noqa: D106 - sqlglot looks for it by this name
+        IDENTIFIERS: ClassVar[list[str | tuple[str, str]]] = ['"', "`"]
+        HEX_STRINGS: ClassVar[list[str | tuple[str, str]]] = [("x'", "'"), ("X'", "'")]
+
+
+_COMPARISONS: dict[type[exp.Expression], Operator] = {
+    exp.EQ: "=",
+    exp.NEQ: "!=",
+    exp.LT: "<",
+    exp.LTE: "<=",
+    exp.GT: ">",
+    exp.GTE: ">=",
+}
+
+
+def parse_sql(text: str, schema: pa.Schema, zone: str | None) -> Expr:
+    """The typed form of a WHERE clause."""
+    try:
+        tree = sqlglot.parse_one(text, dialect=Predicates)
+    except sqlglot.errors.SqlglotError as error:
+        raise ValueError(f"{text!r} is no SQL predicate: {_plain(error)}") from None
+    except RecursionError:
+        raise ValueError("the SQL predicate is nested too deeply to be read") from None
+    if not isinstance(tree, exp.Condition) or isinstance(tree, exp.Query | exp.Alias):
+        raise ValueError(f"{text!r} is no SQL predicate; write what would stand after WHERE")
+    reader = _Reader(Names(schema), Builder(zone))
+    assert isinstance(tree, exp.Expression)
+    try:
+        for column in tree.find_all(exp.Column, exp.Dot):
+            # A name that is nowhere is an error even where the rest is not understood.
+            if not isinstance(column.parent, exp.Dot):
+                reader.operand(column)
+        return reader.truth(tree)
+    except RecursionError:
+        raise ValueError("the SQL predicate is nested too deeply to be read") from None
+
+
+def _plain(error: Exception) -> str:
+    details = getattr(error, "errors", None)
+    if details:
+        one = details[0]
+        found = re.sub(r"<class '.*?(\w+)'>", r"\1", one["description"]).rstrip(".")
+        return f"{found} at line {one['line']}, column {one['col']}"
+    return str(error).splitlines()[0]
+
+
+class _Reader:
+    def __init__(self, names: Names, build: Builder) -> None:
+        self._names = names
+        self._build = build
+
+    def truth(self, node: exp.Expression) -> Expr:
+        """A condition; what is not understood stands there as text with its reason."""
+        match node:
+            case exp.Paren():
+                return self.truth(node.this)
+            case exp.And() | exp.Or():
+                return self._chain(node)
+            case exp.Not():
+                return Not(self.truth(node.this))
+        try:
+            return self._leaf(node)
+        except UnlikeError as error:
+            return unknown(_text(node), error)
+
+    def _chain(self, node: exp.And | exp.Or) -> Expr:
+        # Long chains are deep trees: they are walked without recursion.
+        kind = type(node)
+        parts: list[Expr] = []
+        waiting: list[exp.Expression] = [node]
+        while waiting:
+            one = waiting.pop()
+            if type(one) is kind:
+                waiting.extend((one.expression, one.this))
+            else:
+                parts.append(self.truth(one))
+        return And(tuple(parts)) if kind is exp.And else Or(tuple(parts))
+
+    def _leaf(self, node: exp.Expression) -> Expr:
+        build = self._build
+        match node:
+            case exp.EQ() | exp.NEQ() | exp.LT() | exp.LTE() | exp.GT() | exp.GTE():
+                _only(node, "this", "expression")
+                return self._compared(_COMPARISONS[type(node)], node.this, node.expression)
+            case exp.Between():
+                _only(node, "this", "low", "high")
+                low = self._compared(">=", node.this, node.args["low"])
+                return And((low, self._compared("<=", node.this, node.args["high"])))
+            case exp.In():
+                _only(node, "this", "expressions")
+                return build.contains(self.operand(node.this), [self.value(item) for item in node.expressions])
+            case exp.Is():
+                _only(node, "this", "expression")
+                return self._is(node.this, node.expression)
+            case exp.NullSafeEQ():
+                _only(node, "this", "expression")
+                return self._same(node.this, node.expression)
+            case exp.NullSafeNEQ():
+                _only(node, "this", "expression")
+                return Not(self._same(node.this, node.expression))
+            case exp.Like():
+                return self._like(node, None)
+            case exp.Escape() if isinstance(node.this, exp.Like):
+                _only(node, "this", "expression")
+                return self._like(node.this, self.value(node.expression))
+            case exp.StartsWith():
+                _only(node, "this", "expression")
+                return build.starts_with(self.operand(node.this), self.value(node.expression))
+            case exp.IsNan():
+                _only(node, "this")
+                return build.compare(self.operand(node.this), "=", float("nan"))
+            case exp.Boolean():
+                return Always(bool(node.this))
+            case exp.Null():
+                return Always(None)
+            case exp.Column() | exp.Dot():
+                operand = self.operand(node)
+                if not pa.types.is_boolean(operand.column.value_type):
+                    raise UnlikeError("a column alone is a condition only where it is boolean")
+                return build.compare(operand, "=", True)
+        raise UnlikeError("this form is not understood")
+
+    def _compared(self, op: Operator, left: exp.Expression, right: exp.Expression) -> Expr:
+        if self._is_operand(left):
+            return self._build.compare(self.operand(left), op, self.value(right))
+        return self._build.compare(self.operand(right), MIRRORED[op], self.value(left))
+
+    def _is_operand(self, node: exp.Expression) -> bool:
+        return node.find(exp.Column) is not None
+
+    def _is(self, left: exp.Expression, right: exp.Expression) -> Expr:
+        if isinstance(right, exp.Null):
+            return self._build.is_null(self.operand(left))
+        if isinstance(right, exp.Boolean):
+            return self._same(left, right)
+        raise UnlikeError("IS is understood with NULL, TRUE and FALSE")
+
+    def _same(self, left: exp.Expression, right: exp.Expression) -> Expr:
+        """Equality for which null is a value like others."""
+        if not self._is_operand(left):
+            left, right = right, left
+        operand, value = self.operand(left), self.value(right)
+        null = self._build.is_null(operand)
+        return null if value is None else both(Not(null), self._build.compare(operand, "=", value))
+
+    def _like(self, node: exp.Like, escape: Value | None) -> Expr:
+        _only(node, "this", "expression", "negate")
+        liked = self._liked(node, self.value(node.expression), escape)
+        # sqlglot writes NOT LIKE into the node, or around it in older versions.
+        return Not(liked) if node.args.get("negate") else liked
+
+    def _liked(self, node: exp.Like, pattern: Value | None, escape: Value | None) -> Expr:
+        operand = self.operand(node.this)
+        if pattern is None:
+            return Always(None)
+        if not isinstance(pattern, str) or not (escape is None or (isinstance(escape, str) and len(escape) == 1)):
+            raise UnlikeError("LIKE takes text, and one character to escape with")
+        # Engines differ in what a backslash means where no ESCAPE is written.
+        if escape is None and "\\" in pattern:
+            raise UnlikeError("a backslash in LIKE means different things to engines; write ESCAPE")
+        prefix, rest = like_prefix(pattern, escape)
+        if rest == "":
+            return self._build.compare(operand, "=", prefix)
+        begins = self._build.starts_with(operand, prefix)
+        if set(rest) == {"%"}:
+            return begins
+        return And((begins, unknown(_text(node), "only the beginning of a pattern is understood")))
+
+    def operand(self, node: exp.Expression) -> Operand:
+        """The column on one side."""
+        match node:
+            case exp.Paren():
+                return self.operand(node.this)
+            case exp.Column() | exp.Dot():
+                parts = _parts(node)
+                quoted = [bool(part.args.get("quoted")) for part in parts]
+                return Operand(self._names.find([part.name for part in parts], quoted))
+            case exp.TryCast():
+                raise UnlikeError("TRY_CAST of a column is not followed")
+            case exp.Cast():
+                _only(node, "this", "to")
+                return cast_operand(self.operand(node.this), arrow_type(node.to), self._build.zone)
+            case exp.Date() | exp.TsOrDsToDate():
+                _only(node, "this")
+                return cast_operand(self.operand(node.this), pa.date32(), self._build.zone)
+        if node.find(exp.Column) is None:
+            raise UnlikeError("no column is compared here")
+        raise UnlikeError("a column is compared as it is, or cast; other expressions are not followed")
+
+    def value(self, node: exp.Expression) -> Value | None:
+        """A literal."""
+        match node:
+            case exp.Paren():
+                return self.value(node.this)
+            case exp.Null():
+                return None
+            case exp.Boolean():
+                return bool(node.this)
+            case exp.Literal():
+                if node.is_string:
+                    return str(node.this)
+                text = str(node.this)
+                return Fraction(text) if text.isascii() and text.isdigit() else read_number(text)
+            case exp.Neg():
+                return _negative(self.value(node.this))
+            case exp.HexString():
+                return bytes.fromhex(str(node.this))
+            case exp.TryCast():
+                raise UnlikeError("TRY_CAST of a literal is not followed")
+            case exp.Cast():
+                _only(node, "this", "to")
+                return self._cast_value(self.value(node.this), node.to)
+            case exp.Date() | exp.TsOrDsToDate():
+                _only(node, "this")
+                return cast_value(self.value(node.this), pa.date32(), self._build.zone)
+        if node.find(exp.Column) is not None:
+            raise UnlikeError("a column is compared with a literal, not with another column or an expression of one")
+        raise UnlikeError("this literal is not understood")
+
+    def _cast_value(self, value: Value | None, to: exp.DataType) -> Value | None:
+        kind = to.this
+        if kind in _MOMENTS and value is not None:
+            return moment(value, _MOMENTS[kind], self._build.zone)
+        if kind == exp.DataType.Type.UUID and isinstance(value, str):
+            return uuid.UUID(value)
+        return cast_value(value, arrow_type(to), self._build.zone)
+
+
+def _only(node: exp.Expression, *names: str) -> None:
+    """Refuse a node that says more than is read here: what is not read may turn its meaning round."""
+    more = [name for name, value in node.args.items() if value and name not in names]
+    if more:
+        raise UnlikeError(f"{more[0].upper().replace('_', ' ')} is not understood here")
+
+
+def like_prefix(pattern: str, escape: str | None) -> tuple[str, str]:
+    """The text before the first wildcard of a pattern, and the rest from it on."""
+    prefix: list[str] = []
+    at = 0
+    while at < len(pattern):
+        if pattern[at] == escape:
+            if pattern[at + 1 : at + 2] not in ("%", "_", escape):
+                raise UnlikeError("the escape of a pattern stands before %, _ or itself")
+            at += 1
+        elif pattern[at] in "%_":
+            return "".join(prefix), pattern[at:]
+        prefix.append(pattern[at])
+        at += 1
+    return "".join(prefix), ""
+
+
+def _negative(value: Value | None) -> Value | None:
+    if value is None:
+        return None
+    if isinstance(value, Fraction | float) and not isinstance(value, bool):
+        return -value
+    if isinstance(value, Nearest):
+        return Nearest(-value.number)
+    raise UnlikeError("a minus stands before numbers only")
+
+
+def _parts(node: exp.Expression) -> list[exp.Identifier]:
+    if isinstance(node, exp.Dot):
+        inner = node.expression
+        if not isinstance(inner, exp.Identifier):
+            raise UnlikeError("only names stand between dots")
+        return [*_parts(node.this), inner]
+    if isinstance(node, exp.Column):
+        parts = [node.args.get(level) for level in ("catalog", "db", "table", "this")]
+        found = [part for part in parts if part is not None]
+        if all(isinstance(part, exp.Identifier) for part in found):
+            return found
+    raise UnlikeError("only names stand between dots")
+
+
+_TYPES: dict[Any, Any] = {
+    exp.DataType.Type.BOOLEAN: pa.bool_,
+    exp.DataType.Type.TINYINT: pa.int8,
+    exp.DataType.Type.SMALLINT: pa.int16,
+    exp.DataType.Type.INT: pa.int32,
+    exp.DataType.Type.BIGINT: pa.int64,
+    exp.DataType.Type.UTINYINT: pa.uint8,
+    exp.DataType.Type.USMALLINT: pa.uint16,
+    exp.DataType.Type.UINT: pa.uint32,
+    exp.DataType.Type.UBIGINT: pa.uint64,
+    exp.DataType.Type.FLOAT: pa.float32,
+    exp.DataType.Type.DOUBLE: pa.float64,
+    exp.DataType.Type.DATE: pa.date32,
+    exp.DataType.Type.TEXT: pa.string,
+    exp.DataType.Type.VARCHAR: pa.string,
+    exp.DataType.Type.VARBINARY: pa.binary,
+    exp.DataType.Type.BINARY: pa.binary,
+}
+
+# Whether a type's moments have a zone; None: as they are written.
+_MOMENTS: dict[Any, bool | None] = {
+    exp.DataType.Type.TIMESTAMP: None,
+    exp.DataType.Type.DATETIME: None,
+    exp.DataType.Type.TIMESTAMPNTZ: False,
+    exp.DataType.Type.TIMESTAMPTZ: True,
+    exp.DataType.Type.TIMESTAMPLTZ: True,
+}
+
+
+def arrow_type(to: exp.DataType) -> pa.DataType:
+    """The Arrow type of a SQL type."""
+    kind = to.this
+    if kind in _TYPES and not to.expressions:
+        return _TYPES[kind]()
+    if kind == exp.DataType.Type.DECIMAL:
+        sizes = [int(size.this.this) for size in to.expressions if isinstance(size.this, exp.Literal)]
+        precision, scale = [*sizes, *(18, 3)[len(sizes) :]] if len(sizes) != 1 else (sizes[0], 0)
+        if 1 <= precision <= 38 and 0 <= scale <= precision:
+            return pa.decimal128(precision, scale)
+    if kind == exp.DataType.Type.TIME and not to.expressions:
+        return pa.time64("ns")
+    if kind in _MOMENTS and not to.expressions:
+        # What engines keep of a timestamp is microseconds.
+        return pa.timestamp("us", "UTC" if _MOMENTS[kind] else None)
+    raise UnlikeError(f"a cast to {to.sql()} is not followed")
+
+
+def _text(node: exp.Expression) -> str:
+    return node.sql(dialect=Predicates)

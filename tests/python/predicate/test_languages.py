@@ -1,0 +1,345 @@
+"""Each language says in the typed form what its own engine makes of it."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from decimal import Decimal
+from typing import Any
+
+import duckdb
+import hypothesis.strategies as st
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from predicate_reference import rows
+
+import parsieve as ps
+import parsieve.predicate.render
+from parsieve.predicate import normalize, parse, unknowns
+
+UTC = dt.UTC
+C, F = pl.col, pc.field
+TABLE = pa.table(
+    {
+        "row": pa.array(range(8), pa.int64()),
+        "i": pa.array([0, 1, 2, None, -1, 2**31 - 1, 5, 7], pa.int32()),
+        "u": pa.array([0, 1, 255, None, 3, 4, 5, 6], pa.uint8()),
+        "f": pa.array([0.0, -0.0, math.nan, None, 1.5, -1.5, math.inf, -math.inf]),
+        "g": pa.array([0.1, 1.5, None, 2.0, math.nan, 0.0, 1.0, 3.0], pa.float32()),
+        "s": pa.array(["", "a", "ab", None, "abc", "b%", "it's", "ä"]),
+        "d": pa.array([Decimal(n) for n in ("0", "1.50", "-1.5", "2.25")] + [None] * 4, pa.decimal128(10, 2)),
+        "day": pa.array([dt.date(2026, 1, n) for n in range(1, 7)] + [None, dt.date(1969, 12, 31)]),
+        "t": pa.array([dt.datetime(2026, 1, n, n) for n in range(1, 7)] + [None, dt.datetime(1969, 12, 31)]),
+        "z": pa.array([dt.datetime(2026, 1, n, tzinfo=UTC) for n in range(1, 8)] + [None], pa.timestamp("us", "UTC")),
+        "b": pa.array([True, False, None, True, False, None, True, False]),
+        "st": pa.array([{"x": 1}, {"x": None}, None, {"x": 2}] * 2, pa.struct({"x": pa.int32()})),
+    }
+)
+
+ATOMS = """
+i = 1|i <> 1|i < 2|i >= 1.5|i > -1|1 < i|i = 1.0|i BETWEEN 1 AND 5|i NOT BETWEEN 1 AND 5|i IN (1, 2)
+i NOT IN (1, 2)|i IN (1, NULL)|i NOT IN (1, NULL)|i = NULL|i IS NULL|i IS NOT NULL|i IS DISTINCT FROM 1
+i IS NOT DISTINCT FROM NULL|u < 256|u = -1|u >= 255|CAST(i AS BIGINT) = 1|i::BIGINT > 1
+CAST(i AS DOUBLE) < 1.5|NULL|TRUE|FALSE|i IN (1)|f > 1|f >= 1.5|f = 0|f <> 0|f < 'inf'::DOUBLE
+f = 'nan'::DOUBLE|f <= 'nan'::DOUBLE|f > 'nan'::DOUBLE|isnan(f)|f IN (0, 1.5)|f != 'NaN'
+f BETWEEN -1.5 AND 1.5|g > 1.5|g <> 2|g <= 1.5|g = 1.5|s = 'a'|s LIKE 'a%'|s NOT LIKE 'a%'
+s LIKE 'b!%' ESCAPE '!'|s LIKE 'ab'|s LIKE '%'|s > 'a'|starts_with(s, 'ab')|s = 'it''s'|s < ''|s IN ('a', 'ä')
+s LIKE NULL|s NOT LIKE 'b!%' ESCAPE '!'|d = 1.5|d > 1.505|d < -1.495|d IN (1.5, 2.25, 3.333)|d = '2.25'|d >= 2
+CAST(d AS DECIMAL(12, 4)) = 1.5|d <> 1.50|day = '2026-01-02'|day > DATE '2026-01-02'
+day < TIMESTAMP '2026-01-02 12:00:00'|day BETWEEN '2026-01-02' AND '2026-01-04'
+CAST(day AS TIMESTAMP) < '2026-01-02 12:00:00'|t = '2026-01-02 02:00:00'|t > DATE '2026-01-02'
+CAST(t AS DATE) = '2026-01-02'|CAST(t AS DATE) <> '2026-01-02'|CAST(t AS DATE) <= '2026-01-02'
+CAST(t AS DATE) > '2026-01-02'|CAST(t AS DATE) IN ('2026-01-02', NULL)|CAST(t AS DATE) < '2026-01-02'
+CAST(t AS DATE) >= '2026-01-02'|t::date = DATE '2026-01-03'|date(t) = '2026-01-03'
+z >= '2026-01-02 00:00:00+00'|z < TIMESTAMPTZ '2026-01-03 01:00:00+01:00'|z = '2026-01-02T00:00:00Z'|b|NOT b
+b = TRUE|b <> TRUE|b IS TRUE|b IS NOT TRUE|b IS FALSE|b IS NOT FALSE|b IS NULL|st.x = 1|st.x IS NULL|st.x <> 1
+st.x IN (1, NULL)|"i" = 1|I = 1
+"""
+SQL = st.recursive(
+    st.sampled_from(ATOMS.strip().replace("\n", "|").split("|")),
+    lambda inner: st.one_of(
+        st.builds("NOT ({})".format, inner),
+        st.builds("({}) AND ({})".format, inner, inner),
+        st.builds("({}) OR ({})".format, inner, inner),
+    ),
+    max_leaves=4,
+)
+
+
+def by_duckdb(text: str) -> list[int]:
+    with duckdb.connect() as con:
+        con.execute("SET TimeZone = 'Asia/Tokyo'")
+        con.execute('CREATE TABLE own AS SELECT * FROM "TABLE"')
+        return [row for (row,) in con.execute(f"SELECT row FROM own WHERE {text} ORDER BY row").fetchall()]
+
+
+@pytest.mark.parametrize("text", ATOMS.strip().replace("\n", "|").split("|"))
+def test_each_form_of_sql_is_what_duckdb_makes_of_it(text: str) -> None:
+    expr = parse(text, TABLE.schema)
+    assert not unknowns(expr)
+    assert rows(expr, TABLE) == by_duckdb(text)
+    negated = parse(f"NOT ({text})", TABLE.schema)
+    assert rows(negated, TABLE) == rows(normalize(negated), TABLE) == by_duckdb(f"NOT ({text})")
+
+
+@settings(deadline=None, max_examples=150)
+@given(SQL)
+def test_sql_is_what_duckdb_makes_of_it(text: str) -> None:
+    assert rows(normalize(parse(text, TABLE.schema)), TABLE) == by_duckdb(text)
+
+
+EXPRESSIONS = [
+    F("i") == 1,
+    F("u") > 1.5,
+    pc.scalar(1) < F("i"),
+    F("i").isin([1, 2]),
+    F("i").isin([1, None]),
+    pc.is_in(F("i"), value_set=pa.array([1, None], pa.int32()), skip_nulls=True),
+    F("i").is_null(),
+    F("f").is_null(nan_is_null=True),
+    F("i").is_valid(),
+    F("i") == pa.scalar(None, pa.int32()),
+    F("i").cast(pa.int64()) == 5,
+    *(op(F("f"), value) for op in (pc.equal, pc.not_equal, pc.less, pc.less_equal) for value in (0.0, 1.5, math.nan)),
+    *(op(F("f"), value) for op in (pc.greater, pc.greater_equal) for value in (0.0, 1.5, math.nan, math.inf)),
+    pc.is_nan(F("f")),
+    F("f").isin([math.nan, 1.5]),
+    F("g") <= 1.5,
+    pc.starts_with(F("s"), "a"),
+    pc.match_like(F("s"), "a%"),
+    pc.match_like(F("s"), "ab"),
+    F("s").isin(["a", None]),
+    F("s") >= "ab",
+    F("d") == Decimal("1.5"),
+    F("d") < Decimal("1.505"),
+    F("day") > dt.date(2026, 1, 2),
+    F("t") >= dt.datetime(2026, 1, 2, 2),
+    F("t") == pa.scalar(10**18, pa.timestamp("ns")),
+    F("z") < dt.datetime(2026, 1, 3, tzinfo=UTC),
+    F("z") < dt.datetime(2026, 1, 3, 1, tzinfo=dt.timezone(dt.timedelta(hours=1))),
+    F("b"),
+    F("b") == pc.scalar(True),
+    pc.scalar(True),
+    F("st", "x") == 1,
+    F("st", "x").is_null(),
+]
+
+
+@pytest.mark.parametrize("expression", EXPRESSIONS, ids=str)
+@pytest.mark.parametrize("form", ["itself", "not", "and", "or"])
+def test_a_pyarrow_expression_is_what_pyarrow_makes_of_it(expression: pc.Expression, form: str) -> None:
+    made = {
+        "itself": expression,
+        "not": ~expression,
+        "and": ~(expression & (F("u") < 4)),
+        "or": ~(expression | (F("u") == 3)),
+    }[form]
+    expected = ds.dataset(TABLE).to_table(filter=made)["row"].to_pylist()
+    expr = parse(made, TABLE.schema)
+    assert not unknowns(expr)
+    assert rows(expr, TABLE) == expected
+
+
+FRAME_EXPRESSIONS = [
+    C("i") == 1,
+    C("i") > 1.5,
+    pl.lit(1) < C("i"),
+    C("i").is_in([1, 2]),
+    C("i").is_in([1, None]),
+    C("i").is_in([1, None], nulls_equal=True),
+    C("i").is_null(),
+    C("i").is_not_null(),
+    C("i").eq_missing(None),
+    C("i").ne_missing(1),
+    C("i").is_between(1, 5),
+    C("i").is_between(1, 5, closed="none"),
+    C("i") == pl.lit(1) + 4,
+    C("f") > 1.5,
+    C("f").is_nan(),
+    C("f").is_not_nan(),
+    C("f") != 0.0,
+    C("s").str.starts_with("a"),
+    C("s").is_in(["a", "ä"]),
+    C("d") == Decimal("1.50"),
+    C("day") > dt.date(2026, 1, 2),
+    C("t") >= dt.datetime(2026, 1, 2, 2),
+    C("z") < dt.datetime(2026, 1, 3, tzinfo=UTC),
+    C("b"),
+    C("b") & C("s").is_null(),
+    C("b") | (C("i") == 1),
+    C("st").struct.field("x") == 1,
+    pl.lit(True),
+]
+
+
+@pytest.mark.parametrize("expression", FRAME_EXPRESSIONS, ids=str)
+@pytest.mark.parametrize("negated", [False, True])
+def test_a_polars_expression_is_what_polars_makes_of_it(expression: pl.Expr, negated: bool) -> None:
+    made = ~expression if negated else expression
+    expected = pl.DataFrame(pl.from_arrow(TABLE)).filter(made)["row"].to_list()
+    expr = parse(made, TABLE.schema)
+    assert not unknowns(expr)
+    assert rows(expr, TABLE) == expected
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        [("i", "=", 1)],
+        [("i", "==", 1), ("s", "=", "a")],
+        [[("i", "=", 1)], [("f", ">", 1.0)]],
+        [("i", "in", [1, 2])],
+        [("i", "in", {1, None})],
+        [("i", "not in", (1, 2))],
+        [("f", "!=", 0.0)],
+        [("f", "not in", [math.nan])],
+        [("f", ">=", math.nan)],
+        [("day", "<", dt.date(2026, 1, 3))],
+        [("d", "=", Decimal("1.5"))],
+        [("z", ">", dt.datetime(2026, 1, 3, tzinfo=UTC))],
+        [("row", "in", [])],
+    ],
+    ids=str,
+)
+def test_tuples_are_what_pyarrow_makes_of_them(where: Any) -> None:
+    expected = ds.dataset(TABLE).to_table(filter=pq.filters_to_expression(where))["row"].to_pylist()
+    assert rows(parse(where, TABLE.schema), TABLE) == expected
+
+
+UNKNOWN = [
+    "i + 1 = 2",
+    "i = u",
+    "s LIKE '%a'",
+    "s ILIKE 'a%'",
+    "abs(i) = 1",
+    "i IN (SELECT 1)",
+    "i BETWEEN SYMMETRIC 5 AND 1",
+    "s = 1",
+    "CAST(f AS BIGINT) = 1",
+    "TRY_CAST(s AS INT) = 1",
+    "s LIKE 'a\\%'",
+    "z > '2026-01-01'",
+    "t > '2026-01-01 00:00:00Z'",
+    "CAST(z AS DATE) = '2026-01-01'",
+    "i = ANY(ARRAY[1, 2])",
+    "st = 1",
+    "day = '2026-02-30'",
+    "CASE WHEN b THEN TRUE ELSE FALSE END",
+    "s COLLATE nocase = 'A'",
+    "i = 1 IS TRUE",
+    "count(i) OVER () = 1",
+    "i ^ 2 = 4",
+    "b = 1",
+    "f = 1 AND i & 1",
+    "s SIMILAR TO 'a'",
+    "s GLOB 'a*'",
+    "(i, u) = (1, 1)",
+    "(i, u) IN ((1, 1))",
+    "EXISTS (SELECT 1)",
+]
+
+
+@pytest.mark.parametrize("text", UNKNOWN)
+def test_what_is_not_understood_is_kept_as_such_and_not_rendered(text: str) -> None:
+    expr = parse(text, TABLE.schema)
+    assert unknowns(expr)
+    assert all(part.reason for part in unknowns(expr))
+    for render in (ps.predicate.render.to_pyarrow, ps.predicate.render.to_polars, ps.predicate.render.to_duckdb):
+        with pytest.raises(ps.UnsupportedError, match="not understood"):
+            render(expr)
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [F("i") + 1 == 2, pc.and_(F("b"), F("b")), F(1) == 2, F("i") == F("u"), pc.match_like(F("s"), "%a"), F("d") == 0.1],
+    ids=str,
+)
+def test_pyarrow_expressions_that_are_not_understood(expression: pc.Expression) -> None:
+    assert unknowns(parse(expression, TABLE.schema))
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [C("f") == math.nan, C("f") < math.inf, C("i") + 1 == 2, C("i") == C("u"), C("i").map_batches(abs) == 1],
+    ids=["nan", "inf", "sum", "columns", "python"],
+)
+def test_polars_expressions_that_are_not_understood(expression: pl.Expr) -> None:
+    assert unknowns(parse(expression, TABLE.schema))
+
+
+def test_an_unknown_column_is_an_error_even_in_what_is_not_understood() -> None:
+    for where in ("nope = 1", "abs(nope) = 1", "i = nope", "st.nope = 1", F("nope") + 1 == 2, C("nope").abs() == 1):
+        with pytest.raises(ps.ColumnNotFoundError, match="nope"):
+            parse(where, TABLE.schema)
+    with pytest.raises(ps.ColumnNotFoundError):
+        parse([("nope", "=", 1)], TABLE.schema)
+    with pytest.raises(ps.ColumnNotFoundError):
+        parse('"I" = 1', TABLE.schema)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "SELECT 1", "i = 1; i = 2", "i = ", "((i = 1)", "i = 1 x", "b XOR b", "DROP TABLE a", "i = 1L"]
+)
+def test_what_is_no_predicate_is_a_value_error(text: str) -> None:
+    with pytest.raises(ValueError, match="no SQL predicate"):
+        parse(text, TABLE.schema)
+
+
+def test_deep_predicates_end_in_an_answer_or_a_value_error() -> None:
+    wide = " OR ".join(f"i = {number}" for number in range(3000))
+    assert rows(parse(wide, TABLE.schema), TABLE) == [0, 1, 2, 6, 7]
+    with pytest.raises(ValueError, match="deep"):
+        parse("(" * 5000 + "i = 1" + ")" * 5000, TABLE.schema)
+
+
+def test_names_with_dots_quotes_and_capitals() -> None:
+    schema = pa.schema(
+        {"a.b": pa.int32(), "A": pa.struct({"c d": pa.int32()}), "x": pa.int32(), "X": pa.int32(), 'q"q': pa.int8()}
+    )
+    for text, path in {
+        '"a.b" = 1': ("a.b",),
+        "a.b = 1": ("a.b",),
+        'a."c d" = 1': ("A", "c d"),
+        "`A`.`c d` = 1": ("A", "c d"),
+        "x = 1": ("x",),
+        "X = 1": ("X",),
+        '"q""q" = 1': ('q"q',),
+    }.items():
+        found = ps.predicate.columns(parse(text, schema))
+        assert [column.path for column in found] == [path], text
+    with pytest.raises(ps.ColumnNotFoundError, match="several"):
+        parse("a.b = 1", pa.schema({"a.b": pa.int32(), "a": pa.struct({"b": pa.int32()})}))
+    with pytest.raises(ps.ColumnNotFoundError, match="several"):
+        parse("ab = 1", pa.schema({"aB": pa.int32(), "Ab": pa.int32()}))
+
+
+def test_a_clock_without_a_zone_is_read_where_timezone_says() -> None:
+    def moment(text: str, zone: str) -> str:
+        return str(parse(f"z = '{text}'", TABLE.schema, timezone=zone))
+
+    assert moment("2026-01-01", "Europe/Madrid") == "z = 2025-12-31 23:00:00.000000Z"
+    assert moment("2026-07-01 12:00:00", "Europe/Madrid") == "z = 2026-07-01 10:00:00.000000Z"
+    assert moment("2026-07-01 12:00:00.5", "+05:30") == "z = 2026-07-01 06:30:00.500000Z"
+    # What names its zone is not moved.
+    assert moment("2026-07-01 12:00:00Z", "Europe/Madrid") == "z = 2026-07-01 12:00:00.000000Z"
+    # Clocks that show a time twice or never.
+    for text in ("2026-10-25 02:30:00", "2026-03-29 02:30:00"):
+        assert "twice or never" in unknowns(parse(f"z = '{text}'", TABLE.schema, timezone="Europe/Madrid"))[0].reason
+    with pytest.raises(ValueError, match="no time zone"):
+        parse("z = '2026-01-01'", TABLE.schema, timezone="Nowhere/Land")
+
+
+def test_keys_of_a_semi_join_become_values_of_the_column() -> None:
+    keys = {"i": pa.array([1, None, 2**40, 5], pa.int64()), "s": pa.chunked_array([["a"], ["it's", "a"]])}
+    assert rows(ps.predicate.parse_keys(keys, TABLE.schema), TABLE) == [1, 6]
+    assert rows(ps.predicate.parse_keys({"f": pl.Series([math.nan, 0.0])}, TABLE.schema), TABLE) == [0, 1, 2]
+    assert rows(ps.predicate.parse_keys({"i": pa.array([], pa.int8())}, TABLE.schema), TABLE) == []
+    with pytest.raises(TypeError, match="join"):
+        ps.predicate.parse_keys({"i": ["text"]}, TABLE.schema)
+    with pytest.raises(ps.ColumnNotFoundError):
+        ps.predicate.parse_keys({"nope": [1]}, TABLE.schema)
