@@ -1,4 +1,4 @@
-"""Lets every test import the independent models beside this file: `oracle` and `predicate_reference`."""
+"""Lets every test import the independent models beside this file: `oracle`, `predicate_reference` and so on."""
 
 import sys
 from pathlib import Path
