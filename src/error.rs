@@ -158,6 +158,13 @@ pub enum ErrorKind {
     },
     /// A Parquet file or its encryption.
     File(FileKind),
+    /// A directory of shelved Bloom filters that does not begin with its magic, or begins with that of a newer version.
+    ShelfMagic,
+    /// A directory of shelved Bloom filters contradicts itself.
+    ShelfMalformed {
+        /// What is wrong.
+        field: &'static str,
+    },
     /// A part of a Sieve index that does not begin with its magic, or begins with that of a newer version.
     SieveMagic {
         /// Which part was expected.
@@ -191,6 +198,20 @@ pub enum ErrorKind {
     SieveNotLoaded {
         /// Number of the segment.
         segment: usize,
+    },
+    /// An Arrow type whose values the Sieve index cannot put in order.
+    SieveType {
+        /// The type.
+        arrow: String,
+        /// Why not.
+        reason: &'static str,
+    },
+    /// Values that cannot be compared with those of the indexed column.
+    SieveMeaning {
+        /// What the index holds.
+        column: String,
+        /// What was given.
+        found: String,
     },
     /// A Sieve option outside its range.
     SieveOption(&'static str),
@@ -232,7 +253,7 @@ impl Error {
             | K::BitsetSize(_)
             | K::BitsetBeyondInput { .. }
             | K::TrailingBytes(_) => Class::Format,
-            K::UnknownUnionMember { .. } | K::ArrowType { .. } => Class::Unsupported,
+            K::UnknownUnionMember { .. } | K::ArrowType { .. } | K::SieveType { .. } => Class::Unsupported,
             K::NumBlocks(_)
             | K::Fpp
             | K::TooManyValues { .. }
@@ -243,11 +264,11 @@ impl Error {
             | K::NotExact { .. }
             | K::SeveralLeaves(_)
             | K::NoSuchLeaf { .. } => Class::Value,
-            K::NoPhysicalForm { .. } | K::MergeType { .. } => Class::Type,
+            K::NoPhysicalForm { .. } | K::MergeType { .. } | K::SieveMeaning { .. } => Class::Type,
             K::OutOfMemory { .. } => Class::Memory,
             K::File(kind) => kind.class(),
-            K::SieveMagic { .. } => Class::Unsupported,
-            K::SieveChecksum { .. } | K::SieveMalformed { .. } => Class::Format,
+            K::SieveMagic { .. } | K::ShelfMagic => Class::Unsupported,
+            K::ShelfMalformed { .. } | K::SieveChecksum { .. } | K::SieveMalformed { .. } => Class::Format,
             K::SieveOrder
             | K::SieveLocation(_)
             | K::SieveConflict { .. }
@@ -328,6 +349,11 @@ impl fmt::Display for Error {
             ),
             K::NoSuchLeaf { leaf, leaves } => write!(f, "there is no leaf {leaf:?}; the leaves are: {leaves}"),
             K::File(kind) => kind.fmt(f),
+            K::ShelfMagic => write!(
+                f,
+                "these bytes are no directory of Bloom filters of version 1; a newer parsieve may have written them"
+            ),
+            K::ShelfMalformed { field } => write!(f, "a directory of Bloom filters contradicts itself in {field}"),
             K::SieveMagic { part } => {
                 write!(
                     f,
@@ -348,6 +374,13 @@ impl fmt::Display for Error {
             }
             K::SieveExpired { instant } => write!(f, "the Sieve index no longer keeps instant {instant}"),
             K::SieveNotLoaded { segment } => write!(f, "segment {segment} of the Sieve index was not given"),
+            K::SieveType { arrow, reason } => write!(f, "Arrow type {arrow} cannot be indexed: {reason}"),
+            K::SieveMeaning { column, found } => {
+                write!(
+                    f,
+                    "values of kind {found:?} cannot be compared with an index of kind {column:?}; cast them first"
+                )
+            }
             K::SieveOption(what) => write!(f, "impossible Sieve option: {what}"),
         }?;
         match (&self.kind, self.at) {

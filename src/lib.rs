@@ -13,6 +13,7 @@ pub mod isa;
 pub mod parquet;
 #[cfg(feature = "python")]
 mod python;
+pub mod shelf;
 pub mod sieve;
 pub mod thrift;
 

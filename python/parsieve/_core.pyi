@@ -1,4 +1,4 @@
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, final
 
 import pyarrow as pa
@@ -16,13 +16,23 @@ __all__ = [
     "NewFilters",
     "ParsieveError",
     "Probe",
+    "Shelf",
+    "SieveAxis",
+    "SieveBuild",
+    "SieveOptions",
+    "SievePairs",
+    "SieveQuery",
+    "SieveTimeline",
     "UnsupportedError",
     "__version__",
     "coalesce",
     "false_positive_rate",
     "hash_column",
     "instruction_sets",
+    "join_sieve_shares",
     "optimal_num_bytes",
+    "shelf_num_bytes",
+    "sieve_delta",
 ]
 
 __version__: str
@@ -166,6 +176,147 @@ class NewFilters:
         self, chunk: tuple[int, int], filter: BloomFilter, fetched: Fetched
     ) -> tuple[list[tuple[int, int]], tuple[int, int, bool] | None]: ...
 
+@final
+class Shelf:
+    @staticmethod
+    def arrange(
+        column_type: str, filters: Sequence[tuple[str, str, BloomFilter | None, bool, bool, bool]]
+    ) -> tuple[Shelf, bytes]: ...
+    @staticmethod
+    def read(data: bytes) -> Shelf: ...
+    def to_bytes(self) -> bytes: ...
+    @property
+    def locations(self) -> list[tuple[str, str]]: ...
+    @property
+    def flags(self) -> list[tuple[bool, bool]]: ...
+    @property
+    def column_type(self) -> str: ...
+    @property
+    def num_bytes(self) -> int: ...
+    def probe(self, values: Any) -> Probe: ...
+    def might_contain(
+        self, probe: Probe, fetched: Fetched
+    ) -> tuple[list[tuple[int, int]], tuple[list[bool], int] | None]: ...
+
+def shelf_num_bytes(ndv: int, fpp: float) -> int: ...
+
+@final
+class SieveAxis:
+    def __new__(cls, type: ArrowType) -> SieveAxis: ...
+    @property
+    def meaning(self) -> str: ...
+    @property
+    def exact(self) -> bool: ...
+    @property
+    def repeated(self) -> bool: ...
+    @property
+    def has_prefixes(self) -> bool: ...
+
+@final
+class SieveOptions:
+    def __new__(
+        cls,
+        *,
+        max_records: int | None = None,
+        max_key_bytes: int | None = None,
+        max_weight: int | None = None,
+        error: float | None = None,
+        slope: float | None = None,
+        plain: int | None = None,
+    ) -> SieveOptions: ...
+    def memory_bound(self, axis: SieveAxis) -> int: ...
+
+@final
+class SievePairs:
+    def __new__(cls, axis: SieveAxis) -> SievePairs: ...
+    def push(self, column: Column, location: int) -> tuple[int, int, int]: ...
+    @property
+    def num_bytes(self) -> int: ...
+    def sort(self) -> list[bytes]: ...
+
+@final
+class SieveBuild:
+    def __new__(
+        cls,
+        axis: SieveAxis,
+        num_locations: int,
+        *,
+        num_runs: int = 0,
+        options: SieveOptions | None = None,
+        partition: bool = False,
+        file: int = 0,
+    ) -> SieveBuild: ...
+    def feed(self, run: int, piece: Buffer | None) -> None: ...
+    def step(self) -> int | None: ...
+    def push(self, keys: Column, locations: Column, rows: Column) -> None: ...
+    def take(self) -> tuple[bytes, bytes]: ...
+    def finish(
+        self, instant: int, locations: Sequence[tuple[str, str]], sides: Sequence[tuple[int, int, bool]]
+    ) -> tuple[bytes, tuple[bytes, bytes]]: ...
+    def finish_share(self) -> tuple[bytes, tuple[bytes, bytes]]: ...
+
+@final
+class SieveQuery:
+    @staticmethod
+    def points(axis: SieveAxis, values: Column) -> SieveQuery: ...
+    @staticmethod
+    def between(
+        axis: SieveAxis,
+        low: Column | None = None,
+        high: Column | None = None,
+        *,
+        low_strict: bool = False,
+        high_strict: bool = False,
+    ) -> SieveQuery: ...
+    @staticmethod
+    def prefix(axis: SieveAxis, prefix: bytes) -> SieveQuery: ...
+    @staticmethod
+    def null(axis: SieveAxis) -> SieveQuery: ...
+    @staticmethod
+    def not_null(axis: SieveAxis) -> SieveQuery: ...
+    @staticmethod
+    def nan(axis: SieveAxis) -> SieveQuery: ...
+
+@final
+class SieveTimeline:
+    def __new__(cls, axis: SieveAxis, root: Buffer | None, deltas: Sequence[Buffer]) -> SieveTimeline: ...
+    def locations(self) -> list[tuple[str, str]]: ...
+    def needs(self, query: SieveQuery) -> list[tuple[int, int, int, int]]: ...
+    def load(self, segment: int, data: Buffer) -> None: ...
+    def answer(self, query: SieveQuery) -> pa.UInt32Array | None: ...
+    def missing(self, piece: Buffer, location: int) -> str | None: ...
+    def compact(
+        self,
+        locations: Sequence[tuple[str, str]],
+        read: Callable[[int, int, int], Buffer],
+        options: SieveOptions | None = None,
+    ) -> tuple[bytes, bytes, int]: ...
+    def segments(self) -> list[tuple[int, int, int, int, int, int]]: ...
+    def check_keys(self, data: Buffer) -> None: ...
+    @property
+    def num_changes(self) -> int: ...
+    def report(self, loaded: Sequence[tuple[int, Buffer]]) -> dict[str, Any] | None: ...
+
+def join_sieve_shares(
+    axis: SieveAxis,
+    shares: Sequence[Buffer],
+    *,
+    instant: int,
+    locations: Sequence[tuple[str, str]],
+    sides: Sequence[tuple[int, int, bool]],
+    options: SieveOptions | None = None,
+    file: int = 0,
+) -> tuple[bytes, bytes]: ...
+def sieve_delta(
+    axis: SieveAxis,
+    *,
+    instant: int,
+    locations: Sequence[tuple[str, str]],
+    dead: Sequence[int],
+    sides: Sequence[tuple[int, tuple[int, int], tuple[int, int], bool]],
+    plus: Sequence[Buffer],
+    minus: Sequence[Buffer],
+) -> bytes: ...
 def coalesce(ranges: Sequence[tuple[int, int]], gap: int) -> list[tuple[int, int]]: ...
 def hash_column(
     column: Column,

@@ -44,7 +44,7 @@ fn assert_index_fits(num_blocks: usize) {
 /// Multiply-shift spreads the upper half evenly over any number of blocks, so foreign filters need not be a power of two.
 /// For fewer than 2^32 blocks the product is below `num_blocks * 2^32`, so the index is below `num_blocks`.
 #[inline(always)]
-pub(super) fn block_index(high: u32, num_blocks: usize) -> usize {
+pub(crate) fn block_index(high: u32, num_blocks: usize) -> usize {
     ((u64::from(high) * to_u64(num_blocks)) >> 32) as usize
 }
 

@@ -46,6 +46,13 @@ impl Block {
         missing == [0; 8]
     }
 
+    /// The block that a file holds; none unless there are as many bytes.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let words = bytes.as_chunks::<4>();
+        let words = <[[u8; 4]; 8]>::try_from(words.0).ok().filter(|_| words.1.is_empty())?;
+        Some(Self(words.map(u32::from_ne_bytes)))
+    }
+
     /// The bits of both.
     #[inline(always)]
     pub fn unite(&mut self, other: &Self) {

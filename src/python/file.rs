@@ -4,6 +4,7 @@ use super::bloom::BloomFilter;
 use super::column::Column;
 use super::keys::FileKeys;
 use super::literal::literal;
+use crate::arrow::ColumnType;
 use crate::bloom::probe;
 use crate::error::Result;
 use crate::parquet::ranges::{self, Step};
@@ -54,7 +55,7 @@ impl Fetched {
 
 /// Values to look for in the filters of one column.
 #[pyclass(frozen, module = "parsieve._core")]
-pub(super) struct Probe(ColumnProbe);
+pub(super) struct Probe(pub(super) ColumnProbe);
 
 /// A file whose footer was read.
 #[pyclass(frozen, module = "parsieve._core")]
@@ -200,26 +201,7 @@ impl FileReader {
             let probe = if none { probe::Probe::NOTHING } else { probe::Probe::ANYTHING };
             return Ok(Probe(ColumnProbe { column, probe }));
         };
-        let found = || -> PyResult<probe::Probe> {
-            let mut all = probe::Probe::NOTHING;
-            let mut add = |array: &_| {
-                all = std::mem::replace(&mut all, probe::Probe::ANYTHING).or(probe::Probe::new(array, column_type)?);
-                Ok(())
-            };
-            match values.cast::<PyList>() {
-                Ok(list) => list.iter().try_for_each(|value| add(&literal(&value, Some(column_type))?))?,
-                Err(_) => {
-                    let column = values.extract::<Column>()?;
-                    column.refuse_other_forms(Some(column_type))?;
-                    py.detach(|| column.for_each(add))?;
-                }
-            }
-            Ok(all)
-        };
-        let probe = match found() {
-            Err(error) if error.is_instance_of::<PyException>(py) => probe::Probe::ANYTHING,
-            found => found?,
-        };
+        let probe = probe_of(py, column_type, values)?;
         Ok(Probe(ColumnProbe { column, probe }))
     }
 
@@ -240,6 +222,31 @@ impl FileReader {
             fetched.step(|fetched| Ok(self.file.might_contain(&probes, first, vault, fetched)))
         })?;
         Ok((needed, verdicts.map(|verdicts| (verdicts.may_contain, verdicts.plaintext))))
+    }
+}
+
+/// The hashes of values in a column of this type: of an Arrow column, or a list of Python values. What has no exact form
+/// there cannot be excluded.
+pub(super) fn probe_of(py: Python<'_>, column_type: ColumnType, values: &Bound<'_, PyAny>) -> PyResult<probe::Probe> {
+    let found = || -> PyResult<probe::Probe> {
+        let mut all = probe::Probe::NOTHING;
+        let mut add = |array: &_| {
+            all = std::mem::replace(&mut all, probe::Probe::ANYTHING).or(probe::Probe::new(array, column_type)?);
+            Ok(())
+        };
+        match values.cast::<PyList>() {
+            Ok(list) => list.iter().try_for_each(|value| add(&literal(&value, Some(column_type))?))?,
+            Err(_) => {
+                let column = values.extract::<Column>()?;
+                column.refuse_other_forms(Some(column_type))?;
+                py.detach(|| column.for_each(add))?;
+            }
+        }
+        Ok(all)
+    };
+    match found() {
+        Err(error) if error.is_instance_of::<PyException>(py) => Ok(probe::Probe::ANYTHING),
+        found => found,
     }
 }
 

@@ -9,6 +9,8 @@ mod import;
 mod keys;
 mod literal;
 mod rewrite;
+mod shelf;
+mod sieve;
 
 use pyo3::prelude::*;
 
@@ -21,10 +23,13 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<file::FileReader>()?;
     module.add_class::<file::Probe>()?;
     module.add_class::<rewrite::NewFilters>()?;
+    sieve::register(module)?;
     module.add_function(wrap_pyfunction!(functions::hash_column, module)?)?;
     module.add_function(wrap_pyfunction!(functions::optimal_num_bytes, module)?)?;
     module.add_function(wrap_pyfunction!(functions::false_positive_rate, module)?)?;
     module.add_function(wrap_pyfunction!(functions::instruction_sets, module)?)?;
+    module.add_class::<shelf::Shelf>()?;
+    module.add_function(wrap_pyfunction!(shelf::shelf_num_bytes, module)?)?;
     module.add_function(wrap_pyfunction!(file::coalesce, module)?)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     Ok(())

@@ -20,6 +20,11 @@ pub(super) const ROOT: Part = Part { name: "root", magic: *b"SvR1" };
 /// The changes of one commit.
 pub(super) const DELTA: Part = Part { name: "delta", magic: *b"SvD1" };
 
+/// A piece of a sorted run on its way to the builder; never part of an index.
+pub(super) const RUN: Part = Part { name: "run", magic: *b"SvP1" };
+/// What one partition of a build tells the one who joins them; never part of an index.
+pub(super) const SHARE: Part = Part { name: "share", magic: *b"SvS1" };
+
 /// Bytes that every part has beyond its body.
 const OVERHEAD: usize = 8;
 

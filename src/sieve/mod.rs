@@ -3,6 +3,7 @@
 //! Blocks address, runs answer. `docs/design/sieve-layout.md` says why it is laid out so, `docs/format/sieve-v1.md` what
 //! each byte means. The law of every file here: a location that holds a live matching row is never left out.
 
+pub mod arrow;
 pub mod axis;
 mod bits;
 mod block;
@@ -18,9 +19,11 @@ mod holes;
 mod index;
 mod keys;
 mod lookup;
+mod merge;
 #[cfg(test)]
 mod model;
 mod options;
+pub mod pairs;
 mod record;
 pub mod root;
 mod run;
@@ -29,11 +32,13 @@ mod segment;
 mod set;
 mod sort;
 mod split;
+mod spool;
 #[cfg(test)]
 mod tests;
 mod version;
 mod write;
 
+pub use arrow::{Axis, Encode, Sides, Width};
 pub use axis::{AxisType, Bytes, Composite, Key};
 pub use builder::{Builder, Built, Fragment, Part, Span, join};
 pub use chart::Chart;
@@ -42,8 +47,11 @@ pub use compact::{Carried, Compacted};
 pub use delta::{Change, Delta, Side};
 pub use index::{Entry, Extent, Index, Location, Report, Root, Stats, pack};
 pub use lookup::{Answer, Lookup, Need, Query};
+pub use merge::Merge;
 pub use options::{Coarsen, Options};
+pub use pairs::{Gathered, Piece};
 pub use seal::{Counts, Sealed};
 pub use segment::Segment;
 pub use sort::{build_pairs, sort_pairs};
+pub use spool::{Joined, Share, Spool, check_keys, join_shares, root_over};
 pub use version::{Timeline, View};

@@ -37,28 +37,60 @@ pub fn write<K: Key>(root: &Root<K>) -> Vec<u8> {
         put_varint(&mut body, stats.nulls);
         put_varint(&mut body, stats.nans);
         if let Some(span) = &stats.span {
-            span.least.write_after(None, &mut body);
-            span.most.write_after(Some(&span.least), &mut body);
-            put_varint(&mut body, span.rows);
+            put_span(&mut body, span);
         }
     }
     put_varint(&mut body, to_u64(root.segments.len()));
     let mut previous: Option<&K> = None;
     for entry in &root.segments {
-        entry.least.write_after(previous, &mut body);
-        entry.most.write_after(Some(&entry.least), &mut body);
+        put_entry(&mut body, previous, entry);
         previous = Some(&entry.most);
-        for extent in [entry.lookup, entry.keys] {
-            put_varint(&mut body, u64::from(extent.file));
-            put_varint(&mut body, extent.offset);
-            put_varint(&mut body, extent.len);
-        }
-        let counts = entry.counts;
-        for count in [counts.keys, counts.rows, counts.pairs, counts.reads, counts.runs, counts.blocks] {
-            put_varint(&mut body, count);
-        }
     }
     frame(ROOT, &body)
+}
+
+pub(super) fn put_span<K: Key>(body: &mut Vec<u8>, span: &Span<K>) {
+    span.least.write_after(None, body);
+    span.most.write_after(Some(&span.least), body);
+    put_varint(body, span.rows);
+}
+
+pub(super) fn take_span<K: Key>(cursor: &mut Cursor<'_>) -> Result<Span<K>> {
+    let least = K::read_after(None, cursor)?;
+    let most = K::read_after(Some(&least), cursor)?;
+    Ok(Span { least, most, rows: cursor.varint()? })
+}
+
+pub(super) fn put_entry<K: Key>(body: &mut Vec<u8>, previous: Option<&K>, entry: &Entry<K>) {
+    entry.least.write_after(previous, body);
+    entry.most.write_after(Some(&entry.least), body);
+    for extent in [entry.lookup, entry.keys] {
+        put_varint(body, u64::from(extent.file));
+        put_varint(body, extent.offset);
+        put_varint(body, extent.len);
+    }
+    let counts = entry.counts;
+    for count in [counts.keys, counts.rows, counts.pairs, counts.reads, counts.runs, counts.blocks] {
+        put_varint(body, count);
+    }
+}
+
+pub(super) fn take_entry<K: Key>(cursor: &mut Cursor<'_>, previous: Option<&K>) -> Result<Entry<K>> {
+    let least = K::read_after(previous, cursor)?;
+    let most = K::read_after(Some(&least), cursor)?;
+    if previous.is_some_and(|previous| *previous >= least) || least > most {
+        return Err(malformed(cursor, "order of segments"));
+    }
+    let (lookup, keys) = (take_extent(cursor)?, take_extent(cursor)?);
+    let counts = Counts {
+        keys: cursor.varint()?,
+        rows: cursor.varint()?,
+        pairs: cursor.varint()?,
+        reads: cursor.varint()?,
+        runs: cursor.varint()?,
+        blocks: cursor.varint()?,
+    };
+    Ok(Entry { least, most, lookup, keys, counts })
 }
 
 /// Reads a root.
@@ -82,22 +114,8 @@ pub fn read<K: Key>(bytes: &[u8]) -> Result<Root<K>> {
     }
     let mut segments: Vec<Entry<K>> = Vec::new();
     for _ in 0..cursor.varint()? {
-        let previous = segments.last().map(|entry| &entry.most);
-        let least = K::read_after(previous, cursor)?;
-        let most = K::read_after(Some(&least), cursor)?;
-        if previous.is_some_and(|previous| *previous >= least) || least > most {
-            return Err(malformed(cursor, "order of segments"));
-        }
-        let (lookup, keys) = (take_extent(cursor)?, take_extent(cursor)?);
-        let counts = Counts {
-            keys: cursor.varint()?,
-            rows: cursor.varint()?,
-            pairs: cursor.varint()?,
-            reads: cursor.varint()?,
-            runs: cursor.varint()?,
-            blocks: cursor.varint()?,
-        };
-        segments.push(Entry { least, most, lookup, keys, counts });
+        let entry = take_entry(cursor, segments.last().map(|entry| &entry.most))?;
+        segments.push(entry);
     }
     finished(cursor)?;
     Ok(Root { axis, instant, options, locations, stats, segments })
@@ -128,9 +146,7 @@ fn take_stats<K: Key>(cursor: &mut Cursor<'_>) -> Result<Stats<K>> {
     let (nulls, nans) = (cursor.varint()?, cursor.varint()?);
     let mut span = None;
     if flags & HAS_KEYS != 0 {
-        let least = K::read_after(None, cursor)?;
-        let most = K::read_after(Some(&least), cursor)?;
-        span = Some(Span { least, most, rows: cursor.varint()? });
+        span = Some(take_span(cursor)?);
     }
     Ok(Stats { span, nulls, nans, unknown: flags & UNKNOWN != 0 })
 }

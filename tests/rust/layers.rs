@@ -16,7 +16,7 @@ const STEPS: &[&[&str]] = &[
     &["hash"],
     &["bloom", "sieve", "predicate"],
     &["parquet"],
-    &["prune"],
+    &["prune", "shelf"],
     &["python"],
 ];
 

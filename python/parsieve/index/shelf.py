@@ -1,0 +1,138 @@
+"""The Bloom index of a table: a filter for each location, on shelves of which a point reads one row for all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from parsieve import _core
+from parsieve.files import RangeReader
+
+Location = tuple[str, str]
+
+# Bytes of filters on one shelf: all of them are in memory at once while it is written, and a lookup reads each shelf.
+SHELF_BYTES = 256 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """The keys of one location as a filter: what a shelf takes."""
+
+    location: Location
+    # None where no row has a value.
+    filter: _core.BloomFilter | None
+    nulls: bool = False
+    nans: bool = False
+    # Rows that could not be read: the location is kept whatever is asked.
+    unknown: bool = False
+
+
+def fill(location: Location, keys: Iterable[pa.Array], num_rows: int, fpp: float = 0.01) -> Filled:
+    """The filter of a location's keys, in one pass.
+
+    Args:
+        location: Partition and group.
+        keys: The column of all live rows, in any batches.
+        num_rows: At least as many as there are: the filter begins large enough for all of them, and is halved while it
+            keeps `fpp`. More rows than that make it worse, never wrong.
+        fpp: The rate of false positives that it keeps.
+    """
+    filled: _core.BloomFilter | None = None
+    nulls = nans = False
+    for array in keys:
+        nulls |= array.null_count > 0
+        if array.null_count == len(array):
+            continue
+        if pa.types.is_floating(array.type) and not nans:
+            nans = bool(pc.any(pc.is_nan(array)).as_py())
+        if filled is None:
+            filled = _core.BloomFilter(num_bytes=_core.shelf_num_bytes(num_rows, fpp), type=array.type)
+        filled.insert(array)
+    if filled is not None:
+        # All shelf sizes halve into shelf sizes, down to four blocks.
+        while filled.num_blocks > 4 and filled.num_blocks % 2 == 0:
+            half = filled.folded(factor=2)
+            if half.estimated_fpp > fpp:
+                break
+            filled = half
+    return Filled(location, filled, nulls, nans)
+
+
+def shelve(filled: Iterable[Filled], shelf_bytes: int = SHELF_BYTES) -> Iterator[tuple[bytes, bytes]]:
+    """Shelves of filters: the directory and the rows of each.
+
+    Filters of different types (the column was widened meanwhile) stand on different shelves: each is asked in its own.
+    """
+    open_shelves: dict[str, list[Filled]] = {}
+    empty: list[Filled] = []
+    for one in filled:
+        if one.filter is None:
+            empty.append(one)
+            continue
+        column_type = one.filter.column_type
+        assert column_type is not None
+        shelf = open_shelves.setdefault(column_type, [])
+        shelf.append(one)
+        if sum(other.filter.num_bytes for other in shelf if other.filter) >= shelf_bytes:
+            yield _arranged(column_type, open_shelves.pop(column_type))
+    for column_type, shelf in open_shelves.items():
+        yield _arranged(column_type, shelf + empty)
+        empty = []
+    if empty:
+        # No location has a value, so any type says so.
+        yield _arranged("INT32 integer", empty)
+
+
+def _arranged(column_type: str, shelf: list[Filled]) -> tuple[bytes, bytes]:
+    shelved = [(*one.location, one.filter, one.nulls, one.nans, one.unknown) for one in shelf]
+    directory, rows = _core.Shelf.arrange(column_type, shelved)
+    return directory.to_bytes(), rows
+
+
+class ShelfReader:
+    """One shelf, asked by ranges of its rows. Threads may share it."""
+
+    def __init__(self, directory: bytes, rows: Any) -> None:
+        """Read a directory; `rows` is any source of `RangeReader`, or a reader."""
+        self._shelf = _core.Shelf.read(directory)
+        self._rows = rows if isinstance(rows, RangeReader) else RangeReader(rows)
+        self.locations = self._shelf.locations
+        self.num_bytes = self._shelf.num_bytes
+        # Rows whose checksum was wrong so far; they kept their locations.
+        self.damaged = 0
+
+    @property
+    def column_type(self) -> str:
+        """Physical type and meaning of the values."""
+        return self._shelf.column_type
+
+    def might_contain(self, values: Any) -> set[Location]:
+        """The locations that may hold a row with one of the values; a value without an exact form is in all of them."""
+        probe = self._shelf.probe(values)
+        fetched = _core.Fetched()
+        while True:
+            needed, answer = self._shelf.might_contain(probe, fetched)
+            if answer is not None:
+                may, damaged = answer
+                self.damaged += damaged
+                return {location for location, kept in zip(self.locations, may, strict=True) if kept}
+            self._rows.fetch(needed, fetched)
+
+    def null_locations(self) -> set[Location]:
+        """The locations that may hold a row without a value."""
+        flags = zip(self.locations, self._shelf.flags, strict=True)
+        return {location for location, (nulls, unknown) in flags if nulls or unknown}
+
+    @property
+    def bytes_fetched(self) -> int:
+        """Bytes of rows read so far."""
+        return self._rows.bytes_fetched
+
+    @property
+    def requests(self) -> int:
+        """Reads of rows so far."""
+        return self._rows.requests

@@ -1,0 +1,200 @@
+"""A figure as SVG: text that scales with the page, colours from its style sheet, names for those who cannot see it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from html import escape
+
+from parsieve.report.figures import Cells, Chart, Figure, Series, written
+
+# As wide as a phone: nothing is scaled down there, and a larger screen scales it up.
+WIDTH = 360
+LEFT, RIGHT = 8, 8
+LINE = 15
+# Letters are no wider than this on average; longer names are cut in the picture, and whole in the table.
+LETTER, LONGEST_NAME = 6.4, 25
+# Told apart without colour too: dots by shape, lines by dashes, bars by the name beside each.
+DASHES = ("", "6 3", "2 3", "8 3 2 3", "1 4", "10 4")
+NUM_COLOURS = 6
+
+
+def picture(figure: Figure, name: str) -> str:
+    """The SVG of a figure; `name` is unique on its page.
+
+    >>> shows = Chart("bars", ["20 M rows"], [Series("min/max", [3.0]), Series("sieve", [1.0], ours=True)], "seconds")
+    >>> picture(Figure("Point queries", "One key.", shows), "f1")[:4]
+    '<svg'
+    """
+    if isinstance(figure.shows, Cells):
+        body, height = _cells(figure.shows)
+    elif figure.shows.kind == "lines":
+        body, height = _lines(figure.shows)
+    else:
+        body, height = _rows(figure.shows)
+    return (
+        f'<svg viewBox="0 0 {WIDTH} {height:.0f}" role="img" aria-labelledby="{name}-t {name}-d" '
+        f'xmlns="http://www.w3.org/2000/svg"><title id="{name}-t">{escape(figure.title)}</title>'
+        f'<desc id="{name}-d">{escape(figure.says)} The table beside it has the same numbers.</desc>{body}</svg>'
+    )
+
+
+def _text(x: float, y: float, text: str, kind: str = "", anchor: str = "start") -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}" class="{kind}" text-anchor="{anchor}">{escape(text)}</text>'
+
+
+def _colour(number: int, series: Series) -> str:
+    return "ours" if series.ours else f"c{number % NUM_COLOURS}"
+
+
+def _numbers(chart: Chart) -> list[float]:
+    return [value for series in chart.series for value in series.values if value is not None]
+
+
+def _rows(chart: Chart) -> tuple[str, float]:
+    """One row for each contender of each category, with its name and its value: no legend to look up."""
+    parts = []
+    y = 4.0
+    numbers = _numbers(chart)
+    place = _logarithmic(numbers) if chart.kind == "dots" else _linear(numbers)
+    names = max((LETTER * len(_short(series.name)) for series in chart.series), default=0.0)
+    start, end = LEFT + names + 6, WIDTH - RIGHT - 62
+    for at, category in enumerate(chart.categories):
+        y += LINE
+        parts.append(_text(LEFT, y, category, "head"))
+        for number, series in enumerate(chart.series):
+            y += LINE
+            value = series.values[at]
+            parts.append(_text(start - 6, y, _short(series.name), "ours-text" if series.ours else "", "end"))
+            if value is None:
+                parts.append(_text(start + 2, y, "not measured", "quiet"))
+                continue
+            x = start + place(value) * (end - start)
+            colour = _colour(number, series)
+            if chart.kind == "bars":
+                length = max(x - start, 1)
+                parts.append(
+                    f'<rect x="{start:.1f}" y="{y - 9:.1f}" width="{length:.1f}" height="10" class="{colour}"/>'
+                )
+            else:
+                parts.append(f'<line x1="{start:.1f}" x2="{x:.1f}" y1="{y - 4:.1f}" y2="{y - 4:.1f}" class="rule"/>')
+                parts.append(f'<circle cx="{x:.1f}" cy="{y - 4:.1f}" r="4.5" class="{colour}"/>')
+            parts.append(_text(max(x, start) + 8, y, written(value, chart.unit), "value"))
+        y += 5
+    if chart.kind == "dots":
+        y += LINE
+        parts.append(_text(start, y, "logarithmic scale", "quiet"))
+    return "".join(parts), y + 8
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"
+
+
+def _linear(numbers: Sequence[float]) -> _Place:
+    return _Place(0.0, max([*numbers, 0.0]) or 1.0, logarithmic=False)
+
+
+def _logarithmic(numbers: Sequence[float]) -> _Place:
+    positive = [number for number in numbers if number > 0]
+    return _Place(min(positive, default=1.0) / 1.5, max(positive, default=10.0), logarithmic=True)
+
+
+class _Place:
+    """Where a value lies on an axis, from 0 to 1."""
+
+    def __init__(self, low: float, high: float, *, logarithmic: bool) -> None:
+        self.low, self.high, self.logarithmic = low, high, logarithmic
+
+    def __call__(self, value: float) -> float:
+        if self.logarithmic:
+            # A zero has no place on such an axis; it is drawn at its foot, and the value beside it says zero.
+            if value <= self.low or self.high <= self.low:
+                return 0.0
+            return math.log(value / self.low) / math.log(self.high / self.low)
+        return (value - self.low) / (self.high - self.low)
+
+    def ticks(self) -> Iterator[float]:
+        """A few round values within the axis."""
+        if self.logarithmic:
+            for power in range(math.ceil(math.log10(self.low)), math.floor(math.log10(self.high)) + 1):
+                yield 10.0**power
+            return
+        step = 10.0 ** math.floor(math.log10(self.high))
+        if self.high / step < 2:
+            step /= 5
+        elif self.high / step < 5:
+            step /= 2
+        for count in range(int(self.high / step) + 1):
+            yield count * step
+
+
+def _lines(chart: Chart) -> tuple[str, float]:
+    """Lines over the categories, evenly spaced, values upwards on a logarithmic scale where they span a hundredfold."""
+    numbers = [number for number in _numbers(chart) if number > 0]
+    wide = bool(numbers) and max(numbers) / min(numbers) > 100
+    place = _logarithmic(numbers) if wide else _linear(numbers)
+    left, right, top, bottom = LEFT + 46, WIDTH - RIGHT - 8, 12, 190
+    parts = []
+    for tick in place.ticks():
+        y = bottom - place(tick) * (bottom - top)
+        parts.append(f'<line x1="{left}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}" class="rule"/>')
+        parts.append(_text(left - 5, y + 3, written(tick, chart.unit), "quiet", "end"))
+    steps = max(len(chart.categories) - 1, 1)
+    xs = [left + (right - left) * at / steps for at in range(len(chart.categories))]
+    # Labels that would touch are left out, never those at the ends.
+    every = max(1, math.ceil(len(xs) * 52 / (right - left)))
+    for at, (x, category) in enumerate(zip(xs, chart.categories, strict=True)):
+        if at % every == 0 or at == len(xs) - 1:
+            anchor = "start" if at == 0 else "end" if at == len(xs) - 1 else "middle"
+            parts.append(_text(x, bottom + LINE, category, "quiet", anchor))
+    parts.append(_text((left + right) / 2, bottom + 2 * LINE, chart.category, "quiet", "middle"))
+    y = bottom + 2 * LINE + 6.0
+    # Ours last, so that no peer's line lies over it.
+    for number, series in sorted(enumerate(chart.series), key=lambda numbered: numbered[1].ours):
+        colour = _colour(number, series)
+        dash = DASHES[number % len(DASHES)]
+        points = [
+            (x, bottom - place(value) * (bottom - top))
+            for x, value in zip(xs, series.values, strict=True)
+            if value is not None
+        ]
+        path = " ".join(f"{x:.1f},{at:.1f}" for x, at in points)
+        parts.append(f'<polyline points="{path}" class="line {colour}" stroke-dasharray="{dash}"/>')
+        parts += [f'<circle cx="{x:.1f}" cy="{at:.1f}" r="2.5" class="{colour}"/>' for x, at in points]
+        y += LINE
+        parts.append(
+            f'<line x1="{left}" x2="{left + 26}" y1="{y - 4:.1f}" y2="{y - 4:.1f}" class="line {colour}" '
+            f'stroke-dasharray="{dash}"/>'
+        )
+        parts.append(_text(left + 33, y, series.name, "ours-text" if series.ours else ""))
+    return "".join(parts), y + 8
+
+
+def _cells(cells: Cells) -> tuple[str, float]:
+    """Files as cells: a kept one is filled, a skipped one hollow, a doubted one crossed."""
+    most = max((len(verdicts) for _, verdicts in cells.rows), default=0)
+    # Small enough for thousands, large enough to be told apart.
+    side = max(3.0, min(14.0, math.sqrt((WIDTH - LEFT - RIGHT) * 90 / max(most, 1))))
+    across = max(1, int((WIDTH - LEFT - RIGHT) // side))
+    parts = []
+    y = 4.0
+    for name, verdicts in cells.rows:
+        y += LINE
+        kept = sum(verdict != "skipped" for verdict in verdicts)
+        parts.append(_text(LEFT, y, name, "head"))
+        parts.append(_text(WIDTH - RIGHT, y, f"reads {kept:,} of {len(verdicts):,} files", "value", "end"))
+        y += 6
+        for at, verdict in enumerate(verdicts):
+            x, top = LEFT + at % across * side, y + at // across * side
+            size = f'width="{side - 1:.1f}" height="{side - 1:.1f}"'
+            parts.append(f'<rect x="{x:.1f}" y="{top:.1f}" {size} class="cell {verdict}"/>')
+        y += math.ceil(len(verdicts) / across) * side + 4
+    y += LINE
+    parts.append(f'<rect x="{LEFT}" y="{y - 9:.1f}" width="10" height="10" class="cell kept"/>')
+    parts.append(_text(LEFT + 15, y, "read", "quiet"))
+    parts.append(f'<rect x="{LEFT + 60}" y="{y - 9:.1f}" width="10" height="10" class="cell skipped"/>')
+    parts.append(_text(LEFT + 75, y, "skipped, with proof", "quiet"))
+    parts.append(f'<rect x="{LEFT + 200}" y="{y - 9:.1f}" width="10" height="10" class="cell doubted"/>')
+    parts.append(_text(LEFT + 215, y, "read in doubt", "quiet"))
+    return "".join(parts), y + 8

@@ -1,0 +1,92 @@
+"""What a report shows, as data: no colours, no pixels, no HTML."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+# What was not measured is `None`: a gap in the picture and a dash in the table, never a zero.
+Value = float | None
+Unit = Literal["seconds", "bytes", "files", "bits per row", "ratio", "rows", ""]
+Verdict = Literal["kept", "skipped", "doubted"]
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """One contender: a value for each category of its chart."""
+
+    name: str
+    values: Sequence[Value]
+    # The contender that the report is about is drawn stronger than its peers.
+    ours: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """Contenders side by side: as `bars`, as `dots` where they span orders of magnitude, as `lines` along a number."""
+
+    kind: Literal["bars", "dots", "lines"]
+    categories: Sequence[str]
+    series: Sequence[Series]
+    unit: Unit = ""
+    # What the categories are: the head of the table's first column, and the axis of lines.
+    category: str = ""
+
+    def __post_init__(self) -> None:
+        for series in self.series:
+            if len(series.values) != len(self.categories):
+                raise ValueError(
+                    f"{series.name!r} has {len(series.values)} values for {len(self.categories)} categories; "
+                    "give None where nothing was measured"
+                )
+
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """The files of a table, one cell each, under one way to plan after the other."""
+
+    # For each way to plan, what became of each file.
+    rows: Sequence[tuple[str, Sequence[Verdict]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A picture with its heading, the sentence that says what it shows, and how to measure it again."""
+
+    title: str
+    says: str
+    shows: Chart | Cells
+    # The command that measures it.
+    how: str = ""
+    notes: Sequence[str] = field(default_factory=tuple)
+
+
+def written(value: Value, unit: Unit) -> str:
+    """A value as a person reads it, with its unit.
+
+    >>> written(0.0123, "seconds"), written(11_000_000, "bytes"), written(None, "files")
+    ('12.3 ms', '11 MB', '-')
+    """
+    if value is None:
+        return "-"
+    if unit == "seconds":
+        for factor, name in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")):
+            if abs(value) >= factor:
+                return f"{_rounded(value / factor)} {name}"
+        return f"{_rounded(value / 1e-9)} ns"
+    if unit == "bytes":
+        for factor, name in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+            if abs(value) >= factor:
+                return f"{_rounded(value / factor)} {name}"
+        return f"{value:.0f} B"
+    if unit == "ratio":
+        return f"{_rounded(value)}x"
+    return _rounded(value)
+
+
+def _rounded(value: float) -> str:
+    """Three digits, and thousands told apart: more would claim a precision that no noisy machine has."""
+    if abs(value) >= 100 or value == int(value):
+        return f"{value:,.0f}"
+    return f"{value:.3g}"

@@ -1,0 +1,117 @@
+"""Figures as one HTML page that needs no other file, no script and no network."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+
+from parsieve.report.charts import picture
+from parsieve.report.figures import Cells, Chart, Figure, written
+
+# Colours that people with any kind of colour sight tell apart (Okabe and Ito), darker on white, lighter on black.
+STYLE = """
+:root{color-scheme:light dark;--ink:#1b1f24;--quiet:#57606a;--paper:#fff;--rule:#d0d7de;--ours:#0b6e4f;
+--c0:#9a5b00;--c1:#0060a0;--c2:#a03c78;--c3:#6b6b6b;--c4:#b23c00;--c5:#4a4aa8;--hollow:#eaeef2}
+@media(prefers-color-scheme:dark){:root{--ink:#e6edf3;--quiet:#9da7b3;--paper:#0d1117;--rule:#30363d;--ours:#3fd0a0;
+--c0:#e69f00;--c1:#56b4e9;--c2:#e69ac8;--c3:#a8a8a8;--c4:#ff8a50;--c5:#a5a5ff;--hollow:#21262d}}
+*{box-sizing:border-box}
+body{margin:0 auto;padding:1rem;max-width:76rem;font:16px/1.5 system-ui,sans-serif;color:var(--ink);
+background:var(--paper);overflow-wrap:anywhere}
+h1{font-size:1.6rem;line-height:1.2}h2{font-size:1.2rem;margin:0 0 .3rem}
+a{color:var(--c1)}a:focus-visible,[tabindex]:focus-visible{outline:3px solid var(--c1);outline-offset:2px}
+nav ul,dl.facts{padding:0;margin:0 0 1rem}nav li{margin-left:1.2rem}
+dl.facts{display:grid;grid-template-columns:max-content 1fr;gap:0 1rem}dt{color:var(--quiet)}dd{margin:0}
+section{border-top:1px solid var(--rule);padding:1.2rem 0}
+.pair{display:grid;gap:1rem;grid-template-columns:1fr;align-items:start}
+@media(min-width:60rem){.pair{grid-template-columns:minmax(0,34rem) minmax(0,1fr)}}
+.pair>*{min-width:0}
+svg{width:100%;max-width:34rem;height:auto;display:block}
+svg text{font:11px system-ui,sans-serif;fill:var(--ink)}svg text.head{font-weight:600}
+svg text.quiet{fill:var(--quiet)}svg text.value{font-variant-numeric:tabular-nums}svg text.ours-text{font-weight:600}
+.ours{fill:var(--ours);stroke:var(--ours)}
+.c0{fill:var(--c0);stroke:var(--c0)}.c1{fill:var(--c1);stroke:var(--c1)}.c2{fill:var(--c2);stroke:var(--c2)}
+.c3{fill:var(--c3);stroke:var(--c3)}.c4{fill:var(--c4);stroke:var(--c4)}.c5{fill:var(--c5);stroke:var(--c5)}
+svg .line{fill:none;stroke-width:2}svg .rule{stroke:var(--rule)}
+.cell{stroke:var(--rule);stroke-width:.5}.kept{fill:var(--ours)}.skipped{fill:var(--hollow)}
+.doubted{fill:var(--c4);stroke:var(--ink);stroke-width:1}
+.scroll{overflow-x:auto;max-width:100%}
+table{border-collapse:collapse;font-size:.85rem;font-variant-numeric:tabular-nums;width:100%}
+caption{text-align:left;color:var(--quiet);font-size:.85rem}
+th,td{padding:.2rem .5rem;border-bottom:1px solid var(--rule);text-align:right;vertical-align:top}
+th:first-child,td:first-child{text-align:left}tr.ours-row>*{font-weight:600;fill:none;stroke:none}
+code{font-size:.85em}p.how,p.note{color:var(--quiet);font-size:.85rem;margin:.3rem 0}
+"""
+
+
+def render(title: str, says: str, figures: Sequence[Figure], facts: Mapping[str, str] | None = None) -> str:
+    """One HTML page of figures: a picture and a table each.
+
+    Args:
+        title: The page's heading.
+        says: The sentence below it.
+        figures: What to show, in order.
+        facts: What holds for all of it: machine, date, commit.
+
+    >>> page = render("Skipping", "What was read.", [Figure("Files", "Two ways.", Cells([("min/max", ["kept"])]))])
+    >>> page.startswith("<!doctype html>"), "http-equiv" in page
+    (True, False)
+    """
+    listed = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in (facts or {}).items())
+    links = "".join(f'<li><a href="#f{at}">{escape(figure.title)}</a></li>' for at, figure in enumerate(figures, 1))
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        # No icon either: a browser would ask for one.
+        f'<link rel="icon" href="data:,"><title>{escape(title)}</title><style>{STYLE}</style></head><body>'
+        f"<header><h1>{escape(title)}</h1><p>{escape(says)}</p>"
+        + (f'<dl class="facts">{listed}</dl>' if listed else "")
+        + f'</header><nav aria-label="Figures"><ul>{links}</ul></nav><main>'
+        + "".join(_section(figure, f"f{at}") for at, figure in enumerate(figures, 1))
+        + "</main></body></html>\n"
+    )
+
+
+def _section(figure: Figure, name: str) -> str:
+    notes = "".join(f'<p class="note">{escape(note)}</p>' for note in figure.notes)
+    how = f'<p class="how">Measured by <code>{escape(figure.how)}</code></p>' if figure.how else ""
+    return (
+        f'<section id="{name}" aria-labelledby="{name}-h"><h2 id="{name}-h">{escape(figure.title)}</h2>'
+        f'<p>{escape(figure.says)}</p><div class="pair">{picture(figure, name)}'
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(figure.title)}: the numbers">'
+        f"{_table(figure)}</div></div>{notes}{how}</section>"
+    )
+
+
+def _table(figure: Figure) -> str:
+    """The figure's numbers: contenders down, categories across, so that a phone shows the few across."""
+    if isinstance(figure.shows, Cells):
+        head = ["plan by", "files", "read", "in doubt"]
+        rows = [
+            (False, [name, f"{len(of):,}", f"{sum(one != 'skipped' for one in of):,}", f"{of.count('doubted'):,}"])
+            for name, of in ((name, list(verdicts)) for name, verdicts in figure.shows.rows)
+        ]
+    else:
+        chart: Chart = figure.shows
+        head = [chart.category, *(series.name for series in chart.series)]
+        flipped = len(chart.series) > len(chart.categories)
+        if flipped:
+            head = ["", *chart.categories]
+            rows = [
+                (series.ours, [series.name, *(written(value, chart.unit) for value in series.values)])
+                for series in chart.series
+            ]
+        else:
+            rows = [
+                (False, [category, *(written(series.values[at], chart.unit) for series in chart.series)])
+                for at, category in enumerate(chart.categories)
+            ]
+    heads = "".join(f'<th scope="col">{escape(one)}</th>' for one in head)
+    lines = "".join(
+        f'<tr{" class=ours-row" if ours else ""}><th scope="row">{escape(cells[0])}</th>'
+        + "".join(f"<td>{escape(cell)}</td>" for cell in cells[1:])
+        + "</tr>"
+        for ours, cells in rows
+    )
+    return (
+        f"<table><caption>{escape(figure.title)}</caption><thead><tr>{heads}</tr></thead><tbody>{lines}</tbody></table>"
+    )

@@ -1,0 +1,289 @@
+//! `SievePairs` sorts rows into runs; `SieveBuild` merges runs, or takes sorted rows, into segments.
+
+use super::axis::{SieveAxis, SieveOptions};
+use super::{Erased, Place, bytes_of, erased_by, for_each_key, locations, to_bytes};
+use crate::error::Result;
+use crate::int::{saturating_u32, to_u64};
+use crate::python::column::Column;
+use crate::sieve::{
+    Axis, Builder, Bytes, Encode, Gathered, Merge, Options, Share, Spool, Stats, join_shares, root, root_over,
+};
+use arrow_array::cast::AsArray;
+use arrow_array::types::{UInt32Type, UInt64Type};
+use arrow_array::{Array, ArrayRef};
+use arrow_schema::DataType;
+use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use std::sync::{Mutex, PoisonError};
+
+/// Two sections of bytes: what lookups read, and what compaction reads.
+type Sections<'py> = (Bound<'py, PyBytes>, Bound<'py, PyBytes>);
+/// A root or share, and the last bytes of both sections.
+type Finished = (Vec<u8>, (Vec<u8>, Vec<u8>));
+/// Nulls, NaN, and whether rows were not read, by location.
+type SideCounts = Vec<(u64, u64, bool)>;
+
+/// Rows of one column in any order, until they are sorted.
+#[pyclass(frozen, module = "parsieve._core")]
+pub(super) struct SievePairs {
+    axis: Axis,
+    pairs: Mutex<Erased<Gathered<u64>, Gathered<u128>, Gathered<Bytes>>>,
+}
+
+#[pymethods]
+impl SievePairs {
+    #[new]
+    fn new(axis: &SieveAxis) -> Self {
+        let pairs = erased_by!(axis.0.width, K => Gathered::<K>::default());
+        Self { axis: axis.0.clone(), pairs: Mutex::new(pairs) }
+    }
+
+    /// Add the rows of a column of a location; its rows, nulls and NaN.
+    fn push(&self, py: Python<'_>, column: Column, location: u32) -> PyResult<(u64, u64, u64)> {
+        py.detach(|| {
+            let mut pairs = self.pairs.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut sum = (0, 0, 0);
+            column.for_each(|array| {
+                let sides = for_each_key!(&mut *pairs, pairs => pairs.push(&self.axis, array, location))?;
+                sum = (sum.0 + sides.rows, sum.1 + sides.nulls, sum.2 + sides.nans);
+                Ok(())
+            })?;
+            Ok(sum)
+        })
+    }
+
+    /// Bytes that are held.
+    #[getter]
+    fn num_bytes(&self) -> usize {
+        for_each_key!(&*self.pairs.lock().unwrap_or_else(PoisonError::into_inner), pairs => pairs.num_bytes())
+    }
+
+    /// The rows so far as a sorted run, in pieces; nothing is held afterwards.
+    fn sort<'py>(&self, py: Python<'py>) -> Vec<Bound<'py, PyBytes>> {
+        let pieces = py.detach(|| {
+            let mut pairs = self.pairs.lock().unwrap_or_else(PoisonError::into_inner);
+            for_each_key!(&mut *pairs, pairs => pairs.sort())
+        });
+        to_bytes(py, pieces)
+    }
+}
+
+struct Building<K: Encode> {
+    merge: Merge<K>,
+    builder: Builder<K>,
+    spool: Spool<K>,
+    options: Options,
+}
+
+impl<K: Encode> Building<K> {
+    fn new(num_runs: usize, num_locations: u32, options: Options, partition: bool, file: u32) -> Result<Self> {
+        let builder = if partition { Builder::partition } else { Builder::new };
+        let builder = builder(num_locations, options)?;
+        Ok(Self { merge: Merge::new(num_runs), builder, spool: Spool::new(file), options })
+    }
+
+    fn step(&mut self) -> Result<Option<usize>> {
+        let Self { merge, builder, spool, .. } = self;
+        let hungry = merge.pour(|key, location, rows| builder.push(key, location, rows));
+        spool.put(builder.take_segments());
+        hungry
+    }
+
+    fn push(&mut self, axis: &Axis, keys: &ArrayRef, locations: &[u32], rows: &[u64]) -> Result<bool> {
+        let (keys, sides) = axis.keys::<K>(keys)?;
+        if sides.nulls + sides.nans > 0 {
+            return Ok(false);
+        }
+        for ((key, location), rows) in keys.into_iter().zip(locations).zip(rows) {
+            self.builder.push(key, *location, *rows)?;
+        }
+        self.spool.put(self.builder.take_segments());
+        Ok(true)
+    }
+
+    fn finish(
+        mut self,
+        axis: &Axis,
+        instant: i64,
+        places: Vec<Place>,
+        sides: SideCounts,
+    ) -> Result<Finished> {
+        let built = self.builder.finish();
+        self.spool.put(built.segments);
+        let sections = self.spool.take();
+        let about = (axis.axis, instant, self.options);
+        let root = root_over::<K>(about, locations(places), stats(sides), &built.spans, self.spool.into_entries())?;
+        Ok((root::write(&root), sections))
+    }
+
+    fn share(self) -> Finished {
+        let (share, lookups, keys) = Share::finish(self.builder, self.spool);
+        (share.write(), (lookups, keys))
+    }
+}
+
+fn stats<K>(sides: SideCounts) -> Vec<Stats<K>> {
+    sides.into_iter().map(|(nulls, nans, unknown)| Stats { span: None, nulls, nans, unknown }).collect()
+}
+
+type Buildings = Erased<Building<u64>, Building<u128>, Building<Bytes>>;
+
+/// One build: of sorted runs, or of sorted rows; whole, or one partition of it.
+#[pyclass(frozen, module = "parsieve._core")]
+pub(super) struct SieveBuild {
+    axis: Axis,
+    building: Mutex<Option<Buildings>>,
+}
+
+impl SieveBuild {
+    fn with<T: Send>(&self, py: Python<'_>, act: impl FnOnce(&mut Buildings) -> PyResult<T> + Send) -> PyResult<T> {
+        py.detach(|| match self.building.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
+            Some(building) => act(building),
+            None => Err(finished()),
+        })
+    }
+
+    fn end(&self) -> PyResult<Buildings> {
+        self.building.lock().unwrap_or_else(PoisonError::into_inner).take().ok_or_else(finished)
+    }
+}
+
+#[pymethods]
+impl SieveBuild {
+    #[new]
+    #[pyo3(signature = (axis, num_locations, *, num_runs=0, options=None, partition=false, file=0))]
+    fn new(
+        axis: &SieveAxis,
+        num_locations: u32,
+        num_runs: usize,
+        options: Option<&SieveOptions>,
+        partition: bool,
+        file: u32,
+    ) -> PyResult<Self> {
+        let options = options.map_or_else(Options::default, |options| options.0);
+        let building =
+            erased_by!(axis.0.width, K => Building::<K>::new(num_runs, num_locations, options, partition, file)?);
+        Ok(Self { axis: axis.0.clone(), building: Mutex::new(Some(building)) })
+    }
+
+    /// Give a hungry run its next piece; None where it has no more.
+    #[pyo3(signature = (run, piece))]
+    fn feed(&self, py: Python<'_>, run: usize, piece: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+        let piece = piece.map(bytes_of).transpose()?;
+        self.with(py, |building| Ok(for_each_key!(building, building => building.merge.feed(run, piece))?))
+    }
+
+    /// Build until a run is hungry, and say which; None when all runs are used up.
+    fn step(&self, py: Python<'_>) -> PyResult<Option<usize>> {
+        self.with(py, |building| Ok(for_each_key!(building, building => building.step())?))
+    }
+
+    /// Add sorted rows: keys, numbers of locations (uint32), rows (uint64).
+    fn push(&self, py: Python<'_>, keys: Column, locations: Column, rows: Column) -> PyResult<()> {
+        let (keys, locations, rows) = (single(keys)?, single(locations)?, single(rows)?);
+        let (Some(locations), Some(rows)) =
+            (locations.as_primitive_opt::<UInt32Type>(), rows.as_primitive_opt::<UInt64Type>())
+        else {
+            return Err(PyTypeError::new_err("locations are uint32 and rows are uint64"));
+        };
+        if locations.len() != keys.len() || rows.len() != keys.len() {
+            return Err(PyValueError::new_err("keys, locations and rows are of one length"));
+        }
+        if matches!(keys.data_type(), DataType::Dictionary(_, _)) {
+            return Err(PyTypeError::new_err("sorted keys are no dictionary; decode it first"));
+        }
+        let pushed = self.with(py, |building| {
+            let (locations, rows) = (locations.values(), rows.values());
+            Ok(for_each_key!(building, building => building.push(&self.axis, &keys, locations, rows))?)
+        })?;
+        if pushed { Ok(()) } else { Err(PyValueError::new_err("nulls and NaN have no key; count them apart")) }
+    }
+
+    /// The bytes of the segments finished since the last call.
+    fn take<'py>(&self, py: Python<'py>) -> PyResult<Sections<'py>> {
+        let sections = self.with(py, |building| Ok(for_each_key!(building, building => building.spool.take())))?;
+        Ok(two(py, &sections))
+    }
+
+    /// End the build: the root, and the last bytes of both sections. `sides`: nulls, NaN and "not read" by location.
+    fn finish<'py>(
+        &self,
+        py: Python<'py>,
+        instant: i64,
+        locations: Vec<Place>,
+        sides: SideCounts,
+    ) -> PyResult<(Bound<'py, PyBytes>, Sections<'py>)> {
+        let building = self.end()?;
+        let axis = &self.axis;
+        let (root, sections) =
+            py.detach(|| for_each_key!(building, building => building.finish(axis, instant, locations, sides)))?;
+        Ok((PyBytes::new(py, &root), two(py, &sections)))
+    }
+
+    /// End the build of a partition: its share, and the last bytes of both sections.
+    fn finish_share<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyBytes>, Sections<'py>)> {
+        let building = self.end()?;
+        let (share, sections) = py.detach(|| for_each_key!(building, building => building.share()));
+        Ok((PyBytes::new(py, &share), two(py, &sections)))
+    }
+}
+
+/// Join the shares of all partitions, in order of their keys: the root, and the segments on their borders, which are file
+/// number `file`.
+#[pyfunction]
+#[pyo3(signature = (axis, shares, *, instant, locations, sides, options=None, file=0))]
+#[expect(clippy::too_many_arguments, reason = "they are named in Python")]
+pub(super) fn join_sieve_shares<'py>(
+    py: Python<'py>,
+    axis: &SieveAxis,
+    shares: Vec<Bound<'py, PyAny>>,
+    instant: i64,
+    locations: Vec<Place>,
+    sides: SideCounts,
+    options: Option<&SieveOptions>,
+    file: u32,
+) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
+    let shares = shares.iter().map(bytes_of).collect::<PyResult<Vec<_>>>()?;
+    let about = (axis.0.axis, instant, options.map_or_else(Options::default, |options| options.0));
+    let joined = py.detach(|| {
+        let joined =
+            erased_by!(axis.0.width, K => joined::<K>(about, &shares, super::locations(locations), sides, file)?);
+        for_each_key!(joined, joined => Ok::<_, crate::error::Error>(joined))
+    })?;
+    Ok((PyBytes::new(py, &joined.0), PyBytes::new(py, &joined.1)))
+}
+
+fn joined<K: Encode>(
+    about: (crate::sieve::AxisType, i64, Options),
+    shares: &[Vec<u8>],
+    locations: Vec<crate::sieve::Location>,
+    sides: SideCounts,
+    file: u32,
+) -> Result<(Vec<u8>, Vec<u8>)> {
+    let num_locations = saturating_u32(locations.len());
+    let shares = shares.iter().map(|share| Share::<K>::read(share, num_locations)).collect::<Result<Vec<_>>>()?;
+    let joined = join_shares(shares, num_locations, about.2, file)?;
+    let root = root_over::<K>(about, locations, stats(sides), &joined.spans, joined.segments)?;
+    Ok((root::write(&root), joined.file))
+}
+
+fn single(column: Column) -> PyResult<ArrayRef> {
+    let mut arrays = Vec::new();
+    column.for_each(|array| {
+        arrays.push(array.clone());
+        Ok(())
+    })?;
+    match (arrays.len(), arrays.pop()) {
+        (1, Some(array)) => Ok(array),
+        (several, _) => Err(PyTypeError::new_err(format!("one array is expected, not {}", to_u64(several)))),
+    }
+}
+
+fn two<'py>(py: Python<'py>, sections: &(Vec<u8>, Vec<u8>)) -> Sections<'py> {
+    (PyBytes::new(py, &sections.0), PyBytes::new(py, &sections.1))
+}
+
+fn finished() -> PyErr {
+    PyRuntimeError::new_err("this build is finished")
+}

@@ -1,0 +1,56 @@
+//! The changes of one commit as a stored delta.
+
+use super::axis::SieveAxis;
+use super::{Place, bytes_of, erased_by, for_each_key};
+use crate::error::Result;
+use crate::sieve::{Change, Delta, Encode, Location, Piece, Side};
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+/// A location's number; nulls inserted and deleted; NaN inserted and deleted; whether rows came that were not read.
+type SideRow = (u32, (u64, u64), (u64, u64), bool);
+
+/// The delta of a commit: `locations` names what the other arguments number. Runs of `plus` are rows inserted, those of
+/// `minus` rows deleted. A location of `dead` loses all that was said of it before.
+#[pyfunction]
+#[pyo3(signature = (axis, *, instant, locations, dead, sides, plus, minus))]
+#[expect(clippy::too_many_arguments, reason = "they are named in Python")]
+pub(super) fn sieve_delta<'py>(
+    py: Python<'py>,
+    axis: &SieveAxis,
+    instant: i64,
+    locations: Vec<Place>,
+    dead: Vec<u32>,
+    sides: Vec<SideRow>,
+    plus: Vec<Bound<'py, PyAny>>,
+    minus: Vec<Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let read = |pieces: Vec<Bound<'py, PyAny>>| pieces.iter().map(bytes_of).collect::<PyResult<Vec<_>>>();
+    let (plus, minus) = (read(plus)?, read(minus)?);
+    let sides = sides.into_iter().map(|(location, nulls, nans, unknown)| Side { location, nulls, nans, unknown });
+    let sides: Vec<Side> = sides.collect();
+    let bytes = py.detach(|| {
+        let about = (instant, super::locations(locations), dead, sides);
+        let bytes = erased_by!(axis.0.width, K => delta::<K>(about, plus, minus)?);
+        for_each_key!(bytes, bytes => Ok::<_, crate::error::Error>(bytes))
+    })?;
+    Ok(PyBytes::new(py, &bytes))
+}
+
+fn delta<K: Encode>(
+    (instant, locations, dead, sides): (i64, Vec<Location>, Vec<u32>, Vec<Side>),
+    plus: Vec<Vec<u8>>,
+    minus: Vec<Vec<u8>>,
+) -> Result<Vec<u8>> {
+    let mut changes = Vec::new();
+    for (pieces, inserted) in [(plus, true), (minus, false)] {
+        for piece in pieces {
+            let mut piece = Piece::<K>::new(piece)?;
+            while let Some((key, location, rows)) = piece.next_pair()? {
+                let (plus, minus) = if inserted { (rows, 0) } else { (0, rows) };
+                changes.push(Change { key, location, plus, minus });
+            }
+        }
+    }
+    Ok(Delta::new(instant, locations, dead, sides, changes)?.write())
+}

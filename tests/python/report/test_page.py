@@ -1,0 +1,109 @@
+"""A page of figures: whole, self-contained, and the same numbers in picture and table."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from html.parser import HTMLParser
+
+import pytest
+
+from parsieve.report import Cells, Chart, Figure, Series, render
+from parsieve.report.charts import picture
+from parsieve.report.figures import written
+
+SVG = "{http://www.w3.org/2000/svg}"
+NASTY = "<script>alert('&')</script>"
+
+
+def figures() -> list[Figure]:
+    times = Chart(
+        "dots",
+        ["20 M rows", "600 M rows"],
+        [Series("min/max", [1.1, 30.0]), Series("Bloom", [0.4, None]), Series("parsieve", [0.05, 0.2], ours=True)],
+        "seconds",
+        "data set",
+    )
+    sizes = Chart("bars", [NASTY], [Series("thesis", [11e6]), Series("parsieve", [9e5], ours=True)], "bytes")
+    reads = Chart("lines", ["1e-6", "1e-4", "1e-2"], [Series("min/max", [180, 183, 200])], "files", "selectivity")
+    cells = Cells([("min/max", ["kept", "kept", "skipped"]), ("index", ["doubted", "skipped", "skipped"])])
+    return [
+        Figure("Point queries", "One key.", times, how="make bench", notes=["Two cores."]),
+        Figure("Size", NASTY, sizes),
+        Figure("Reads", "Of 200 files.", reads),
+        Figure("A plan", "Of three files.", cells),
+    ]
+
+
+class _Page(HTMLParser):
+    """Tags that were opened, and the addresses that they name."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.addresses: list[str] = []
+        self.ids: list[str] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        named = dict(attrs)
+        self.addresses += [str(named[name]) for name in ("href", "src") if name in named]
+        self.ids += [str(named["id"])] if "id" in named else []
+
+
+def test_a_page_asks_nobody_for_anything() -> None:
+    page = render("Title", "Sentence.", figures(), {"machine": NASTY})
+    seen = _Page(page)
+    assert "script" not in seen.tags
+    assert "url(" not in page
+    assert "@import" not in page
+    assert all(address.startswith(("#", "data:,")) for address in seen.addresses)
+    assert len(seen.ids) == len(set(seen.ids))
+
+
+def test_every_picture_has_a_name_a_description_and_a_table() -> None:
+    page = render("Title", "Sentence.", figures())
+    seen = _Page(page)
+    assert seen.tags.count("svg") == seen.tags.count("table") == seen.tags.count("desc") == len(figures())
+
+
+@pytest.mark.parametrize("figure", figures(), ids=lambda figure: figure.title)
+def test_a_picture_is_whole_and_shows_its_values(figure: Figure) -> None:
+    root = ET.fromstring(picture(figure, "f"))
+    assert [root.findtext(f"{SVG}title"), root.get("aria-labelledby")] == [figure.title, "f-t f-d"]
+    width = float(root.get("viewBox", "").split()[2])
+    for rect in root.iter(f"{SVG}rect"):
+        assert 0 <= float(rect.get("x", "")) <= float(rect.get("x", "")) + float(rect.get("width", "")) <= width
+    texts = [text.text for text in root.iter(f"{SVG}text")]
+    if isinstance(figure.shows, Chart) and figure.shows.kind != "lines":
+        for series in figure.shows.series:
+            for value in series.values:
+                assert ("not measured" if value is None else written(value, figure.shows.unit)) in texts
+    if isinstance(figure.shows, Cells):
+        assert "reads 2 of 3 files" in texts
+        assert "reads 1 of 3 files" in texts
+
+
+def test_bars_are_as_long_as_their_values() -> None:
+    chart = Chart("bars", ["a"], [Series("one", [1.0]), Series("four", [4.0]), Series("none", [None])])
+    root = ET.fromstring(picture(Figure("T", "S", chart), "f"))
+    one, four = (float(rect.get("width", "")) for rect in root.iter(f"{SVG}rect"))
+    assert four == pytest.approx(4 * one, abs=0.2)
+
+
+def test_a_zero_lies_at_the_foot_of_a_logarithmic_scale() -> None:
+    chart = Chart("dots", ["a"], [Series("zero", [0.0]), Series("one", [1.0]), Series("thousand", [1000.0])])
+    root = ET.fromstring(picture(Figure("T", "S", chart), "f"))
+    zero, one, thousand = (float(dot.get("cx", "")) for dot in root.iter(f"{SVG}circle"))
+    assert zero <= one < thousand
+
+
+def test_values_are_told_with_their_unit() -> None:
+    told = [written(0, "seconds"), written(2e-6, "seconds"), written(1234, "files"), written(0.5, "bits per row")]
+    assert told == ["0 ns", "2 µs", "1,234", "0.5"]
+    assert [written(999, "bytes"), written(1.5e9, "bytes"), written(3.14159, "ratio")] == ["999 B", "1.5 GB", "3.14x"]
+
+
+def test_a_missing_value_is_refused_rather_than_shifted() -> None:
+    with pytest.raises(ValueError, match="2 values for 1 categories"):
+        Chart("bars", ["a"], [Series("one", [1.0, 2.0])])
