@@ -8,6 +8,7 @@ import random
 import select
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Any
 import parsieve as ps
 from parsieve import atomic
 
-CALLS = "open write copy_file_range fsync fchown chmod utime close lseek read replace unlink stat fstat".split()
+CALLS = "open write fdatasync fsync fchown chmod utime close lseek read replace unlink stat fstat".split()
 
 
 class KillingOs:
@@ -26,6 +27,7 @@ class KillingOs:
         self.count = 0
         self.deadly = deadly
         self.short = short
+        self.lock = threading.Lock()
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(os, name)
@@ -33,8 +35,11 @@ class KillingOs:
             return found
 
         def call(*arguments: Any, **options: Any) -> Any:
-            self.count += 1
-            if self.count == self.deadly:
+            # The copy runs in a thread of its own.
+            with self.lock:
+                self.count += 1
+                deadly = self.count == self.deadly
+            if deadly:
                 os.kill(os.getpid(), signal.SIGKILL)
             if name == "write" and self.short and len(arguments[1]) > 1:
                 arguments = (arguments[0], arguments[1][: len(arguments[1]) // 2])
