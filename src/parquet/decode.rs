@@ -8,8 +8,8 @@ use std::ops::Range;
 
 use super::chunk::Protection;
 use super::codec::Codec;
-use super::file::ParquetFile;
 use super::distinct::Distinct;
+use super::file::ParquetFile;
 use super::page::{Found, PageHeader, PageKind, encoding, next_page, values_start};
 use super::sealed::{Opener, SealedPages};
 use super::values::{Hasher, Width};
@@ -75,7 +75,16 @@ impl ParquetFile {
             wanted: 1,
             sealed: (chunk.protection != Protection::Plain).then(SealedPages::default),
             stated: meta.num_values,
-            chunk: Chunk { max_rep, max_def, codec, hasher, dictionary: false, plain: false, num_values: 0 },
+            chunk: Chunk {
+                max_rep,
+                max_def,
+                codec,
+                hasher,
+                dictionary: false,
+                plain: false,
+                num_values: 0,
+                scratch: Vec::new(),
+            },
         })
     }
 }
@@ -139,7 +148,13 @@ impl ChunkScan {
 
     /// Takes the page at the start of `bytes`: how long it was, or 0 and how many bytes to wait for. `last` says that no
     /// more come.
-    fn page(&mut self, file: &ParquetFile, bytes: &[u8], vault: Option<&dyn Vault>, last: bool) -> Result<(usize, usize)> {
+    fn page(
+        &mut self,
+        file: &ParquetFile,
+        bytes: &[u8],
+        vault: Option<&dyn Vault>,
+        last: bool,
+    ) -> Result<(usize, usize)> {
         let found = match &mut self.sealed {
             Some(pages) => {
                 let vault = vault.ok_or_else(|| file.no_key(self.place.1))?;
@@ -192,24 +207,33 @@ struct Chunk {
     /// Whether any values stand outside the dictionary.
     plain: bool,
     num_values: u64,
+    /// Where pages are decompressed.
+    scratch: Vec<u8>,
 }
 
 impl Chunk {
     fn page(&mut self, header: &PageHeader, body: &[u8]) -> Result<()> {
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let taken = self.take(header, body, &mut scratch);
+        self.scratch = scratch;
+        taken
+    }
+
+    fn take(&mut self, header: &PageHeader, body: &[u8], scratch: &mut Vec<u8>) -> Result<()> {
         match header.kind {
             PageKind::Index => Ok(()),
             PageKind::Dictionary { num_values, encoding: encoding::PLAIN | encoding::PLAIN_DICTIONARY } => {
-                let plain = self.codec.decompress(body, header.uncompressed_len)?;
+                let plain = self.codec.decompress(body, header.uncompressed_len, scratch)?;
                 let most = u64::from(num_values);
-                let found = self.hasher.take(encoding::PLAIN, &plain, most)?;
+                let found = self.hasher.take(encoding::PLAIN, plain, most)?;
                 self.dictionary = true;
                 enough(found, most)
             }
             PageKind::Dictionary { encoding, .. } => Err(Error::new(ErrorKind::File(FileKind::PageEncoding(encoding)))),
             PageKind::Data { num_values, encoding, rep_encoding, def_encoding } => {
-                let plain = self.codec.decompress(body, header.uncompressed_len)?;
+                let plain = self.codec.decompress(body, header.uncompressed_len, scratch)?;
                 let levels = [(self.max_rep, rep_encoding), (self.max_def, def_encoding)];
-                let start = values_start(&plain, num_values, levels)?;
+                let start = values_start(plain, num_values, levels)?;
                 // How many are null is known only from the levels; a column without levels has no nulls.
                 let least = if self.max_def == 0 { num_values } else { 0 };
                 self.values(encoding, &plain[start..], num_values, least)
@@ -222,8 +246,8 @@ impl Chunk {
                 let len = header.uncompressed_len.checked_sub(levels_len).ok_or_else(truncated)?;
                 let codec = if is_compressed && len > 0 { self.codec } else { Codec::Uncompressed };
                 // A page of nulls has no values, and some writers compress nothing into something.
-                let plain = if len == 0 { Default::default() } else { codec.decompress(stored, len)? };
-                self.values(encoding, &plain, num_values, num_values.saturating_sub(num_nulls))
+                let plain = if len == 0 { &[] } else { codec.decompress(stored, len, scratch)? };
+                self.values(encoding, plain, num_values, num_values.saturating_sub(num_nulls))
             }
         }
     }

@@ -195,7 +195,9 @@ impl Found<'_> {
     pub(super) fn more_after(bytes: &[u8], error: Error) -> Result<Self> {
         match error.kind() {
             // Twice as many, so that what never ends is read a few times and not once for each piece.
-            ErrorKind::Truncated { .. } | ErrorKind::ThriftContainer { .. } => Ok(Self::More(bytes.len().saturating_mul(2).max(64), error)),
+            ErrorKind::Truncated { .. } | ErrorKind::ThriftContainer { .. } => {
+                Ok(Self::More(bytes.len().saturating_mul(2).max(64), error))
+            }
             _ => Err(error),
         }
     }
@@ -203,7 +205,10 @@ impl Found<'_> {
     /// The beginning of `len` bytes, at offset `at` of the file.
     pub(super) fn more_up_to(bytes: &[u8], len: u64, missing: u64, at: u64) -> Self {
         let available = to_u64(bytes.len()).saturating_sub(len - missing);
-        Self::More(to_usize(len).unwrap_or(usize::MAX), Error::at(ErrorKind::Truncated { needed: missing, available }, at))
+        Self::More(
+            to_usize(len).unwrap_or(usize::MAX),
+            Error::at(ErrorKind::Truncated { needed: missing, available }, at),
+        )
     }
 }
 

@@ -58,7 +58,6 @@ impl SealedPages {
             _ => Err(Error::at(ErrorKind::File(FileKind::Decryption), at)),
         }
     }
-
 }
 
 impl Opener<'_> {

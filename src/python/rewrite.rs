@@ -2,9 +2,9 @@
 
 use super::bloom::BloomFilter;
 use super::file::{Fetched, FileReader, Ranges, pairs};
+use crate::bloom::Sbbf;
 use crate::bloom::filter::Filter;
 use crate::bloom::sizing::{self, Model, Sizes};
-use crate::bloom::Sbbf;
 use crate::error::{ErrorKind, Result};
 use crate::int::to_u64;
 use crate::isa::InstructionSet;
@@ -160,7 +160,8 @@ impl ChunkScan {
             0 => return Err(PyValueError::new_err(format!("max_bytes is at least 32, not {max_bytes}"))),
             blocks => 1 << blocks.min(Sbbf::MAX_BLOCKS).ilog2(),
         };
-        let column_type = self.reader.get().file.metadata.leaves().get(self.column).and_then(parquet::Leaf::column_type);
+        let column_type =
+            self.reader.get().file.metadata.leaves().get(self.column).and_then(parquet::Leaf::column_type);
         let (filter, ndv, complete) = py.detach(|| {
             self.with_hashes(|found| {
                 let ndv = to_u64(found.hashes.len());

@@ -27,10 +27,20 @@ def names(folder: Path) -> list[str]:
     return sorted(entry.name for entry in folder.iterdir())
 
 
-def kill(folder: Path, mode: str, count: int) -> None:
-    pq.write_table(pa.table({"id": range(3000)}), folder / "t.parquet", row_group_size=1000)
-    program = [sys.executable, str(Path(__file__).with_name("kills.py")), str(folder), mode, str(count)]
-    answer = subprocess.run(program, capture_output=True, text=True, timeout=900)
+WAYS = ["replace", "in_place"]
+SHAPES: dict[str, tuple[pa.Table, dict[str, Any]]] = {
+    "groups": (pa.table({"id": range(3000)}), {"row_group_size": 1000}),
+    "one row": (pa.table({"id": [1]}), {}),
+    "filters": (pa.table({"id": range(500), "s": ["x"] * 500}), {"bloom_filter_options": {"id": {"ndv": 9}, "s": True}}),
+    "large": (pa.table({"id": range(200_000), "s": [str(n) * 9 for n in range(200_000)]}), {"write_page_index": True}),
+}
+
+
+def kill(folder: Path, mode: str, count: int, way: str, shape: str = "groups") -> None:
+    table, options = SHAPES[shape]
+    pq.write_table(table, folder / "t.parquet", **options)
+    program = [sys.executable, str(Path(__file__).with_name("kills.py")), str(folder), mode, str(count), way]
+    answer = subprocess.run(program, capture_output=True, text=True, timeout=2000)
     assert answer.returncode == 0, answer.stderr
     kills, old, new = map(int, answer.stdout.split())
     assert kills == count
@@ -39,17 +49,20 @@ def kill(folder: Path, mode: str, count: int) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("mode", ["calls", "times"])
-def test_a_killed_process_leaves_the_old_file_or_the_new_one(tmp_path: Path, mode: str) -> None:
-    kill(tmp_path, mode, 120)
+def test_a_killed_process_leaves_the_old_file_or_the_new_one(tmp_path: Path, mode: str, way: str) -> None:
+    kill(tmp_path, mode, 100, way)
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1000)
+@pytest.mark.timeout(2100)
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("mode", ["calls", "times"])
-def test_a_thousand_kills(tmp_path: Path, mode: str) -> None:
-    kill(tmp_path, mode, 1000)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_thousand_kills(tmp_path: Path, shape: str, mode: str, way: str) -> None:
+    kill(tmp_path, mode, 1000, way, shape)
 
 
 class Meddling:
