@@ -53,5 +53,5 @@ pub use pairs::{Gathered, Piece};
 pub use seal::{Counts, Sealed};
 pub use segment::Segment;
 pub use sort::{build_pairs, sort_pairs};
-pub use spool::{Share, Spool, join_shares, root_over};
+pub use spool::{Joined, Share, Spool, check_keys, join_shares, root_over};
 pub use version::{Timeline, View};

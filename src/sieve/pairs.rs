@@ -81,7 +81,7 @@ impl<K: for<'a> Encode<Value<'a> = K> + Copy> Pairs<K> for Numbers<K> {
 
     fn drain(&mut self, take: &mut dyn FnMut(K, u32, u64)) {
         let mut pairs = std::mem::take(&mut self.0);
-        pairs.sort_unstable_by(|a, b| (a.0, a.1).cmp(&(b.0, b.1)));
+        pairs.sort_unstable_by_key(|pair| (pair.0, pair.1));
         for same in pairs.chunk_by(|a, b| (a.0, a.1) == (b.0, b.1)) {
             take(same[0].0, same[0].1, same.iter().map(|pair| u64::from(pair.2)).sum());
         }

@@ -5,7 +5,9 @@ use super::axis::{AxisType, Key, put_varint, take_len};
 use super::builder::{Builder, Built, Fragment, Part, Span, join};
 use super::format::{SHARE, cursor, finished, frame, malformed, unframe};
 use super::index::{Entry, Location, Root, Stats};
+use super::keys::take_keys;
 use super::options::Options;
+use super::record::Records;
 use super::root::{put_entry, put_span, take_entry, take_span};
 use super::seal::Sealed;
 use crate::error::{Error, ErrorKind, Result};
@@ -157,7 +159,7 @@ pub fn join_shares<K: Key>(
     num_locations: u32,
     options: Options,
     file: u32,
-) -> Result<(Vec<Entry<K>>, Vec<Option<Span<K>>>, Vec<u8>)> {
+) -> Result<Joined<K>> {
     let mut stored = Vec::new();
     let mut parts = Vec::with_capacity(shares.len());
     for Share { head, tail, spans, entries } in shares {
@@ -181,7 +183,23 @@ pub fn join_shares<K: Key>(
     bytes.extend_from_slice(&keys);
     let mut border = spool.into_entries().into_iter();
     let entries = is_stored.into_iter().filter_map(|is_stored| if is_stored { stored.next() } else { border.next() });
-    Ok((entries.collect(), built.spans, bytes))
+    Ok(Joined { segments: entries.collect(), spans: built.spans, file: bytes })
+}
+
+/// What the shares of a build are together.
+#[derive(Debug)]
+pub struct Joined<K> {
+    /// The directory of all segments, wherever they lie.
+    pub segments: Vec<Entry<K>>,
+    /// Keys of each location.
+    pub spans: Vec<Option<Span<K>>>,
+    /// The bytes of the segments on the borders.
+    pub file: Vec<u8>,
+}
+
+/// Reads a maintenance section of an index over so many locations, to see whether it is whole.
+pub fn check_keys<K: Key>(bytes: &[u8], num_locations: u32) -> Result<()> {
+    take_keys::<K>(bytes, num_locations, &mut Records::default())
 }
 
 #[cfg(test)]
@@ -253,8 +271,8 @@ mod tests {
             })
             .collect();
         let border_file = u32::try_from(files.len()).unwrap();
-        let (entries, spans, bytes) = join_shares(shares, 9, SMALL, border_file).unwrap();
-        files.push(bytes);
+        let Joined { segments: entries, spans, file } = join_shares(shares, 9, SMALL, border_file).unwrap();
+        files.push(file);
         assert_eq!(spans, whole.spans);
         assert_eq!(entries.len(), whole.segments.len());
         for (entry, sealed) in entries.iter().zip(&whole.segments) {

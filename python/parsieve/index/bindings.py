@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from parsieve._core import FormatError
 from parsieve.files import REQUESTS_AT_ONCE
 from parsieve.index import document
 from parsieve.index.commit import Part
@@ -53,7 +54,7 @@ def read(store: Store, chain: Sequence[Part]) -> dict[Location, str]:
     for number, (part, data) in enumerate(zip(chain, files, strict=True)):
         fields = document.read(BINDINGS, data, f"{store}/{part.name}")
         if fields.get("full", bool) != (number == 0):
-            raise document.FormatError(f"{store}/{part.name} stands at the wrong place of its chain")
+            raise FormatError(f"{store}/{part.name} stands at the wrong place of its chain")
         rows: list[list[Any]] = fields.rows("gone", str, str)
         for partition, group in rows:
             found.pop(Location(partition, group), None)

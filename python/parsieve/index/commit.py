@@ -301,6 +301,4 @@ class Log:
 
 def without(column: ColumnState, base: Base) -> ColumnState:
     """A column with another base, and only the deltas that the base does not stand for."""
-    return replace(
-        column, base=base, deltas=tuple(delta for delta in column.deltas if delta.instant > base.instant)
-    )
+    return replace(column, base=base, deltas=tuple(delta for delta in column.deltas if delta.instant > base.instant))

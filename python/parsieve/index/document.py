@@ -1,7 +1,7 @@
 """Small documents that say what they are: `parsieve-index KIND VERSION SHA-256-OF-THE-REST`, a line feed, then JSON.
 
-The JSON is UTF-8, compressed with zlib. Every value is read with its type, so that a document which another program wrote
-is refused with the name of the field, and nothing is allocated by a length that it claims.
+The JSON is UTF-8, compressed with zlib. Every value is read with its type, so that a document which another program
+wrote is refused with the name of the field, and nothing is allocated by a length that it claims.
 """
 
 from __future__ import annotations

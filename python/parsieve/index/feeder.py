@@ -20,8 +20,10 @@ from pathlib import Path
 import pyarrow as pa
 
 from parsieve import _core
+from parsieve._core import UnsupportedError
+from parsieve.errors import ConflictError
 from parsieve.index.spill import Room, Runs, Sections
-from parsieve.lake.base import ColumnPath, Lake, Location, Slice, Snapshot
+from parsieve.lake.base import ColumnPath, Lake, Location, Slice
 
 # Of the memory that a caller allows: shares for unsorted rows, and for runs that wait. The rest is for reading.
 UNSORTED_SHARE = 0.4
@@ -39,8 +41,10 @@ class Gathered:
     runs: Runs
     nulls: list[int] = field(default_factory=list)
     nans: list[int] = field(default_factory=list)
-    # Slices whose values are of another kind: they belong to every answer.
+    # Slices that could not be read, or whose values are of another kind: they belong to every answer.
     unread: list[bool] = field(default_factory=list)
+    # Slices that could not be read now, and may be another time.
+    failed: dict[int, Exception] = field(default_factory=dict)
 
 
 class _Worker:
@@ -74,7 +78,6 @@ class _Worker:
 
 def gather(
     lake: Lake,
-    snapshot: Snapshot,
     slices: Sequence[Slice],
     columns: Sequence[tuple[ColumnPath, _core.SieveAxis]],
     room: Room,
@@ -99,13 +102,21 @@ def gather(
             worker = local.worker = _Worker(gathered, most)
             with lock:
                 workers.append(worker)
-        for batch in lake.read_keys(snapshot, slices[number], paths):
-            for at in range(len(paths)):
-                worker.push(at, batch.column(at), number)
+        try:
+            for batch in lake.read_keys(slices[number], paths):
+                for at in range(len(paths)):
+                    worker.push(at, batch.column(at), number)
+        except (ConflictError, FileNotFoundError, UnsupportedError) as error:
+            # Somebody changed or removed it, or it is of a kind that nobody can read right: one slice of many.
+            for column in gathered:
+                column.unread[number] = True
+                column.failed[number] = error
         advance(1)
 
     _each(read, range(len(slices)), threads)
     _each(lambda at: workers[at].finish(), range(len(workers)), threads)
+    if slices and gathered and len(gathered[0].failed) == len(slices):
+        raise gathered[0].failed[0]
     return gathered
 
 

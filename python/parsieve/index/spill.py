@@ -1,4 +1,4 @@
-"""Bytes that may outgrow memory: runs of a sort and halves of a file, in memory first and then in a temporary folder."""
+"""Bytes that may outgrow memory: runs of a sort and halves of a file, in memory first, then in a temporary folder."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ class Store(ABC):
         return data
 
     def get_ranges(self, name: str, ranges: Sequence[Range]) -> list[bytes]:
-        """Some ranges of a file: near ones in one request, far ones at the same time. A short one ended with the file."""
+        """Some ranges of a file: near ones in one request, far ones at once. A short one ended with the file."""
         joined = _core.coalesce(list(ranges), self.gap)
 
         def fetch(wanted: Range) -> tuple[Range, bytes]:
@@ -100,7 +100,7 @@ class Store(ABC):
 
     @abstractmethod
     def put_if_absent(self, name: str, data: bytes) -> bool:
-        """Write a file unless the name is taken; whether it was written. An outcome that is not known is an `OSError`."""
+        """Write a file unless the name is taken; whether it was written. An unknown outcome is an `OSError`."""
 
     @abstractmethod
     def list(self, folder: str) -> list[Stored]:
@@ -134,15 +134,17 @@ class LocalStore(Store):
             return b"".join(pieces)
 
     def put(self, name: str, data: Data) -> None:
+        """Write a file."""
         temporary = self._write(name, [data] if isinstance(data, bytes) else _pieces(data))
         try:
-            os.replace(temporary, self.root / name)
+            temporary.replace(self.root / name)
         except BaseException:
             _forget(temporary)
             raise
         _sync_folder((self.root / name).parent)
 
     def put_if_absent(self, name: str, data: bytes) -> bool:
+        """Write a file unless the name is taken."""
         target = self.root / name
         if target.exists():
             return False
@@ -180,6 +182,7 @@ class LocalStore(Store):
         return temporary
 
     def list(self, folder: str) -> list[Stored]:
+        """The files of a folder."""
         found = []
         with contextlib.suppress(FileNotFoundError), os.scandir(self.root / folder) as entries:
             for entry in entries:
@@ -190,6 +193,7 @@ class LocalStore(Store):
         return sorted(found)
 
     def delete(self, name: str) -> None:
+        """Remove a file."""
         (self.root / name).unlink(missing_ok=True)
 
 
@@ -197,10 +201,10 @@ def _publish(temporary: Path, target: Path) -> None:
     """Give a file its name, unless the name is taken; all or nothing."""
     if os.name == "nt":
         # There a rename never replaces a file.
-        os.rename(temporary, target)
+        temporary.rename(target)
         return
     try:
-        os.link(temporary, target)
+        target.hardlink_to(temporary)
     except OSError as error:
         if error.errno in (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS):
             raise UnsupportedError(
@@ -260,11 +264,13 @@ class ObjectStore(Store):
         return bytes(self._obstore.get_range(self._store, self._prefix + name, start=start, end=end))
 
     def put(self, name: str, data: Data) -> None:
+        """Write a file."""
         # Large files go up in parts; a name of ours is never taken by others.
         source = data if isinstance(data, bytes) else _pieces(data)
         self._obstore.put(self._store, self._prefix + name, source)
 
     def put_if_absent(self, name: str, data: bytes) -> bool:
+        """Write a file unless the name is taken."""
         from obstore.exceptions import AlreadyExistsError, PreconditionError
 
         try:
@@ -276,6 +282,7 @@ class ObjectStore(Store):
         return True
 
     def list(self, folder: str) -> list[Stored]:
+        """The files of a folder."""
         found = []
         for page in self._obstore.list(self._store, f"{self._prefix}{folder}/"):
             for meta in page:
@@ -285,6 +292,7 @@ class ObjectStore(Store):
         return sorted(found)
 
     def delete(self, name: str) -> None:
+        """Remove a file."""
         with contextlib.suppress(FileNotFoundError):
             self._obstore.delete(self._store, self._prefix + name)
 

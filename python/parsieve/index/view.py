@@ -108,7 +108,12 @@ class ColumnReader:
         timeline = self.timeline
         if timeline is None:
             return None
-        asked = query.on(self.axis)
+        try:
+            asked = query.on(self.axis)
+        except TypeError as error:
+            # A literal of another kind: what it equals is not for the index to say.
+            self.doubts[f"a question to {'.'.join(self.state.path)}"] = str(error)
+            return None
         needs = timeline.needs(asked)
         if needs:
             self._load(timeline, needs)
@@ -200,15 +205,15 @@ class View:
             for known, state in self.columns.items():
                 if state.field_id == field_id:
                     return known
-        state = self.columns.get(path)
-        return path if state is not None and (field_id is None or state.field_id is None) else None
+        found = self.columns.get(path)
+        return path if found is not None and (field_id is None or found.field_id is None) else None
 
     def reader(self, column: str | Sequence[str]) -> ColumnReader:
         """A column, opened."""
         path = tuple(column.split(".")) if isinstance(column, str) else tuple(column)
         reader = self._readers.get(path)
         if reader is None:
-            known = ", ".join(".".join(one) for one in self.columns) or "none"
+            known = ", ".join(sorted(".".join(one) for one in self.columns)) or "none"
             raise ColumnNotFoundError(f"{'.'.join(path)} is not indexed; indexed are: {known}")
         return reader
 

@@ -11,9 +11,10 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal, localcontext
 CUT_FROM = 16
 # Days before are another day in Spark's old calendar.
 GREGORIAN = dt.date(1582, 10, 15)
+EPOCH = dt.date(1970, 1, 1)
 _FIRST_SURROGATE = 0xD800
 _AFTER_SURROGATES = 0xE000
-_EXACT = Context(prec=100)
+EXACT = Context(prec=100)
 
 
 def text_lower(text: str) -> str:
@@ -82,7 +83,7 @@ def decimal_around(value: Decimal, precision: int, scale: int) -> tuple[Decimal 
     """The decimals around a number that a writer may have passed through a double."""
     if not value.is_finite():
         return None, None
-    with localcontext(_EXACT):
+    with localcontext(EXACT):
         units = value.scaleb(scale)
         doubt = abs(units) * Decimal(2) ** -50
         nearest = units.to_integral_value()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -19,7 +18,7 @@ from parsieve.lake.base import AsOf, ColumnPath, Lake, Slice, Snapshot, Statisti
 from parsieve.lake.delta_log import DataFile, LogState, latest_version, state_at
 from parsieve.lake.delta_schema import (
     DoubtfulValueError,
-    match_of,
+    matching_of,
     parsed_stats,
     partition_value,
     physical,
@@ -28,7 +27,7 @@ from parsieve.lake.delta_schema import (
     unpack,
     vector_path,
 )
-from parsieve.lake.leaves import Match, by_name, leaf_field, pruned
+from parsieve.lake.leaves import BY_NAME, Matching, leaf_field, pruned
 from parsieve.lake.rows import FileRows, leaves, selected
 from parsieve.lake.scan import ScanFile, dataset_of
 from parsieve.lake.storage import Storage
@@ -45,7 +44,6 @@ _FEATURES = {
     "variantType",
     "variantType-preview",
 }
-_VECTOR_MAGIC = (1681511377).to_bytes(4, "little")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,7 +52,7 @@ class _Native:
     storage: Storage
     path: str
     schema: pa.Schema
-    match: Match
+    matching: Matching
     constants: Mapping[str, object]
     # Columns whose value nobody can be sure of, with the reason.
     doubtful: Mapping[str, str]
@@ -122,7 +120,7 @@ class Delta(Lake):
 
     def _snapshot(self, state: LogState, schema: pa.Schema) -> Snapshot:
         mode = state.metadata.get("configuration") or {}
-        match = match_of(dict(mode).get("delta.columnMapping.mode", "none"))
+        matching = matching_of(dict(mode).get("delta.columnMapping.mode", "none"))
         fields = {one.name: one for one in schema}
         try:
             partitions = [fields[name] for name in state.metadata["partitionColumns"]]
@@ -130,7 +128,7 @@ class Delta(Lake):
             raise FormatError(f"Delta's log partitions by {error}, which is no column") from error
         stats = [parsed_stats(file) for file in state.files]
         slices = tuple(
-            self._slice(file, said, schema, match, partitions) for file, said in zip(state.files, stats, strict=True)
+            self._slice(file, said, schema, matching, partitions) for file, said in zip(state.files, stats, strict=True)
         )
 
         def statistics(column: ColumnPath) -> Statistics:
@@ -139,7 +137,12 @@ class Delta(Lake):
         return Snapshot(state.version, state.version, schema, slices, statistics)
 
     def _slice(
-        self, file: DataFile, stats: Mapping[str, Any], schema: pa.Schema, match: Match, partitions: Sequence[pa.Field]
+        self,
+        file: DataFile,
+        stats: Mapping[str, Any],
+        schema: pa.Schema,
+        matching: Matching,
+        partitions: Sequence[pa.Field],
     ) -> Slice:
         values: dict[str, object] = {}
         constants: dict[str, object] = {}
@@ -170,7 +173,7 @@ class Delta(Lake):
             num_rows=rows if type(rows) is int else None,
             clean=file.vector is None,
             partition_values=values,
-            native=_Native(file, storage, path, schema, match, constants, doubtful),
+            native=_Native(file, storage, path, schema, matching, constants, doubtful),
         )
 
     def _place(self, path: str) -> tuple[Storage, str]:
@@ -213,7 +216,7 @@ class Delta(Lake):
         if filesystem is None or any(
             not one.clean
             or one.native.doubtful
-            or one.native.match is not by_name
+            or one.native.matching is not BY_NAME
             or one.native.storage is not self._storage
             for one in slices
         ):
@@ -231,7 +234,7 @@ class Delta(Lake):
         vector = native.file.vector
         deleted = (lambda rows: ()) if vector is None else partial(self._deleted, vector)
         return FileRows(
-            lambda: native.storage.open(native.path), str(piece.path), native.match, native.constants, deleted
+            lambda: native.storage.open(native.path), str(piece.path), native.matching, native.constants, deleted
         )
 
     def _deleted(self, vector: Mapping[str, Any], rows: int) -> Sequence[int]:
@@ -247,13 +250,8 @@ class Delta(Lake):
                 # The first byte is the version of the file.
                 file.seek(1 if start is None else start)
                 framed: bytes = file.read(size + 8)
-            data = framed[4:-4]
-            told = int.from_bytes(framed[:4], "big"), int.from_bytes(framed[-4:], "big")
-            if len(framed) != size + 8 or told != (size, zlib.crc32(data)):
-                raise FormatError(f"the deletion vector in {storage.address(place)} is damaged")
-        if data[:4] != _VECTOR_MAGIC:
-            raise UnsupportedError(f"a deletion vector begins with {data[:4].hex()}, which this version does not know")
-        found = roaring.positions(data[4:], rows)
+            data = roaring.unframed(framed, size, storage.address(place))
+        found = roaring.positions(data, rows)
         if len(found) != vector.get("cardinality"):
             raise FormatError(
                 f"a deletion vector has {len(found)} rows where Delta's log says {vector.get('cardinality')}"

@@ -17,10 +17,9 @@ from parsieve._core import FormatError, UnsupportedError
 from parsieve.lake import bounds
 from parsieve.lake.base import ColumnPath, Statistics
 from parsieve.lake.delta_log import DataFile
-from parsieve.lake.leaves import Match, by_name, leaf_field
+from parsieve.lake.leaves import BY_NAME, FIELD_ID, Matching, by_name, leaf_field
 
 _PHYSICAL = b"delta.columnMapping.physicalName"
-_ID = b"PARQUET:field_id"
 _WIDENED = b"delta.typeChanges"
 _TYPES = {
     "string": pa.string(),
@@ -56,7 +55,7 @@ def _field(said: Mapping[str, Any]) -> pa.Field:
     if "delta.columnMapping.physicalName" in about:
         kept[_PHYSICAL] = str(about["delta.columnMapping.physicalName"])
     if "delta.columnMapping.id" in about:
-        kept[_ID] = str(about["delta.columnMapping.id"])
+        kept[FIELD_ID] = str(about["delta.columnMapping.id"])
     if "delta.typeChanges" in about:
         kept[_WIDENED] = "yes"
     return pa.field(said["name"], _type(said["type"]), metadata=kept or None)
@@ -85,20 +84,20 @@ def physical(field: pa.Field) -> str:
     return found
 
 
-def match_of(mode: str) -> Match:
+def matching_of(mode: str) -> Matching:
     """How files' columns are found under a mode of column mapping."""
     if mode == "none":
-        return by_name
+        return BY_NAME
     if mode == "name":
-        return lambda field, among: by_name(pa.field(physical(field), field.type), among)
+        return Matching(lambda field, among: by_name(pa.field(physical(field), field.type), among))
     if mode == "id":
-        return _by_id
+        return Matching(_by_id)
     raise UnsupportedError(f"Delta's column mapping {mode!r} is not supported")
 
 
 def _by_id(field: pa.Field, among: Sequence[pa.Field]) -> int | None:
-    wanted = (field.metadata or {}).get(_ID)
-    ids = [(one.metadata or {}).get(_ID) for one in among]
+    wanted = (field.metadata or {}).get(FIELD_ID)
+    ids = [(one.metadata or {}).get(FIELD_ID) for one in among]
     if wanted is None or None in ids:
         raise UnsupportedError(f"column {field.name!r} is mapped by id, and a file or the table has no ids")
     return ids.index(wanted) if wanted in ids else None

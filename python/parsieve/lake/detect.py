@@ -24,11 +24,17 @@ def _delta() -> type[Lake]:
     return Delta
 
 
+def _iceberg() -> type[Lake]:
+    from parsieve.lake.iceberg import Iceberg
+
+    return Iceberg
+
+
 # Each adapter is loaded when a table of its format is opened, and its library with it.
 _ADAPTERS: dict[str, Callable[[], Callable[[Any, Mapping[str, str] | None], Lake]]] = {
     "parquet": lambda: ParquetDir,
     "delta": _delta,
-    "iceberg": _missing("Iceberg"),
+    "iceberg": _iceberg,
     "hudi": _missing("Hudi"),
 }
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -13,8 +14,27 @@ from parsieve._core import UnsupportedError
 from parsieve.errors import ColumnNotFoundError
 from parsieve.lake.base import ColumnPath
 
-# Finds the field of a file that holds a field of the table, among the fields of one level; None where there is none.
-Match = Callable[[pa.Field, Sequence[pa.Field]], int | None]
+FIELD_ID = b"PARQUET:field_id"
+
+
+@dataclass(frozen=True, slots=True)
+class Matching:
+    """How a file's columns are those of its table."""
+
+    # Finds the field that holds a field of the table, among those of one level of a file; None where there is none.
+    find: Callable[[pa.Field, Sequence[pa.Field]], int | None]
+    # What stands for columns that a file lacks, by field id; null for others.
+    defaults: Mapping[bytes, object] = field(default_factory=dict)
+
+    def absent(self, column: pa.Field, rows: int) -> pa.Array:
+        """The values of a column that a file lacks."""
+        number: bytes = (column.metadata or {}).get(FIELD_ID, b"")
+        return constant(self.defaults.get(number), column.type, rows)
+
+
+def constant(value: object, kind: pa.DataType, rows: int) -> pa.Array:
+    """The same value for all rows."""
+    return pa.nulls(rows, kind) if value is None else pa.repeat(pa.scalar(value, kind), rows)
 
 
 def leaf_field(schema: pa.Schema, path: ColumnPath) -> pa.Field:
@@ -71,28 +91,33 @@ def by_name(field: pa.Field, among: Sequence[pa.Field]) -> int | None:
     return None
 
 
-def conform(array: pa.Array, target: pa.DataType, match: Match) -> pa.Array:
+BY_NAME = Matching(by_name)
+
+
+def conform(array: pa.Array, target: pa.DataType, matching: Matching) -> pa.Array:
     """The same values as another type; `UnsupportedError` where a value would change."""
     source = array.type
     # Fields that match by id may have changed places under equal names.
-    if source == target and (match is by_name or not pt.is_nested(target)):
+    if isinstance(source, pa.BaseExtensionType) or isinstance(target, pa.BaseExtensionType):
+        return _extended(array, target, matching)
+    if source == target and (matching == BY_NAME or not pt.is_nested(target)):
         return array
     if pt.is_struct(source) and pt.is_struct(target):
         valid = array.is_valid() if array.null_count else None
         fields, children = list(target), []
-        for field in fields:
-            number = match(field, list(source))
+        for one in fields:
+            number = matching.find(one, list(source))
             if number is None:
-                children.append(pa.nulls(len(array), field.type))
+                children.append(matching.absent(one, len(array)))
             else:
-                children.append(conform(pc.struct_field(array, [number]), field.type, match))
+                children.append(conform(pc.struct_field(array, [number]), one.type, matching))
         mask = None if valid is None else pc.invert(valid)
         return pa.StructArray.from_arrays(children, fields=fields, mask=mask)
     if _is_list(source) and _is_list(target):
         # `flatten` takes the elements of null lists out, and `fill_null` gives them no length.
         lengths = pc.fill_null(pc.list_value_length(array), 0)
         total = pa.concat_arrays([pa.array([0], pa.int64()), pc.cumulative_sum(lengths.cast(pa.int64()))])
-        values = conform(array.flatten(), target.value_type, match)
+        values = conform(array.flatten(), target.value_type, matching)
         kind = pa.LargeListArray if pt.is_large_list(target) else pa.ListArray
         offsets = total if pt.is_large_list(target) else total.cast(pa.int32())
         mask = array.is_null() if array.null_count else None
@@ -100,8 +125,8 @@ def conform(array: pa.Array, target: pa.DataType, match: Match) -> pa.Array:
     if pt.is_map(source) and pt.is_map(target):
         # A copy begins at its own first entry, as a slice does not.
         whole = array.take(pa.array(range(len(array)), pa.int64()))
-        keys = conform(whole.keys, target.key_type, match)
-        items = conform(whole.items, target.item_type, match)
+        keys = conform(whole.keys, target.key_type, matching)
+        items = conform(whole.items, target.item_type, matching)
         mask = whole.is_null() if whole.null_count else None
         return pa.MapArray.from_arrays(whole.offsets, keys, items, mask=mask).cast(target)
     if not _is_exact(source, target):
@@ -112,6 +137,16 @@ def conform(array: pa.Array, target: pa.DataType, match: Match) -> pa.Array:
         return array.cast(target, safe=True)
     except pa.ArrowInvalid as lossy:
         raise UnsupportedError(f"a file holds {source} where the table has {target}: {lossy}") from lossy
+
+
+def _extended(array: pa.Array, target: pa.DataType, matching: Matching) -> pa.Array:
+    """UUID and the like: their storage holds the values."""
+    if array.type == target:
+        return array
+    stored = array.storage if isinstance(array.type, pa.BaseExtensionType) else array
+    if not isinstance(target, pa.BaseExtensionType):
+        return conform(stored, target, matching)
+    return pa.ExtensionArray.from_storage(target, conform(stored, target.storage_type, matching))
 
 
 def _is_list(kind: pa.DataType) -> Any:

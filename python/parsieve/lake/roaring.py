@@ -6,13 +6,30 @@ import struct
 from array import array
 from collections.abc import Iterator
 from itertools import pairwise
+from zlib import crc32
 
-from parsieve._core import FormatError
+from parsieve._core import FormatError, UnsupportedError
 
 _RUNS = 12347
 _NO_RUNS = 12346
 # Bitmaps with runs leave the offsets out when they have fewer containers than this.
 _NO_OFFSETS_BELOW = 4
+
+
+# Delta and Iceberg agree on it, and on the frame: length, magic with bitmap, checksum.
+_MAGIC = (1681511377).to_bytes(4, "little")
+
+
+def unframed(framed: bytes, size: int, place: str) -> bytes:
+    """The bytes of a vector from between its length and its checksum."""
+    data = framed[4:-4]
+    if (
+        len(framed) != size + 8
+        or framed[:4] != size.to_bytes(4, "big")
+        or framed[-4:] != crc32(data).to_bytes(4, "big")
+    ):
+        raise FormatError(f"the deletion vector in {place} is damaged")
+    return data
 
 
 class _Bytes:
@@ -40,6 +57,8 @@ class _Bytes:
 def positions(data: bytes, at_most: int) -> array[int]:
     """The positions in ascending order; they are below `at_most`, so memory is bounded whatever the bytes say."""
     source, found, before = _Bytes(data), array("Q"), -1
+    if source.take(4) != _MAGIC:
+        raise UnsupportedError(f"a deletion vector begins with {data[:4].hex()}, which this version does not know")
     (maps,) = source.numbers("Q")
     for _ in range(maps):
         (high,) = source.numbers("I")

@@ -15,7 +15,7 @@ import pyarrow.types as pt
 
 from parsieve._core import FormatError, UnsupportedError
 from parsieve.lake.base import ColumnPath
-from parsieve.lake.leaves import Match, by_name, conform, leaf_of
+from parsieve.lake.leaves import BY_NAME, Matching, conform, constant, leaf_of
 
 BATCH_ROWS = 64 * 1024
 
@@ -45,7 +45,7 @@ class FileRows:
     open: Callable[[], Any]
     # How messages call the file.
     name: str
-    match: Match = by_name
+    matching: Matching = BY_NAME
     # Columns that do not come from the file, whatever it holds.
     constants: Mapping[str, object] = field(default_factory=dict)
     # Positions of deleted rows, ascending, of a file with so many rows.
@@ -55,7 +55,7 @@ class FileRows:
         """The live rows with the columns of a schema, in the file's order; columns that the file lacks are null."""
         with foreign(self.name), pq.ParquetFile(self.open()) as file:
             held = list(file.schema_arrow)
-            numbers = [None if one.name in self.constants else self.match(one, held) for one in schema]
+            numbers = [None if one.name in self.constants else self.matching.find(one, held) for one in schema]
             wanted = [
                 path
                 for target, number in zip(schema, numbers, strict=True)
@@ -67,18 +67,23 @@ class FileRows:
                 arrays = []
                 for target, number in zip(schema, numbers, strict=True):
                     if number is None:
-                        arrays.append(_constant(self.constants.get(target.name), target.type, batch.num_rows))
+                        arrays.append(self._absent(target, batch.num_rows))
                         continue
                     place = batch.schema.get_all_field_indices(held[number].name)
                     if len(place) != 1:
                         raise UnsupportedError(f"{self.name} has several columns named {held[number].name!r}")
                     try:
-                        arrays.append(conform(batch.column(place[0]), target.type, self.match))
+                        arrays.append(conform(batch.column(place[0]), target.type, self.matching))
                     except UnsupportedError as error:
                         raise UnsupportedError(f"{self.name}, column {target.name}: {error}") from error
                 whole = pa.RecordBatch.from_arrays(arrays, schema=schema) if arrays else batch
                 yield _live(whole, start, deleted)
                 start += batch.num_rows
+
+    def _absent(self, target: pa.Field, rows: int) -> pa.Array:
+        if target.name in self.constants:
+            return constant(self.constants[target.name], target.type, rows)
+        return self.matching.absent(target, rows)
 
     def _paths(self, held: pa.Field, target: pa.Field) -> list[str]:
         """The dotted paths of a file's column that a column of the table needs."""
@@ -86,7 +91,7 @@ class FileRows:
             return [held.name]
         found = []
         for child in target.type:
-            number = self.match(child, list(held.type))
+            number = self.matching.find(child, list(held.type))
             if number is not None:
                 found += [f"{held.name}.{below}" for below in self._paths(held.type.field(number), child)]
         # The struct's own nulls are told by any of its leaves.
@@ -130,10 +135,6 @@ def _live(batch: pa.RecordBatch, start: int, deleted: Sequence[int]) -> pa.Recor
         kept[position - start] = 0
     mask = pa.Array.from_buffers(pa.uint8(), len(kept), [None, pa.py_buffer(kept)])
     return batch.filter(mask.cast(pa.bool_()))
-
-
-def _constant(value: object, kind: pa.DataType, rows: int) -> pa.Array:
-    return pa.nulls(rows, kind) if value is None else pa.repeat(pa.scalar(value, kind), rows)
 
 
 def _instants(nanos: pa.Array, micros: pa.Array, target: pa.DataType | None) -> pa.Array:

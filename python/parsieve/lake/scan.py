@@ -12,7 +12,9 @@ import pyarrow.dataset as pads
 import pyarrow.types as pt
 from pyarrow import fs
 
+from parsieve._core import UnsupportedError
 from parsieve.files import REQUESTS_AT_ONCE
+from parsieve.lake.leaves import BY_NAME, Matching
 from parsieve.lake.rows import foreign
 
 
@@ -23,6 +25,7 @@ class ScanFile(NamedTuple):
     constants: Mapping[str, object]
     # The file's own schema, where it is known already.
     physical: pa.Schema | None = None
+    matching: Matching = BY_NAME
 
 
 def dataset_of(files: Sequence[ScanFile], schema: pa.Schema, filesystem: fs.FileSystem) -> pads.Dataset | None:
@@ -36,7 +39,7 @@ def dataset_of(files: Sequence[ScanFile], schema: pa.Schema, filesystem: fs.File
         # The fragment remembers its footer for the scan.
         list(pool.map(_footer, missing))
     for fragment, file in zip(fragments, files, strict=True):
-        if not _as_it_is(file.physical or fragment.physical_schema, schema, file.constants):
+        if not _as_it_is(file.physical or fragment.physical_schema, schema, file):
             return None
     return pads.FileSystemDataset(fragments, schema, kind, filesystem)
 
@@ -63,22 +66,50 @@ def without_dictionaries(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-def _as_it_is(physical: pa.Schema, schema: pa.Schema, constants: Mapping[str, object]) -> bool:
-    """Whether pyarrow's scan of a file gives the table's values: same types, and no second reading of a name."""
-    if any(name in physical.names for name in constants):
-        return False
-    held = {one.name: without_dictionaries(one.type) for one in physical}
-    folded = {name.casefold() for name in held}
-    if len(held) != len(physical) or len(folded) != len(held):
+def _as_it_is(physical: pa.Schema, schema: pa.Schema, file: ScanFile) -> bool:
+    """Whether pyarrow's scan of a file, which goes by names, gives the table's values."""
+    held = list(physical)
+    if any(name in physical.names for name in file.constants) or len({one.name.casefold() for one in held}) != len(
+        held
+    ):
         return False
     for one in schema:
-        if one.name not in held:
-            if one.name.casefold() in folded:
+        if one.name in file.constants:
+            continue
+        try:
+            number = file.matching.find(one, held)
+        except UnsupportedError:
+            return False
+        if number is None:
+            # By its name there must be nothing either, and pyarrow knows no other default than null.
+            if one.name in physical.names or file.matching.absent(one, 1).null_count == 0:
                 return False
-        elif not _alike(held[one.name], without_dictionaries(one.type)) or one.type == pa.timestamp("ns"):
-            # Nanoseconds without a zone may be INT96, whose overflow pyarrow does not notice.
+        elif held[number].name != one.name or not _same(held[number].type, one.type, file.matching):
             return False
     return True
+
+
+def _same(held: pa.DataType, wanted: pa.DataType, matching: Matching) -> bool:
+    """Whether pyarrow reads one as the other without a change of any value, nested fields by their order."""
+    if pt.is_struct(held) and pt.is_struct(wanted):
+        children, names = list(held), [one.name for one in wanted]
+        try:
+            places = [matching.find(one, children) for one in wanted]
+        except UnsupportedError:
+            return False
+        return (
+            [one.name for one in children] == names
+            and places == list(range(len(names)))
+            and all(_same(mine.type, other.type, matching) for mine, other in zip(children, wanted, strict=True))
+        )
+    if pt.is_list(held) and pt.is_list(wanted):
+        return _same(held.value_type, wanted.value_type, matching)
+    if pt.is_map(held) and pt.is_map(wanted):
+        return _same(held.key_type, wanted.key_type, matching) and _same(held.item_type, wanted.item_type, matching)
+    if pt.is_nested(held) and matching is not BY_NAME:
+        return False
+    # Nanoseconds without a zone may be INT96, whose overflow pyarrow does not notice.
+    return wanted != pa.timestamp("ns") and _alike(without_dictionaries(held), without_dictionaries(wanted))
 
 
 def _alike(held: pa.DataType, wanted: pa.DataType) -> bool:

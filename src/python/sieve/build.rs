@@ -19,6 +19,8 @@ use std::sync::{Mutex, PoisonError};
 
 /// Two sections of bytes: what lookups read, and what compaction reads.
 type Sections<'py> = (Bound<'py, PyBytes>, Bound<'py, PyBytes>);
+/// A root or share, and the last bytes of both sections.
+type Finished = (Vec<u8>, (Vec<u8>, Vec<u8>));
 /// Nulls, NaN, and whether rows were not read, by location.
 type SideCounts = Vec<(u64, u64, bool)>;
 
@@ -106,7 +108,7 @@ impl<K: Encode> Building<K> {
         instant: i64,
         places: Vec<Place>,
         sides: SideCounts,
-    ) -> Result<(Vec<u8>, (Vec<u8>, Vec<u8>))> {
+    ) -> Result<Finished> {
         let built = self.builder.finish();
         self.spool.put(built.segments);
         let sections = self.spool.take();
@@ -115,7 +117,7 @@ impl<K: Encode> Building<K> {
         Ok((root::write(&root), sections))
     }
 
-    fn share(self) -> (Vec<u8>, (Vec<u8>, Vec<u8>)) {
+    fn share(self) -> Finished {
         let (share, lookups, keys) = Share::finish(self.builder, self.spool);
         (share.write(), (lookups, keys))
     }
@@ -261,9 +263,9 @@ fn joined<K: Encode>(
 ) -> Result<(Vec<u8>, Vec<u8>)> {
     let num_locations = saturating_u32(locations.len());
     let shares = shares.iter().map(|share| Share::<K>::read(share, num_locations)).collect::<Result<Vec<_>>>()?;
-    let (entries, spans, bytes) = join_shares(shares, num_locations, about.2, file)?;
-    let root = root_over::<K>(about, locations, stats(sides), &spans, entries)?;
-    Ok((root::write(&root), bytes))
+    let joined = join_shares(shares, num_locations, about.2, file)?;
+    let root = root_over::<K>(about, locations, stats(sides), &joined.spans, joined.segments)?;
+    Ok((root::write(&root), joined.file))
 }
 
 fn single(column: Column) -> PyResult<ArrayRef> {

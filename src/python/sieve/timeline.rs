@@ -4,8 +4,11 @@ use super::axis::{SieveAxis, SieveOptions};
 use super::query::{Asked, SieveQuery};
 use super::{Erased, Place, bytes_of, erased_by, for_each_key, locations, other_keys};
 use crate::error::{Error, ErrorKind, Result};
+use crate::int::saturating_u32;
 use crate::python::column::to_pyarrow;
-use crate::sieve::{Answer, Bytes, Delta, Encode, Extent, Index, Lookup, Piece, Query, Report, Timeline, root};
+use crate::sieve::{
+    Answer, Bytes, Delta, Encode, Extent, Index, Lookup, Piece, Query, Report, Timeline, check_keys, root,
+};
 use arrow_array::UInt32Array;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
@@ -22,6 +25,8 @@ struct Open<K> {
 type Opened = Erased<Open<u64>, Open<u128>, Open<Bytes>>;
 /// Segment, file, offset, length.
 type NeedRow = (usize, u32, u64, u64);
+/// File, offset and length of a lookup section, then of the keys section.
+type SegmentRow = (u32, u64, u64, u32, u64, u64);
 
 impl<K: Encode> Open<K> {
     fn new(axis: &SieveAxis, base: Option<&[u8]>, deltas: &[Vec<u8>]) -> Result<Self> {
@@ -101,6 +106,11 @@ impl<K: Encode> Open<K> {
     fn segments(&self) -> Vec<(Extent, Extent)> {
         let entries = self.base.iter().flat_map(|base| &base.root().segments);
         entries.map(|entry| (entry.lookup, entry.keys)).collect()
+    }
+
+    fn check_keys(&self, data: &[u8]) -> Result<()> {
+        let num_locations = self.base.as_ref().map_or(0, |base| saturating_u32(base.root().locations.len()));
+        check_keys::<K>(data, num_locations)
     }
 
     fn places(&self) -> Vec<Place> {
@@ -215,13 +225,19 @@ impl SieveTimeline {
     }
 
     /// Every segment of the base: file, offset and length of its lookup section, then of its keys.
-    fn segments(&self, py: Python<'_>) -> PyResult<Vec<(u32, u64, u64, u32, u64, u64)>> {
+    fn segments(&self, py: Python<'_>) -> PyResult<Vec<SegmentRow>> {
         self.read(py, |open| {
             let row = |(lookup, keys): (Extent, Extent)| {
                 (lookup.file, lookup.offset, lookup.len, keys.file, keys.offset, keys.len)
             };
             Ok(for_each_key!(open, open => open.segments()).into_iter().map(row).collect())
         })
+    }
+
+    /// Raise what is wrong with a keys section of the base.
+    fn check_keys(&self, py: Python<'_>, data: &Bound<'_, PyAny>) -> PyResult<()> {
+        let data = bytes_of(data)?;
+        self.read(py, |open| Ok(for_each_key!(open, open => open.check_keys(&data))?))
     }
 
     /// Changes of keys in the deltas.

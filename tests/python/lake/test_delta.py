@@ -235,8 +235,13 @@ def test_a_damaged_vector_is_refused(tmp_path: Path) -> None:
 def test_hostile_bitmaps_cost_no_memory() -> None:
     from parsieve.lake import roaring
 
-    assert list(roaring.positions(pyroaring.BitMap64([3, 70_000, 2**33]).serialize(), 2**34)) == [3, 70_000, 2**33]
-    full_runs = struct.pack("<QIIB", 1, 0, 12347 | 0 << 16, 1) + struct.pack("<HHHHH", 0, 65535, 1, 0, 65535)
+    magic = (1681511377).to_bytes(4, "little")
+    assert list(roaring.positions(magic + pyroaring.BitMap64([3, 70_000, 2**33]).serialize(), 2**34)) == [
+        3,
+        70_000,
+        2**33,
+    ]
+    full_runs = magic + struct.pack("<QIIB", 1, 0, 12347 | 0 << 16, 1) + struct.pack("<HHHHH", 0, 65535, 1, 0, 65535)
     assert len(roaring.positions(full_runs, 65536)) == 65536
     with pytest.raises(ps.FormatError, match="rows of"):
         roaring.positions(full_runs, 65535)
@@ -248,7 +253,7 @@ def test_hostile_bitmaps_cost_no_memory() -> None:
         for _ in range(random_.randrange(1, 4)):
             data[random_.randrange(len(data))] = random_.randrange(256)
         try:
-            found = roaring.positions(bytes(data[: random_.randrange(len(data) + 1)]), 200_000)
+            found = roaring.positions(magic + bytes(data[: random_.randrange(len(data) + 1)]), 200_000)
             assert list(found) == sorted(set(found))
         except ps.FormatError:
             pass

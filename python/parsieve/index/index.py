@@ -1,0 +1,161 @@
+"""`TableIndex`: the versions of a table's index in a store, by version and by the table's snapshots."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+from parsieve import _core
+from parsieve.index import inspect, writer
+from parsieve.index.commit import Commit, Log, TableState
+from parsieve.index.store import Store, open_store
+from parsieve.index.view import View
+from parsieve.lake.base import Lake, Snapshot
+
+Column = str | Sequence[str]
+
+
+class TableIndex:
+    """An index in a folder or an object store; there need be none yet.
+
+    >>> import os, tempfile, pyarrow as pa, pyarrow.parquet as pq
+    >>> from parsieve.index import TableIndex, query
+    >>> from parsieve.lake import open_lake
+    >>> folder = tempfile.mkdtemp()
+    >>> for name, keys in [("a", [1, 5]), ("b", [3, 9])]:
+    ...     pq.write_table(pa.table({"k": keys}), f"{folder}/{name}.parquet")
+    ...     os.utime(f"{folder}/{name}.parquet", (1, 1))  # A file of this very moment might change unseen.
+    >>> lake = open_lake(folder)
+    >>> index = TableIndex(folder + "/_parsieve")
+    >>> view = index.build(lake, lake.snapshot(), ["k"])
+    >>> [location.group for location in view.lookup("k", query.equals(pa.scalar(3)))]
+    ['b.parquet']
+    """
+
+    def __init__(self, where: Any, storage_options: Mapping[str, str] | None = None) -> None:
+        self.store: Store = open_store(where, storage_options)
+        self.log = Log(self.store)
+        self._newest: View | None = None
+
+    @classmethod
+    def open(cls, where: Any, storage_options: Mapping[str, str] | None = None) -> Self | None:
+        """The index in a store, or None where there is none. A damaged newest version is an error that names it."""
+        index = cls(where, storage_options)
+        return index if index.refresh() is not None else None
+
+    def newest(self) -> View | None:
+        """The newest version that was seen, or looked for if none was; None where there is none."""
+        return self._newest or self.refresh()
+
+    def refresh(self) -> View | None:
+        """Look for the newest version. What was read of it before is kept."""
+        commit = self.log.newest()
+        if commit is None:
+            self._newest = None
+        elif self._newest is None or self._newest.commit != commit:
+            self._newest = self._view(commit)
+        return self._newest
+
+    def _view(self, commit: Commit) -> View:
+        return View(self.store, commit, self.refresh)
+
+    def at(self, as_of: Snapshot | TableState | int | str | None = None) -> View | None:
+        """The version that was made for a snapshot of the table: by its name, else the last one not after its instant.
+
+        Any version is safe to ask, for tokens decide what it may speak of; this one knows most.
+        """
+        newest = self.newest()
+        if newest is None or as_of is None:
+            return newest
+        if isinstance(as_of, (Snapshot, TableState)):
+            wanted = TableState(as_of.id, as_of.instant)
+        else:
+            wanted = TableState(as_of, as_of if isinstance(as_of, int) else -1)
+        if wanted.id is not None and newest.table.id == wanted.id:
+            return newest
+        best: int | None = None
+        for version, state in self._history(newest.commit):
+            if wanted.id is not None and state.id == wanted.id:
+                best = version
+                break
+            if best is None and state.instant <= wanted.instant:
+                best = version
+        if best is None or best == newest.version:
+            return newest
+        try:
+            return self._view(self.log.read(best))
+        except FileNotFoundError:
+            return newest
+
+    def _history(self, commit: Commit) -> Iterator[tuple[int, TableState]]:
+        yield commit.version, commit.table
+        while commit.history:
+            yield from commit.history
+            try:
+                commit = self.log.read(commit.history[-1][0])
+            except FileNotFoundError:
+                return
+
+    def build(
+        self,
+        lake: Lake,
+        snapshot: Snapshot,
+        columns: Sequence[Column],
+        *,
+        memory: int = 1 << 30,
+        threads: int | None = None,
+        progress: bool | None = None,
+        spill: Path | str | None = None,
+        options: _core.SieveOptions | None = None,
+    ) -> View:
+        """Index some columns of a snapshot in one scan. At most `memory` of the rows is held, the rest is spilled."""
+        effort = writer.Effort(memory, threads, progress, spill, options)
+        return self._now(writer.build(self.log, lake, snapshot, columns, effort))
+
+    def update(
+        self,
+        lake: Lake,
+        snapshot: Snapshot,
+        *,
+        memory: int = 1 << 30,
+        threads: int | None = None,
+        progress: bool | None = None,
+        spill: Path | str | None = None,
+        compaction: bool = True,
+    ) -> View:
+        """Bring every column to a snapshot: only slices that are new or changed are read."""
+        effort = writer.Effort(memory, threads, progress, spill)
+        return self._now(writer.update(self.log, lake, snapshot, effort, compaction))
+
+    def compact(self, columns: Sequence[Column] | None = None, options: _core.SieveOptions | None = None) -> View:
+        """Make one base of each column's base and deltas. Older versions keep theirs."""
+        return self._now(writer.compact(self.log, columns, options))
+
+    def drop(self, columns: Sequence[Column] | None = None) -> None:
+        """Forget some columns, or all of them."""
+        writer.drop(self.log, columns)
+        self.refresh()
+
+    def expire(
+        self, older_than: dt.timedelta | dt.datetime, garbage_age: dt.timedelta = writer.GARBAGE_AGE
+    ) -> tuple[int, int]:
+        """Remove old versions and files that no version names; how many of each. The newest version stays."""
+        return writer.expire(self.log, older_than, garbage_age)
+
+    def verify(self, lake: Lake | None = None, snapshot: Snapshot | None = None) -> list[inspect.Lie]:
+        """Read every part of the newest version, and with a lake every row; what is damaged, missing or wrong."""
+        view = self.refresh()
+        return [] if view is None else inspect.verify(view, lake, snapshot)
+
+    def stats(self, column: Column) -> inspect.Stats:
+        """What a column's index costs, and what its answers waste."""
+        view = self.newest()
+        if view is None:
+            raise FileNotFoundError(f"{self.store} holds no index")
+        return inspect.stats(view, column)
+
+    def _now(self, commit: Commit) -> View:
+        self._newest = self._view(commit)
+        return self._newest

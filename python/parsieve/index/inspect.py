@@ -1,0 +1,172 @@
+"""An index looked at: what it costs and wastes, and whether every part of it is whole and true."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from parsieve import _core
+from parsieve._core import ParsieveError
+from parsieve.index.columns import current_field
+from parsieve.index.query import is_nan, is_null
+from parsieve.index.view import ColumnReader, View
+from parsieve.lake.base import ColumnPath, Lake, Location, Snapshot
+
+# Rows of a slice that are checked at once.
+PAIRS_BYTES = 64 << 20
+# Segments that are read to judge answers to keys that are not there.
+SAMPLED_SEGMENTS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Lie:
+    """Something in an index that is damaged, missing or wrong. Damage costs speed; only a wrong answer loses rows."""
+
+    column: ColumnPath
+    # The file, or the location whose rows are not found.
+    part: str
+    problem: str
+    # Whether rows could be skipped that match.
+    loses_rows: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """What one column's index costs and wastes."""
+
+    path: ColumnPath
+    locations: int
+    keys: int
+    rows: int
+    segments: int
+    # What lookups read, what compaction reads, and what every reader reads once.
+    lookup_bytes: int
+    keys_bytes: int
+    root_bytes: int
+    delta_bytes: int
+    deltas: int
+    changes: int
+    bindings_bytes: int
+    bits_per_row: float
+    # Mean locations read in vain for a key that exists, or an interval from key to key; and their share of all.
+    waste_per_key: float
+    waste_share: float
+    # Mean locations read for a key that does not exist but lies inside a segment, of those that were sampled.
+    reads_of_absent_keys: float
+    largest_lookup: int
+
+
+def stats(view: View, column: str | Sequence[str]) -> Stats:
+    """What a column costs and wastes; some of its segments are read for it."""
+    reader = view.reader(column)
+    state, timeline = reader.state, reader.timeline
+    if timeline is None:
+        found = "; ".join(f"{name}: {why}" for name, why in reader.doubts.items())
+        raise _core.FormatError(f"{'.'.join(state.path)} cannot be read: {found}")
+    entries = timeline.segments()
+    step = max(1, len(entries) // SAMPLED_SEGMENTS)
+    report = timeline.report(list(_lookups(reader, range(0, len(entries), step))))
+    assert report is not None
+    return Stats(
+        path=state.path,
+        locations=len(reader.bound),
+        keys=report["keys"],
+        rows=report["rows"],
+        segments=report["segments"],
+        lookup_bytes=report["lookup_bytes"],
+        keys_bytes=report["keys_bytes"],
+        root_bytes=report["root_bytes"],
+        delta_bytes=sum(delta.file.size for delta in state.deltas),
+        deltas=len(state.deltas),
+        changes=timeline.num_changes,
+        bindings_bytes=sum(part.size for part in state.bindings),
+        bits_per_row=report["bits_per_row"],
+        waste_per_key=report["waste_per_key"],
+        waste_share=report["error"],
+        reads_of_absent_keys=report["reads_of_absent_keys"],
+        largest_lookup=report["largest_lookup"],
+    )
+
+
+def _lookups(reader: ColumnReader, segments: Sequence[int]) -> Iterator[tuple[int, bytes]]:
+    timeline = reader.timeline
+    entries = timeline.segments() if timeline is not None else []
+    by_file: dict[int, list[int]] = {}
+    for segment in segments:
+        by_file.setdefault(entries[segment][0], []).append(segment)
+    for file, numbers in by_file.items():
+        ranges = [(entries[number][1], entries[number][1] + entries[number][2]) for number in numbers]
+        yield from zip(numbers, reader.store.get_ranges(reader.state.base.files[file].name, ranges), strict=True)
+
+
+def verify(view: View, lake: Lake | None, snapshot: Snapshot | None) -> list[Lie]:
+    """Every part of a version read and checked; with a lake, every row of the slices that it speaks of looked for."""
+    lies: list[Lie] = []
+    for path, state in view.columns.items():
+        # A reader of its own: nothing that was read before counts.
+        reader = ColumnReader(view.store, state)
+        timeline = reader.timeline
+        if timeline is not None and reader.bound is not None:
+            lies += _damaged_segments(path, reader, timeline)
+        lies += [Lie(path, name, why, loses_rows=False) for name, why in reader.doubts.items()]
+        if timeline is not None and lake is not None and snapshot is not None:
+            lies += _false_answers(path, reader, timeline, lake, snapshot)
+    return lies
+
+
+def _damaged_segments(path: ColumnPath, reader: ColumnReader, timeline: _core.SieveTimeline) -> list[Lie]:
+    lies = []
+    files = reader.state.base.files
+    for segment, (file, offset, length, keys_file, keys_offset, keys_length) in enumerate(timeline.segments()):
+        name = files[file].name if file < len(files) else f"segment file {file}"
+        try:
+            data = reader.store.get_ranges(files[file].name, [(offset, offset + length)])[0]
+            timeline.load(segment, data)
+            keys = reader.store.get_ranges(files[keys_file].name, [(keys_offset, keys_offset + keys_length)])[0]
+            timeline.check_keys(keys)
+        except FileNotFoundError:
+            lies.append(Lie(path, name, "it is gone", loses_rows=False))
+            break
+        except (ParsieveError, IndexError) as error:
+            lies.append(Lie(path, f"{name}, segment {segment}", str(error), loses_rows=False))
+    return lies
+
+
+def _false_answers(
+    path: ColumnPath, reader: ColumnReader, timeline: _core.SieveTimeline, lake: Lake, snapshot: Snapshot
+) -> Iterator[Lie]:
+    current, _ = current_field(snapshot.schema, path, reader.state.field_id)
+    for piece in snapshot.slices:
+        number = reader.numbers.get(piece.location)
+        if not piece.token or reader.bound.get(piece.location) != piece.token or number is None:
+            continue
+        pairs = _core.SievePairs(reader.axis)
+        nulls = nans = 0
+        lie: str | None = None
+        for batch in lake.read_keys(piece, [current]):
+            try:
+                _, more_nulls, more_nans = pairs.push(batch.column(0), 0)
+            except TypeError:
+                break
+            nulls, nans = nulls + more_nulls, nans + more_nans
+            if pairs.num_bytes > PAIRS_BYTES:
+                lie = lie or _missing(timeline, pairs, number)
+        lie = lie or _missing(timeline, pairs, number)
+        for count, query, what in [(nulls, is_null(), "nulls"), (nans, is_nan(), "NaN")]:
+            answer = timeline.answer(query.on(reader.axis)) if count else None
+            if answer is not None and number not in answer.to_pylist():
+                lie = lie or f"its {what} are not found"
+        if lie is not None:
+            yield Lie(path, _name(piece.location), lie, loses_rows=True)
+
+
+def _missing(timeline: _core.SieveTimeline, pairs: _core.SievePairs, number: int) -> str | None:
+    for data in pairs.sort():
+        key = timeline.missing(data, number)
+        if key is not None:
+            return f"its rows with key {key} are not found"
+    return None
+
+
+def _name(location: Location) -> str:
+    return f"{location.partition}/{location.group}" if location.partition else location.group

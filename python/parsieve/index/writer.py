@@ -1,0 +1,445 @@
+"""New versions of an index: built from a table, brought up to date, compacted, expired. Nothing that exists is changed.
+
+Every operation reads the newest version, prepares files that nobody sees yet, and commits them as the next version. Who
+loses that race looks again: where the winner did something else the work is committed on top of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import random
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from parsieve import _core
+from parsieve._core import FormatError
+from parsieve.errors import ColumnNotFoundError, ConflictError
+from parsieve.index import bindings
+from parsieve.index.columns import current_field, field_id_of, path_of
+from parsieve.index.commit import (
+    Base,
+    ColumnState,
+    Commit,
+    DeltaPart,
+    Log,
+    Part,
+    TableState,
+    after,
+    without,
+)
+from parsieve.index.feeder import WAITING_SHARE, Built, Gathered, Progress, gather, merge, threads_of
+from parsieve.index.spill import Room
+from parsieve.index.store import Store, unique
+from parsieve.index.view import ColumnReader
+from parsieve.lake.base import ColumnPath, Lake, Location, Slice, Snapshot
+from parsieve.lake.leaves import leaf_field
+
+RETRIES = 100
+# What a writer that is killed leaves behind is nobody's after a day.
+GARBAGE_AGE = dt.timedelta(days=1)
+# Deltas are read by everybody who opens the column: at so many, or so many changes, a compaction is due.
+MOST_DELTAS = 16
+MOST_CHANGES = 1_000_000
+# One read brings the keys of many segments.
+READ_AHEAD = 8 << 20
+
+Columns = dict[ColumnPath, ColumnState]
+
+
+@dataclass(frozen=True)
+class Effort:
+    """What a build may use."""
+
+    memory: int = 1 << 30
+    threads: int | None = None
+    # A bar on standard error; None: if it is a terminal.
+    progress: bool | None = None
+    # Where runs go that memory does not hold; None: the system's temporary folder.
+    spill: Path | str | None = None
+    options: _core.SieveOptions | None = None
+
+    def room(self) -> Room:
+        """A budget for what waits."""
+        if self.memory < 1 << 20:
+            raise ValueError(f"memory is given in bytes, at least 1 MiB, not {self.memory}")
+        return Room(int(self.memory * WAITING_SHARE), self.spill)
+
+
+def commit(
+    log: Log, operation: str, change: Callable[[Commit | None, int], tuple[TableState, Columns] | None]
+) -> Commit | None:
+    """Put the next version. `change` sees the newest one and how often it was tried; None if nothing is to be done."""
+    for attempt in range(RETRIES):
+        newest = log.newest()
+        changed = change(newest, attempt)
+        if changed is None:
+            return newest
+        made = after(newest, operation, *changed)
+        if log.publish(made):
+            return made
+        time.sleep(random.uniform(0, min(0.5, 0.005 * 2 ** min(attempt, 10))))
+    raise ConflictError(f"{log.store} had a newer version each time that {operation} was tried; try again later")
+
+
+def tokens_of(snapshot: Snapshot) -> dict[Location, str]:
+    """What can be bound: the slices with a token. A location with two slices cannot."""
+    found: dict[Location, str] = {}
+    twice = set()
+    for piece in snapshot.slices:
+        if piece.location in found:
+            twice.add(piece.location)
+        found[piece.location] = piece.token
+    return {location: token for location, token in found.items() if token and location not in twice}
+
+
+def build(log: Log, lake: Lake, snapshot: Snapshot, columns: Sequence[str | Sequence[str]], effort: Effort) -> Commit:
+    """Index some columns of a snapshot, in one scan; those that are indexed already are built anew."""
+    paths = list(dict.fromkeys(path_of(column) for column in columns))
+    if not paths:
+        raise ValueError("name at least one column to index")
+    fields = {path: leaf_field(snapshot.schema, path) for path in paths}
+    axes = {path: _core.SieveAxis(field.type) for path, field in fields.items()}
+    newest = log.newest()
+    started = dict(newest.columns) if newest else {}
+    version = newest.version + 1 if newest else 1
+    tokens = tokens_of(snapshot)
+    slices = sorted((piece for piece in snapshot.slices if piece.location in tokens), key=lambda piece: piece.location)
+    table = TableState.of(snapshot)
+    with effort.room() as room:
+        found = _gather(lake, slices, axes, effort, room, "index")
+        chain = bindings.write(log.store, (), {}, _readable(tokens, slices, found[paths[0]]))
+        locations = [piece.location for piece in slices]
+
+        def finish(path: ColumnPath) -> ColumnState:
+            gathered = found[path]
+            built = merge(gathered, locations, version, room, effort.options)
+            base = put_base(log.store, gathered.axis, built, version)
+            return ColumnState(path, field_id_of(fields[path]), fields[path].type, table, chain, base)
+
+        with ThreadPoolExecutor(threads_of(effort.threads), "parsieve-index") as pool:
+            made = {state.path: state for state in pool.map(finish, paths)}
+
+    def change(newest: Commit | None, _: int) -> tuple[TableState, Columns]:
+        columns = dict(newest.columns) if newest else {}
+        for path in paths:
+            if columns.get(path) != started.get(path):
+                raise ConflictError(
+                    f"{'.'.join(path)} was indexed by somebody else while it was built here; nothing was committed"
+                )
+        return table, columns | made
+
+    done = commit(log, "build", change)
+    assert done is not None
+    return done
+
+
+def _readable(tokens: Mapping[Location, str], slices: Sequence[Slice], gathered: Gathered) -> dict[Location, str]:
+    """The tokens to bind: a slice that could not be read is bound to none, and read again by the next update."""
+    return {**tokens, **{slices[number].location: "" for number in gathered.failed}}
+
+
+def _gather(
+    lake: Lake,
+    slices: Sequence[Slice],
+    axes: Mapping[ColumnPath, _core.SieveAxis],
+    effort: Effort,
+    room: Room,
+    label: str,
+) -> dict[ColumnPath, Gathered]:
+    progress = Progress(f"{label} {', '.join('.'.join(path) for path in axes)}", len(slices), effort.progress)
+    gathered = gather(
+        lake,
+        slices,
+        list(axes.items()),
+        room,
+        memory=effort.memory,
+        threads=threads_of(effort.threads),
+        advance=progress.advance,
+    )
+    return dict(zip(axes, gathered, strict=True))
+
+
+def put_base(store: Store, axis: _core.SieveAxis, built: Built, instant: int) -> Base:
+    """Store a root and its segments."""
+    files: tuple[Part, ...] = ()
+    if built.file_size:
+        segments = Part(unique("segments", "segments"), built.file_size)
+        store.put(segments.name, built.file)
+        files = (segments,)
+    root = Part(unique("roots", "root"), len(built.root))
+    store.put(root.name, built.root)
+    report = _core.SieveTimeline(axis, built.root, []).report([])
+    assert report is not None
+    return Base(instant, root, files, int(report["pairs"]))
+
+
+@dataclass
+class _Plan:
+    """How one column comes to a snapshot."""
+
+    state: ColumnState
+    path: ColumnPath
+    field_id: int | None
+    axis: _core.SieveAxis
+    before: Mapping[Location, str]
+    changed: tuple[Slice, ...]
+    gone: tuple[Location, ...]
+
+
+def update(log: Log, lake: Lake, snapshot: Snapshot, effort: Effort, compaction: bool = True) -> Commit:
+    """Bring every column to a snapshot: read the slices that are new or changed, and forget those that went."""
+    table, tokens = TableState.of(snapshot), tokens_of(snapshot)
+    known: dict[tuple[ColumnPath, tuple[tuple[Location, str], ...]], Gathered] = {}
+    rebuild: list[ColumnPath] = []
+    with effort.room() as room:
+
+        def change(newest: Commit | None, attempt: int) -> tuple[TableState, Columns] | None:
+            if newest is None:
+                raise FileNotFoundError(f"{log.store} holds no index; build one first")
+            columns: Columns = {}
+            plans = []
+            rebuild.clear()
+            for path, state in newest.columns.items():
+                if attempt and snapshot.id is not None and state.table.instant > table.instant:
+                    # Whoever was faster knew a later snapshot.
+                    columns[path] = state
+                    continue
+                plan = _planned(log.store, state, snapshot, tokens)
+                if isinstance(plan, _Plan):
+                    plans.append(plan)
+                elif plan is not None:
+                    rebuild.append(plan)
+            for scan in _scans(plans):
+                _read_scan(lake, scan, effort, room, known)
+            for plan in plans:
+                gathered = known.get(_key(plan)) if plan.changed else None
+                columns[plan.path] = _followed(log.store, plan, gathered, table, tokens, newest.version + 1)
+            return None if columns == newest.columns and not rebuild else (table, columns)
+
+        done = commit(log, "update", change)
+    assert done is not None
+    if rebuild:
+        done = build(log, lake, snapshot, rebuild, effort)
+    due = [
+        path
+        for path, state in done.columns.items()
+        if len(state.deltas) > MOST_DELTAS
+        or sum(delta.changes for delta in state.deltas) > max(MOST_CHANGES, state.base.pairs // 4)
+    ]
+    if compaction and due:
+        done = compact(log, due, effort.options)
+    return done
+
+
+def _key(plan: _Plan) -> tuple[ColumnPath, tuple[tuple[Location, str], ...]]:
+    return plan.path, tuple((piece.location, piece.token) for piece in plan.changed)
+
+
+def _planned(
+    store: Store, state: ColumnState, snapshot: Snapshot, tokens: Mapping[Location, str]
+) -> _Plan | ColumnPath | None:
+    """The way of a column; its path alone if it must be built anew, None if the table has it no more."""
+    try:
+        path, field = current_field(snapshot.schema, state.path, state.field_id)
+    except ColumnNotFoundError:
+        return None
+    axis = _core.SieveAxis(state.type)
+    if _core.SieveAxis(field.type).meaning != axis.meaning:
+        return path
+    before = bindings.read(store, state.bindings)
+    changed = [
+        piece
+        for piece in snapshot.slices
+        if tokens.get(piece.location, before.get(piece.location)) != before.get(piece.location)
+    ]
+    gone = tuple(sorted(location for location in before if location not in tokens))
+    changed.sort(key=lambda piece: piece.location)
+    return _Plan(state, path, field_id_of(field), axis, before, tuple(changed), gone)
+
+
+def _scans(plans: Sequence[_Plan]) -> list[list[_Plan]]:
+    """Columns that need the same slices share one scan."""
+    scans: dict[tuple[tuple[Location, str], ...], list[_Plan]] = {}
+    for plan in plans:
+        if plan.changed:
+            scans.setdefault(_key(plan)[1], []).append(plan)
+    return list(scans.values())
+
+
+def _read_scan(
+    lake: Lake,
+    scan: Sequence[_Plan],
+    effort: Effort,
+    room: Room,
+    known: dict[tuple[ColumnPath, tuple[tuple[Location, str], ...]], Gathered],
+) -> None:
+    axes = {plan.path: plan.axis for plan in scan if _key(plan) not in known}
+    if axes:
+        found = _gather(lake, scan[0].changed, axes, effort, room, "update")
+        known.update({_key(plan): found[plan.path] for plan in scan if plan.path in found})
+
+
+def _followed(
+    store: Store,
+    plan: _Plan,
+    gathered: Gathered | None,
+    table: TableState,
+    tokens: Mapping[Location, str],
+    instant: int,
+) -> ColumnState:
+    state = replace(plan.state, path=plan.path, field_id=plan.field_id, table=table)
+    if not plan.changed and not plan.gone:
+        return state
+    locations = [*(piece.location for piece in plan.changed), *plan.gone]
+    sides = []
+    if gathered is not None:
+        tokens = _readable(tokens, plan.changed, gathered)
+        for number, (nulls, nans, unread) in enumerate(
+            zip(gathered.nulls, gathered.nans, gathered.unread, strict=True)
+        ):
+            if nulls or nans or unread:
+                sides.append((number, (nulls, 0), (nans, 0), unread))
+    data = _core.sieve_delta(
+        plan.axis,
+        instant=instant,
+        locations=[(location.partition, location.group) for location in locations],
+        # What was said of any of them before is said no more; a new one has nothing to lose.
+        dead=range(len(locations)),
+        sides=sides,
+        plus=gathered.runs.all_pieces() if gathered is not None else [],
+        minus=[],
+    )
+    return with_delta(store, state, plan.axis, data, instant, plan.before, tokens)
+
+
+def with_delta(
+    store: Store,
+    state: ColumnState,
+    axis: _core.SieveAxis,
+    data: bytes,
+    instant: int,
+    before: Mapping[Location, str],
+    tokens: Mapping[Location, str],
+) -> ColumnState:
+    """A column with one more delta, stored."""
+    part = Part(unique("deltas", "delta"), len(data))
+    store.put(part.name, data)
+    delta = DeltaPart(instant, part, _core.SieveTimeline(axis, None, [data]).num_changes)
+    chain = bindings.write(store, state.bindings, before, tokens)
+    return replace(state, bindings=chain, deltas=(*state.deltas, delta))
+
+
+def compact(
+    log: Log, columns: Sequence[str | Sequence[str]] | None = None, options: _core.SieveOptions | None = None
+) -> Commit:
+    """Make new bases that stand for the old ones and their deltas; equal to a build from scratch, byte for byte."""
+    newest = log.newest()
+    if newest is None:
+        raise FileNotFoundError(f"{log.store} holds no index; build one first")
+    paths = [path_of(column) for column in columns] if columns is not None else list(newest.columns)
+    made: dict[ColumnPath, tuple[Base, Base]] = {}
+    for path in paths:
+        state = newest.columns.get(path)
+        if state is None:
+            raise ColumnNotFoundError(f"{'.'.join(path)} is not indexed")
+        if state.deltas or options is not None:
+            made[path] = state.base, compacted(log.store, state, options)
+
+    def change(newest: Commit | None, _: int) -> tuple[TableState, Columns] | None:
+        if newest is None:
+            raise FileNotFoundError(f"{log.store} holds no index any more")
+        columns = dict(newest.columns)
+        for path, (old, new) in made.items():
+            # Who built or compacted it meanwhile was there first, and nothing is lost.
+            if path in columns and columns[path].base == old:
+                columns[path] = without(columns[path], new)
+        return None if columns == newest.columns else (newest.table, columns)
+
+    done = commit(log, "compact", change)
+    assert done is not None
+    return done
+
+
+def compacted(store: Store, state: ColumnState, options: _core.SieveOptions | None) -> Base:
+    """One column's new base, stored but not committed."""
+    reader = ColumnReader(store, state)
+    timeline, bound = reader.timeline, reader.bound
+    if timeline is None or reader.doubts:
+        found = "; ".join(f"{name}: {why}" for name, why in reader.doubts.items())
+        raise FormatError(f"{'.'.join(state.path)} cannot be compacted, build it anew: {found}")
+    places = [(location.partition, location.group) for location in sorted(bound)]
+    root, file, _ = timeline.compact(places, _ReadAhead(store, state), options)
+    instant = state.deltas[-1].instant if state.deltas else state.base.instant
+    return put_base(store, reader.axis, Built(root, file, len(file)), instant)
+
+
+class _ReadAhead:
+    """Ranges of segment files that ascend, in few requests."""
+
+    def __init__(self, store: Store, state: ColumnState) -> None:
+        self._store = store
+        self._files = state.base.files
+        self._at = (-1, 0)
+        self._data = b""
+
+    def __call__(self, file: int, offset: int, length: int) -> bytes:
+        known, start = self._at
+        if known != file or not start <= offset <= offset + length <= start + len(self._data):
+            if file >= len(self._files) or offset + length > self._files[file].size:
+                raise FormatError("the root of a base points past its segments")
+            end = min(self._files[file].size, max(offset + length, offset + READ_AHEAD))
+            self._data = self._store.get_ranges(self._files[file].name, [(offset, end)])[0]
+            self._at = (file, offset)
+            start = offset
+        return self._data[offset - start : offset - start + length]
+
+
+def drop(log: Log, columns: Sequence[str | Sequence[str]] | None = None) -> Commit | None:
+    """Forget some columns, or all. Their files stay until they are expired."""
+
+    def change(newest: Commit | None, _: int) -> tuple[TableState, Columns] | None:
+        if newest is None:
+            return None
+        paths = set(newest.columns) if columns is None else {path_of(column) for column in columns}
+        unknown = paths - set(newest.columns)
+        if unknown:
+            raise ColumnNotFoundError(f"{', '.join('.'.join(path) for path in sorted(unknown))}: not indexed")
+        return newest.table, {path: state for path, state in newest.columns.items() if path not in paths}
+
+    return commit(log, "drop", change)
+
+
+def expire(
+    log: Log, older_than: dt.timedelta | dt.datetime, garbage_age: dt.timedelta = GARBAGE_AGE
+) -> tuple[int, int]:
+    """Remove versions written before, but never the newest, and files that no version names; how many of each.
+
+    A file without a version may belong to a commit that is being prepared, so it must be older than `garbage_age`, which
+    is longer than any build takes.
+    """
+    now = dt.datetime.now(dt.UTC)
+    if isinstance(older_than, dt.datetime) and older_than.tzinfo is None:
+        raise ValueError("older_than is a datetime without a zone; give it one, such as datetime.UTC")
+    limit = (now - older_than if isinstance(older_than, dt.timedelta) else older_than).timestamp()
+    versions = log.stored()
+    # The oldest first, so that whatever is left is a whole history.
+    expired = [version for version, stored in versions[:-1] if stored.modified < limit]
+    expired = expired[: next((at for at, (version, _) in enumerate(versions) if version not in expired), len(expired))]
+    for version in expired:
+        log.store.delete(f"commits/v{version:020d}")
+    # What a version names that was put since then is young; everything else is listed before the versions are read.
+    oldest = now.timestamp() - garbage_age.total_seconds()
+    folders = ("roots", "segments", "deltas", bindings.BINDINGS, "commits")
+    candidates = [one for folder in folders for one in log.store.list(folder) if one.modified < oldest]
+    live = {f"commits/v{version:020d}" for version, _ in log.stored()}
+    for version, _ in log.stored():
+        with contextlib.suppress(FileNotFoundError):
+            live.update(part.name for part in log.read(version).parts())
+    garbage = [one for one in candidates if one.name not in live]
+    for one in garbage:
+        log.store.delete(one.name)
+    return len(expired), len(garbage)

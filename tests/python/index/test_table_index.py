@@ -1,0 +1,329 @@
+"""Versions of an index: built, asked, brought up to date, compacted, travelled through and expired."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import random
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from model_lake import ModelLake, place
+
+from parsieve import ColumnNotFoundError, FormatError, UnsupportedError, _core
+from parsieve.index import LocalStore, ObjectStore, TableIndex, query
+from parsieve.lake.base import Location, Snapshot
+
+SCHEMA = pa.schema([("k", pa.int64()), ("s", pa.string()), ("n", pa.struct([("x", pa.float64())]))])
+
+
+def rows(*keys: int | None) -> pa.Table:
+    texts = [None if key is None else f"text-{key:04}" for key in keys]
+    nested = [None if key is None else {"x": float("nan") if key % 7 == 0 else key / 2} for key in keys]
+    return pa.table({"k": keys, "s": texts, "n": nested}, schema=SCHEMA)
+
+
+def point(value: int) -> query.Query:
+    return query.equals(pa.scalar(value, pa.int64()))
+
+
+def start(tmp_path: Path, columns: list[str] | None = None) -> tuple[ModelLake, TableIndex]:
+    lake = ModelLake(SCHEMA)
+    snapshot = lake.change({place("a"): rows(1, 2, 3), place("b"): rows(3, 7, None), place("c", "p=1"): rows(20)})
+    index = TableIndex(tmp_path / "index")
+    index.build(lake, snapshot, columns or ["k", "s", "n.x"], progress=False)
+    return lake, index
+
+
+def kept(index: TableIndex, column: str, asked: query.Query, snapshot: Snapshot) -> set[str]:
+    view = index.at(snapshot)
+    assert view is not None
+    mask = view.may_match(column, asked, snapshot.slices).to_pylist()
+    return {piece.group for piece, keep in zip(snapshot.slices, mask, strict=True) if keep}
+
+
+def test_several_columns_of_one_scan_answer(tmp_path: Path) -> None:
+    lake, index = start(tmp_path)
+    snapshot = lake.snapshot()
+    assert sorted(lake.reads) == sorted(piece.location for piece in snapshot.slices)
+    assert kept(index, "k", point(3), snapshot) == {"a", "b"}
+    assert kept(index, "k", point(20), snapshot) == {"c"}
+    assert kept(index, "k", query.between(pa.scalar(4), pa.scalar(19)), snapshot) == {"b"}
+    assert kept(index, "k", query.is_null(), snapshot) == {"b"}
+    assert kept(index, "s", query.prefix("text-002"), snapshot) == {"c"}
+    assert kept(index, "n.x", query.is_nan(), snapshot) == {"b"}
+    assert kept(index, "n.x", query.equals(pa.scalar(1.5)), snapshot) == {"a", "b"}
+    view = index.newest()
+    assert view is not None
+    assert view.lookup("k", point(20)) == {Location("p=1", "c")}
+    assert view.token(Location("p=1", "c")) == view.token(Location("p=1", "c"), "k") != ""
+    assert view.token(place("nowhere")) is None
+    with pytest.raises(ColumnNotFoundError, match=r"indexed are: k, n\.x, s"):
+        view.lookup("nothing", point(1))
+
+
+def test_slices_of_another_token_and_unknown_ones_are_kept(tmp_path: Path) -> None:
+    lake, index = start(tmp_path)
+    changed = lake.change({place("a"): rows(99), place("new"): rows(1)})
+    assert kept(index, "k", point(20), changed) == {"a", "new", "c"}
+
+
+def test_an_update_reads_only_what_changed(tmp_path: Path) -> None:
+    lake, index = start(tmp_path)
+    before = lake.snapshot()
+    after = lake.change({place("a"): rows(1, 50), place("b"): None, place("d"): rows(3)})
+    lake.reads.clear()
+    index.update(lake, after, progress=False)
+    assert sorted(lake.reads) == [place("a"), place("d")]
+    assert kept(index, "k", point(3), after) == {"d"}
+    assert kept(index, "k", point(50), after) == {"a"}
+    # The version of the earlier snapshot still answers for it.
+    assert kept(index, "k", point(3), before) == {"a", "b"}
+    view = index.newest()
+    assert view is not None
+    assert (view.version, view.table.id) == (2, 2)
+    # Nothing new: nothing is committed.
+    assert index.update(lake, after).version == 2
+    index.update(lake, lake.change({}))
+    assert index.newest().version == 3  # type: ignore[union-attr]
+
+
+def test_a_compaction_equals_a_build_byte_for_byte(tmp_path: Path) -> None:
+    lake, index = start(tmp_path)
+    r = random.Random(3)
+    for _ in range(5):
+        changes = {
+            place(f"f{r.randrange(6)}"): rows(*(r.randrange(40) for _ in range(r.randrange(1, 20)))) for _ in range(3)
+        }
+        index.update(lake, lake.change(changes), progress=False)
+    view = index.compact()
+    rebuilt = TableIndex(tmp_path / "other")
+    other = rebuilt.build(lake, lake.snapshot(), ["k", "s", "n.x"], progress=False)
+    for path, state in view.columns.items():
+        assert state.deltas == ()
+        ours, theirs = state.base, other.columns[path].base
+        assert [index.store.get(part.name) for part in ours.files] == [
+            rebuilt.store.get(part.name) for part in theirs.files
+        ]
+        left, right = index.store.get(ours.root.name), rebuilt.store.get(theirs.root.name)
+        # Everything but the instant, and the checksum over it.
+        assert left[:6] + left[14:-4] == right[:6] + right[14:-4]
+    for key in range(40):
+        truth = {group for group, table in held(lake).items() if key in table.column("k").to_pylist()}
+        assert truth <= kept(index, "k", point(key), lake.snapshot())
+    assert index.verify(lake, lake.snapshot()) == []
+
+
+def held(lake: ModelLake) -> dict[str, pa.Table]:
+    return {location.group: table for location, (_, table) in lake.states[-1].items()}
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("memory", [1 << 20, 1 << 30])
+def test_i5_threads_and_memory_do_not_change_a_byte(tmp_path: Path, threads: int, memory: int) -> None:
+    lake = ModelLake(SCHEMA)
+    r = random.Random(1)
+    tables = {place(f"f{at}"): rows(*(r.randrange(30_000) for _ in range(4000))) for at in range(12)}
+    snapshot = lake.change(tables)
+    names = {"k": 0, "s": 0}
+    files: list[list[bytes]] = []
+    for effort in [{"threads": threads, "memory": memory}, {"threads": 2, "memory": 64 << 20}]:
+        index = TableIndex(tmp_path / str(len(files)))
+        view = index.build(lake, snapshot, list(names), progress=False, spill=tmp_path, **effort)  # type: ignore[arg-type]
+        bases = [view.columns[(name,)].base for name in names]
+        files.append([index.store.get(part.name) for base in bases for part in (base.root, *base.files)])
+    assert files[0] == files[1]
+
+
+def test_a_renamed_column_keeps_its_index_and_a_new_one_of_its_name_does_not_get_it(tmp_path: Path) -> None:
+    def schema(*names: tuple[str, int]) -> pa.Schema:
+        return pa.schema(
+            [pa.field(name, pa.int64(), metadata={"PARQUET:field_id": str(number)}) for name, number in names]
+        )
+
+    lake = ModelLake(schema(("k", 1), ("v", 2)))
+    table = pa.table({"k": [1], "v": [2]})
+    index = TableIndex(tmp_path)
+    index.build(lake, lake.change({place("a"): table}), ["k", "v"], progress=False)
+    renamed = table.rename_columns(["id", "v"])
+    view = index.update(lake, lake.change({place("b"): renamed}, schema(("id", 1), ("v", 3))), progress=False)
+    assert list(view.columns) == [("id",)]
+    assert view.find("k", field_id=1) == ("id",)
+    assert view.lookup("id", point(1)) == {place("a"), place("b")}
+
+
+def test_a_column_of_another_kind_is_built_anew(tmp_path: Path) -> None:
+    lake, index = start(tmp_path, ["k"])
+    schema = pa.schema([("k", pa.timestamp("us"))])
+    tables: Any = {place(name): None for name in "ab"} | {place("c", "p=1"): pa.table({"k": [5]}, schema=schema)}
+    view = index.update(lake, lake.change(tables, schema), progress=False)
+    assert view.lookup("k", query.equals(pa.scalar(5, pa.timestamp("us")))) == {Location("p=1", "c")}
+
+
+def test_dropped_and_expired(tmp_path: Path) -> None:
+    lake, index = start(tmp_path)
+    before = lake.snapshot()
+    for key in range(3):
+        index.update(lake, lake.change({place("a"): rows(key)}), progress=False)
+    index.compact()
+    index.drop(["s"])
+    assert set(index.newest().columns) == {("k",), ("n", "x")}  # type: ignore[union-attr]
+    old = index.at(before)
+    assert old is not None
+    assert old.version == 1
+    assert index.expire(dt.timedelta(days=1)) == (0, 0)
+    moment = dt.datetime.now(dt.UTC) + dt.timedelta(seconds=5)
+    versions, files = index.expire(moment, garbage_age=dt.timedelta(seconds=-5))
+    assert versions == 5
+    assert files > 5
+    # What is left is whole, and answers; the version that is gone keeps what it would have spoken of.
+    assert index.verify(lake, lake.snapshot()) == []
+    assert kept(index, "k", point(2), lake.snapshot()) == {"a"}
+    assert all(old.may_match("k", point(99), before.slices).to_pylist()[0:1])
+    assert kept(index, "k", point(99), before) == {"a"}
+    with pytest.raises(ValueError, match="zone"):
+        index.expire(dt.datetime(2020, 1, 1))
+
+
+def test_time_travel_by_name_and_by_instant(tmp_path: Path) -> None:
+    lake, index = start(tmp_path)
+    for key in range(120):
+        index.update(lake, lake.change({place("a"): rows(key + 1000)}), progress=False, compaction=key % 50 == 0)
+    for at in (1, 2, 5, 60, 121):
+        view = index.at(lake.snapshot(at))
+        assert view is not None
+        assert view.table.id == at
+        assert view.version == index.at(at).version  # type: ignore[union-attr]
+    assert index.at(Snapshot(None, 55, SCHEMA, ())).table.id == 5  # type: ignore[union-attr]
+    reopened = TableIndex.open(tmp_path / "index")
+    assert reopened is not None
+    assert kept(reopened, "k", point(1059), lake.snapshot(61)) == {"a"}
+    assert kept(reopened, "k", point(1059), lake.snapshot(62)) == set()
+
+
+def test_a_cold_lookup_costs_few_requests(tmp_path: Path) -> None:
+    lake = ModelLake(SCHEMA)
+    r = random.Random(9)
+    snapshot = lake.change({place(f"f{at}"): rows(*(r.randrange(10**6) for _ in range(3000))) for at in range(20)})
+    index = TableIndex(tmp_path)
+    index.build(lake, snapshot, ["k"], progress=False)
+    cold = TableIndex.open(tmp_path)
+    assert cold is not None
+    view = cold.newest()
+    assert view is not None
+    view.reader("k").numbers  # noqa: B018 - the root is cached from here on
+    view.reader("k").bound  # noqa: B018
+    requests, fetched = cold.store.requests, cold.store.bytes_fetched
+    view.may_match("k", point(4711), snapshot.slices)
+    assert cold.store.requests - requests <= 1
+    assert cold.store.bytes_fetched - fetched <= 64 << 10
+    view.may_match("k", query.between(pa.scalar(1000), pa.scalar(1100)), snapshot.slices)
+    assert cold.store.requests - requests <= 2
+    stats = cold.stats("k")
+    assert stats.rows == 60_000
+    assert stats.bits_per_row > 0
+    assert stats.waste_per_key == 0
+    assert stats.reads_of_absent_keys >= 1
+
+
+def test_an_empty_table_and_columns_that_cannot_be_indexed(tmp_path: Path) -> None:
+    lake = ModelLake(pa.schema([("k", pa.int64()), ("d", pa.decimal256(50, 1)), ("l", pa.list_(pa.int8()))]))
+    index = TableIndex(tmp_path)
+    assert TableIndex.open(tmp_path) is None
+    for column, error in [("d", UnsupportedError), ("l", UnsupportedError), ("z", ColumnNotFoundError)]:
+        with pytest.raises(error):
+            index.build(lake, lake.snapshot(), [column])
+    with pytest.raises(FileNotFoundError, match="build one first"):
+        index.update(lake, lake.snapshot())
+    view = index.build(lake, lake.snapshot(), ["k"])
+    assert view.lookup("k", point(1)) == set()
+    table = pa.table({"k": [1], "d": [None], "l": [[1]]}, schema=lake.schema)
+    view = index.update(lake, lake.change({place("a"): table}))
+    assert view.lookup("k", point(1)) == {place("a")}
+    assert index.compact().lookup("k", point(1)) == {place("a")}
+    view = index.update(lake, lake.change({place("a"): None}))
+    assert view.lookup("k", point(1)) == set()
+    assert index.compact().lookup("k", query.is_not_null()) == set()
+
+
+def test_values_of_another_kind_in_one_slice_belong_to_every_answer(tmp_path: Path) -> None:
+    lake, index = start(tmp_path, ["k"])
+    odd = pa.table({"k": pa.array([1.5])})
+    after = lake.change({place("odd"): odd})
+    index.update(lake, after)
+    assert kept(index, "k", point(20), after) == {"c", "odd"}
+    index.compact()
+    assert kept(index, "k", point(20), after) == {"c", "odd"}
+    assert index.verify(lake, after) == []
+
+
+def test_literals_of_another_kind_keep_everything(tmp_path: Path) -> None:
+    lake, index = start(tmp_path, ["k"])
+    assert kept(index, "k", query.equals(pa.scalar("1")), lake.snapshot()) == {"a", "b", "c"}
+    assert "integer" in next(iter(index.at(lake.snapshot()).doubts.values()))  # type: ignore[union-attr]
+
+
+def test_an_object_store_holds_the_same_index(tmp_path: Path) -> None:
+    from obstore.store import MemoryStore
+
+    lake = ModelLake(SCHEMA)
+    snapshot = lake.change({place("a"): rows(1, 2), place("b"): rows(3)})
+    memory = MemoryStore()
+    index = TableIndex((memory, "some/prefix"))
+    index.build(lake, snapshot, ["k"], progress=False)
+    assert kept(index, "k", point(3), snapshot) == {"b"}
+    after = lake.change({place("b"): rows(4)})
+    index.update(lake, after)
+    index.compact()
+    again = TableIndex.open(ObjectStore(memory, "some/prefix"))
+    assert again is not None
+    assert kept(again, "k", point(4), after) == {"b"}
+    assert again.verify(lake, after) == []
+    assert all(one.name.rpartition(".")[2] != "parquet" for one in again.store.list("segments"))
+
+
+def test_the_commits_of_a_store_are_put_once(tmp_path: Path) -> None:
+    from obstore.store import MemoryStore
+
+    for store in [LocalStore(tmp_path / "new" / "folder"), ObjectStore(MemoryStore())]:
+        assert store.list("commits") == []
+        assert store.put_if_absent("commits/v1", b"one")
+        assert not store.put_if_absent("commits/v1", b"two")
+        assert store.get("commits/v1") == b"one"
+        store.put("x/long", b"0123456789" * 1000)
+        assert store.get_ranges("x/long", [(9990, 10_005), (3, 5), (4, 6)]) == [b"0123456789", b"34", b"45"]
+        assert [(one.name, one.size) for one in store.list("commits")] == [("commits/v1", 3)]
+        store.delete("commits/v1")
+        store.delete("commits/v1")
+        with pytest.raises(FileNotFoundError):
+            store.get("commits/v1")
+    assert not [name for _, _, names in os.walk(tmp_path) for name in names if name.startswith(".tmp")]
+
+
+def test_a_lie_is_found(tmp_path: Path) -> None:
+    lake, index = start(tmp_path, ["k"])
+    snapshot = lake.snapshot()
+    # Rows that change under an unchanged token: no format does that, and a broken one would lose rows.
+    token, _ = lake.states[-1][place("a")]
+    lake.states[-1][place("a")] = (token, rows(1, 2, 777, None))
+    lies = index.verify(lake, lake.snapshot())
+    assert [(lie.part, lie.loses_rows) for lie in lies] == [("a", True)]
+    assert "key" in lies[0].problem
+    assert index.verify(lake, snapshot) == []
+
+
+def test_damage_of_the_newest_version_is_an_error_that_names_it(tmp_path: Path) -> None:
+    _, _ = start(tmp_path)
+    path = tmp_path / "index" / "commits" / f"v{1:020d}"
+    data = path.read_bytes()
+    for broken, error in [
+        (data[:-1], FormatError),
+        (data.replace(b" 1 ", b" 2 ", 1), UnsupportedError),
+        (b"", FormatError),
+    ]:
+        path.write_bytes(broken)
+        with pytest.raises(error, match=path.name):
+            TableIndex.open(tmp_path / "index")
+    assert issubclass(_core.FormatError, Exception)

@@ -1,0 +1,321 @@
+"""Iceberg against pyiceberg's own reader: histories, evolution of schema and partitions, bounds, name mapping."""
+
+from __future__ import annotations
+
+import datetime as dt
+import random
+import struct
+import time
+import uuid
+import warnings
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from lake_truth import check_snapshot, check_tokens
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransform, TruncateTransform
+from pyiceberg.types import DecimalType, DoubleType, LongType, StringType
+
+import parsieve as ps
+from parsieve.lake import open_lake
+from parsieve.lake.iceberg_files import _decoded
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::DeprecationWarning", "ignore::ResourceWarning", "ignore:Delete:UserWarning"
+)
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Iterator[SqlCatalog]:
+    made = SqlCatalog("test", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=(tmp_path / "house").as_uri())
+    made.create_namespace("n")
+    yield made
+    made.close()
+
+
+def full_read(table: Any, snapshot_id: int | None, schema: pa.Schema) -> pa.Table:
+    """What the library says."""
+    found: pa.Table = table.scan(snapshot_id=snapshot_id).to_arrow()
+    return found.cast(schema)
+
+
+def some_rows(random_: random.Random, count: int, schema: pa.Schema | None = None) -> pa.Table:
+    def pick(*values: Any) -> list[Any]:
+        return [random_.choice(values) for _ in range(count)]
+
+    micros = [-1_999, -1, 0, 1, 1_234_567, 1_767_225_600_123_456, -40_000_000_000_000_000]
+    found = pa.table(
+        {
+            "id": pa.array([random_.randrange(-50, 1000) for _ in range(count)], pa.int64()),
+            "small": pa.array(pick(-(2**31), 0, 7, None), pa.int32()),
+            "name": pa.array(pick("", "a", "ü" * 40, "x" * 15 + "😀" * 4, "\uffff", "😀", None), pa.string()),
+            "real": pa.array(pick(0.0, -0.0, float("nan"), 0.1, -1e300, float("inf"), None), pa.float64()),
+            "single": pa.array(pick(0.0, -0.0, float("nan"), 0.5, 3e38, None), pa.float32()),
+            "paid": pa.array(pick(Decimal("1.20"), Decimal("-99999.99"), None), pa.decimal128(7, 2)),
+            "huge": pa.array(pick(Decimal("12345678901234567890123456789.123456789"), None), pa.decimal128(38, 9)),
+            "at": pa.array(pick(*micros, None), pa.timestamp("us", "UTC")),
+            "local": pa.array(pick(*micros, None), pa.timestamp("us")),
+            "clock": pa.array(pick(0, 86_399_999_999, None), pa.time64("us")),
+            "day": pa.array(pick(dt.date(1066, 1, 1), dt.date(1970, 1, 1), dt.date(2026, 1, 1), None), pa.date32()),
+            "flag": pa.array(pick(True, False, None), pa.bool_()),
+            "raw": pa.array(pick(b"\xff" * 20, b"", b"\xff", None), pa.binary()),
+            "fixed": pa.array(pick(b"\xff" * 3, b"abc", None), pa.binary(3)),
+            "point": pa.array(
+                pick({"x": 1, "y": "p"}, {"x": None, "y": None}, None),
+                pa.struct([("x", pa.int64()), ("y", pa.string())]),
+            ),
+            "tags": pa.array(pick([1, None], [], None), pa.list_(pa.int64())),
+        }
+    )
+    if schema is None:
+        return found
+    # What was renamed or added since has values of its own.
+    arrays = []
+    for field in schema:
+        known = found.column(field.name) if field.name in found.column_names else None
+        arrays.append(pa.nulls(count, field.type) if known is None else known.cast(field.type))
+    return pa.table(arrays, schema=schema)
+
+
+@pytest.mark.parametrize("seed", [3, 4])
+@pytest.mark.parametrize("version", ["1", "2"])
+def test_random_histories(catalog: SqlCatalog, tmp_path: Path, seed: int, version: str) -> None:
+    random_ = random.Random(seed)
+    first = some_rows(random_, 20)
+    table = catalog.create_table("n.t", first.schema, properties={"format-version": version})
+    table.append(first)
+    for step in range(12):
+        kind = random_.choice(["append", "append", "delete", "overwrite", "columns", "partitions", "promote", "upsert"])
+        schema = table.schema().as_arrow()
+        if kind == "append":
+            table.append(some_rows(random_, random_.randrange(1, 25), schema))
+        elif kind == "delete":
+            table.delete(f"id < {random_.randrange(-50, 300)} and id > {random_.randrange(-60, 100)}")
+        elif kind == "overwrite":
+            table.overwrite(some_rows(random_, 6, schema), f"id > {random_.randrange(400, 1000)}")
+        elif kind == "upsert":
+            found = table.scan().to_arrow()
+            if found.num_rows and found["id"].null_count == 0:
+                ids = sorted(set(found["id"].to_pylist()))
+                if len(ids) == found.num_rows:
+                    table.upsert(some_rows(random_, 1, schema), join_cols=["id"])
+        elif kind == "columns":
+            texts = [name for name in schema.names if name.startswith(("new", "name", "old"))]
+            with table.update_schema() as update:
+                if random_.random() < 0.5:
+                    update.add_column(f"new{step}", random_.choice([LongType(), StringType(), DoubleType()]))
+                elif random_.random() < 0.6:
+                    update.rename_column(random_.choice(texts), f"old{step}")
+                elif "flag" in schema.names:
+                    update.delete_column("flag")
+        elif kind == "promote":
+            with table.update_schema() as update:
+                update.update_column("small", LongType())
+                update.update_column("single", DoubleType())
+                update.update_column("paid", DecimalType(12, 2))
+        elif kind == "partitions":
+            with table.update_spec() as spec:
+                names = {field.name for field in table.spec().fields}
+                changes: list[tuple[str, str, Any]] = [
+                    ("days", "day", DayTransform()),
+                    ("same", "local", IdentityTransform()),
+                    ("bucket", "id", BucketTransform(4)),
+                    ("cut", "id", TruncateTransform(100)),
+                    ("own", "day", IdentityTransform()),
+                ]
+                for name, source, transform in changes:
+                    if name in names and random_.random() < 0.5:
+                        spec.remove_field(name)
+                    elif name not in names and random_.random() < 0.3:
+                        spec.add_field(source, transform, name)
+        table = catalog.load_table("n.t")
+    folder = table.location()
+    by_folder = open_lake(folder)
+    assert by_folder.format == "iceberg"
+    lake, histories = open_lake(table), []
+    assert by_folder.snapshot().id == lake.snapshot().id
+    assert by_folder.snapshot().tokens == lake.snapshot().tokens
+    check_snapshot(lake, lake.snapshot(), full_read(table, None, lake.snapshot().schema))
+    for one in table.metadata.snapshots:
+        snapshot = lake.snapshot(one.snapshot_id)
+        full = full_read(table, one.snapshot_id, snapshot.schema)
+        histories.append((snapshot, check_snapshot(lake, snapshot, full)))
+        assert sum(piece.num_rows or 0 for piece in snapshot.slices) == full.num_rows
+    check_tokens(histories)
+    assert len(histories) >= 5
+    for snapshot, _ in histories:
+        tokens = lake.snapshot(snapshot.id).tokens
+        assert tokens == snapshot.tokens
+
+
+def test_ids_decide_not_names(catalog: SqlCatalog) -> None:
+    """A column dropped and made anew, two that change places, one added with a default."""
+    first = pa.table({"a": [1, 2], "b": [10, 20], "s": [{"x": 1, "y": 2}, None]})
+    table = catalog.create_table("n.t", first.schema)
+    table.append(first)
+    before = open_lake(table).snapshot()
+    with table.update_schema(allow_incompatible_changes=True) as update:
+        update.delete_column("a")
+    with table.update_schema() as update:
+        update.rename_column("b", "c")
+        update.rename_column("s.x", "z")
+    with table.update_schema() as update:
+        update.add_column("a", LongType())
+        update.add_column("b", LongType())
+        update.rename_column("s.y", "x")
+    table.append(
+        pa.table(
+            [[{"z": 5, "x": 6}], [30], [3], [4]],
+            schema=pa.schema(
+                [
+                    ("s", pa.struct([("z", pa.int64()), ("x", pa.int64())])),
+                    ("c", pa.int64()),
+                    ("a", pa.int64()),
+                    ("b", pa.int64()),
+                ]
+            ),
+        ).select(table.schema().as_arrow().names)
+    )
+    lake = open_lake(table)
+    after = lake.snapshot()
+    check_snapshot(lake, after, full_read(table, None, after.schema))
+    old = next(one for one in after.slices if one.location in before.tokens)
+    assert old.token == before.tokens[old.location]
+    keys = pa.Table.from_batches(lake.read_keys(old, [("a",), ("b",), ("c",), ("s", "x"), ("s", "z")]))
+    assert keys.to_pylist()[0] == {"a": None, "b": None, "c": 10, "s.x": 2, "s.z": 1}
+    assert lake.dataset(after, [old]) is None
+    new = [one for one in after.slices if one is not old]
+    assert lake.dataset(after, new) is not None
+    place = after.slices.index(old)
+    for name, bounds in (("a", (None, None)), ("c", (10, 20))):
+        told = after.statistics((name,))
+        assert told is not None
+        assert (told.lower[place].as_py(), told.upper[place].as_py()) == bounds
+    found = lake.read(after, after.slices, ["c"], pc.field("a").is_null()).read_all()
+    assert sorted(found["c"].to_pylist()) == [10, 20]
+
+
+def test_files_without_ids_go_by_the_name_mapping(catalog: SqlCatalog, tmp_path: Path) -> None:
+    rows = pa.table({"a": [1, 2], "s": [{"x": 1}, None]})
+    pq.write_table(rows, tmp_path / "plain.parquet")
+    table = catalog.create_table("n.t", rows.schema)
+    table.add_files([(tmp_path / "plain.parquet").as_uri()])
+    with table.update_schema() as update:
+        update.rename_column("a", "b")
+        update.rename_column("s.x", "y")
+    lake = open_lake(table)
+    snapshot = lake.snapshot()
+    check_snapshot(lake, snapshot, full_read(table, None, snapshot.schema))
+    assert snapshot.slices[0].group == (tmp_path / "plain.parquet").as_uri()
+    assert snapshot.slices[0].path == str(tmp_path / "plain.parquet")
+    with table.transaction() as transaction:
+        transaction.remove_properties("schema.name-mapping.default")
+    bare = open_lake(table)
+    with pytest.raises(ps.UnsupportedError, match="no field ids"):
+        list(bare.read_keys(bare.snapshot().slices[0], [("b",)]))
+
+
+def test_bounds_are_decoded_as_they_were_written() -> None:
+    def both(data: bytes, kind: pa.DataType) -> tuple[Any, Any]:
+        return _decoded(data, kind, False), _decoded(data, kind, True)
+
+    day = 86_400_000_000
+    assert both(struct.pack("<i", -5), pa.int64()) == (-5, -5)
+    assert both(struct.pack("<q", 2**40), pa.int32()) == (None, None)
+    assert both(struct.pack("<f", 0.1), pa.float64()) == (0.10000000149011612, 0.10000000149011612)
+    assert [str(one) for one in both(struct.pack("<d", 0.0), pa.float64())] == ["-0.0", "0.0"]
+    assert both(struct.pack("<d", float("nan")), pa.float64()) == (None, None)
+    # A date that became a timestamp.
+    assert both(struct.pack("<i", 2), pa.timestamp("us")) == (2 * day, 2 * day)
+    assert both(struct.pack("<q", -(2**62)), pa.timestamp("us")) == (None, None)
+    assert both(struct.pack("<i", -200_000), pa.date32()) == (None, None)
+    assert both(b"\xff\x85", pa.decimal128(5, 2)) == (Decimal("-1.23"), Decimal("-1.23"))
+    assert both(b"", pa.decimal128(5, 2)) == (None, None)
+    assert both(b"abc", pa.string()) == ("abc", "abc")
+    assert both(b"x" * 15 + b"y", pa.string()) == ("x" * 15 + "y", "x" * 15 + "z")
+    assert both(b"\xff", pa.string()) == (None, None)
+    assert both(b"\xff" * 16, pa.binary()) == (b"\xff" * 16, None)
+    assert both(b"a" * 16, pa.binary()) == (b"a" * 16, b"a" * 15 + b"b")
+    assert both(uuid.uuid4().bytes, pa.uuid()) == (None, None)
+    assert both(b"\1\2", pa.bool_()) == (None, None)
+    assert both(b"\1", pa.int64()) == (None, None)
+
+
+def test_time_travel_and_names(catalog: SqlCatalog) -> None:
+    rows = pa.table({"a": [1]})
+    table = catalog.create_table("n.t", rows.schema)
+    empty = open_lake(table).snapshot()
+    assert (empty.id, empty.slices, empty.schema.names) == (None, (), ["a"])
+    assert open_lake(table).read(empty, ()).read_all().num_rows == 0
+    start = dt.datetime.now(dt.UTC)
+    time.sleep(0.01)
+    table.append(rows)
+    time.sleep(0.01)
+    between = dt.datetime.now(dt.UTC)
+    time.sleep(0.01)
+    table.append(rows)
+    first, second = table.metadata.snapshots
+    table.manage_snapshots().create_tag(first.snapshot_id, "old").commit()
+    lake = open_lake(table)
+    assert lake.snapshot().id == second.snapshot_id
+    assert lake.snapshot(between).id == lake.snapshot("old").id == first.snapshot_id
+    assert lake.snapshot(str(first.snapshot_id)).id == first.snapshot_id
+    assert lake.snapshot(first.snapshot_id).instant < lake.snapshot().instant
+    for unknown in (start, 17, "nothing"):
+        with pytest.raises(ValueError, match="no snapshot"):
+            lake.snapshot(unknown)
+    changes = lake.changes(first.snapshot_id, lake.snapshot())
+    assert [len(one) for one in (changes.added, changes.removed, changes.changed)] == [1, 0, 0]
+    assert open_lake(table.metadata_location).snapshot().id == second.snapshot_id
+
+
+def test_which_metadata_file_is_the_current_one(catalog: SqlCatalog) -> None:
+    rows = pa.table({"a": [1]})
+    table = catalog.create_table("n.t", rows.schema)
+    table.append(rows)
+    folder = Path(table.location().removeprefix("file://")) / "metadata"
+    (current,) = folder.glob("00001-*.metadata.json")
+    (folder / "00001-another.metadata.json").write_bytes(current.read_bytes())
+    with pytest.raises(ps.UnsupportedError, match="only its catalog"):
+        open_lake(folder.parent)
+    (folder / "00001-another.metadata.json").unlink()
+    (folder / "version-hint.text").write_text("0\n")
+    # A writer died between the version and its hint.
+    assert len(open_lake(folder.parent).snapshot().slices) == 1
+    (folder / "version-hint.text").write_text("7")
+    with pytest.raises(ps.UnsupportedError, match="hint"):
+        open_lake(folder.parent)
+    with pytest.raises(FileNotFoundError):
+        open_lake(folder, format="iceberg")
+
+
+def test_what_is_no_open_parquet_file(catalog: SqlCatalog) -> None:
+    rows = pa.table({"a": [1]})
+    table = catalog.create_table("n.t", rows.schema)
+    table.append(rows)
+    lake = open_lake(table)
+    snapshot = lake.snapshot()
+    (piece,) = snapshot.slices
+    assert lake.row_groups_usable(piece)
+    with ps.open_filters(lake.open_base(piece)) as filters:
+        assert filters.num_rows == [1]
+    native = piece.native
+    file = native.data.file
+    file._data[12] = b"key"
+    assert not lake.row_groups_usable(piece)
+    with pytest.raises(ps.UnsupportedError, match="encrypted"):
+        lake.read(snapshot, snapshot.slices)
+
+
+def test_orphan_removal_of_others_is_not_ours() -> None:
+    """pyiceberg has none; what Spark's does to the index folder is told in the documents."""
+    with warnings.catch_warnings():
+        from pyiceberg.table.maintenance import MaintenanceTable
+
+    assert not hasattr(MaintenanceTable, "remove_orphan_files")
