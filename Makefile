@@ -5,8 +5,10 @@ PYTHON ?= python3
 
 ifeq ($(OS),Windows_NT)
 BIN := .venv/Scripts
+SPARK_BIN := .venv-spark/Scripts
 else
 BIN := .venv/bin
+SPARK_BIN := .venv-spark/bin
 endif
 CARGO_DENY := .tools/bin/cargo-deny
 
@@ -30,7 +32,7 @@ demo: develop ## make a filter of a real column, probe it and time it
 	$(BIN)/python examples/01_filter_a_column.py
 
 .PHONY: test
-test: test-rust test-python ## all tests: Rust, layers, Python, README and examples
+test: test-rust test-python test-spark ## all tests: Rust, layers, Python, README, examples and Spark
 
 .PHONY: test-rust
 test-rust: ## the Rust tests, with the test that the layers point one way
@@ -39,6 +41,11 @@ test-rust: ## the Rust tests, with the test that the layers point one way
 .PHONY: test-python
 test-python: develop .venv/stamp-test ## the Python tests, with the README's code and the examples
 	$(BIN)/python -m pytest
+
+# What runs on Spark has an environment of its own; the extension is the one that develop builds beside the sources.
+.PHONY: test-spark
+test-spark: develop .venv-spark/stamp-spark ## the tests on Spark, with Hudi, Delta and Iceberg; downloads their jars once
+	PYTHONPATH=$(CURDIR)/python $(SPARK_BIN)/python -m pytest tests/python/spark
 
 .PHONY: check
 check: develop .venv/stamp-check $(CARGO_DENY) ## formats, lints, types, stubs and licences
@@ -61,11 +68,13 @@ format: .venv/stamp-check ## rewrite Rust and Python in the house format
 bench: develop .venv/stamp-bench ## the Rust and Python benches beside their peers; writes benches/results
 	cargo bench --locked $(CARGO_FEATURES) --bench main
 	$(BIN)/python benches/python/main.py
+	$(BIN)/python benches/python/rewrite.py --save
 
 .PHONY: bench-smoke
 bench-smoke: develop .venv/stamp-bench ## every bench once, small: do they run and agree
 	cargo bench --locked $(CARGO_FEATURES) --bench main -- --smoke
 	$(BIN)/python benches/python/main.py --smoke
+	$(BIN)/python benches/python/rewrite.py --smoke
 
 .PHONY: docs
 docs: .venv/stamp-docs ## build the documents into site/, strictly
@@ -78,7 +87,7 @@ wheel: .venv/stamp-build ## a wheel and a source distribution in dist/
 
 .PHONY: clean
 clean: ## remove everything that make built, .venv and .tools included
-	rm -rf .venv .tools target dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-spark .tools target dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	rm -f python/parsieve/_core.*.so python/parsieve/_core.*.pyd python/parsieve/_core.so python/parsieve/_core.pyd
 	find python tests examples benches -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
@@ -98,6 +107,15 @@ develop: .venv/stamp-build
 .venv/stamp-%: pyproject.toml requirements/constraints.txt .venv/stamp-venv
 	$(BIN)/python -m pip install --quiet 'pip>=25.1'
 	$(BIN)/python -m pip install --quiet --group $*
+	@touch $@
+
+.venv-spark/stamp-venv: .venv/stamp-venv
+	$(PYTHON) -m venv --clear .venv-spark
+	@touch $@
+
+.venv-spark/stamp-spark: pyproject.toml requirements/constraints-spark.txt .venv-spark/stamp-venv
+	$(SPARK_BIN)/python -m pip install --quiet 'pip>=25.1'
+	PIP_CONSTRAINT=requirements/constraints-spark.txt $(SPARK_BIN)/python -m pip install --quiet --group spark
 	@touch $@
 
 $(CARGO_DENY):

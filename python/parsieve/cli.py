@@ -15,10 +15,12 @@ from decimal import Decimal
 from typing import Any
 
 import parsieve as ps
+from parsieve.cli_tables import add_commands
 
 EXIT_CODES = """exit codes:
   0  done; for probe: some row group may hold one of the values
-  1  probe: no row group holds any of them, for certain; check: a filter excludes values that are there
+  1  probe and plan: no row group or file holds one, for certain; check: a filter excludes values that are there;
+     spark doctor: something is missing
   2  wrong arguments, or a file that cannot be read
 """
 
@@ -46,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="parsieve",
-        description="Bloom filters of Parquet files.",
+        description="Bloom filters of Parquet files, and plans of tables.",
         epilog=EXIT_CODES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -61,7 +63,7 @@ def _parser() -> argparse.ArgumentParser:
             epilog=EXIT_CODES,
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
-        added.add_argument("file", metavar="FILE", help="a path or a URI")
+        added.add_argument("file", metavar="TABLE" if name == "plan" else "FILE", help="a path or a URI")
         added.add_argument("--json", action="store_true", help="print JSON instead of a table")
         added.set_defaults(run=run)
         return added
@@ -84,6 +86,19 @@ def _parser() -> argparse.ArgumentParser:
         "--existing", choices=["replace", "keep", "error"], default="replace", help="what to do with filters"
     )
     command("check", _check, "read the data and prove the filters of a file by them")
+    add_commands(command)
+    spark = commands.add_parser("spark", help="Spark sessions on this machine").add_subparsers(
+        required=True, metavar="COMMAND"
+    )
+    doctor = spark.add_parser(
+        "doctor",
+        help="tell what a session needs, what of it is here, and how to mend the rest",
+        epilog=EXIT_CODES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    doctor.add_argument("--fetch", action="store_true", help="download the jars that are missing")
+    doctor.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    doctor.set_defaults(run=_doctor)
     return parser
 
 
@@ -143,6 +158,20 @@ def _check(options: argparse.Namespace) -> int:
     else:
         print(f"{options.file}: every filter holds every value")
     return 1 if any(one.kind == "false negatives" for one in findings) else 0
+
+
+def _doctor(options: argparse.Namespace) -> int:
+    from parsieve.spark.doctor import examine
+
+    items = examine(fetch=options.fetch)
+    if options.json:
+        print(json.dumps([item._asdict() for item in items], indent=2))
+    else:
+        _table(["name", "state", "found"], [item._asdict() for item in items])
+        for item in items:
+            if item.mend:
+                print(f"{item.name}: {item.mend}")
+    return 1 if any(item.state == "missing" for item in items) else 0
 
 
 def _inspect(options: argparse.Namespace) -> int:

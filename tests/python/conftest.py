@@ -1,6 +1,45 @@
-"""Lets every test import the independent models beside this file: `oracle` and `predicate_reference`."""
+"""Lets every test import the independent models beside this file (`oracle`, ...), and use one Spark session a run."""
 
 import sys
+from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
+
+# PySpark leaves sockets to the collector of garbage, and reads versions with distutils.
+PYSPARK_WARNINGS = [
+    "ignore:unclosed <socket:ResourceWarning",
+    "ignore:distutils Version classes are deprecated:DeprecationWarning",
+]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give what starts a Spark session its time and its warnings, or skip it where there is no PySpark."""
+    for item in items:
+        if item.get_closest_marker("spark"):
+            # Starting Java and the first query of each lake take long where other work runs beside them.
+            item.add_marker(pytest.mark.timeout(400))
+            if find_spec("pyspark") is None:
+                item.add_marker(pytest.mark.skip(reason="PySpark is not installed here: make test-spark"))
+        if Path(__file__).parent / "spark" in item.path.parents:
+            for warning in PYSPARK_WARNINGS:
+                item.add_marker(pytest.mark.filterwarnings(warning))
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A session with the lakes that the installed PySpark has jars for; `iceberg` is its Iceberg catalog."""
+    import parsieve.spark as pss
+
+    session = pss.session(
+        master="local[2]",
+        memory="1g",
+        warehouse=tmp_path_factory.mktemp("warehouse"),
+        config={"spark.ui.showConsoleProgress": False, "spark.sql.session.timeZone": "UTC"},
+    )
+    yield session
+    session.stop()

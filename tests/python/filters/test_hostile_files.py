@@ -1,0 +1,67 @@
+"""Damaged files by the thousand: an error with a type or Keep; no panic, no hang, no memory for mere claims."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HOSTILE = Path(__file__).resolve().parents[2] / "hostile"
+# The share of the corpus that every run takes; `python tests/hostile/ask.py FOLDER 0 1` takes all of it.
+SHARE = 9
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux bounds a process's memory by RLIMIT_DATA")
+
+
+def python(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *arguments], cwd=HOSTILE, capture_output=True, text=True, check=False, timeout=58
+    )
+
+
+def test_damaged_files_are_refused_or_exclude_nothing(tmp_path: Path) -> None:
+    asked = python("ask.py", str(tmp_path), "0", str(SHARE))
+    last = tmp_path / "asking"
+    assert asked.returncode == 0, f"at {last.read_text() if last.exists() else 'the start'}: {asked.stderr}"
+    *findings, count = asked.stdout.splitlines()
+    assert not findings
+    assert int(count) >= 300
+
+
+PROVE = """
+import sys
+from pathlib import Path
+import ask, corpus, json, signal
+import parsieve as ps
+
+def spin():
+    while True:
+        pass
+
+ask.steady_memory()
+ask.SECONDS = 1
+signal.signal(signal.SIGALRM, ask.overtime)
+sound = corpus.sound()["none"]
+bitset = bytes(memoryview(ps.open_filters(sound).filter(0, "id")))
+lost = corpus.Damaged("lost", sound.replace(bitset, bytes(len(bitset))), keeps=True)
+size = ask.BOUND + ask.MIB
+asked = [("python", lambda: bytearray(size)), ("rust", lambda: ps.BloomFilter(num_bytes=size)), ("spin", spin)]
+for finding in ask.wrong(corpus.Damaged("none", b""), Path(sys.argv[1]), lambda path: asked):
+    print(json.dumps(finding))
+for finding in ask.wrong(lost, Path(sys.argv[1])):
+    print(json.dumps(finding))
+"""
+
+
+def test_the_bounds_can_fail(tmp_path: Path) -> None:
+    """Memory of either language, time, and a row that is lost: each is noticed."""
+    proof = python("-c", PROVE, str(tmp_path))
+    assert proof.returncode == 0, proof.stderr
+    found = {(line["asked"], line["wrong"].partition(":")[0]) for line in map(json.loads, proof.stdout.splitlines())}
+    assert found == {
+        ("python", "MemoryError"),
+        ("rust", "MemoryError"),
+        ("spin", "TimeoutError"),
+        ("might_contain", "a row group that holds a matching row is excluded"),
+    }
