@@ -14,10 +14,11 @@ from predicate_reference import rows as matching
 import parsieve as ps
 from parsieve.predicate import And, Expr, IsNull, Not, Or
 from parsieve.predicate.build import Builder, Operand, is_bytes, is_text, scalar_value
+from parsieve.predicate.expr import Operator
 from parsieve.predicate.names import Names
 from parsieve.predicate.place import UnlikeError
 
-OPERATORS = ("=", "!=", "<", "<=", ">", ">=")
+OPERATORS: tuple[Operator, ...] = ("=", "!=", "<", "<=", ">", ">=")
 
 
 def values_of(table: pa.Table, path: tuple[str, ...]) -> list[pa.Scalar]:
@@ -32,14 +33,16 @@ def random_predicate(random_: random.Random, full: pa.Table, depth: int = 2) -> 
     """A predicate about values that are there, and now and then about what is not."""
     if depth and random_.random() < 0.5:
         parts = tuple(random_predicate(random_, full, depth - 1) for _ in range(random_.randrange(1, 4)))
-        return random_.choice([And(parts), Or(parts), Not(parts[0])])
+        forms: list[Expr] = [And(parts), Or(parts), Not(parts[0])]
+        return random_.choice(forms)
     path = random_.choice(leaf_paths(full.schema))
     column = Names(full.schema).find(path)
     values = values_of(full, path)
     kind = random_.choice(["compare", "compare", "in", "null", "prefix", "between"])
     build, operand = Builder(), Operand(column)
     if kind == "null" or not values:
-        return random_.choice([IsNull(column), Not(IsNull(column))])
+        absent = IsNull(column)
+        return absent if random_.random() < 0.5 else Not(absent)
     try:
         first, second = (scalar_value(random_.choice(values)) for _ in range(2))
         if kind == "in":

@@ -89,7 +89,7 @@ def test_iceberg(catalog: SqlCatalog, seed: int) -> None:
     first = some_rows(random_, 30)
     there = catalog.create_table("n.t", first.schema)
     there.append(first)
-    snapshots = [there.current_snapshot().snapshot_id]
+    snapshots = [there.metadata.current_snapshot_id]
     for step in range(8):
         kind = ["append", "delete", "columns", "append", "overwrite", "partition", "append", "delete"][step]
         names = there.schema().as_arrow().names
@@ -112,7 +112,7 @@ def test_iceberg(catalog: SqlCatalog, seed: int) -> None:
             with there.update_spec() as spec:
                 spec.add_field("year", IdentityTransform())
         there = catalog.load_table("n.t")
-        snapshots.append(there.current_snapshot().snapshot_id)
+        snapshots.append(there.metadata.current_snapshot_id)
         table = ps.open_table(there)
         if step == 2:
             table.build_index(INDEXED, progress=False)
