@@ -20,7 +20,7 @@ from parsieve.cli_tables import add_commands
 EXIT_CODES = """exit codes:
   0  done; for probe: some row group may hold one of the values
   1  probe and plan: no row group or file holds one, for certain; check: a filter excludes values that are there;
-     spark doctor: something is missing
+     index verify: the index is damaged or wrong; spark doctor: something is missing
   2  wrong arguments, or a file that cannot be read
 """
 
@@ -55,15 +55,17 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"parsieve {ps.__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
-    def command(name: str, run: Callable[[argparse.Namespace], int], about: str) -> argparse.ArgumentParser:
-        added = commands.add_parser(
+    def command(
+        name: str, run: Callable[[argparse.Namespace], int], about: str, what: str = "FILE", group: Any = commands
+    ) -> argparse.ArgumentParser:
+        added: argparse.ArgumentParser = group.add_parser(
             name,
             help=about.split(";")[0],
             description=f"{about[0].upper()}{about[1:]}.",
             epilog=EXIT_CODES,
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
-        added.add_argument("file", metavar="TABLE" if name == "plan" else "FILE", help="a path or a URI")
+        added.add_argument("file", metavar=what, help="a path or a URI")
         added.add_argument("--json", action="store_true", help="print JSON instead of a table")
         added.set_defaults(run=run)
         return added
@@ -86,7 +88,7 @@ def _parser() -> argparse.ArgumentParser:
         "--existing", choices=["replace", "keep", "error"], default="replace", help="what to do with filters"
     )
     command("check", _check, "read the data and prove the filters of a file by them")
-    add_commands(command)
+    add_commands(commands, command)
     spark = commands.add_parser("spark", help="Spark sessions on this machine").add_subparsers(
         required=True, metavar="COMMAND"
     )
