@@ -1,4 +1,4 @@
-"""Lets every test import `oracle`, the independent model beside this file."""
+"""Lets every test import `oracle`, the independent model, and `disk`, the one that forgets, beside this file."""
 
 import sys
 from pathlib import Path
