@@ -1,4 +1,4 @@
-"""A disk that forgets: every change of the system's files is recorded, and replayed with what was not synced lost or torn."""
+"""A disk that forgets: every change of files is recorded, and replayed with what was not synced lost or torn."""
 
 import os
 import random
@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-# What these do is no change of a file's bytes or names. A call of any other name fails the test, so that none is forgotten.
+# These change neither bytes nor names. A call of any other name fails the test, so that none is forgotten.
 HARMLESS = "fstat stat lstat read fchown chmod utime path fspath fsdecode strerror".split()
 CONSTANTS = "O_RDONLY O_RDWR O_CREAT O_EXCL SEEK_SET SEEK_END name O_BINARY".split()
 
 
 class Change(NamedTuple):
-    """One change: of the bytes of a file by its number, or of a name in a folder; or a sync of what came before `upto`."""
+    """One change: of the bytes of a file by its number, or of a name; or a sync of what came before `upto`."""
 
     kind: str
     file: int = -1

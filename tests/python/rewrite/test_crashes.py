@@ -1,4 +1,4 @@
-"""Power cuts: at every prefix of what was done, with unsynced writes lost or torn, the old file or the complete new one is left."""
+"""Power cuts: at every prefix of what was done, with unsynced writes lost or torn, one whole file is left."""
 
 from pathlib import Path
 from typing import Any
