@@ -8,14 +8,15 @@ from parsieve._typing import ArrowType, Column, LeafPath
 
 __all__ = [
     "BloomFilter",
+    "ChunkScan",
     "DecryptionError",
     "Fetched",
     "FileKeys",
     "FileReader",
     "FormatError",
-    "NewFilters",
     "ParsieveError",
     "Probe",
+    "Rewriter",
     "Shelf",
     "SieveAxis",
     "SieveBuild",
@@ -140,9 +141,7 @@ class FileReader:
     def leaf_ids(self) -> list[tuple[int | None, bool]]: ...
     def statistics(
         self, column: int
-    ) -> list[
-        tuple[int | float | bytes | None, int | float | bytes | None, int | None, int | None, int | None]
-    ]: ...
+    ) -> list[tuple[int | float | bytes | None, int | float | bytes | None, int | None, int | None, int | None]]: ...
     @property
     def num_rows(self) -> list[int]: ...
     @property
@@ -159,24 +158,28 @@ class FileReader:
     ) -> tuple[list[tuple[int, int]], tuple[list[bool], list[tuple[int, int]]] | None]: ...
 
 @final
-class NewFilters:
-    def __new__(cls, reader: FileReader) -> NewFilters: ...
+class Rewriter:
+    def __new__(cls, reader: FileReader) -> Rewriter: ...
     def is_open(self, row_group: int, column: int) -> bool: ...
-    def make(
-        self, chunk: tuple[int, int], fpp: float, max_bytes: int, fetched: Fetched
-    ) -> tuple[list[tuple[int, int]], tuple[int, int, float] | None]: ...
-    def forget(self, column: int) -> None: ...
+    def scan(self, chunk: tuple[int, int]) -> ChunkScan: ...
     def plan(
-        self, drop: Sequence[tuple[int, int]], fetched: Fetched
+        self,
+        add: Sequence[tuple[int, int, int]],
+        drop: Sequence[tuple[int, int]],
+        keep_footer: bool,
+        fetched: Fetched,
     ) -> tuple[
         list[tuple[int, int]],
         tuple[int, list[tuple[int, int]], list[tuple[int, int, int, int]], bytes] | None,
     ]: ...
-    def encode(self, chunk: tuple[int, int]) -> bytes: ...
-    def equals(self, chunk: tuple[int, int], read: BloomFilter) -> bool: ...
-    def excluded(
-        self, chunk: tuple[int, int], filter: BloomFilter, fetched: Fetched
-    ) -> tuple[list[tuple[int, int]], tuple[int, int, bool] | None]: ...
+    def encode(self, chunk: tuple[int, int], filter: BloomFilter) -> bytes: ...
+
+@final
+class ChunkScan:
+    def left(self) -> tuple[int, int]: ...
+    def feed(self, data: bytes) -> None: ...
+    def make(self, fpp: float, max_bytes: int) -> tuple[BloomFilter, int, float]: ...
+    def excluded(self, filter: BloomFilter) -> tuple[int, int, bool]: ...
 
 @final
 class Shelf:
