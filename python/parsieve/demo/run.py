@@ -37,7 +37,13 @@ class Answered:
 
 
 def run(
-    folder: Path, report: Path, *, files: int = 50, rows: int = 5_000_000, spark: bool = True, say: Callable[[str], None]
+    folder: Path,
+    report: Path,
+    *,
+    files: int = 50,
+    rows: int = 5_000_000,
+    spark: bool = True,
+    say: Callable[[str], None],
 ) -> list[Answered]:
     """Make the lake, ask, index, ask again, and write a report."""
     begun = time.perf_counter()
