@@ -122,7 +122,7 @@ def test_damage_and_loss_keep_everything_and_are_told(folder: Folder) -> None:
     assert len(stored) == 2
     for file in stored:
         data = file.read_bytes()
-        for damaged in (bytes(len(data)), data[: len(data) // 2], b"", None):
+        for damaged in (bytes(len(data)), data[:20], b"", None):
             if damaged is None:
                 file.unlink()
             else:
