@@ -20,6 +20,7 @@ from parsieve.prune.index import IndexEvidence
 from parsieve.prune.minmax import ColumnBounds, MinMax, lake_statistics, partitions
 from parsieve.prune.planner import Sieving
 from parsieve.prune.questions import Question, Tree, ask, leaves
+from parsieve.prune.shelf import ShelfEvidence
 
 STALE = "the index does not hold this version of it; update_index() reads it"
 
@@ -47,9 +48,10 @@ def make_plan(
     files.hear(lake_statistics(snapshot.statistics))
     judged = [_by_statistics(snapshot, question) for question in leaves(tree)]
     if view is not None:
-        index = IndexEvidence(view, snapshot.slices)
+        index, shelves = IndexEvidence(view, snapshot.slices), ShelfEvidence(view, snapshot.slices)
         files.hear(index)
-        spoken = [index.speaks(question) for question in leaves(tree)]
+        files.hear(shelves)
+        spoken = [_either(index.speaks(question), shelves.speaks(question)) for question in leaves(tree)]
         judged = [_either(*pair) for pair in zip(judged, spoken, strict=True)]
         notes = [*notes, *(f"the index, {part}: {why}" for part, why in index.doubts.items())]
         asked = [one for one in spoken if one is not None]
