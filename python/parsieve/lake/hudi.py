@@ -18,7 +18,7 @@ import pyarrow.types as pt
 from parsieve._core import FormatError, UnsupportedError
 from parsieve.lake.base import AsOf, ColumnPath, Lake, Slice, Snapshot, utc
 from parsieve.lake.hudi_timeline import Timeline, properties_of, read_timeline
-from parsieve.lake.leaves import BY_NAME, by_name, conform, leaf_field, pruned
+from parsieve.lake.leaves import BY_NAME, by_name, conform, held_path, leaf_field, pruned
 from parsieve.lake.rows import BATCH_ROWS, FileRows, foreign, leaves, selected
 from parsieve.lake.scan import ScanFile, dataset_of, scanned
 from parsieve.lake.storage import Storage
@@ -139,6 +139,11 @@ class Hudi(Lake):
             return None
         files = [ScanFile(str(one.native.base), {}) for one in slices]
         return dataset_of(files, snapshot.schema, filesystem)
+
+    def column_in_base(self, piece: Slice, column: ColumnPath, physical: pa.Schema) -> ColumnPath | None:
+        """The column's path in the file; None for a column that the file does not decide."""
+        native: _Native = piece.native
+        return held_path(column, native.schema, physical, BY_NAME)
 
     def open_base(self, piece: Slice) -> Any:
         """The base file, opened as the table is."""

@@ -176,7 +176,9 @@ def hudi_write(frame: Any, folder: Path, operation: str, kind: str, **more: Any)
 def hudi_rows(spark: Any, first: int, last: int, name: str, later: int = 0, more: bool = False) -> Any:
     """Rows with a time to order them by."""
     columns = COLUMNS.replace("concat('n', id)", f"'{name}'").replace("- 3", f"+ {later}")
-    return spark.sql(f"SELECT {columns}{', id * 2 AS more' if more else ''} FROM range({first}, {last})")
+    return spark.sql(
+        f"SELECT {columns}{', IF(id % 2 = 0, NULL, id * 2) AS more' if more else ''} FROM range({first}, {last})"
+    )
 
 
 def instants(folder: Path) -> list[str]:
