@@ -335,6 +335,8 @@ def test_mapped_columns(tmp_path: Path, mode: str) -> None:
     assert inner_told is not None
     assert inner_told.lower.to_pylist() == [1]
     assert after.slices[0].partition_values == {"part": 5}
+    paths = {("b",): ("c1",), ("a",): None, ("s", "y"): ("c6", "c7"), ("part",): None}
+    assert {one: lake.column_in_base(after.slices[0], one, schema) for one in paths} == paths
     assert before.slices[0].token == after.slices[0].token
 
 
