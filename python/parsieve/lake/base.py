@@ -168,7 +168,11 @@ class Lake(ABC):
         """
 
     def dataset(self, snapshot: Snapshot, slices: Sequence[Slice]) -> pads.Dataset | None:
-        """The slices as a pyarrow dataset with the snapshot's schema; None where that would not be exact."""
+        """The slices as a pyarrow dataset with the snapshot's schema; None where that would not be exact.
+
+        Filters that pyarrow pushes into it lose NaN: its row groups go by statistics that know nothing of NaN. `read`
+        takes care of that.
+        """
         return None
 
     def row_groups_usable(self, piece: Slice) -> bool:

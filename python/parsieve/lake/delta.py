@@ -29,7 +29,7 @@ from parsieve.lake.delta_schema import (
 )
 from parsieve.lake.leaves import BY_NAME, Matching, leaf_field, pruned
 from parsieve.lake.rows import FileRows, leaves, selected
-from parsieve.lake.scan import ScanFile, dataset_of
+from parsieve.lake.scan import ScanFile, dataset_of, scanned
 from parsieve.lake.storage import Storage
 
 _FEATURES = {
@@ -207,7 +207,7 @@ class Delta(Lake):
                     raise UnsupportedError(f"{piece.path}: {name} is {doubt}")
         dataset = self.dataset(snapshot, slices)
         if dataset is not None:
-            return dataset.scanner(columns=names, filter=filter).to_reader()
+            return scanned(dataset, columns, filter)
         return selected(map(self._rows, slices), snapshot.schema, columns, filter)
 
     def dataset(self, snapshot: Snapshot, slices: Sequence[Slice]) -> pads.Dataset | None:

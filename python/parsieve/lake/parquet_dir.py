@@ -19,7 +19,7 @@ from parsieve.lake import hive
 from parsieve.lake.base import AsOf, ColumnPath, Lake, Slice, Snapshot
 from parsieve.lake.leaves import leaf_field, pruned
 from parsieve.lake.rows import FileRows, foreign, leaves, selected
-from parsieve.lake.scan import ScanFile, dataset_of, without_dictionaries
+from parsieve.lake.scan import ScanFile, dataset_of, scanned, without_dictionaries
 from parsieve.lake.storage import Storage
 
 
@@ -126,8 +126,7 @@ class ParquetDir(Lake):
         """The rows of some files, by pyarrow's own scan where that is exact."""
         dataset = self.dataset(snapshot, slices)
         if dataset is not None:
-            names = list(snapshot.schema.names if columns is None else columns)
-            return dataset.scanner(columns=names, filter=filter).to_reader()
+            return scanned(dataset, columns, filter)
         return selected(map(self._rows, slices), snapshot.schema, columns, filter)
 
     def dataset(self, snapshot: Snapshot, slices: Sequence[Slice]) -> pads.Dataset | None:
