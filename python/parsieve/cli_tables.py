@@ -7,6 +7,7 @@ import dataclasses
 import datetime as dt
 import json
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
 import parsieve as ps
@@ -32,6 +33,12 @@ def add_commands(commands: Any, command: Command) -> None:
 
     build = of_index("build", _build, "index some columns of a table in one scan")
     build.add_argument("columns", metavar="COLUMN", nargs="+", help="its path, with dots")
+    build.add_argument(
+        "--kind", choices=["auto", "sieve", "bloom"], default="auto", help="by default what a sample says pays, if any"
+    )
+    advice = command("advise", _advise, "tell what indexes of a table would cost and save, by a sample", "TABLE")
+    advice.add_argument("columns", metavar="COLUMN", nargs="*", help="by default those of the queries, else all")
+    advice.add_argument("--where", action="append", default=[], metavar="WHERE", help="a query; may be repeated")
     of_index("update", _update, "bring the index to the table as it is now; only new and changed files are read")
     of_index("compact", _compact, "make one of an index and its updates")
     expire = of_index("expire", _expire, "remove old versions of an index, and files that no version names")
@@ -41,7 +48,16 @@ def add_commands(commands: Any, command: Command) -> None:
 
 
 def _build(options: argparse.Namespace) -> int:
-    return _indexed(options, lambda table: table.build_index(options.columns))
+    return _indexed(options, lambda table: table.build_index(options.columns, options.kind))
+
+
+def _advise(options: argparse.Namespace) -> int:
+    advice = ps.open_table(options.file).advise(options.columns or None, options.where)
+    if options.json:
+        print(json.dumps([asdict(one) for one in advice], indent=2))
+    for one in [] if options.json else advice:
+        print(one)
+    return 0
 
 
 def _update(options: argparse.Namespace) -> int:
@@ -52,7 +68,7 @@ def _compact(options: argparse.Namespace) -> int:
     return _indexed(options, lambda table: table.compact_index())
 
 
-def _indexed(options: argparse.Namespace, change: Callable[[ps.Table], None]) -> int:
+def _indexed(options: argparse.Namespace, change: Callable[[ps.Table], Any]) -> int:
     change(ps.open_table(options.file))
     return _stats(options)
 

@@ -20,6 +20,7 @@ from parsieve.prune.index import IndexEvidence
 from parsieve.prune.minmax import ColumnBounds, MinMax, lake_statistics, partitions
 from parsieve.prune.planner import Sieving
 from parsieve.prune.questions import Question, Tree, ask, leaves
+from parsieve.prune.shelf import ShelfEvidence
 
 STALE = "the index does not hold this version of it; update_index() reads it"
 
@@ -47,10 +48,14 @@ def make_plan(
     files.hear(lake_statistics(snapshot.statistics))
     judged = [_by_statistics(snapshot, question) for question in leaves(tree)]
     if view is not None:
-        index = IndexEvidence(view, snapshot.slices)
+        index, shelves = IndexEvidence(view, snapshot.slices), ShelfEvidence(view, snapshot.slices)
         files.hear(index)
-        spoken = [index.speaks(question) for question in leaves(tree)]
-        judged = [_either(*pair) for pair in zip(judged, spoken, strict=True)]
+        files.hear(shelves)
+        sieved = [index.speaks(question) for question in leaves(tree)]
+        # Filters are wrong now and then where the minimum and the maximum are not, so footers are read all the same.
+        judged = [_either(*pair) for pair in zip(judged, sieved, strict=True)]
+        filtered = [shelves.speaks(question) for question in leaves(tree)]
+        spoken = [_either(*pair) for pair in zip(sieved, filtered, strict=True)]
         notes = [*notes, *(f"the index, {part}: {why}" for part, why in index.doubts.items())]
         asked = [one for one in spoken if one is not None]
         if asked:

@@ -9,7 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from parsieve._core import ParsieveError, UnsupportedError
+from parsieve._core import ParsieveError
+from parsieve.advice import Advice, advise_column
 from parsieve.index.index import TableIndex
 from parsieve.index.inspect import Lie, Stats
 from parsieve.index.store import FOLDER
@@ -18,10 +19,15 @@ from parsieve.lake.base import AsOf, Lake, Snapshot
 from parsieve.lake.detect import open_lake
 from parsieve.plan import Plan
 from parsieve.planning import make_plan
+from parsieve.predicate.expr import columns as columns_of
 from parsieve.predicate.names import Names
+from parsieve.predicate.parse import parse
 from parsieve.prune.footer_stats import Footers
+from parsieve.prune.questions import Among, ask, leaves
 
 ColumnName = str | tuple[str, ...]
+# From so many files on, "auto" measures whether an index pays.
+FEW_FILES = 8
 
 
 class Table:
@@ -116,12 +122,16 @@ class Table:
         memory: int = 1 << 30,
         threads: int | None = None,
         progress: bool | None = None,
-    ) -> None:
+    ) -> dict[str, str]:
         """Index some columns in one scan of the table; an index that they have is replaced.
+
+        Returns what was built for each column: "sieve", "bloom", or "none" where "auto" found that none would pay.
 
         Args:
             columns: A name, a tuple of names below structs, or a list of those.
-            kind: "sieve" or "auto".
+            kind: "sieve" answers keys and intervals exactly; "bloom" keeps a filter for each file, which answers keys
+                alone and rejects those that do not exist; "auto" builds a Sieve for each column that `advise` would
+                index at all, and nothing for the others.
             memory: Bytes of rows that are held at once; the rest is spilled to the disk.
             threads: None is as many as the machine has.
             progress: A bar on standard error; None shows it if that is a terminal.
@@ -131,20 +141,53 @@ class Table:
         >>> pq.write_table(pa.table({"id": [1, 9]}), folder + "/part-0.parquet")
         >>> table = ps.open_table(folder)
         >>> table.build_index("id")
+        {'id': 'sieve'}
         >>> table.index_stats()["id"].keys
         2
         """
-        if kind not in ("auto", "sieve"):
-            raise UnsupportedError(f'the kinds of index are "sieve" and "auto", not {kind!r}')
+        if kind not in ("auto", "sieve", "bloom"):
+            raise ValueError(f'the kinds of index are "sieve", "bloom" and "auto", not {kind!r}')
         snapshot = self._lake.snapshot()
-        self._index.build(
-            self._lake,
-            snapshot,
-            self._paths(columns, snapshot.schema),
-            memory=memory,
-            threads=threads,
-            progress=progress,
-        )
+        paths = self._paths(columns, snapshot.schema)
+        if kind == "bloom":
+            self._index.build_bloom(self._lake, snapshot, paths, memory=memory, threads=threads)
+            return {".".join(path): "bloom" for path in paths}
+        built = {".".join(path): "sieve" for path in paths}
+        # A sample of few files says nothing.
+        if kind == "auto" and len(snapshot.slices) >= FEW_FILES:
+            advice = {path: advise_column(self._lake, snapshot, path) for path in paths}
+            paths = [path for path in paths if advice[path].recommendation != "none"]
+            built = {".".join(path): one.recommendation for path, one in advice.items()}
+        if paths:
+            self._index.build(self._lake, snapshot, paths, memory=memory, threads=threads, progress=progress)
+        return built
+
+    def advise(
+        self, columns: ColumnName | Sequence[ColumnName] | None = None, queries: Sequence[Any] = ()
+    ) -> list[Advice]:
+        """Tell what an index of each column would cost and save, by a sample of the table's files.
+
+        Args:
+            columns: None is those of the queries, and without queries all that can be indexed.
+            queries: Predicates as `plan` takes them. Without any, keys and intervals both count.
+
+        >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
+        >>> folder = tempfile.mkdtemp()
+        >>> for part in range(9):
+        ...     pq.write_table(pa.table({"id": range(part, 900, 9), "n": [7] * 100}), f"{folder}/part-{part}.parquet")
+        >>> [(one.column, one.recommendation) for one in ps.open_table(folder).advise()]
+        [('id', 'sieve'), ('n', 'none')]
+        """
+        snapshot = self._lake.snapshot()
+        asked = [parse(one, snapshot.schema) for one in queries]
+        if columns is not None:
+            paths = self._paths(columns, snapshot.schema)
+        elif asked:
+            paths = list(dict.fromkeys(column.path for one in asked for column in columns_of(one)))
+        else:
+            paths = [(field.name,) for field in snapshot.schema if not pa.types.is_nested(field.type)]
+        intervals = {leaf.column.path for one in asked for leaf in leaves(ask(one)) if not isinstance(leaf, Among)}
+        return [advise_column(self._lake, snapshot, path, ranges=not asked or path in intervals) for path in paths]
 
     def _paths(self, columns: ColumnName | Sequence[ColumnName], schema: pa.Schema) -> list[tuple[str, ...]]:
         listed = [columns] if isinstance(columns, str | tuple) else list(columns)
@@ -205,3 +248,21 @@ def open_table(
     'parquet'
     """
     return Table(open_lake(source, format, storage_options), index_location)
+
+
+def advise(
+    table: Any, columns: ColumnName | Sequence[ColumnName] | None = None, queries: Sequence[Any] = ()
+) -> list[Advice]:
+    """What an index of each column of a table would cost and save, before it is built; see `Table.advise`.
+
+    `table` is one from `open_table`, or whatever that takes.
+
+    >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
+    >>> folder = tempfile.mkdtemp()
+    >>> for part in range(9):
+    ...     pq.write_table(pa.table({"id": range(part, 900, 9)}), f"{folder}/part-{part}.parquet")
+    >>> [advice] = ps.advise(folder, queries=["id = 42"])
+    >>> advice.minmax_reads, advice.sieve_reads
+    (9.0, 1.0)
+    """
+    return (table if isinstance(table, Table) else open_table(table)).advise(columns, queries)

@@ -119,8 +119,6 @@ def gather(
 
     _each(read, range(len(slices)), threads)
     _each(lambda at: workers[at].finish(), range(len(workers)), threads)
-    if slices and gathered and len(gathered[0].failed) == len(slices):
-        raise gathered[0].failed[0]
     return gathered
 
 

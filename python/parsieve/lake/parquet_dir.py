@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.dataset as pads
 import pyarrow.parquet as pq
+import pyarrow.types as pt
 
 from parsieve._core import UnsupportedError
 from parsieve.errors import ConflictError
@@ -155,4 +156,15 @@ class ParquetDir(Lake):
 
 def _plain(schema: pa.Schema) -> pa.Schema:
     """A schema as an engine sees it: no metadata either, so that columns go by their names."""
-    return pa.schema([pa.field(one.name, without_dictionaries(one.type)) for one in schema])
+    return pa.schema([pa.field(one.name, _without_views(without_dictionaries(one.type))) for one in schema])
+
+
+def _without_views(kind: pa.DataType) -> pa.DataType:
+    """Pyarrow can read views and neither filter nor compare them."""
+    if pt.is_string_view(kind):
+        return pa.string()
+    if pt.is_binary_view(kind):
+        return pa.binary()
+    if pt.is_struct(kind):
+        return pa.struct([pa.field(one.name, _without_views(one.type)) for one in kind])
+    return kind
