@@ -434,7 +434,7 @@ def test_a_version_is_what_the_format_says(tmp_path: Path) -> None:
             content = json.loads(zlib.decompress(body))
             if kind == "commit":
                 assert sorted(content) == [
-                    "columns", "history", "operation", "parent", "table", "version", "writer", "written",
+                    "blooms", "columns", "history", "operation", "parent", "table", "version", "writer", "written",
                 ]  # fmt: skip
                 for column in content["columns"]:
                     assert sorted(column) == [
