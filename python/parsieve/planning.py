@@ -51,8 +51,11 @@ def make_plan(
         index, shelves = IndexEvidence(view, snapshot.slices), ShelfEvidence(view, snapshot.slices)
         files.hear(index)
         files.hear(shelves)
-        spoken = [_either(index.speaks(question), shelves.speaks(question)) for question in leaves(tree)]
-        judged = [_either(*pair) for pair in zip(judged, spoken, strict=True)]
+        sieved = [index.speaks(question) for question in leaves(tree)]
+        # Filters are wrong now and then where the minimum and the maximum are not, so footers are read all the same.
+        judged = [_either(*pair) for pair in zip(judged, sieved, strict=True)]
+        filtered = [shelves.speaks(question) for question in leaves(tree)]
+        spoken = [_either(*pair) for pair in zip(sieved, filtered, strict=True)]
         notes = [*notes, *(f"the index, {part}: {why}" for part, why in index.doubts.items())]
         asked = [one for one in spoken if one is not None]
         if asked:
