@@ -10,10 +10,13 @@ import contextlib
 import datetime as dt
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Protocol, TypeVar
+
+import pyarrow as pa
 
 from parsieve import _core
 from parsieve._core import FormatError
@@ -104,14 +107,13 @@ def build(log: Log, lake: Lake, snapshot: Snapshot, columns: Sequence[str | Sequ
     fields = {path: leaf_field(snapshot.schema, path) for path in paths}
     axes = {path: _core.SieveAxis(field.type) for path, field in fields.items()}
     newest = log.newest()
-    started = dict(newest.columns) if newest else {}
     version = newest.version + 1 if newest else 1
     tokens = tokens_of(snapshot)
-    slices = sorted((piece for piece in snapshot.slices if piece.location in tokens), key=lambda piece: piece.location)
+    slices = indexable(snapshot, tokens)
     table = TableState.of(snapshot)
     with effort.room() as room:
         found = _gather(lake, slices, axes, effort, room, "index")
-        chain = bindings.write(log.store, (), {}, _readable(tokens, slices, found[paths[0]]))
+        chain = bindings.write(log.store, (), {}, readable(tokens, slices, found[paths[0]].failed))
         locations = [piece.location for piece in slices]
 
         def finish(path: ColumnPath) -> ColumnState:
@@ -122,11 +124,22 @@ def build(log: Log, lake: Lake, snapshot: Snapshot, columns: Sequence[str | Sequ
 
         with ThreadPoolExecutor(threads_of(effort.threads), "parsieve-index") as pool:
             made = {state.path: state for state in pool.map(finish, paths)}
+    return commit_built(log, newest, table, made)
+
+
+def indexable(snapshot: Snapshot, tokens: Mapping[Location, str]) -> list[Slice]:
+    """The slices of a build in order of their locations, which numbers them."""
+    return sorted((piece for piece in snapshot.slices if piece.location in tokens), key=lambda piece: piece.location)
+
+
+def commit_built(log: Log, started: Commit | None, table: TableState, made: Columns) -> Commit:
+    """Commit columns that were built on top of a version, unless somebody else indexed one of them since."""
+    before = started.columns if started else {}
 
     def change(newest: Commit | None, _: int) -> tuple[TableState, Columns]:
         columns = dict(newest.columns) if newest else {}
-        for path in paths:
-            if columns.get(path) != started.get(path):
+        for path in made:
+            if columns.get(path) != before.get(path):
                 raise ConflictError(
                     f"{'.'.join(path)} was indexed by somebody else while it was built here; nothing was committed"
                 )
@@ -137,9 +150,9 @@ def build(log: Log, lake: Lake, snapshot: Snapshot, columns: Sequence[str | Sequ
     return done
 
 
-def _readable(tokens: Mapping[Location, str], slices: Sequence[Slice], gathered: Gathered) -> dict[Location, str]:
+def readable(tokens: Mapping[Location, str], slices: Sequence[Slice], failed: Iterable[int]) -> dict[Location, str]:
     """The tokens to bind: a slice that could not be read is bound to none, and read again by the next update."""
-    return {**tokens, **{slices[number].location: "" for number in gathered.failed}}
+    return {**tokens, **{slices[number].location: "" for number in failed}}
 
 
 def _gather(
@@ -184,58 +197,128 @@ class _Plan:
     state: ColumnState
     path: ColumnPath
     field_id: int | None
-    axis: _core.SieveAxis
     before: Mapping[Location, str]
     changed: tuple[Slice, ...]
     gone: tuple[Location, ...]
 
 
+class Counted(Protocol):
+    """What was read of one column of some slices, by their numbers."""
+
+    nulls: list[int]
+    nans: list[int]
+    unread: list[bool]
+    failed: dict[int, Exception]
+
+
+ReadT = TypeVar("ReadT", bound=Counted)
+# Numbers of locations with nulls and NaN that came and went, and whether rows were not read.
+Side = tuple[int, tuple[int, int], tuple[int, int], bool]
+
+
+class Hands(Protocol[ReadT]):
+    """Who reads the slices of an update, and writes its deltas: this process, or others for it."""
+
+    def read(self, slices: Sequence[Slice], columns: Mapping[ColumnPath, pa.DataType]) -> dict[ColumnPath, ReadT]:
+        """Some columns of some slices, in one scan; the number of a location is the place of its slice."""
+
+    def put_delta(
+        self,
+        type: pa.DataType,
+        instant: int,
+        locations: Sequence[Location],
+        sides: Sequence[Side],
+        found: ReadT | None,
+    ) -> DeltaPart:
+        """Store the delta of one column, which replaces what was said of some locations."""
+
+
+@dataclass
+class _OwnHands:
+    lake: Lake
+    effort: Effort
+    room: Room
+    store: Store
+
+    def read(self, slices: Sequence[Slice], columns: Mapping[ColumnPath, pa.DataType]) -> dict[ColumnPath, Gathered]:
+        axes = {path: _core.SieveAxis(type) for path, type in columns.items()}
+        return _gather(self.lake, slices, axes, self.effort, self.room, "update")
+
+    def put_delta(
+        self,
+        type: pa.DataType,
+        instant: int,
+        locations: Sequence[Location],
+        sides: Sequence[Side],
+        found: Gathered | None,
+    ) -> DeltaPart:
+        pieces = found.runs.all_pieces() if found is not None else []
+        return put_delta(self.store, type, instant, locations, sides, pieces)
+
+
 def update(log: Log, lake: Lake, snapshot: Snapshot, effort: Effort, compaction: bool = True) -> Commit:
     """Bring every column to a snapshot: read the slices that are new or changed, and forget those that went."""
-    table, tokens = TableState.of(snapshot), tokens_of(snapshot)
-    known: dict[tuple[ColumnPath, tuple[tuple[Location, str], ...]], Gathered] = {}
-    rebuild: list[ColumnPath] = []
     with effort.room() as room:
-
-        def change(newest: Commit | None, attempt: int) -> tuple[TableState, Columns] | None:
-            if newest is None:
-                raise FileNotFoundError(f"{log.store} holds no index; build one first")
-            columns: Columns = {}
-            plans = []
-            rebuild.clear()
-            for path, state in newest.columns.items():
-                if attempt and snapshot.id is not None and state.table.instant > table.instant:
-                    # Whoever was faster knew a later snapshot.
-                    columns[path] = state
-                    continue
-                plan = _planned(log.store, state, snapshot, tokens)
-                if isinstance(plan, _Plan):
-                    plans.append(plan)
-                elif plan is not None:
-                    rebuild.append(plan)
-            for scan in _scans(plans):
-                _read_scan(lake, scan, effort, room, known)
-            for plan in plans:
-                gathered = known.get(_key(plan)) if plan.changed else None
-                columns[plan.path] = _followed(log.store, plan, gathered, table, tokens, newest.version + 1)
-            return None if columns == newest.columns and not rebuild else (table, columns)
-
-        done = commit(log, "update", change)
-    assert done is not None
+        done, rebuild = follow(log, snapshot, _OwnHands(lake, effort, room, log.store))
     if rebuild:
         done = build(log, lake, snapshot, rebuild, effort)
-    due = [
-        path
-        for path, state in done.columns.items()
-        if len(state.deltas) > MOST_DELTAS
-        or sum(delta.changes for delta in state.deltas) > max(MOST_CHANGES, state.base.pairs // 4)
-    ]
+    due = overgrown(done)
     if compaction and due:
         done = compact(log, due, effort.options)
     return done
 
 
-def _key(plan: _Plan) -> tuple[ColumnPath, tuple[tuple[Location, str], ...]]:
+def follow(log: Log, snapshot: Snapshot, hands: Hands[ReadT]) -> tuple[Commit, list[ColumnPath]]:
+    """Commit deltas that bring every column to a snapshot; and the columns that must be built anew instead."""
+    table, tokens = TableState.of(snapshot), tokens_of(snapshot)
+    known: dict[_Key, ReadT] = {}
+    rebuild: list[ColumnPath] = []
+
+    def change(newest: Commit | None, attempt: int) -> tuple[TableState, Columns] | None:
+        if newest is None:
+            raise FileNotFoundError(f"{log.store} holds no index; build one first")
+        columns: Columns = {}
+        plans = []
+        rebuild.clear()
+        for path, state in newest.columns.items():
+            if attempt and snapshot.id is not None and state.table.instant > table.instant:
+                # Whoever was faster knew a later snapshot.
+                columns[path] = state
+                continue
+            plan = _planned(log.store, state, snapshot, tokens)
+            if isinstance(plan, _Plan):
+                plans.append(plan)
+            elif plan is not None:
+                rebuild.append(plan)
+        for scan in _scans(plans):
+            columns_read = {plan.path: plan.state.type for plan in scan if _key(plan) not in known}
+            if columns_read:
+                found = hands.read(scan[0].changed, columns_read)
+                known.update({_key(plan): found[plan.path] for plan in scan if plan.path in found})
+        for plan in plans:
+            read = known.get(_key(plan)) if plan.changed else None
+            columns[plan.path] = _followed(log.store, hands, plan, read, table, tokens, newest.version + 1)
+        return None if columns == newest.columns and not rebuild else (table, columns)
+
+    done = commit(log, "update", change)
+    assert done is not None
+    return done, rebuild
+
+
+def overgrown(version: Commit) -> list[ColumnPath]:
+    """The columns whose deltas cost readers more than a compaction costs."""
+    return [
+        path
+        for path, state in version.columns.items()
+        if len(state.deltas) > MOST_DELTAS
+        or sum(delta.changes for delta in state.deltas) > max(MOST_CHANGES, state.base.pairs // 4)
+    ]
+
+
+_Key = tuple[ColumnPath, tuple[tuple[Location, str], ...]]
+
+
+def _key(plan: _Plan) -> _Key:
     return plan.path, tuple((piece.location, piece.token) for piece in plan.changed)
 
 
@@ -247,8 +330,7 @@ def _planned(
         path, field = current_field(snapshot.schema, state.path, state.field_id)
     except ColumnNotFoundError:
         return None
-    axis = _core.SieveAxis(state.type)
-    if _core.SieveAxis(field.type).meaning != axis.meaning:
+    if _core.SieveAxis(field.type).meaning != _core.SieveAxis(state.type).meaning:
         return path
     before = bindings.read(store, state.bindings)
     changed = [
@@ -258,7 +340,7 @@ def _planned(
     ]
     gone = tuple(sorted(location for location in before if location not in tokens))
     changed.sort(key=lambda piece: piece.location)
-    return _Plan(state, path, field_id_of(field), axis, before, tuple(changed), gone)
+    return _Plan(state, path, field_id_of(field), before, tuple(changed), gone)
 
 
 def _scans(plans: Sequence[_Plan]) -> list[list[_Plan]]:
@@ -270,23 +352,11 @@ def _scans(plans: Sequence[_Plan]) -> list[list[_Plan]]:
     return list(scans.values())
 
 
-def _read_scan(
-    lake: Lake,
-    scan: Sequence[_Plan],
-    effort: Effort,
-    room: Room,
-    known: dict[tuple[ColumnPath, tuple[tuple[Location, str], ...]], Gathered],
-) -> None:
-    axes = {plan.path: plan.axis for plan in scan if _key(plan) not in known}
-    if axes:
-        found = _gather(lake, scan[0].changed, axes, effort, room, "update")
-        known.update({_key(plan): found[plan.path] for plan in scan if plan.path in found})
-
-
 def _followed(
     store: Store,
+    hands: Hands[ReadT],
     plan: _Plan,
-    gathered: Gathered | None,
+    gathered: ReadT | None,
     table: TableState,
     tokens: Mapping[Location, str],
     instant: int,
@@ -295,42 +365,42 @@ def _followed(
     if not plan.changed and not plan.gone:
         return state
     locations = [*(piece.location for piece in plan.changed), *plan.gone]
-    sides = []
+    sides: list[Side] = []
     if gathered is not None:
-        tokens = _readable(tokens, plan.changed, gathered)
+        tokens = readable(tokens, plan.changed, gathered.failed)
         for number, (nulls, nans, unread) in enumerate(
             zip(gathered.nulls, gathered.nans, gathered.unread, strict=True)
         ):
             if nulls or nans or unread:
                 sides.append((number, (nulls, 0), (nans, 0), unread))
+    delta = hands.put_delta(plan.state.type, instant, locations, sides, gathered)
+    chain = bindings.write(store, state.bindings, plan.before, tokens)
+    return replace(state, bindings=chain, deltas=(*state.deltas, delta))
+
+
+def put_delta(
+    store: Store,
+    type: pa.DataType,
+    instant: int,
+    locations: Sequence[Location],
+    sides: Sequence[Side],
+    pieces: Sequence[bytes],
+) -> DeltaPart:
+    """Store a delta that replaces what was said of some locations by the rows of some runs."""
+    axis = _core.SieveAxis(type)
     data = _core.sieve_delta(
-        plan.axis,
+        axis,
         instant=instant,
         locations=[(location.partition, location.group) for location in locations],
         # What was said of any of them before is said no more; a new one has nothing to lose.
         dead=range(len(locations)),
         sides=sides,
-        plus=gathered.runs.all_pieces() if gathered is not None else [],
+        plus=pieces,
         minus=[],
     )
-    return with_delta(store, state, plan.axis, data, instant, plan.before, tokens)
-
-
-def with_delta(
-    store: Store,
-    state: ColumnState,
-    axis: _core.SieveAxis,
-    data: bytes,
-    instant: int,
-    before: Mapping[Location, str],
-    tokens: Mapping[Location, str],
-) -> ColumnState:
-    """A column with one more delta, stored."""
     part = Part(unique("deltas", "delta"), len(data))
     store.put(part.name, data)
-    delta = DeltaPart(instant, part, _core.SieveTimeline(axis, None, [data]).num_changes)
-    chain = bindings.write(store, state.bindings, before, tokens)
-    return replace(state, bindings=chain, deltas=(*state.deltas, delta))
+    return DeltaPart(instant, part, _core.SieveTimeline(axis, None, [data]).num_changes)
 
 
 def compact(

@@ -1,0 +1,182 @@
+"""An index kept in step with its table by Spark's executors: brought up to date, compacted, expired.
+
+An update reads whole slices that are new or changed, by our own adapters: where rows were deleted, or changed by logs or
+deletion vectors, nothing less says which keys a slice holds now. Its deltas replace all that was said of them before.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from parsieve import _core
+from parsieve.index.commit import Base, ColumnState, Commit, DeltaPart, Log
+from parsieve.index.index import TableIndex
+from parsieve.index.store import Store
+from parsieve.index.view import View
+from parsieve.index.writer import Side, follow, overgrown, put_delta
+from parsieve.lake.base import AsOf, ColumnPath, Lake, Location, Slice
+from parsieve.spark import executors, runs
+from parsieve.spark.build import MEMORY, Column, Found, build_at, paths_of, read
+from parsieve.spark.runs import Run
+from parsieve.spark.tables import lake_of, store_of
+
+
+def update_index(
+    spark: Any,
+    table: Any,
+    *,
+    as_of: AsOf = None,
+    index: Any = None,
+    storage_options: Mapping[str, str] | None = None,
+    compaction: bool = True,
+    memory: int = MEMORY,
+) -> View:
+    """Bring every indexed column to the table as it is now: executors read the slices that are new or changed.
+
+    Nothing is read or written where nothing changed. Call it after a write, or in `foreachBatch` of a streaming query;
+    until it is done, whatever changed is kept by every answer. The arguments are those of `build_index`.
+
+    Args:
+        compaction: whether columns whose deltas have grown too many are compacted afterwards.
+
+    >>> import os, tempfile, parsieve.spark as pss
+    >>> spark = pss.session(lakes=[], master="local[2]", memory="1g")
+    >>> folder = tempfile.mkdtemp() + "/t"
+    >>> spark.range(10).write.parquet(folder)
+    >>> view = pss.build_index(spark, folder, "id")
+    >>> spark.range(10, 20).write.mode("append").parquet(folder)
+    >>> pss.update_index(spark, folder).version
+    2
+    >>> spark.stop()
+    """
+    lake = lake_of(spark, table, storage_options)
+    log = Log(store_of(lake, index, storage_options))
+    snapshot = lake.snapshot(as_of)
+    hands = _Hands(spark, lake, log.store, memory)
+    try:
+        done, rebuild = follow(log, snapshot, hands)
+    finally:
+        runs.delete(log.store, hands.written)
+    if rebuild:
+        done = build_at(spark, log, lake, snapshot, rebuild, memory=memory).commit
+    due = overgrown(done)
+    if compaction and due:
+        done = _compacted(spark, log, due)
+    return View(log.store, done)
+
+
+@dataclass
+class _Hands:
+    """Executors that read, and that write deltas."""
+
+    spark: Any
+    lake: Lake
+    store: Store
+    memory: int
+    written: list[Run] = field(default_factory=list)
+
+    def read(self, slices: Sequence[Slice], columns: Mapping[ColumnPath, pa.DataType]) -> dict[ColumnPath, Found]:
+        """Runs in the store."""
+        found = read(self.spark, self.store, self.lake, slices, columns, self.memory)
+        self.written += [run for one in found.values() for run in one.runs]
+        return found
+
+    def put_delta(
+        self,
+        type: pa.DataType,
+        instant: int,
+        locations: Sequence[Location],
+        sides: Sequence[Side],
+        found: Found | None,
+    ) -> DeltaPart:
+        """The delta, made of the runs by one task: a version has one delta of a column."""
+        if found is None or not found.runs:
+            return put_delta(self.store, type, instant, locations, sides, [])
+        task = _Merging(self.store, type, instant, locations, sides, found.runs)
+        [part] = executors.run(self.spark, "write the changes", _merge, [task])
+        return part
+
+
+@dataclass(frozen=True)
+class _Merging:
+    store: Store
+    type: pa.DataType
+    instant: int
+    locations: Sequence[Location]
+    sides: Sequence[Side]
+    runs: Sequence[Run]
+
+
+def _merge(task: _Merging) -> DeltaPart:
+    """On an executor: runs into a delta."""
+    pieces = [piece for run in runs.pieces(task.store, task.runs, None, None) for piece in run]
+    return put_delta(task.store, task.type, task.instant, task.locations, task.sides, pieces)
+
+
+def compact(
+    spark: Any,
+    table: Any,
+    columns: Column | Sequence[Column] | None = None,
+    *,
+    index: Any = None,
+    storage_options: Mapping[str, str] | None = None,
+) -> View:
+    """Make one base of each column's base and deltas, on the executors: equal to a build from scratch.
+
+    >>> import os, tempfile, parsieve.spark as pss
+    >>> spark = pss.session(lakes=[], master="local[2]", memory="1g")
+    >>> folder = tempfile.mkdtemp() + "/t"
+    >>> spark.range(10).write.parquet(folder)
+    >>> view = pss.build_index(spark, folder, "id")
+    >>> spark.range(10, 20).write.mode("append").parquet(folder)
+    >>> view = pss.update_index(spark, folder)
+    >>> pss.compact(spark, folder).version
+    3
+    >>> spark.stop()
+    """
+    log = Log(store_of(lake_of(spark, table, storage_options), index, storage_options))
+    return View(log.store, _compacted(spark, log, None if columns is None else paths_of(columns)))
+
+
+def _compacted(spark: Any, log: Log, paths: Sequence[ColumnPath] | None) -> Commit:
+    def make(states: Sequence[ColumnState]) -> list[Base]:
+        tasks = [(log.store, state) for state in states]
+        return executors.run(spark, f"compact {', '.join('.'.join(one.path) for one in states)}", _compact, tasks)
+
+    return upkeep.compact(log, paths, make=make)
+
+
+def _compact(task: tuple[Store, ColumnState]) -> Base:
+    """On an executor: the new base of a column."""
+    store, state = task
+    return upkeep.compacted(store, state, None)
+
+
+def expire(
+    spark: Any,
+    table: Any,
+    older_than: dt.timedelta | dt.datetime,
+    *,
+    index: Any = None,
+    storage_options: Mapping[str, str] | None = None,
+) -> tuple[int, int]:
+    """Remove old versions of an index and files that none of them names; how many of each. The newest version stays.
+
+    Keep as much as the table itself keeps: an older snapshot is answered by the version that was made for it.
+
+    >>> import datetime, tempfile, parsieve.spark as pss
+    >>> spark = pss.session(lakes=[], master="local[2]", memory="1g")
+    >>> folder = tempfile.mkdtemp() + "/t"
+    >>> spark.range(10).write.parquet(folder)
+    >>> view = pss.build_index(spark, folder, "id")
+    >>> pss.expire(spark, folder, datetime.timedelta(days=30))
+    (0, 0)
+    >>> spark.stop()
+    """
+    lake = lake_of(spark, table, storage_options)
+    return TableIndex(store_of(lake, index, storage_options)).expire(older_than)
