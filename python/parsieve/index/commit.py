@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import hashlib
 import secrets
 import time
 from collections.abc import Mapping
@@ -47,6 +48,34 @@ class Part:
 
     name: str
     size: int
+    # SHA-256 of a file that is read whole; segment files are read by ranges, each of which has a checksum of its own.
+    digest: str = ""
+
+    @classmethod
+    def put(cls, store: Store, name: str, data: bytes) -> Part:
+        """Store a file that is read whole."""
+        store.put(name, data)
+        return cls(name, len(data), hashlib.sha256(data).hexdigest())
+
+    def get(self, store: Store) -> bytes:
+        """The whole file, if it is what was stored."""
+        try:
+            data = store.get(self.name)
+        except FileNotFoundError as error:
+            raise BrokenPartError(store, self.name, "it is gone", gone=True) from error
+        if hashlib.sha256(data).hexdigest() != self.digest:
+            raise BrokenPartError(store, self.name, "its bytes are not those that were written")
+        return data
+
+
+class BrokenPartError(FormatError):
+    """A file that a version names cannot be used."""
+
+    def __init__(self, store: Store, name: str, why: str, gone: bool = False) -> None:
+        super().__init__(f"{store}/{name}: {why}")
+        self.name = name
+        self.why = why
+        self.gone = gone
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,11 +197,11 @@ def _state_of(fields: document.Fields) -> TableState:
 
 
 def _part(part: Part) -> list[Any]:
-    return [part.name, part.size]
+    return [part.name, part.size, part.digest]
 
 
 def _parts_of(fields: document.Fields, field: str) -> tuple[Part, ...]:
-    return tuple(Part(name, size) for name, size in fields.rows(field, str, int))
+    return tuple(Part(name, size, digest) for name, size, digest in fields.rows(field, str, int, str))
 
 
 def _column(column: ColumnState) -> dict[str, Any]:
@@ -195,16 +224,16 @@ def _column(column: ColumnState) -> dict[str, Any]:
     }
 
 
-def _column_of(fields: document.Fields, name: str) -> ColumnState:
+def _column_of(fields: document.Fields, source: str) -> ColumnState:
     try:
         schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(fields.get("arrow", str), validate=True)))
         kind = schema.field(0).type
     except (ValueError, OSError, IndexError, pa.ArrowException) as error:
-        raise FormatError(f"{name}: the type of a column cannot be read: {error}") from error
+        raise FormatError(f"{source}: the type of a column cannot be read: {error}") from error
     base = fields.inner("base")
     root = _parts_of(base, "root")
     if len(root) != 1 or not fields.texts("path"):
-        raise FormatError(f"{name}: a column has one path and one root")
+        raise FormatError(f"{source}: a column has one path and one root")
     return ColumnState(
         path=fields.texts("path"),
         field_id=fields.maybe("field_id", int),
@@ -213,8 +242,8 @@ def _column_of(fields: document.Fields, name: str) -> ColumnState:
         bindings=_parts_of(fields, "bindings"),
         base=Base(base.get("instant", int), root[0], _parts_of(base, "files"), base.get("pairs", int)),
         deltas=tuple(
-            DeltaPart(instant, Part(file, size), changes)
-            for instant, file, size, changes in fields.rows("deltas", int, str, int, int)
+            DeltaPart(instant, Part(name, size, digest), changes)
+            for instant, name, size, digest, changes in fields.rows("deltas", int, str, int, str, int)
         ),
     )
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from parsieve import _core
-from parsieve.index import inspect, writer
+from parsieve.index import inspect, upkeep, writer
 from parsieve.index.commit import Commit, Log, TableState
 from parsieve.index.store import Store, open_store
 from parsieve.index.view import View
@@ -131,18 +131,18 @@ class TableIndex:
 
     def compact(self, columns: Sequence[Column] | None = None, options: _core.SieveOptions | None = None) -> View:
         """Make one base of each column's base and deltas. Older versions keep theirs."""
-        return self._now(writer.compact(self.log, columns, options))
+        return self._now(upkeep.compact(self.log, columns, options))
 
     def drop(self, columns: Sequence[Column] | None = None) -> None:
         """Forget some columns, or all of them."""
-        writer.drop(self.log, columns)
+        upkeep.drop(self.log, columns)
         self.refresh()
 
     def expire(
-        self, older_than: dt.timedelta | dt.datetime, garbage_age: dt.timedelta = writer.GARBAGE_AGE
+        self, older_than: dt.timedelta | dt.datetime, garbage_age: dt.timedelta = upkeep.GARBAGE_AGE
     ) -> tuple[int, int]:
         """Remove old versions and files that no version names; how many of each. The newest version stays."""
-        return writer.expire(self.log, older_than, garbage_age)
+        return upkeep.expire(self.log, older_than, garbage_age)
 
     def verify(self, lake: Lake | None = None, snapshot: Snapshot | None = None) -> list[inspect.Lie]:
         """Read every part of the newest version, and with a lake every row; what is damaged, missing or wrong."""

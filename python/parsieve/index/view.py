@@ -18,7 +18,7 @@ from parsieve._core import ParsieveError
 from parsieve.errors import ColumnNotFoundError
 from parsieve.files import REQUESTS_AT_ONCE
 from parsieve.index import bindings
-from parsieve.index.commit import ColumnState, Commit, TableState
+from parsieve.index.commit import BrokenPartError, ColumnState, Commit, Part, TableState
 from parsieve.index.query import Query
 from parsieve.index.store import Store
 from parsieve.lake.base import ColumnPath, Location, Slice
@@ -51,25 +51,25 @@ class ColumnReader:
         """The version of each location that it speaks of; none where that cannot be read."""
         try:
             return bindings.read(self.store, self.state.bindings)
-        except (ParsieveError, FileNotFoundError) as error:
-            self._doubt(self.state.bindings[-1].name if self.state.bindings else "bindings", error)
+        except ParsieveError as error:
+            self._doubt("bindings", error)
             return {}
 
     @cached_property
     def _parts(self) -> tuple[bytes, list[bytes]] | None:
-        names = [self.state.base.root.name, *(delta.file.name for delta in self.state.deltas)]
+        parts = [self.state.base.root, *(delta.file for delta in self.state.deltas)]
 
-        def get(name: str) -> bytes | None:
+        def get(part: Part) -> bytes | None:
             try:
-                return self.store.get(name)
-            except FileNotFoundError as error:
-                self._doubt(name, error)
+                return part.get(self.store)
+            except BrokenPartError as error:
+                self._doubt(part.name, error)
                 return None
 
-        with ThreadPoolExecutor(min(REQUESTS_AT_ONCE, len(names)), "parsieve-read") as pool:
-            found = list(pool.map(get, names))
+        with ThreadPoolExecutor(min(REQUESTS_AT_ONCE, len(parts)), "parsieve-read") as pool:
+            found = list(pool.map(get, parts))
         present = [one for one in found if one is not None]
-        return (present[0], present[1:]) if len(present) == len(names) else None
+        return (present[0], present[1:]) if len(present) == len(parts) else None
 
     def _open(self) -> _core.SieveTimeline | None:
         if self._parts is None:
@@ -77,16 +77,8 @@ class ColumnReader:
         root, deltas = self._parts
         try:
             return _core.SieveTimeline(self.axis, root, deltas)
-        except ParsieveError as error:
-            # Which of them it was, found where it costs nothing to look.
-            name = self.state.base.root.name
-            for part, delta in zip(self.state.deltas, deltas, strict=True):
-                try:
-                    _core.SieveTimeline(self.axis, None, [delta])
-                except ParsieveError:
-                    name = part.file.name
-            self._doubt(name, error)
-        except ValueError as error:
+        except (ParsieveError, ValueError) as error:
+            # They are what was written, so a newer version wrote them, or they contradict each other.
             self._doubt(self.state.base.root.name, error)
         return None
 
@@ -151,8 +143,14 @@ class ColumnReader:
                 self._loaded += len(piece)
 
     def _doubt(self, name: str, error: Exception) -> None:
-        self.gone |= isinstance(error, FileNotFoundError)
-        self.doubts[name] = "it is gone" if isinstance(error, FileNotFoundError) else str(error)
+        if isinstance(error, BrokenPartError):
+            self.gone |= error.gone
+            self.doubts[error.name] = error.why
+        elif isinstance(error, FileNotFoundError):
+            self.gone = True
+            self.doubts[name] = "it is gone"
+        else:
+            self.doubts[name] = str(error)
 
     def numbered(self, slices: Sequence[Slice]) -> pa.Array:
         """The number of each slice, null where the index does not speak of this very version of it."""

@@ -1,16 +1,8 @@
-"""New versions of an index: built from a table, brought up to date, compacted, expired. Nothing that exists is changed.
-
-Every operation reads the newest version, prepares files that nobody sees yet, and commits them as the next version. Who
-loses that race looks again: where the winner did something else the work is committed on top of it.
-"""
+"""New versions of an index from a table: columns built, and brought up to date. Nothing that exists is changed."""
 
 from __future__ import annotations
 
-import contextlib
-import datetime as dt
-import random
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,38 +11,21 @@ from typing import Protocol, TypeVar
 import pyarrow as pa
 
 from parsieve import _core
-from parsieve._core import FormatError
 from parsieve.errors import ColumnNotFoundError, ConflictError
 from parsieve.index import bindings
 from parsieve.index.columns import current_field, field_id_of, path_of
-from parsieve.index.commit import (
-    Base,
-    ColumnState,
-    Commit,
-    DeltaPart,
-    Log,
-    Part,
-    TableState,
-    after,
-    without,
-)
-from parsieve.index.feeder import WAITING_SHARE, Built, Gathered, Progress, gather, merge, threads_of
+from parsieve.index.commit import ColumnState, Commit, DeltaPart, Log, Part, TableState
+from parsieve.index.feeder import WAITING_SHARE, Gathered, Progress, gather, merge, threads_of
+from parsieve.index.publish import Columns, commit, put_base
 from parsieve.index.spill import Room
 from parsieve.index.store import Store, unique
-from parsieve.index.view import ColumnReader
+from parsieve.index.upkeep import compact
 from parsieve.lake.base import ColumnPath, Lake, Location, Slice, Snapshot
 from parsieve.lake.leaves import leaf_field
 
-RETRIES = 100
-# What a writer that is killed leaves behind is nobody's after a day.
-GARBAGE_AGE = dt.timedelta(days=1)
 # Deltas are read by everybody who opens the column: at so many, or so many changes, a compaction is due.
 MOST_DELTAS = 16
 MOST_CHANGES = 1_000_000
-# One read brings the keys of many segments.
-READ_AHEAD = 8 << 20
-
-Columns = dict[ColumnPath, ColumnState]
 
 
 @dataclass(frozen=True)
@@ -70,22 +45,6 @@ class Effort:
         if self.memory < 1 << 20:
             raise ValueError(f"memory is given in bytes, at least 1 MiB, not {self.memory}")
         return Room(int(self.memory * WAITING_SHARE), self.spill)
-
-
-def commit(
-    log: Log, operation: str, change: Callable[[Commit | None, int], tuple[TableState, Columns] | None]
-) -> Commit | None:
-    """Put the next version. `change` sees the newest one and how often it was tried; None if nothing is to be done."""
-    for attempt in range(RETRIES):
-        newest = log.newest()
-        changed = change(newest, attempt)
-        if changed is None:
-            return newest
-        made = after(newest, operation, *changed)
-        if log.publish(made):
-            return made
-        time.sleep(random.uniform(0, min(0.5, 0.005 * 2 ** min(attempt, 10))))
-    raise ConflictError(f"{log.store} had a newer version each time that {operation} was tried; try again later")
 
 
 def tokens_of(snapshot: Snapshot) -> dict[Location, str]:
@@ -174,20 +133,6 @@ def _gather(
         advance=progress.advance,
     )
     return dict(zip(axes, gathered, strict=True))
-
-
-def put_base(store: Store, axis: _core.SieveAxis, built: Built, instant: int) -> Base:
-    """Store a root and its segments."""
-    files: tuple[Part, ...] = ()
-    if built.file_size:
-        segments = Part(unique("segments", "segments"), built.file_size)
-        store.put(segments.name, built.file)
-        files = (segments,)
-    root = Part(unique("roots", "root"), len(built.root))
-    store.put(root.name, built.root)
-    report = _core.SieveTimeline(axis, built.root, []).report([])
-    assert report is not None
-    return Base(instant, root, files, int(report["pairs"]))
 
 
 @dataclass
@@ -401,115 +346,3 @@ def put_delta(
     part = Part(unique("deltas", "delta"), len(data))
     store.put(part.name, data)
     return DeltaPart(instant, part, _core.SieveTimeline(axis, None, [data]).num_changes)
-
-
-def compact(
-    log: Log, columns: Sequence[str | Sequence[str]] | None = None, options: _core.SieveOptions | None = None
-) -> Commit:
-    """Make new bases that stand for the old ones and their deltas; equal to a build from scratch, byte for byte."""
-    newest = log.newest()
-    if newest is None:
-        raise FileNotFoundError(f"{log.store} holds no index; build one first")
-    paths = [path_of(column) for column in columns] if columns is not None else list(newest.columns)
-    made: dict[ColumnPath, tuple[Base, Base]] = {}
-    for path in paths:
-        state = newest.columns.get(path)
-        if state is None:
-            raise ColumnNotFoundError(f"{'.'.join(path)} is not indexed")
-        if state.deltas or options is not None:
-            made[path] = state.base, compacted(log.store, state, options)
-
-    def change(newest: Commit | None, _: int) -> tuple[TableState, Columns] | None:
-        if newest is None:
-            raise FileNotFoundError(f"{log.store} holds no index any more")
-        columns = dict(newest.columns)
-        for path, (old, new) in made.items():
-            # Who built or compacted it meanwhile was there first, and nothing is lost.
-            if path in columns and columns[path].base == old:
-                columns[path] = without(columns[path], new)
-        return None if columns == newest.columns else (newest.table, columns)
-
-    done = commit(log, "compact", change)
-    assert done is not None
-    return done
-
-
-def compacted(store: Store, state: ColumnState, options: _core.SieveOptions | None) -> Base:
-    """One column's new base, stored but not committed."""
-    reader = ColumnReader(store, state)
-    timeline, bound = reader.timeline, reader.bound
-    if timeline is None or reader.doubts:
-        found = "; ".join(f"{name}: {why}" for name, why in reader.doubts.items())
-        raise FormatError(f"{'.'.join(state.path)} cannot be compacted, build it anew: {found}")
-    places = [(location.partition, location.group) for location in sorted(bound)]
-    root, file, _ = timeline.compact(places, _ReadAhead(store, state), options)
-    instant = state.deltas[-1].instant if state.deltas else state.base.instant
-    return put_base(store, reader.axis, Built(root, file, len(file)), instant)
-
-
-class _ReadAhead:
-    """Ranges of segment files that ascend, in few requests."""
-
-    def __init__(self, store: Store, state: ColumnState) -> None:
-        self._store = store
-        self._files = state.base.files
-        self._at = (-1, 0)
-        self._data = b""
-
-    def __call__(self, file: int, offset: int, length: int) -> bytes:
-        known, start = self._at
-        if known != file or not start <= offset <= offset + length <= start + len(self._data):
-            if file >= len(self._files) or offset + length > self._files[file].size:
-                raise FormatError("the root of a base points past its segments")
-            end = min(self._files[file].size, max(offset + length, offset + READ_AHEAD))
-            self._data = self._store.get_ranges(self._files[file].name, [(offset, end)])[0]
-            self._at = (file, offset)
-            start = offset
-        return self._data[offset - start : offset - start + length]
-
-
-def drop(log: Log, columns: Sequence[str | Sequence[str]] | None = None) -> Commit | None:
-    """Forget some columns, or all. Their files stay until they are expired."""
-
-    def change(newest: Commit | None, _: int) -> tuple[TableState, Columns] | None:
-        if newest is None:
-            return None
-        paths = set(newest.columns) if columns is None else {path_of(column) for column in columns}
-        unknown = paths - set(newest.columns)
-        if unknown:
-            raise ColumnNotFoundError(f"{', '.join('.'.join(path) for path in sorted(unknown))}: not indexed")
-        return newest.table, {path: state for path, state in newest.columns.items() if path not in paths}
-
-    return commit(log, "drop", change)
-
-
-def expire(
-    log: Log, older_than: dt.timedelta | dt.datetime, garbage_age: dt.timedelta = GARBAGE_AGE
-) -> tuple[int, int]:
-    """Remove versions written before, but never the newest, and files that no version names; how many of each.
-
-    A file without a version may belong to a commit that is being prepared, so it must be older than `garbage_age`, which
-    is longer than any build takes.
-    """
-    now = dt.datetime.now(dt.UTC)
-    if isinstance(older_than, dt.datetime) and older_than.tzinfo is None:
-        raise ValueError("older_than is a datetime without a zone; give it one, such as datetime.UTC")
-    limit = (now - older_than if isinstance(older_than, dt.timedelta) else older_than).timestamp()
-    versions = log.stored()
-    # The oldest first, so that whatever is left is a whole history.
-    expired = [version for version, stored in versions[:-1] if stored.modified < limit]
-    expired = expired[: next((at for at, (version, _) in enumerate(versions) if version not in expired), len(expired))]
-    for version in expired:
-        log.store.delete(f"commits/v{version:020d}")
-    # What a version names that was put since then is young; everything else is listed before the versions are read.
-    oldest = now.timestamp() - garbage_age.total_seconds()
-    folders = ("roots", "segments", "deltas", bindings.BINDINGS, "commits")
-    candidates = [one for folder in folders for one in log.store.list(folder) if one.modified < oldest]
-    live = {f"commits/v{version:020d}" for version, _ in log.stored()}
-    for version, _ in log.stored():
-        with contextlib.suppress(FileNotFoundError):
-            live.update(part.name for part in log.read(version).parts())
-    garbage = [one for one in candidates if one.name not in live]
-    for one in garbage:
-        log.store.delete(one.name)
-    return len(expired), len(garbage)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from parsieve import _core
+from parsieve.index import upkeep
 from parsieve.index.commit import Base, ColumnState, Commit, DeltaPart, Log
 from parsieve.index.index import TableIndex
 from parsieve.index.store import Store

@@ -1,0 +1,50 @@
+"""The race for the next version: read the newest one, prepare files that nobody sees yet, and commit them on top of it.
+
+Who loses looks again: where the winner did something else, the same work is committed on top of his version.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+
+from parsieve import _core
+from parsieve.errors import ConflictError
+from parsieve.index.commit import Base, ColumnState, Commit, Log, Part, TableState, after
+from parsieve.index.feeder import Built
+from parsieve.index.store import Store, unique
+from parsieve.lake.base import ColumnPath
+
+RETRIES = 100
+
+Columns = dict[ColumnPath, ColumnState]
+
+
+def commit(
+    log: Log, operation: str, change: Callable[[Commit | None, int], tuple[TableState, Columns] | None]
+) -> Commit | None:
+    """Put the next version. `change` sees the newest one and how often it was tried; None if nothing is to be done."""
+    for attempt in range(RETRIES):
+        newest = log.newest()
+        changed = change(newest, attempt)
+        if changed is None:
+            return newest
+        made = after(newest, operation, *changed)
+        if log.publish(made):
+            return made
+        time.sleep(random.uniform(0, min(0.5, 0.005 * 2 ** min(attempt, 10))))
+    raise ConflictError(f"{log.store} had a newer version each time that {operation} was tried; try again later")
+
+
+def put_base(store: Store, axis: _core.SieveAxis, built: Built, instant: int) -> Base:
+    """Store a root and its segments."""
+    files: tuple[Part, ...] = ()
+    if built.file_size:
+        segments = Part(unique("segments", "segments"), built.file_size)
+        store.put(segments.name, built.file)
+        files = (segments,)
+    root = Part.put(store, unique("roots", "root"), built.root)
+    report = _core.SieveTimeline(axis, built.root, []).report([])
+    assert report is not None
+    return Base(instant, root, files, int(report["pairs"]))
