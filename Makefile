@@ -68,11 +68,13 @@ format: .venv/stamp-check ## rewrite Rust and Python in the house format
 bench: develop .venv/stamp-bench ## the Rust and Python benches beside their peers; writes benches/results
 	cargo bench --locked $(CARGO_FEATURES) --bench main
 	$(BIN)/python benches/python/main.py
+	$(BIN)/python benches/python/rewrite.py --save
 
 .PHONY: bench-smoke
 bench-smoke: develop .venv/stamp-bench ## every bench once, small: do they run and agree
 	cargo bench --locked $(CARGO_FEATURES) --bench main -- --smoke
 	$(BIN)/python benches/python/main.py --smoke
+	$(BIN)/python benches/python/rewrite.py --smoke
 
 .PHONY: docs
 docs: .venv/stamp-docs ## build the documents into site/, strictly

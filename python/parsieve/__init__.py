@@ -1,5 +1,7 @@
 """Skip the Parquet files and row groups that a query does not need."""
 
+from typing import TYPE_CHECKING, Any
+
 from parsieve._core import (
     BloomFilter,
     DecryptionError,
@@ -18,6 +20,11 @@ from parsieve.errors import ColumnNotFoundError, ConflictError
 from parsieve.filters import FileFilters, FilterRange, open_filters
 from parsieve.rewrite import AddedFilter, RewriteReport, add_filters, drop_filters
 
+if TYPE_CHECKING:
+    from parsieve.plan import Plan
+    from parsieve.prune.verdict import Keep, Skip
+    from parsieve.table import Table, open_table
+
 __all__ = [
     "AddedFilter",
     "BloomFilter",
@@ -29,8 +36,12 @@ __all__ = [
     "FilterRange",
     "Finding",
     "FormatError",
+    "Keep",
     "ParsieveError",
+    "Plan",
     "RewriteReport",
+    "Skip",
+    "Table",
     "UnsupportedError",
     "__version__",
     "add_filters",
@@ -40,5 +51,23 @@ __all__ = [
     "hash_column",
     "instruction_sets",
     "open_filters",
+    "open_table",
     "optimal_num_bytes",
 ]
+
+# What works on tables needs pyarrow, which takes longer to import than all the rest.
+_LATER = {"Plan": "plan", "Table": "table", "open_table": "table", "Keep": "prune.verdict", "Skip": "prune.verdict"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module 'parsieve' has no attribute {name!r}")
+    from importlib import import_module
+
+    found = getattr(import_module(f"parsieve.{_LATER[name]}"), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -8,20 +8,22 @@ from parsieve._typing import ArrowType, Column, LeafPath
 
 __all__ = [
     "BloomFilter",
+    "ChunkScan",
     "DecryptionError",
     "Fetched",
     "FileKeys",
     "FileReader",
     "FormatError",
-    "NewFilters",
     "ParsieveError",
     "Probe",
+    "Rewriter",
     "Shelf",
     "SieveAxis",
     "SieveBuild",
     "SieveOptions",
     "SievePairs",
     "SieveQuery",
+    "SieveRuns",
     "SieveTimeline",
     "UnsupportedError",
     "__version__",
@@ -158,24 +160,28 @@ class FileReader:
     ) -> tuple[list[tuple[int, int]], tuple[list[bool], list[tuple[int, int]]] | None]: ...
 
 @final
-class NewFilters:
-    def __new__(cls, reader: FileReader) -> NewFilters: ...
+class Rewriter:
+    def __new__(cls, reader: FileReader) -> Rewriter: ...
     def is_open(self, row_group: int, column: int) -> bool: ...
-    def make(
-        self, chunk: tuple[int, int], fpp: float, max_bytes: int, fetched: Fetched
-    ) -> tuple[list[tuple[int, int]], tuple[int, int, float] | None]: ...
-    def forget(self, column: int) -> None: ...
+    def scan(self, chunk: tuple[int, int]) -> ChunkScan: ...
     def plan(
-        self, drop: Sequence[tuple[int, int]], fetched: Fetched
+        self,
+        add: Sequence[tuple[int, int, int]],
+        drop: Sequence[tuple[int, int]],
+        keep_footer: bool,
+        fetched: Fetched,
     ) -> tuple[
         list[tuple[int, int]],
         tuple[int, list[tuple[int, int]], list[tuple[int, int, int, int]], bytes] | None,
     ]: ...
-    def encode(self, chunk: tuple[int, int]) -> bytes: ...
-    def equals(self, chunk: tuple[int, int], read: BloomFilter) -> bool: ...
-    def excluded(
-        self, chunk: tuple[int, int], filter: BloomFilter, fetched: Fetched
-    ) -> tuple[list[tuple[int, int]], tuple[int, int, bool] | None]: ...
+    def encode(self, chunk: tuple[int, int], filter: BloomFilter) -> bytes: ...
+
+@final
+class ChunkScan:
+    def left(self) -> tuple[int, int]: ...
+    def feed(self, data: bytes) -> None: ...
+    def make(self, fpp: float, max_bytes: int) -> tuple[BloomFilter, int, float]: ...
+    def excluded(self, filter: BloomFilter) -> tuple[int, int, bool]: ...
 
 @final
 class Shelf:
@@ -234,6 +240,14 @@ class SievePairs:
     @property
     def num_bytes(self) -> int: ...
     def sort(self) -> list[bytes]: ...
+
+@final
+class SieveRuns:
+    def __new__(cls, axis: SieveAxis, num_runs: int) -> SieveRuns: ...
+    def feed(self, run: int, piece: Buffer | None) -> None: ...
+    def step(self) -> int | None: ...
+    def take(self) -> list[bytes]: ...
+    def finish(self) -> list[bytes]: ...
 
 @final
 class SieveBuild:

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from parsieve import _core
 from parsieve.filters import Decryption, FileFilters
+from parsieve.making import scan
 
 # Above this rate a filter excludes next to nothing.
 USELESS = 0.5
@@ -37,7 +38,7 @@ def check_filters(source: Any, *, encryption: Decryption | None = None) -> list[
     """
     findings = []
     with FileFilters(source, encryption) as file:
-        values = _core.NewFilters(file._file)
+        rewriter = _core.Rewriter(file._file)
         for place in file.ranges():
 
             def say(kind: str, text: str, place: Any = place) -> None:
@@ -50,15 +51,10 @@ def check_filters(source: Any, *, encryption: Decryption | None = None) -> list[
             try:
                 filter = file.filter(place.row_group, file._paths[number])
                 assert filter is not None
-                answer = file._drive(
-                    lambda fetched, chunk=chunk, filter=filter: values.excluded(chunk, filter, fetched),  # type: ignore[misc]
-                    _core.Fetched(),
-                )
+                ndv, excluded, certain = scan(file, rewriter, chunk).excluded(filter)
             except _core.ParsieveError as error:
                 say("unreadable", str(error))
                 continue
-            assert answer is not None
-            ndv, excluded, certain = answer
             if excluded and certain:
                 say("false negatives", f"{excluded} of {ndv} distinct values are excluded, though rows have them")
             elif excluded:

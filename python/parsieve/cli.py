@@ -15,10 +15,11 @@ from decimal import Decimal
 from typing import Any
 
 import parsieve as ps
+from parsieve.cli_tables import add_commands
 
 EXIT_CODES = """exit codes:
   0  done; for probe: some row group may hold one of the values
-  1  probe: no row group holds any of them, for certain; check: a filter excludes values that are there;
+  1  probe and plan: no row group or file holds one, for certain; check: a filter excludes values that are there;
      spark doctor: something is missing
   2  wrong arguments, or a file that cannot be read
 """
@@ -47,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="parsieve",
-        description="Bloom filters of Parquet files.",
+        description="Bloom filters of Parquet files, and plans of tables.",
         epilog=EXIT_CODES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -62,7 +63,7 @@ def _parser() -> argparse.ArgumentParser:
             epilog=EXIT_CODES,
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
-        added.add_argument("file", metavar="FILE", help="a path or a URI")
+        added.add_argument("file", metavar="TABLE" if name == "plan" else "FILE", help="a path or a URI")
         added.add_argument("--json", action="store_true", help="print JSON instead of a table")
         added.set_defaults(run=run)
         return added
@@ -85,6 +86,7 @@ def _parser() -> argparse.ArgumentParser:
         "--existing", choices=["replace", "keep", "error"], default="replace", help="what to do with filters"
     )
     command("check", _check, "read the data and prove the filters of a file by them")
+    add_commands(command)
     spark = commands.add_parser("spark", help="Spark sessions on this machine").add_subparsers(
         required=True, metavar="COMMAND"
     )

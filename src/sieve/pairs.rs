@@ -12,7 +12,7 @@ use crate::int::to_u64;
 use arrow_array::ArrayRef;
 
 /// Bytes after which a piece is closed: enough for one read to be worth it, few enough to merge many runs.
-const PIECE_BYTES: usize = 256 * 1024;
+const PIECE_BYTES: usize = 64 * 1024;
 
 /// Gathers the rows of columns until they are sorted.
 #[derive(Debug)]
@@ -150,7 +150,7 @@ impl Pairs<Bytes> for Texts {
 
 /// Writes a sorted run as pieces.
 #[derive(Debug)]
-pub(super) struct Pieces<K> {
+pub struct Pieces<K> {
     done: Vec<Vec<u8>>,
     open: Option<(Vec<u8>, K)>,
 }
@@ -162,7 +162,8 @@ impl<K> Default for Pieces<K> {
 }
 
 impl<K: Encode> Pieces<K> {
-    pub(super) fn push(&mut self, key: K, location: u32, rows: u64) {
+    /// Adds a pair; they ascend.
+    pub fn push(&mut self, key: K, location: u32, rows: u64) {
         let (mut body, previous) = match self.open.take() {
             Some((body, previous)) => (body, Some(previous)),
             None => {
@@ -182,7 +183,13 @@ impl<K: Encode> Pieces<K> {
         }
     }
 
-    pub(super) fn finish(mut self) -> Vec<Vec<u8>> {
+    /// The pieces that were closed since the last call.
+    pub fn take(&mut self) -> Vec<Vec<u8>> {
+        std::mem::take(&mut self.done)
+    }
+
+    /// The last pieces.
+    pub fn finish(mut self) -> Vec<Vec<u8>> {
         if let Some((mut body, _)) = self.open.take() {
             body.shrink_to_fit();
             self.done.push(end(body));

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,6 +29,10 @@ from parsieve.lake.base import ColumnPath, Lake, Location, Slice
 UNSORTED_SHARE = 0.4
 WAITING_SHARE = 0.4
 LEAST_BUFFER = 1 << 20
+# One piece of each run is in memory while they are merged: as bytes, and as what is read of them.
+PIECE_BYTES = 128 << 10
+MERGE_SHARE = 0.5
+LEAST_FAN = 8
 
 Advance = Callable[[int], None]
 
@@ -89,7 +93,7 @@ def gather(
     first: int = 0,
     whole: bool = True,
 ) -> list[Gathered]:
-    """Read some columns of some slices in one scan. The number of a slice's location is its place in `slices`, from `first`.
+    """Read some columns of some slices in one scan. A slice is numbered by its place in `slices`, counted from `first`.
 
     That no slice of all can be read is an error, but not where they are only some of the `whole`.
     """
@@ -156,10 +160,11 @@ def merge(
     locations: Sequence[Location],
     instant: int,
     room: Room,
+    memory: int,
     options: _core.SieveOptions | None = None,
 ) -> Built:
     """Merge the runs of a column into its root and segment file; the runs are forgotten."""
-    runs = gathered.runs
+    runs = _few(gathered.axis, gathered.runs, room, memory)
     build = _core.SieveBuild(gathered.axis, len(locations), num_runs=len(runs), options=options)
     feeds = [runs.pieces(run) for run in range(len(runs))]
     sections = Sections(room)
@@ -173,6 +178,27 @@ def merge(
     runs.close()
     size = sections.size()
     return Built(root, sections.finish(), size)
+
+
+def _few(axis: _core.SieveAxis, runs: Runs, room: Room, memory: int) -> Runs:
+    """Runs of which one piece each fits into memory: too many are merged to fewer first."""
+    most = max(LEAST_FAN, int(memory * MERGE_SHARE) // PIECE_BYTES)
+    while len(runs) > most:
+        fewer = Runs(room)
+        for start in range(0, len(runs), most):
+            fewer.add_spilled(_joined(axis, runs, range(start, min(start + most, len(runs)))))
+        runs.close()
+        runs = fewer
+    return runs
+
+
+def _joined(axis: _core.SieveAxis, runs: Runs, which: range) -> Iterator[list[bytes]]:
+    joining = _core.SieveRuns(axis, len(which))
+    feeds = [runs.pieces(run) for run in which]
+    while (hungry := joining.step()) is not None:
+        joining.feed(hungry, next(feeds[hungry], None))
+        yield joining.take()
+    yield joining.finish()
 
 
 class Progress:

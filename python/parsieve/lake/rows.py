@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.dataset as pads
@@ -35,6 +35,13 @@ def foreign(what: str) -> Iterator[None]:
         if "crypt" in str(error):
             raise UnsupportedError(f"{what} is encrypted: {error}") from error
         raise FormatError(f"{what}: {error}") from error
+
+
+class Rows(Protocol):
+    """What can be read as rows of a table."""
+
+    def batches(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """The live rows with the columns of a schema."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +164,7 @@ def leaves(batches: Iterator[pa.RecordBatch], columns: Sequence[ColumnPath]) -> 
 
 
 def selected(
-    files: Iterable[FileRows], schema: pa.Schema, columns: Sequence[str] | None, filter: Any
+    files: Iterable[Rows], schema: pa.Schema, columns: Sequence[str] | None, filter: Any
 ) -> pa.RecordBatchReader:
     """The rows of some files that match, with the columns asked for."""
     names = list(schema.names if columns is None else columns)

@@ -5,10 +5,10 @@ slices ── read: keys, sort ── runs in the store ── ranges of keys: m
           one task each                            one task each, whole pages                      driver
 ```
 
-Rows are read by our own adapters, slice by slice, on the executors: so deletes, logs and deletion vectors mean what they
-mean to whoever asks the index, a slice is bound to the very version that was read, and one that cannot be read costs
-only itself. The runs go by way of the index's store and not through a shuffle: what Spark reads again after a failure may
-have changed since, and a file under a name of its own has not.
+Rows are read by our own adapters, slice by slice, on the executors: so deletes, logs and deletion vectors mean what
+they mean to whoever asks the index, a slice is bound to the very version that was read, and one that cannot be read
+costs only itself. The runs go by way of the index's store and not through a shuffle: what Spark reads again after a
+failure may have changed since, and a file under a name of its own has not.
 
 A part begins and ends where pages of the whole index end, which a task finds out alone from the keys behind a cut
 (`Builder::border`). Nothing per key comes to the driver, and the segments are those of a build in one piece.
@@ -24,13 +24,14 @@ import pyarrow as pa
 
 from parsieve import _core
 from parsieve.index import bindings
+from parsieve.index.build import Effort, commit_built, indexable, readable, tokens_of
 from parsieve.index.columns import field_id_of, path_of
-from parsieve.index.commit import Base, ColumnState, Log, Part, TableState
+from parsieve.index.commit import ColumnState, Log, Part, TableState
 from parsieve.index.feeder import gather
+from parsieve.index.publish import put_root
 from parsieve.index.spill import Room, Sections
 from parsieve.index.store import Store, unique
 from parsieve.index.view import View
-from parsieve.index.writer import Effort, commit_built, indexable, readable, tokens_of
 from parsieve.lake.base import AsOf, ColumnPath, Lake, Slice, Snapshot
 from parsieve.lake.leaves import leaf_field
 from parsieve.spark import executors, runs
@@ -151,19 +152,11 @@ def build_at(
                 file=len(files),
             )
             assert not border
-            base = _put_root(log.store, axis, root, files, version)
+            base = put_root(log.store, axis, root, files, version)
             made[job.path] = ColumnState(job.path, field_id_of(fields[job.path]), job.type, table, chain, base)
         return View(log.store, commit_built(log, newest, table, made))
     finally:
         runs.delete(log.store, written)
-
-
-def _put_root(store: Store, axis: _core.SieveAxis, root: bytes, files: tuple[Part, ...], instant: int) -> Base:
-    part = Part(unique("roots", "root"), len(root))
-    store.put(part.name, root)
-    report = _core.SieveTimeline(axis, root, []).report([])
-    assert report is not None
-    return Base(instant, part, files, int(report["pairs"]))
 
 
 @dataclass
@@ -195,7 +188,7 @@ def read(
     columns: Mapping[ColumnPath, pa.DataType],
     memory: int = MEMORY,
 ) -> dict[ColumnPath, Found]:
-    """Read some columns of some slices on the executors into runs; the number of a location is the place of its slice."""
+    """Read some columns of some slices on the executors into runs; a slice's place is the number of its location."""
     tasks = [
         _Reading(store, lake, slices[start:end], start, columns, memory)
         for start, end in _ranges(slices, executors.parallelism(spark))

@@ -1,7 +1,7 @@
 """One function for each of some tasks on Spark's executors: what it needs goes there once, small answers come back.
 
-No shuffle is asked for: whatever is large lies in the index's store, under names that nobody else has. So a task that is
-tried again, or twice at once, does no harm: only the names that come with the answer that Spark counts are ever used.
+No shuffle is asked for: whatever is large lies in the index's store, under names that nobody else has. So a task that
+is tried again, or twice at once, does no harm: only names in the answer that Spark counts are ever used.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """An index kept in step with its table by Spark's executors: brought up to date, compacted, expired.
 
-An update reads whole slices that are new or changed, by our own adapters: where rows were deleted, or changed by logs or
-deletion vectors, nothing less says which keys a slice holds now. Its deltas replace all that was said of them before.
+An update reads whole slices that are new or changed, by our own adapters: where rows were deleted, or changed by logs
+or deletion vectors, nothing less says which keys a slice holds now. Its deltas replace what was said of them before.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from parsieve.index import upkeep
 from parsieve.index.commit import Base, ColumnState, Commit, DeltaPart, Log
 from parsieve.index.index import TableIndex
 from parsieve.index.store import Store
+from parsieve.index.update import Changes, follow, overgrown
 from parsieve.index.view import View
-from parsieve.index.writer import Side, follow, overgrown, put_delta
-from parsieve.lake.base import AsOf, ColumnPath, Lake, Location, Slice
+from parsieve.lake.base import AsOf, ColumnPath, Lake, Slice
 from parsieve.spark import executors, runs
 from parsieve.spark.build import MEMORY, Column, Found, build_at, paths_of, read
 from parsieve.spark.runs import Run
@@ -41,8 +41,7 @@ def update_index(
     Nothing is read or written where nothing changed. Call it after a write, or in `foreachBatch` of a streaming query;
     until it is done, whatever changed is kept by every answer. The arguments are those of `build_index`.
 
-    Args:
-        compaction: whether columns whose deltas have grown too many are compacted afterwards.
+    Columns whose deltas have grown too many are compacted afterwards, unless `compaction` is false.
 
     >>> import os, tempfile, parsieve.spark as pss
     >>> spark = pss.session(lakes=[], master="local[2]", memory="1g")
@@ -86,36 +85,18 @@ class _Hands:
         self.written += [run for one in found.values() for run in one.runs]
         return found
 
-    def put_delta(
-        self,
-        type: pa.DataType,
-        instant: int,
-        locations: Sequence[Location],
-        sides: Sequence[Side],
-        found: Found | None,
-    ) -> DeltaPart:
+    def put(self, changes: Changes, found: Found | None) -> DeltaPart:
         """The delta, made of the runs by one task: a version has one delta of a column."""
         if found is None or not found.runs:
-            return put_delta(self.store, type, instant, locations, sides, [])
-        task = _Merging(self.store, type, instant, locations, sides, found.runs)
-        [part] = executors.run(self.spark, "write the changes", _merge, [task])
+            return changes.put(self.store)
+        [part] = executors.run(self.spark, "write the changes", _merge, [(self.store, changes, found.runs)])
         return part
 
 
-@dataclass(frozen=True)
-class _Merging:
-    store: Store
-    type: pa.DataType
-    instant: int
-    locations: Sequence[Location]
-    sides: Sequence[Side]
-    runs: Sequence[Run]
-
-
-def _merge(task: _Merging) -> DeltaPart:
+def _merge(task: tuple[Store, Changes, Sequence[Run]]) -> DeltaPart:
     """On an executor: runs into a delta."""
-    pieces = [piece for run in runs.pieces(task.store, task.runs, None, None) for piece in run]
-    return put_delta(task.store, task.type, task.instant, task.locations, task.sides, pieces)
+    store, changes, found = task
+    return changes.put(store, [piece for run in runs.pieces(store, found, None, None) for piece in run])
 
 
 def compact(

@@ -1,5 +1,6 @@
-"""Sorted runs of (key, location, rows) in files of the index's store: written by whoever reads slices, and read by ranges
-of keys by whoever builds segments.
+"""Sorted runs in files of the index's store: (key, location, rows), read by ranges of keys.
+
+They are written by whoever reads slices, and read by whoever builds segments.
 
 ```text
 pieces, end to end | directory, an Arrow stream: the first key of each piece, and where it lies
@@ -28,7 +29,7 @@ FOLDER = "segments"
 SAMPLE = 64
 # What a build holds of all its runs at once, beside the builder.
 AHEAD = 32 << 20
-LEAST_AHEAD = 512 << 10
+LEAST_AHEAD = 128 << 10
 
 _DIRECTORY = pa.schema([("first", pa.binary()), ("offset", pa.int64())])
 

@@ -1,4 +1,4 @@
-//! `SievePairs` sorts rows into runs; `SieveBuild` merges runs, or takes sorted rows, into segments.
+//! `SieveBuild` merges runs, or takes sorted rows, into segments.
 
 use super::axis::{SieveAxis, SieveOptions};
 use super::{Erased, Place, bytes_of, erased_by, for_each_key, locations, to_bytes};
@@ -6,7 +6,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::int::{saturating_u32, to_u64};
 use crate::python::column::Column;
 use crate::sieve::{
-    Axis, Builder, Bytes, Encode, Gathered, Merge, Options, Piece, Share, Spool, Stats, join_shares, root, root_over,
+    Axis, Builder, Bytes, Encode, Merge, Options, Piece, Share, Spool, Stats, join_shares, root, root_over,
 };
 use arrow_array::cast::AsArray;
 use arrow_array::types::{UInt32Type, UInt64Type};
@@ -23,51 +23,6 @@ type Sections<'py> = (Bound<'py, PyBytes>, Bound<'py, PyBytes>);
 type Finished = (Vec<u8>, (Vec<u8>, Vec<u8>));
 /// Nulls, NaN, and whether rows were not read, by location.
 type SideCounts = Vec<(u64, u64, bool)>;
-
-/// Rows of one column in any order, until they are sorted.
-#[pyclass(frozen, module = "parsieve._core")]
-pub(super) struct SievePairs {
-    axis: Axis,
-    pairs: Mutex<Erased<Gathered<u64>, Gathered<u128>, Gathered<Bytes>>>,
-}
-
-#[pymethods]
-impl SievePairs {
-    #[new]
-    fn new(axis: &SieveAxis) -> Self {
-        let pairs = erased_by!(axis.0.width, K => Gathered::<K>::default());
-        Self { axis: axis.0.clone(), pairs: Mutex::new(pairs) }
-    }
-
-    /// Add the rows of a column of a location; its rows, nulls and NaN.
-    fn push(&self, py: Python<'_>, column: Column, location: u32) -> PyResult<(u64, u64, u64)> {
-        py.detach(|| {
-            let mut pairs = self.pairs.lock().unwrap_or_else(PoisonError::into_inner);
-            let mut sum = (0, 0, 0);
-            column.for_each(|array| {
-                let sides = for_each_key!(&mut *pairs, pairs => pairs.push(&self.axis, array, location))?;
-                sum = (sum.0 + sides.rows, sum.1 + sides.nulls, sum.2 + sides.nans);
-                Ok(())
-            })?;
-            Ok(sum)
-        })
-    }
-
-    /// Bytes that are held.
-    #[getter]
-    fn num_bytes(&self) -> usize {
-        for_each_key!(&*self.pairs.lock().unwrap_or_else(PoisonError::into_inner), pairs => pairs.num_bytes())
-    }
-
-    /// The rows so far as a sorted run, in pieces; nothing is held afterwards.
-    fn sort<'py>(&self, py: Python<'py>) -> Vec<Bound<'py, PyBytes>> {
-        let pieces = py.detach(|| {
-            let mut pairs = self.pairs.lock().unwrap_or_else(PoisonError::into_inner);
-            for_each_key!(&mut *pairs, pairs => pairs.sort())
-        });
-        to_bytes(py, pieces)
-    }
-}
 
 struct Building<K: Encode> {
     merge: Merge<K>,
