@@ -28,6 +28,7 @@ from parsieve.index.build import Effort, commit_built, indexable, readable, toke
 from parsieve.index.columns import field_id_of, path_of
 from parsieve.index.commit import ColumnState, Log, Part, TableState
 from parsieve.index.feeder import gather
+from parsieve.index.index import TableIndex
 from parsieve.index.publish import put_root
 from parsieve.index.spill import Room, Sections
 from parsieve.index.store import Store, unique
@@ -43,6 +44,8 @@ Column = str | Sequence[str]
 MEMORY = 256 << 20
 # Bytes of runs that are worth a task of their own: some ten million pairs.
 PART_BYTES = 32 << 20
+# Each part tells the driver the least and greatest key of each location: some twenty bytes.
+MOST_SPANS = 4_000_000
 # More reading tasks than cores, so that they end together; but no more than this needs.
 TASKS_PER_CORE = 4
 TASK_BYTES = 512 << 20
@@ -78,13 +81,12 @@ def build_index(
         parts: in how many parts to build; None: as many as the rows ask for. The segments are the same.
         memory: bytes of rows that a reading task holds before it writes a run.
 
-    >>> import os, tempfile, parsieve.spark as pss
-    >>> spark = pss.session(lakes=[], master="local[2]", memory="1g")
+    >>> import tempfile, parsieve.spark as pss
+    >>> spark = pss.session()  # doctest: +SKIP
     >>> folder = tempfile.mkdtemp() + "/t"
     >>> spark.range(1000).write.parquet(folder)
     >>> pss.build_index(spark, folder, "id").version
     1
-    >>> spark.stop()
     """
     if kind != "sieve":
         raise ValueError(f'kind is "sieve", not {kind!r}')
@@ -116,6 +118,7 @@ def build_at(
     memory: int = MEMORY,
 ) -> View:
     """Index some columns of a snapshot, and commit them."""
+    Effort(memory).room()
     fields = {path: leaf_field(snapshot.schema, path) for path in paths}
     for one in fields.values():
         # What cannot be indexed is refused before anything is read.
@@ -154,7 +157,7 @@ def build_at(
             assert not border
             base = put_root(log.store, axis, root, files, version)
             made[job.path] = ColumnState(job.path, field_id_of(fields[job.path]), job.type, table, chain, base)
-        return View(log.store, commit_built(log, newest, table, made))
+        return View(log.store, commit_built(log, newest, table, made), TableIndex(log.store).refresh)
     finally:
         runs.delete(log.store, written)
 
@@ -258,6 +261,12 @@ class Job:
     high: bytes | None = None
     file: int = 0
 
+    def parts(self) -> int:
+        """In how many parts it is worth building."""
+        return min(
+            -(-sum(run.size for run in self.runs) // PART_BYTES), max(8, MOST_SPANS // max(1, self.num_locations))
+        )
+
     def start(self, feeds: int, *, partition: bool = False) -> _core.SieveBuild:
         """A builder of this part."""
         return _core.SieveBuild(
@@ -283,10 +292,12 @@ class Built:
 
 def build(spark: Any, jobs: Sequence[Job], parts: int | None = None) -> list[list[Built]]:
     """Build columns on the executors; for each its parts in order of their keys."""
-    scouts = []
-    for job in jobs:
-        wanted = parts or -(-sum(run.size for run in job.runs) // PART_BYTES)
-        scouts += [replace(job, low=cut) for cut in runs.cuts(job.runs, wanted)] if wanted > 1 else []
+    scouts: list[Job] = []
+    # What was sampled serves here, and need not go to every task.
+    samples, jobs = jobs, [replace(job, runs=tuple(replace(run, sample=()) for run in job.runs)) for job in jobs]
+    for job, sample in zip(jobs, samples, strict=True):
+        wanted = parts or job.parts()
+        scouts += [replace(job, low=cut) for cut in runs.cuts(sample.runs, wanted)] if wanted > 1 else []
     borders: dict[ColumnPath, set[tuple[bytes, bytes]]] = {job.path: set() for job in jobs}
     for scout, border in zip(scouts, executors.run(spark, "cut the keys into parts", _border, scouts), strict=True):
         if border is not None:

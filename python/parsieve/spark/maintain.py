@@ -43,15 +43,14 @@ def update_index(
 
     Columns whose deltas have grown too many are compacted afterwards, unless `compaction` is false.
 
-    >>> import os, tempfile, parsieve.spark as pss
-    >>> spark = pss.session(lakes=[], master="local[2]", memory="1g")
+    >>> import tempfile, parsieve.spark as pss
+    >>> spark = pss.session()  # doctest: +SKIP
     >>> folder = tempfile.mkdtemp() + "/t"
     >>> spark.range(10).write.parquet(folder)
     >>> view = pss.build_index(spark, folder, "id")
     >>> spark.range(10, 20).write.mode("append").parquet(folder)
     >>> pss.update_index(spark, folder).version
     2
-    >>> spark.stop()
     """
     lake = lake_of(spark, table, storage_options)
     log = Log(store_of(lake, index, storage_options))
@@ -66,7 +65,7 @@ def update_index(
     due = overgrown(done)
     if compaction and due:
         done = _compacted(spark, log, due)
-    return View(log.store, done)
+    return View(log.store, done, TableIndex(log.store).refresh)
 
 
 @dataclass
@@ -109,8 +108,8 @@ def compact(
 ) -> View:
     """Make one base of each column's base and deltas, on the executors: equal to a build from scratch.
 
-    >>> import os, tempfile, parsieve.spark as pss
-    >>> spark = pss.session(lakes=[], master="local[2]", memory="1g")
+    >>> import tempfile, parsieve.spark as pss
+    >>> spark = pss.session()  # doctest: +SKIP
     >>> folder = tempfile.mkdtemp() + "/t"
     >>> spark.range(10).write.parquet(folder)
     >>> view = pss.build_index(spark, folder, "id")
@@ -118,10 +117,10 @@ def compact(
     >>> view = pss.update_index(spark, folder)
     >>> pss.compact(spark, folder).version
     3
-    >>> spark.stop()
     """
     log = Log(store_of(lake_of(spark, table, storage_options), index, storage_options))
-    return View(log.store, _compacted(spark, log, None if columns is None else paths_of(columns)))
+    done = _compacted(spark, log, None if columns is None else paths_of(columns))
+    return View(log.store, done, TableIndex(log.store).refresh)
 
 
 def _compacted(spark: Any, log: Log, paths: Sequence[ColumnPath] | None) -> Commit:
@@ -151,13 +150,12 @@ def expire(
     Keep as much as the table itself keeps: an older snapshot is answered by the version that was made for it.
 
     >>> import datetime, tempfile, parsieve.spark as pss
-    >>> spark = pss.session(lakes=[], master="local[2]", memory="1g")
+    >>> spark = pss.session()  # doctest: +SKIP
     >>> folder = tempfile.mkdtemp() + "/t"
     >>> spark.range(10).write.parquet(folder)
     >>> view = pss.build_index(spark, folder, "id")
     >>> pss.expire(spark, folder, datetime.timedelta(days=30))
     (0, 0)
-    >>> spark.stop()
     """
     lake = lake_of(spark, table, storage_options)
     return TableIndex(store_of(lake, index, storage_options)).expire(older_than)
