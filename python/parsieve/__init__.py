@@ -21,12 +21,14 @@ from parsieve.filters import FileFilters, FilterRange, open_filters
 from parsieve.rewrite import AddedFilter, RewriteReport, add_filters, drop_filters
 
 if TYPE_CHECKING:
+    from parsieve.advice import Advice
     from parsieve.plan import Plan
     from parsieve.prune.verdict import Keep, Skip
-    from parsieve.table import Table, open_table
+    from parsieve.table import Table, advise, open_table
 
 __all__ = [
     "AddedFilter",
+    "Advice",
     "BloomFilter",
     "ColumnNotFoundError",
     "ConflictError",
@@ -45,6 +47,7 @@ __all__ = [
     "UnsupportedError",
     "__version__",
     "add_filters",
+    "advise",
     "check_filters",
     "drop_filters",
     "false_positive_rate",
@@ -56,7 +59,15 @@ __all__ = [
 ]
 
 # What works on tables needs pyarrow, which takes longer to import than all the rest.
-_LATER = {"Plan": "plan", "Table": "table", "open_table": "table", "Keep": "prune.verdict", "Skip": "prune.verdict"}
+_LATER = {
+    "Advice": "advice",
+    "Keep": "prune.verdict",
+    "Plan": "plan",
+    "Skip": "prune.verdict",
+    "Table": "table",
+    "advise": "table",
+    "open_table": "table",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -1,7 +1,8 @@
 """Replacing a local file so that a crash at any moment leaves the old file or the complete new one.
 
 ```text
-copy into .parsieve-*.tmp, each piece compared -> append -> fsync -> verify -> lock -> source unchanged? -> rename -> fsync folder
+copy into .parsieve-*.tmp, each piece compared -> append -> fsync -> verify
+  -> lock -> source unchanged? -> rename -> fsync folder
 ```
 
 The copy runs in a thread of its own while the caller still computes what to append, and the disk writes meanwhile.
@@ -59,11 +60,11 @@ def target_of(source: Path, dest: Path | None, hard_links: str) -> Path:
             f'{wanted} has other names (hard links), which would keep the old file; pass hard_links="break" or a dest'
         )
     for path in {Path(os.path.abspath(wanted)), target}:
-        _refuse_tables(path)
+        refuse_tables(path)
     return target
 
 
-def _refuse_tables(path: Path) -> None:
+def refuse_tables(path: Path) -> None:
     """A table's metadata record the size of its files, so a file that grows breaks it."""
     for folder in path.parents:
         kind = None
@@ -117,9 +118,7 @@ class Replacement:
         """Copy the first `length` bytes of the source while the caller does something else."""
         self._copy = _Copy(self._old, self._new, length, ())
 
-    def finish(
-        self, copy: int, wipe: Sequence[Range], tail: Iterable[bytes], verify: Callable[[Path], None]
-    ) -> int:
+    def finish(self, copy: int, wipe: Sequence[Range], tail: Iterable[bytes], verify: Callable[[Path], None]) -> int:
         """Let `copy` bytes of the source, some of them zeros, and `tail` be the file; return its size.
 
         `verify` looks at the finished file before anybody else can.
@@ -161,7 +160,7 @@ class Replacement:
 
 
 class _Copy:
-    """The first bytes of one file copied to another by a thread, each piece compared; a second one keeps the disk busy."""
+    """The first bytes of one file copied to another by a thread, each piece compared; another keeps the disk busy."""
 
     def __init__(self, old: int, new: int, length: int, wipe: Sequence[Range]) -> None:
         self.length = length
@@ -242,7 +241,7 @@ def _holds(fd: int, start: int, expected: bytes) -> bool:
     at = 0
     while at < len(expected):
         found = read(fd, start + at, len(expected) - at)
-        if not found or (found != expected if at == 0 and len(found) == len(expected) else found != expected[at : at + len(found)]):
+        if not found or found != expected[at : at + len(found)]:
             return False
         at += len(found)
     return True

@@ -39,6 +39,7 @@ def explain(plan: Plan) -> str:
         lines.append(f"in doubt, and so kept: {_count(len(doubted), 'file')}")
         lines.extend(f"  {keep.path}: {'; '.join(keep.doubt)}" for keep in doubted[:SHOWN])
         lines.extend(_rest(len(doubted)))
+    lines.extend(f"in doubt: {note}" for note in plan._notes)
     for part in unknowns(plan._expr):
         lines.append(f"not understood: {part.text!r}, which excludes nothing ({part.reason})")
     lines.append(f"read for this plan: {_bytes(plan.bytes_fetched)} in {_count(plan.requests, 'request')}")
@@ -63,6 +64,7 @@ def to_dict(plan: Plan) -> dict[str, Any]:
         "files": plan.files,
         "row_groups": plan.row_groups,
         "doubts": {keep.path: list(keep.doubt) for keep in plan.kept if keep.doubt},
+        "notes": plan._notes,
         "skipped": [skip._asdict() for skip in plan.skipped],
         "not_understood": [{"text": part.text, "reason": part.reason} for part in unknowns(plan._expr)],
         "stages": stages,

@@ -96,9 +96,11 @@ class LocalFile(Source):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
 
     def size(self) -> int:
+        """Bytes of the whole file."""
         return os.fstat(self._fd).st_size
 
     def read(self, start: int, end: int) -> Bytes:
+        """The bytes of a range, or fewer."""
         # The number of a closed file may be that of another one by now.
         if not self._close.alive:
             raise ValueError("the file is closed")
@@ -110,6 +112,7 @@ class LocalFile(Source):
             return os.pread(self._fd, end - start, start)
 
     def close(self) -> None:
+        """Close the descriptor."""
         self._close()
 
 

@@ -1,7 +1,8 @@
 """Changing a local file where it lies, with a journal that undoes what a crash left half done.
 
 ```text
-journal .NAME.parsieve-journal (fsync) -> append behind the old footer -> fsync -> verify -> wipe -> fsync -> remove the journal
+journal .NAME.parsieve-journal, fsync -> append behind the old footer, fsync -> verify
+  -> wipe, fsync -> remove the journal
 ```
 
 Nothing of the old file is overwritten before the new one is complete on the disk, so cutting the file at its old length
@@ -34,7 +35,7 @@ def journal_of(path: Path) -> Path:
 
 
 class _Entry(NamedTuple):
-    """What a journal says: which file, its old length and footer, its new length and appended bytes, and what is wiped."""
+    """What a journal says: which file, its old length and footer, its new length, what is added and wiped."""
 
     inode: int
     old_length: int
@@ -53,8 +54,8 @@ class _Entry(NamedTuple):
         text = data[len(MAGIC) + 9 :]
         if not data.startswith(MAGIC) or data[len(MAGIC) :][:9] != b"%08x\n" % zlib.crc32(text):
             raise FormatError(
-                f"{path} is damaged, or of a newer parsieve; the file beside it may be half changed. If readers open the "
-                "file, delete the journal; else restore the file from elsewhere"
+                f"{path} is damaged, or of a newer parsieve; the file beside it may be half changed. If readers open "
+                "the file, delete the journal; else restore the file from elsewhere"
             )
         values = json.loads(text)
         values["footer"] = bytes.fromhex(values["footer"])
@@ -91,7 +92,7 @@ class InPlace:
         tail: Callable[[], Iterator[bytes]],
         verify: Callable[[Path], None],
     ) -> int:
-        """Append `tail`, which makes the same bytes at each call, and fill the ranges `wipe` with zeros; the new size."""
+        """Append `tail`, the same at each call, and fill the ranges `wipe` with zeros; the new size."""
         atomic.unchanged(self._path, self._fd, seen)
         old_length = os.fstat(self._fd).st_size
         checksum, length = 0, old_length
@@ -150,8 +151,8 @@ def _undo_or_finish(path: Path, fd: int) -> None:
         _undo(path, fd, entry)
     else:
         raise UnsupportedError(
-            f"{journal} tells of a file of {entry.old_length} bytes, which {path} is not any more; delete the journal if "
-            "the file was replaced"
+            f"{journal} tells of a file of {entry.old_length} bytes, which {path} is not any more; delete the journal "
+            "if the file was replaced"
         )
 
 
@@ -218,5 +219,3 @@ def _pieces(fd: int, start: int, end: int) -> Iterator[bytes]:
             return
         yield piece
         start += len(piece)
-
-

@@ -1,4 +1,4 @@
-"""New filters from a file's own data: column chunks are read and hashed in threads, and what is made waits in a scratch file.
+"""New filters from a file's own data: column chunks are hashed in threads, and what is made waits in a scratch file.
 
 Memory is bounded by the threads: each holds the distinct hashes of one column chunk, its filter, and a few pages.
 """
@@ -79,7 +79,7 @@ class Filters:
         self._file = file
         self._rewriter = rewriter
         # Only what is encrypted as its column is goes into it, and no name leads to it where the system allows that.
-        self._scratch = tempfile.SpooledTemporaryFile(IN_MEMORY, dir=folder, prefix=".parsieve-", suffix=".tmp")  # noqa: SIM115
+        self._scratch = tempfile.SpooledTemporaryFile(IN_MEMORY, dir=str(folder), prefix=".parsieve-")  # noqa: SIM115
         self._lock = threading.Lock()
         self.made: dict[Chunk, MadeFilter] = {}
 
@@ -110,4 +110,5 @@ class Filters:
         """The bytes of a filter in the file."""
         made = self.made[chunk]
         self._scratch.seek(made.start)
-        return self._scratch.read(made.length)
+        data: bytes = self._scratch.read(made.length)
+        return data

@@ -34,6 +34,7 @@ class Plan:
         files: Sieving,
         groups: tuple[Sieving, list[tuple[int, int]]] | None,
         doubts: dict[int, list[str]],
+        notes: list[str],
         cost: Cost,
     ) -> None:
         self._lake = lake
@@ -42,7 +43,13 @@ class Plan:
         self._files = files
         self._groups = groups
         self._doubts = doubts
+        self._notes = notes
         self._cost = cost
+
+    def _count(self, requests: int, bytes_fetched: int) -> None:
+        """Add what was read of the index."""
+        self._cost.requests += requests
+        self._cost.bytes_fetched += bytes_fetched
 
     @cached_property
     def _opened(self) -> dict[int, tuple[list[int], list[int]]]:
@@ -107,12 +114,12 @@ class Plan:
 
     @property
     def bytes_fetched(self) -> int:
-        """Bytes of files that were read to make the plan; the table's own log and listing do not count."""
+        """Bytes of the index and of files that were read for the plan; the table's own log and listing do not count."""
         return self._cost.bytes_fetched
 
     @property
     def requests(self) -> int:
-        """Reads of files that were made for the plan."""
+        """Reads of the index and of files that were made for the plan."""
         return self._cost.requests
 
     @property

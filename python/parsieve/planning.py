@@ -2,59 +2,83 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
-from parsieve.lake.base import AsOf, Lake, Slice, Snapshot
+from parsieve.index.view import View
+from parsieve.lake.base import Lake, Slice, Snapshot
 from parsieve.plan import Plan
 from parsieve.predicate.expr import And, Column
 from parsieve.predicate.parse import parse, parse_keys
 from parsieve.prune.bloom import FileBlooms
 from parsieve.prune.footer_stats import Cost, FileFooter, Footers, bounds_of
-from parsieve.prune.index import IndexEvidence, IndexView
-from parsieve.prune.minmax import MinMax, lake_statistics, partitions
+from parsieve.prune.index import IndexEvidence
+from parsieve.prune.minmax import ColumnBounds, MinMax, lake_statistics, partitions
 from parsieve.prune.planner import Sieving
-from parsieve.prune.questions import Tree, ask, leaves
+from parsieve.prune.questions import Question, Tree, ask, leaves
+from parsieve.prune.shelf import ShelfEvidence
+
+STALE = "the index does not hold this version of it; update_index() reads it"
 
 
 def make_plan(
     lake: Lake,
+    snapshot: Snapshot,
     footers: Footers,
+    view: View | None,
     where: Any,
-    as_of: AsOf,
     keys: Mapping[Any, Any] | None,
     row_groups: bool | None,
     timezone: str | None,
-    view: IndexView | None = None,
+    notes: Sequence[str] = (),
 ) -> Plan:
-    """The plan of a predicate on a table at an instant."""
-    snapshot = lake.snapshot(as_of)
+    """The plan of a predicate on a snapshot of a table; `notes` are doubts that are known already."""
     expr = parse(where, snapshot.schema, timezone)
     if keys:
         expr = And((expr, parse_keys(keys, snapshot.schema)))
     tree = ask(expr)
     cost = Cost()
+    doubts: dict[int, list[str]] = {}
     files = Sieving.begin(tree, len(snapshot.slices))
     files.hear(partitions([piece.partition_values for piece in snapshot.slices]))
     files.hear(lake_statistics(snapshot.statistics))
-    index = IndexEvidence(view, snapshot.slices) if view is not None else None
-    if index is not None:
+    judged = [_by_statistics(snapshot, question) for question in leaves(tree)]
+    if view is not None:
+        index, shelves = IndexEvidence(view, snapshot.slices), ShelfEvidence(view, snapshot.slices)
         files.hear(index)
-    doubts = _doubts(snapshot, files, index)
-    chosen = _to_open(lake, snapshot, files, index, row_groups)
+        files.hear(shelves)
+        sieved = [index.speaks(question) for question in leaves(tree)]
+        # Filters are wrong now and then where the minimum and the maximum are not, so footers are read all the same.
+        judged = [_either(*pair) for pair in zip(judged, sieved, strict=True)]
+        filtered = [shelves.speaks(question) for question in leaves(tree)]
+        spoken = [_either(*pair) for pair in zip(sieved, filtered, strict=True)]
+        notes = [*notes, *(f"the index, {part}: {why}" for part, why in index.doubts.items())]
+        asked = [one for one in spoken if one is not None]
+        if asked:
+            silent = pc.invert(functools.reduce(pc.or_, asked))
+            doubts = {number: [STALE] for number in pc.indices_nonzero(silent).to_pylist()}
+    chosen = _to_open(lake, snapshot, files, judged, row_groups)
     groups = _judge_groups(lake, snapshot, footers, files, chosen, cost, doubts) if chosen else None
-    return Plan(lake, snapshot, expr, files, groups, doubts, cost)
+    return Plan(lake, snapshot, expr, files, groups, doubts, list(notes), cost)
 
 
-def _doubts(snapshot: Snapshot, files: Sieving, index: IndexEvidence | None) -> dict[int, list[str]]:
-    found: dict[int, list[str]] = {}
-    if index is not None:
-        for number, known in enumerate(index.known):
-            if not known:
-                found.setdefault(number, []).append("the index does not hold this version of it: update_index()")
-    return found
+def _by_statistics(snapshot: Snapshot, question: Question) -> pa.BooleanArray | None:
+    """For each slice, whether the table's own metadata answer a question as well as a footer could."""
+    column = question.column
+    constant = [column.path[0] in piece.partition_values for piece in snapshot.slices]
+    found = pa.array(constant, pa.bool_()) if any(constant) else None
+    known = snapshot.statistics(column.path)
+    return found if known is None else _either(found, pc.or_(pc.is_valid(known.lower), pc.is_valid(known.null_count)))
+
+
+def _either(one: pa.BooleanArray | None, other: pa.BooleanArray | None) -> pa.BooleanArray | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return pc.or_(one, other)
 
 
 def _columns(tree: Tree) -> list[Column]:
@@ -62,33 +86,27 @@ def _columns(tree: Tree) -> list[Column]:
 
 
 def _to_open(
-    lake: Lake, snapshot: Snapshot, files: Sieving, index: IndexEvidence | None, row_groups: bool | None
+    lake: Lake,
+    snapshot: Snapshot,
+    files: Sieving,
+    judged: Sequence[pa.BooleanArray | None],
+    row_groups: bool | None,
 ) -> list[int]:
-    """The slices whose footers are worth reading: all that are kept, or those that nothing else was known of."""
-    columns = _columns(files.tree)
-    if row_groups is False or not columns:
+    """The slices whose footers are worth reading: all that are kept, or those of which a question is open still."""
+    if row_groups is False or not judged:
         return []
-    kept = []
-    for number in pc.indices_nonzero(files.kept).to_pylist():
+    open_still = files.kept
+    if not row_groups and all(one is not None for one in judged):
+        open_still = pc.and_not(open_still, functools.reduce(pc.and_, judged))
+    columns = _columns(files.tree)
+    chosen = []
+    for number in pc.indices_nonzero(open_still).to_pylist():
         piece = snapshot.slices[number]
         # A footer says nothing of columns that are constant by the table's own word.
         varying = any(column.path[0] not in piece.partition_values for column in columns)
         if varying and lake.row_groups_usable(piece):
-            kept.append(number)
-    if row_groups is None:
-        kept = [number for number in kept if not _is_judged(snapshot, columns, index, number)]
-    return kept
-
-
-def _is_judged(snapshot: Snapshot, columns: Sequence[Column], index: IndexEvidence | None, number: int) -> bool:
-    """Whether another evidence knew one of the columns of a slice: then its footer costs more than it may tell."""
-    if index is not None and index.known[number] and any(index.covers(column) for column in columns):
-        return True
-    for column in columns:
-        known = snapshot.statistics(column.path)
-        if known is not None and (known.lower[number].is_valid or known.null_count[number].is_valid):
-            return True
-    return False
+            chosen.append(number)
+    return chosen
 
 
 def _judge_groups(
@@ -108,28 +126,21 @@ def _judge_groups(
         if isinstance(footer, str):
             doubts.setdefault(number, []).append(footer)
         else:
-            known[number] = footer
+            known[number] = _without(footer, snapshot.slices[number].partition_values)
     units = [(number, group) for number, footer in known.items() for group in range(len(footer.num_rows))]
     groups = files.split([number for number, _ in units])
 
-    def bounds(column: Column) -> Any:
-        # A constant column of the table wins over one of the same name in the file.
-        pairs = [
-            (None if column.path[0] in snapshot.slices[number].partition_values else known[number], group)
-            for number, group in units
-        ]
-        return bounds_of(column, pairs)
+    def bounds(column: Column) -> ColumnBounds:
+        return bounds_of(column, [(known[number], group) for number, group in units])
 
     groups.hear(MinMax("footers' min/max", bounds))
-    groups.hear(FileBlooms(units, _own(known, snapshot), lambda number: lake.open_base(snapshot.slices[number]), cost))
+    groups.hear(FileBlooms(units, known, lambda number: lake.open_base(snapshot.slices[number]), cost))
     return groups, units
 
 
-def _own(known: dict[int, FileFooter], snapshot: Snapshot) -> dict[int, FileFooter]:
-    """Footers without the columns that the table says otherwise than the file."""
-    found = {}
-    for number, footer in known.items():
-        constant = snapshot.slices[number].partition_values
-        columns = {path: chunk for path, chunk in footer.columns.items() if path[0] not in constant}
-        found[number] = FileFooter(footer.num_rows, columns)
-    return found
+def _without(footer: FileFooter, constants: Mapping[str, object]) -> FileFooter:
+    """A footer without the columns that are constant by the table's word, which wins over the file."""
+    if not constants:
+        return footer
+    columns = {path: chunk for path, chunk in footer.columns.items() if path[0] not in constants}
+    return FileFooter(footer.num_rows, columns)

@@ -49,6 +49,12 @@ class Rows:
         """Whether NaN is among the rows: pyarrow and DuckDB lose it, by statistics that say nothing of it."""
         return any(isinstance(question, HasNan) for question in leaves(ask(self._expr)))
 
+    @cached_property
+    def _is_filtered_late(self) -> bool:
+        """Whether pyarrow must not bring statistics to the filter: for NaN, and for types that it fails to compare."""
+        extended = any(isinstance(column.type, pa.BaseExtensionType) for column in columns(self._expr))
+        return self._wants_nan or extended
+
     def _scan(self) -> pads.FileSystemDataset | None:
         """The kept files and row groups as a dataset, unfiltered; None where that would not be exact."""
         if not self._slices:
@@ -70,7 +76,7 @@ class Rows:
         scan = self._scan()
         if scan is None or condition is None:
             return scan
-        if self._wants_nan:
+        if self._is_filtered_late:
             return pads.dataset(self.reader(None).read_all())
         return scan.filter(condition)
 
@@ -85,7 +91,7 @@ class Rows:
         if not self._slices:
             return pa.RecordBatchReader.from_batches(pa.schema([schema.field(name) for name in wanted]), [])
         scan = self._scan()
-        if scan is not None and self._wants_nan:
+        if scan is not None and self._is_filtered_late:
             # Read first, filtered then, so that no statistics come between.
             read = list(dict.fromkeys([*wanted, *(column.path[0] for column in columns(self._expr))]))
             batches = scan.scanner(columns=read).to_batches()
@@ -119,7 +125,9 @@ class Rows:
         if files is not None and not _has(self._snapshot.schema, _not_for_polars):
             frame = pl.scan_parquet(files, hive_partitioning=False, glob=False, extra_columns="ignore")
             frame = frame.select(self._snapshot.schema.names)
-            return frame if self._filter() is None else frame.filter(to_polars(self._expr))
+            # What Polars makes of the files must be what it makes of the table's types.
+            if frame.collect_schema() == pl.DataFrame(pl.from_arrow(self._snapshot.schema.empty_table())).schema:
+                return frame if self._filter() is None else frame.filter(to_polars(self._expr))
         scan = self.dataset()
         if scan is not None and self._slices:
             return pl.scan_pyarrow_dataset(scan)
@@ -129,6 +137,8 @@ class Rows:
         """The rows as a relation."""
         import duckdb
 
+        if _has(self._snapshot.schema, _never_in_duckdb):
+            raise UnsupportedError("DuckDB has no half floats and no decimals of more than 38 digits; use to_arrow")
         if con is None:
             con = duckdb.default_connection()
         condition = self._filter()
@@ -141,7 +151,9 @@ class Rows:
             if text is not None:
                 relation = con.read_parquet(files, hive_partitioning=False, union_by_name=False)
                 names = ", ".join('"' + name.replace('"', '""') + '"' for name in self._snapshot.schema.names)
-                return relation.filter(text).project(names) if condition is not None else relation.project(names)
+                meant = con.from_arrow(self._snapshot.schema.empty_table()).types
+                if relation.project(names).types == meant:
+                    return relation.filter(text).project(names) if condition is not None else relation.project(names)
         # Filtered by pyarrow: what DuckDB cannot hold is compared before it comes there.
         return con.from_arrow(self.reader(None).read_all())
 
@@ -163,8 +175,12 @@ def _not_for_polars(kind: pa.DataType) -> bool:
     return bool(pa.types.is_fixed_size_binary(kind) or pa.types.is_float16(kind) or pa.types.is_decimal256(kind))
 
 
+def _never_in_duckdb(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_float16(kind) or pa.types.is_decimal256(kind))
+
+
 def _not_for_duckdb(kind: pa.DataType) -> bool:
     """Types that DuckDB reads from files as something else."""
-    if isinstance(kind, pa.BaseExtensionType) or pa.types.is_decimal256(kind) or pa.types.is_float16(kind):
+    if isinstance(kind, pa.BaseExtensionType):
         return True
     return bool(pa.types.is_timestamp(kind)) and kind.unit == "ns" and kind.tz is not None

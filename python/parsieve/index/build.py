@@ -49,6 +49,12 @@ def tokens_of(snapshot: Snapshot) -> dict[Location, str]:
     return {location: token for location, token in found.items() if token and location not in twice}
 
 
+def bindable(snapshot: Snapshot) -> list[Slice]:
+    """The slices that can be bound, in the order of their locations: a location's number is its place here."""
+    tokens = tokens_of(snapshot)
+    return sorted((piece for piece in snapshot.slices if piece.location in tokens), key=lambda piece: piece.location)
+
+
 def build(log: Log, lake: Lake, snapshot: Snapshot, columns: Sequence[str | Sequence[str]], effort: Effort) -> Commit:
     """Index some columns of a snapshot, in one scan; those that are indexed already are built anew."""
     paths = list(dict.fromkeys(path_of(column) for column in columns))
@@ -59,11 +65,15 @@ def build(log: Log, lake: Lake, snapshot: Snapshot, columns: Sequence[str | Sequ
     newest = log.newest()
     version = newest.version + 1 if newest else 1
     tokens = tokens_of(snapshot)
-    slices = indexable(snapshot, tokens)
+    slices = bindable(snapshot)
     table = TableState.of(snapshot)
     with effort.room() as room:
         found = gather_columns(lake, slices, axes, effort, room, "index")
-        chain = bindings.write(log.store, (), {}, readable(tokens, slices, found[paths[0]].failed))
+        failed = found[paths[0]].failed
+        if slices and len(failed) == len(slices):
+            # An index of nothing is not what was asked for.
+            raise failed[0]
+        chain = bindings.write(log.store, (), {}, readable(tokens, slices, failed))
         locations = [piece.location for piece in slices]
 
         def finish(path: ColumnPath) -> ColumnState:
@@ -74,22 +84,16 @@ def build(log: Log, lake: Lake, snapshot: Snapshot, columns: Sequence[str | Sequ
 
         with ThreadPoolExecutor(threads_of(effort.threads), "parsieve-index") as pool:
             made = {state.path: state for state in pool.map(finish, paths)}
-    return commit_built(log, newest, table, made)
+    return commit_build(log, table, made, newest.columns if newest else {})
 
 
-def indexable(snapshot: Snapshot, tokens: Mapping[Location, str]) -> list[Slice]:
-    """The slices of a build in order of their locations, which numbers them."""
-    return sorted((piece for piece in snapshot.slices if piece.location in tokens), key=lambda piece: piece.location)
-
-
-def commit_built(log: Log, started: Commit | None, table: TableState, made: Columns) -> Commit:
-    """Commit columns that were built on top of a version, unless somebody else indexed one of them since."""
-    before = started.columns if started else {}
+def commit_build(log: Log, table: TableState, made: Columns, started: Mapping[ColumnPath, ColumnState]) -> Commit:
+    """Commit columns that were built; `ConflictError` if one of them is not as it was when the build started."""
 
     def change(newest: Commit | None, _: int) -> tuple[TableState, Columns]:
         columns = dict(newest.columns) if newest else {}
         for path in made:
-            if columns.get(path) != before.get(path):
+            if columns.get(path) != started.get(path):
                 raise ConflictError(
                     f"{'.'.join(path)} was indexed by somebody else while it was built here; nothing was committed"
                 )

@@ -91,12 +91,8 @@ def gather(
     threads: int,
     advance: Advance,
     first: int = 0,
-    whole: bool = True,
 ) -> list[Gathered]:
-    """Read some columns of some slices in one scan. A slice is numbered by its place in `slices`, counted from `first`.
-
-    That no slice of all can be read is an error, but not where they are only some of the `whole`.
-    """
+    """Read some columns of some slices in one scan. The number of a slice is its place in `slices`, after `first`."""
     gathered = [
         Gathered(axis, Runs(room), [0] * len(slices), [0] * len(slices), [False] * len(slices)) for _, axis in columns
     ]
@@ -125,8 +121,6 @@ def gather(
 
     _each(read, range(len(slices)), threads)
     _each(lambda at: workers[at].finish(), range(len(workers)), threads)
-    if whole and slices and gathered and len(gathered[0].failed) == len(slices):
-        raise gathered[0].failed[0]
     return gathered
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from parsieve import _core
-from parsieve.index import build, inspect, update, upkeep
+from parsieve.index import bloom, build, inspect, update, upkeep
 from parsieve.index.commit import Commit, Log, TableState
 from parsieve.index.store import Store, open_store
 from parsieve.index.view import View
@@ -114,6 +114,20 @@ class TableIndex:
         effort = build.Effort(memory, threads, progress, spill, options)
         return self._now(build.build(self.log, lake, snapshot, columns, effort))
 
+    def build_bloom(
+        self,
+        lake: Lake,
+        snapshot: Snapshot,
+        columns: Sequence[Column],
+        *,
+        fpp: float = 0.01,
+        memory: int = 1 << 30,
+        threads: int | None = None,
+    ) -> View:
+        """Fill a Bloom filter for each location and column, in one scan: it answers for keys alone."""
+        effort = build.Effort(memory, threads)
+        return self._now(bloom.build(self.log, lake, snapshot, columns, effort, fpp))
+
     def update(
         self,
         lake: Lake,
@@ -131,7 +145,8 @@ class TableIndex:
         A location with a `Difference` from the version that is indexed is not read at all.
         """
         effort = build.Effort(memory, threads, progress, spill)
-        return self._now(update.update(self.log, lake, snapshot, effort, differences, compaction))
+        updated = update.update(self.log, lake, snapshot, effort, differences, compaction)
+        return self._now(bloom.update(self.log, lake, snapshot, effort) or updated)
 
     def compact(self, columns: Sequence[Column] | None = None, options: _core.SieveOptions | None = None) -> View:
         """Make one base of each column's base and deltas. Older versions keep theirs."""

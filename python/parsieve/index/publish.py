@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from parsieve import _core
 from parsieve.errors import ConflictError
-from parsieve.index.commit import Base, ColumnState, Commit, Log, Part, TableState, after
+from parsieve.index.commit import Base, BloomState, ColumnState, Commit, Log, Part, TableState, after
 from parsieve.index.feeder import Built
 from parsieve.index.store import Store, unique
 from parsieve.lake.base import ColumnPath
@@ -19,11 +19,12 @@ from parsieve.lake.base import ColumnPath
 RETRIES = 100
 
 Columns = dict[ColumnPath, ColumnState]
+Blooms = dict[ColumnPath, BloomState]
+# The table's snapshot and the columns of a new version; its Bloom filters where they change.
+Changed = tuple[TableState, Columns] | tuple[TableState, Columns, Blooms]
 
 
-def commit(
-    log: Log, operation: str, change: Callable[[Commit | None, int], tuple[TableState, Columns] | None]
-) -> Commit | None:
+def commit(log: Log, operation: str, change: Callable[[Commit | None, int], Changed | None]) -> Commit | None:
     """Put the next version. `change` sees the newest one and how often it was tried; None if nothing is to be done."""
     for attempt in range(RETRIES):
         newest = log.newest()

@@ -13,7 +13,7 @@ from parsieve.index import bindings
 from parsieve.index.columns import path_of
 from parsieve.index.commit import Base, ColumnState, Commit, Log, TableState, without
 from parsieve.index.feeder import Built
-from parsieve.index.publish import Columns, commit, put_base
+from parsieve.index.publish import Blooms, Columns, commit, put_base
 from parsieve.index.store import Store
 from parsieve.index.view import ColumnReader
 
@@ -96,14 +96,16 @@ class _ReadAhead:
 def drop(log: Log, columns: Sequence[str | Sequence[str]] | None = None) -> Commit | None:
     """Forget some columns, or all. Their files stay until they are expired."""
 
-    def change(newest: Commit | None, _: int) -> tuple[TableState, Columns] | None:
+    def change(newest: Commit | None, _: int) -> tuple[TableState, Columns, Blooms] | None:
         if newest is None:
             return None
-        paths = set(newest.columns) if columns is None else {path_of(column) for column in columns}
-        unknown = paths - set(newest.columns)
+        known = {*newest.columns, *newest.blooms}
+        paths = known if columns is None else {path_of(column) for column in columns}
+        unknown = paths - known
         if unknown:
             raise ColumnNotFoundError(f"{', '.join('.'.join(path) for path in sorted(unknown))}: not indexed")
-        return newest.table, {path: state for path, state in newest.columns.items() if path not in paths}
+        left = {path: state for path, state in newest.columns.items() if path not in paths}
+        return newest.table, left, {path: state for path, state in newest.blooms.items() if path not in paths}
 
     return commit(log, "drop", change)
 
@@ -128,7 +130,7 @@ def expire(
         log.store.delete(f"commits/v{version:020d}")
     # What a version names that was put since then is young; everything else is listed before the versions are read.
     oldest = now.timestamp() - garbage_age.total_seconds()
-    folders = ("roots", "segments", "deltas", bindings.BINDINGS, "commits")
+    folders = ("roots", "segments", "deltas", "shelves", bindings.BINDINGS, "commits")
     candidates = [one for folder in folders for one in log.store.list(folder) if one.modified < oldest]
     live = {f"commits/v{version:020d}" for version, _ in log.stored()}
     for version, _ in log.stored():

@@ -18,7 +18,8 @@ from parsieve._core import ParsieveError
 from parsieve.errors import ColumnNotFoundError
 from parsieve.files import REQUESTS_AT_ONCE
 from parsieve.index import bindings
-from parsieve.index.commit import BrokenPartError, ColumnState, Commit, Part, TableState
+from parsieve.index.bloom_view import BloomReader
+from parsieve.index.commit import BloomState, BrokenPartError, ColumnState, Commit, Part, TableState
 from parsieve.index.query import Query
 from parsieve.index.store import Store
 from parsieve.lake.base import ColumnPath, Location, Slice
@@ -102,7 +103,7 @@ class ColumnReader:
             return None
         try:
             asked = query.on(self.axis)
-        except TypeError as error:
+        except (TypeError, ParsieveError) as error:
             # A literal of another kind: what it equals is not for the index to say.
             self.doubts[f"a question to {'.'.join(self.state.path)}"] = str(error)
             return None
@@ -163,7 +164,8 @@ class ColumnReader:
             for piece in slices
         ]
         array = pa.array(found, pa.uint32())
-        self._numbered = (slices, array)
+        if isinstance(slices, tuple):
+            self._numbered = (slices, array)
         return array
 
 
@@ -175,6 +177,7 @@ class View:
         self.commit = commit
         self._newer = newer
         self._readers = {path: ColumnReader(store, state) for path, state in commit.columns.items()}
+        self._blooms = {path: BloomReader(store, state) for path, state in commit.blooms.items()}
 
     @property
     def version(self) -> int:
@@ -194,17 +197,17 @@ class View:
     @property
     def doubts(self) -> dict[str, str]:
         """Parts that could not be used so far, and why. What they speak of is kept."""
-        return {name: why for reader in self._readers.values() for name, why in reader.doubts.items()}
+        readers: list[ColumnReader | BloomReader] = [*self._readers.values(), *self._blooms.values()]
+        return {name: why for reader in readers for name, why in reader.doubts.items()}
 
     def find(self, column: str | Sequence[str], field_id: int | None = None) -> ColumnPath | None:
         """The column's path in this version: by the field's id where both know one, else by name."""
-        path = tuple(column.split(".")) if isinstance(column, str) else tuple(column)
-        if field_id is not None:
-            for known, state in self.columns.items():
-                if state.field_id == field_id:
-                    return known
-        found = self.columns.get(path)
-        return path if found is not None and (field_id is None or found.field_id is None) else None
+        return _find(self.columns, column, field_id)
+
+    def bloom(self, column: str | Sequence[str], field_id: int | None = None) -> BloomReader | None:
+        """The Bloom index of a column, found as `find` finds one; None where it has none."""
+        path = _find(self.commit.blooms, column, field_id)
+        return None if path is None else self._blooms[path]
 
     def reader(self, column: str | Sequence[str]) -> ColumnReader:
         """A column, opened."""
@@ -249,3 +252,15 @@ class View:
         if answer is None:
             return pa.array([True] * len(slices), pa.bool_())
         return pc.or_(pc.is_null(numbers), pc.is_in(numbers, value_set=answer))
+
+
+def _find(
+    states: Mapping[ColumnPath, ColumnState | BloomState], column: str | Sequence[str], field_id: int | None
+) -> ColumnPath | None:
+    path = tuple(column.split(".")) if isinstance(column, str) else tuple(column)
+    if field_id is not None:
+        for known, state in states.items():
+            if state.field_id == field_id:
+                return known
+    found = states.get(path)
+    return path if found is not None and (field_id is None or found.field_id is None) else None

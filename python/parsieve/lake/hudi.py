@@ -18,9 +18,9 @@ import pyarrow.types as pt
 from parsieve._core import FormatError, UnsupportedError
 from parsieve.lake.base import AsOf, ColumnPath, Lake, Slice, Snapshot, utc
 from parsieve.lake.hudi_timeline import Timeline, properties_of, read_timeline
-from parsieve.lake.leaves import BY_NAME, by_name, conform, leaf_field, pruned
+from parsieve.lake.leaves import BY_NAME, by_name, conform, held_path, leaf_field, pruned
 from parsieve.lake.rows import BATCH_ROWS, FileRows, foreign, leaves, selected
-from parsieve.lake.scan import ScanFile, dataset_of
+from parsieve.lake.scan import ScanFile, dataset_of, scanned
 from parsieve.lake.storage import Storage
 
 _LOG = re.compile(r"\.(.+)_(\d{14,17})\.log\.(\d+)(?:_.*)?")
@@ -60,8 +60,8 @@ class Hudi(Lake):
         self._storage = Storage(source, storage_options)
         self.uri = self._storage.uri.rstrip("/")
         self.storage_options = self._storage.options
-        # Per instant: which groups it wrote. Instants never change.
-        self._touched: dict[str, frozenset[tuple[str, str]]] = {}
+        # By instant, which never changes.
+        self._written: dict[str, frozenset[tuple[str, str]]] = {}
 
     def snapshot(self, as_of: AsOf = None) -> Snapshot:
         """The table now, at an instant of its timeline or any text of digits between two, or at a time."""
@@ -70,6 +70,8 @@ class Hudi(Lake):
         timeline = read_timeline(self._storage)
         properties = properties_of(self._storage)
         _refuse(properties, self.uri)
+        if any(name.endswith(".schemacommit") for name in self._storage.names(".hoodie/.schema")):
+            raise UnsupportedError(f"columns of {self.uri} were renamed or changed by id; read the table with Spark")
         with _hudis(f"hudi cannot read {self.uri}"):
             table = HudiTableBuilder.from_base_uri(self.uri).with_options(dict(self.storage_options)).build()
             # Later instants, and what they write while we look, stay outside.
@@ -81,7 +83,12 @@ class Hudi(Lake):
             found = table.get_file_slices(options)
             reader = table.create_file_group_reader_with_options(options)
         builder = _Slices(self, timeline, properties, table, instant, schema, partial(_Native, reader))
-        return Snapshot(instant, int(instant), schema, tuple(builder.build(one, options) for one in found))
+        # hudi lists groups whose first log is later than the instant.
+        there = [
+            one for one in (builder.build(one, options) for one in found) if one.path is not None or one.native.logs
+        ]
+        slices = sorted(there, key=lambda one: one.location)
+        return Snapshot(instant, int(instant), schema, tuple(slices))
 
     def _instant(self, timeline: Timeline, table: Any, as_of: AsOf) -> str:
         if as_of is None:
@@ -92,13 +99,7 @@ class Hudi(Lake):
                 raise ValueError(f"a Hudi instant is 14 to 17 digits, not {as_of!r}")
         else:
             moment = utc(as_of).timestamp() * 1000
-            commits = table.get_timeline()
-            told = [
-                *commits.get_completed_commits(),
-                *commits.get_completed_deltacommits(),
-                *commits.get_completed_replacecommits(),
-            ]
-            text = max((one.timestamp for one in told if one.epoch_mills <= moment), default="")
+            text = max((one.timestamp for one in _told(table.get_timeline()) if one.epoch_mills <= moment), default="")
             if not text:
                 raise ValueError(f"{self.uri} has no instant before {as_of}, or has it no more")
         at = max((one for one in timeline.completed if one <= text), default="")
@@ -122,8 +123,7 @@ class Hudi(Lake):
         """The live rows of some file groups, by pyarrow's own scan where there are no logs."""
         dataset = self.dataset(snapshot, slices)
         if dataset is not None:
-            names = list(snapshot.schema.names if columns is None else columns)
-            return dataset.scanner(columns=names, filter=filter).to_reader()
+            return scanned(dataset, columns, filter)
         return selected([_rows(self._storage, one) for one in slices], snapshot.schema, columns, filter)
 
     def dataset(self, snapshot: Snapshot, slices: Sequence[Slice]) -> pads.Dataset | None:
@@ -134,28 +134,28 @@ class Hudi(Lake):
         files = [ScanFile(str(one.native.base), {}) for one in slices]
         return dataset_of(files, snapshot.schema, filesystem)
 
+    def column_in_base(self, piece: Slice, column: ColumnPath, physical: pa.Schema) -> ColumnPath | None:
+        """The column's path in the file; None for a column that the file does not decide."""
+        native: _Native = piece.native
+        return held_path(column, native.schema, physical, BY_NAME)
+
     def open_base(self, piece: Slice) -> Any:
         """The base file, opened as the table is."""
         return None if piece.native.base is None else self._storage.source(piece.native.base)
 
-    def touched(self, table: Any, instant: str) -> frozenset[tuple[str, str]]:
-        """The file groups that an instant wrote."""
-        if instant not in self._touched:
+    def written(self, table: Any, instant: str) -> frozenset[tuple[str, str]]:
+        """The file groups that an instant wrote; none for one that was archived."""
+        if instant not in self._written:
             commits = table.get_timeline()
-            told = [
-                *commits.get_completed_commits(),
-                *commits.get_completed_deltacommits(),
-                *commits.get_completed_replacecommits(),
-            ]
-            for one in told:
-                if one.timestamp not in self._touched:
+            for one in _told(commits):
+                if one.timestamp not in self._written:
                     said = json.loads(commits.get_instant_metadata_in_json(one))
-                    self._touched[one.timestamp] = frozenset(
+                    self._written[one.timestamp] = frozenset(
                         (partition, str(stat["fileId"]))
                         for partition, stats in (said.get("partitionToWriteStats") or {}).items()
                         for stat in stats
                     )
-        return self._touched.get(instant, frozenset())
+        return self._written.get(instant, frozenset())
 
 
 class _Slices:
@@ -190,7 +190,7 @@ class _Slices:
             parts += [
                 one
                 for one in sorted(self._timeline.completed)
-                if one <= self._instant and (partition, group) in self._lake.touched(self._table, one)
+                if one <= self._instant and (partition, group) in self._lake.written(self._table, one)
             ]
         relative = [f"{partition}/{name}" if partition else name for name, _ in logs]
         return Slice(
@@ -276,6 +276,15 @@ class _MergedRows:
         return pa.RecordBatch.from_arrays(arrays, schema=schema) if arrays else batch.select([])
 
 
+def _told(timeline: Any) -> list[Any]:
+    """The instants that hold, as hudi knows them."""
+    return [
+        *timeline.get_completed_commits(),
+        *timeline.get_completed_deltacommits(),
+        *timeline.get_completed_replacecommits(),
+    ]
+
+
 @contextmanager
 def _hudis(what: str) -> Iterator[None]:
     """The library's own exception, which it does not export, as ours."""
@@ -293,10 +302,8 @@ def _rows(storage: Storage, piece: Slice) -> FileRows | _MergedRows:
         base = str(native.base)
         return FileRows(lambda: storage.open(base), str(piece.path))
     if native.base is None:
-        raise UnsupportedError(
-            f"the file group {piece.partition}/{piece.group} has logs and no base file, which hudi cannot read; "
-            "read the table with Spark"
-        )
+        where = f"{piece.partition}/{piece.group}"
+        raise UnsupportedError(f"{where} has logs and no base file, which hudi cannot read; read the table with Spark")
     return _MergedRows(piece)
 
 

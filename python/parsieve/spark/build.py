@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from parsieve import _core
 from parsieve.index import bindings
-from parsieve.index.build import Effort, commit_built, indexable, readable, tokens_of
+from parsieve.index.build import Effort, bindable, commit_build, readable, tokens_of
 from parsieve.index.columns import field_id_of, path_of
 from parsieve.index.commit import ColumnState, Log, Part, TableState
 from parsieve.index.feeder import gather
@@ -127,7 +127,7 @@ def build_at(
     newest = log.newest()
     version = newest.version + 1 if newest else 1
     tokens = tokens_of(snapshot)
-    slices = indexable(snapshot, tokens)
+    slices = bindable(snapshot)
     table = TableState.of(snapshot)
     found = read(spark, log.store, lake, slices, {path: one.type for path, one in fields.items()}, memory)
     written = [run for one in found.values() for run in one.runs]
@@ -157,7 +157,8 @@ def build_at(
             assert not border
             base = put_root(log.store, axis, root, files, version)
             made[job.path] = ColumnState(job.path, field_id_of(fields[job.path]), job.type, table, chain, base)
-        return View(log.store, commit_built(log, newest, table, made), TableIndex(log.store).refresh)
+        done = commit_build(log, table, made, newest.columns if newest else {})
+        return View(log.store, done, TableIndex(log.store).refresh)
     finally:
         runs.delete(log.store, written)
 
@@ -237,7 +238,6 @@ def _read(task: _Reading) -> dict[ColumnPath, Found]:
             threads=1,
             advance=lambda _: None,
             first=task.first,
-            whole=False,
         )
         return {
             path: Found(runs.write(task.store, one), one.nulls, one.nans, one.unread, one.failed)

@@ -403,6 +403,10 @@ def test_slices_that_cannot_be_read_are_kept_and_read_again(tmp_path: Path) -> N
     index.update(lake, snapshot, progress=False)
     assert lake.reads == [place("b")]
     assert kept(index, "k", point(1), snapshot) == {"a"}
+    lake.broken = ("c",)
+    after = lake.change({place("c"): rows(1)})
+    index.update(lake, after, progress=False)
+    assert kept(index, "k", point(2), after) == {"b", "c"}
 
 
 def test_a_real_folder_of_parquet_files(tmp_path: Path) -> None:
@@ -430,7 +434,7 @@ def test_a_version_is_what_the_format_says(tmp_path: Path) -> None:
             content = json.loads(zlib.decompress(body))
             if kind == "commit":
                 assert sorted(content) == [
-                    "columns", "history", "operation", "parent", "table", "version", "writer", "written",
+                    "blooms", "columns", "history", "operation", "parent", "table", "version", "writer", "written",
                 ]  # fmt: skip
                 for column in content["columns"]:
                     assert sorted(column) == [

@@ -1,7 +1,7 @@
-"""A program that kills itself, many times: `python kills.py FOLDER calls|times COUNT replace|in_place` prints the kills.
+"""A program that kills itself, many times: `python kills.py FOLDER calls|times COUNT replace|in_place`.
 
-It forks once for each kill. After each, the file must be the old one or the complete new one, byte for byte; after a change
-in place, as soon as a function of ours has opened it.
+It prints the number of kills, and forks once for each. After each, the file must be the old one or the whole new one,
+byte for byte; after a change in place, as soon as a function of ours has opened it.
 """
 
 import os

@@ -31,7 +31,10 @@ WAYS = ["replace", "in_place"]
 SHAPES: dict[str, tuple[pa.Table, dict[str, Any]]] = {
     "groups": (pa.table({"id": range(3000)}), {"row_group_size": 1000}),
     "one row": (pa.table({"id": [1]}), {}),
-    "filters": (pa.table({"id": range(500), "s": ["x"] * 500}), {"bloom_filter_options": {"id": {"ndv": 9}, "s": True}}),
+    "filters": (
+        pa.table({"id": range(500), "s": ["x"] * 500}),
+        {"bloom_filter_options": {"id": {"ndv": 9}, "s": True}},
+    ),
     "large": (pa.table({"id": range(200_000), "s": [str(n) * 9 for n in range(200_000)]}), {"write_page_index": True}),
 }
 

@@ -22,7 +22,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def interrupted(path: Path, monkeypatch: pytest.MonkeyPatch, call: str, number: int = 1) -> tuple[bytes, bytes]:
-    """Leaves the file as a crash right before a call of the system leaves it; the old file, and the half changed one."""
+    """Crash right before a call of the system; the old file, and the half changed one."""
     old = path.read_bytes()
 
     class Crash(BaseException):
@@ -63,7 +63,7 @@ def test_the_file_keeps_its_bytes_and_its_number(path: Path) -> None:
     assert other.read_bytes() == new
     assert sorted(entry.name for entry in path.parent.iterdir()) == ["other.parquet", "t.parquet"]
     assert pq.read_table(path).equals(rows)
-    assert pl.read_parquet(path).equals(pl.from_arrow(rows))
+    assert pl.read_parquet(path).to_arrow().equals(rows)
     assert duckdb.read_parquet(str(path)).fetchall() == [tuple(row.values()) for row in rows.to_pylist()]
     assert ps.open_filters(path).might_contain({"id": 1500}) == [False, True, False]
     assert ps.check_filters(path) == []

@@ -28,7 +28,9 @@ for turn in range(int(sys.argv[4])):
 
 def start(path: Path, column: str, way: str, turns: int = 1) -> subprocess.Popen[str]:
     program = [sys.executable, "-c", PROGRAM, str(path), column, way, str(turns)]
-    process = subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
     assert process.stdout is not None
     process.stdout.readline()
     return process
