@@ -1,7 +1,7 @@
 """Filters added to a file that exists, beside writing it anew with pyarrow and DuckDB.
 
-`benches/README.md` says how to read it. Each contender runs in turn, in a process of its own, so that its peak memory is
-its own. All sync what they wrote.
+`benches/README.md` says how to read it. Each contender runs in turn, in a process of its own, so that its peak memory
+is its own. All sync what they wrote.
 """
 
 from __future__ import annotations

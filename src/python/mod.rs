@@ -27,6 +27,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(functions::false_positive_rate, module)?)?;
     module.add_function(wrap_pyfunction!(functions::instruction_sets, module)?)?;
     module.add_function(wrap_pyfunction!(file::coalesce, module)?)?;
+    module.add_function(wrap_pyfunction!(keys::unwrap_key, module)?)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     Ok(())
 }

@@ -20,7 +20,12 @@ def folder(tmp_path: Path) -> Path:
     for number in range(6):
         path = folder / f"day={number % 2}" / f"part-{number}.parquet"
         path.parent.mkdir(parents=True, exist_ok=True)
-        pq.write_table(pa.table({"id": range(number, number + 400), "few": [1] * 400}), path, row_group_size=200, use_dictionary=False)
+        pq.write_table(
+            pa.table({"id": range(number, number + 400), "few": [1] * 400}),
+            path,
+            row_group_size=200,
+            use_dictionary=False,
+        )
     for hidden in ("_delta/part.parquet", ".cache/part.parquet", "day=0/_part.parquet", "day=0/.part.parquet", "a.txt"):
         path = folder / hidden
         path.parent.mkdir(exist_ok=True)
