@@ -102,13 +102,7 @@ impl<K: Encode> Building<K> {
         Ok(true)
     }
 
-    fn finish(
-        mut self,
-        axis: &Axis,
-        instant: i64,
-        places: Vec<Place>,
-        sides: SideCounts,
-    ) -> Result<Finished> {
+    fn finish(mut self, axis: &Axis, instant: i64, places: Vec<Place>, sides: SideCounts) -> Result<Finished> {
         let built = self.builder.finish();
         self.spool.put(built.segments);
         let sections = self.spool.take();
