@@ -26,6 +26,8 @@ MOST_DELTAS = 16
 MOST_CHANGES = 1_000_000
 
 
+# A change is that much larger in memory than in a run.
+CHANGE_COST = 5
 # Location and token of slices that are to be read.
 _Wanted = tuple[tuple[Location, str], ...]
 
@@ -112,6 +114,10 @@ def update(
             _read(lake, plans, effort, room, known)
             for plan in plans:
                 gathered = known.get((plan.path, plan.wanted()))
+                if gathered is not None and gathered.runs.num_bytes * CHANGE_COST > effort.memory:
+                    # So many changes make no delta: a build is an external sort, and holds no more than it may.
+                    rebuild.append(plan.path)
+                    continue
                 columns[plan.path] = _followed(log.store, plan, gathered, table, tokens, newest.version + 1)
             return None if columns == newest.columns and not rebuild else (table, columns)
 
