@@ -21,7 +21,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # The Rust tests run with every feature of Cargo.toml but the Python bindings, so that they need no Python.
 RUST_FEATURES := $(filter-out default python,$(shell sed -n '/^\[features\]/,/^\[[^f]/s/^\([a-z][a-z0-9_-]*\) *=.*/\1/p' Cargo.toml))
 CARGO_FEATURES := $(if $(RUST_FEATURES),--features "$(RUST_FEATURES)")
-PYTHON_SOURCES := $(foreach folder,python tests/python tests/vectors tests/hostile benches/python examples,$(if $(wildcard $(folder)/*.py $(folder)/*/*.py),$(folder)))
+PYTHON_SOURCES := $(foreach folder,python tests/python tests/vectors tests/hostile benches/python benches/spark examples,$(if $(wildcard $(folder)/*.py $(folder)/*/*.py),$(folder)))
 
 .PHONY: help
 help: ## list the targets
@@ -70,6 +70,7 @@ bench: develop .venv/stamp-bench ## the Rust and Python benches beside their pee
 	$(BIN)/python benches/python/main.py
 	$(BIN)/python benches/python/rewrite.py --save
 	$(BIN)/python benches/python/probe.py --save
+	$(BIN)/python benches/python/tables.py --save
 	cargo bench --locked $(CARGO_FEATURES) --bench sieve
 
 .PHONY: bench-smoke
@@ -78,6 +79,7 @@ bench-smoke: develop .venv/stamp-bench ## every bench once, small: do they run a
 	$(BIN)/python benches/python/main.py --smoke
 	$(BIN)/python benches/python/rewrite.py --smoke
 	$(BIN)/python benches/python/probe.py --smoke
+	$(BIN)/python benches/python/tables.py --smoke
 	cargo bench --locked $(CARGO_FEATURES) --bench sieve -- --smoke
 
 # Coverage for libFuzzer by flags that stable Rust takes, so that neither nightly nor cargo-fuzz is needed.

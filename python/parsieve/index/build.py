@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,7 +63,6 @@ def build(log: Log, lake: Lake, snapshot: Snapshot, columns: Sequence[str | Sequ
     fields = {path: leaf_field(snapshot.schema, path) for path in paths}
     axes = {path: _core.SieveAxis(field.type) for path, field in fields.items()}
     newest = log.newest()
-    started = dict(newest.columns) if newest else {}
     version = newest.version + 1 if newest else 1
     tokens = tokens_of(snapshot)
     slices = bindable(snapshot)
@@ -74,7 +73,7 @@ def build(log: Log, lake: Lake, snapshot: Snapshot, columns: Sequence[str | Sequ
         if slices and len(failed) == len(slices):
             # An index of nothing is not what was asked for.
             raise failed[0]
-        chain = bindings.write(log.store, (), {}, readable(tokens, slices, found[paths[0]]))
+        chain = bindings.write(log.store, (), {}, readable(tokens, slices, failed))
         locations = [piece.location for piece in slices]
 
         def finish(path: ColumnPath) -> ColumnState:
@@ -85,8 +84,7 @@ def build(log: Log, lake: Lake, snapshot: Snapshot, columns: Sequence[str | Sequ
 
         with ThreadPoolExecutor(threads_of(effort.threads), "parsieve-index") as pool:
             made = {state.path: state for state in pool.map(finish, paths)}
-
-    return commit_build(log, table, made, started)
+    return commit_build(log, table, made, newest.columns if newest else {})
 
 
 def commit_build(log: Log, table: TableState, made: Columns, started: Mapping[ColumnPath, ColumnState]) -> Commit:
@@ -106,9 +104,9 @@ def commit_build(log: Log, table: TableState, made: Columns, started: Mapping[Co
     return done
 
 
-def readable(tokens: Mapping[Location, str], slices: Sequence[Slice], gathered: Gathered) -> dict[Location, str]:
+def readable(tokens: Mapping[Location, str], slices: Sequence[Slice], failed: Iterable[int]) -> dict[Location, str]:
     """The tokens to bind: a slice that could not be read is bound to none, and read again by the next update."""
-    return {**tokens, **{slices[number].location: "" for number in gathered.failed}}
+    return {**tokens, **{slices[number].location: "" for number in failed}}
 
 
 def gather_columns(

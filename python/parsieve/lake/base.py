@@ -128,12 +128,19 @@ class Snapshot:
 
 
 class Lake(ABC):
-    """A table of one format. Threads may share it."""
+    """A table of one format. Threads may share it.
+
+    A copy in another process, where it comes as a pickle, reads the slices that come with it, and does nothing else.
+    """
 
     format: str
     # The table's folder as the user named it, without a slash at its end.
     uri: str
     storage_options: Mapping[str, str]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """All but the object of a library that it was opened with."""
+        return {name: value for name, value in self.__dict__.items() if name not in ("_given", "_source")}
 
     @abstractmethod
     def snapshot(self, as_of: AsOf = None) -> Snapshot:
