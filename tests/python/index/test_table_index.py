@@ -323,6 +323,17 @@ def test_a_lie_is_found(tmp_path: Path) -> None:
     assert index.verify(lake, snapshot) == []
 
 
+def test_an_update_of_more_than_memory_holds_is_a_build(tmp_path: Path) -> None:
+    lake, index = start(tmp_path, ["k", "n.x"])
+    r = random.Random(2)
+    after = lake.change({place(f"big{at}"): rows(*(r.randrange(10**9) for _ in range(30_000))) for at in range(2)})
+    view = index.update(lake, after, memory=1 << 20, progress=False)
+    assert {path: len(state.deltas) for path, state in view.columns.items()} == {("k",): 0, ("n", "x"): 0}
+    assert index.verify(lake, after) == []
+    view = index.update(lake, lake.change({place("a"): rows(6)}), memory=1 << 20, progress=False)
+    assert [len(state.deltas) for state in view.columns.values()] == [1, 1]
+
+
 def test_filters_are_verified_too(tmp_path: Path) -> None:
     lake = ModelLake(SCHEMA)
     snapshot = lake.change({place("a"): rows(1, 2, None), place("b"): rows(3, 7), place("c"): rows()})
