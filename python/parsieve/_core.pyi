@@ -35,6 +35,7 @@ __all__ = [
     "optimal_num_bytes",
     "shelf_num_bytes",
     "sieve_delta",
+    "sieve_piece_keys",
 ]
 
 __version__: str
@@ -260,6 +261,9 @@ class SieveBuild:
         options: SieveOptions | None = None,
         partition: bool = False,
         file: int = 0,
+        low: bytes | None = None,
+        high: bytes | None = None,
+        after: bytes | None = None,
     ) -> SieveBuild: ...
     def feed(self, run: int, piece: Buffer | None) -> None: ...
     def step(self) -> int | None: ...
@@ -268,6 +272,8 @@ class SieveBuild:
     def finish(
         self, instant: int, locations: Sequence[tuple[str, str]], sides: Sequence[tuple[int, int, bool]]
     ) -> tuple[bytes, tuple[bytes, bytes]]: ...
+    def border(self) -> tuple[bytes, bytes] | None: ...
+    def finish_pages(self) -> tuple[bytes, tuple[bytes, bytes]]: ...
     def finish_share(self) -> tuple[bytes, tuple[bytes, bytes]]: ...
 
 @final
@@ -332,6 +338,7 @@ def sieve_delta(
     plus: Sequence[Buffer],
     minus: Sequence[Buffer],
 ) -> bytes: ...
+def sieve_piece_keys(axis: SieveAxis, piece: Buffer, count: int) -> tuple[int, list[bytes]]: ...
 def coalesce(ranges: Sequence[tuple[int, int]], gap: int) -> list[tuple[int, int]]: ...
 def hash_column(
     column: Column,

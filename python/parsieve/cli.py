@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import parsieve as ps
+from parsieve import cli_show
 from parsieve.atomic import refuse_tables
 from parsieve.cli_tables import add_commands
 from parsieve.folders import Outcome, Progress, for_each_file, parquet_files
@@ -98,6 +99,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     command("check", _check, "read the data and prove the filters of a file by them")
     add_commands(commands, command)
+    cli_show.add_commands(commands, EXIT_CODES)
     spark = commands.add_parser("spark", help="Spark sessions on this machine").add_subparsers(
         required=True, metavar="COMMAND"
     )

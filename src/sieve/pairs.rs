@@ -216,6 +216,16 @@ impl<K: Encode> Piece<K> {
         Ok(Self { bytes, at: 5, previous: None })
     }
 
+    /// How many pairs are left, and so many of their keys at even distances, the first of them first.
+    pub fn sample(mut self, count: usize) -> Result<(usize, Vec<K>)> {
+        let mut keys = Vec::new();
+        while let Some((key, _, _)) = self.next_pair()? {
+            keys.push(key);
+        }
+        let (len, count) = (keys.len(), count.min(keys.len()));
+        Ok((len, (0..count).map(|at| keys[at * len / count].clone()).collect()))
+    }
+
     /// The next pair; `None` at the end.
     pub fn next_pair(&mut self) -> Result<Option<(K, u32, u64)>> {
         let end = self.bytes.len() - 4;

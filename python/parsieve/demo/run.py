@@ -5,13 +5,11 @@ from __future__ import annotations
 import datetime as dt
 import os
 import platform
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import parsieve as ps
 from parsieve.demo import lake
@@ -242,8 +240,3 @@ def _page(
         "date": dt.datetime.now().astimezone().date().isoformat(),
     }
     return render("A lake of late events", "Two questions, asked without and with parsieve.", figures, facts)
-
-
-def folder_for(keep: str | None) -> Any:
-    """The folder that the caller names, else one that vanishes."""
-    return tempfile.TemporaryDirectory(prefix="parsieve-demo-") if keep is None else Path(keep)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,6 +49,12 @@ def tokens_of(snapshot: Snapshot) -> dict[Location, str]:
     return {location: token for location, token in found.items() if token and location not in twice}
 
 
+def bindable(snapshot: Snapshot) -> list[Slice]:
+    """The slices that can be bound, in the order of their locations: a location's number is its place here."""
+    tokens = tokens_of(snapshot)
+    return sorted((piece for piece in snapshot.slices if piece.location in tokens), key=lambda piece: piece.location)
+
+
 def build(log: Log, lake: Lake, snapshot: Snapshot, columns: Sequence[str | Sequence[str]], effort: Effort) -> Commit:
     """Index some columns of a snapshot, in one scan; those that are indexed already are built anew."""
     paths = list(dict.fromkeys(path_of(column) for column in columns))
@@ -57,14 +63,17 @@ def build(log: Log, lake: Lake, snapshot: Snapshot, columns: Sequence[str | Sequ
     fields = {path: leaf_field(snapshot.schema, path) for path in paths}
     axes = {path: _core.SieveAxis(field.type) for path, field in fields.items()}
     newest = log.newest()
-    started = dict(newest.columns) if newest else {}
     version = newest.version + 1 if newest else 1
     tokens = tokens_of(snapshot)
-    slices = sorted((piece for piece in snapshot.slices if piece.location in tokens), key=lambda piece: piece.location)
+    slices = bindable(snapshot)
     table = TableState.of(snapshot)
     with effort.room() as room:
         found = gather_columns(lake, slices, axes, effort, room, "index")
-        chain = bindings.write(log.store, (), {}, readable(tokens, slices, found[paths[0]]))
+        failed = found[paths[0]].failed
+        if slices and len(failed) == len(slices):
+            # An index of nothing is not what was asked for.
+            raise failed[0]
+        chain = bindings.write(log.store, (), {}, readable(tokens, slices, failed))
         locations = [piece.location for piece in slices]
 
         def finish(path: ColumnPath) -> ColumnState:
@@ -75,10 +84,15 @@ def build(log: Log, lake: Lake, snapshot: Snapshot, columns: Sequence[str | Sequ
 
         with ThreadPoolExecutor(threads_of(effort.threads), "parsieve-index") as pool:
             made = {state.path: state for state in pool.map(finish, paths)}
+    return commit_build(log, table, made, newest.columns if newest else {})
+
+
+def commit_build(log: Log, table: TableState, made: Columns, started: Mapping[ColumnPath, ColumnState]) -> Commit:
+    """Commit columns that were built; `ConflictError` if one of them is not as it was when the build started."""
 
     def change(newest: Commit | None, _: int) -> tuple[TableState, Columns]:
         columns = dict(newest.columns) if newest else {}
-        for path in paths:
+        for path in made:
             if columns.get(path) != started.get(path):
                 raise ConflictError(
                     f"{'.'.join(path)} was indexed by somebody else while it was built here; nothing was committed"
@@ -90,9 +104,9 @@ def build(log: Log, lake: Lake, snapshot: Snapshot, columns: Sequence[str | Sequ
     return done
 
 
-def readable(tokens: Mapping[Location, str], slices: Sequence[Slice], gathered: Gathered) -> dict[Location, str]:
+def readable(tokens: Mapping[Location, str], slices: Sequence[Slice], failed: Iterable[int]) -> dict[Location, str]:
     """The tokens to bind: a slice that could not be read is bound to none, and read again by the next update."""
-    return {**tokens, **{slices[number].location: "" for number in gathered.failed}}
+    return {**tokens, **{slices[number].location: "" for number in failed}}
 
 
 def gather_columns(

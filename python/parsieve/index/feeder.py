@@ -54,9 +54,10 @@ class Gathered:
 class _Worker:
     """One thread's buffers."""
 
-    def __init__(self, columns: Sequence[Gathered], most: int) -> None:
+    def __init__(self, columns: Sequence[Gathered], most: int, first: int) -> None:
         self._columns = columns
         self._most = most
+        self._first = first
         self._pairs = [_core.SievePairs(column.axis) for column in columns]
 
     def push(self, at: int, values: pa.Array, number: int) -> None:
@@ -64,7 +65,7 @@ class _Worker:
         if column.unread[number]:
             return
         try:
-            _, nulls, nans = pairs.push(values, number)
+            _, nulls, nans = pairs.push(values, self._first + number)
         except TypeError:
             # Another unit or kind than the column's: what it holds cannot be compared.
             column.unread[number] = True
@@ -89,8 +90,9 @@ def gather(
     memory: int,
     threads: int,
     advance: Advance,
+    first: int = 0,
 ) -> list[Gathered]:
-    """Read some columns of some slices in one scan. A slice's number is its place in `slices`."""
+    """Read some columns of some slices in one scan. The number of a slice is its place in `slices`, after `first`."""
     gathered = [
         Gathered(axis, Runs(room), [0] * len(slices), [0] * len(slices), [False] * len(slices)) for _, axis in columns
     ]
@@ -103,7 +105,7 @@ def gather(
     def read(number: int) -> None:
         worker: _Worker | None = getattr(local, "worker", None)
         if worker is None:
-            worker = local.worker = _Worker(gathered, most)
+            worker = local.worker = _Worker(gathered, most, first)
             with lock:
                 workers.append(worker)
         try:
@@ -119,8 +121,6 @@ def gather(
 
     _each(read, range(len(slices)), threads)
     _each(lambda at: workers[at].finish(), range(len(workers)), threads)
-    if slices and gathered and len(gathered[0].failed) == len(slices):
-        raise gathered[0].failed[0]
     return gathered
 
 

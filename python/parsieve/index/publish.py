@@ -45,7 +45,12 @@ def put_base(store: Store, axis: _core.SieveAxis, built: Built, instant: int) ->
         segments = Part(unique("segments", "segments"), built.file_size)
         store.put(segments.name, built.file)
         files = (segments,)
-    root = Part.put(store, unique("roots", "root"), built.root)
-    report = _core.SieveTimeline(axis, built.root, []).report([])
+    return put_root(store, axis, built.root, files, instant)
+
+
+def put_root(store: Store, axis: _core.SieveAxis, root: bytes, files: tuple[Part, ...], instant: int) -> Base:
+    """Store a root whose segment files are stored already."""
+    part = Part.put(store, unique("roots", "root"), root)
+    report = _core.SieveTimeline(axis, root, []).report([])
     assert report is not None
-    return Base(instant, root, files, int(report["pairs"]))
+    return Base(instant, part, files, int(report["pairs"]))

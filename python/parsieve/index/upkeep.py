@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from parsieve import _core
 from parsieve._core import FormatError
@@ -16,7 +16,6 @@ from parsieve.index.feeder import Built
 from parsieve.index.publish import Blooms, Columns, commit, put_base
 from parsieve.index.store import Store
 from parsieve.index.view import ColumnReader
-from parsieve.lake.base import ColumnPath
 
 # What a writer that is killed leaves behind is nobody's after a day.
 GARBAGE_AGE = dt.timedelta(days=1)
@@ -25,20 +24,25 @@ READ_AHEAD = 8 << 20
 
 
 def compact(
-    log: Log, columns: Sequence[str | Sequence[str]] | None = None, options: _core.SieveOptions | None = None
+    log: Log,
+    columns: Sequence[str | Sequence[str]] | None = None,
+    options: _core.SieveOptions | None = None,
+    make: Callable[[Sequence[ColumnState]], Sequence[Base]] | None = None,
 ) -> Commit:
-    """Make new bases that stand for the old ones and their deltas; equal to a build from scratch, byte for byte."""
+    """Make new bases that stand for the old ones and their deltas; equal to a build from scratch, byte for byte.
+
+    `make` makes and stores them, where that is not for this process to do.
+    """
     newest = log.newest()
     if newest is None:
         raise FileNotFoundError(f"{log.store} holds no index; build one first")
     paths = [path_of(column) for column in columns] if columns is not None else list(newest.columns)
-    made: dict[ColumnPath, tuple[Base, Base]] = {}
     for path in paths:
-        state = newest.columns.get(path)
-        if state is None:
+        if path not in newest.columns:
             raise ColumnNotFoundError(f"{'.'.join(path)} is not indexed")
-        if state.deltas or options is not None:
-            made[path] = state.base, compacted(log.store, state, options)
+    states = [newest.columns[path] for path in paths if newest.columns[path].deltas or options is not None]
+    bases = [compacted(log.store, state, options) for state in states] if make is None else make(states)
+    made = {state.path: (state.base, base) for state, base in zip(states, bases, strict=True)}
 
     def change(newest: Commit | None, _: int) -> tuple[TableState, Columns] | None:
         if newest is None:
@@ -126,7 +130,7 @@ def expire(
         log.store.delete(f"commits/v{version:020d}")
     # What a version names that was put since then is young; everything else is listed before the versions are read.
     oldest = now.timestamp() - garbage_age.total_seconds()
-    folders = ("roots", "segments", "deltas", bindings.BINDINGS, "commits")
+    folders = ("roots", "segments", "deltas", "shelves", bindings.BINDINGS, "commits")
     candidates = [one for folder in folders for one in log.store.list(folder) if one.modified < oldest]
     live = {f"commits/v{version:020d}" for version, _ in log.stored()}
     for version, _ in log.stored():

@@ -103,7 +103,7 @@ class ColumnReader:
             return None
         try:
             asked = query.on(self.axis)
-        except TypeError as error:
+        except (TypeError, ParsieveError) as error:
             # A literal of another kind: what it equals is not for the index to say.
             self.doubts[f"a question to {'.'.join(self.state.path)}"] = str(error)
             return None
@@ -164,7 +164,8 @@ class ColumnReader:
             for piece in slices
         ]
         array = pa.array(found, pa.uint32())
-        self._numbered = (slices, array)
+        if isinstance(slices, tuple):
+            self._numbered = (slices, array)
         return array
 
 

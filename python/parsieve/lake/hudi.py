@@ -18,7 +18,7 @@ import pyarrow.types as pt
 from parsieve._core import FormatError, UnsupportedError
 from parsieve.lake.base import AsOf, ColumnPath, Lake, Slice, Snapshot, utc
 from parsieve.lake.hudi_timeline import Timeline, properties_of, read_timeline
-from parsieve.lake.leaves import BY_NAME, by_name, conform, leaf_field, pruned
+from parsieve.lake.leaves import BY_NAME, by_name, conform, held_path, leaf_field, pruned
 from parsieve.lake.rows import BATCH_ROWS, FileRows, foreign, leaves, selected
 from parsieve.lake.scan import ScanFile, dataset_of, scanned
 from parsieve.lake.storage import Storage
@@ -43,14 +43,6 @@ class _Native:
     schema: pa.Schema
 
 
-@dataclass(frozen=True, slots=True)
-class _Written:
-    """The file groups that an instant wrote, and those that it replaced."""
-
-    groups: frozenset[tuple[str, str]]
-    replaced: frozenset[tuple[str, str]]
-
-
 class Hudi(Lake):
     """A table of Hudi, copy-on-write or merge-on-read. Its meta columns are no part of the schema."""
 
@@ -69,7 +61,7 @@ class Hudi(Lake):
         self.uri = self._storage.uri.rstrip("/")
         self.storage_options = self._storage.options
         # By instant, which never changes.
-        self._written: dict[str, _Written] = {}
+        self._written: dict[str, frozenset[tuple[str, str]]] = {}
 
     def snapshot(self, as_of: AsOf = None) -> Snapshot:
         """The table now, at an instant of its timeline or any text of digits between two, or at a time."""
@@ -90,10 +82,12 @@ class Hudi(Lake):
             options = HudiReadOptions().with_as_of_timestamp(instant)
             found = table.get_file_slices(options)
             reader = table.create_file_group_reader_with_options(options)
-            if table.is_mor:
-                self._refuse_forgotten(timeline, table, instant, found)
         builder = _Slices(self, timeline, properties, table, instant, schema, partial(_Native, reader))
-        slices = sorted((builder.build(one, options) for one in found), key=lambda one: one.location)
+        # hudi lists groups whose first log is later than the instant.
+        there = [
+            one for one in (builder.build(one, options) for one in found) if one.path is not None or one.native.logs
+        ]
+        slices = sorted(there, key=lambda one: one.location)
         return Snapshot(instant, int(instant), schema, tuple(slices))
 
     def _instant(self, timeline: Timeline, table: Any, as_of: AsOf) -> str:
@@ -140,46 +134,28 @@ class Hudi(Lake):
         files = [ScanFile(str(one.native.base), {}) for one in slices]
         return dataset_of(files, snapshot.schema, filesystem)
 
+    def column_in_base(self, piece: Slice, column: ColumnPath, physical: pa.Schema) -> ColumnPath | None:
+        """The column's path in the file; None for a column that the file does not decide."""
+        native: _Native = piece.native
+        return held_path(column, native.schema, physical, BY_NAME)
+
     def open_base(self, piece: Slice) -> Any:
         """The base file, opened as the table is."""
         return None if piece.native.base is None else self._storage.source(piece.native.base)
 
-    def written(self, table: Any, instant: str) -> _Written:
-        """What an instant wrote and replaced; nothing for one that was archived."""
+    def written(self, table: Any, instant: str) -> frozenset[tuple[str, str]]:
+        """The file groups that an instant wrote; none for one that was archived."""
         if instant not in self._written:
             commits = table.get_timeline()
             for one in _told(commits):
                 if one.timestamp not in self._written:
                     said = json.loads(commits.get_instant_metadata_in_json(one))
-                    self._written[one.timestamp] = _Written(
-                        frozenset(
-                            (partition, str(stat["fileId"]))
-                            for partition, stats in (said.get("partitionToWriteStats") or {}).items()
-                            for stat in stats
-                            if stat.get("path")
-                        ),
-                        frozenset(
-                            (partition, str(group))
-                            for partition, groups in (said.get("partitionToReplaceFileIds") or {}).items()
-                            for group in groups
-                        ),
+                    self._written[one.timestamp] = frozenset(
+                        (partition, str(stat["fileId"]))
+                        for partition, stats in (said.get("partitionToWriteStats") or {}).items()
+                        for stat in stats
                     )
-        return self._written.get(instant, _Written(frozenset(), frozenset()))
-
-    def _refuse_forgotten(self, timeline: Timeline, table: Any, instant: str, found: Sequence[Any]) -> None:
-        """`UnsupportedError` where groups hold rows in logs alone, which hudi does not list."""
-        live: set[tuple[str, str]] = set()
-        for one in sorted(timeline.completed):
-            if one <= instant:
-                written = self.written(table, one)
-                live = (live - written.replaced) | (written.groups - written.replaced)
-        missing = live - {(one.partition_path, one.file_id) for one in found}
-        if missing:
-            partition, group = min(missing)
-            raise UnsupportedError(
-                f"{len(missing)} file groups of {self.uri} have logs and no base file, {partition}/{group} among them, "
-                "which hudi cannot read; compact the table, or read it with Spark"
-            )
+        return self._written.get(instant, frozenset())
 
 
 class _Slices:
@@ -214,7 +190,7 @@ class _Slices:
             parts += [
                 one
                 for one in sorted(self._timeline.completed)
-                if one <= self._instant and (partition, group) in self._lake.written(self._table, one).groups
+                if one <= self._instant and (partition, group) in self._lake.written(self._table, one)
             ]
         relative = [f"{partition}/{name}" if partition else name for name, _ in logs]
         return Slice(
@@ -325,6 +301,9 @@ def _rows(storage: Storage, piece: Slice) -> FileRows | _MergedRows:
     if piece.clean:
         base = str(native.base)
         return FileRows(lambda: storage.open(base), str(piece.path))
+    if native.base is None:
+        where = f"{piece.partition}/{piece.group}"
+        raise UnsupportedError(f"{where} has logs and no base file, which hudi cannot read; read the table with Spark")
     return _MergedRows(piece)
 
 

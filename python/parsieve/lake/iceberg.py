@@ -19,7 +19,7 @@ from parsieve.files import local_path
 from parsieve.lake import roaring
 from parsieve.lake.base import AsOf, ColumnPath, Lake, Slice, Snapshot, utc
 from parsieve.lake.iceberg_files import DataFile, Entry, data_files, partition_reader, statistics_of
-from parsieve.lake.leaves import FIELD_ID, Matching, leaf_field, pruned
+from parsieve.lake.leaves import FIELD_ID, Matching, held_path, leaf_field, pruned
 from parsieve.lake.rows import FileRows, foreign, leaves, selected
 from parsieve.lake.scan import ScanFile, dataset_of, scanned
 from parsieve.lake.storage import Storage
@@ -140,6 +140,11 @@ class Iceberg(Lake):
         """Whether the data file is Parquet, open to all, and nothing of it was deleted."""
         file = piece.native.data.file
         return piece.clean and file.file_format.name == "PARQUET" and not file.key_metadata
+
+    def column_in_base(self, piece: Slice, column: ColumnPath, physical: pa.Schema) -> ColumnPath | None:
+        """The column's path in the file; None for a column that the file does not decide."""
+        native: _Native = piece.native
+        return held_path(column, native.schema, physical, native.matching)
 
     def open_base(self, piece: Slice) -> Any:
         """The data file, by the filesystem that pyiceberg opens it with."""

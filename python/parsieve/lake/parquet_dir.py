@@ -18,7 +18,7 @@ from parsieve.errors import ConflictError
 from parsieve.files import REQUESTS_AT_ONCE
 from parsieve.lake import hive
 from parsieve.lake.base import AsOf, ColumnPath, Lake, Slice, Snapshot
-from parsieve.lake.leaves import leaf_field, pruned
+from parsieve.lake.leaves import BY_NAME, held_path, leaf_field, pruned
 from parsieve.lake.rows import FileRows, foreign, leaves, selected
 from parsieve.lake.scan import ScanFile, dataset_of, scanned, without_dictionaries
 from parsieve.lake.storage import Storage
@@ -137,6 +137,13 @@ class ParquetDir(Lake):
             return None
         files = [ScanFile(one.native.path, one.partition_values, one.native.physical) for one in slices]
         return dataset_of(files, snapshot.schema, filesystem)
+
+    def column_in_base(self, piece: Slice, column: ColumnPath, physical: pa.Schema) -> ColumnPath | None:
+        """The column's path in the file; None for a column that the file does not decide."""
+        native: _Native = piece.native
+        if column[0] in piece.partition_values:
+            return None
+        return held_path(column, native.schema, physical, BY_NAME)
 
     def open_base(self, piece: Slice) -> Any:
         """The file, opened by the filesystem that the table was opened with."""

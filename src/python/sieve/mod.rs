@@ -25,6 +25,7 @@ pub(super) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<query::SieveQuery>()?;
     module.add_class::<timeline::SieveTimeline>()?;
     module.add_function(wrap_pyfunction!(build::join_sieve_shares, module)?)?;
+    module.add_function(wrap_pyfunction!(build::sieve_piece_keys, module)?)?;
     module.add_function(wrap_pyfunction!(delta::sieve_delta, module)?)?;
     Ok(())
 }

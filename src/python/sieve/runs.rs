@@ -27,9 +27,10 @@ impl SievePairs {
     /// Add the rows of a column of a location; its rows, nulls and NaN.
     fn push(&self, py: Python<'_>, column: Column, location: u32) -> PyResult<(u64, u64, u64)> {
         py.detach(|| {
-            let mut pairs = self.pairs.lock().unwrap_or_else(PoisonError::into_inner);
             let mut sum = (0, 0, 0);
             column.for_each(|array| {
+                // Taken anew for each array: where a stream's next one comes from, Python may run.
+                let mut pairs = self.pairs.lock().unwrap_or_else(PoisonError::into_inner);
                 let sides = for_each_key!(&mut *pairs, pairs => pairs.push(&self.axis, array, location))?;
                 sum = (sum.0 + sides.rows, sum.1 + sides.nulls, sum.2 + sides.nans);
                 Ok(())

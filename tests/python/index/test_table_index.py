@@ -323,6 +323,29 @@ def test_a_lie_is_found(tmp_path: Path) -> None:
     assert index.verify(lake, snapshot) == []
 
 
+def test_filters_are_verified_too(tmp_path: Path) -> None:
+    lake = ModelLake(SCHEMA)
+    snapshot = lake.change({place("a"): rows(1, 2, None), place("b"): rows(3, 7), place("c"): rows()})
+    index = TableIndex(tmp_path)
+    index.build_bloom(lake, snapshot, ["k", "n.x"])
+    assert index.verify(lake, snapshot) == []
+    token, _ = lake.states[-1][place("b")]
+    lake.states[-1][place("b")] = (token, rows(3, 7, 12345))
+    lies = index.verify(lake, lake.snapshot())
+    assert {(lie.column, lie.part, lie.loses_rows) for lie in lies} == {(("k",), "b", True), (("n", "x"), "b", True)}
+    for path in sorted((tmp_path / "shelves").iterdir()):
+        data = path.read_bytes()
+        path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+        assert [(path.name in lie.part, lie.loses_rows) for lie in index.verify()] == [(True, False)]
+        path.unlink()
+        assert [(path.name in lie.part + lie.problem, lie.loses_rows) for lie in index.verify()] == [(True, False)]
+        path.write_bytes(data)
+    index.drop()
+    moment = dt.datetime.now(dt.UTC) + dt.timedelta(seconds=5)
+    index.expire(moment, garbage_age=dt.timedelta(seconds=-5))
+    assert list((tmp_path / "shelves").iterdir()) == []
+
+
 def test_damage_of_the_newest_version_is_an_error_that_names_it(tmp_path: Path) -> None:
     _, _ = start(tmp_path)
     path = tmp_path / "index" / "commits" / f"v{1:020d}"
@@ -403,6 +426,10 @@ def test_slices_that_cannot_be_read_are_kept_and_read_again(tmp_path: Path) -> N
     index.update(lake, snapshot, progress=False)
     assert lake.reads == [place("b")]
     assert kept(index, "k", point(1), snapshot) == {"a"}
+    lake.broken = ("c",)
+    after = lake.change({place("c"): rows(1)})
+    index.update(lake, after, progress=False)
+    assert kept(index, "k", point(2), after) == {"b", "c"}
 
 
 def test_a_real_folder_of_parquet_files(tmp_path: Path) -> None:
@@ -430,7 +457,7 @@ def test_a_version_is_what_the_format_says(tmp_path: Path) -> None:
             content = json.loads(zlib.decompress(body))
             if kind == "commit":
                 assert sorted(content) == [
-                    "columns", "history", "operation", "parent", "table", "version", "writer", "written",
+                    "blooms", "columns", "history", "operation", "parent", "table", "version", "writer", "written",
                 ]  # fmt: skip
                 for column in content["columns"]:
                     assert sorted(column) == [

@@ -282,6 +282,8 @@ def test_names_that_differ_in_case_are_refused(tmp_path: Path) -> None:
         list(lake.read_keys(snapshot.slices[1], [("id",)]))
     with pytest.raises(ps.UnsupportedError, match="'ID'"):
         lake.read(snapshot, snapshot.slices).read_all()
+    told = [lake.column_in_base(one, ("id",), pq.read_schema(str(one.path))) for one in snapshot.slices]
+    assert told == [("id",), None]
 
 
 def test_int96_is_exact_or_refused(tmp_path: Path) -> None:

@@ -176,7 +176,9 @@ def hudi_write(frame: Any, folder: Path, operation: str, kind: str, **more: Any)
 def hudi_rows(spark: Any, first: int, last: int, name: str, later: int = 0, more: bool = False) -> Any:
     """Rows with a time to order them by."""
     columns = COLUMNS.replace("concat('n', id)", f"'{name}'").replace("- 3", f"+ {later}")
-    return spark.sql(f"SELECT {columns}{', id * 2 AS more' if more else ''} FROM range({first}, {last})")
+    return spark.sql(
+        f"SELECT {columns}{', IF(id % 2 = 0, NULL, id * 2) AS more' if more else ''} FROM range({first}, {last})"
+    )
 
 
 def instants(folder: Path) -> list[str]:
@@ -282,5 +284,14 @@ def test_hudi_logs_without_a_base_file(spark: Any, tmp_path: Path) -> None:
     piece = lake.snapshot().slices[0]
     assert not piece.clean
     Path(str(piece.path)).unlink()
+    snapshot = lake.snapshot()
+    (alone,) = [one for one in snapshot.slices if one.location == piece.location]
+    assert (alone.path, alone.clean) == (None, False)
+    assert not lake.row_groups_usable(alone)
+    assert lake.open_base(alone) is None
     with pytest.raises(ps.UnsupportedError, match="no base file"):
-        lake.snapshot()
+        list(lake.read_keys(alone, [("id",)]))
+    with pytest.raises(ps.UnsupportedError, match="no base file"):
+        lake.read(snapshot, snapshot.slices)
+    # At the instant of the first write it had no log, and so it has nothing.
+    assert piece.location not in lake.snapshot(instants(folder)[0]).tokens
