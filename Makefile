@@ -21,7 +21,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # The Rust tests run with every feature of Cargo.toml but the Python bindings, so that they need no Python.
 RUST_FEATURES := $(filter-out default python,$(shell sed -n '/^\[features\]/,/^\[[^f]/s/^\([a-z][a-z0-9_-]*\) *=.*/\1/p' Cargo.toml))
 CARGO_FEATURES := $(if $(RUST_FEATURES),--features "$(RUST_FEATURES)")
-PYTHON_SOURCES := $(foreach folder,python tests/python tests/vectors benches/python examples,$(if $(wildcard $(folder)/*.py $(folder)/*/*.py),$(folder)))
+PYTHON_SOURCES := $(foreach folder,python tests/python tests/vectors tests/hostile benches/python benches/spark examples,$(if $(wildcard $(folder)/*.py $(folder)/*/*.py),$(folder)))
 
 .PHONY: help
 help: ## list the targets
@@ -68,11 +68,39 @@ format: .venv/stamp-check ## rewrite Rust and Python in the house format
 bench: develop .venv/stamp-bench ## the Rust and Python benches beside their peers; writes benches/results
 	cargo bench --locked $(CARGO_FEATURES) --bench main
 	$(BIN)/python benches/python/main.py
+	$(BIN)/python benches/python/rewrite.py --save
+	$(BIN)/python benches/python/probe.py --save
+	$(BIN)/python benches/python/tables.py --save
+	cargo bench --locked $(CARGO_FEATURES) --bench sieve
 
 .PHONY: bench-smoke
 bench-smoke: develop .venv/stamp-bench ## every bench once, small: do they run and agree
 	cargo bench --locked $(CARGO_FEATURES) --bench main -- --smoke
 	$(BIN)/python benches/python/main.py --smoke
+	$(BIN)/python benches/python/rewrite.py --smoke
+	$(BIN)/python benches/python/probe.py --smoke
+	$(BIN)/python benches/python/tables.py --smoke
+	cargo bench --locked $(CARGO_FEATURES) --bench sieve -- --smoke
+
+# Coverage for libFuzzer by flags that stable Rust takes, so that neither nightly nor cargo-fuzz is needed.
+FUZZ_TARGETS := $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs)))
+FUZZ_FLAGS := -Cpasses=sancov-module $(addprefix -Cllvm-args=-sanitizer-coverage-,level=4 inline-8bit-counters pc-table trace-compares)
+FUZZ_HOST = $(shell rustc -vV | sed -n 's/^host: //p')
+FUZZ_SECONDS ?= 3600
+
+.PHONY: fuzz
+fuzz: ## every fuzz target for FUZZ_SECONDS (an hour), from seeds made anew and what is in fuzz/corpus
+	cd fuzz && RUSTFLAGS="$(FUZZ_FLAGS)" cargo build --locked --release --target $(FUZZ_HOST)
+	@cd fuzz && set -e; for target in $(FUZZ_TARGETS); do \
+		echo "fuzzing $$target for $(FUZZ_SECONDS) s"; mkdir -p corpus/$$target artifacts/$$target; \
+		FUZZ_SEEDS=corpus/$$target target/$(FUZZ_HOST)/release/$$target corpus/$$target -max_total_time=$(FUZZ_SECONDS) \
+			-artifact_prefix=artifacts/$$target/ -timeout=10 -max_len=8192 -rss_limit_mb=1024 >artifacts/$$target.log 2>&1 \
+			|| { tail -40 artifacts/$$target.log; exit 1; }; \
+		tail -1 artifacts/$$target.log; done
+
+.PHONY: fuzz-smoke
+fuzz-smoke: ## every fuzz target for a minute
+	$(MAKE) fuzz FUZZ_SECONDS=60
 
 .PHONY: docs
 docs: .venv/stamp-docs ## build the documents into site/, strictly

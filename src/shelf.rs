@@ -159,6 +159,31 @@ impl Shelf {
         if needed.is_empty() { Step::Ready(verdicts) } else { Step::Need(needed) }
     }
 
+    /// The filters from their rows: what `arrange` took.
+    pub fn unshelve(&self, rows: &[u8]) -> Result<Vec<(Member, Option<Sbbf>)>> {
+        let mut filters: Vec<(Member, Option<Sbbf>)> =
+            self.members.iter().map(|member| (member.clone(), None)).collect();
+        for class in &self.classes {
+            let len = to_usize(class.num_blocks).unwrap_or(0);
+            let row_len = to_usize(class.row_len()).unwrap_or(usize::MAX);
+            let start = to_usize(class.offset).unwrap_or(usize::MAX);
+            let area = row_len.checked_mul(len).and_then(|bytes| rows.get(start..start.checked_add(bytes)?));
+            let area = area.ok_or_else(|| malformed(to_u64(rows.len()), "the length of its rows"))?;
+            let mut bitsets = vec![Vec::with_capacity(len * Block::BYTES); class.members.len()];
+            for (block, row) in area.chunks_exact(row_len).enumerate() {
+                let at = class.offset + to_u64(block) * class.row_len();
+                let blocks = class.sound(to_u64(block), row).ok_or_else(|| malformed(at, "the checksum of a row"))?;
+                for (bitset, bytes) in bitsets.iter_mut().zip(blocks.chunks_exact(Block::BYTES)) {
+                    bitset.extend_from_slice(bytes);
+                }
+            }
+            for (&member, bitset) in class.members.iter().zip(&bitsets) {
+                filters[index(member)].1 = Some(Sbbf::from_bitset(bitset)?);
+            }
+        }
+        Ok(filters)
+    }
+
     /// Its bytes.
     pub fn write(&self) -> Vec<u8> {
         let mut out = MAGIC.to_vec();
@@ -242,11 +267,14 @@ impl Shelf {
 }
 
 impl Class {
+    /// The blocks of a row whose checksum is right.
+    fn sound<'a>(&self, block: u64, row: &'a [u8]) -> Option<&'a [u8]> {
+        let (blocks, checksum) = row.split_last_chunk::<CRC>()?;
+        (row_checksum(self, block, blocks) == u32::from_le_bytes(*checksum)).then_some(blocks)
+    }
+
     fn look_up(&self, block: u64, row: &[u8], hash: u64, verdicts: &mut Verdicts) {
-        let sound = row
-            .split_last_chunk::<CRC>()
-            .filter(|(blocks, checksum)| row_checksum(self, block, blocks) == u32::from_le_bytes(**checksum));
-        let Some((blocks, _)) = sound else {
+        let Some(blocks) = self.sound(block, row) else {
             verdicts.damaged += 1;
             self.members.iter().for_each(|&member| verdicts.may_contain[index(member)] = true);
             return;
@@ -373,6 +401,19 @@ mod tests {
         assert_eq!(ask(&shelf, &rows, &Probe::ANYTHING).0.may_contain, [true; 3]);
         assert_eq!(ask(&shelf, &rows, &Probe::NOTHING).0.may_contain, [false, true, true]);
         assert_eq!(Shelf::read(&shelf.write()), Ok(shelf));
+    }
+
+    #[test]
+    fn what_was_shelved_comes_back() {
+        let values: Vec<Vec<i64>> = vec![vec![1, 2, 3], vec![], (5..90).collect(), (0..2000).collect()];
+        let (shelf, rows) = shelf(&values);
+        let filters = shelf.unshelve(&rows).unwrap();
+        assert_eq!(filters.iter().map(|(_, filter)| filter.is_some()).collect::<Vec<_>>(), [true, false, true, true]);
+        assert_eq!(Shelf::arrange(shelf.column(), filters), (shelf.clone(), rows.clone()));
+        let mut damaged = rows.clone();
+        damaged[40] ^= 1;
+        assert!(shelf.unshelve(&damaged).is_err());
+        assert!(shelf.unshelve(&rows[1..]).is_err());
     }
 
     #[test]

@@ -1,5 +1,7 @@
 """Skip the Parquet files and row groups that a query does not need."""
 
+from typing import TYPE_CHECKING, Any
+
 from parsieve._core import (
     BloomFilter,
     DecryptionError,
@@ -18,8 +20,15 @@ from parsieve.errors import ColumnNotFoundError, ConflictError
 from parsieve.filters import FileFilters, FilterRange, open_filters
 from parsieve.rewrite import AddedFilter, RewriteReport, add_filters, drop_filters
 
+if TYPE_CHECKING:
+    from parsieve.advice import Advice
+    from parsieve.plan import Plan
+    from parsieve.prune.verdict import Keep, Skip
+    from parsieve.table import Table, advise, open_table
+
 __all__ = [
     "AddedFilter",
+    "Advice",
     "BloomFilter",
     "ColumnNotFoundError",
     "ConflictError",
@@ -29,16 +38,47 @@ __all__ = [
     "FilterRange",
     "Finding",
     "FormatError",
+    "Keep",
     "ParsieveError",
+    "Plan",
     "RewriteReport",
+    "Skip",
+    "Table",
     "UnsupportedError",
     "__version__",
     "add_filters",
+    "advise",
     "check_filters",
     "drop_filters",
     "false_positive_rate",
     "hash_column",
     "instruction_sets",
     "open_filters",
+    "open_table",
     "optimal_num_bytes",
 ]
+
+# What works on tables needs pyarrow, which takes longer to import than all the rest.
+_LATER = {
+    "Advice": "advice",
+    "Keep": "prune.verdict",
+    "Plan": "plan",
+    "Skip": "prune.verdict",
+    "Table": "table",
+    "advise": "table",
+    "open_table": "table",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module 'parsieve' has no attribute {name!r}")
+    from importlib import import_module
+
+    found = getattr(import_module(f"parsieve.{_LATER[name]}"), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

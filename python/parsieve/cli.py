@@ -12,15 +12,21 @@ import uuid
 import warnings
 from collections.abc import Callable, Sequence
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import parsieve as ps
+from parsieve import cli_show
+from parsieve.atomic import refuse_tables
+from parsieve.cli_tables import add_commands
+from parsieve.folders import Outcome, Progress, for_each_file, parquet_files
+from parsieve.keyfile import read_keys
 
 EXIT_CODES = """exit codes:
   0  done; for probe: some row group may hold one of the values
-  1  probe: no row group holds any of them, for certain; check: a filter excludes values that are there;
-     spark doctor: something is missing
-  2  wrong arguments, or a file that cannot be read
+  1  probe and plan: no row group or file holds one, for certain; check: a filter excludes values that are there;
+     index verify: the index is damaged or wrong; spark doctor: something is missing
+  2  wrong arguments, or a file that cannot be read or changed; the other files of a folder are done
 """
 
 
@@ -47,22 +53,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="parsieve",
-        description="Bloom filters of Parquet files.",
+        description="Bloom filters of Parquet files, and plans of tables.",
         epilog=EXIT_CODES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"parsieve {ps.__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
-    def command(name: str, run: Callable[[argparse.Namespace], int], about: str) -> argparse.ArgumentParser:
-        added = commands.add_parser(
+    def command(
+        name: str, run: Callable[[argparse.Namespace], int], about: str, what: str = "FILE", group: Any = commands
+    ) -> argparse.ArgumentParser:
+        added: argparse.ArgumentParser = group.add_parser(
             name,
             help=about.split(";")[0],
             description=f"{about[0].upper()}{about[1:]}.",
             epilog=EXIT_CODES,
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
-        added.add_argument("file", metavar="FILE", help="a path or a URI")
+        folders = what == "FILE" and name != "probe"
+        added.add_argument("file", metavar=what, help="a path or a URI" + ", or a folder of files" * folders)
+        if folders:
+            added.add_argument("--threads", type=int, metavar="N", help="files, or parts of a file, at once")
+        added.add_argument("--key-file", metavar="KEYS", help="JSON with footer_key and column_keys, as hex or base64")
         added.add_argument("--json", action="store_true", help="print JSON instead of a table")
         added.set_defaults(run=run)
         return added
@@ -79,12 +91,18 @@ def _parser() -> argparse.ArgumentParser:
         writing.add_argument("-o", "--output", metavar="DEST", help="write another file, which must not exist")
         writing.add_argument("--dry-run", action="store_true", help="tell what would be done, and write nothing")
         writing.add_argument("--break-hard-links", action="store_true", help="let other names keep the old file")
+        writing.add_argument("--upload", action="store_true", help="put an object of a store anew")
+        writing.add_argument("--in-place", action="store_true", help="append to a file that is too large to copy")
     add.add_argument("--fpp", type=float, default=0.01, help="rate of false positives that each filter keeps (0.01)")
     add.add_argument("--max-bytes", type=int, default=128 << 20, metavar="N", help="largest filter of a row group")
     add.add_argument(
-        "--existing", choices=["replace", "keep", "error"], default="replace", help="what to do with filters"
+        "--existing",
+        choices=["replace", "keep", "error"],
+        help="what to do with filters (replace; for a folder keep, so that a run that was interrupted goes on)",
     )
     command("check", _check, "read the data and prove the filters of a file by them")
+    add_commands(commands, command)
+    cli_show.add_commands(commands, EXIT_CODES)
     spark = commands.add_parser("spark", help="Spark sessions on this machine").add_subparsers(
         required=True, metavar="COMMAND"
     )
@@ -101,37 +119,108 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add(options: argparse.Namespace) -> int:
-    report = ps.add_filters(
-        options.file,
-        options.output,
-        options.column or "auto",
-        options.fpp,
-        max_bytes=options.max_bytes,
-        existing=options.existing,
-        hard_links="break" if options.break_hard_links else "refuse",
-        dry_run=options.dry_run,
-    )
-    return _rewritten(report, options.json)
+    folder = Path(options.file).is_dir()
+
+    def add(path: Any) -> ps.RewriteReport:
+        return ps.add_filters(
+            path,
+            options.output,
+            options.column or "auto",
+            options.fpp,
+            max_bytes=options.max_bytes,
+            existing=options.existing or ("keep" if folder else "replace"),
+            hard_links="break" if options.break_hard_links else "refuse",
+            in_place=options.in_place,
+            upload=options.upload,
+            encryption=_keys(options),
+            threads=1 if folder else options.threads,
+            dry_run=options.dry_run,
+        )
+
+    return _rewrite_all(options, add) if folder else _rewritten(add(options.file), options.json)
 
 
 def _drop(options: argparse.Namespace) -> int:
-    report = ps.drop_filters(
-        options.file,
-        options.output,
-        options.column,
-        hard_links="break" if options.break_hard_links else "refuse",
-        dry_run=options.dry_run,
-    )
-    return _rewritten(report, options.json)
+    def drop(path: Any) -> ps.RewriteReport:
+        return ps.drop_filters(
+            path,
+            options.output,
+            options.column,
+            hard_links="break" if options.break_hard_links else "refuse",
+            in_place=options.in_place,
+            upload=options.upload,
+            encryption=_keys(options),
+            dry_run=options.dry_run,
+        )
+
+    return _rewrite_all(options, drop) if Path(options.file).is_dir() else _rewritten(drop(options.file), options.json)
+
+
+def _all(options: argparse.Namespace, work: Callable[[Path], Any]) -> list[Outcome[Any]]:
+    """What became of the files of a folder."""
+    files = parquet_files(Path(options.file))
+    with Progress(len(files)) as bar:
+        return for_each_file(work, files, threads=options.threads, bar=bar)
+
+
+def _rewrite_all(options: argparse.Namespace, work: Callable[[Path], ps.RewriteReport]) -> int:
+    if options.output is not None:
+        raise ValueError("a folder is changed where it is; --output is for one file")
+    refuse_tables(Path(options.file).resolve() / "any file")
+    outcomes = _all(options, work)
+    reports = [one.result for one in outcomes if one.result is not None]
+    failed = [one for one in outcomes if one.error is not None]
+    summary = {
+        "files": len(outcomes),
+        "written": sum(report.written for report in reports),
+        "unchanged": sum(not report.written for report in reports),
+        "failed": len(failed),
+        "added": sum(len(report.added) for report in reports),
+        "dropped": sum(len(report.dropped) for report in reports),
+        "bytes_before": sum(report.bytes_before for report in reports),
+        "bytes_after": sum(report.bytes_after for report in reports),
+    }
+    if options.json:
+        files = [
+            {"path": str(one.path), "error": one.error} if one.result is None else _as_json(one.result)
+            for one in outcomes
+        ]
+        print(json.dumps({"folder": options.file, "files": files, "summary": summary}, indent=2))
+    else:
+        rows = [
+            {
+                "file": os.path.relpath(report.path, Path(options.file).resolve()),
+                "added": len(report.added),
+                "dropped": len(report.dropped),
+                "bytes_before": report.bytes_before,
+                "bytes_after": report.bytes_after,
+            }
+            for report in reports
+            if report.added or report.dropped
+        ]
+        if rows:
+            _table(list(rows[0]), rows)
+        would = "would be " if options.dry_run else ""
+        changed = len(rows) if options.dry_run else summary["written"]
+        print(
+            f"{options.file}: {len(outcomes)} files, {changed} {would}written, {len(reports) - changed} unchanged, "
+            f"{len(failed)} failed; {summary['added']} filters added, {summary['dropped']} dropped"
+        )
+    return _failures(failed)
+
+
+def _failures(failed: list[Outcome[Any]]) -> int:
+    for one in failed:
+        print(f"parsieve: {one.path}: {one.error}", file=sys.stderr)
+    return 2 if failed else 0
 
 
 def _rewritten(report: ps.RewriteReport, as_json: bool) -> int:
+    if as_json:
+        print(json.dumps(_as_json(report), indent=2))
+        return 0
     added = [one._asdict() for one in report.added]
     dropped = [{"row_group": row_group, "column": column} for row_group, column in report.dropped]
-    if as_json:
-        reasons = {_cell(column): reason for column, reason in report.reasons.items()}
-        print(json.dumps(report._asdict() | {"added": added, "dropped": dropped, "reasons": reasons}, indent=2))
-        return 0
     for column, reason in report.reasons.items():
         print(f"{_cell(column)}: {reason}")
     if added:
@@ -146,16 +235,38 @@ def _rewritten(report: ps.RewriteReport, as_json: bool) -> int:
     return 0
 
 
+def _as_json(report: ps.RewriteReport) -> dict[str, Any]:
+    added = [one._asdict() for one in report.added]
+    dropped = [{"row_group": row_group, "column": column} for row_group, column in report.dropped]
+    reasons = {_cell(column): reason for column, reason in report.reasons.items()}
+    return report._asdict() | {"added": added, "dropped": dropped, "reasons": reasons}
+
+
+def _keys(options: argparse.Namespace) -> ps.FileKeys | None:
+    return read_keys(options.key_file) if options.key_file else None
+
+
 def _check(options: argparse.Namespace) -> int:
-    findings = ps.check_filters(options.file)
-    rows = [{**one._asdict(), "finding": one.kind} for one in findings]
-    if options.json:
-        print(json.dumps({"file": options.file, "findings": [one._asdict() for one in findings]}, indent=2))
-    elif findings:
-        _table(["row_group", "column", "finding", "text"], rows)
+    keys = _keys(options)
+    if not Path(options.file).is_dir():
+        findings = {options.file: ps.check_filters(options.file, encryption=keys, threads=options.threads)}
+        failed: list[Outcome[Any]] = []
     else:
-        print(f"{options.file}: every filter holds every value")
-    return 1 if any(one.kind == "false negatives" for one in findings) else 0
+        outcomes = _all(options, lambda path: ps.check_filters(path, encryption=keys, threads=1))
+        findings = {str(one.path): one.result for one in outcomes if one.result is not None}
+        failed = [one for one in outcomes if one.error is not None]
+    found = [(file, one) for file, of in findings.items() for one in of]
+    if options.json:
+        files = [{"file": file, "findings": [one._asdict() for one in of]} for file, of in findings.items()]
+        files += [{"file": str(one.path), "error": one.error} for one in failed]
+        is_folder = Path(options.file).is_dir()
+        print(json.dumps({"folder": options.file, "files": files} if is_folder else files[0], indent=2))
+    elif found:
+        rows = [{**one._asdict(), "finding": one.kind, "file": file} for file, one in found]
+        _table(["file"] * (len(findings) > 1) + ["row_group", "column", "finding", "text"], rows)
+    else:
+        print(f"{options.file}: {f'{len(findings)} files, ' * (len(findings) != 1)}every filter holds every value")
+    return _failures(failed) or (1 if any(one.kind == "false negatives" for _, one in found) else 0)
 
 
 def _doctor(options: argparse.Namespace) -> int:
@@ -173,25 +284,12 @@ def _doctor(options: argparse.Namespace) -> int:
 
 
 def _inspect(options: argparse.Namespace) -> int:
-    with ps.open_filters(options.file) as filters:
-        rows: list[dict[str, Any]] = []
-        for place in filters.ranges():
-            column = place.column
-            row = place._asdict() | {"type": filters.column_type(column)}
-            if options.read:
-                row |= _measured(filters, place.row_group, column)
-            rows.append(row)
-        summary = {
-            "file": options.file,
-            "created_by": filters.created_by,
-            "encrypted": filters.encrypted,
-            "columns": filters.columns,
-            "num_rows": filters.num_rows,
-            "bytes_fetched": filters.bytes_fetched,
-            "requests": filters.requests,
-        }
+    if Path(options.file).is_dir():
+        return _inspect_all(options)
+    summary = _inspected(options.file, options)
+    rows = summary["filters"]
     if options.json:
-        print(json.dumps(summary | {"filters": rows}, indent=2, allow_nan=False))
+        print(json.dumps(summary, indent=2, allow_nan=False))
         return 0
     print(
         f"{options.file}: {len(rows)} filters, {len(summary['num_rows'])} row groups, {len(summary['columns'])} columns"
@@ -199,6 +297,50 @@ def _inspect(options: argparse.Namespace) -> int:
     names = ["row_group", "column", "type", "offset", "length"]
     _table(names + ["blocks", "values", "rate", "error"] * options.read, rows)
     return 0
+
+
+def _inspect_all(options: argparse.Namespace) -> int:
+    outcomes = _all(options, lambda path: _inspected(path, options))
+    failed = [one for one in outcomes if one.error is not None]
+    found = [one.result for one in outcomes if one.result is not None]
+    if options.json:
+        errors = [{"file": str(one.path), "error": one.error} for one in failed]
+        print(json.dumps({"folder": options.file, "files": found + errors}, indent=2, allow_nan=False))
+        return _failures(failed)
+    rows = [
+        {
+            "file": os.path.relpath(summary["file"], options.file),
+            "row_groups": len(summary["num_rows"]),
+            "rows": sum(summary["num_rows"]),
+            "filters": len(summary["filters"]),
+            "columns_with_filters": ", ".join(sorted({_cell(row["column"]) for row in summary["filters"]})),
+        }
+        for summary in found
+    ]
+    print(f"{options.file}: {len(rows)} files, {sum(row['filters'] > 0 for row in rows)} of them with filters")
+    _table(["file", "row_groups", "rows", "filters", "columns_with_filters"], rows)
+    return _failures(failed)
+
+
+def _inspected(file: Any, options: argparse.Namespace) -> dict[str, Any]:
+    with ps.open_filters(file, _keys(options)) as filters:
+        rows: list[dict[str, Any]] = []
+        for place in filters.ranges():
+            column = place.column
+            row = place._asdict() | {"type": filters.column_type(column)}
+            if options.read:
+                row |= _measured(filters, place.row_group, column)
+            rows.append(row)
+        return {
+            "file": str(file),
+            "created_by": filters.created_by,
+            "encrypted": filters.encrypted,
+            "columns": filters.columns,
+            "num_rows": filters.num_rows,
+            "bytes_fetched": filters.bytes_fetched,
+            "requests": filters.requests,
+            "filters": rows,
+        }
 
 
 def _measured(filters: ps.FileFilters, row_group: int, column: str | tuple[str, ...]) -> dict[str, Any]:
@@ -217,7 +359,7 @@ def _measured(filters: ps.FileFilters, row_group: int, column: str | tuple[str, 
 
 
 def _probe(options: argparse.Namespace) -> int:
-    with ps.open_filters(options.file) as filters:
+    with ps.open_filters(options.file, _keys(options)) as filters:
         values = [_value(text, filters.column_type(options.column)) for text in options.values]
         answers = filters.might_contain({options.column: values})
         rows = [

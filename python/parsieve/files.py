@@ -13,11 +13,13 @@ import sys
 import threading
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
-from parsieve import _core
+from parsieve import _core, journal
+from parsieve.errors import ConflictError
 
 Range = tuple[int, int]
 Bytes = bytes | bytearray | memoryview
@@ -26,6 +28,8 @@ Bytes = bytes | bytearray | memoryview
 REMOTE_GAP = 64 * 1024
 LOCAL_GAP = 4 * 1024
 REQUESTS_AT_ONCE = 16
+# Of a range that is read from its front to its end: it pays for the request, and stays in a processor's cache.
+PIECE = 2 << 20
 
 
 class Source(ABC):
@@ -81,7 +85,7 @@ class _FileObject(Source):
         return data or b""
 
 
-class _LocalFile(Source):
+class LocalFile(Source):
     """A file of this machine. Nobody must close it: the descriptor goes with the object."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -93,9 +97,11 @@ class _LocalFile(Source):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
 
     def size(self) -> int:
+        """Bytes of the whole file."""
         return os.fstat(self._fd).st_size
 
     def read(self, start: int, end: int) -> Bytes:
+        """The bytes of a range, or fewer."""
         # The number of a closed file may be that of another one by now.
         if not self._close.alive:
             raise ValueError("the file is closed")
@@ -107,6 +113,7 @@ class _LocalFile(Source):
             return os.pread(self._fd, end - start, start)
 
     def close(self) -> None:
+        """Close the descriptor."""
         self._close()
 
 
@@ -145,11 +152,27 @@ class _Fsspec(_Remote):
 
 
 class _Obstore(_Remote):
+    # What names this version of the object, where the store has such a name.
+    _tag: str | None = None
+
     def size(self) -> int:
-        return int(self._filesystem.head(self._path)["size"])
+        head = self._filesystem.head(self._path)
+        self._tag = head.get("e_tag")
+        return int(head["size"])
 
     def read(self, start: int, end: int) -> Bytes:
-        return memoryview(self._filesystem.get_range(self._path, start=start, end=end))
+        if self._tag is None:
+            return memoryview(self._filesystem.get_range(self._path, start=start, end=end))
+        # The footer of one version must not lead into another one.
+        options = {"range": (start, end), "if_match": self._tag}
+        try:
+            return memoryview(self._filesystem.get(self._path, options=options).bytes())
+        except Exception as error:
+            if type(error).__name__ != "PreconditionError":
+                raise
+            raise ConflictError(
+                f"{self._path} was replaced by somebody else while it was read; open it again"
+            ) from error
 
 
 def open_source(source: Any) -> Source:
@@ -159,8 +182,10 @@ def open_source(source: Any) -> Source:
         return _on(filesystem, os.fsdecode(path))
     if isinstance(source, str) and "://" in source:
         return _at(source)
+    if isinstance(source, Source):
+        return source
     if isinstance(source, (str, os.PathLike)):
-        return _LocalFile(source)
+        return _local(source)
     if hasattr(source, "read") and hasattr(source, "seek"):
         return _FileObject(source)
     try:
@@ -170,6 +195,11 @@ def open_source(source: Any) -> Source:
             "a source is a path, bytes, a seekable binary file, a URI, or a (filesystem, path) pair of pyarrow.fs, "
             f"fsspec or obstore, not {type(source).__qualname__}"
         ) from None
+
+
+def _local(path: str | os.PathLike[str]) -> Source:
+    journal.recover(Path(path))
+    return LocalFile(path)
 
 
 def _on(filesystem: Any, path: str) -> Source:
@@ -187,7 +217,7 @@ def _on(filesystem: Any, path: str) -> Source:
 
 def _at(uri: str) -> Source:
     if uri.partition("://")[0] == "file":
-        return _LocalFile(local_path(uri))
+        return _local(local_path(uri))
     return _on(*filesystem_of(uri))
 
 
@@ -245,17 +275,32 @@ class RangeReader:
             for wanted in ranges:
                 self._fetch(wanted, into)
 
+    def pieces(self, start: int, end: int) -> Iterator[bytes]:
+        """The bytes of a long range one after the other, never many of them at once."""
+        while start < end:
+            data = self._read(start, min(end, start + PIECE))
+            yield data if isinstance(data, bytes) else bytes(data)
+            start += len(data)
+
     def _fetch(self, wanted: Range, into: _core.Fetched) -> None:
         start, end = wanted
         while start < end:
-            data = memoryview(self._source.read(start, end)).cast("B")
-            with self._lock:
-                self.requests += 1
-                self.bytes_fetched += len(data)
-            if not data:
-                raise OSError(f"the source of {self.size} bytes gave none of its bytes {start} to {end}")
-            into.insert(start, data[: end - start])
+            data = self._read(start, end)
+            into.insert(start, data)
             start += len(data)
+
+    def _read(self, start: int, end: int) -> Bytes:
+        data = self._source.read(start, end)
+        if not isinstance(data, bytes):
+            data = memoryview(data).cast("B")
+        if len(data) > end - start:
+            data = data[: end - start]
+        with self._lock:
+            self.requests += 1
+            self.bytes_fetched += len(data)
+        if not data:
+            raise OSError(f"the source of {self.size} bytes gave none of its bytes {start} to {end}")
+        return data
 
     def close(self) -> None:
         """Let go of what was opened for reading; a file object of the caller's stays open."""

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from types import TracebackType
 from typing import Any, NamedTuple
 
-from parsieve import _core, atomic
+from parsieve import _core, atomic, journal
 from parsieve._typing import LeafPath
+from parsieve.files import LocalFile, Range
 from parsieve.filters import Decryption, FileFilters
+from parsieve.making import Chunk, Filters, digest, in_threads, usual_threads
+from parsieve.upload import rewrite_object
 
 ColumnName = str | tuple[str, ...]
 Columns = LeafPath | Sequence[LeafPath] | Mapping[Any, Any]
@@ -52,8 +57,8 @@ class _Wish(NamedTuple):
 
 
 def add_filters(
-    source: str | os.PathLike[str],
-    dest: str | os.PathLike[str] | None = None,
+    source: str | os.PathLike[str] | tuple[Any, str],
+    dest: str | os.PathLike[str] | tuple[Any, str] | None = None,
     columns: Columns = "auto",
     fpp: float = 0.01,
     *,
@@ -61,6 +66,9 @@ def add_filters(
     encryption: Decryption | None = None,
     existing: str = "replace",
     hard_links: str = "refuse",
+    in_place: bool = False,
+    upload: bool = False,
+    threads: int | None = None,
     dry_run: bool = False,
 ) -> RewriteReport:
     """Add Bloom filters to a Parquet file that exists; all its bytes before the footer stay as they are.
@@ -83,6 +91,13 @@ def add_filters(
         encryption: the keys of an encrypted file, as for `open_filters`; new filters are encrypted as their columns.
         existing: filters that are there are replaced (`"replace"`), kept (`"keep"`), or are an error (`"error"`).
         hard_links: `"break"` lets other names of the file keep the old bytes; by default such a file is refused.
+        in_place: for a file too large to copy: append to it. Until that is done nobody else can read it. A crash leaves
+            `.NAME.parsieve-journal` beside the file, and the next function of parsieve that opens the file undoes or
+            finishes the change. Other names of the file see the change too; the old footer stays in it, unused.
+        upload: for an object of a store, a URI or an `(obstore store, path)` pair: fetch it, and put the whole of it
+            anew, on the condition that it is still the one that was fetched.
+        threads: how many column chunks are read at once, each with its distinct hashes in memory; by default as many
+            as there are processors.
         dry_run: read and report, and write nothing.
 
     >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
@@ -100,58 +115,62 @@ def add_filters(
         raise ValueError(f'existing is "replace", "keep" or "error", not {existing!r}')
     if not 0 < fpp < 1:
         raise ValueError(f"fpp lies between 0 and 1, both excluded, not {fpp!r}")
-    old, seen, target = _places(source, dest, hard_links)
-    with FileFilters(old, encryption) as file:
-        new = _core.NewFilters(file._file)
+    threads = usual_threads(threads)
+    if upload:
+        options: dict[str, Any] = {"max_bytes": max_bytes, "encryption": encryption, "existing": existing}
+        options |= {"threads": threads, "dry_run": dry_run}
+        add = partial(add_filters, columns=columns, fpp=fpp, **options)
+        return rewrite_object(source, dest, add, dry_run)
+    with _Places(source, dest, hard_links, in_place, dry_run) as places, FileFilters(places.old, encryption) as file:
+        work = _Work(file, places, encryption)
         automatic = isinstance(columns, str) and columns == "auto"
-        wishes, reasons = (
-            _auto(file, new, fpp, max_bytes) if automatic else (_chosen(file, columns, fpp, max_bytes), {})
-        )
+        wishes, reasons = _auto(work, fpp, max_bytes) if automatic else (_chosen(file, columns, fpp, max_bytes), {})
         if not automatic:
-            _check(file, new, wishes)
+            _check(work, wishes)
         present = {(place.row_group, file._number(place.column)) for place in file.ranges()}
         if existing == "error" and (taken := sorted({column for _, column in present} & wishes.keys())):
             names = ", ".join(str(file._name(column)) for column in taken)
             raise ValueError(f'there are filters already of: {names}; pass existing="replace" or "keep"')
-        measured: dict[tuple[int, int], tuple[int, float]] = {}
-        for number, wish in wishes.items():
-            most = 0
-            for row_group in range(file.num_row_groups):
-                if existing == "keep" and (row_group, number) in present:
-                    continue
-                chunk = row_group, number
-                made = file._drive(
-                    lambda fetched, chunk=chunk, wish=wish: new.make(chunk, wish.fpp, wish.max_bytes, fetched),  # type: ignore[misc]
-                    _core.Fetched(),
-                )
-                assert made is not None
-                _, ndv, rate = made
-                measured[chunk], most = (ndv, rate), max(most, ndv)
-            name = file._name(number)
-            if automatic and not any(column == number for _, column in measured):
-                reasons[name] = "no: there is nothing to add to"
-            elif automatic and most < FEW_VALUES:
-                new.forget(number)
-                measured = {chunk: of for chunk, of in measured.items() if chunk[1] != number}
-                reasons[name] = f"no: at most {most} distinct values in a row group"
-            elif automatic:
-                reasons[name] = f"yes: up to {most} distinct values in a row group"
-        return _finish(file, new, [], measured, reasons, old, seen, target, encryption, dry_run, dest is not None)
+        with Filters(file, work.rewriter, places.target.parent) as filters:
+            for number, wish in wishes.items():
+                chunks = [(row_group, number) for row_group in range(file.num_row_groups)]
+                if existing == "keep":
+                    chunks = [chunk for chunk in chunks if chunk not in present]
+                if chunks and not automatic:
+                    work.start()
+                make = partial(filters.make, fpp=wish.fpp, max_bytes=wish.max_bytes)
+                most = max(in_threads(make, chunks, threads), default=0)
+                if automatic:
+                    worth = bool(chunks) and most >= FEW_VALUES
+                    if worth:
+                        work.start()
+                    else:
+                        filters.forget(number)
+                    reasons[file._name(number)] = (
+                        "no: there is nothing to add to"
+                        if not chunks
+                        else f"yes: up to {most} distinct values in a row group"
+                        if worth
+                        else f"no: at most {most} distinct values in a row group"
+                    )
+            return work.finish([], filters, reasons)
 
 
 def drop_filters(
-    source: str | os.PathLike[str],
-    dest: str | os.PathLike[str] | None = None,
+    source: str | os.PathLike[str] | tuple[Any, str],
+    dest: str | os.PathLike[str] | tuple[Any, str] | None = None,
     columns: LeafPath | Sequence[LeafPath] | None = None,
     *,
     encryption: Decryption | None = None,
     hard_links: str = "refuse",
+    in_place: bool = False,
+    upload: bool = False,
     dry_run: bool = False,
 ) -> RewriteReport:
     """Drop the Bloom filters of some columns, or of all: readers no longer find them.
 
-    The file is replaced as by `add_filters`. The filters' own bytes stay in it, unused; only a plaintext filter of an
-    encrypted column is filled with zeros.
+    The file is replaced as by `add_filters`, and the arguments are the same. The filters' own bytes stay in it, unused;
+    only a plaintext filter of an encrypted column is filled with zeros.
 
     >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
     >>> folder = tempfile.TemporaryDirectory()
@@ -163,30 +182,66 @@ def drop_filters(
     []
     >>> folder.cleanup()
     """
-    old, seen, target = _places(source, dest, hard_links)
-    with FileFilters(old, encryption) as file:
-        new = _core.NewFilters(file._file)
+    if upload:
+        drop = partial(drop_filters, columns=columns, encryption=encryption, dry_run=dry_run)
+        return rewrite_object(source, dest, drop, dry_run)
+    with _Places(source, dest, hard_links, in_place, dry_run) as places, FileFilters(places.old, encryption) as file:
+        work = _Work(file, places, encryption)
         everything = range(len(file.columns))
         wanted = set(everything) if columns is None else {file._number(column) for column in _several(columns)}
-        _readable(file, new, wanted)
+        _readable(work, wanted)
         present = [(place.row_group, file._number(place.column)) for place in file.ranges()]
-        drop = [chunk for chunk in present if chunk[1] in wanted]
-        return _finish(file, new, drop, {}, {}, old, seen, target, encryption, dry_run, dest is not None)
+        with Filters(file, work.rewriter, places.target.parent) as nothing:
+            return work.finish([chunk for chunk in present if chunk[1] in wanted], nothing, {})
 
 
-def _places(source: Any, dest: str | os.PathLike[str] | None, hard_links: str) -> tuple[Path, atomic.Identity, Path]:
-    """The file to read, its state before anything was read, and the path to write."""
-    for place in (source, dest):
-        if (isinstance(place, str) and "://" in place) or not isinstance(place, (str, os.PathLike, type(None))):
-            raise _core.UnsupportedError(
-                "filters are added to and dropped from local files, by their path: an object of a store cannot be "
-                "changed, only uploaded anew; copy it, or use an index beside the table"
-            )
-    if source is None:
-        raise TypeError("a source is the path of a local file, not None")
-    old = Path(os.path.realpath(source))
-    seen = atomic.identity(old.stat())
-    return old, seen, atomic.target_of(Path(source), None if dest is None else Path(dest), hard_links)
+class _Places:
+    """The file to read, its state before anything was read, the path to write, and what was begun there."""
+
+    def __init__(self, source: Any, dest: Any, hard_links: str, in_place: bool, dry_run: bool) -> None:
+        for place in (source, dest):
+            if (isinstance(place, str) and "://" in place) or not isinstance(place, (str, os.PathLike, type(None))):
+                raise _core.UnsupportedError(
+                    "filters are added to and dropped from local files, by their path: an object of a store cannot be "
+                    "changed, only uploaded anew (upload=True does that); or use an index beside the table"
+                )
+        if source is None:
+            raise TypeError("a source is the path of a local file, not None")
+        if in_place and dest is not None:
+            raise ValueError("in_place changes the source itself, so there is no dest")
+        self.old = Path(os.path.realpath(source))
+        self.dry_run = dry_run
+        self.is_copy = dest is not None
+        # Other names of a file that is changed where it lies see the change.
+        hard_links = "break" if in_place and hard_links == "refuse" else hard_links
+        self.target = atomic.target_of(Path(source), None if dest is None else Path(dest), hard_links)
+        self.in_place = journal.InPlace(self.old) if in_place and not dry_run else None
+        self.keep_footer = in_place
+        journal.recover(self.old) if self.in_place is None else None
+        self.seen = atomic.identity(self.old.stat())
+        self.replacement: atomic.Replacement | None = None
+
+    def __enter__(self) -> _Places:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for begun in (self.in_place, self.replacement):
+            if begun is not None:
+                begun.__exit__(kind, error, trace)
+
+    def begin(self) -> atomic.Replacement:
+        """The new file, begun at the first call."""
+        if self.replacement is None:
+            self.replacement = atomic.Replacement(self.old, self.seen, self.target)
+        return self.replacement
+
+    def write(self, copy: int, wipe: list[Range], tail: Callable[[], Iterator[bytes]], verify: Any) -> int:
+        """Write what was planned; the size of the new file."""
+        if self.in_place is not None:
+            return self.in_place.finish(self.seen, wipe, tail, verify)
+        return self.begin().finish(copy, wipe, tail(), verify)
 
 
 def _several(columns: Any) -> list[LeafPath]:
@@ -220,27 +275,27 @@ def _chosen(file: FileFilters, columns: Any, fpp: float, max_bytes: int) -> dict
     return wishes
 
 
-def _check(file: FileFilters, new: _core.NewFilters, wishes: Iterable[int]) -> None:
+def _check(work: _Work, wishes: Iterable[int]) -> None:
     """Refuse what cannot be done before anything is read."""
+    file = work.file
     for number in wishes:
         if file._types[number] is None:
             raise _core.UnsupportedError(
                 f"column {file._name(number)!r} cannot have a filter: the format defines no hash for its type, or this "
                 "version does not know it"
             )
-    _readable(file, new, wishes)
+    _readable(work, wishes)
 
 
-def _readable(file: FileFilters, new: _core.NewFilters, wishes: Iterable[int]) -> None:
+def _readable(work: _Work, wishes: Iterable[int]) -> None:
     for number in wishes:
-        if any(not new.is_open(row_group, number) for row_group in range(file.num_row_groups)):
-            raise _core.DecryptionError(f"column {file._name(number)!r} is encrypted, and its key is missing")
+        if not work.is_open(number):
+            raise _core.DecryptionError(f"column {work.file._name(number)!r} is encrypted, and its key is missing")
 
 
-def _auto(
-    file: FileFilters, new: _core.NewFilters, fpp: float, max_bytes: int
-) -> tuple[dict[int, _Wish], dict[ColumnName, str]]:
+def _auto(work: _Work, fpp: float, max_bytes: int) -> tuple[dict[int, _Wish], dict[ColumnName, str]]:
     """The columns that may deserve a filter, and why the others do not. Their values decide the rest."""
+    file = work.file
     wishes, reasons = {}, {}
     for number, column_type in enumerate(file._types):
         name = file._name(number)
@@ -248,67 +303,89 @@ def _auto(
             reasons[name] = "no: Parquet has no hash for its type"
         elif " real" in column_type:
             reasons[name] = "no: real numbers are seldom asked for by equality"
-        elif any(not new.is_open(row_group, number) for row_group in range(file.num_row_groups)):
+        elif not work.is_open(number):
             reasons[name] = "no: its key is missing"
         else:
             wishes[number] = _Wish(fpp, max_bytes)
     return wishes, reasons
 
 
-def _finish(
-    file: FileFilters,
-    new: _core.NewFilters,
-    drop: list[tuple[int, int]],
-    measured: dict[tuple[int, int], tuple[int, float]],
-    reasons: dict[ColumnName, str],
-    old: Path,
-    seen: atomic.Identity,
-    target: Path,
-    encryption: Decryption | None,
-    dry_run: bool,
-    copy_anyway: bool,
-) -> RewriteReport:
-    """Plan the new file, and write it unless nothing changes."""
-    plan = file._drive(lambda fetched: new.plan(drop, fetched))
-    assert plan is not None
-    copy, wipe, placed, footer = plan
-    added = [
-        AddedFilter(row_group, file._name(column), offset, length, *measured[row_group, column])
-        for row_group, column, offset, length in placed
-    ]
-    written = not dry_run and (copy_anyway or bool(placed or drop))
-    size = seen[2] if not (placed or drop) else copy + sum(length for *_, length in placed) + len(footer)
+class _Work:
+    """One file that gets other filters."""
 
-    def tail() -> Iterator[bytes]:
-        for row_group, column, _, length in placed:
-            data = new.encode((row_group, column))
-            if len(data) != length:
-                raise RuntimeError("a filter has not the size that was planned: a defect of parsieve")
-            yield data
-        yield footer
+    def __init__(self, file: FileFilters, places: _Places, encryption: Decryption | None) -> None:
+        self.file = file
+        self.rewriter = _core.Rewriter(file._file)
+        self._places = places
+        self._encryption = encryption
+        self._started = False
 
-    def verify(path: Path) -> None:
-        changed = set(drop) | {(row_group, column) for row_group, column, *_ in placed}
+    def is_open(self, number: int) -> bool:
+        """Whether all metadata of a column can be read."""
+        return all(self.rewriter.is_open(row_group, number) for row_group in range(self.file.num_row_groups))
+
+    def start(self) -> None:
+        """Begin to copy while filters are made. What is to be wiped of an encrypted file is not known yet."""
+        places = self._places
+        if not (self._started or places.dry_run or self.file.encrypted or places.keep_footer):
+            self._started = True
+            places.begin().start(self._plan([], [])[0])
+
+    def _plan(self, add: list[tuple[int, int, int]], drop: list[Chunk]) -> Any:
+        keep_footer = self._places.keep_footer
+        plan = self.file._drive(lambda fetched: self.rewriter.plan(add, drop, keep_footer, fetched))
+        assert plan is not None
+        return plan
+
+    def finish(self, drop: list[Chunk], filters: Filters, reasons: dict[ColumnName, str]) -> RewriteReport:
+        """Plan the new file, and write it unless nothing changes."""
+        file, places, made = self.file, self._places, filters.made
+        copy, wipe, placed, footer = self._plan([(*chunk, made[chunk].num_blocks) for chunk in made], drop)
+        added = [
+            AddedFilter(row_group, file._name(column), offset, length, *made[row_group, column][1:3])
+            for row_group, column, offset, length in placed
+        ]
+        written = not places.dry_run and (places.is_copy or bool(placed or drop))
+        size = places.seen[2] if not (placed or drop) else copy + sum(length for *_, length in placed) + len(footer)
+
+        def tail() -> Iterator[bytes]:
+            for row_group, column, _, length in placed:
+                data = filters.encoded((row_group, column))
+                if len(data) != length:
+                    raise RuntimeError("a filter has not the size that was planned: a defect of parsieve")
+                yield data
+            yield footer
+
+        def verify(path: Path) -> None:
+            if not self._is_as_planned(path, added, drop, filters):
+                raise RuntimeError(
+                    "the new file does not read as it was planned: a defect of parsieve; nothing was replaced"
+                )
+
+        if written:
+            size = places.write(copy, wipe, tail, verify)
+        dropped = [(row_group, file._name(column)) for row_group, column in drop]
+        return RewriteReport(
+            str(places.target), added, dropped, reasons, places.seen[2], size, file.bytes_fetched, written
+        )
+
+    def _is_as_planned(self, path: Path, added: list[AddedFilter], drop: list[Chunk], filters: Filters) -> bool:
+        file, made = self.file, filters.made
+        changed = set(drop) | made.keys()
         kept = {place for place in file.ranges() if (place.row_group, file._number(place.column)) not in changed}
         ours = {(one.row_group, one.column): one for one in added}
-        with FileFilters(path, encryption) as again:
+        with FileFilters(LocalFile(path), self._encryption) as again:
             found = set(again.ranges())
-            new_places = [place for place in found if (place.row_group, place.column) in ours]
-            same = found - set(new_places) == kept and len(new_places) == len(ours) and again.num_rows == file.num_rows
-            for place in new_places:
+            places = [place for place in found if (place.row_group, place.column) in ours]
+            if found - set(places) != kept or len(places) != len(ours) or again.num_rows != file.num_rows:
+                return False
+            for place in places:
                 one = ours[place.row_group, place.column]
                 # The length is left out where the old metadata use its field for something else.
-                same = same and place.offset == one.offset and place.length in (one.length, None)
-            for row_group, column, *_ in placed:
-                filter = again.filter(row_group, again._paths[column]) if same else None
-                same = filter is not None and new.equals((row_group, column), filter)
-        if not same:
-            raise RuntimeError(
-                "the new file does not read as it was planned: a defect of parsieve; nothing was replaced"
-            )
-
-    if written:
-        size = atomic.replace(old, seen, target, copy=copy, wipe=wipe, tail=tail(), verify=verify)
-    dropped = [(row_group, file._name(column)) for row_group, column in drop]
-    fetched = file.bytes_fetched
-    return RewriteReport(str(target), added, dropped, reasons, seen[2], size, fetched, written)
+                if place.offset != one.offset or place.length not in (one.length, None):
+                    return False
+            for row_group, column in made:
+                filter = again.filter(row_group, again._paths[column])
+                if filter is None or digest(filter) != made[row_group, column].digest:
+                    return False
+        return True

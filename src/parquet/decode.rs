@@ -8,11 +8,11 @@ use std::ops::Range;
 
 use super::chunk::Protection;
 use super::codec::Codec;
+use super::distinct::Distinct;
 use super::file::ParquetFile;
-use super::page::{PageHeader, PageKind, Pages, encoding, values_start};
-use super::schema::Leaf;
-use super::sealed::SealedPages;
-use super::values::{Distinct, Hasher, Width};
+use super::page::{Found, PageHeader, PageKind, encoding, next_page, values_start};
+use super::sealed::{Opener, SealedPages};
+use super::values::{Hasher, Width};
 use super::vault::Vault;
 use crate::error::{Error, ErrorKind, FileKind, Result};
 use crate::int::{to_u64, to_usize};
@@ -50,6 +50,13 @@ impl ParquetFile {
         most: u64,
         isa: InstructionSet,
     ) -> Result<ChunkHashes> {
+        let mut scan = self.scan_chunk(row_group, column, most, isa)?;
+        scan.feed(self, bytes, vault)?;
+        scan.finish()
+    }
+
+    /// The same for bytes that come piece by piece, so that memory is bounded by a page and the distinct values.
+    pub fn scan_chunk(&self, row_group: usize, column: usize, most: u64, isa: InstructionSet) -> Result<ChunkScan> {
         let range = self.chunk_range(row_group, column)?;
         let chunk = self.metadata.chunk(row_group, column)?;
         let (leaf, meta) = (&self.metadata.leaves()[column], chunk.meta.as_ref().ok_or_else(|| self.no_key(column))?);
@@ -59,38 +66,140 @@ impl ParquetFile {
         })?;
         let hasher = Hasher { physical: leaf.physical, width, isa, distinct: Distinct::new(most) };
         let codec = Codec::from_code(meta.codec)?;
-        let sealed = chunk.protection != Protection::Plain;
-        let mut chunk = Chunk { leaf, codec, hasher, dictionary: false, plain: false, num_values: 0 };
-        if sealed {
-            let vault = vault.ok_or_else(|| self.no_key(column))?;
-            let mut pages = SealedPages::new(bytes, range.start, vault, &self.metadata, (row_group, column));
-            while let Some((header, body)) = pages.next()? {
-                chunk.page(&header, &body)?;
+        let (max_rep, max_def) = (leaf.max_rep, leaf.max_def);
+        Ok(ChunkScan {
+            place: (row_group, column),
+            at: range.start,
+            left: range,
+            rest: Vec::new(),
+            wanted: 1,
+            sealed: (chunk.protection != Protection::Plain).then(SealedPages::default),
+            stated: meta.num_values,
+            chunk: Chunk {
+                max_rep,
+                max_def,
+                codec,
+                hasher,
+                dictionary: false,
+                plain: false,
+                num_values: 0,
+                scratch: Vec::new(),
+            },
+        })
+    }
+}
+
+/// A column chunk whose bytes come piece by piece.
+#[derive(Debug)]
+pub struct ChunkScan {
+    place: (usize, usize),
+    /// Where the next page begins.
+    at: u64,
+    /// The bytes that have not come.
+    left: Range<u64>,
+    /// The beginning of a page, until its end comes.
+    rest: Vec<u8>,
+    /// With so many bytes it may be whole.
+    wanted: usize,
+    sealed: Option<SealedPages>,
+    stated: i64,
+    chunk: Chunk,
+}
+
+impl ChunkScan {
+    /// The bytes of the chunk that have not come yet.
+    pub fn left(&self) -> Range<u64> {
+        self.left.clone()
+    }
+
+    /// Takes the next bytes of the chunk, of the `file` that the scan is of.
+    pub fn feed(&mut self, file: &ParquetFile, mut bytes: &[u8], vault: Option<&dyn Vault>) -> Result<()> {
+        // What follows the chunk is none of its business.
+        let left = to_usize(self.left.end - self.left.start).unwrap_or(usize::MAX);
+        bytes = &bytes[..bytes.len().min(left)];
+        self.left.start += to_u64(bytes.len());
+        while !self.rest.is_empty() {
+            let (more, after) = bytes.split_at(self.wanted.saturating_sub(self.rest.len()).min(bytes.len()));
+            self.rest.extend_from_slice(more);
+            bytes = after;
+            if self.rest.len() < self.wanted && !self.left.is_empty() {
+                return Ok(());
             }
-        } else {
-            let mut pages = Pages::new(bytes, range.start);
-            while let Some((header, body)) = pages.next()? {
-                chunk.page(&header, body)?;
+            let rest = std::mem::take(&mut self.rest);
+            let (used, wanted) = self.page(file, &rest, vault, bytes.is_empty() && self.left.is_empty())?;
+            self.rest = rest;
+            self.rest.drain(..used);
+            self.wanted = wanted;
+            if used == 0 && bytes.is_empty() {
+                return Ok(());
             }
         }
+        while !bytes.is_empty() {
+            let (used, wanted) = self.page(file, bytes, vault, self.left.is_empty())?;
+            bytes = &bytes[used..];
+            if used == 0 {
+                self.rest.extend_from_slice(bytes);
+                self.wanted = wanted;
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the page at the start of `bytes`: how long it was, or 0 and how many bytes to wait for. `last` says that no
+    /// more come.
+    fn page(
+        &mut self,
+        file: &ParquetFile,
+        bytes: &[u8],
+        vault: Option<&dyn Vault>,
+        last: bool,
+    ) -> Result<(usize, usize)> {
+        let found = match &mut self.sealed {
+            Some(pages) => {
+                let vault = vault.ok_or_else(|| file.no_key(self.place.1))?;
+                let opener = Opener { vault, metadata: &file.metadata, place: self.place };
+                pages.next(bytes, self.at, &opener)?
+            }
+            None => next_page(bytes, self.at)?,
+        };
+        match found {
+            Found::Page(header, body, len) => {
+                self.chunk.page(&header, &body)?;
+                self.at += to_u64(len);
+                Ok((len, 1))
+            }
+            Found::More(_, missing) if last => Err(missing),
+            Found::More(wanted, _) => Ok((0, wanted)),
+        }
+    }
+
+    /// The values, when all bytes have come.
+    pub fn finish(self) -> Result<ChunkHashes> {
+        if !self.left.is_empty() || !self.rest.is_empty() {
+            let needed = self.left.end - self.left.start;
+            return Err(Error::at(ErrorKind::Truncated { needed, available: 0 }, self.left.start));
+        }
         // Fewer would mean pages that we have not seen.
-        match u64::try_from(meta.num_values) {
-            Ok(stated) if stated == chunk.num_values => Ok(ChunkHashes {
-                hashes: chunk.hasher.distinct.into_sorted()?,
+        match u64::try_from(self.stated) {
+            Ok(stated) if stated == self.chunk.num_values => Ok(ChunkHashes {
+                all_dictionary: self.chunk.dictionary && !self.chunk.plain,
+                hashes: self.chunk.hasher.distinct.into_sorted()?,
                 num_values: stated,
-                all_dictionary: chunk.dictionary && !chunk.plain,
             }),
             stated => {
-                let stated = stated.unwrap_or(0);
-                Err(Error::at(ErrorKind::File(FileKind::ValueCount { stated, found: chunk.num_values }), range.start))
+                let (stated, found) = (stated.unwrap_or(0), self.chunk.num_values);
+                Err(Error::at(ErrorKind::File(FileKind::ValueCount { stated, found }), self.left.end))
             }
         }
     }
 }
 
-/// A column chunk whose pages are being read.
-struct Chunk<'a> {
-    leaf: &'a Leaf,
+/// What the pages of a chunk held so far.
+#[derive(Debug)]
+struct Chunk {
+    max_rep: i16,
+    max_def: i16,
     codec: Codec,
     hasher: Hasher,
     /// Whether the dictionary was met, and with it every value that it holds.
@@ -98,26 +207,35 @@ struct Chunk<'a> {
     /// Whether any values stand outside the dictionary.
     plain: bool,
     num_values: u64,
+    /// Where pages are decompressed.
+    scratch: Vec<u8>,
 }
 
-impl Chunk<'_> {
+impl Chunk {
     fn page(&mut self, header: &PageHeader, body: &[u8]) -> Result<()> {
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let taken = self.take(header, body, &mut scratch);
+        self.scratch = scratch;
+        taken
+    }
+
+    fn take(&mut self, header: &PageHeader, body: &[u8], scratch: &mut Vec<u8>) -> Result<()> {
         match header.kind {
             PageKind::Index => Ok(()),
             PageKind::Dictionary { num_values, encoding: encoding::PLAIN | encoding::PLAIN_DICTIONARY } => {
-                let plain = self.codec.decompress(body, header.uncompressed_len)?;
+                let plain = self.codec.decompress(body, header.uncompressed_len, scratch)?;
                 let most = u64::from(num_values);
-                let found = self.hasher.take(encoding::PLAIN, &plain, most)?;
+                let found = self.hasher.take(encoding::PLAIN, plain, most)?;
                 self.dictionary = true;
                 enough(found, most)
             }
             PageKind::Dictionary { encoding, .. } => Err(Error::new(ErrorKind::File(FileKind::PageEncoding(encoding)))),
             PageKind::Data { num_values, encoding, rep_encoding, def_encoding } => {
-                let plain = self.codec.decompress(body, header.uncompressed_len)?;
-                let levels = [(self.leaf.max_rep, rep_encoding), (self.leaf.max_def, def_encoding)];
-                let start = values_start(&plain, num_values, levels)?;
+                let plain = self.codec.decompress(body, header.uncompressed_len, scratch)?;
+                let levels = [(self.max_rep, rep_encoding), (self.max_def, def_encoding)];
+                let start = values_start(plain, num_values, levels)?;
                 // How many are null is known only from the levels; a column without levels has no nulls.
-                let least = if self.leaf.max_def == 0 { num_values } else { 0 };
+                let least = if self.max_def == 0 { num_values } else { 0 };
                 self.values(encoding, &plain[start..], num_values, least)
             }
             PageKind::DataV2 { num_values, num_nulls, encoding, levels_len, is_compressed } => {
@@ -128,8 +246,8 @@ impl Chunk<'_> {
                 let len = header.uncompressed_len.checked_sub(levels_len).ok_or_else(truncated)?;
                 let codec = if is_compressed && len > 0 { self.codec } else { Codec::Uncompressed };
                 // A page of nulls has no values, and some writers compress nothing into something.
-                let plain = if len == 0 { Default::default() } else { codec.decompress(stored, len)? };
-                self.values(encoding, &plain, num_values, num_values.saturating_sub(num_nulls))
+                let plain = if len == 0 { &[] } else { codec.decompress(stored, len, scratch)? };
+                self.values(encoding, plain, num_values, num_values.saturating_sub(num_nulls))
             }
         }
     }

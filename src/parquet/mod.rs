@@ -10,6 +10,8 @@ mod column_type;
 mod decode;
 #[cfg(feature = "decode")]
 mod delta;
+#[cfg(feature = "decode")]
+mod distinct;
 mod encryption;
 mod file;
 #[cfg(test)]
@@ -37,7 +39,7 @@ mod vault;
 pub use bounds::{Bound, Bounds};
 pub use chunk::{ColumnChunk, ColumnMeta, IndexPlace, Protection, Statistics};
 #[cfg(feature = "decode")]
-pub use decode::ChunkHashes;
+pub use decode::{ChunkHashes, ChunkScan};
 pub use encryption::{Algorithm, Cipher, FileCrypto};
 pub use file::{FIRST_READ, Footer, ParquetFile};
 pub use footer::{MAGIC_LEN, TAIL_LEN, Tail};
@@ -45,7 +47,7 @@ pub use locate::{Extent, FilterHeader, FilterPlace, block_index};
 pub use metadata::{ColumnOrder, Metadata, RowGroup, column_ordinal};
 pub use patch::{ChunkPatch, Pointer, patch_column_metadata, patch_metadata};
 pub use question::{ColumnProbe, Verdicts};
-pub use rewrite::{NewFilter, PlacedFilter, Rewrite};
+pub use rewrite::{NewFilter, OldFooter, PlacedFilter, Rewrite};
 pub use schema::{Leaf, Logical, Physical, TimeUnit};
 #[cfg(feature = "crypto")]
 pub use secret::Secrets;

@@ -1,6 +1,6 @@
 //! The pages of a column chunk: their headers, and which bytes of a body are levels and which are values.
 
-use std::ops::Range;
+use std::borrow::Cow;
 
 use super::record::{Record, required};
 use crate::cursor::Cursor;
@@ -181,37 +181,49 @@ pub(super) fn values_start(body: &[u8], num_values: u32, levels: [(i16, i32); 2]
     Ok(cursor.position())
 }
 
-/// The pages of a chunk, one after the other: each header with its body as stored.
+/// What stands at the start of the bytes of a chunk.
 #[derive(Debug)]
-pub(super) struct Pages<'a> {
-    bytes: &'a [u8],
-    base: u64,
-    at: usize,
+pub(super) enum Found<'a> {
+    /// A whole page: its header, its body, and the bytes of both as they are stored.
+    Page(PageHeader, Cow<'a, [u8]>, usize),
+    /// The beginning of a page. It may be whole when there are so many bytes; if no more come, that is the error.
+    More(usize, Error),
 }
 
-impl<'a> Pages<'a> {
-    /// The pages in `bytes`, which lie at offset `base` of their file.
-    pub(super) fn new(bytes: &'a [u8], base: u64) -> Self {
-        Self { bytes, base, at: 0 }
-    }
-
-    /// The next page and its body, or `None` at the end of the chunk.
-    pub(super) fn next(&mut self) -> Result<Option<(PageHeader, &'a [u8])>> {
-        if self.at == self.bytes.len() {
-            return Ok(None);
+impl Found<'_> {
+    /// The beginning of something whose length is not known, where `error` says that bytes are missing.
+    pub(super) fn more_after(bytes: &[u8], error: Error) -> Result<Self> {
+        match error.kind() {
+            // Twice as many, so that what never ends is read a few times and not once for each piece.
+            ErrorKind::Truncated { .. } | ErrorKind::ThriftContainer { .. } => {
+                Ok(Self::More(bytes.len().saturating_mul(2).max(64), error))
+            }
+            _ => Err(error),
         }
-        let rest = &self.bytes[self.at..];
-        let header = PageHeader::decode(rest, self.base + to_u64(self.at))?;
-        let body = body(rest, &header).ok_or_else(|| {
-            let available = to_u64(rest.len() - header.len);
-            Error::at(ErrorKind::Truncated { needed: header.stored_len, available }, self.base + to_u64(self.at))
-        })?;
-        self.at += body.end;
-        Ok(Some((header, &rest[body])))
+    }
+
+    /// The beginning of `len` bytes, at offset `at` of the file.
+    pub(super) fn more_up_to(bytes: &[u8], len: u64, missing: u64, at: u64) -> Self {
+        let available = to_u64(bytes.len()).saturating_sub(len - missing);
+        Self::More(
+            to_usize(len).unwrap_or(usize::MAX),
+            Error::at(ErrorKind::Truncated { needed: missing, available }, at),
+        )
     }
 }
 
-fn body(rest: &[u8], header: &PageHeader) -> Option<Range<usize>> {
-    let end = header.len.checked_add(to_usize(header.stored_len)?)?;
-    (end <= rest.len()).then_some(header.len..end)
+/// The page at the start of `bytes`, which lie at offset `at` of their file.
+pub(super) fn next_page(bytes: &[u8], at: u64) -> Result<Found<'_>> {
+    let header = match PageHeader::decode(bytes, at) {
+        Ok(header) => header,
+        Err(error) => return Found::more_after(bytes, error),
+    };
+    let len = to_u64(header.len) + header.stored_len;
+    match to_usize(len).and_then(|len| bytes.get(header.len..len)) {
+        Some(body) => {
+            let len = header.len + body.len();
+            Ok(Found::Page(header, body.into(), len))
+        }
+        None => Ok(Found::more_up_to(bytes, len, header.stored_len, at)),
+    }
 }

@@ -6,7 +6,8 @@
 //! new   the same bytes (a few wiped) | filters | footer | tail
 //! ```
 //!
-//! Nothing that existed moves, so no offset of the old metadata changes but those of the filters.
+//! Nothing that existed moves, so no offset of the old metadata changes but those of the filters. A file that is changed where
+//! it lies keeps its old footer too, as bytes that nothing points to: cut off behind it, the file is the old one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -47,6 +48,15 @@ pub struct PlacedFilter {
     pub length: u64,
 }
 
+/// What becomes of the old footer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OldFooter {
+    /// The new bytes take its place.
+    Replaced,
+    /// The new bytes follow the whole old file.
+    Kept,
+}
+
 /// The new file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rewrite {
@@ -70,6 +80,7 @@ impl ParquetFile {
         &self,
         add: &[NewFilter],
         drop: &[Chunk],
+        old_footer: OldFooter,
         vault: Option<&dyn Vault>,
         fetched: &Fetched,
     ) -> Result<Step<Rewrite>> {
@@ -80,7 +91,11 @@ impl ParquetFile {
         };
         let mut pointers: BTreeMap<Chunk, Pointer> = drop.iter().map(|&chunk| (chunk, Pointer::Clear)).collect();
         let mut filters = Vec::with_capacity(add.len());
-        let mut end = self.data_end();
+        let copy = match old_footer {
+            OldFooter::Replaced => self.data_end(),
+            OldFooter::Kept => self.footer.file_len,
+        };
+        let mut end = copy;
         let mut sorted = add.to_vec();
         sorted.sort_by_key(|filter| (filter.row_group, filter.column));
         for NewFilter { row_group, column, num_blocks } in sorted {
@@ -95,7 +110,7 @@ impl ParquetFile {
         let patches = pointers.into_iter().map(|(chunk, pointer)| Ok((chunk, self.patch(chunk, pointer, vault)?)));
         let footer = self.footer_with(&patches.collect::<Result<_>>()?, vault)?;
         let file_len = end + to_u64(footer.len());
-        Ok(Step::Ready(Rewrite { copy: self.data_end(), wipe, filters, footer, file_len }))
+        Ok(Step::Ready(Rewrite { copy, wipe, filters, footer, file_len }))
     }
 
     /// The chunks that change, each checked to be one that we can change.

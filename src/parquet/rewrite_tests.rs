@@ -45,7 +45,7 @@ fn plan(
     drop: &[Chunk],
     vault: Option<&dyn Vault>,
 ) -> Result<Rewrite> {
-    drive(file, |fetched| old.plan_rewrite(add, drop, vault, fetched)).map(|(plan, _)| plan)
+    drive(file, |fetched| old.plan_rewrite(add, drop, OldFooter::Replaced, vault, fetched)).map(|(plan, _)| plan)
 }
 
 /// A filter for every chunk that can have one.

@@ -1,65 +1,53 @@
 //! The pages of an encrypted column chunk: for each page a module with its header, and one with its body.
 
-use std::borrow::Cow;
-
 use super::metadata::{Metadata, column_ordinal};
-use super::page::{PageHeader, PageKind};
+use super::page::{Found, PageHeader, PageKind};
 use super::vault::Vault;
 use crate::crypto::split_module;
 use crate::cursor::Cursor;
 use crate::error::{Error, ErrorKind, FileKind, Result};
 use crate::int::{to_u64, to_usize};
 
-/// The pages of one chunk, one after the other: each header with its body, decrypted.
-pub(super) struct SealedPages<'a> {
-    bytes: &'a [u8],
-    base: u64,
-    at: usize,
-    /// Data pages that were met.
+/// The pages of one encrypted chunk that were met so far.
+#[derive(Debug, Default)]
+pub(super) struct SealedPages {
+    any: bool,
     data_pages: usize,
-    vault: &'a dyn Vault,
-    metadata: &'a Metadata,
-    place: (usize, usize),
 }
 
-impl<'a> SealedPages<'a> {
-    pub(super) fn new(
-        bytes: &'a [u8],
-        base: u64,
-        vault: &'a dyn Vault,
-        metadata: &'a Metadata,
-        place: (usize, usize),
-    ) -> Self {
-        Self { bytes, base, at: 0, data_pages: 0, vault, metadata, place }
-    }
+/// Whose pages they are, and who can open them.
+pub(super) struct Opener<'a> {
+    pub(super) vault: &'a dyn Vault,
+    pub(super) metadata: &'a Metadata,
+    pub(super) place: (usize, usize),
+}
 
-    /// The next page and its body, or `None` at the end of the chunk.
-    pub(super) fn next(&mut self) -> Result<Option<(PageHeader, Cow<'a, [u8]>)>> {
-        if self.at == self.bytes.len() {
-            return Ok(None);
-        }
-        let at = self.base + to_u64(self.at);
-        let (module, rest) = split_module(&self.bytes[self.at..])?;
-        let (header, data_page) = self.header(module, at)?;
-        let truncated = || {
-            let available = to_u64(rest.len());
-            Error::at(ErrorKind::Truncated { needed: header.stored_len, available }, at)
+impl SealedPages {
+    /// The page at the start of `bytes`, which lie at offset `at` of their file, decrypted.
+    pub(super) fn next<'a>(&mut self, bytes: &'a [u8], at: u64, opener: &Opener<'_>) -> Result<Found<'a>> {
+        let (module, rest) = match split_module(bytes) {
+            Ok(split) => split,
+            Err(error) => return Found::more_after(bytes, error),
         };
-        let len = to_usize(header.stored_len).filter(|len| *len <= rest.len()).ok_or_else(truncated)?;
-        let body = self.body(&rest[..len], &header, data_page)?;
-        self.at += module.len() + len;
+        let (header, data_page) = self.header(module, at, opener)?;
+        let Some(body) = to_usize(header.stored_len).and_then(|len| rest.get(..len)) else {
+            return Ok(Found::more_up_to(bytes, to_u64(module.len()) + header.stored_len, header.stored_len, at));
+        };
+        let len = module.len() + body.len();
+        let body = opener.body(body, &header, data_page)?;
+        self.any = true;
         self.data_pages += usize::from(data_page.is_some());
-        Ok(Some((header, body.into())))
+        Ok(Found::Page(header, body.into(), len))
     }
 
     /// The header, and which data page it belongs to. Only the first page of a chunk may be a dictionary, and which it is
     /// must be known before it can be read; so the first is tried both ways.
-    fn header(&self, module: &[u8], at: u64) -> Result<(PageHeader, Option<i16>)> {
+    fn header(&self, module: &[u8], at: u64, opener: &Opener<'_>) -> Result<(PageHeader, Option<i16>)> {
         let data_page = Some(column_ordinal(self.data_pages)?);
-        let open = |page| self.vault.open_page_header(self.metadata, self.place, page, module);
+        let open = |page| opener.vault.open_page_header(opener.metadata, opener.place, page, module);
         let (plain, page) = match open(data_page) {
             Ok(plain) => (plain, data_page),
-            Err(error) if error.kind() == &ErrorKind::File(FileKind::Decryption) && self.at == 0 => (open(None)?, None),
+            Err(error) if error.kind() == &ErrorKind::File(FileKind::Decryption) && !self.any => (open(None)?, None),
             Err(error) => return Err(error),
         };
         let header = PageHeader::decode(&plain, at)?;
@@ -70,7 +58,9 @@ impl<'a> SealedPages<'a> {
             _ => Err(Error::at(ErrorKind::File(FileKind::Decryption), at)),
         }
     }
+}
 
+impl Opener<'_> {
     fn body(&self, stored: &[u8], header: &PageHeader, data_page: Option<i16>) -> Result<Vec<u8>> {
         let open = |module| self.vault.open_page(self.metadata, self.place, data_page, module);
         let levels = match header.kind {
@@ -120,7 +110,12 @@ mod tests {
         let vault = secrets.as_ref().map(|secrets| secrets as &dyn Vault);
         let range = opened.chunk_range(0, column)?;
         let bytes = &file[to_usize(range.start).unwrap()..to_usize(range.end).unwrap()];
-        opened.hash_chunk(0, column, bytes, vault, u64::MAX, InstructionSet::detect())
+        let isa = InstructionSet::detect();
+        let whole = opened.hash_chunk(0, column, bytes, vault, u64::MAX, isa);
+        let mut scan = opened.scan_chunk(0, column, u64::MAX, isa)?;
+        let fed = bytes.chunks(77).try_for_each(|piece| scan.feed(&opened, piece, vault));
+        assert_eq!(whole, fed.and_then(|()| scan.finish()), "pieces tell the same");
+        whole
     }
 
     #[test]

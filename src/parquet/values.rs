@@ -1,6 +1,7 @@
 //! Hashes of the values in decoded pages, distinct ones only.
 
 use super::delta::{Numbers, by_length, by_prefix, unsplit};
+use super::distinct::Distinct;
 use super::page::encoding;
 use super::schema::{Leaf, Physical};
 use crate::cursor::Cursor;
@@ -11,8 +12,6 @@ use crate::isa::InstructionSet;
 
 /// Values that are hashed at once.
 const BATCH: usize = 1024;
-/// Hashes that are kept before repeated ones are looked for.
-const FIRST_LIMIT: usize = 1 << 16;
 
 /// How values lie in plain encoding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,46 +33,6 @@ impl Width {
             Physical::FixedLenByteArray => Self::Fixed(usize::try_from(leaf.type_length?).ok().filter(|len| *len > 0)?),
             Physical::Boolean | Physical::Unknown(_) => return None,
         })
-    }
-}
-
-/// A set of hashes whose memory is bounded by twice the distinct ones, and these by the caller: a few bytes of a delta
-/// encoding can stand for billions of values.
-#[derive(Debug)]
-pub(super) struct Distinct {
-    hashes: Vec<u64>,
-    limit: usize,
-    most: u64,
-}
-
-impl Distinct {
-    /// An empty set that may take `most` hashes.
-    pub(super) fn new(most: u64) -> Self {
-        Self { hashes: Vec::new(), limit: FIRST_LIMIT, most }
-    }
-
-    fn extend(&mut self, hashes: &[u64]) -> Result<()> {
-        self.hashes.extend_from_slice(hashes);
-        if self.hashes.len() >= self.limit {
-            self.compact()?;
-            self.limit = (self.hashes.len() * 2).max(FIRST_LIMIT);
-        }
-        Ok(())
-    }
-
-    fn compact(&mut self) -> Result<()> {
-        self.hashes.sort_unstable();
-        self.hashes.dedup();
-        match to_u64(self.hashes.len()) {
-            ndv if ndv > self.most => Err(Error::new(ErrorKind::TooManyValues { ndv })),
-            _ => Ok(()),
-        }
-    }
-
-    /// All hashes, sorted and each once.
-    pub(super) fn into_sorted(mut self) -> Result<Vec<u64>> {
-        self.compact()?;
-        Ok(self.hashes)
     }
 }
 
@@ -237,19 +196,9 @@ mod tests {
         };
         let error = hasher.take(encoding::DELTA_BINARY_PACKED, &page, u64::from(u32::MAX)).unwrap_err();
         assert!(matches!(error.kind(), ErrorKind::TooManyValues { .. }), "{error}");
-        assert!(hasher.distinct.hashes.capacity() < 4 * FIRST_LIMIT);
+        assert!(hasher.distinct.capacity() < 1 << 18);
         hasher.distinct = Distinct::new(u64::MAX);
         let error = hasher.take(encoding::DELTA_BINARY_PACKED, &page, u64::from(u32::MAX)).unwrap_err();
         assert!(matches!(error.kind(), ErrorKind::Truncated { .. }), "{error}");
-    }
-
-    #[test]
-    fn memory_follows_the_distinct_values() {
-        let mut distinct = Distinct::new(10);
-        for _ in 0..1000 {
-            distinct.extend(&[1, 2, 3].repeat(500)).unwrap();
-        }
-        assert!(distinct.hashes.capacity() < 4 * FIRST_LIMIT);
-        assert_eq!(distinct.into_sorted().unwrap(), [1, 2, 3]);
     }
 }

@@ -22,8 +22,9 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<file::Fetched>()?;
     module.add_class::<file::FileReader>()?;
     module.add_class::<file::Probe>()?;
-    module.add_class::<rewrite::NewFilters>()?;
     sieve::register(module)?;
+    module.add_class::<rewrite::ChunkScan>()?;
+    module.add_class::<rewrite::Rewriter>()?;
     module.add_function(wrap_pyfunction!(functions::hash_column, module)?)?;
     module.add_function(wrap_pyfunction!(functions::optimal_num_bytes, module)?)?;
     module.add_function(wrap_pyfunction!(functions::false_positive_rate, module)?)?;
@@ -31,6 +32,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<shelf::Shelf>()?;
     module.add_function(wrap_pyfunction!(shelf::shelf_num_bytes, module)?)?;
     module.add_function(wrap_pyfunction!(file::coalesce, module)?)?;
+    module.add_function(wrap_pyfunction!(keys::unwrap_key, module)?)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     Ok(())
 }

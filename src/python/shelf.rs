@@ -13,6 +13,8 @@ use pyo3::types::PyBytes;
 /// Partition, group, filter (none where the location has no values), and whether there are nulls, NaNs, unread rows.
 type Shelved<'py> = (String, String, Option<Bound<'py, BloomFilter>>, bool, bool, bool);
 
+type Unshelved = (String, String, Option<BloomFilter>, bool, bool, bool);
+
 /// The directory of a shelf of filters.
 #[pyclass(frozen, module = "parsieve._core")]
 pub(super) struct Shelf(shelf::Shelf);
@@ -41,6 +43,17 @@ impl Shelf {
     #[staticmethod]
     fn read(py: Python<'_>, data: &[u8]) -> PyResult<Self> {
         Ok(Self(py.detach(|| shelf::Shelf::read(data))?))
+    }
+
+    /// The filters from all rows, as `arrange` took them.
+    fn unshelve(&self, py: Python<'_>, rows: &[u8]) -> PyResult<Vec<Unshelved>> {
+        let filters = py.detach(|| self.0.unshelve(rows))?;
+        let column = Some(self.0.column());
+        let unshelved = filters.into_iter().map(|(of, sbbf)| {
+            let filter = sbbf.map(|sbbf| BloomFilter::from(Filter::new(sbbf, column)));
+            (of.partition, of.group, filter, of.nulls, of.nans, of.unknown)
+        });
+        Ok(unshelved.collect())
     }
 
     /// The directory as bytes.

@@ -169,6 +169,10 @@ pub trait Key: Clone + Ord + Debug + Send + Sync {
     fn write_after(&self, previous: Option<&Self>, out: &mut Vec<u8>);
     /// Reads what `write_after` wrote.
     fn read_after(previous: Option<&Self>, cursor: &mut Cursor<'_>) -> Result<Self>;
+    /// The key as bytes whose order is that of keys, for those who cut the axis without knowing its type.
+    fn ordinal(&self) -> Vec<u8>;
+    /// The key that `ordinal` wrote; `None` for other bytes.
+    fn from_ordinal(bytes: &[u8]) -> Option<Self>;
 }
 
 /// Appends an unsigned LEB128 number.
@@ -243,6 +247,14 @@ impl Key for u64 {
         let key = previous.copied().unwrap_or_default().checked_add(cursor.varint()?);
         key.ok_or(Error::at(ErrorKind::IntegerRange, at))
     }
+
+    fn ordinal(&self) -> Vec<u8> {
+        self.to_be_bytes().to_vec()
+    }
+
+    fn from_ordinal(bytes: &[u8]) -> Option<Self> {
+        bytes.try_into().ok().map(Self::from_be_bytes)
+    }
 }
 
 impl Key for u128 {
@@ -283,6 +295,14 @@ impl Key for u128 {
         let delta = u128::from(cursor.varint()?) << 64 | u128::from(cursor.varint()?);
         let key = previous.copied().unwrap_or_default().checked_add(delta);
         key.ok_or(Error::at(ErrorKind::IntegerRange, at))
+    }
+
+    fn ordinal(&self) -> Vec<u8> {
+        self.to_be_bytes().to_vec()
+    }
+
+    fn from_ordinal(bytes: &[u8]) -> Option<Self> {
+        bytes.try_into().ok().map(Self::from_be_bytes)
     }
 }
 
@@ -345,6 +365,14 @@ impl Key for Bytes {
             return Err(malformed());
         }
         Ok(Self([shared, rest].concat().into()))
+    }
+
+    fn ordinal(&self) -> Vec<u8> {
+        self.0.to_vec()
+    }
+
+    fn from_ordinal(bytes: &[u8]) -> Option<Self> {
+        (bytes.len() <= MAX_KEY_BYTES).then(|| Self(bytes.into()))
     }
 }
 

@@ -69,6 +69,8 @@ pub struct Builder<K> {
     /// Of a partition: whether its first page is still to come.
     open_start: bool,
     head: Option<Records<K>>,
+    /// Of a partition: the last key of its first page, and the key after it.
+    border: Option<(K, K)>,
 }
 
 /// Turns pages into segments and spans.
@@ -137,7 +139,13 @@ impl<K: Key> Builder<K> {
             sealer: Sealer::new(num_locations, options),
             open_start: false,
             head: None,
+            border: None,
         })
+    }
+
+    /// A builder of the pages after `before`, the last key of a page.
+    pub fn following(num_locations: u32, options: Options, before: K) -> Result<Self> {
+        Ok(Self { cutter: Cutter::new(options, Some(before)), ..Self::new(num_locations, options)? })
     }
 
     /// A builder of one range partition of the keys.
@@ -178,9 +186,10 @@ impl<K: Key> Builder<K> {
 
     fn close_pending(&mut self) {
         let Some(key) = self.pending.take() else { return };
-        let Self { cutter, sealer, open_start, head, .. } = self;
+        let Self { cutter, sealer, open_start, head, border, .. } = self;
         cutter.close(key, &mut |records, len| {
             if std::mem::take(open_start) {
+                *border = Some((records.keys[len - 1].clone(), records.keys[len].clone()));
                 *head = Some(first_records(records, len));
             } else {
                 sealer.page(records, len);
@@ -198,11 +207,22 @@ impl<K: Key> Builder<K> {
         self.cutter.records().locations.len()
     }
 
+    /// Of a partition, once it is known: the last key of its first page, and the key after it. There a page ends whatever
+    /// lies before the partition, and a partition that begins earlier finds no later border than this one.
+    pub fn border(&self) -> Option<(&K, &K)> {
+        self.border.as_ref().map(|(last, next)| (last, next))
+    }
+
     /// Ends the build of a whole index.
-    pub fn finish(mut self) -> Built<K> {
+    pub fn finish(self) -> Built<K> {
+        self.finish_before(None)
+    }
+
+    /// Ends a build that goes on, elsewhere, with the page that begins at `next`.
+    pub fn finish_before(mut self, next: Option<&K>) -> Built<K> {
         self.close_pending();
         let Self { cutter, sealer, .. } = &mut self;
-        cutter.finish(None, &mut |records, len| sealer.page(records, len));
+        cutter.finish(next, &mut |records, len| sealer.page(records, len));
         self.sealer.built
     }
 
@@ -329,6 +349,7 @@ mod tests {
             from = to;
         }
         assert_eq!(join(parts, 9, SMALL).unwrap(), whole);
+        check_ranges(rows, cuts, &whole);
         // I6: each key in exactly one segment, segments disjoint and ordered; I3: every answer is exact.
         assert!(whole.segments.windows(2).all(|pair| pair[0].most < pair[1].least));
         let segments: Vec<Segment<K>> =
@@ -344,6 +365,37 @@ mod tests {
         }
         let keys: u64 = whole.segments.iter().map(|sealed| sealed.counts.keys).sum();
         assert_eq!(keys, u64::try_from(rows.len()).unwrap());
+    }
+
+    /// Ranges that end where pages end, which each finds out alone, need no joining.
+    fn check_ranges<K: Key>(rows: &Rows<K>, cuts: &[usize], whole: &Built<K>) {
+        let mut borders: Vec<(K, K)> = cuts
+            .iter()
+            .filter_map(|cut| {
+                let mut scout = Builder::partition(9, SMALL).unwrap();
+                push_all(&mut scout, rows.clone().into_iter().skip(cut % (rows.len() + 1)));
+                scout.border().map(|(last, next)| (last.clone(), next.clone()))
+            })
+            .collect();
+        borders.sort();
+        borders.dedup();
+        let mut segments = Vec::new();
+        let mut spans = vec![None; 9];
+        for at in 0..=borders.len() {
+            let before = at.checked_sub(1).map(|at| &borders[at]);
+            let next = borders.get(at).map(|border| &border.1);
+            let mut builder = match before {
+                Some((last, _)) => Builder::following(9, SMALL, last.clone()).unwrap(),
+                None => Builder::new(9, SMALL).unwrap(),
+            };
+            let inside = |key: &K| before.is_none_or(|(_, first)| key >= first) && next.is_none_or(|next| key < next);
+            push_all(&mut builder, rows.clone().into_iter().filter(|(key, _)| inside(key)));
+            let built = builder.finish_before(next);
+            assert!(!built.segments.is_empty() || rows.is_empty());
+            segments.extend(built.segments);
+            merge_spans(&mut spans, built.spans);
+        }
+        assert_eq!(&Built { segments, spans }, whole);
     }
 
     fn pairs() -> impl Strategy<Value = BTreeMap<u32, u64>> {

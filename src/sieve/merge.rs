@@ -14,6 +14,8 @@ pub struct Merge<K> {
     runs: Vec<Run<K>>,
     heap: BinaryHeap<Head<K>>,
     hungry: Vec<usize>,
+    /// Nothing is poured from this key on.
+    until: Option<K>,
 }
 
 #[derive(Debug)]
@@ -65,7 +67,13 @@ impl<K: Encode> Merge<K> {
             runs: (0..num_runs).map(|_| Run::Hungry).collect(),
             heap: BinaryHeap::with_capacity(num_runs),
             hungry: (0..num_runs).rev().collect(),
+            until: None,
         }
+    }
+
+    /// The same merge, which ends before this key.
+    pub fn until(self, key: Option<K>) -> Self {
+        Self { until: key, ..self }
     }
 
     /// Gives a hungry run its next piece, or tells that there is none.
@@ -94,6 +102,9 @@ impl<K: Encode> Merge<K> {
                 return Ok(Some(hungry));
             }
             let Some(mut head) = self.heap.peek_mut() else { return Ok(None) };
+            if self.until.as_ref().is_some_and(|until| *until <= head.key) {
+                return Ok(None);
+            }
             let run = head.run;
             let next = match &mut self.runs[run] {
                 Run::Open(piece) => piece.next_pair()?,

@@ -49,7 +49,7 @@ pub use index::{Entry, Extent, Index, Location, Report, Root, Stats, pack};
 pub use lookup::{Answer, Lookup, Need, Query};
 pub use merge::Merge;
 pub use options::{Coarsen, Options};
-pub use pairs::{Gathered, Piece};
+pub use pairs::{Gathered, Piece, Pieces};
 pub use seal::{Counts, Sealed};
 pub use segment::Segment;
 pub use sort::{build_pairs, sort_pairs};

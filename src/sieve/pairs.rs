@@ -12,7 +12,7 @@ use crate::int::to_u64;
 use arrow_array::ArrayRef;
 
 /// Bytes after which a piece is closed: enough for one read to be worth it, few enough to merge many runs.
-const PIECE_BYTES: usize = 256 * 1024;
+const PIECE_BYTES: usize = 64 * 1024;
 
 /// Gathers the rows of columns until they are sorted.
 #[derive(Debug)]
@@ -150,7 +150,7 @@ impl Pairs<Bytes> for Texts {
 
 /// Writes a sorted run as pieces.
 #[derive(Debug)]
-pub(super) struct Pieces<K> {
+pub struct Pieces<K> {
     done: Vec<Vec<u8>>,
     open: Option<(Vec<u8>, K)>,
 }
@@ -162,7 +162,8 @@ impl<K> Default for Pieces<K> {
 }
 
 impl<K: Encode> Pieces<K> {
-    pub(super) fn push(&mut self, key: K, location: u32, rows: u64) {
+    /// Adds a pair; they ascend.
+    pub fn push(&mut self, key: K, location: u32, rows: u64) {
         let (mut body, previous) = match self.open.take() {
             Some((body, previous)) => (body, Some(previous)),
             None => {
@@ -182,7 +183,13 @@ impl<K: Encode> Pieces<K> {
         }
     }
 
-    pub(super) fn finish(mut self) -> Vec<Vec<u8>> {
+    /// The pieces that were closed since the last call.
+    pub fn take(&mut self) -> Vec<Vec<u8>> {
+        std::mem::take(&mut self.done)
+    }
+
+    /// The last pieces.
+    pub fn finish(mut self) -> Vec<Vec<u8>> {
         if let Some((mut body, _)) = self.open.take() {
             body.shrink_to_fit();
             self.done.push(end(body));
@@ -207,6 +214,16 @@ impl<K: Encode> Piece<K> {
             return Err(malformed(&cursor(body), "key width"));
         }
         Ok(Self { bytes, at: 5, previous: None })
+    }
+
+    /// How many pairs are left, and so many of their keys at even distances, the first of them first.
+    pub fn sample(mut self, count: usize) -> Result<(usize, Vec<K>)> {
+        let mut keys = Vec::new();
+        while let Some((key, _, _)) = self.next_pair()? {
+            keys.push(key);
+        }
+        let (len, count) = (keys.len(), count.min(keys.len()));
+        Ok((len, (0..count).map(|at| keys[at * len / count].clone()).collect()))
     }
 
     /// The next pair; `None` at the end.

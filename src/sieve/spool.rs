@@ -96,6 +96,19 @@ impl<K: Key> Share<K> {
         (Self { head, tail, spans: built.spans, entries: spool.into_entries() }, lookups, keys)
     }
 
+    /// Ends the build of whole pages, the next of which begins at `next`: a share that keeps no keys back.
+    pub fn finish_before(
+        builder: Builder<K>,
+        mut spool: Spool<K>,
+        next: Option<&K>,
+    ) -> Result<(Self, Vec<u8>, Vec<u8>)> {
+        let Part { head, tail, .. } = Builder::<K>::new(0, Options::default())?.finish_part();
+        let built = builder.finish_before(next);
+        spool.put(built.segments);
+        let (lookups, keys) = spool.take();
+        Ok((Self { head, tail, spans: built.spans, entries: spool.into_entries() }, lookups, keys))
+    }
+
     /// Its bytes.
     pub fn write(&self) -> Vec<u8> {
         let mut body = vec![K::CODE];

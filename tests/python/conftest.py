@@ -1,4 +1,4 @@
-"""Lets every test import the independent models beside this file (`oracle`, ...), and use one Spark session a run."""
+"""Lets every test import the independent models beside this file (`oracle`, `disk`, ...), and use one Spark session."""
 
 import sys
 from collections.abc import Iterator

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -61,3 +64,30 @@ class ModelLake(Lake):
 
 def place(group: str, partition: str = "") -> Location:
     return Location(partition, group)
+
+
+class SavedLake(ModelLake):
+    """The same in a folder, one file for each snapshot, so that processes can share it."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(pa.schema([("k", pa.int64())]))
+        self.folder = folder
+
+    def save(self, version: int, state: Mapping[Location, tuple[str, list[int]]]) -> None:
+        """Make a snapshot, all at once."""
+        rows = [[*dataclasses.astuple(location), token, keys] for location, (token, keys) in state.items()]
+        temporary = self.folder / f"{version}.tmp"
+        temporary.write_text(json.dumps(rows))
+        temporary.replace(self.folder / f"{version}.json")
+
+    def newest(self) -> int:
+        """The number of the newest snapshot."""
+        return max(int(path.stem) for path in self.folder.glob("*.json"))
+
+    def snapshot(self, as_of: AsOf = None) -> Snapshot:
+        at = self.newest() if as_of is None else int(str(as_of))
+        slices = tuple(
+            Slice(partition, group, token, group, 1, len(keys), True, {}, pa.table({"k": pa.array(keys, pa.int64())}))
+            for partition, group, token, keys in json.loads((self.folder / f"{at}.json").read_text())
+        )
+        return Snapshot(id=at, instant=at, schema=self.schema, slices=slices)

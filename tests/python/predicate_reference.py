@@ -65,6 +65,8 @@ def plain(scalar: pa.Scalar) -> Any:
         return scalar.cast(pa.int32() if scalar.type.bit_width == 32 else pa.int64()).as_py()
     if pa.types.is_struct(scalar.type):
         return {field.name: plain(scalar[field.name]) for field in scalar.type}
+    if isinstance(scalar.type, pa.BaseExtensionType):
+        return plain(scalar.value)
     if pa.types.is_dictionary(scalar.type):
         return plain(scalar.value)
     return scalar.as_py()

@@ -13,7 +13,7 @@ use parsieve::bloom::sizing::{Model, Sizes, false_positive_rate, optimal_blocks}
 use parsieve::bloom::{Filter, Options, Sbbf};
 use parsieve::isa::InstructionSet;
 use parsieve::parquet::ranges::{Fetched, Step, coalesce};
-use parsieve::parquet::{FIRST_READ, Footer, NewFilter, ParquetFile};
+use parsieve::parquet::{FIRST_READ, Footer, NewFilter, OldFooter, ParquetFile};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -101,7 +101,7 @@ fn with_filters(file: &[u8]) -> Vec<u8> {
     let add: Vec<_> = (filters.iter())
         .map(|(&(row_group, column), filter)| NewFilter { row_group, column, num_blocks: filter.num_blocks() })
         .collect();
-    let (plan, _) = drive(file, |fetched| old.plan_rewrite(&add, &[], None, fetched));
+    let (plan, _) = drive(file, |fetched| old.plan_rewrite(&add, &[], OldFooter::Replaced, None, fetched));
     let mut new = file[..plan.copy as usize].to_vec();
     for placed in &plan.filters {
         let filter = &filters[&(placed.row_group, placed.column)];

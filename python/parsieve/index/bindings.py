@@ -41,15 +41,13 @@ def write(store: Store, chain: Sequence[Part], before: Bindings, after: Bindings
             "gone": [[location.partition, location.group] for location in sorted(gone)],
         },
     )
-    name = unique(BINDINGS, "bindings")
-    store.put(name, data)
-    return (*chain, Part(name, len(data)))
+    return (*chain, Part.put(store, unique(BINDINGS, "bindings"), data))
 
 
 def read(store: Store, chain: Sequence[Part]) -> dict[Location, str]:
     """What a chain says in the end."""
     with ThreadPoolExecutor(min(REQUESTS_AT_ONCE, max(1, len(chain))), "parsieve-read") as pool:
-        files = list(pool.map(lambda part: store.get(part.name), chain))
+        files = list(pool.map(lambda part: part.get(store), chain))
     found: dict[Location, str] = {}
     for number, (part, data) in enumerate(zip(chain, files, strict=True)):
         fields = document.read(BINDINGS, data, f"{store}/{part.name}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import hashlib
 import secrets
 import time
 from collections.abc import Mapping
@@ -47,6 +48,34 @@ class Part:
 
     name: str
     size: int
+    # SHA-256 of a file that is read whole; segment files are read by ranges, each of which has a checksum of its own.
+    digest: str = ""
+
+    @classmethod
+    def put(cls, store: Store, name: str, data: bytes) -> Part:
+        """Store a file that is read whole."""
+        store.put(name, data)
+        return cls(name, len(data), hashlib.sha256(data).hexdigest())
+
+    def get(self, store: Store) -> bytes:
+        """The whole file, if it is what was stored."""
+        try:
+            data = store.get(self.name)
+        except FileNotFoundError as error:
+            raise BrokenPartError(store, self.name, "it is gone", gone=True) from error
+        if hashlib.sha256(data).hexdigest() != self.digest:
+            raise BrokenPartError(store, self.name, "its bytes are not those that were written")
+        return data
+
+
+class BrokenPartError(FormatError):
+    """A file that a version names cannot be used."""
+
+    def __init__(self, store: Store, name: str, why: str, gone: bool = False) -> None:
+        super().__init__(f"{store}/{name}: {why}")
+        self.name = name
+        self.why = why
+        self.gone = gone
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +119,32 @@ class ColumnState:
 
 
 @dataclass(frozen=True, slots=True)
+class Shelf:
+    """Bloom filters of some locations: the directory is read whole, the rows by ranges."""
+
+    directory: Part
+    rows: Part
+
+
+@dataclass(frozen=True, slots=True)
+class BloomState:
+    """What a version knows of one column by Bloom filters."""
+
+    path: ColumnPath
+    field_id: int | None
+    type: pa.DataType
+    table: TableState
+    fpp: float
+    bindings: tuple[Part, ...]
+    # A location's filter is that of the last shelf which names it.
+    shelves: tuple[Shelf, ...]
+
+    def parts(self) -> list[Part]:
+        """Every file that it names."""
+        return [*self.bindings, *(part for shelf in self.shelves for part in (shelf.directory, shelf.rows))]
+
+
+@dataclass(frozen=True, slots=True)
 class Commit:
     """One version of an index."""
 
@@ -102,6 +157,7 @@ class Commit:
     operation: str
     table: TableState
     columns: Mapping[ColumnPath, ColumnState]
+    blooms: Mapping[ColumnPath, BloomState]
     # Earlier versions with the table's states, newest first.
     history: tuple[tuple[int, TableState], ...] = field(default=(), repr=False)
 
@@ -117,6 +173,7 @@ class Commit:
                 "operation": self.operation,
                 "table": _state(self.table),
                 "columns": [_column(one) for _, one in sorted(self.columns.items())],
+                "blooms": [_bloom(one) for _, one in sorted(self.blooms.items())],
                 "history": [{"version": version, **_state(state)} for version, state in self.history],
             },
         )
@@ -126,6 +183,7 @@ class Commit:
         """A version from its file."""
         fields = document.read("commit", data, name)
         columns = [_column_of(one, name) for one in fields.objects("columns")]
+        blooms = [_bloom_of(one, name) for one in fields.objects("blooms")]
         return cls(
             version=fields.get("version", int),
             writer=fields.get("writer", str),
@@ -134,18 +192,26 @@ class Commit:
             operation=fields.get("operation", str),
             table=_state_of(fields.inner("table")),
             columns={one.path: one for one in columns},
+            blooms={one.path: one for one in blooms},
             history=tuple((one.get("version", int), _state_of(one)) for one in fields.objects("history")),
         )
 
     def parts(self) -> list[Part]:
         """Every file that this version names."""
-        return [part for column in self.columns.values() for part in column.parts()]
+        states: list[ColumnState | BloomState] = [*self.columns.values(), *self.blooms.values()]
+        return [part for state in states for part in state.parts()]
 
 
 def after(
-    parent: Commit | None, operation: str, table: TableState, columns: Mapping[ColumnPath, ColumnState]
+    parent: Commit | None,
+    operation: str,
+    table: TableState,
+    columns: Mapping[ColumnPath, ColumnState],
+    blooms: Mapping[ColumnPath, BloomState] | None = None,
 ) -> Commit:
-    """The version after another one."""
+    """The version after another one; without `blooms` it has the parent's."""
+    if blooms is None:
+        blooms = {} if parent is None else parent.blooms
     history = () if parent is None else ((parent.version, parent.table), *parent.history)[:HISTORY]
     return Commit(
         version=1 if parent is None else parent.version + 1,
@@ -155,6 +221,7 @@ def after(
         operation=operation,
         table=table,
         columns=dict(columns),
+        blooms=dict(blooms),
         history=history,
     )
 
@@ -168,15 +235,15 @@ def _state_of(fields: document.Fields) -> TableState:
 
 
 def _part(part: Part) -> list[Any]:
-    return [part.name, part.size]
+    return [part.name, part.size, part.digest]
 
 
 def _parts_of(fields: document.Fields, field: str) -> tuple[Part, ...]:
-    return tuple(Part(name, size) for name, size in fields.rows(field, str, int))
+    return tuple(Part(name, size, digest) for name, size, digest in fields.rows(field, str, int, str))
 
 
-def _column(column: ColumnState) -> dict[str, Any]:
-    base = column.base
+def _followed(column: ColumnState | BloomState) -> dict[str, Any]:
+    """Which column of which table is followed, and how far."""
     return {
         "path": list(column.path),
         "field_id": column.field_id,
@@ -185,6 +252,45 @@ def _column(column: ColumnState) -> dict[str, Any]:
         "arrow": base64.b64encode(pa.schema([pa.field("", column.type)]).serialize()).decode(),
         "table": _state(column.table),
         "bindings": [_part(one) for one in column.bindings],
+    }
+
+
+def _type_of(fields: document.Fields, source: str) -> pa.DataType:
+    try:
+        schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(fields.get("arrow", str), validate=True)))
+        return schema.field(0).type
+    except (ValueError, OSError, IndexError, pa.ArrowException) as error:
+        raise FormatError(f"{source}: the type of a column cannot be read: {error}") from error
+
+
+def _bloom(column: BloomState) -> dict[str, Any]:
+    shelves = [[*_part(shelf.directory), *_part(shelf.rows)] for shelf in column.shelves]
+    return {**_followed(column), "fpp": str(column.fpp), "shelves": shelves}
+
+
+def _bloom_of(fields: document.Fields, source: str) -> BloomState:
+    shelves = fields.rows("shelves", str, int, str, str, int, str)
+    try:
+        fpp = float(fields.get("fpp", str))
+    except ValueError as error:
+        raise FormatError(f"{source}: fpp is no number") from error
+    if not fields.texts("path"):
+        raise FormatError(f"{source}: a column has a path")
+    return BloomState(
+        path=fields.texts("path"),
+        field_id=fields.maybe("field_id", int),
+        type=_type_of(fields, source),
+        table=_state_of(fields.inner("table")),
+        fpp=fpp,
+        bindings=_parts_of(fields, "bindings"),
+        shelves=tuple(Shelf(Part(*shelf[:3]), Part(*shelf[3:])) for shelf in shelves),
+    )
+
+
+def _column(column: ColumnState) -> dict[str, Any]:
+    base = column.base
+    return {
+        **_followed(column),
         "base": {
             "instant": base.instant,
             "root": [_part(base.root)],
@@ -195,26 +301,21 @@ def _column(column: ColumnState) -> dict[str, Any]:
     }
 
 
-def _column_of(fields: document.Fields, name: str) -> ColumnState:
-    try:
-        schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(fields.get("arrow", str), validate=True)))
-        kind = schema.field(0).type
-    except (ValueError, OSError, IndexError, pa.ArrowException) as error:
-        raise FormatError(f"{name}: the type of a column cannot be read: {error}") from error
+def _column_of(fields: document.Fields, source: str) -> ColumnState:
     base = fields.inner("base")
     root = _parts_of(base, "root")
     if len(root) != 1 or not fields.texts("path"):
-        raise FormatError(f"{name}: a column has one path and one root")
+        raise FormatError(f"{source}: a column has one path and one root")
     return ColumnState(
         path=fields.texts("path"),
         field_id=fields.maybe("field_id", int),
-        type=kind,
+        type=_type_of(fields, source),
         table=_state_of(fields.inner("table")),
         bindings=_parts_of(fields, "bindings"),
         base=Base(base.get("instant", int), root[0], _parts_of(base, "files"), base.get("pairs", int)),
         deltas=tuple(
-            DeltaPart(instant, Part(file, size), changes)
-            for instant, file, size, changes in fields.rows("deltas", int, str, int, int)
+            DeltaPart(instant, Part(name, size, digest), changes)
+            for instant, name, size, digest, changes in fields.rows("deltas", int, str, int, str, int)
         ),
     )
 

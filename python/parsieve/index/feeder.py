@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,6 +29,10 @@ from parsieve.lake.base import ColumnPath, Lake, Location, Slice
 UNSORTED_SHARE = 0.4
 WAITING_SHARE = 0.4
 LEAST_BUFFER = 1 << 20
+# One piece of each run is in memory while they are merged: as bytes, and as what is read of them.
+PIECE_BYTES = 128 << 10
+MERGE_SHARE = 0.5
+LEAST_FAN = 8
 
 Advance = Callable[[int], None]
 
@@ -50,9 +54,10 @@ class Gathered:
 class _Worker:
     """One thread's buffers."""
 
-    def __init__(self, columns: Sequence[Gathered], most: int) -> None:
+    def __init__(self, columns: Sequence[Gathered], most: int, first: int) -> None:
         self._columns = columns
         self._most = most
+        self._first = first
         self._pairs = [_core.SievePairs(column.axis) for column in columns]
 
     def push(self, at: int, values: pa.Array, number: int) -> None:
@@ -60,7 +65,7 @@ class _Worker:
         if column.unread[number]:
             return
         try:
-            _, nulls, nans = pairs.push(values, number)
+            _, nulls, nans = pairs.push(values, self._first + number)
         except TypeError:
             # Another unit or kind than the column's: what it holds cannot be compared.
             column.unread[number] = True
@@ -85,8 +90,9 @@ def gather(
     memory: int,
     threads: int,
     advance: Advance,
+    first: int = 0,
 ) -> list[Gathered]:
-    """Read some columns of some slices in one scan. A slice's number is its place in `slices`."""
+    """Read some columns of some slices in one scan. The number of a slice is its place in `slices`, after `first`."""
     gathered = [
         Gathered(axis, Runs(room), [0] * len(slices), [0] * len(slices), [False] * len(slices)) for _, axis in columns
     ]
@@ -99,7 +105,7 @@ def gather(
     def read(number: int) -> None:
         worker: _Worker | None = getattr(local, "worker", None)
         if worker is None:
-            worker = local.worker = _Worker(gathered, most)
+            worker = local.worker = _Worker(gathered, most, first)
             with lock:
                 workers.append(worker)
         try:
@@ -115,8 +121,6 @@ def gather(
 
     _each(read, range(len(slices)), threads)
     _each(lambda at: workers[at].finish(), range(len(workers)), threads)
-    if slices and gathered and len(gathered[0].failed) == len(slices):
-        raise gathered[0].failed[0]
     return gathered
 
 
@@ -150,10 +154,11 @@ def merge(
     locations: Sequence[Location],
     instant: int,
     room: Room,
+    memory: int,
     options: _core.SieveOptions | None = None,
 ) -> Built:
     """Merge the runs of a column into its root and segment file; the runs are forgotten."""
-    runs = gathered.runs
+    runs = _few(gathered.axis, gathered.runs, room, memory)
     build = _core.SieveBuild(gathered.axis, len(locations), num_runs=len(runs), options=options)
     feeds = [runs.pieces(run) for run in range(len(runs))]
     sections = Sections(room)
@@ -167,6 +172,27 @@ def merge(
     runs.close()
     size = sections.size()
     return Built(root, sections.finish(), size)
+
+
+def _few(axis: _core.SieveAxis, runs: Runs, room: Room, memory: int) -> Runs:
+    """Runs of which one piece each fits into memory: too many are merged to fewer first."""
+    most = max(LEAST_FAN, int(memory * MERGE_SHARE) // PIECE_BYTES)
+    while len(runs) > most:
+        fewer = Runs(room)
+        for start in range(0, len(runs), most):
+            fewer.add_spilled(_joined(axis, runs, range(start, min(start + most, len(runs)))))
+        runs.close()
+        runs = fewer
+    return runs
+
+
+def _joined(axis: _core.SieveAxis, runs: Runs, which: range) -> Iterator[list[bytes]]:
+    joining = _core.SieveRuns(axis, len(which))
+    feeds = [runs.pieces(run) for run in which]
+    while (hungry := joining.step()) is not None:
+        joining.feed(hungry, next(feeds[hungry], None))
+        yield joining.take()
+    yield joining.finish()
 
 
 class Progress:

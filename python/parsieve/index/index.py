@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any, Self
 
 from parsieve import _core
-from parsieve.index import inspect, writer
+from parsieve.index import bloom, build, inspect, update, upkeep
 from parsieve.index.commit import Commit, Log, TableState
 from parsieve.index.store import Store, open_store
 from parsieve.index.view import View
-from parsieve.lake.base import Lake, Snapshot
+from parsieve.lake.base import Lake, Location, Snapshot
 
 Column = str | Sequence[str]
 
@@ -20,13 +20,13 @@ Column = str | Sequence[str]
 class TableIndex:
     """An index in a folder or an object store; there need be none yet.
 
-    >>> import os, tempfile, pyarrow as pa, pyarrow.parquet as pq
+    >>> import tempfile, time, pyarrow as pa, pyarrow.parquet as pq
     >>> from parsieve.index import TableIndex, query
     >>> from parsieve.lake import open_lake
     >>> folder = tempfile.mkdtemp()
     >>> for name, keys in [("a", [1, 5]), ("b", [3, 9])]:
     ...     pq.write_table(pa.table({"k": keys}), f"{folder}/{name}.parquet")
-    ...     os.utime(f"{folder}/{name}.parquet", (1, 1))  # A file of this very moment might change unseen.
+    >>> time.sleep(0.1)  # A file of this very moment might still change unseen, and is not bound.
     >>> lake = open_lake(folder)
     >>> index = TableIndex(folder + "/_parsieve")
     >>> view = index.build(lake, lake.snapshot(), ["k"])
@@ -111,38 +111,57 @@ class TableIndex:
         options: _core.SieveOptions | None = None,
     ) -> View:
         """Index some columns of a snapshot in one scan. At most `memory` of the rows is held, the rest is spilled."""
-        effort = writer.Effort(memory, threads, progress, spill, options)
-        return self._now(writer.build(self.log, lake, snapshot, columns, effort))
+        effort = build.Effort(memory, threads, progress, spill, options)
+        return self._now(build.build(self.log, lake, snapshot, columns, effort))
+
+    def build_bloom(
+        self,
+        lake: Lake,
+        snapshot: Snapshot,
+        columns: Sequence[Column],
+        *,
+        fpp: float = 0.01,
+        memory: int = 1 << 30,
+        threads: int | None = None,
+    ) -> View:
+        """Fill a Bloom filter for each location and column, in one scan: it answers for keys alone."""
+        effort = build.Effort(memory, threads)
+        return self._now(bloom.build(self.log, lake, snapshot, columns, effort, fpp))
 
     def update(
         self,
         lake: Lake,
         snapshot: Snapshot,
         *,
+        differences: Mapping[Location, update.Difference] | None = None,
         memory: int = 1 << 30,
         threads: int | None = None,
         progress: bool | None = None,
         spill: Path | str | None = None,
         compaction: bool = True,
     ) -> View:
-        """Bring every column to a snapshot: only slices that are new or changed are read."""
-        effort = writer.Effort(memory, threads, progress, spill)
-        return self._now(writer.update(self.log, lake, snapshot, effort, compaction))
+        """Bring every column to a snapshot: only slices that are new or changed are read.
+
+        A location with a `Difference` from the version that is indexed is not read at all.
+        """
+        effort = build.Effort(memory, threads, progress, spill)
+        updated = update.update(self.log, lake, snapshot, effort, differences, compaction)
+        return self._now(bloom.update(self.log, lake, snapshot, effort) or updated)
 
     def compact(self, columns: Sequence[Column] | None = None, options: _core.SieveOptions | None = None) -> View:
         """Make one base of each column's base and deltas. Older versions keep theirs."""
-        return self._now(writer.compact(self.log, columns, options))
+        return self._now(upkeep.compact(self.log, columns, options))
 
     def drop(self, columns: Sequence[Column] | None = None) -> None:
         """Forget some columns, or all of them."""
-        writer.drop(self.log, columns)
+        upkeep.drop(self.log, columns)
         self.refresh()
 
     def expire(
-        self, older_than: dt.timedelta | dt.datetime, garbage_age: dt.timedelta = writer.GARBAGE_AGE
+        self, older_than: dt.timedelta | dt.datetime, garbage_age: dt.timedelta = upkeep.GARBAGE_AGE
     ) -> tuple[int, int]:
         """Remove old versions and files that no version names; how many of each. The newest version stays."""
-        return writer.expire(self.log, older_than, garbage_age)
+        return upkeep.expire(self.log, older_than, garbage_age)
 
     def verify(self, lake: Lake | None = None, snapshot: Snapshot | None = None) -> list[inspect.Lie]:
         """Read every part of the newest version, and with a lake every row; what is damaged, missing or wrong."""

@@ -31,35 +31,47 @@ class Filled:
     unknown: bool = False
 
 
-def fill(location: Location, keys: Iterable[pa.Array], num_rows: int, fpp: float = 0.01) -> Filled:
-    """The filter of a location's keys, in one pass.
+class Filling:
+    """The filter of one location's keys, filled in one pass."""
 
-    Args:
-        location: Partition and group.
-        keys: The column of all live rows, in any batches.
-        num_rows: At least as many as there are: the filter begins large enough for all of them, and is halved while it
-            keeps `fpp`. More rows than that make it worse, never wrong.
-        fpp: The rate of false positives that it keeps.
-    """
-    filled: _core.BloomFilter | None = None
-    nulls = nans = False
-    for array in keys:
-        nulls |= array.null_count > 0
-        if array.null_count == len(array):
-            continue
-        if pa.types.is_floating(array.type) and not nans:
-            nans = bool(pc.any(pc.is_nan(array)).as_py())
-        if filled is None:
-            filled = _core.BloomFilter(num_bytes=_core.shelf_num_bytes(num_rows, fpp), type=array.type)
-        filled.insert(array)
-    if filled is not None:
+    def __init__(self, location: Location, num_rows: int, fpp: float = 0.01) -> None:
+        """Begin with a filter that is large enough for `num_rows`; more rows make it worse, never wrong."""
+        self._location = location
+        self._num_rows = num_rows
+        self._fpp = fpp
+        self._filter: _core.BloomFilter | None = None
+        self._nulls = self._nans = False
+
+    def add(self, keys: pa.Array) -> None:
+        """Take in the keys of some rows."""
+        self._nulls |= keys.null_count > 0
+        if keys.null_count == len(keys):
+            return
+        if pa.types.is_floating(keys.type) and not self._nans:
+            self._nans = bool(pc.any(pc.is_nan(keys)).as_py())
+        if self._filter is None:
+            num_bytes = _core.shelf_num_bytes(self._num_rows, self._fpp)
+            self._filter = _core.BloomFilter(num_bytes=num_bytes, type=keys.type)
+        self._filter.insert(keys)
+
+    def finish(self) -> Filled:
+        """The filter, halved while it keeps its rate."""
+        filled = self._filter
         # All shelf sizes halve into shelf sizes, down to four blocks.
-        while filled.num_blocks > 4 and filled.num_blocks % 2 == 0:
+        while filled is not None and filled.num_blocks > 4 and filled.num_blocks % 2 == 0:
             half = filled.folded(factor=2)
-            if half.estimated_fpp > fpp:
+            if half.estimated_fpp > self._fpp:
                 break
             filled = half
-    return Filled(location, filled, nulls, nans)
+        return Filled(self._location, filled, self._nulls, self._nans)
+
+
+def fill(location: Location, keys: Iterable[pa.Array], num_rows: int, fpp: float = 0.01) -> Filled:
+    """The filter of a location's keys."""
+    filling = Filling(location, num_rows, fpp)
+    for array in keys:
+        filling.add(array)
+    return filling.finish()
 
 
 def shelve(filled: Iterable[Filled], shelf_bytes: int = SHELF_BYTES) -> Iterator[tuple[bytes, bytes]]:

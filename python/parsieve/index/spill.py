@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self
@@ -87,28 +87,41 @@ class Runs:
                 self._runs.append(pieces)
             return
         with self._lock:
-            if self._file is None:
-                self._file = self._room.file().open("w+b", buffering=0)
-            places: list[Spilled] = []
-            for piece in pieces:
-                _write(self._file, piece)
-                places.append((self._end, len(piece)))
-                self._end += len(piece)
+            self._runs.append(self._write(pieces))
+
+    def add_spilled(self, pieces: Iterable[list[bytes]]) -> None:
+        """Keep a run on the disk while it is made."""
+        places: list[Spilled] = []
+        for some in pieces:
+            with self._lock:
+                places += self._write(some)
+        with self._lock:
             self._runs.append(places)
-        self._room.note(size)
+
+    def _write(self, pieces: Sequence[bytes]) -> list[Spilled]:
+        if self._file is None:
+            self._file = self._room.file().open("w+b", buffering=0)
+        places = []
+        for piece in pieces:
+            self._file.seek(self._end)
+            _write(self._file, piece)
+            places.append((self._end, len(piece)))
+            self._end += len(piece)
+            self._room.note(len(piece))
+        return places
 
     def pieces(self, run: int) -> Iterator[bytes]:
-        """The pieces of a run in order; only one reader at a time."""
+        """The pieces of a run in order; only one thread may read. Nothing is held of what was given."""
         for piece in self._runs[run]:
-            if isinstance(piece, bytes):
-                yield piece
-            else:
-                assert self._file is not None
-                self._file.seek(piece[0])
-                data = _read(self._file, piece[1])
-                if len(data) != piece[1]:
-                    raise OSError("a temporary file became shorter than it was written")
-                yield data
+            yield piece if isinstance(piece, bytes) else self._load(*piece)
+
+    def _load(self, offset: int, length: int) -> bytes:
+        assert self._file is not None
+        self._file.seek(offset)
+        data = _read(self._file, length)
+        if len(data) != length:
+            raise OSError("a temporary file became shorter than it was written")
+        return data
 
     def all_pieces(self) -> list[bytes]:
         """Every piece of every run."""
@@ -119,7 +132,9 @@ class Runs:
         self._room.give_back(self._held)
         self._runs, self._held = [], 0
         if self._file is not None:
+            path = Path(self._file.name)
             self._file.close()
+            path.unlink()
             self._file = None
 
 

@@ -53,6 +53,14 @@ class Store(ABC):
         self.bytes_fetched = 0
         self._lock = threading.Lock()
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What another process needs to reach the same files."""
+        return {name: value for name, value in self.__dict__.items() if name not in ("_lock", "_obstore")}
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._lock = threading.Lock()
+
     @abstractmethod
     def __str__(self) -> str:
         """Where it is, for messages."""
@@ -253,6 +261,12 @@ class ObjectStore(Store):
         self._store = store
         self._prefix = prefix.strip("/") + "/" if prefix.strip("/") else ""
         self._name = name or f"{store!r}/{self._prefix}"
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        import obstore
+
+        super().__setstate__(state)
+        self._obstore = obstore
 
     def __str__(self) -> str:
         return self._name

@@ -18,7 +18,8 @@ from parsieve._core import ParsieveError
 from parsieve.errors import ColumnNotFoundError
 from parsieve.files import REQUESTS_AT_ONCE
 from parsieve.index import bindings
-from parsieve.index.commit import ColumnState, Commit, TableState
+from parsieve.index.bloom_view import BloomReader
+from parsieve.index.commit import BloomState, BrokenPartError, ColumnState, Commit, Part, TableState
 from parsieve.index.query import Query
 from parsieve.index.store import Store
 from parsieve.lake.base import ColumnPath, Location, Slice
@@ -51,25 +52,25 @@ class ColumnReader:
         """The version of each location that it speaks of; none where that cannot be read."""
         try:
             return bindings.read(self.store, self.state.bindings)
-        except (ParsieveError, FileNotFoundError) as error:
-            self._doubt(self.state.bindings[-1].name if self.state.bindings else "bindings", error)
+        except ParsieveError as error:
+            self._doubt("bindings", error)
             return {}
 
     @cached_property
     def _parts(self) -> tuple[bytes, list[bytes]] | None:
-        names = [self.state.base.root.name, *(delta.file.name for delta in self.state.deltas)]
+        parts = [self.state.base.root, *(delta.file for delta in self.state.deltas)]
 
-        def get(name: str) -> bytes | None:
+        def get(part: Part) -> bytes | None:
             try:
-                return self.store.get(name)
-            except FileNotFoundError as error:
-                self._doubt(name, error)
+                return part.get(self.store)
+            except BrokenPartError as error:
+                self._doubt(part.name, error)
                 return None
 
-        with ThreadPoolExecutor(min(REQUESTS_AT_ONCE, len(names)), "parsieve-read") as pool:
-            found = list(pool.map(get, names))
+        with ThreadPoolExecutor(min(REQUESTS_AT_ONCE, len(parts)), "parsieve-read") as pool:
+            found = list(pool.map(get, parts))
         present = [one for one in found if one is not None]
-        return (present[0], present[1:]) if len(present) == len(names) else None
+        return (present[0], present[1:]) if len(present) == len(parts) else None
 
     def _open(self) -> _core.SieveTimeline | None:
         if self._parts is None:
@@ -77,16 +78,8 @@ class ColumnReader:
         root, deltas = self._parts
         try:
             return _core.SieveTimeline(self.axis, root, deltas)
-        except ParsieveError as error:
-            # Which of them it was, found where it costs nothing to look.
-            name = self.state.base.root.name
-            for part, delta in zip(self.state.deltas, deltas, strict=True):
-                try:
-                    _core.SieveTimeline(self.axis, None, [delta])
-                except ParsieveError:
-                    name = part.file.name
-            self._doubt(name, error)
-        except ValueError as error:
+        except (ParsieveError, ValueError) as error:
+            # They are what was written, so a newer version wrote them, or they contradict each other.
             self._doubt(self.state.base.root.name, error)
         return None
 
@@ -110,7 +103,7 @@ class ColumnReader:
             return None
         try:
             asked = query.on(self.axis)
-        except TypeError as error:
+        except (TypeError, ParsieveError) as error:
             # A literal of another kind: what it equals is not for the index to say.
             self.doubts[f"a question to {'.'.join(self.state.path)}"] = str(error)
             return None
@@ -151,8 +144,14 @@ class ColumnReader:
                 self._loaded += len(piece)
 
     def _doubt(self, name: str, error: Exception) -> None:
-        self.gone |= isinstance(error, FileNotFoundError)
-        self.doubts[name] = "it is gone" if isinstance(error, FileNotFoundError) else str(error)
+        if isinstance(error, BrokenPartError):
+            self.gone |= error.gone
+            self.doubts[error.name] = error.why
+        elif isinstance(error, FileNotFoundError):
+            self.gone = True
+            self.doubts[name] = "it is gone"
+        else:
+            self.doubts[name] = str(error)
 
     def numbered(self, slices: Sequence[Slice]) -> pa.Array:
         """The number of each slice, null where the index does not speak of this very version of it."""
@@ -165,7 +164,8 @@ class ColumnReader:
             for piece in slices
         ]
         array = pa.array(found, pa.uint32())
-        self._numbered = (slices, array)
+        if isinstance(slices, tuple):
+            self._numbered = (slices, array)
         return array
 
 
@@ -177,6 +177,7 @@ class View:
         self.commit = commit
         self._newer = newer
         self._readers = {path: ColumnReader(store, state) for path, state in commit.columns.items()}
+        self._blooms = {path: BloomReader(store, state) for path, state in commit.blooms.items()}
 
     @property
     def version(self) -> int:
@@ -196,17 +197,17 @@ class View:
     @property
     def doubts(self) -> dict[str, str]:
         """Parts that could not be used so far, and why. What they speak of is kept."""
-        return {name: why for reader in self._readers.values() for name, why in reader.doubts.items()}
+        readers: list[ColumnReader | BloomReader] = [*self._readers.values(), *self._blooms.values()]
+        return {name: why for reader in readers for name, why in reader.doubts.items()}
 
     def find(self, column: str | Sequence[str], field_id: int | None = None) -> ColumnPath | None:
         """The column's path in this version: by the field's id where both know one, else by name."""
-        path = tuple(column.split(".")) if isinstance(column, str) else tuple(column)
-        if field_id is not None:
-            for known, state in self.columns.items():
-                if state.field_id == field_id:
-                    return known
-        found = self.columns.get(path)
-        return path if found is not None and (field_id is None or found.field_id is None) else None
+        return _find(self.columns, column, field_id)
+
+    def bloom(self, column: str | Sequence[str], field_id: int | None = None) -> BloomReader | None:
+        """The Bloom index of a column, found as `find` finds one; None where it has none."""
+        path = _find(self.commit.blooms, column, field_id)
+        return None if path is None else self._blooms[path]
 
     def reader(self, column: str | Sequence[str]) -> ColumnReader:
         """A column, opened."""
@@ -251,3 +252,15 @@ class View:
         if answer is None:
             return pa.array([True] * len(slices), pa.bool_())
         return pc.or_(pc.is_null(numbers), pc.is_in(numbers, value_set=answer))
+
+
+def _find(
+    states: Mapping[ColumnPath, ColumnState | BloomState], column: str | Sequence[str], field_id: int | None
+) -> ColumnPath | None:
+    path = tuple(column.split(".")) if isinstance(column, str) else tuple(column)
+    if field_id is not None:
+        for known, state in states.items():
+            if state.field_id == field_id:
+                return known
+    found = states.get(path)
+    return path if found is not None and (field_id is None or found.field_id is None) else None

@@ -128,12 +128,19 @@ class Snapshot:
 
 
 class Lake(ABC):
-    """A table of one format. Threads may share it."""
+    """A table of one format. Threads may share it.
+
+    A copy in another process, where it comes as a pickle, reads the slices that come with it, and does nothing else.
+    """
 
     format: str
     # The table's folder as the user named it, without a slash at its end.
     uri: str
     storage_options: Mapping[str, str]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """All but the object of a library that it was opened with."""
+        return {name: value for name, value in self.__dict__.items() if name not in ("_given", "_source")}
 
     @abstractmethod
     def snapshot(self, as_of: AsOf = None) -> Snapshot:
@@ -168,12 +175,24 @@ class Lake(ABC):
         """
 
     def dataset(self, snapshot: Snapshot, slices: Sequence[Slice]) -> pads.Dataset | None:
-        """The slices as a pyarrow dataset with the snapshot's schema; None where that would not be exact."""
+        """The slices as a pyarrow dataset with the snapshot's schema; None where that would not be exact.
+
+        Filters that pyarrow pushes into it lose NaN: its row groups go by statistics that know nothing of NaN. `read`
+        takes care of that.
+        """
         return None
 
     def row_groups_usable(self, piece: Slice) -> bool:
         """Whether the base file alone, so also its row groups and filters, says everything about the live rows."""
         return piece.clean and piece.path is not None
+
+    def column_in_base(self, piece: Slice, column: ColumnPath, physical: pa.Schema) -> ColumnPath | None:
+        """Where the base file holds a column, by the file's own schema: renamed columns go by their old names there.
+
+        None where the file says nothing of it: a default, a constant or nulls stand for what it lacks. The file's type
+        may be another one than the table's, of which every value is exact.
+        """
+        return None
 
     def open_base(self, piece: Slice) -> Any:
         """The base file as a source that `open_filters` and `RangeReader` take."""

@@ -27,9 +27,9 @@ from parsieve.lake.delta_schema import (
     unpack,
     vector_path,
 )
-from parsieve.lake.leaves import BY_NAME, Matching, leaf_field, pruned
+from parsieve.lake.leaves import BY_NAME, Matching, held_path, leaf_field, pruned
 from parsieve.lake.rows import FileRows, leaves, selected
-from parsieve.lake.scan import ScanFile, dataset_of
+from parsieve.lake.scan import ScanFile, dataset_of, scanned
 from parsieve.lake.storage import Storage
 
 _FEATURES = {
@@ -207,7 +207,7 @@ class Delta(Lake):
                     raise UnsupportedError(f"{piece.path}: {name} is {doubt}")
         dataset = self.dataset(snapshot, slices)
         if dataset is not None:
-            return dataset.scanner(columns=names, filter=filter).to_reader()
+            return scanned(dataset, columns, filter)
         return selected(map(self._rows, slices), snapshot.schema, columns, filter)
 
     def dataset(self, snapshot: Snapshot, slices: Sequence[Slice]) -> pads.Dataset | None:
@@ -223,6 +223,13 @@ class Delta(Lake):
             return None
         files = [ScanFile(one.native.path, one.native.constants) for one in slices]
         return dataset_of(files, snapshot.schema, filesystem)
+
+    def column_in_base(self, piece: Slice, column: ColumnPath, physical: pa.Schema) -> ColumnPath | None:
+        """The column's path in the file; None for a column that the file does not decide."""
+        native: _Native = piece.native
+        if column[0] in native.constants:
+            return None
+        return held_path(column, native.schema, physical, native.matching)
 
     def open_base(self, piece: Slice) -> Any:
         """The data file, opened as the table is."""

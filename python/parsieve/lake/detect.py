@@ -5,17 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from parsieve._core import UnsupportedError
 from parsieve.lake.base import Lake
 from parsieve.lake.parquet_dir import ParquetDir
 from parsieve.lake.storage import Storage
-
-
-def _missing(format: str) -> Callable[[], type[Lake]]:
-    def load() -> type[Lake]:
-        raise UnsupportedError(f"tables of {format} are not supported yet")
-
-    return load
 
 
 def _delta() -> type[Lake]:
@@ -30,12 +22,18 @@ def _iceberg() -> type[Lake]:
     return Iceberg
 
 
+def _hudi() -> type[Lake]:
+    from parsieve.lake.hudi import Hudi
+
+    return Hudi
+
+
 # Each adapter is loaded when a table of its format is opened, and its library with it.
 _ADAPTERS: dict[str, Callable[[], Callable[[Any, Mapping[str, str] | None], Lake]]] = {
     "parquet": lambda: ParquetDir,
     "delta": _delta,
     "iceberg": _iceberg,
-    "hudi": _missing("Hudi"),
+    "hudi": _hudi,
 }
 
 

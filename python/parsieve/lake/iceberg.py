@@ -19,9 +19,9 @@ from parsieve.files import local_path
 from parsieve.lake import roaring
 from parsieve.lake.base import AsOf, ColumnPath, Lake, Slice, Snapshot, utc
 from parsieve.lake.iceberg_files import DataFile, Entry, data_files, partition_reader, statistics_of
-from parsieve.lake.leaves import FIELD_ID, Matching, leaf_field, pruned
+from parsieve.lake.leaves import FIELD_ID, Matching, held_path, leaf_field, pruned
 from parsieve.lake.rows import FileRows, foreign, leaves, selected
-from parsieve.lake.scan import ScanFile, dataset_of
+from parsieve.lake.scan import ScanFile, dataset_of, scanned
 from parsieve.lake.storage import Storage
 
 _METADATA = re.compile(r"v?(\d+)(-[^/]*)?(\.gz)?\.metadata\.json(\.gz)?")
@@ -117,8 +117,7 @@ class Iceberg(Lake):
         """The live rows of some data files, by pyarrow's own scan where that is exact."""
         dataset = self.dataset(snapshot, slices)
         if dataset is not None:
-            names = list(snapshot.schema.names if columns is None else columns)
-            return dataset.scanner(columns=names, filter=filter).to_reader()
+            return scanned(dataset, columns, filter)
         # Asked before the first row, not in the midst of a stream.
         return selected([_rows(piece) for piece in slices], snapshot.schema, columns, filter)
 
@@ -141,6 +140,11 @@ class Iceberg(Lake):
         """Whether the data file is Parquet, open to all, and nothing of it was deleted."""
         file = piece.native.data.file
         return piece.clean and file.file_format.name == "PARQUET" and not file.key_metadata
+
+    def column_in_base(self, piece: Slice, column: ColumnPath, physical: pa.Schema) -> ColumnPath | None:
+        """The column's path in the file; None for a column that the file does not decide."""
+        native: _Native = piece.native
+        return held_path(column, native.schema, physical, native.matching)
 
     def open_base(self, piece: Slice) -> Any:
         """The data file, by the filesystem that pyiceberg opens it with."""

@@ -11,15 +11,16 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.dataset as pads
 import pyarrow.parquet as pq
+import pyarrow.types as pt
 
 from parsieve._core import UnsupportedError
 from parsieve.errors import ConflictError
 from parsieve.files import REQUESTS_AT_ONCE
 from parsieve.lake import hive
 from parsieve.lake.base import AsOf, ColumnPath, Lake, Slice, Snapshot
-from parsieve.lake.leaves import leaf_field, pruned
+from parsieve.lake.leaves import BY_NAME, held_path, leaf_field, pruned
 from parsieve.lake.rows import FileRows, foreign, leaves, selected
-from parsieve.lake.scan import ScanFile, dataset_of, without_dictionaries
+from parsieve.lake.scan import ScanFile, dataset_of, scanned, without_dictionaries
 from parsieve.lake.storage import Storage
 
 
@@ -126,8 +127,7 @@ class ParquetDir(Lake):
         """The rows of some files, by pyarrow's own scan where that is exact."""
         dataset = self.dataset(snapshot, slices)
         if dataset is not None:
-            names = list(snapshot.schema.names if columns is None else columns)
-            return dataset.scanner(columns=names, filter=filter).to_reader()
+            return scanned(dataset, columns, filter)
         return selected(map(self._rows, slices), snapshot.schema, columns, filter)
 
     def dataset(self, snapshot: Snapshot, slices: Sequence[Slice]) -> pads.Dataset | None:
@@ -137,6 +137,13 @@ class ParquetDir(Lake):
             return None
         files = [ScanFile(one.native.path, one.partition_values, one.native.physical) for one in slices]
         return dataset_of(files, snapshot.schema, filesystem)
+
+    def column_in_base(self, piece: Slice, column: ColumnPath, physical: pa.Schema) -> ColumnPath | None:
+        """The column's path in the file; None for a column that the file does not decide."""
+        native: _Native = piece.native
+        if column[0] in piece.partition_values:
+            return None
+        return held_path(column, native.schema, physical, BY_NAME)
 
     def open_base(self, piece: Slice) -> Any:
         """The file, opened by the filesystem that the table was opened with."""
@@ -149,4 +156,15 @@ class ParquetDir(Lake):
 
 def _plain(schema: pa.Schema) -> pa.Schema:
     """A schema as an engine sees it: no metadata either, so that columns go by their names."""
-    return pa.schema([pa.field(one.name, without_dictionaries(one.type)) for one in schema])
+    return pa.schema([pa.field(one.name, _without_views(without_dictionaries(one.type))) for one in schema])
+
+
+def _without_views(kind: pa.DataType) -> pa.DataType:
+    """Pyarrow can read views and neither filter nor compare them."""
+    if pt.is_string_view(kind):
+        return pa.string()
+    if pt.is_binary_view(kind):
+        return pa.binary()
+    if pt.is_struct(kind):
+        return pa.struct([pa.field(one.name, _without_views(one.type)) for one in kind])
+    return kind

@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.dataset as pads
@@ -37,6 +37,13 @@ def foreign(what: str) -> Iterator[None]:
         raise FormatError(f"{what}: {error}") from error
 
 
+class Rows(Protocol):
+    """What can be read as rows of a table."""
+
+    def batches(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """The live rows with the columns of a schema."""
+
+
 @dataclass(frozen=True, slots=True)
 class FileRows:
     """How the rows of a file become rows of its table."""
@@ -63,7 +70,8 @@ class FileRows:
                 for path in self._paths(held[number], target)
             ]
             deleted, start = self.deleted(file.metadata.num_rows), 0
-            for batch in self._whole(file, wanted, schema, [held[n].name for n in numbers if n is not None]):
+            targets = {held[n].name: one.type for one, n in zip(schema, numbers, strict=True) if n is not None}
+            for batch in self._whole(file, wanted, targets):
                 arrays = []
                 for target, number in zip(schema, numbers, strict=True):
                     if number is None:
@@ -98,7 +106,7 @@ class FileRows:
         return found or [held.name]
 
     def _whole(
-        self, file: pq.ParquetFile, wanted: list[str], schema: pa.Schema, names: list[str]
+        self, file: pq.ParquetFile, wanted: list[str], targets: Mapping[str, pa.DataType]
     ) -> Iterator[pa.RecordBatch]:
         """All rows, with INT96 as what it is: an instant in microseconds unless it needs nanoseconds."""
         leaves = [file.schema.column(number) for number in range(len(file.schema))]
@@ -115,7 +123,6 @@ class FileRows:
                 wide.iter_batches(BATCH_ROWS, columns=ancient),
                 strict=True,
             )
-            targets = {one.name: one.type for one in schema}
             for batch, micros in pairs:
                 for name in ancient:
                     place = batch.schema.get_field_index(name)
@@ -157,7 +164,7 @@ def leaves(batches: Iterator[pa.RecordBatch], columns: Sequence[ColumnPath]) -> 
 
 
 def selected(
-    files: Iterable[FileRows], schema: pa.Schema, columns: Sequence[str] | None, filter: Any
+    files: Iterable[Rows], schema: pa.Schema, columns: Sequence[str] | None, filter: Any
 ) -> pa.RecordBatchReader:
     """The rows of some files that match, with the columns asked for."""
     names = list(schema.names if columns is None else columns)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -30,6 +30,9 @@ class ScanFile(NamedTuple):
 
 def dataset_of(files: Sequence[ScanFile], schema: pa.Schema, filesystem: fs.FileSystem) -> pads.Dataset | None:
     """The files as a dataset; None where a file's columns are not those of the table, as its footer says."""
+    if any(value != value for file in files for value in file.constants.values()):
+        # What pyarrow concludes from "equals NaN" is nothing good.
+        return None
     kind = pads.ParquetFileFormat()
     fragments = [
         kind.make_fragment(file.path, filesystem, partition_expression=_guarantee(file.constants)) for file in files
@@ -42,6 +45,29 @@ def dataset_of(files: Sequence[ScanFile], schema: pa.Schema, filesystem: fs.File
         if not _as_it_is(file.physical or fragment.physical_schema, schema, file):
             return None
     return pads.FileSystemDataset(fragments, schema, kind, filesystem)
+
+
+def scanned(dataset: pads.Dataset, columns: Sequence[str] | None, filter: Any) -> pa.RecordBatchReader:
+    """The rows of a dataset that match, NaN among them.
+
+    pyarrow leaves row groups out by statistics, which know nothing of NaN: under `!=`, NOT and `isin` it loses rows.
+    """
+    names = list(dataset.schema.names if columns is None else columns)
+    if filter is None or not _names_floats(dataset.schema, str(filter)):
+        return dataset.scanner(columns=names, filter=filter).to_reader()
+    batches = dataset.scanner().to_batches()
+    return pads.Scanner.from_batches(batches, schema=dataset.schema, columns=names, filter=filter).to_reader()
+
+
+def _names_floats(schema: pa.Schema, filter: str) -> bool:
+    """Whether a filter, as it prints, may name a column of floats; a path by numbers may name any."""
+
+    def holds(kind: pa.DataType) -> bool:
+        if pt.is_nested(kind):
+            return any(holds(kind.field(number).type) for number in range(kind.num_fields))
+        return bool(pt.is_floating(kind))
+
+    return any(holds(one.type) and (one.name in filter or "FieldPath" in filter) for one in schema)
 
 
 def _footer(fragment: pads.ParquetFileFragment) -> None:

@@ -9,13 +9,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from parsieve.predicate.build import members, scalar_value
-from parsieve.predicate.expr import Always, And, Column, Expr, both
+from parsieve.predicate.expr import Always, And, Column, Expr, both, columns
 from parsieve.predicate.names import Names
 from parsieve.predicate.place import UnlikeError, place, zone_named
 
 
 def parse(where: Any, schema: pa.Schema, timezone: str | None = None) -> Expr:
     """The typed form of `where`: SQL text, a pyarrow Expression, tuples in DNF, a Polars expression, or None.
+
+    A typed form stays what it is.
 
     `timezone` is where the clocks stand of literals that name no zone, when a column of moments is compared with them.
 
@@ -34,6 +36,14 @@ def parse(where: Any, schema: pa.Schema, timezone: str | None = None) -> Expr:
             raise ValueError(f"{error}; give a name such as Europe/Madrid, or an offset such as +01:00") from None
     if where is None:
         return Always(True)
+    if isinstance(where, Expr):
+        for column in columns(where):
+            found = Names(schema).find(column.path)
+            if found.value_type != column.value_type:
+                raise TypeError(
+                    f"column {column} is of type {found.type}, and the predicate was made for {column.type}"
+                )
+        return where
     if isinstance(where, str):
         from parsieve.predicate.sql import parse_sql
 

@@ -9,9 +9,8 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 import sqlglot
-from sqlglot import exp
+from sqlglot import exp, tokens
 from sqlglot.dialects.dialect import Dialect
-from sqlglot.tokens import Tokenizer
 
 from parsieve.predicate.build import MIRRORED, Builder, Operand, cast_operand, cast_value, unknown
 from parsieve.predicate.expr import Always, And, Expr, Not, Operator, Or, both
@@ -22,7 +21,7 @@ from parsieve.predicate.place import Nearest, UnlikeError, Value, moment, read_n
 class Predicates(Dialect):
     """The SQL that predicates are written in: ANSI, with names in backticks as Spark writes them too."""
 
-    class Tokenizer(Tokenizer):  # noqa: D106 - sqlglot looks for it by this name
+    class Tokenizer(tokens.Tokenizer):  # noqa: D106 - sqlglot looks for it by this name
         IDENTIFIERS: ClassVar[list[str | tuple[str, str]]] = ['"', "`"]
         HEX_STRINGS: ClassVar[list[str | tuple[str, str]]] = [("x'", "'"), ("X'", "'")]
 

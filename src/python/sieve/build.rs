@@ -1,12 +1,12 @@
-//! `SievePairs` sorts rows into runs; `SieveBuild` merges runs, or takes sorted rows, into segments.
+//! `SieveBuild` merges runs, or takes sorted rows, into segments.
 
 use super::axis::{SieveAxis, SieveOptions};
 use super::{Erased, Place, bytes_of, erased_by, for_each_key, locations, to_bytes};
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::int::{saturating_u32, to_u64};
 use crate::python::column::Column;
 use crate::sieve::{
-    Axis, Builder, Bytes, Encode, Gathered, Merge, Options, Share, Spool, Stats, join_shares, root, root_over,
+    Axis, Builder, Bytes, Encode, Merge, Options, Piece, Share, Spool, Stats, join_shares, root, root_over,
 };
 use arrow_array::cast::AsArray;
 use arrow_array::types::{UInt32Type, UInt64Type};
@@ -24,70 +24,53 @@ type Finished = (Vec<u8>, (Vec<u8>, Vec<u8>));
 /// Nulls, NaN, and whether rows were not read, by location.
 type SideCounts = Vec<(u64, u64, bool)>;
 
-/// Rows of one column in any order, until they are sorted.
-#[pyclass(frozen, module = "parsieve._core")]
-pub(super) struct SievePairs {
-    axis: Axis,
-    pairs: Mutex<Erased<Gathered<u64>, Gathered<u128>, Gathered<Bytes>>>,
-}
-
-#[pymethods]
-impl SievePairs {
-    #[new]
-    fn new(axis: &SieveAxis) -> Self {
-        let pairs = erased_by!(axis.0.width, K => Gathered::<K>::default());
-        Self { axis: axis.0.clone(), pairs: Mutex::new(pairs) }
-    }
-
-    /// Add the rows of a column of a location; its rows, nulls and NaN.
-    fn push(&self, py: Python<'_>, column: Column, location: u32) -> PyResult<(u64, u64, u64)> {
-        py.detach(|| {
-            let mut pairs = self.pairs.lock().unwrap_or_else(PoisonError::into_inner);
-            let mut sum = (0, 0, 0);
-            column.for_each(|array| {
-                let sides = for_each_key!(&mut *pairs, pairs => pairs.push(&self.axis, array, location))?;
-                sum = (sum.0 + sides.rows, sum.1 + sides.nulls, sum.2 + sides.nans);
-                Ok(())
-            })?;
-            Ok(sum)
-        })
-    }
-
-    /// Bytes that are held.
-    #[getter]
-    fn num_bytes(&self) -> usize {
-        for_each_key!(&*self.pairs.lock().unwrap_or_else(PoisonError::into_inner), pairs => pairs.num_bytes())
-    }
-
-    /// The rows so far as a sorted run, in pieces; nothing is held afterwards.
-    fn sort<'py>(&self, py: Python<'py>) -> Vec<Bound<'py, PyBytes>> {
-        let pieces = py.detach(|| {
-            let mut pairs = self.pairs.lock().unwrap_or_else(PoisonError::into_inner);
-            for_each_key!(&mut *pairs, pairs => pairs.sort())
-        });
-        to_bytes(py, pieces)
-    }
-}
-
 struct Building<K: Encode> {
     merge: Merge<K>,
     builder: Builder<K>,
     spool: Spool<K>,
     options: Options,
+    /// Keys below `low` are passed over; from `high` on nothing is taken.
+    low: Option<K>,
+    high: Option<K>,
 }
 
+/// Which keys a build takes, as ordinals: from `low` to before `high`, where the page before `low` ends with `after`.
+type Bounds<'a> = (Option<&'a [u8]>, Option<&'a [u8]>, Option<&'a [u8]>);
+
 impl<K: Encode> Building<K> {
-    fn new(num_runs: usize, num_locations: u32, options: Options, partition: bool, file: u32) -> Result<Self> {
-        let builder = if partition { Builder::partition } else { Builder::new };
-        let builder = builder(num_locations, options)?;
-        Ok(Self { merge: Merge::new(num_runs), builder, spool: Spool::new(file), options })
+    fn new(
+        (num_runs, num_locations, file): (usize, u32, u32),
+        options: Options,
+        partition: bool,
+        (low, high, after): Bounds<'_>,
+    ) -> Result<Self> {
+        let (low, high) = (key::<K>(low)?, key::<K>(high)?);
+        let builder = match key::<K>(after)? {
+            Some(after) => Builder::following(num_locations, options, after)?,
+            None if partition => Builder::partition(num_locations, options)?,
+            None => Builder::new(num_locations, options)?,
+        };
+        let merge = Merge::new(num_runs).until(high.clone());
+        Ok(Self { merge, builder, spool: Spool::new(file), options, low, high })
     }
 
     fn step(&mut self) -> Result<Option<usize>> {
-        let Self { merge, builder, spool, .. } = self;
-        let hungry = merge.pour(|key, location, rows| builder.push(key, location, rows));
+        let Self { merge, builder, spool, low, .. } = self;
+        let hungry = merge.pour(|key, location, rows| match low {
+            Some(low) if key < *low => Ok(()),
+            _ => builder.push(key, location, rows),
+        });
         spool.put(builder.take_segments());
         hungry
+    }
+
+    fn border(&self) -> Option<(Vec<u8>, Vec<u8>)> {
+        self.builder.border().map(|(last, next)| (last.ordinal(), next.ordinal()))
+    }
+
+    fn pages(self) -> Result<Finished> {
+        let (share, lookups, keys) = Share::finish_before(self.builder, self.spool, self.high.as_ref())?;
+        Ok((share.write(), (lookups, keys)))
     }
 
     fn push(&mut self, axis: &Axis, keys: &ArrayRef, locations: &[u32], rows: &[u64]) -> Result<bool> {
@@ -102,13 +85,7 @@ impl<K: Encode> Building<K> {
         Ok(true)
     }
 
-    fn finish(
-        mut self,
-        axis: &Axis,
-        instant: i64,
-        places: Vec<Place>,
-        sides: SideCounts,
-    ) -> Result<Finished> {
+    fn finish(mut self, axis: &Axis, instant: i64, places: Vec<Place>, sides: SideCounts) -> Result<Finished> {
         let built = self.builder.finish();
         self.spool.put(built.segments);
         let sections = self.spool.take();
@@ -121,6 +98,12 @@ impl<K: Encode> Building<K> {
         let (share, lookups, keys) = Share::finish(self.builder, self.spool);
         (share.write(), (lookups, keys))
     }
+}
+
+fn key<K: Encode>(ordinal: Option<&[u8]>) -> Result<Option<K>> {
+    let key =
+        |bytes| K::from_ordinal(bytes).ok_or(Error::new(ErrorKind::SieveOption("a bound is the ordinal of a key")));
+    ordinal.map(key).transpose()
 }
 
 fn stats<K>(sides: SideCounts) -> Vec<Stats<K>> {
@@ -152,7 +135,8 @@ impl SieveBuild {
 #[pymethods]
 impl SieveBuild {
     #[new]
-    #[pyo3(signature = (axis, num_locations, *, num_runs=0, options=None, partition=false, file=0))]
+    #[pyo3(signature = (axis, num_locations, *, num_runs=0, options=None, partition=false, file=0, low=None, high=None, after=None))]
+    #[expect(clippy::too_many_arguments, reason = "they are named in Python")]
     fn new(
         axis: &SieveAxis,
         num_locations: u32,
@@ -160,10 +144,13 @@ impl SieveBuild {
         options: Option<&SieveOptions>,
         partition: bool,
         file: u32,
+        low: Option<&[u8]>,
+        high: Option<&[u8]>,
+        after: Option<&[u8]>,
     ) -> PyResult<Self> {
         let options = options.map_or_else(Options::default, |options| options.0);
-        let building =
-            erased_by!(axis.0.width, K => Building::<K>::new(num_runs, num_locations, options, partition, file)?);
+        let (sizes, bounds) = ((num_runs, num_locations, file), (low, high, after));
+        let building = erased_by!(axis.0.width, K => Building::<K>::new(sizes, options, partition, bounds)?);
         Ok(Self { axis: axis.0.clone(), building: Mutex::new(Some(building)) })
     }
 
@@ -221,6 +208,19 @@ impl SieveBuild {
         Ok((PyBytes::new(py, &root), two(py, &sections)))
     }
 
+    /// Of a partition, once it is known: the ordinals of the last key of its first page, and of the key after it.
+    fn border<'py>(&self, py: Python<'py>) -> PyResult<Option<Sections<'py>>> {
+        let border = self.with(py, |building| Ok(for_each_key!(building, building => building.border())))?;
+        Ok(border.map(|border| two(py, &border)))
+    }
+
+    /// End the build of the pages before `high`: its share, which keeps no keys back, and the last bytes of both sections.
+    fn finish_pages<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyBytes>, Sections<'py>)> {
+        let building = self.end()?;
+        let (share, sections) = py.detach(|| for_each_key!(building, building => building.pages()))?;
+        Ok((PyBytes::new(py, &share), two(py, &sections)))
+    }
+
     /// End the build of a partition: its share, and the last bytes of both sections.
     fn finish_share<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyBytes>, Sections<'py>)> {
         let building = self.end()?;
@@ -249,9 +249,31 @@ pub(super) fn join_sieve_shares<'py>(
     let joined = py.detach(|| {
         let joined =
             erased_by!(axis.0.width, K => joined::<K>(about, &shares, super::locations(locations), sides, file)?);
-        for_each_key!(joined, joined => Ok::<_, crate::error::Error>(joined))
+        for_each_key!(joined, joined => Ok::<_, Error>(joined))
     })?;
     Ok((PyBytes::new(py, &joined.0), PyBytes::new(py, &joined.1)))
+}
+
+/// The pairs of a piece of a run, and so many of its keys at even distances, the first of them first: as ordinals, bytes
+/// whose order is that of keys.
+#[pyfunction]
+pub(super) fn sieve_piece_keys<'py>(
+    py: Python<'py>,
+    axis: &SieveAxis,
+    piece: &Bound<'py, PyAny>,
+    count: usize,
+) -> PyResult<(usize, Vec<Bound<'py, PyBytes>>)> {
+    let piece = bytes_of(piece)?;
+    let (pairs, keys) = py.detach(|| {
+        let sample = erased_by!(axis.0.width, K => sampled::<K>(piece, count)?);
+        for_each_key!(sample, sample => Ok::<_, Error>(sample))
+    })?;
+    Ok((pairs, to_bytes(py, keys)))
+}
+
+fn sampled<K: Encode>(piece: Vec<u8>, count: usize) -> Result<(usize, Vec<Vec<u8>>)> {
+    let (pairs, keys) = Piece::<K>::new(piece)?.sample(count)?;
+    Ok((pairs, keys.iter().map(K::ordinal).collect()))
 }
 
 fn joined<K: Encode>(

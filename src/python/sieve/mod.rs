@@ -6,6 +6,7 @@ mod axis;
 mod build;
 mod delta;
 mod query;
+mod runs;
 mod timeline;
 
 use pyo3::buffer::PyBuffer;
@@ -19,10 +20,12 @@ pub(super) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<axis::SieveAxis>()?;
     module.add_class::<axis::SieveOptions>()?;
     module.add_class::<build::SieveBuild>()?;
-    module.add_class::<build::SievePairs>()?;
+    module.add_class::<runs::SieveRuns>()?;
+    module.add_class::<runs::SievePairs>()?;
     module.add_class::<query::SieveQuery>()?;
     module.add_class::<timeline::SieveTimeline>()?;
     module.add_function(wrap_pyfunction!(build::join_sieve_shares, module)?)?;
+    module.add_function(wrap_pyfunction!(build::sieve_piece_keys, module)?)?;
     module.add_function(wrap_pyfunction!(delta::sieve_delta, module)?)?;
     Ok(())
 }

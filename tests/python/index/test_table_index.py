@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import datetime as dt
+import hashlib
+import json
 import os
 import random
+import time
+import zlib
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from model_lake import ModelLake, place
 
-from parsieve import ColumnNotFoundError, FormatError, UnsupportedError, _core
+from parsieve import ColumnNotFoundError, ConflictError, FormatError, UnsupportedError, _core
 from parsieve.index import LocalStore, ObjectStore, TableIndex, query
-from parsieve.lake.base import Location, Snapshot
+from parsieve.index.store import beside
+from parsieve.index.update import Difference
+from parsieve.lake import open_lake
+from parsieve.lake.base import ColumnPath, Location, Slice, Snapshot
 
 SCHEMA = pa.schema([("k", pa.int64()), ("s", pa.string()), ("n", pa.struct([("x", pa.float64())]))])
 
@@ -314,6 +323,29 @@ def test_a_lie_is_found(tmp_path: Path) -> None:
     assert index.verify(lake, snapshot) == []
 
 
+def test_filters_are_verified_too(tmp_path: Path) -> None:
+    lake = ModelLake(SCHEMA)
+    snapshot = lake.change({place("a"): rows(1, 2, None), place("b"): rows(3, 7), place("c"): rows()})
+    index = TableIndex(tmp_path)
+    index.build_bloom(lake, snapshot, ["k", "n.x"])
+    assert index.verify(lake, snapshot) == []
+    token, _ = lake.states[-1][place("b")]
+    lake.states[-1][place("b")] = (token, rows(3, 7, 12345))
+    lies = index.verify(lake, lake.snapshot())
+    assert {(lie.column, lie.part, lie.loses_rows) for lie in lies} == {(("k",), "b", True), (("n", "x"), "b", True)}
+    for path in sorted((tmp_path / "shelves").iterdir()):
+        data = path.read_bytes()
+        path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+        assert [(path.name in lie.part, lie.loses_rows) for lie in index.verify()] == [(True, False)]
+        path.unlink()
+        assert [(path.name in lie.part + lie.problem, lie.loses_rows) for lie in index.verify()] == [(True, False)]
+        path.write_bytes(data)
+    index.drop()
+    moment = dt.datetime.now(dt.UTC) + dt.timedelta(seconds=5)
+    index.expire(moment, garbage_age=dt.timedelta(seconds=-5))
+    assert list((tmp_path / "shelves").iterdir()) == []
+
+
 def test_damage_of_the_newest_version_is_an_error_that_names_it(tmp_path: Path) -> None:
     _, _ = start(tmp_path)
     path = tmp_path / "index" / "commits" / f"v{1:020d}"
@@ -327,3 +359,113 @@ def test_damage_of_the_newest_version_is_an_error_that_names_it(tmp_path: Path) 
         with pytest.raises(error, match=path.name):
             TableIndex.open(tmp_path / "index")
     assert issubclass(_core.FormatError, Exception)
+
+
+def test_differences_are_counted_and_the_rest_is_read(tmp_path: Path) -> None:
+    lake, index = start(tmp_path, ["k", "s"])
+    view = index.newest()
+    assert view is not None
+    before = {location: token for location, (token, _) in lake.states[-1].items()}
+    # One of two rows with key 3 stays; 7 becomes 8, which is a delete and an insert; a null goes; b is not told of.
+    first = lake.change({place("a"): rows(1, 3, 3)})
+    index.update(lake, first, progress=False)
+    second = lake.change({place("a"): rows(1, 3, 8), place("b"): rows(3, 7), Location("p=1", "c"): rows(20, 21)})
+    tokens = {piece.location: piece.token for piece in second.slices}
+    told = {
+        place("a"): Difference(
+            {piece.location: piece.token for piece in first.slices}[place("a")],
+            tokens[place("a")],
+            inserted=rows(8).to_batches(),
+            deleted=rows(3).to_batches(),
+        ),
+        place("b"): Difference(before[place("b")], tokens[place("b")], deleted=rows(None).to_batches()),
+        # From another version than the one that is indexed: not believed.
+        Location("p=1", "c"): Difference("t0", tokens[Location("p=1", "c")]),
+    }
+    lake.reads.clear()
+    index.update(lake, second, differences=told, progress=False)
+    assert lake.reads == [Location("p=1", "c")]
+    assert kept(index, "k", point(8), second) >= {"a"}
+    assert kept(index, "k", point(3), second) == {"a", "b"}
+    assert kept(index, "k", point(21), second) == {"c"}
+    # Nobody has proved yet that no null is left in b.
+    assert kept(index, "k", query.is_null(), second) == {"b"}
+    index.compact()
+    assert kept(index, "k", query.is_null(), second) == set()
+    assert kept(index, "k", point(3), second) == {"a", "b"}
+    assert index.verify(lake, second) == []
+    rebuilt = TableIndex(tmp_path / "other").build(lake, second, ["k", "s"], progress=False)
+    for path, state in index.newest().columns.items():  # type: ignore[union-attr]
+        ours, theirs = state.base.files[0], rebuilt.columns[path].base.files[0]
+        assert index.store.get(ours.name) == rebuilt.store.get(theirs.name)
+
+
+def test_slices_that_cannot_be_read_are_kept_and_read_again(tmp_path: Path) -> None:
+    class Busy(ModelLake):
+        broken: tuple[str, ...] = ()
+
+        def read_keys(self, piece: Slice, columns: Sequence[ColumnPath]) -> Iterator[pa.RecordBatch]:
+            if piece.group in self.broken:
+                raise ConflictError(f"{piece.group} was changed by somebody else")
+            yield from super().read_keys(piece, columns)
+
+    lake = Busy(SCHEMA)
+    snapshot = lake.change({place("a"): rows(1), place("b"): rows(2), place("c"): rows(3)})
+    index = TableIndex(tmp_path)
+    lake.broken = ("a", "b", "c")
+    with pytest.raises(ConflictError, match="somebody else"):
+        index.build(lake, snapshot, ["k"], progress=False)
+    assert TableIndex.open(tmp_path) is None
+    lake.broken = ("b",)
+    index.build(lake, snapshot, ["k"], progress=False)
+    assert kept(index, "k", point(1), snapshot) == {"a", "b"}
+    index.compact(options=_core.SieveOptions())
+    assert kept(index, "k", point(1), snapshot) == {"a", "b"}
+    lake.broken = ()
+    lake.reads.clear()
+    index.update(lake, snapshot, progress=False)
+    assert lake.reads == [place("b")]
+    assert kept(index, "k", point(1), snapshot) == {"a"}
+    lake.broken = ("c",)
+    after = lake.change({place("c"): rows(1)})
+    index.update(lake, after, progress=False)
+    assert kept(index, "k", point(2), after) == {"b", "c"}
+
+
+def test_a_real_folder_of_parquet_files(tmp_path: Path) -> None:
+    table = tmp_path / "table"
+    table.mkdir()
+    for name, keys in [("a", [1, 5]), ("b", [3, 9])]:
+        pq.write_table(pa.table({"k": keys}), table / f"{name}.parquet")
+    time.sleep(0.2)
+    lake = open_lake(table)
+    snapshot = lake.snapshot()
+    index = TableIndex(beside(lake.uri))
+    index.build(lake, snapshot, ["k"], progress=False)
+    assert kept(index, "k", point(3), snapshot) == {"b.parquet"}
+    # What the index writes is no part of the table.
+    assert {piece.token for piece in lake.snapshot().slices} == {piece.token for piece in snapshot.slices}
+    assert (table / "_parsieve" / "commits" / f"v{1:020d}").is_file()
+
+
+def test_a_version_is_what_the_format_says(tmp_path: Path) -> None:
+    start(tmp_path)
+    for folder, kind in [("commits", "commit"), ("bindings", "bindings")]:
+        for path in (tmp_path / "index" / folder).iterdir():
+            head, _, body = path.read_bytes().partition(b"\n")
+            assert head.decode() == f"parsieve-index {kind} 1 {hashlib.sha256(body).hexdigest()}"
+            content = json.loads(zlib.decompress(body))
+            if kind == "commit":
+                assert sorted(content) == [
+                    "blooms", "columns", "history", "operation", "parent", "table", "version", "writer", "written",
+                ]  # fmt: skip
+                for column in content["columns"]:
+                    assert sorted(column) == [
+                        "arrow", "base", "bindings", "deltas", "field_id", "path", "table", "type",
+                    ]  # fmt: skip
+                    for name, size, digest in column["bindings"] + column["base"]["root"]:
+                        data = (tmp_path / "index" / name).read_bytes()
+                        assert (len(data), hashlib.sha256(data).hexdigest()) == (size, digest)
+            else:
+                assert content["full"]
+                assert sum(len(one["groups"]) for one in content["bound"]) == 3

@@ -1,6 +1,7 @@
-"""A program that kills itself, many times: `python kills.py FOLDER calls|times COUNT` prints the number of kills.
+"""A program that kills itself, many times: `python kills.py FOLDER calls|times COUNT replace|in_place`.
 
-It forks once for each kill. After each, the file must be the old one or the complete new one, byte for byte.
+It prints the number of kills, and forks once for each. After each, the file must be the old one or the whole new one,
+byte for byte; after a change in place, as soon as a function of ours has opened it.
 """
 
 import os
@@ -8,15 +9,16 @@ import random
 import select
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import parsieve as ps
-from parsieve import atomic
+from parsieve import atomic, journal
 
-CALLS = "open write copy_file_range fsync fchown chmod utime close lseek read replace unlink stat fstat".split()
+CALLS = "open write fdatasync ftruncate fsync fchown chmod utime close lseek read replace unlink stat fstat".split()
 
 
 class KillingOs:
@@ -26,6 +28,7 @@ class KillingOs:
         self.count = 0
         self.deadly = deadly
         self.short = short
+        self.lock = threading.Lock()
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(os, name)
@@ -33,8 +36,11 @@ class KillingOs:
             return found
 
         def call(*arguments: Any, **options: Any) -> Any:
-            self.count += 1
-            if self.count == self.deadly:
+            # The copy runs in a thread of its own.
+            with self.lock:
+                self.count += 1
+                deadly = self.count == self.deadly
+            if deadly:
                 os.kill(os.getpid(), signal.SIGKILL)
             if name == "write" and self.short and len(arguments[1]) > 1:
                 arguments = (arguments[0], arguments[1][: len(arguments[1]) // 2])
@@ -56,14 +62,15 @@ def child(run: Callable[[], None]) -> int:
     return process
 
 
-def main(folder: Path, mode: str, count: int) -> None:
+def main(folder: Path, mode: str, count: int, in_place: bool) -> None:
     path = folder / "t.parquet"
     old = path.read_bytes()
-    ps.add_filters(path, folder / "new.parquet", "id")
-    new = (folder / "new.parquet").read_bytes()
+    ps.add_filters(path, columns="id", in_place=in_place)
+    new = path.read_bytes()
     assert old != new
+    path.write_bytes(old)
     begun = time.perf_counter()
-    ps.add_filters(path, folder / "timed.parquet", "id")
+    ps.add_filters(path, columns="id", in_place=in_place)
     usual = time.perf_counter() - begun
     random.seed(count)
     kills = survived_old = survived_new = 0
@@ -73,11 +80,11 @@ def main(folder: Path, mode: str, count: int) -> None:
         deadly += 1
 
         def at_a_call(deadly: int = deadly, short: bool = rounds % 2 == 1) -> None:
-            vars(atomic)["os"] = KillingOs(deadly, short)
-            ps.add_filters(path, columns="id")
+            vars(atomic)["os"] = vars(journal)["os"] = KillingOs(deadly, short)
+            ps.add_filters(path, columns="id", in_place=in_place)
 
         def at_a_time() -> None:
-            ps.add_filters(path, columns="id")
+            ps.add_filters(path, columns="id", in_place=in_place)
 
         process = child(at_a_call if mode == "calls" else at_a_time)
         if mode == "times":
@@ -90,6 +97,17 @@ def main(folder: Path, mode: str, count: int) -> None:
             assert os.WEXITSTATUS(status) == 0, "the child failed by itself"
             # All calls were counted; begin again, with the writes cut otherwise.
             deadly, rounds = 0, rounds + 1
+        if in_place:
+            # Undoing may be interrupted as well.
+            while journal.journal_of(path).exists():
+                interrupted = random.randrange(1, 12)
+
+                def undo(deadly: int = interrupted) -> None:
+                    vars(atomic)["os"] = vars(journal)["os"] = KillingOs(deadly, False)
+                    ps.open_filters(path)
+
+                os.waitpid(child(undo), 0)
+            ps.open_filters(path)
         now = path.read_bytes()
         assert now in (old, new), f"neither the old file nor the new one: {len(now)} bytes"
         survived_old += now == old
@@ -99,9 +117,9 @@ def main(folder: Path, mode: str, count: int) -> None:
                 assert left.suffix == ".tmp"
                 left.unlink()
             else:
-                assert left.name in ("t.parquet", "new.parquet", "timed.parquet"), left
+                assert left.name == "t.parquet" or (in_place and left.name.endswith(".parsieve-journal.tmp")), left
     print(kills, survived_old, survived_new)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]))
+    main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), sys.argv[4] == "in_place")

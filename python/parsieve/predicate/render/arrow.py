@@ -1,7 +1,4 @@
-"""The typed form as a pyarrow Expression.
-
-pyarrow compares floating numbers as IEEE does, so NaN is named wherever the order of the form puts it among the rows.
-"""
+"""The typed form as a pyarrow Expression."""
 
 from __future__ import annotations
 
@@ -72,8 +69,6 @@ def _compare(leaf: Compare) -> pc.Expression:
         # Half floats have no kernels; floats hold all of them.
         if pa.types.is_float16(value.type):
             value = pa.scalar(float(value.as_py()), pa.float32())
-        if leaf.op in (">", ">="):
-            return _OPERATORS[leaf.op](field, value) | pc.is_nan(field)
     compared: pc.Expression = _OPERATORS[leaf.op](field, value)
     return compared
 

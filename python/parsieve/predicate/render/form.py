@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import math
+
+import pyarrow as pa
+
 from parsieve._core import UnsupportedError
-from parsieve.predicate.expr import Expr, unknowns
+from parsieve.predicate.build import Builder, Operand
+from parsieve.predicate.expr import And, Compare, Expr, In, Not, Or, unknowns
 from parsieve.predicate.normalize import normalize
 
 
 def renderable(expr: Expr) -> Expr:
-    """The monotone form of an expression that is understood whole."""
-    form = normalize(expr)
+    """The monotone form of an expression that is understood whole.
+
+    NaN is named wherever it is among the rows: pyarrow orders it otherwise, and every engine skips row groups by
+    statistics that say nothing of it.
+    """
+    form = _with_nan(normalize(expr))
     found = unknowns(form)
     if found:
         raise UnsupportedError(
@@ -17,3 +26,18 @@ def renderable(expr: Expr) -> Expr:
             "plan without it, and filter the rows of plan.files yourself"
         )
     return form
+
+
+def _with_nan(expr: Expr) -> Expr:
+    match expr:
+        case And(parts):
+            return And(tuple(_with_nan(part) for part in parts))
+        case Or(parts):
+            return Or(tuple(_with_nan(part) for part in parts))
+        case Compare(column, "!=" | ">" | ">=", value) if pa.types.is_floating(column.value_type):
+            if math.isnan(value.scalar.as_py()):
+                return expr
+            return Or((expr, Builder().compare(Operand(column), "=", math.nan)))
+        case Not(In(column, _)) if pa.types.is_floating(column.value_type):
+            return Or((expr, Builder().compare(Operand(column), "=", math.nan)))
+    return expr

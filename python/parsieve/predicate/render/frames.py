@@ -81,6 +81,8 @@ def _series(column: Column, values: pa.Array) -> pl.Series:
     import polars as pl
 
     try:
+        if pa.types.is_date64(values.type):
+            values = values.cast(pa.date32())
         if pa.types.is_timestamp(values.type) and values.type.unit == "s":
             # Polars has no seconds and reads such columns as milliseconds.
             values = values.cast(pa.timestamp("ms", values.type.tz))
@@ -97,6 +99,9 @@ def _column(column: Column) -> pl.Expr:
     found = pl.col(column.path[0])
     for name in column.path[1:]:
         found = found.struct.field(name)
+    if pa.types.is_date64(column.type):
+        # Polars reads them as timestamps or dates, depending on where from.
+        return found.cast(pl.Date)
     if pa.types.is_dictionary(column.type):
         return found.cast(pl.String) if pa.types.is_string(column.value_type) else found
     return found

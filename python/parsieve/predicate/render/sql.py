@@ -5,6 +5,7 @@ Both order NaN as the form does.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from datetime import date, timedelta
 
@@ -63,6 +64,8 @@ class _Sql(ABC):
                 return f"(NOT {self.condition(begins)})"
             case IsNull(column):
                 return f"({self.column(column)} IS NULL)"
+            case Compare(column, op, value) if self.is_nan(value):
+                return f"({'NOT ' * (op == '!=')}isnan({self.column(column)}))"
             case Compare(column, op, value):
                 return f"({self.column(column)} {op} {self.literal(value.scalar)})"
             case In(column, values):
@@ -70,6 +73,10 @@ class _Sql(ABC):
             case StartsWith(column, prefix):
                 return self.starts_with(column, prefix)
         raise AssertionError(expr)
+
+    @staticmethod
+    def is_nan(value: Literal) -> bool:
+        return bool(pa.types.is_floating(value.scalar.type)) and math.isnan(value.scalar.as_py())
 
     def literal(self, scalar: pa.Scalar) -> str:
         kind, types = scalar.type, pa.types

@@ -7,12 +7,16 @@ import random
 import uuid
 from collections.abc import Callable, Sequence
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from parsieve import UnsupportedError, _core
+from parsieve.index.feeder import Gathered, merge
+from parsieve.index.spill import Room, Runs
+from parsieve.lake.base import Location
 
 NUM_LOCATIONS = 5
 PLACES = [("", f"file-{number}") for number in range(NUM_LOCATIONS)]
@@ -301,3 +305,27 @@ def test_the_report_adds_up() -> None:
     assert report["waste_per_key"] == 0.0
     assert report["lookup_bytes"] + report["keys_bytes"] == len(file)
     assert report["reads_of_absent_keys"] > 0
+
+
+def test_i5_many_runs_are_merged_to_fewer_first(tmp_path: Path) -> None:
+    axis = _core.SieveAxis(pa.string())
+    r = random.Random(8)
+    columns = [(pa.array([f"k{r.randrange(500):03}" for _ in range(40)]), at % NUM_LOCATIONS) for at in range(100)]
+    with Room(0, tmp_path) as room:
+        runs = Runs(room)
+        for column, location in columns:
+            pairs = _core.SievePairs(axis)
+            pairs.push(column, location)
+            runs.add(pairs.sort())
+        assert len(runs) == 100
+        none = [0] * NUM_LOCATIONS
+        gathered = Gathered(axis, runs, none, none, [False] * NUM_LOCATIONS)
+        locations = [Location(*place) for place in PLACES]
+        # So little memory that eight runs are merged at a time: a hundred, thirteen, two.
+        built = merge(gathered, locations, 1, room, memory=1)
+        assert room.spilled_bytes > 3 * built.file_size
+        assert not isinstance(built.file, bytes)
+        data = b"".join(path.read_bytes() for path in built.file)
+        assert len(data) == built.file_size
+    assert (built.root, data) == build(axis, columns)
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,218 @@
+"""Filters added to a file that exists, beside writing it anew with pyarrow and DuckDB.
+
+`benches/README.md` says how to read it. Each contender runs in turn, in a process of its own, so that its peak memory
+is its own. All sync what they wrote. Times are seconds, memory MiB.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import record
+
+import parsieve as ps
+
+ROOT = Path(__file__).resolve().parents[2]
+ROW_GROUP = 1 << 20
+FPP = 0.01
+# What this project set out to reach against the faster peer.
+TARGETS = {"id": 10.0, "text": 4.0}
+# Filters for millions of distinct values; what a reader of their documentation would do.
+DICTIONARIES = "dictionary_size_limit 1048576, string_dictionary_page_size_limit 1000000000"
+
+
+def make(path: Path, codec: str, rows: int) -> None:
+    """Random int64 and strings of 96 bytes, unsorted, with other columns beside them."""
+    random = np.random.default_rng(1)
+    letters = np.frombuffer(b"0123456789abcdef", np.uint8)
+    writer = None
+    for start in range(0, rows, ROW_GROUP):
+        count = min(ROW_GROUP, rows - start)
+        text = letters[random.integers(0, 16, (count, 96), dtype=np.uint8)]
+        offsets = np.arange(0, 96 * (count + 1), 96, dtype=np.int32)
+        table = pa.table(
+            {
+                "id": random.integers(-(2**63), 2**63 - 1, count),
+                "text": pa.StringArray.from_buffers(count, pa.py_buffer(offsets), pa.py_buffer(text.reshape(-1))),
+                "amount": random.normal(size=count),
+                "when": random.integers(1_600_000_000_000_000, 1_700_000_000_000_000, count).astype("datetime64[us]"),
+                "kind": random.integers(0, 20, count),
+            }
+        )
+        writer = writer or pq.ParquetWriter(path, table.schema, compression=codec, use_dictionary=["kind"])
+        writer.write_table(table, row_group_size=ROW_GROUP)
+    assert writer is not None
+    writer.close()
+
+
+def with_parsieve(source: Path, out: Path, column: str, codec: str) -> None:
+    ps.add_filters(source, columns=column, fpp=FPP)
+
+
+def with_parsieve_in_place(source: Path, out: Path, column: str, codec: str) -> None:
+    ps.add_filters(source, columns=column, fpp=FPP, in_place=True)
+
+
+def with_parsieve_to_dest(source: Path, out: Path, column: str, codec: str) -> None:
+    ps.add_filters(source, out, columns=column, fpp=FPP)
+
+
+def with_pyarrow(source: Path, out: Path, column: str, codec: str) -> None:
+    with (
+        pq.ParquetFile(source) as file,
+        pq.ParquetWriter(
+            out,
+            file.schema_arrow,
+            compression=codec,
+            use_dictionary=["kind"],
+            bloom_filter_options={column: {"ndv": ROW_GROUP, "fpp": FPP}},
+        ) as writer,
+    ):
+        for row_group in range(file.num_row_groups):
+            writer.write_table(file.read_row_group(row_group), row_group_size=ROW_GROUP)
+
+
+def with_duckdb(source: Path, out: Path, column: str, codec: str) -> None:
+    import duckdb
+
+    duckdb.sql(
+        f"copy (from read_parquet('{source}')) to '{out}' (format parquet, compression {codec}, "
+        f"row_group_size {ROW_GROUP}, bloom_filter_false_positive_ratio {FPP}, {DICTIONARIES})"
+    )
+
+
+CONTENDERS: dict[str, Callable[[Path, Path, str, str], None]] = {
+    "parsieve": with_parsieve,
+    "parsieve in place": with_parsieve_in_place,
+    "parsieve to dest": with_parsieve_to_dest,
+    "pyarrow": with_pyarrow,
+    "duckdb": with_duckdb,
+}
+
+
+def peak(reset: bool = False) -> float:
+    """The most memory of this process; `ru_maxrss` would tell that of the one which started it."""
+    if reset:
+        Path("/proc/self/clear_refs").write_text("5")
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
+
+
+def run_one(name: str, source: Path, out: Path, column: str, codec: str) -> None:
+    """What a child does; its measurements go to standard output."""
+    if name == "duckdb":
+        import duckdb  # noqa: F401 - its import is not timed
+    before = peak(reset=True)
+    base = resource.getrusage(resource.RUSAGE_SELF)
+    start = time.perf_counter()
+    CONTENDERS[name](source, out, column, codec)
+    done = time.perf_counter()
+    if out.exists():
+        fd = os.open(out, os.O_RDWR)
+        os.fsync(fd)
+        os.close(fd)
+    synced = time.perf_counter()
+    after = resource.getrusage(resource.RUSAGE_SELF)
+    cpu = after.ru_utime + after.ru_stime - base.ru_utime - base.ru_stime
+    written = out if out.exists() else source
+    with ps.open_filters(written) as filters:
+        found = sum(place.column == column for place in filters.ranges())
+        assert found == filters.num_row_groups, f"{name} made {found} filters of {column}"
+    print(
+        json.dumps(
+            {
+                "wall": synced - start,
+                "wall_before_sync": done - start,
+                "cpu": cpu,
+                "peak_mib": peak() - before,
+            }
+        )
+    )
+
+
+def race(folder: Path, codec: str, rows: int, rounds: int) -> list[dict[str, Any]]:
+    original = folder / f"{codec}.parquet"
+    make(original, codec, rows)
+    size = original.stat().st_size
+    cases = []
+    for column, target in TARGETS.items():
+        times: dict[str, list[dict[str, float]]] = {name: [] for name in CONTENDERS}
+        for _ in range(rounds):
+            for name in CONTENDERS:
+                source, out = folder / "source.parquet", folder / "out.parquet"
+                shutil.copyfile(original, source)
+                os.sync()
+                child = [sys.executable, __file__, "--child", name, str(source), str(out), column, codec]
+                answer = subprocess.run(child, capture_output=True, text=True, check=False)
+                if answer.returncode != 0:
+                    raise SystemExit(f"{name}: {answer.stderr}")
+                times[name].append(json.loads(answer.stdout))
+                out.unlink(missing_ok=True)
+        medians = {
+            name: {key: round(statistics.median(one[key] for one in of), 4) for key in of[0]}
+            for name, of in times.items()
+        }
+        ratio = {
+            name: {
+                key: round(min(medians[peer][key] for peer in ("pyarrow", "duckdb")) / medians[name][key], 2)
+                for key in ("wall", "cpu")
+            }
+            for name in CONTENDERS
+            if name.startswith("parsieve")
+        }
+        print(f"\n{column} of {size >> 20} MiB, {codec}, {rounds} rounds; target {target:g} times the faster peer")
+        for name, of in medians.items():
+            times_faster = f"  {ratio[name]['wall']:.1f}x wall, {ratio[name]['cpu']:.1f}x cpu" if name in ratio else ""
+            print(
+                f"  {name:<18} {of['wall']:7.2f} s, {of['cpu']:7.2f} s of work, "
+                f"{of['peak_mib']:6.0f} MiB more than before{times_faster}"
+            )
+        cases.append(
+            {"column": column, "codec": codec, "bytes": size, "rows": rows, "rounds": rounds, "target": target}
+            | {"medians": medians, "times_faster": ratio}
+        )
+    original.unlink()
+    return cases
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--child", nargs=5, help=argparse.SUPPRESS)
+    parser.add_argument("--smoke", action="store_true", help="once, with small files")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rows", type=int, default=9_000_000, help="9,000,000 rows are 1 GiB with Snappy")
+    parser.add_argument("--codec", action="append", choices=["snappy", "zstd"])
+    parser.add_argument("--save", action="store_true", help="write benches/results")
+    arguments = parser.parse_args()
+    if arguments.child:
+        name, source, out, column, codec = arguments.child
+        run_one(name, Path(source), Path(out), column, codec)
+        return
+    rows, rounds = (20_000, 1) if arguments.smoke else (arguments.rows, arguments.rounds)
+    cases = []
+    # On the disk: the system's temporary folder may be memory.
+    (ROOT / "target").mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=ROOT / "target") as folder:
+        for codec in arguments.codec or ["snappy", "zstd"]:
+            cases += race(Path(folder), codec, rows, rounds)
+    if arguments.save:
+        record.save("rewrite", cases, ("pyarrow", "duckdb"))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,156 @@
+"""An index built by Spark beside Spark's own sort of the same column, in one session. See `benches/README.md`.
+
+    make develop .venv-spark/stamp-spark && .venv-spark/bin/pip install tpchgen-cli
+    PYTHONPATH=python .venv-spark/bin/python benches/spark/build.py --scale 3.34 --memory 2g
+
+Contenders take turns. The sort writes to nowhere (Spark's sink `noop`), so that only its work counts; the build writes
+its index. Both read the same files. The first round compares the segments with those of the local build.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import os
+import platform
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import parsieve.spark as pss
+from parsieve import _core
+from parsieve.index import TableIndex, View
+from parsieve.lake import open_lake
+
+ROOT = Path(__file__).resolve().parents[2]
+# What this project set out to reach: seconds of the build over seconds of the sort.
+TARGET = 1.5
+
+
+def small(folder: Path, rows: int) -> None:
+    """Keys like lineitem's, without its generator: ascending through the files, some four rows of each."""
+    random = np.random.default_rng(1)
+    for number in range(4):
+        keys = np.sort(random.integers(0, rows // 4, rows // 4)) + number * (rows // 4)
+        pq.write_table(
+            pa.table({"l_orderkey": keys, "l_partkey": random.permutation(keys)}), folder / f"{number}.parquet"
+        )
+
+
+def lineitem(folder: Path, scale: float, parts: int) -> None:
+    """TPC-H's lineitem by tpchgen-cli."""
+    program = shutil.which("tpchgen-cli", path=os.pathsep.join([str(Path(sys.executable).parent), os.defpath]))
+    if program is None:
+        raise SystemExit("tpchgen-cli is missing: pip install tpchgen-cli")
+    command = [program, "parquet", "-s", str(scale), "-T", "lineitem", "--parts", str(parts), "-c", "ZSTD(1)"]
+    subprocess.run([*command, "-o", str(folder)], check=True)
+
+
+def segments(view: View) -> list[bytes]:
+    """Every segment's lookup section."""
+    [state] = view.columns.values()
+    files = [view.store.get(part.name) for part in state.base.files]
+    told = _core.SieveTimeline(_core.SieveAxis(state.type), state.base.root.get(view.store), []).segments()
+    return [files[file][start : start + length] for file, start, length, *_ in told]
+
+
+def measure(spark: Any, table: Path, column: str, rounds: int, check: bool) -> dict[str, Any]:
+    """Seconds of both contenders, round by round."""
+    seconds: dict[str, list[float]] = {"spark sort": [], "build_index": []}
+    index_bytes = 0
+    for number in range(rounds + 1):
+        where = Path(tempfile.mkdtemp(prefix="parsieve-bench-"))
+        try:
+            started = time.perf_counter()
+            frame = spark.read.parquet(str(table)).select(column)
+            frame.sort(column).write.format("noop").mode("overwrite").save()
+            sorted_at = time.perf_counter()
+            view = pss.build_index(spark, str(table), column, index=where)
+            built_at = time.perf_counter()
+            [state] = view.columns.values()
+            index_bytes = sum(part.size for part in [state.base.root, *state.base.files])
+            if number == 0 and check:
+                lake = open_lake(str(table))
+                local = TableIndex(where / "local").build(lake, lake.snapshot(), [column], progress=False)
+                assert segments(local) == segments(view), "the segments are not those of the local build"
+        finally:
+            shutil.rmtree(where)
+        # The first round starts Python's workers and warms Java's compiler.
+        if number:
+            seconds["spark sort"].append(sorted_at - started)
+            seconds["build_index"].append(built_at - sorted_at)
+            print(f"  round {number}: " + ", ".join(f"{name} {times[-1]:.2f} s" for name, times in seconds.items()))
+    ratios = [built / sorted_ for sorted_, built in zip(*seconds.values(), strict=True)]
+    ratio = statistics.median(ratios)
+    print(f"{column}: {ratio:.2f} times Spark's sort, at most {TARGET} wanted; index {index_bytes:,} bytes")
+    return {"column": column, "seconds": seconds, "ratio": ratio, "target": TARGET, "index_bytes": index_bytes}
+
+
+def main() -> None:
+    """Measure, print, and save if asked."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--scale", type=float, default=1, help="of TPC-H; 3.34 are 20 million rows")
+    parser.add_argument("--parts", type=int, default=8, help="files of the table")
+    parser.add_argument("--table", type=Path, help="a folder of Parquet files instead of lineitem")
+    parser.add_argument("--columns", nargs="+", default=["l_orderkey", "l_partkey"])
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--memory", default="2g", help="of Spark's driver, which does all the work here")
+    parser.add_argument("--smoke", action="store_true", help="small and once: does it run, and do all agree")
+    parser.add_argument("--save", action="store_true", help="write a record into benches/results")
+    asked = parser.parse_args()
+    folder = Path(tempfile.mkdtemp(prefix="parsieve-bench-"))
+    try:
+        if asked.smoke:
+            small(folder, 40_000)
+        elif asked.table is None:
+            lineitem(folder, asked.scale, asked.parts)
+        table = asked.table or folder
+        files = sorted(table.rglob("*.parquet"))
+        for file in files if asked.table is None else []:
+            os.utime(file, (1, 1))
+        rows = sum(pq.read_metadata(file).num_rows for file in files)
+        print(f"{rows:,} rows in {len(files)} files")
+        spark = pss.session(
+            lakes=[],
+            master="local[2]",
+            memory=asked.memory,
+            warehouse=folder / "warehouse",
+            config={"spark.ui.showConsoleProgress": False},
+        )
+        rounds = 1 if asked.smoke else asked.rounds
+        found = [measure(spark, table, column, rounds, check=asked.smoke or rows < 10**8) for column in asked.columns]
+        spark.stop()
+    finally:
+        shutil.rmtree(folder)
+    if asked.save:
+        commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False)
+        record = {
+            "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            "commit": commit.stdout.strip(),
+            "machine": platform.processor() or platform.machine(),
+            "cores": os.cpu_count(),
+            "load": os.getloadavg(),
+            "pyspark": version("pyspark"),
+            "memory": asked.memory,
+            "rows": rows,
+            "files": len(files),
+            "columns": found,
+        }
+        path = ROOT / "benches" / "results" / f"spark-build-{record['date'][:10]}.json"
+        path.write_text(json.dumps(record, indent=1) + "\n")
+        print(f"wrote {path.relative_to(ROOT)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,42 @@
+//! A damaged file gets a filter and loses another, or is refused: what is planned reopens, and the old bytes are kept.
+
+use parsieve::bloom::Sbbf;
+use parsieve::parquet::{NewFilter, ParquetFile, Physical};
+
+use super::{drive, footer, read_footer};
+
+/// Reads `data` as a whole file.
+pub fn run(data: &[u8]) {
+    let Ok(old) = read_footer(data).and_then(ParquetFile::open) else { return };
+    footer::ask(&old);
+    let columns: Vec<usize> = (0..old.metadata.leaves().len()).collect();
+    for row_group in 0..old.metadata.row_groups().len().min(2) {
+        for column in columns.iter().copied().take(4) {
+            let _ = drive(data, |fetched| old.filter(row_group, column, None, fetched));
+            rewrite(&old, data, row_group, column);
+        }
+    }
+}
+
+fn rewrite(old: &ParquetFile, data: &[u8], row_group: usize, column: usize) {
+    let mut filter = Sbbf::new(3).unwrap();
+    filter.insert_hash(0x1234_5678_9abc_def0);
+    let add = [NewFilter { row_group, column, num_blocks: 3 }];
+    let drop: Vec<(usize, usize)> =
+        [(row_group, column + 1)].into_iter().filter(|at| at.1 < old.metadata.leaves().len()).collect();
+    let Ok(plan) = drive(data, |fetched| old.plan_rewrite(&add, &drop, None, fetched)) else { return };
+    assert_ne!(old.metadata.leaves()[column].physical, Physical::Boolean);
+    assert!(plan.wipe.is_empty(), "nothing is encrypted");
+    let mut new = data[..plan.copy as usize].to_vec();
+    new.extend(old.encode_filter(row_group, column, &filter, None).unwrap());
+    new.extend(&plan.footer);
+    assert_eq!((new.len() as u64, plan.copy), (plan.file_len, old.data_end()));
+    let opened = read_footer(&new).and_then(ParquetFile::open).expect("a rewritten file opens");
+    assert_eq!(
+        (opened.metadata.leaves(), opened.metadata.num_rows()),
+        (old.metadata.leaves(), old.metadata.num_rows())
+    );
+    let place = opened.filter_place(row_group, column).unwrap().unwrap();
+    assert_eq!(drive(&new, |fetched| opened.read_filter(&place, None, fetched)).unwrap(), filter);
+    assert!(drop.iter().all(|&(row_group, column)| opened.filter_place(row_group, column) == Ok(None)));
+}

@@ -1,0 +1,150 @@
+//! Sound inputs of every target, made anew each time: what fuzzing starts from.
+
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, BooleanArray, Int64Array, RecordBatch, StringArray};
+use parquet::arrow::ArrowWriter;
+use parquet::basic::Compression;
+use parquet::encryption::encrypt::FileEncryptionProperties;
+use parquet::file::properties::WriterProperties;
+use parsieve::bloom::Sbbf;
+use parsieve::parquet::{NewFilter, ParquetFile, Vault};
+use parsieve::sieve::{AxisType, Builder, Bytes, Change, Delta, Extent, Key, Root, Side, Stats, root};
+
+use super::sieve::{SMALL, locations, unframe};
+use super::{decrypt, drive, read_footer};
+
+/// The key of the encrypted seeds' footers.
+pub const FOOTER_KEY: &[u8; 16] = b"0123456789012345";
+/// The key of their column `a`.
+pub const COLUMN_KEY: &[u8; 16] = b"1234567890123450";
+
+/// Writes the seeds of a target into the folder that the environment names, if it names one.
+pub fn write(target: &str) {
+    let Some(folder) = std::env::var_os("FUZZ_SEEDS") else { return };
+    std::fs::create_dir_all(&folder).unwrap();
+    for (number, seed) in of(target).iter().enumerate() {
+        std::fs::write(std::path::Path::new(&folder).join(format!("seed-{number}")), seed).unwrap();
+    }
+}
+
+/// The sound inputs of a target.
+pub fn of(target: &str) -> Vec<Vec<u8>> {
+    match target {
+        "footer" => plain_files().iter().map(|file| read_footer(file).unwrap().bytes).collect(),
+        "bloom_header" => vec![filter(0).to_bytes().unwrap(), Sbbf::new(1).unwrap().to_bytes().unwrap()],
+        "rewrite" => plain_files(),
+        "decrypt" => vec![encrypted_file(true), encrypted_file(false)],
+        "sieve_segment" => bodies(Part::Lookup),
+        "sieve_keys" => bodies(Part::Keys),
+        "sieve_root" => bodies(Part::Root),
+        "sieve_delta" => vec![delta(words(20)), delta(texts(20)), delta(Vec::<(u128, u32)>::new())],
+        "sieve_index" => vec![vec![], vec![1, 0, 1], vec![0, 1, 255, 200, 2, 16]],
+        other => panic!("no target {other}"),
+    }
+}
+
+/// A filter of the seeds' column.
+pub fn filter(column: usize) -> Sbbf {
+    let mut filter = Sbbf::new(2).unwrap();
+    (1..20).for_each(|i| filter.insert_hash((i + column as u64 * 100).wrapping_mul(0x9e37_79b9_7f4a_7c15)));
+    filter
+}
+
+fn table(properties: WriterProperties) -> Vec<u8> {
+    let columns: [(&str, ArrayRef); 3] = [
+        ("a", Arc::new(Int64Array::from_iter((0..30).map(|i| (i % 7 != 0).then_some(i * i))))),
+        ("b", Arc::new(StringArray::from_iter_values((0..30).map(|i| format!("text {}", i % 9))))),
+        ("flag", Arc::new(BooleanArray::from_iter((0..30).map(|i| Some(i % 2 == 0))))),
+    ];
+    let batch = RecordBatch::try_from_iter(columns).unwrap();
+    let mut file = Vec::new();
+    let mut writer = ArrowWriter::try_new(&mut file, batch.schema(), Some(properties)).unwrap();
+    for _ in 0..2 {
+        writer.write(&batch).unwrap();
+        writer.flush().unwrap();
+    }
+    writer.close().unwrap();
+    file
+}
+
+fn plain_files() -> Vec<Vec<u8>> {
+    let plain = WriterProperties::builder().set_compression(Compression::UNCOMPRESSED);
+    let small = WriterProperties::builder().set_bloom_filter_enabled(true).set_bloom_filter_max_ndv(30);
+    vec![table(plain.build()), table(small.set_compression(Compression::SNAPPY).build())]
+}
+
+/// A file with a filter in column `a`, which is encrypted, and one in column `b`.
+fn encrypted_file(encrypted_footer: bool) -> Vec<u8> {
+    let encryption = FileEncryptionProperties::builder(FOOTER_KEY.to_vec())
+        .with_plaintext_footer(!encrypted_footer)
+        .with_column_key("a", COLUMN_KEY.to_vec())
+        .build();
+    let file = table(WriterProperties::builder().with_file_encryption_properties(encryption.unwrap()).build());
+    let keys = decrypt::keys();
+    let old = ParquetFile::open_with(read_footer(&file).unwrap(), &keys).unwrap();
+    let secrets = old.secrets(&keys).unwrap().unwrap();
+    let vault = Some(&secrets as &dyn Vault);
+    let add = [(0, 0), (0, 1), (1, 0)].map(|(row_group, column)| NewFilter { row_group, column, num_blocks: 2 });
+    let plan = drive(&file, |fetched| old.plan_rewrite(&add, &[], vault, fetched)).unwrap();
+    let mut new = file[..plan.copy as usize].to_vec();
+    for placed in &plan.filters {
+        new.extend(old.encode_filter(placed.row_group, placed.column, &filter(placed.column), vault).unwrap());
+    }
+    new.extend(plan.footer);
+    new
+}
+
+/// Keys that lie close, far and twice, in nine locations.
+pub fn words(count: u64) -> Vec<(u64, u32)> {
+    (0..count)
+        .map(|i| (if i % 3 == 0 { i * 4 } else { i.wrapping_mul(0x9e37_79b9) >> (i % 20) }, (i * i % 9) as u32))
+        .collect()
+}
+
+fn texts(count: u64) -> Vec<(Bytes, u32)> {
+    (0..count).map(|i| (Bytes::new(format!("key-{:04}", i * i % 97).as_bytes()), (i % 9) as u32)).collect()
+}
+
+/// An index of some pairs in nine locations, some of which have nulls.
+pub fn index<K: Key>(pairs: &[(K, u32)]) -> (Root<K>, Vec<u8>) {
+    let mut sorted = pairs.to_vec();
+    sorted.sort();
+    let mut builder = Builder::new(9, SMALL).unwrap();
+    sorted.into_iter().for_each(|(key, location)| builder.push(key, location, 1).unwrap());
+    let axis = [AxisType::Signed, AxisType::Uuid, AxisType::Bytes][usize::from(K::CODE) - 1];
+    let stats = (0..9).map(|i| Stats { nulls: i % 3, nans: i % 2, unknown: i == 8, ..Stats::default() }).collect();
+    Root::new((axis, 7, SMALL), locations(9), stats, &builder.finish()).unwrap()
+}
+
+/// A stored part of an index.
+#[derive(Clone, Copy)]
+enum Part {
+    Root,
+    Lookup,
+    Keys,
+}
+
+/// The bodies of some part of three small indexes, one for each width of keys.
+fn bodies(part: Part) -> Vec<Vec<u8>> {
+    let wide: Vec<(u128, u32)> = words(60).into_iter().map(|(key, at)| (u128::from(key) << 40 | 7, at)).collect();
+    [body(&words(120), part), body(&wide, part), body(&texts(80), part)].concat()
+}
+
+fn body<K: Key>(pairs: &[(K, u32)], part: Part) -> Vec<Vec<u8>> {
+    let (root, file) = index(pairs);
+    let section = |extent: Extent| unframe(&file[extent.offset as usize..][..extent.len as usize]).to_vec();
+    match part {
+        Part::Root => vec![unframe(&root::write(&root)).to_vec()],
+        Part::Lookup => root.segments.iter().map(|entry| section(entry.lookup)).collect(),
+        Part::Keys => root.segments.iter().map(|entry| section(entry.keys)).collect(),
+    }
+}
+
+fn delta<K: Key>(pairs: Vec<(K, u32)>) -> Vec<u8> {
+    let changes =
+        pairs.into_iter().zip(0..).map(|((key, location), i)| Change { key, location, plus: i % 3, minus: i % 2 });
+    let side = Side { location: 1, nulls: (2, 1), nans: (0, 3), unknown: false };
+    let delta = Delta::new(5, locations(9), vec![3, 4], vec![side], changes.collect()).unwrap();
+    unframe(&delta.write()).to_vec()
+}

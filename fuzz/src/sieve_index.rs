@@ -1,0 +1,45 @@
+//! A small index whose stored bytes are changed, checksums and all: an error or a superset, never a smaller answer.
+
+use std::sync::OnceLock;
+
+use parsieve::sieve::{Answer, Index, Query, Root, root};
+
+use super::seeds;
+
+struct Small {
+    pairs: Vec<(u64, u32)>,
+    root: Vec<u8>,
+    file: Vec<u8>,
+}
+
+static SMALL: OnceLock<Small> = OnceLock::new();
+
+/// Reads `data` as changes: two bytes for a place, and what is laid over the byte there.
+pub fn run(data: &[u8]) {
+    let small = SMALL.get_or_init(|| {
+        let pairs = seeds::words(120);
+        let (root, file) = seeds::index(&pairs);
+        Small { pairs, root: root::write(&root), file }
+    });
+    let (mut root, mut file) = (small.root.clone(), small.file.clone());
+    for change in data.chunks_exact(3) {
+        let place = usize::from(u16::from_le_bytes([change[0], change[1]])) % (root.len() + file.len());
+        let byte = if place < root.len() { &mut root[place] } else { &mut file[place - small.root.len()] };
+        *byte ^= change[2];
+    }
+    let Ok(root): Result<Root<u64>, _> = root::read(&root) else { return };
+    let mut index = Index::new(root);
+    let _ = index.load_all(&file);
+    for &(key, location) in &small.pairs {
+        for query in [
+            Query::Point(key),
+            Query::Between(key, key + 3),
+            Query::Between(key.saturating_sub(50), key + 200),
+            Query::AtLeast(key),
+            Query::AtMost(key),
+        ] {
+            let answer = index.answer(&query);
+            assert!(answer == Answer::All || answer.keeps(location), "{query:?} lost location {location}");
+        }
+    }
+}

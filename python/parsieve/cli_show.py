@@ -1,0 +1,72 @@
+"""The commands that show what skipping does: `parsieve demo` and `parsieve report`."""
+
+from __future__ import annotations
+
+import argparse
+import datetime as dt
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import parsieve as ps
+
+
+def add_commands(commands: Any, exit_codes: str) -> None:
+    """Add the commands to the parser."""
+
+    def command(name: str, run: Callable[[argparse.Namespace], int], about: str) -> argparse.ArgumentParser:
+        added: argparse.ArgumentParser = commands.add_parser(
+            name,
+            help=about,
+            description=f"{about[0].upper()}{about[1:]}.",
+            epilog=exit_codes,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        added.set_defaults(run=run)
+        return added
+
+    demo = command("demo", _demo, "make a lake of late events, and ask it without and with parsieve; needs DuckDB")
+    demo.add_argument("--keep", metavar="DIR", help="make the lake in this new folder, and leave it there")
+    demo.add_argument(
+        "--report", metavar="FILE", default="parsieve-demo.html", help="where the page goes (%(default)s)"
+    )
+    demo.add_argument("--files", type=int, default=50, metavar="N", help="files of the lake (50)")
+    demo.add_argument("--rows", type=int, default=5_000_000, metavar="N", help="rows of the lake (5000000)")
+    report = command("report", _report, "show on one page which files of a table some queries read, and why")
+    report.add_argument("table", metavar="TABLE", help="a path or a URI")
+    report.add_argument("--where", action="append", required=True, metavar="WHERE", help="a query; may be repeated")
+    report.add_argument("-o", "--output", metavar="FILE", default="parsieve-report.html", help="(%(default)s)")
+
+
+def _demo(options: argparse.Namespace) -> int:
+    from parsieve.demo.run import run
+
+    if options.files < 8 or options.rows < 1000 * options.files:
+        raise ValueError("a lake needs at least 8 files of 1,000 rows")
+
+    def say(line: str) -> None:
+        print(line, flush=True)
+
+    sizes = {"files": options.files, "rows": options.rows}
+    if options.keep is None:
+        with tempfile.TemporaryDirectory(prefix="parsieve-demo-") as passing:
+            run(Path(passing), Path(options.report), **sizes, say=say)
+        return 0
+    folder = Path(options.keep)
+    if folder.exists() and any(folder.iterdir()):
+        raise FileExistsError(f"{folder} is not empty; the demo makes a lake of its own")
+    run(folder, Path(options.report), **sizes, say=say)
+    return 0
+
+
+def _report(options: argparse.Namespace) -> int:
+    from parsieve.report.plans import page_of_plans
+
+    table = ps.open_table(options.table)
+    page = page_of_plans(table, options.where, dt.datetime.now(dt.UTC).date())
+    Path(options.output).write_text(page, encoding="utf-8")
+    print(options.output)
+    print(f"{len(options.where)} queries of {table.uri}", file=sys.stderr)
+    return 0

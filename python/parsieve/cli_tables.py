@@ -1,0 +1,132 @@
+"""The commands for tables: `parsieve plan` and `parsieve index`."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import datetime as dt
+import json
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+import parsieve as ps
+
+FORMATS = ["parquet", "delta", "iceberg", "hudi"]
+Command = Callable[..., argparse.ArgumentParser]
+
+
+def add_commands(commands: Any, command: Command) -> None:
+    """Add the commands to the parser; `command` makes one, with what all have."""
+    about = "tell which files of a table can hold a matching row; the others certainly do not"
+    plan = command("plan", _plan, about, "TABLE")
+    plan.add_argument("where", metavar="WHERE", help="as in SQL: \"id = 42 AND day >= '2026-01-31'\"")
+    plan.add_argument("--explain", action="store_true", help="say why files are kept and skipped")
+    plan.add_argument("--as-of", metavar="STATE", help="a Delta version, Iceberg snapshot id, Hudi instant, or a time")
+    plan.add_argument("--format", choices=FORMATS, help="by default what lies in the folder")
+    plan.add_argument("--row-groups", action="store_true", help="read footers, to judge row groups too")
+    plan.add_argument("--timezone", metavar="ZONE", help="where clocks stand of timestamps that name no zone")
+    index = commands.add_parser("index", help="the index of a table").add_subparsers(required=True, metavar="COMMAND")
+
+    def of_index(name: str, run: Callable[[argparse.Namespace], int], about: str) -> argparse.ArgumentParser:
+        return command(name, run, about, "TABLE", index)
+
+    build = of_index("build", _build, "index some columns of a table in one scan")
+    build.add_argument("columns", metavar="COLUMN", nargs="+", help="its path, with dots")
+    build.add_argument(
+        "--kind", choices=["auto", "sieve", "bloom"], default="auto", help="by default what a sample says pays, if any"
+    )
+    advice = command("advise", _advise, "tell what indexes of a table would cost and save, by a sample", "TABLE")
+    advice.add_argument("columns", metavar="COLUMN", nargs="*", help="by default those of the queries, else all")
+    advice.add_argument("--where", action="append", default=[], metavar="WHERE", help="a query; may be repeated")
+    of_index("update", _update, "bring the index to the table as it is now; only new and changed files are read")
+    of_index("compact", _compact, "make one of an index and its updates")
+    expire = of_index("expire", _expire, "remove old versions of an index, and files that no version names")
+    expire.add_argument("--older-than", type=float, default=7, metavar="DAYS", help="keep those of so many days (7)")
+    of_index("verify", _verify, "compare an index with its table by reading both")
+    of_index("stats", _stats, "tell what the index of each column costs and wastes")
+
+
+def _build(options: argparse.Namespace) -> int:
+    return _indexed(options, lambda table: table.build_index(options.columns, options.kind))
+
+
+def _advise(options: argparse.Namespace) -> int:
+    advice = ps.open_table(options.file).advise(options.columns or None, options.where)
+    if options.json:
+        print(json.dumps([asdict(one) for one in advice], indent=2))
+    for one in [] if options.json else advice:
+        print(one)
+    return 0
+
+
+def _update(options: argparse.Namespace) -> int:
+    return _indexed(options, lambda table: table.update_index())
+
+
+def _compact(options: argparse.Namespace) -> int:
+    return _indexed(options, lambda table: table.compact_index())
+
+
+def _indexed(options: argparse.Namespace, change: Callable[[ps.Table], Any]) -> int:
+    change(ps.open_table(options.file))
+    return _stats(options)
+
+
+def _expire(options: argparse.Namespace) -> int:
+    versions, files = ps.open_table(options.file).expire_index(dt.timedelta(days=options.older_than))
+    if options.json:
+        print(json.dumps({"versions": versions, "files": files}))
+    else:
+        print(f"removed {versions} versions and {files} files")
+    return 0
+
+
+def _verify(options: argparse.Namespace) -> int:
+    lies = ps.open_table(options.file).verify_index()
+    found = [{"column": ".".join(lie.column), "part": lie.part, "problem": lie.problem} for lie in lies]
+    if options.json:
+        print(json.dumps(found, indent=2))
+    for lie in [] if options.json else found:
+        print(f"{lie['column']}\t{lie['part']}\t{lie['problem']}")
+    return 1 if lies else 0
+
+
+def _stats(options: argparse.Namespace) -> int:
+    found = {name: dataclasses.asdict(one) for name, one in ps.open_table(options.file).index_stats().items()}
+    if options.json:
+        print(json.dumps(found, indent=2))
+    for name, one in {} if options.json else found.items():
+        print(
+            f"{name}: {one['keys']} keys and {one['rows']} rows of {one['locations']} files, "
+            f"{one['lookup_bytes']} bytes for lookups, {one['reads_of_absent_keys']:.2f} files read for an absent key"
+        )
+    return 0
+
+
+def _plan(options: argparse.Namespace) -> int:
+    table = ps.open_table(options.file, options.format)
+    plan = table.plan(
+        options.where,
+        _state(options.as_of),
+        row_groups=options.row_groups or None,
+        timezone=options.timezone,
+    )
+    if options.json:
+        print(json.dumps(json.loads(plan.to_json()) | {"explanation": plan.explain()}, indent=2))
+    elif options.explain:
+        print(plan.explain())
+    else:
+        for path in plan.files:
+            groups = plan.row_groups[path]
+            print(path if groups is None else f"{path}\t{','.join(map(str, groups))}")
+    return 0 if plan.kept else 1
+
+
+def _state(text: str | None) -> Any:
+    if text is None:
+        return None
+    if text.isascii() and text.isdigit():
+        # Hudi's instants are numbers of 14 or 17 digits, and are known as text.
+        return text if len(text) in (14, 17) else int(text)
+    return dt.datetime.fromisoformat(text)

@@ -1,0 +1,1 @@
+"""A first look: a lake of late events, asked with and without parsieve."""

@@ -1,0 +1,180 @@
+"""The Bloom index of a table: built from a lake, brought to later snapshots, asked for keys.
+
+It answers for keys alone, and may say "maybe" where there is none; for tables whose files must not change, it is
+what filters inside the files are for others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+from parsieve import _core
+from parsieve._core import UnsupportedError
+from parsieve.errors import ColumnNotFoundError, ConflictError
+from parsieve.index import bindings
+from parsieve.index.build import Effort, tokens_of
+from parsieve.index.columns import current_field, field_id_of, path_of
+from parsieve.index.commit import BloomState, Commit, Log, Part, Shelf, TableState
+from parsieve.index.feeder import threads_of
+from parsieve.index.publish import Blooms, Columns, commit
+from parsieve.index.shelf import SHELF_BYTES, Filled, Filling, shelve
+from parsieve.index.store import Store, unique
+from parsieve.lake.base import ColumnPath, Lake, Location, Slice, Snapshot
+from parsieve.lake.leaves import leaf_field
+
+# More shelves than these are made one: each costs a lookup a request.
+MOST_SHELVES = 8
+# Rows of a slice of which nobody knows how many it has.
+SOME_ROWS = 1_000_000
+
+
+def build(
+    log: Log, lake: Lake, snapshot: Snapshot, columns: Sequence[str | Sequence[str]], effort: Effort, fpp: float = 0.01
+) -> Commit:
+    """Fill a filter for each slice and column, in one scan; columns that have some are built anew."""
+    paths = list(dict.fromkeys(path_of(column) for column in columns))
+    if not paths:
+        raise ValueError("name at least one column to index")
+    if not 0 < fpp < 1:
+        raise ValueError(f"fpp lies between 0 and 1, both excluded, not {fpp}")
+    fields = {path: leaf_field(snapshot.schema, path) for path in paths}
+    for field in fields.values():
+        # A type without filters is refused before anything is read.
+        _core.BloomFilter(num_bytes=32, type=field.type)
+    newest = log.newest()
+    started = dict(newest.blooms) if newest else {}
+    tokens = tokens_of(snapshot)
+    slices = sorted((piece for piece in snapshot.slices if piece.location in tokens), key=lambda piece: piece.location)
+    table = TableState.of(snapshot)
+    # A build of which nothing can be read is an error; an update leaves such slices to the next one.
+    found, failed = _fill(lake, slices, dict.fromkeys(paths, fpp), effort, strict=True)
+    chain = bindings.write(log.store, (), {}, {**tokens, **dict.fromkeys(failed, "")})
+    made = {
+        path: BloomState(
+            path, field_id_of(fields[path]), fields[path].type, table, fpp, chain, _put(log.store, found[path], effort)
+        )
+        for path in paths
+    }
+
+    def change(newest: Commit | None, _: int) -> tuple[TableState, Columns, Blooms]:
+        blooms = dict(newest.blooms) if newest else {}
+        for path in paths:
+            if blooms.get(path) != started.get(path):
+                raise ConflictError(
+                    f"{'.'.join(path)} was indexed by somebody else while it was built here; nothing was committed"
+                )
+        return table, dict(newest.columns) if newest else {}, blooms | made
+
+    done = commit(log, "build bloom", change)
+    assert done is not None
+    return done
+
+
+def update(log: Log, lake: Lake, snapshot: Snapshot, effort: Effort) -> Commit | None:
+    """Bring every Bloom index to a snapshot: new and changed slices are read, others keep their filters."""
+    table, tokens = TableState.of(snapshot), tokens_of(snapshot)
+
+    def change(newest: Commit | None, _: int) -> tuple[TableState, Columns, Blooms] | None:
+        if newest is None or not newest.blooms:
+            return None
+        blooms = {}
+        for state in newest.blooms.values():
+            followed = _followed(log.store, lake, snapshot, state, table, tokens, effort)
+            if followed is not None:
+                blooms[followed.path] = followed
+        if blooms == newest.blooms:
+            return None
+        return table, dict(newest.columns), blooms
+
+    return commit(log, "update bloom", change)
+
+
+def _followed(
+    store: Store,
+    lake: Lake,
+    snapshot: Snapshot,
+    state: BloomState,
+    table: TableState,
+    tokens: Mapping[Location, str],
+    effort: Effort,
+) -> BloomState | None:
+    """A column at a later snapshot; None where the table has it no more, or as another type, and all is kept."""
+    try:
+        path, field = current_field(snapshot.schema, state.path, state.field_id)
+    except ColumnNotFoundError:
+        return None
+    before = bindings.read(store, state.bindings)
+    changed = [
+        piece
+        for piece in snapshot.slices
+        if tokens.get(piece.location, before.get(piece.location)) != before.get(piece.location)
+    ]
+    changed.sort(key=lambda piece: piece.location)
+    after = {location: before.get(location, "") for location in tokens}
+    found, failed = _fill(lake, changed, {path: state.fpp}, effort, strict=False)
+    after |= {piece.location: tokens[piece.location] for piece in changed} | dict.fromkeys(failed, "")
+    shelves = (*state.shelves, *_put(store, found[path], effort))
+    if len(shelves) > MOST_SHELVES:
+        shelves = _put(store, _live(store, shelves, after), effort)
+    return replace(
+        state,
+        path=path,
+        field_id=field_id_of(field),
+        type=field.type,
+        table=table,
+        bindings=bindings.write(store, state.bindings, before, after),
+        shelves=shelves,
+    )
+
+
+def _fill(
+    lake: Lake, slices: Sequence[Slice], rates: Mapping[ColumnPath, float], effort: Effort, strict: bool
+) -> tuple[dict[ColumnPath, list[Filled]], list[Location]]:
+    """A filter for each slice and column, read in one scan; and the slices that could not be read."""
+    paths = list(rates)
+
+    def fill(piece: Slice) -> tuple[list[Filled], Exception | None]:
+        rows = piece.num_rows if piece.num_rows is not None and piece.clean else max(piece.num_rows or 0, SOME_ROWS)
+        location = (piece.partition, piece.group)
+        fillings = [Filling(location, rows, rates[path]) for path in paths]
+        try:
+            for batch in lake.read_keys(piece, paths):
+                for at, filling in enumerate(fillings):
+                    filling.add(batch.column(at))
+        except (ConflictError, FileNotFoundError, UnsupportedError) as error:
+            # Somebody changed or removed it, or it is of a kind that nobody can read right: one slice of many.
+            return [Filled(location, None, unknown=True)] * len(paths), error
+        return [filling.finish() for filling in fillings], None
+
+    with ThreadPoolExecutor(threads_of(effort.threads), "parsieve-index") as pool:
+        filled = list(pool.map(fill, slices))
+    failed = [piece.location for piece, (_, error) in zip(slices, filled, strict=True) if error is not None]
+    if strict and slices and len(failed) == len(slices):
+        raise next(error for _, error in filled if error is not None)
+    return {path: [row[at] for row, _ in filled] for at, path in enumerate(paths)}, failed
+
+
+def _put(store: Store, filled: Iterable[Filled], effort: Effort) -> tuple[Shelf, ...]:
+    shelves = []
+    for directory, rows in shelve(filled, min(SHELF_BYTES, max(1, effort.memory // 4))):
+        stored = Part(unique("shelves", "rows"), len(rows))
+        store.put(stored.name, rows)
+        shelves.append(Shelf(Part.put(store, unique("shelves", "shelf"), directory), stored))
+    return tuple(shelves)
+
+
+def _live(store: Store, shelves: Sequence[Shelf], bound: Mapping[Location, str]) -> Iterator[Filled]:
+    """The filters that still count."""
+    last: dict[Location, int] = {}
+    opened = []
+    for number, shelf in enumerate(shelves):
+        directory = _core.Shelf.read(shelf.directory.get(store))
+        opened.append(directory)
+        last |= {Location(*location): number for location in directory.locations}
+    for number, (directory, shelf) in enumerate(zip(opened, shelves, strict=True)):
+        for partition, group, bloom, nulls, nans, unknown in directory.unshelve(store.get(shelf.rows.name)):
+            location = Location(partition, group)
+            if last[location] == number and location in bound:
+                yield Filled((partition, group), bloom, nulls, nans, unknown)

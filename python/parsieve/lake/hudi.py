@@ -1,0 +1,331 @@
+"""Hudi: file slices and merged logs by `hudi`, tokens by what the timeline says of their files."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.dataset as pads
+import pyarrow.types as pt
+
+from parsieve._core import FormatError, UnsupportedError
+from parsieve.lake.base import AsOf, ColumnPath, Lake, Slice, Snapshot, utc
+from parsieve.lake.hudi_timeline import Timeline, properties_of, read_timeline
+from parsieve.lake.leaves import BY_NAME, by_name, conform, held_path, leaf_field, pruned
+from parsieve.lake.rows import BATCH_ROWS, FileRows, foreign, leaves, selected
+from parsieve.lake.scan import ScanFile, dataset_of, scanned
+from parsieve.lake.storage import Storage
+
+_LOG = re.compile(r"\.(.+)_(\d{14,17})\.log\.(\d+)(?:_.*)?")
+_NULLS = {"__HIVE_DEFAULT_PARTITION__", "default", ""}
+# How records with the same key become one: what hudi-rs knows, under the names of all versions of tables.
+_MERGES = {"EVENT_TIME_ORDERING", "COMMIT_TIME_ORDERING"}
+_PAYLOADS = {
+    "org.apache.hudi.common.model.DefaultHoodieRecordPayload",
+    "org.apache.hudi.common.model.OverwriteWithLatestAvroPayload",
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Native:
+    reader: Any
+    piece: Any
+    options: Any
+    base: str | None
+    logs: tuple[str, ...]
+    schema: pa.Schema
+
+
+class Hudi(Lake):
+    """A table of Hudi, copy-on-write or merge-on-read. Its meta columns are no part of the schema."""
+
+    format = "hudi"
+
+    def __init__(self, source: Any, storage_options: Mapping[str, str] | None = None) -> None:
+        try:
+            import hudi  # noqa: F401 - every snapshot needs it
+        except ImportError:
+            raise UnsupportedError("tables of Hudi need the package hudi: pip install 'parsieve[hudi]'") from None
+        if isinstance(source, tuple):
+            raise UnsupportedError(
+                "a Hudi table is opened by its path or URI, with storage_options where it needs them"
+            )
+        self._storage = Storage(source, storage_options)
+        self.uri = self._storage.uri.rstrip("/")
+        self.storage_options = self._storage.options
+        # By instant, which never changes.
+        self._written: dict[str, frozenset[tuple[str, str]]] = {}
+
+    def snapshot(self, as_of: AsOf = None) -> Snapshot:
+        """The table now, at an instant of its timeline or any text of digits between two, or at a time."""
+        from hudi import HudiReadOptions, HudiTableBuilder
+
+        timeline = read_timeline(self._storage)
+        properties = properties_of(self._storage)
+        _refuse(properties, self.uri)
+        if any(name.endswith(".schemacommit") for name in self._storage.names(".hoodie/.schema")):
+            raise UnsupportedError(f"columns of {self.uri} were renamed or changed by id; read the table with Spark")
+        with _hudis(f"hudi cannot read {self.uri}"):
+            table = HudiTableBuilder.from_base_uri(self.uri).with_options(dict(self.storage_options)).build()
+            # Later instants, and what they write while we look, stay outside.
+            instant = self._instant(timeline, table, as_of)
+            schema = pa.schema([_nullable(one) for one in table.get_schema()])
+            if not instant:
+                return Snapshot(None, 0, schema, ())
+            options = HudiReadOptions().with_as_of_timestamp(instant)
+            found = table.get_file_slices(options)
+            reader = table.create_file_group_reader_with_options(options)
+        builder = _Slices(self, timeline, properties, table, instant, schema, partial(_Native, reader))
+        # hudi lists groups whose first log is later than the instant.
+        there = [
+            one for one in (builder.build(one, options) for one in found) if one.path is not None or one.native.logs
+        ]
+        slices = sorted(there, key=lambda one: one.location)
+        return Snapshot(instant, int(instant), schema, tuple(slices))
+
+    def _instant(self, timeline: Timeline, table: Any, as_of: AsOf) -> str:
+        if as_of is None:
+            return max(timeline.completed, default="")
+        if isinstance(as_of, (int, str)):
+            text = str(as_of)
+            if not re.fullmatch(r"\d{14,17}", text):
+                raise ValueError(f"a Hudi instant is 14 to 17 digits, not {as_of!r}")
+        else:
+            moment = utc(as_of).timestamp() * 1000
+            text = max((one.timestamp for one in _told(table.get_timeline()) if one.epoch_mills <= moment), default="")
+            if not text:
+                raise ValueError(f"{self.uri} has no instant before {as_of}, or has it no more")
+        at = max((one for one in timeline.completed if one <= text), default="")
+        timeline.refuse_cleaned(at or text)
+        return at
+
+    def read_keys(self, piece: Slice, columns: Sequence[ColumnPath]) -> Iterator[pa.RecordBatch]:
+        """The live rows of one file group, its logs merged by hudi."""
+        native: _Native = piece.native
+        for path in columns:
+            leaf_field(native.schema, path)
+        return leaves(_rows(self._storage, piece).batches(pruned(native.schema, columns)), columns)
+
+    def read(
+        self,
+        snapshot: Snapshot,
+        slices: Sequence[Slice],
+        columns: Sequence[str] | None = None,
+        filter: Any = None,
+    ) -> pa.RecordBatchReader:
+        """The live rows of some file groups, by pyarrow's own scan where there are no logs."""
+        dataset = self.dataset(snapshot, slices)
+        if dataset is not None:
+            return scanned(dataset, columns, filter)
+        return selected([_rows(self._storage, one) for one in slices], snapshot.schema, columns, filter)
+
+    def dataset(self, snapshot: Snapshot, slices: Sequence[Slice]) -> pads.Dataset | None:
+        """The base files as a dataset; None where there are logs or other types."""
+        filesystem = self._storage.arrow()
+        if filesystem is None or not all(one.clean for one in slices):
+            return None
+        files = [ScanFile(str(one.native.base), {}) for one in slices]
+        return dataset_of(files, snapshot.schema, filesystem)
+
+    def column_in_base(self, piece: Slice, column: ColumnPath, physical: pa.Schema) -> ColumnPath | None:
+        """The column's path in the file; None for a column that the file does not decide."""
+        native: _Native = piece.native
+        return held_path(column, native.schema, physical, BY_NAME)
+
+    def open_base(self, piece: Slice) -> Any:
+        """The base file, opened as the table is."""
+        return None if piece.native.base is None else self._storage.source(piece.native.base)
+
+    def written(self, table: Any, instant: str) -> frozenset[tuple[str, str]]:
+        """The file groups that an instant wrote; none for one that was archived."""
+        if instant not in self._written:
+            commits = table.get_timeline()
+            for one in _told(commits):
+                if one.timestamp not in self._written:
+                    said = json.loads(commits.get_instant_metadata_in_json(one))
+                    self._written[one.timestamp] = frozenset(
+                        (partition, str(stat["fileId"]))
+                        for partition, stats in (said.get("partitionToWriteStats") or {}).items()
+                        for stat in stats
+                    )
+        return self._written.get(instant, frozenset())
+
+
+class _Slices:
+    """Builds the slices of a snapshot."""
+
+    def __init__(
+        self,
+        lake: Hudi,
+        timeline: Timeline,
+        properties: Mapping[str, str],
+        table: Any,
+        instant: str,
+        schema: pa.Schema,
+        native: Any,
+    ) -> None:
+        self._lake, self._timeline, self._properties = lake, timeline, properties
+        self._table, self._instant, self._schema, self._native = table, instant, schema, native
+        # Since version 8 a log is named by the instant that wrote it, before by that of its base file.
+        self._logs_say = int(properties.get("hoodie.table.version", "6")) >= 8
+        self._partitions = self._partition_fields()
+
+    def build(self, piece: Any, options: Any) -> Slice:
+        """The slice of a file group."""
+        storage = self._lake._storage
+        partition, group = piece.partition_path, piece.file_id
+        logs = self._visible(piece)
+        base = piece.base_file_name or None
+        path = storage.join(f"{partition}/{base}" if partition else base) if base else None
+        clean = base is not None and not logs
+        parts = [f"{base}-{piece.base_file_size}" if base else "", *(f"{name}-{size}" for name, size in logs)]
+        if logs and not self._logs_say:
+            parts += [
+                one
+                for one in sorted(self._timeline.completed)
+                if one <= self._instant and (partition, group) in self._lake.written(self._table, one)
+            ]
+        relative = [f"{partition}/{name}" if partition else name for name, _ in logs]
+        return Slice(
+            partition=partition,
+            group=group,
+            token="|".join(parts),
+            path=None if path is None else storage.address(path),
+            size=piece.base_file_size if base else None,
+            num_rows=None,
+            clean=clean,
+            partition_values=self._values(partition),
+            native=self._native(piece, options, path, tuple(relative), self._schema),
+        )
+
+    def _visible(self, piece: Any) -> list[tuple[str, int]]:
+        """The logs that hold at the instant, with their sizes; all of them where their names do not tell."""
+        found = []
+        for name, size in zip(piece.log_file_names, piece.log_file_sizes, strict=True):
+            match = _LOG.fullmatch(name)
+            if match is None:
+                raise FormatError(f"{name} is no name of a Hudi log")
+            if not self._logs_say or (match[2] <= self._instant and self._timeline.holds(match[2])):
+                found.append((name, int(size)))
+        return sorted(found)
+
+    def _partition_fields(self) -> list[pa.Field]:
+        """The columns that a partition's path proves; none where a key generator computes it."""
+        names = [one for one in self._properties.get("hoodie.table.partition.fields", "").split(",") if one]
+        simple = self._properties.get("hoodie.table.keygenerator.type", "") in ("SIMPLE", "COMPLEX")
+        if not simple or any(name not in self._schema.names for name in names):
+            return []
+        return [self._schema.field(name) for name in names]
+
+    def _values(self, partition: str) -> dict[str, object]:
+        parts = partition.split("/")
+        found: dict[str, object] = {}
+        if len(parts) != len(self._partitions):
+            return found
+        for part, field in zip(parts, self._partitions, strict=True):
+            text = part
+            if self._properties.get("hoodie.datasource.write.hive_style_partitioning") == "true":
+                name, _, text = part.partition("=")
+                if name != field.name:
+                    return {}
+            if self._properties.get("hoodie.datasource.write.partitionpath.urlencode") == "true":
+                text = unquote(text)
+            # Days and times are written in several ways.
+            if pt.is_integer(field.type) and re.fullmatch(r"-?\d{1,18}", text):
+                found[field.name] = int(text)
+            elif pt.is_string(field.type) and text not in _NULLS:
+                found[field.name] = text
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class _MergedRows:
+    """The rows of a base file with its logs, as hudi merges them."""
+
+    piece: Slice
+
+    def batches(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """The live rows with the columns of a schema."""
+        native: _Native = self.piece.native
+        where = f"{self.piece.partition}/{self.piece.group}"
+        with foreign(where), _hudis(f"hudi cannot merge {where}; read the table with Spark"):
+            options = native.options.with_batch_size(BATCH_ROWS)
+            # Columns are all read: hudi wants those that decide which record wins.
+            for batch in native.reader.read_file_slice_stream(native.piece, options):
+                yield self._conformed(pa.record_batch(batch), schema, where)
+
+    def _conformed(self, batch: pa.RecordBatch, schema: pa.Schema, where: str) -> pa.RecordBatch:
+        held = list(batch.schema)
+        arrays = []
+        for target in schema:
+            number = by_name(target, held)
+            if number is None:
+                arrays.append(pa.nulls(batch.num_rows, target.type))
+                continue
+            try:
+                arrays.append(conform(batch.column(number), target.type, BY_NAME))
+            except UnsupportedError as error:
+                raise UnsupportedError(f"{where}, column {target.name}: {error}") from error
+        return pa.RecordBatch.from_arrays(arrays, schema=schema) if arrays else batch.select([])
+
+
+def _told(timeline: Any) -> list[Any]:
+    """The instants that hold, as hudi knows them."""
+    return [
+        *timeline.get_completed_commits(),
+        *timeline.get_completed_deltacommits(),
+        *timeline.get_completed_replacecommits(),
+    ]
+
+
+@contextmanager
+def _hudis(what: str) -> Iterator[None]:
+    """The library's own exception, which it does not export, as ours."""
+    try:
+        yield
+    except Exception as error:
+        if type(error).__name__ != "HudiCoreError":
+            raise
+        raise UnsupportedError(f"{what}: {error}") from error
+
+
+def _rows(storage: Storage, piece: Slice) -> FileRows | _MergedRows:
+    native: _Native = piece.native
+    if piece.clean:
+        base = str(native.base)
+        return FileRows(lambda: storage.open(base), str(piece.path))
+    if native.base is None:
+        where = f"{piece.partition}/{piece.group}"
+        raise UnsupportedError(f"{where} has logs and no base file, which hudi cannot read; read the table with Spark")
+    return _MergedRows(piece)
+
+
+def _nullable(one: pa.Field) -> pa.Field:
+    kind = one.type
+    if pt.is_struct(kind):
+        kind = pa.struct([_nullable(child) for child in kind])
+    return pa.field(one.name, kind)
+
+
+def _refuse(properties: Mapping[str, str], uri: str) -> None:
+    """`UnsupportedError` for tables that hudi-rs would read wrongly or not at all."""
+    format_ = properties.get("hoodie.table.base.file.format", "PARQUET")
+    if format_.upper() != "PARQUET":
+        raise UnsupportedError(f"the base files of {uri} are {format_}; only Parquet can be read")
+    if any("bootstrap.base.path" in name for name in properties):
+        raise UnsupportedError(f"{uri} was bootstrapped, so that its rows lie in other files too; read it with Spark")
+    if properties.get("hoodie.datasource.write.drop.partition.columns") == "true":
+        raise UnsupportedError(f"the files of {uri} lack the partition columns; read it with Spark")
+    if properties.get("hoodie.table.type") == "MERGE_ON_READ":
+        mode, payload = properties.get("hoodie.record.merge.mode"), properties.get("hoodie.compaction.payload.class")
+        if (mode is not None and mode not in _MERGES) or (mode is None and payload not in (None, *_PAYLOADS)):
+            raise UnsupportedError(
+                f"{uri} merges records by {mode or payload}, which is not supported; read it with Spark"
+            )

@@ -1,0 +1,296 @@
+"""Footers of many files: read at once, kept between plans by the files' tokens, and brought to the table's types."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+
+from parsieve._core import Fetched, FileReader, ParsieveError
+from parsieve.files import REQUESTS_AT_ONCE, RangeReader
+from parsieve.lake.base import Slice
+from parsieve.predicate.build import is_bytes, is_text
+from parsieve.predicate.expr import Column
+from parsieve.prune.leaf import find_leaf
+from parsieve.prune.minmax import ColumnBounds
+
+# Row groups times columns that are remembered, each some 200 bytes.
+REMEMBERED = 500_000
+
+# Lower, upper, nulls, NaNs, values.
+_Raw = tuple[Any, Any, int | None, int | None, int | None]
+
+
+@dataclass(slots=True)
+class ChunkStatistics:
+    """One column of a file: how its values are stored, and what is certain of them in each row group."""
+
+    stored: str | None
+    groups: list[_Raw]
+    # The leaf's path in the file; None where the file does not have the column for certain.
+    path: tuple[str, ...] | None
+    has_filter: bool
+
+
+@dataclass(slots=True)
+class FileFooter:
+    """What plans need of a file's footer."""
+
+    num_rows: list[int]
+    columns: dict[tuple[str, ...], ChunkStatistics] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Cost:
+    """What was read for a plan."""
+
+    bytes_fetched: int = 0
+    requests: int = 0
+    files: int = 0
+
+
+class Footers:
+    """The footers of one table's files. Threads may share it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known: OrderedDict[tuple[Any, str], FileFooter] = OrderedDict()
+        self._held = 0
+
+    def read(
+        self,
+        pieces: Sequence[Slice],
+        columns: Sequence[Column],
+        schema: pa.Schema,
+        open_base: Callable[[Slice], Any],
+        cost: Cost,
+    ) -> list[FileFooter | str]:
+        """The footer of each slice's base file, or why there is none."""
+        found: dict[int, FileFooter | str] = {}
+        missing: list[int] = []
+        for number, piece in enumerate(pieces):
+            known = self._find(piece, columns)
+            if known is None:
+                missing.append(number)
+            else:
+                found[number] = known
+
+        def fetch(number: int) -> tuple[FileFooter | str, int, int]:
+            return self._fetch(pieces[number], columns, schema, open_base)
+
+        if missing:
+            with ThreadPoolExecutor(min(REQUESTS_AT_ONCE, len(missing)), "parsieve-footer") as pool:
+                for number, (footer, size, requests) in zip(missing, pool.map(fetch, missing), strict=True):
+                    found[number] = footer
+                    cost.bytes_fetched += size
+                    cost.requests += requests
+                    cost.files += 1
+        return [found[number] for number in range(len(pieces))]
+
+    def _find(self, piece: Slice, columns: Sequence[Column]) -> FileFooter | None:
+        if not piece.token:
+            return None
+        with self._lock:
+            known = self._known.get((piece.location, piece.token))
+            if known is None or any(column.path not in known.columns for column in columns):
+                return None
+            self._known.move_to_end((piece.location, piece.token))
+            return known
+
+    def _fetch(
+        self, piece: Slice, columns: Sequence[Column], schema: pa.Schema, open_base: Callable[[Slice], Any]
+    ) -> tuple[FileFooter | str, int, int]:
+        try:
+            reader = RangeReader(open_base(piece))
+        except (OSError, ValueError) as error:
+            return f"its footer cannot be read: {error}", 0, 0
+        try:
+            footer = _footer(open_footer(reader), columns, schema)
+        except (ParsieveError, OSError) as error:
+            # Whoever reads the file will meet the same error; here it excludes nothing.
+            return f"its footer cannot be read: {error}", reader.bytes_fetched, reader.requests
+        finally:
+            reader.close()
+        self._remember(piece, footer)
+        return footer, reader.bytes_fetched, reader.requests
+
+    def _remember(self, piece: Slice, footer: FileFooter) -> None:
+        if not piece.token:
+            return
+        key = (piece.location, piece.token)
+        with self._lock:
+            known = self._known.pop(key, None)
+            if known is not None:
+                self._held -= _weight(known)
+                footer.columns = {**known.columns, **footer.columns}
+            self._known[key] = footer
+            self._held += _weight(footer)
+            while self._held > REMEMBERED and len(self._known) > 1:
+                _, dropped = self._known.popitem(last=False)
+                self._held -= _weight(dropped)
+
+
+def _weight(footer: FileFooter) -> int:
+    return 1 + len(footer.num_rows) * len(footer.columns)
+
+
+def open_footer(reader: RangeReader) -> FileReader:
+    """Drives the core's reading of a footer."""
+    fetched = Fetched()
+    while True:
+        needed, opened = FileReader.open(reader.size, fetched, None)
+        if opened is not None:
+            return opened
+        reader.fetch(needed, fetched)
+
+
+def _footer(file: FileReader, columns: Sequence[Column], schema: pa.Schema) -> FileFooter:
+    footer = FileFooter(file.num_rows)
+    with_filter = {column for _, column, _, _ in file.ranges()}
+    for column in columns:
+        number = find_leaf(file, schema, column)
+        if number is None:
+            footer.columns[column.path] = ChunkStatistics(None, [], None, False)
+        else:
+            path = tuple(file.columns[number])
+            groups = file.statistics(number)
+            footer.columns[column.path] = ChunkStatistics(file.bound_types[number], groups, path, number in with_filter)
+    return footer
+
+
+def bounds_of(column: Column, footers: Sequence[tuple[FileFooter | None, int]]) -> ColumnBounds:
+    """What footers say of a column, for pairs of a footer and a row group's number; without a footer, nothing."""
+    nothing: _Raw = (None, None, None, None, None)
+    by_type: dict[str, list[int]] = {}
+    raw: list[_Raw] = []
+    for unit, (footer, group) in enumerate(footers):
+        known = footer.columns.get(column.path) if footer is not None else None
+        if known is None or not known.groups:
+            raw.append(nothing)
+            continue
+        raw.append(known.groups[group])
+        if known.stored is not None:
+            by_type.setdefault(known.stored, []).append(unit)
+    kind = pa.large_binary() if is_text(column.value_type) or is_bytes(column.value_type) else column.value_type
+    lower: list[Any] = [None] * len(raw)
+    upper: list[Any] = [None] * len(raw)
+    for stored, units in by_type.items():
+        for side, into in ((0, lower), (1, upper)):
+            for unit, value in zip(units, _typed([raw[unit][side] for unit in units], stored, kind), strict=True):
+                into[unit] = value
+    sides = []
+    for low, high in zip(lower, upper, strict=True):
+        # One bound that does not fit the table's type makes the other one doubtful too.
+        sides.append((low, high) if low is not None and high is not None else (None, None))
+    counts = [pa.array([one[place] for one in raw], pa.int64()) for place in (2, 3, 4)]
+    return ColumnBounds(
+        _assemble([low for low, _ in sides], kind),
+        _assemble([high for _, high in sides], kind),
+        counts[0],
+        counts[2],
+        counts[1],
+    )
+
+
+def _assemble(scalars: list[Any], kind: pa.DataType) -> pa.Array:
+    """Storage values, or None, as an array of a type."""
+    storage = _storage(kind)
+    return pa.array(scalars, storage).view(kind) if storage != kind else pa.array(scalars, kind)
+
+
+def _storage(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_temporal(kind):
+        return pa.int32() if kind.bit_width == 32 else pa.int64()
+    return kind
+
+
+def _typed(values: list[Any], stored: str, kind: pa.DataType) -> list[Any]:
+    """Values as the file holds them, as storage values of the table's type; None for what does not fit exactly."""
+    held = file_type(stored)
+    if held is None or not _same_meaning(stored, held, kind):
+        return [None] * len(values)
+    if pa.types.is_decimal(held):
+        values = [None if value is None else _decimal(value, held.scale) for value in values]
+    elif pa.types.is_boolean(held):
+        values = [None if value is None else bool(value) for value in values]
+    found = _assemble(values, held)
+    if found.type != kind:
+        found = _cast(found, kind)
+    storage = _storage(kind)
+    as_stored: list[Any] = (found.view(storage) if storage != kind else found).to_pylist()
+    return as_stored
+
+
+def _cast(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    try:
+        return values.cast(kind, safe=True)
+    except pa.ArrowInvalid:
+        return pa.concat_arrays([_cast_one(values.slice(at, 1), kind) for at in range(len(values))])
+
+
+def _cast_one(value: pa.Array, kind: pa.DataType) -> pa.Array:
+    try:
+        return value.cast(kind, safe=True)
+    except pa.ArrowInvalid:
+        return pa.nulls(1, kind)
+
+
+def _decimal(unscaled: int, scale: int) -> Decimal:
+    sign, digits = int(unscaled < 0), tuple(int(digit) for digit in str(abs(unscaled)))
+    return Decimal((sign, digits, -scale))
+
+
+_MEANING = re.compile(r"(?P<physical>\S+) (?P<name>[a-z]+)(\[(?P<argument>.+)\])?")
+
+
+def file_type(stored: str) -> pa.DataType | None:
+    """The Arrow type for a column's physical type and meaning, as wide as any of that meaning."""
+    found = _MEANING.fullmatch(stored)
+    if found is None:
+        return None
+    argument = found["argument"]
+    match found["name"]:
+        case "boolean":
+            return pa.bool_()
+        case "integer":
+            return pa.int64()
+        case "unsigned":
+            return pa.uint64()
+        case "real":
+            return pa.float64() if found["physical"] == "DOUBLE" else pa.float32()
+        case "decimal":
+            return pa.decimal128(38, int(argument))
+        case "date":
+            return pa.date32()
+        case "time":
+            return pa.time32(argument) if argument in ("s", "ms") else pa.time64(argument)
+        case "timestamp":
+            return pa.timestamp(argument)
+        case "instant":
+            return pa.timestamp(argument, "UTC")
+        case "bytes":
+            return pa.large_binary()
+    return None
+
+
+def _same_meaning(stored: str, held: pa.DataType, kind: pa.DataType) -> bool:
+    """Whether a table's column of a type is the file's with wider values at most."""
+    types = pa.types
+    if types.is_integer(held):
+        return bool(types.is_integer(kind))
+    if types.is_floating(held):
+        return bool(types.is_floating(kind)) and (kind.bit_width >= held.bit_width or "FIXED" in stored)
+    if types.is_decimal(held):
+        return bool(types.is_decimal(kind))
+    if types.is_timestamp(held):
+        return bool(types.is_timestamp(kind)) and (held.tz is None) == (kind.tz is None)
+    return any(
+        test(held) and test(kind) for test in (types.is_boolean, types.is_date, types.is_time, types.is_large_binary)
+    )

@@ -1,0 +1,84 @@
+"""What the table's own index says, as evidence: of the slices whose version it knows, and no others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from parsieve._core import ParsieveError
+from parsieve.index import query
+from parsieve.index.query import Query
+from parsieve.index.view import View
+from parsieve.lake.base import Slice
+from parsieve.predicate.expr import Column
+from parsieve.prune.evidence import Evidence
+from parsieve.prune.questions import Among, Begins, HasNan, HasNull, HasValue, Question, Within
+
+
+class IndexEvidence(Evidence):
+    """An index, for units that are slices."""
+
+    name = "index"
+
+    def __init__(self, view: View, slices: Sequence[Slice]) -> None:
+        self._view = view
+        self._slices = slices
+        # Columns whose index could not be asked, and why.
+        self.failed: dict[str, str] = {}
+
+    def may_match(self, question: Question, wanted: pa.BooleanArray) -> pa.BooleanArray | None:
+        """Looks the values up, of all slices at once."""
+        path = self._path(question.column)
+        asked = asked_of_index(question)
+        if path is None or asked is None:
+            return None
+        try:
+            return self._view.may_match(path, asked, self._slices)
+        except (ParsieveError, OSError, TypeError, ValueError) as error:
+            # A part that is damaged or gone excludes nothing.
+            self.failed[str(question.column)] = str(error)
+            return None
+
+    def _path(self, column: Column) -> tuple[str, ...] | None:
+        return self._view.find(column.path, column.field_id)
+
+    def speaks(self, question: Question) -> pa.BooleanArray | None:
+        """For each slice, whether the index holds this version of it for a question; None if it is not asked that."""
+        path = self._path(question.column)
+        if path is None or asked_of_index(question) is None or str(question.column) in self.failed:
+            return None
+        try:
+            return pc.is_valid(self._view.reader(path).numbered(self._slices))
+        except (ParsieveError, OSError) as error:
+            self.failed[str(question.column)] = str(error)
+            return None
+
+    @property
+    def doubts(self) -> dict[str, str]:
+        """Parts that could not be used, and why."""
+        return {**self._view.doubts, **self.failed}
+
+    def describe(self, question: Question, unit: int) -> str:
+        """What the index says."""
+        return "no row of the file by the index"
+
+
+def asked_of_index(question: Question) -> Query | None:
+    """A question as the index is asked; None where it knows no better than the minimum and the maximum, or nothing."""
+    match question:
+        case Among(_, values):
+            return query.is_in(values)
+        case Within(_, low, low_open, high, high_open) if low is not None and high is not None:
+            return query.between(low.scalar, high.scalar, low_strict=low_open, high_strict=high_open)
+        case Within(_, None, _, None, _) | HasValue():
+            return query.is_not_null()
+        case Begins(_, prefix, False):
+            return query.prefix(prefix.scalar.as_py())
+        case HasNull():
+            return query.is_null()
+        case HasNan():
+            return query.is_nan()
+    # Rays are answered exactly by the minimum and the maximum, and would read the whole index.
+    return None

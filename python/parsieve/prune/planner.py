@@ -1,0 +1,117 @@
+"""A tree of questions against evidence, cheapest first, on what is still kept; every skip remembers its proof."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from parsieve.prune.evidence import Evidence
+from parsieve.prune.questions import Constant, Every, Question, Some, Tree, leaves
+
+
+@dataclass(slots=True)
+class Stage:
+    """What one kind of evidence did."""
+
+    name: str
+    asked: int
+    kept: int
+
+
+@dataclass(slots=True)
+class Sieving:
+    """Units on their way through the evidence."""
+
+    tree: Tree
+    kept: pa.BooleanArray
+    # For each question, whether each unit may answer it by all evidence so far.
+    answers: dict[Question, pa.BooleanArray] = field(default_factory=dict)
+    # For each question the evidence that was heard, and its own answers.
+    heard: dict[Question, list[tuple[Evidence, pa.BooleanArray]]] = field(default_factory=dict)
+    # For each unit that was skipped, the number of the stage that did it; else null.
+    skipped_by: list[int | None] = field(default_factory=list)
+    stages: list[Stage] = field(default_factory=list)
+
+    @classmethod
+    def begin(cls, tree: Tree, units: int) -> Sieving:
+        """Everything is kept."""
+        sieving = cls(tree, pa.repeat(pa.scalar(True), units), skipped_by=[None] * units)
+        sieving._settle("the predicate itself")
+        return sieving
+
+    def hear(self, evidence: Evidence) -> None:
+        """Let one kind of evidence exclude what it can."""
+        if not pc.any(self.kept).as_py():
+            return
+        silent = True
+        for question in leaves(self.tree):
+            answer = evidence.may_match(question, self.kept)
+            if answer is None:
+                continue
+            silent = False
+            known = self.answers.get(question)
+            self.answers[question] = answer if known is None else pc.and_(known, answer)
+            self.heard.setdefault(question, []).append((evidence, answer))
+        if not silent:
+            self._settle(evidence.name)
+
+    def _settle(self, name: str) -> None:
+        kept = pc.and_(self.kept, self._true(self.tree))
+        for unit in pc.indices_nonzero(pc.and_not(self.kept, kept)).to_pylist():
+            self.skipped_by[unit] = len(self.stages)
+        self.stages.append(Stage(name, pc.sum(self.kept).as_py() or 0, pc.sum(kept).as_py() or 0))
+        self.kept = kept
+
+    def _true(self, tree: Tree) -> pa.BooleanArray:
+        if isinstance(tree, Constant):
+            return pa.repeat(pa.scalar(tree.value), len(self.kept))
+        if isinstance(tree, Every | Some):
+            join = pc.and_ if isinstance(tree, Every) else pc.or_
+            found = self._true(tree.parts[0])
+            for part in tree.parts[1:]:
+                found = join(found, self._true(part))
+            return found
+        known = self.answers.get(tree)
+        return pa.repeat(pa.scalar(True), len(self.kept)) if known is None else known
+
+    def split(self, owners: Sequence[int]) -> Sieving:
+        """The same for finer units, each of which belongs to one of these and inherits what is known of it."""
+        at = pa.array(owners, pa.int64())
+        inherited = Sieving(self.tree, self.kept.take(at), skipped_by=[None] * len(owners))
+        inherited.answers = {question: answer.take(at) for question, answer in self.answers.items()}
+        return inherited
+
+    def evidence(self, unit: int) -> str:
+        """What excluded a unit."""
+        stage = self.skipped_by[unit]
+        assert stage is not None
+        return self.stages[stage].name
+
+    def proof(self, unit: int) -> list[tuple[str, str]]:
+        """Why a unit that was skipped holds no matching row: what was asked, and what is held against it."""
+        return list(dict.fromkeys(self._blame(self.tree, unit)))
+
+    def _blame(self, tree: Tree, unit: int) -> list[tuple[str, str]]:
+        if isinstance(tree, Constant):
+            return [("the predicate", "true for no row")]
+        if isinstance(tree, Every):
+            return next(self._blame(part, unit) for part in tree.parts if not self._may(part, unit))
+        if isinstance(tree, Some):
+            return [one for part in tree.parts for one in self._blame(part, unit)]
+        for evidence, answer in self.heard.get(tree, ()):
+            if not answer[unit].as_py():
+                return [(str(tree), evidence.describe(tree, unit))]
+        return [(str(tree), "excluded for the whole file")]
+
+    def _may(self, tree: Tree, unit: int) -> bool:
+        if isinstance(tree, Constant):
+            return tree.value
+        if isinstance(tree, Every):
+            return all(self._may(part, unit) for part in tree.parts)
+        if isinstance(tree, Some):
+            return any(self._may(part, unit) for part in tree.parts)
+        known = self.answers.get(tree)
+        return True if known is None else bool(known[unit].as_py())

@@ -1,0 +1,50 @@
+"""What the Bloom filters beside the table say, as evidence: of keys, in the versions that they were filled from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from parsieve._core import ParsieveError
+from parsieve.index.bloom_view import BloomReader
+from parsieve.index.view import View
+from parsieve.lake.base import Slice
+from parsieve.prune.evidence import Evidence
+from parsieve.prune.questions import Among, Question
+
+
+class ShelfEvidence(Evidence):
+    """The Bloom index, for units that are slices."""
+
+    name = "bloom index"
+
+    def __init__(self, view: View, slices: Sequence[Slice]) -> None:
+        self._view = view
+        self._slices = slices
+
+    def _reader(self, question: Question) -> BloomReader | None:
+        if not isinstance(question, Among):
+            return None
+        return self._view.bloom(question.column.path, question.column.field_id)
+
+    def may_match(self, question: Question, wanted: pa.BooleanArray) -> pa.BooleanArray | None:
+        """Looks the values up in the filters of all slices at once."""
+        reader = self._reader(question)
+        if reader is None or not isinstance(question, Among):
+            return None
+        try:
+            return reader.may_match(question.values, self._slices)
+        except (ParsieveError, OSError, TypeError, ValueError) as error:
+            # A part that is damaged or gone excludes nothing.
+            reader.doubts[str(question.column)] = str(error)
+            return None
+
+    def speaks(self, question: Question) -> pa.BooleanArray | None:
+        """For each slice, whether there is a filter of this version of it; None if filters are not asked this."""
+        reader = self._reader(question)
+        return None if reader is None else reader.known(self._slices)
+
+    def describe(self, question: Question, unit: int) -> str:
+        """What the filters say."""
+        return "in no filter of the table's Bloom index"

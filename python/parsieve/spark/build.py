@@ -1,0 +1,349 @@
+"""An index built by Spark's executors, in as many parts as there are keys for, and committed once by the driver.
+
+```text
+slices ── read: keys, sort ── runs in the store ── ranges of keys: merge, build ── segment files ── shares ── root
+          one task each                            one task each, whole pages                      driver
+```
+
+Rows are read by our own adapters, slice by slice, on the executors: so deletes, logs and deletion vectors mean what
+they mean to whoever asks the index, a slice is bound to the very version that was read, and one that cannot be read
+costs only itself. The runs go by way of the index's store and not through a shuffle: what Spark reads again after a
+failure may have changed since, and a file under a name of its own has not.
+
+A part begins and ends where pages of the whole index end, which a task finds out alone from the keys behind a cut
+(`Builder::border`). Nothing per key comes to the driver, and the segments are those of a build in one piece.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+
+from parsieve import _core
+from parsieve.index import bindings
+from parsieve.index.build import Effort, bindable, commit_build, readable, tokens_of
+from parsieve.index.columns import field_id_of, path_of
+from parsieve.index.commit import ColumnState, Log, Part, TableState
+from parsieve.index.feeder import gather
+from parsieve.index.index import TableIndex
+from parsieve.index.publish import put_root
+from parsieve.index.spill import Room, Sections
+from parsieve.index.store import Store, unique
+from parsieve.index.view import View
+from parsieve.lake.base import AsOf, ColumnPath, Lake, Slice, Snapshot
+from parsieve.lake.leaves import leaf_field
+from parsieve.spark import executors, runs
+from parsieve.spark.runs import Run
+from parsieve.spark.tables import lake_of, store_of
+
+Column = str | Sequence[str]
+# What a task of the executors holds of a table's rows.
+MEMORY = 256 << 20
+# Bytes of runs that are worth a task of their own: some ten million pairs.
+PART_BYTES = 32 << 20
+# Each part tells the driver the least and greatest key of each location: some twenty bytes.
+MOST_SPANS = 4_000_000
+# More reading tasks than cores, so that they end together; but no more than this needs.
+TASKS_PER_CORE = 4
+TASK_BYTES = 512 << 20
+
+
+def build_index(
+    spark: Any,
+    table: Any,
+    columns: Column | Sequence[Column],
+    kind: str = "sieve",
+    *,
+    as_of: AsOf = None,
+    index: Any = None,
+    storage_options: Mapping[str, str] | None = None,
+    options: Mapping[str, Any] | None = None,
+    parts: int | None = None,
+    memory: int = MEMORY,
+) -> View:
+    """Index some columns of a table by Spark's executors; those that are indexed already are built anew.
+
+    The executors read the table and write the index, so both must lie where they can reach them, and the package
+    `parsieve` must be installed there. Nothing is visible until the whole is committed.
+
+    Args:
+        spark: a session of your own, or of `pss.session()`. Its settings and views are left alone.
+        table: a path or URI, a name in Spark's catalog, or anything else that `open_lake` takes.
+        columns: one column, dotted where it is nested, or several.
+        kind: "sieve", which answers points, ranges and prefixes.
+        as_of: a version, snapshot id, instant or time of the table, as its format has them.
+        index: where the index lies; None: beside the table.
+        storage_options: of the table's and the index's object store.
+        options: of the index, as `SieveOptions` takes them.
+        parts: in how many parts to build; None: as many as the rows ask for. The segments are the same.
+        memory: bytes of rows that a reading task holds before it writes a run.
+
+    >>> import tempfile, parsieve.spark as pss
+    >>> spark = pss.session()  # doctest: +SKIP
+    >>> folder = tempfile.mkdtemp() + "/t"
+    >>> spark.range(1000).write.parquet(folder)
+    >>> pss.build_index(spark, folder, "id").version
+    1
+    """
+    if kind != "sieve":
+        raise ValueError(f'kind is "sieve", not {kind!r}')
+    if parts is not None and parts < 1:
+        raise ValueError("an index is built in at least one part")
+    lake = lake_of(spark, table, storage_options)
+    log = Log(store_of(lake, index, storage_options))
+    paths = paths_of(columns)
+    return build_at(spark, log, lake, lake.snapshot(as_of), paths, options=options, parts=parts, memory=memory)
+
+
+def paths_of(columns: Column | Sequence[Column]) -> list[ColumnPath]:
+    """Columns by their paths, each once."""
+    several = [columns] if isinstance(columns, str) else list(columns)
+    if not several:
+        raise ValueError("name at least one column to index")
+    return list(dict.fromkeys(path_of(column) for column in several))
+
+
+def build_at(
+    spark: Any,
+    log: Log,
+    lake: Lake,
+    snapshot: Snapshot,
+    paths: Sequence[ColumnPath],
+    *,
+    options: Mapping[str, Any] | None = None,
+    parts: int | None = None,
+    memory: int = MEMORY,
+) -> View:
+    """Index some columns of a snapshot, and commit them."""
+    Effort(memory).room()
+    fields = {path: leaf_field(snapshot.schema, path) for path in paths}
+    for one in fields.values():
+        # What cannot be indexed is refused before anything is read.
+        _core.SieveAxis(one.type)
+    chosen = _core.SieveOptions(**(options or {}))
+    newest = log.newest()
+    version = newest.version + 1 if newest else 1
+    tokens = tokens_of(snapshot)
+    slices = bindable(snapshot)
+    table = TableState.of(snapshot)
+    found = read(spark, log.store, lake, slices, {path: one.type for path, one in fields.items()}, memory)
+    written = [run for one in found.values() for run in one.runs]
+    try:
+        if slices and len(found[paths[0]].failed) == len(slices):
+            raise found[paths[0]].failed[0]
+        jobs = [
+            Job(log.store, fields[path].type, tuple(found[path].runs), len(slices), dict(options or {}), path)
+            for path in paths
+        ]
+        built = build(spark, jobs, parts)
+        chain = bindings.write(log.store, (), {}, readable(tokens, slices, found[paths[0]].failed))
+        places = [(piece.partition, piece.group) for piece in slices]
+        made = {}
+        for job, pieces in zip(jobs, built, strict=True):
+            axis, one = _core.SieveAxis(job.type), found[job.path]
+            files = tuple(part for piece in pieces for part in piece.files)
+            root, border = _core.join_sieve_shares(
+                axis,
+                [piece.share for piece in pieces],
+                instant=version,
+                locations=places,
+                sides=list(zip(one.nulls, one.nans, one.unread, strict=True)),
+                options=chosen,
+                file=len(files),
+            )
+            assert not border
+            base = put_root(log.store, axis, root, files, version)
+            made[job.path] = ColumnState(job.path, field_id_of(fields[job.path]), job.type, table, chain, base)
+        done = commit_build(log, table, made, newest.columns if newest else {})
+        return View(log.store, done, TableIndex(log.store).refresh)
+    finally:
+        runs.delete(log.store, written)
+
+
+@dataclass
+class Found:
+    """What executors read of one column: its runs, and what has no key, by number of the location."""
+
+    runs: list[Run] = field(default_factory=list)
+    nulls: list[int] = field(default_factory=list)
+    nans: list[int] = field(default_factory=list)
+    unread: list[bool] = field(default_factory=list)
+    failed: dict[int, Exception] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Reading:
+    store: Store
+    lake: Lake
+    slices: Sequence[Slice]
+    first: int
+    columns: Mapping[ColumnPath, pa.DataType]
+    memory: int
+
+
+def read(
+    spark: Any,
+    store: Store,
+    lake: Lake,
+    slices: Sequence[Slice],
+    columns: Mapping[ColumnPath, pa.DataType],
+    memory: int = MEMORY,
+) -> dict[ColumnPath, Found]:
+    """Read some columns of some slices on the executors into runs; a slice's place is the number of its location."""
+    tasks = [
+        _Reading(store, lake, slices[start:end], start, columns, memory)
+        for start, end in _ranges(slices, executors.parallelism(spark))
+    ]
+    names = ", ".join(".".join(path) for path in columns)
+    found = {path: Found() for path in columns}
+    for answer in executors.run(spark, f"read {names} of {lake.uri}", _read, tasks):
+        for path, one in answer.items():
+            whole = found[path]
+            whole.failed |= {len(whole.nulls) + number: error for number, error in one.failed.items()}
+            whole.runs += one.runs
+            whole.nulls += one.nulls
+            whole.nans += one.nans
+            whole.unread += one.unread
+    return found
+
+
+def _ranges(slices: Sequence[Slice], cores: int) -> list[tuple[int, int]]:
+    """Neighbouring slices of about the same bytes, for each task."""
+    # A slice of log files only has no size; opening one costs something too.
+    weights = [max(piece.size or 0, 1 << 20) for piece in slices]
+    most = min(TASK_BYTES, sum(weights) // (TASKS_PER_CORE * cores) + 1)
+    found: list[tuple[int, int]] = []
+    start = held = 0
+    for at, weight in enumerate(weights):
+        if at > start and held + weight > most:
+            found.append((start, at))
+            start, held = at, 0
+        held += weight
+    return [*found, (start, len(slices))] if slices else []
+
+
+def _read(task: _Reading) -> dict[ColumnPath, Found]:
+    """On an executor: some slices into runs."""
+    columns = [(path, _core.SieveAxis(kind)) for path, kind in task.columns.items()]
+    with Effort(task.memory).room() as room:
+        gathered = gather(
+            task.lake,
+            task.slices,
+            columns,
+            room,
+            memory=task.memory,
+            threads=1,
+            advance=lambda _: None,
+            first=task.first,
+        )
+        return {
+            path: Found(runs.write(task.store, one), one.nulls, one.nans, one.unread, one.failed)
+            for (path, _), one in zip(columns, gathered, strict=True)
+        }
+
+
+@dataclass(frozen=True)
+class Job:
+    """A column to be built, or on an executor the part of it that lies between two borders of pages."""
+
+    store: Store
+    type: pa.DataType
+    runs: tuple[Run, ...]
+    num_locations: int
+    options: Mapping[str, Any]
+    path: ColumnPath
+    # The last key of the page before, as an ordinal; the first key, and the first key of the page behind.
+    after: bytes | None = None
+    low: bytes | None = None
+    high: bytes | None = None
+    file: int = 0
+
+    def parts(self) -> int:
+        """In how many parts it is worth building."""
+        return min(
+            -(-sum(run.size for run in self.runs) // PART_BYTES), max(8, MOST_SPANS // max(1, self.num_locations))
+        )
+
+    def start(self, feeds: int, *, partition: bool = False) -> _core.SieveBuild:
+        """A builder of this part."""
+        return _core.SieveBuild(
+            _core.SieveAxis(self.type),
+            self.num_locations,
+            num_runs=feeds,
+            options=_core.SieveOptions(**self.options),
+            partition=partition,
+            file=self.file,
+            low=self.low,
+            high=self.high,
+            after=self.after,
+        )
+
+
+@dataclass(frozen=True)
+class Built:
+    """A part that was built: what it shares with the others, and its segment file if it has keys."""
+
+    share: bytes
+    files: tuple[Part, ...]
+
+
+def build(spark: Any, jobs: Sequence[Job], parts: int | None = None) -> list[list[Built]]:
+    """Build columns on the executors; for each its parts in order of their keys."""
+    scouts: list[Job] = []
+    # What was sampled serves here, and need not go to every task.
+    samples, jobs = jobs, [replace(job, runs=tuple(replace(run, sample=()) for run in job.runs)) for job in jobs]
+    for job, sample in zip(jobs, samples, strict=True):
+        wanted = parts or job.parts()
+        scouts += [replace(job, low=cut) for cut in runs.cuts(sample.runs, wanted)] if wanted > 1 else []
+    borders: dict[ColumnPath, set[tuple[bytes, bytes]]] = {job.path: set() for job in jobs}
+    for scout, border in zip(scouts, executors.run(spark, "cut the keys into parts", _border, scouts), strict=True):
+        if border is not None:
+            borders[scout.path].add(border)
+    tasks = [task for job in jobs for task in _parts(job, sorted(borders[job.path]))]
+    label = f"build {', '.join('.'.join(job.path) for job in jobs)}"
+    built: dict[ColumnPath, list[Built]] = {job.path: [] for job in jobs}
+    for task, answer in zip(tasks, executors.run(spark, label, _build, tasks), strict=True):
+        built[task.path].append(answer)
+    return [built[job.path] for job in jobs]
+
+
+def _parts(job: Job, borders: Sequence[tuple[bytes, bytes]]) -> list[Job]:
+    """A part before the first border, and one behind each of them: none of several is without a key."""
+    ends: list[bytes | None] = [*(first for _, first in borders), None]
+    starts: list[tuple[bytes | None, bytes | None]] = [(None, None), *borders]
+    return [
+        replace(job, after=after, low=low, high=high, file=file)
+        for file, ((after, low), high) in enumerate(zip(starts, ends, strict=True))
+    ]
+
+
+def _border(task: Job) -> tuple[bytes, bytes] | None:
+    """On an executor: where the first page after a cut ends for certain, if one does."""
+    feeds = runs.pieces(task.store, task.runs, task.low, None)
+    build = task.start(len(feeds), partition=True)
+    while (hungry := build.step()) is not None and build.border() is None:
+        build.feed(hungry, next(feeds[hungry], None))
+    return build.border()
+
+
+def _build(task: Job) -> Built:
+    """On an executor: the segments of a part."""
+    feeds = runs.pieces(task.store, task.runs, task.low, task.high)
+    build = task.start(len(feeds))
+    # Segments are smaller than the runs they are made of, by far; what is not goes to the disk.
+    with Room(2 * PART_BYTES) as room:
+        sections = Sections(room)
+        while (hungry := build.step()) is not None:
+            build.feed(hungry, next(feeds[hungry], None))
+            sections.add(build.take())
+        share, last = build.finish_pages()
+        sections.add(last)
+        size = sections.size()
+        if not size:
+            return Built(share, ())
+        part = Part(unique("segments", "segments"), size)
+        task.store.put(part.name, sections.finish())
+        return Built(share, (part,))

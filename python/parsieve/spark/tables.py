@@ -1,0 +1,38 @@
+"""Which table a caller means: a path or URI, a library's object, a lake that is open, or a name in Spark's catalog."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from parsieve._core import UnsupportedError
+from parsieve.index.store import Store, beside, open_store
+from parsieve.lake import open_lake
+from parsieve.lake.base import Lake
+
+FORMATS = ("delta", "hudi", "iceberg", "parquet")
+
+
+def lake_of(spark: Any, table: Any, storage_options: Mapping[str, str] | None = None) -> Lake:
+    """The table as our own adapters read it."""
+    if isinstance(table, Lake):
+        return table
+    if not isinstance(table, str) or "/" in table or os.sep in table or Path(table).exists():
+        return open_lake(table, storage_options=storage_options)
+    found = {row.col_name: row.data_type for row in spark.sql(f"DESCRIBE TABLE EXTENDED {table}").collect()}
+    provider, location = str(found.get("Provider", "")).lower(), found.get("Location")
+    if not location or provider not in FORMATS:
+        raise UnsupportedError(f"{table} is a table of {provider or 'no provider'}, not of {', '.join(FORMATS)}")
+    if provider == "iceberg":
+        # The folder alone does not say which of its metadata files the catalog holds for the current one.
+        log = spark.sql(f"SELECT file FROM {table}.metadata_log_entries ORDER BY timestamp DESC LIMIT 1")
+        location = log.first().file
+    return open_lake(location, provider, storage_options)
+
+
+def store_of(lake: Lake, index: Any, storage_options: Mapping[str, str] | None) -> Store:
+    """Where the table's index lies: beside it unless the caller says otherwise."""
+    options = lake.storage_options if storage_options is None else storage_options
+    return beside(lake.uri, options) if index is None else open_store(index, options)

@@ -1,0 +1,268 @@
+"""`open_table`: a table of Parquet files, whatever its format, and the door to its plans and its index."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+
+from parsieve._core import ParsieveError
+from parsieve.advice import Advice, advise_column
+from parsieve.index.index import TableIndex
+from parsieve.index.inspect import Lie, Stats
+from parsieve.index.store import FOLDER
+from parsieve.index.view import View
+from parsieve.lake.base import AsOf, Lake, Snapshot
+from parsieve.lake.detect import open_lake
+from parsieve.plan import Plan
+from parsieve.planning import make_plan
+from parsieve.predicate.expr import columns as columns_of
+from parsieve.predicate.names import Names
+from parsieve.predicate.parse import parse
+from parsieve.prune.footer_stats import Footers
+from parsieve.prune.questions import Among, ask, leaves
+
+ColumnName = str | tuple[str, ...]
+# From so many files on, "auto" measures whether an index pays.
+FEW_FILES = 8
+
+
+class Table:
+    """A table, from `open_table`. Threads may share it; what it learns of files is kept for the next plan."""
+
+    def __init__(self, lake: Lake, index_location: Any = None) -> None:
+        self._lake = lake
+        self._footers = Footers()
+        self._last: tuple[list[tuple[str, str, str]], Snapshot | None] = ([], None)
+        place = f"{lake.uri}/{FOLDER}" if index_location is None else index_location
+        self._index = TableIndex(place, lake.storage_options or None)
+
+    def __repr__(self) -> str:
+        return f"<parsieve.Table {self.format} {self.uri}>"
+
+    @property
+    def format(self) -> str:
+        """`parquet`, `delta`, `iceberg` or `hudi`."""
+        return self._lake.format
+
+    @property
+    def uri(self) -> str:
+        """The table's folder."""
+        return self._lake.uri
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns that the table has now."""
+        return self._lake.snapshot().schema
+
+    def plan(
+        self,
+        where: Any = None,
+        as_of: AsOf = None,
+        *,
+        keys: Mapping[Any, Any] | None = None,
+        row_groups: bool | None = None,
+        timezone: str | None = None,
+    ) -> Plan:
+        """Find the files, and row groups in them, that can hold a row for which `where` is true.
+
+        Args:
+            where: SQL text, a pyarrow or Polars expression, or `[(column, op, value)]` tuples; None is every row.
+            as_of: The format's own name of a state (Delta version, Iceberg snapshot id, Hudi instant), or a `datetime`.
+            keys: Arrow columns by the names of columns that must have one of their values (a semi-join).
+            row_groups: Read footers to judge row groups too. None reads them where nothing else is known of a file.
+            timezone: Where the clocks stand of literals that name no zone, beside columns that have one.
+
+        >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
+        >>> folder = tempfile.mkdtemp()
+        >>> for part in range(3):
+        ...     ids = range(part * 100, part * 100 + 100)
+        ...     pq.write_table(pa.table({"id": ids}), f"{folder}/part-{part}.parquet")
+        >>> plan = ps.open_table(folder).plan("id = 142")
+        >>> [path.rpartition("/")[2] for path in plan.files]
+        ['part-1.parquet']
+        >>> plan.to_arrow()["id"].to_pylist()
+        [142]
+        """
+        snapshot = self._snapshot(as_of)
+        store = self._index.store
+        before = store.requests, store.bytes_fetched
+        view, notes = self._view(snapshot)
+        plan = make_plan(self._lake, snapshot, self._footers, view, where, keys, row_groups, timezone, notes)
+        plan._count(store.requests - before[0], store.bytes_fetched - before[1])
+        return plan
+
+    def _snapshot(self, as_of: AsOf) -> Snapshot:
+        """A snapshot; while nothing changes its slices are the same objects, by which others know what they know."""
+        snapshot = self._lake.snapshot(as_of)
+        versions = [(piece.partition, piece.group, piece.token) for piece in snapshot.slices]
+        known, last = self._last
+        same = last is not None and last.schema.equals(snapshot.schema, check_metadata=True)
+        if last is not None and same and versions == known and all(token for _, _, token in versions):
+            return replace(snapshot, slices=last.slices)
+        self._last = versions, snapshot
+        return snapshot
+
+    def _view(self, snapshot: Snapshot) -> tuple[View | None, list[str]]:
+        """The index as it knows most of a snapshot; what is wrong with it costs speed and nothing else."""
+        try:
+            self._index.refresh()
+            return self._index.at(snapshot), []
+        except (ParsieveError, OSError) as error:
+            return None, [f"the index cannot be used: {error}"]
+
+    def build_index(
+        self,
+        columns: ColumnName | Sequence[ColumnName],
+        kind: str = "auto",
+        *,
+        memory: int = 1 << 30,
+        threads: int | None = None,
+        progress: bool | None = None,
+    ) -> dict[str, str]:
+        """Index some columns in one scan of the table; an index that they have is replaced.
+
+        Returns what was built for each column: "sieve", "bloom", or "none" where "auto" found that none would pay.
+
+        Args:
+            columns: A name, a tuple of names below structs, or a list of those.
+            kind: "sieve" answers keys and intervals exactly; "bloom" keeps a filter for each file, which answers keys
+                alone and rejects those that do not exist; "auto" builds a Sieve for each column that `advise` would
+                index at all, and nothing for the others.
+            memory: Bytes of rows that are held at once; the rest is spilled to the disk.
+            threads: None is as many as the machine has.
+            progress: A bar on standard error; None shows it if that is a terminal.
+
+        >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
+        >>> folder = tempfile.mkdtemp()
+        >>> pq.write_table(pa.table({"id": [1, 9]}), folder + "/part-0.parquet")
+        >>> table = ps.open_table(folder)
+        >>> table.build_index("id")
+        {'id': 'sieve'}
+        >>> table.index_stats()["id"].keys
+        2
+        """
+        if kind not in ("auto", "sieve", "bloom"):
+            raise ValueError(f'the kinds of index are "sieve", "bloom" and "auto", not {kind!r}')
+        snapshot = self._lake.snapshot()
+        paths = self._paths(columns, snapshot.schema)
+        if kind == "bloom":
+            self._index.build_bloom(self._lake, snapshot, paths, memory=memory, threads=threads)
+            return {".".join(path): "bloom" for path in paths}
+        built = {".".join(path): "sieve" for path in paths}
+        # A sample of few files says nothing.
+        if kind == "auto" and len(snapshot.slices) >= FEW_FILES:
+            advice = {path: advise_column(self._lake, snapshot, path) for path in paths}
+            paths = [path for path in paths if advice[path].recommendation != "none"]
+            built = {".".join(path): one.recommendation for path, one in advice.items()}
+        if paths:
+            self._index.build(self._lake, snapshot, paths, memory=memory, threads=threads, progress=progress)
+        return built
+
+    def advise(
+        self, columns: ColumnName | Sequence[ColumnName] | None = None, queries: Sequence[Any] = ()
+    ) -> list[Advice]:
+        """Tell what an index of each column would cost and save, by a sample of the table's files.
+
+        Args:
+            columns: None is those of the queries, and without queries all that can be indexed.
+            queries: Predicates as `plan` takes them. Without any, keys and intervals both count.
+
+        >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
+        >>> folder = tempfile.mkdtemp()
+        >>> for part in range(9):
+        ...     pq.write_table(pa.table({"id": range(part, 900, 9), "n": [7] * 100}), f"{folder}/part-{part}.parquet")
+        >>> [(one.column, one.recommendation) for one in ps.open_table(folder).advise()]
+        [('id', 'sieve'), ('n', 'none')]
+        """
+        snapshot = self._lake.snapshot()
+        asked = [parse(one, snapshot.schema) for one in queries]
+        if columns is not None:
+            paths = self._paths(columns, snapshot.schema)
+        elif asked:
+            paths = list(dict.fromkeys(column.path for one in asked for column in columns_of(one)))
+        else:
+            paths = [(field.name,) for field in snapshot.schema if not pa.types.is_nested(field.type)]
+        intervals = {leaf.column.path for one in asked for leaf in leaves(ask(one)) if not isinstance(leaf, Among)}
+        return [advise_column(self._lake, snapshot, path, ranges=not asked or path in intervals) for path in paths]
+
+    def _paths(self, columns: ColumnName | Sequence[ColumnName], schema: pa.Schema) -> list[tuple[str, ...]]:
+        listed = [columns] if isinstance(columns, str | tuple) else list(columns)
+        names = Names(schema)
+        return [names.find([one] if isinstance(one, str) else one).path for one in listed]
+
+    def update_index(self, *, memory: int = 1 << 30, threads: int | None = None, progress: bool | None = None) -> None:
+        """Bring the index to the table as it is now: only files that are new or changed are read."""
+        self._index.refresh()
+        self._index.update(self._lake, self._lake.snapshot(), memory=memory, threads=threads, progress=progress)
+
+    def compact_index(self, columns: ColumnName | Sequence[ColumnName] | None = None) -> None:
+        """Make one file set of what updates added. Earlier versions of the index keep theirs until they expire."""
+        self._index.refresh()
+        self._index.compact(self._named(columns))
+
+    def expire_index(self, older_than: dt.timedelta | dt.datetime) -> tuple[int, int]:
+        """Remove old versions of the index, and files that no version names; how many of each."""
+        return self._index.expire(older_than)
+
+    def drop_index(self, columns: ColumnName | Sequence[ColumnName] | None = None) -> None:
+        """Forget the index of some columns, or of all of them."""
+        self._index.refresh()
+        self._index.drop(self._named(columns))
+
+    def _named(self, columns: ColumnName | Sequence[ColumnName] | None) -> list[ColumnName] | None:
+        if columns is None:
+            return None
+        return [columns] if isinstance(columns, str | tuple) else list(columns)
+
+    def verify_index(self) -> list[Lie]:
+        """Compare the index with the table by reading both; what is damaged, missing or wrong, the first lies first."""
+        self._index.refresh()
+        return self._index.verify(self._lake, self._lake.snapshot())
+
+    def index_stats(self) -> dict[str, Stats]:
+        """What the index of each column costs and wastes."""
+        view = self._index.refresh()
+        return {} if view is None else {".".join(path): self._index.stats(path) for path in view.columns}
+
+
+def open_table(
+    source: Any,
+    format: str | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    *,
+    index_location: Any = None,
+) -> Table:
+    """The table at a path or URI, in a `(filesystem, path)` pair, or that of a `DeltaTable` or a pyiceberg `Table`.
+
+    Plain folders of Parquet files (hive-partitioned or not), Delta Lake, Iceberg and Hudi are told apart by what lies
+    in the folder, or by `format`. The index lies in `_parsieve` below the table, or at `index_location`.
+
+    >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
+    >>> folder = tempfile.mkdtemp()
+    >>> pq.write_table(pa.table({"id": [1, 2]}), folder + "/part-0.parquet")
+    >>> ps.open_table(folder).format
+    'parquet'
+    """
+    return Table(open_lake(source, format, storage_options), index_location)
+
+
+def advise(
+    table: Any, columns: ColumnName | Sequence[ColumnName] | None = None, queries: Sequence[Any] = ()
+) -> list[Advice]:
+    """What an index of each column of a table would cost and save, before it is built; see `Table.advise`.
+
+    `table` is one from `open_table`, or whatever that takes.
+
+    >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
+    >>> folder = tempfile.mkdtemp()
+    >>> for part in range(9):
+    ...     pq.write_table(pa.table({"id": range(part, 900, 9)}), f"{folder}/part-{part}.parquet")
+    >>> [advice] = ps.advise(folder, queries=["id = 42"])
+    >>> advice.minmax_reads, advice.sieve_reads
+    (9.0, 1.0)
+    """
+    return (table if isinstance(table, Table) else open_table(table)).advise(columns, queries)

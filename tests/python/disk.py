@@ -1,0 +1,162 @@
+"""A disk that forgets: every change of files is recorded, and replayed with what was not synced lost or torn."""
+
+import os
+import random
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+# These change neither bytes nor names. A call of any other name fails the test, so that none is forgotten.
+HARMLESS = "fstat stat lstat read fchown chmod utime path fspath fsdecode strerror".split()
+CONSTANTS = "O_RDONLY O_RDWR O_CREAT O_EXCL SEEK_SET SEEK_END name O_BINARY".split()
+
+
+class Change(NamedTuple):
+    """One change: of the bytes of a file by its number, or of a name; or a sync of what came before `upto`."""
+
+    kind: str
+    file: int = -1
+    name: str = ""
+    other: str = ""
+    start: int = 0
+    data: bytes = b""
+    upto: int = 0
+
+
+class RecordingOs:
+    """The module `os`, with all changes in a list."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.changes: list[Change] = []
+        self._lock = threading.Lock()
+        # Of each descriptor the file's number, its position and its path; files that were there have numbers too.
+        self._open: dict[int, list[Any]] = {}
+        self.files = {entry.name: number for number, entry in enumerate(sorted(folder.iterdir()))}
+        self.contents = {number: (folder / name).read_bytes() for name, number in self.files.items()}
+        self._names = dict(self.files)
+        self._next = len(self.files)
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(os, name)
+        if name in HARMLESS or name in CONSTANTS or name == "PathLike":
+            return found
+        raise AssertionError(f"os.{name} is not recorded")
+
+    def _add(self, change: Change) -> None:
+        self.changes.append(change)
+
+    def open(self, path: Any, flags: int, mode: int = 0o777) -> int:
+        with self._lock:
+            fd = os.open(path, flags, mode)
+            name = Path(path).name
+            if Path(path) == self.folder:
+                self._open[fd] = [-1, 0]
+                return fd
+            if flags & os.O_CREAT:
+                self._names[name] = self._next
+                self._add(Change("create", self._next, name))
+                self._next += 1
+            self._open[fd] = [self._names[name], 0]
+            return fd
+
+    def close(self, fd: int) -> None:
+        del self._open[fd]
+        os.close(fd)
+
+    def lseek(self, fd: int, start: int, whence: int) -> int:
+        assert whence == os.SEEK_SET
+        self._open[fd][1] = start
+        return os.lseek(fd, start, whence)
+
+    def write(self, fd: int, data: Any) -> int:
+        with self._lock:
+            count = os.write(fd, data)
+            file, start = self._open[fd]
+            self._open[fd][1] += count
+            self._add(Change("write", file, start=start, data=bytes(data[:count])))
+            return count
+
+    def ftruncate(self, fd: int, length: int) -> None:
+        with self._lock:
+            os.ftruncate(fd, length)
+            self._add(Change("truncate", self._open[fd][0], start=length))
+
+    def _sync(self, fd: int, sync: Any) -> None:
+        # What is written while it works may be left out.
+        upto = len(self.changes)
+        sync(fd)
+        with self._lock:
+            file = self._open[fd][0]
+            self._add(Change("sync names" if file < 0 else "sync", file, upto=upto))
+
+    def fsync(self, fd: int) -> None:
+        self._sync(fd, os.fsync)
+
+    def fdatasync(self, fd: int) -> None:
+        self._sync(fd, os.fdatasync)
+
+    def replace(self, old: Any, new: Any) -> None:
+        with self._lock:
+            os.replace(old, new)
+            self._names[Path(new).name] = self._names.pop(Path(old).name)
+            self._add(Change("rename", name=Path(old).name, other=Path(new).name))
+
+    def unlink(self, path: Any) -> None:
+        with self._lock:
+            os.unlink(path)
+            del self._names[Path(path).name]
+            self._add(Change("unlink", name=Path(path).name))
+
+
+def survivors(recorded: RecordingOs, seed: int) -> Iterator[tuple[int, dict[str, bytes]]]:
+    """For each prefix of the changes, what a crash may leave: the folder's files by name."""
+    chance = random.Random(seed)
+    for length in range(len(recorded.changes) + 1):
+        prefix = recorded.changes[:length]
+        for luck in ("nothing", "everything", "some", "torn"):
+            yield length, _survivor(recorded, prefix, luck, chance)
+
+
+def _survivor(recorded: RecordingOs, prefix: list[Change], luck: str, chance: random.Random) -> dict[str, bytes]:
+    synced: dict[int, int] = {}
+    for change in prefix:
+        if change.kind.startswith("sync"):
+            synced[change.file] = max(synced.get(change.file, 0), change.upto)
+
+    def survives(at: int, file: int) -> bool:
+        return at < synced.get(file, 0) or luck == "everything" or (luck != "nothing" and chance.random() < 0.5)
+
+    contents = {number: bytearray(data) for number, data in recorded.contents.items()}
+    names = dict(recorded.files)
+    for at, change in enumerate(prefix):
+        if change.kind in ("create", "rename", "unlink"):
+            if not survives(at, -1):
+                # The bytes of a file may be there before its name is.
+                contents.setdefault(change.file, bytearray())
+                if change.kind == "rename" and change.name not in names:
+                    continue
+            elif change.kind == "create":
+                names[change.name] = change.file
+                contents.setdefault(change.file, bytearray())
+            elif change.kind == "rename" and (change.name in names or _made(prefix, change.name)):
+                names.pop(change.name, None)
+                names[change.other] = _made(prefix[:at], change.name)
+            elif change.kind == "unlink":
+                names.pop(change.name, None)
+        elif change.kind == "write" and survives(at, change.file):
+            data = change.data
+            if luck == "torn" and at >= synced.get(change.file, 0):
+                data = data[: chance.randrange(len(data) + 1)]
+            content = contents.setdefault(change.file, bytearray())
+            content.extend(bytes(max(0, change.start - len(content))))
+            content[change.start : change.start + len(data)] = data
+        elif change.kind == "truncate" and survives(at, change.file):
+            del contents[change.file][change.start :]
+    return {name: bytes(contents[number]) for name, number in names.items()}
+
+
+def _made(changes: list[Change], name: str) -> int:
+    """The number of the file that was made under a name."""
+    return next((change.file for change in reversed(changes) if change.kind == "create" and change.name == name), -1)

@@ -1,0 +1,135 @@
+"""Hudi's timeline by its files: what holds, what does not yet, and what the cleaner took."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import random
+import zlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import parsieve as ps
+from parsieve.lake import open_lake
+from parsieve.lake.hudi import _LOG, _refuse
+from parsieve.lake.hudi_timeline import earliest_kept, properties_of, read_timeline
+from parsieve.lake.storage import Storage
+
+
+def number(value: int) -> bytes:
+    value = value << 1 if value >= 0 else ((-value) << 1) - 1
+    found = b""
+    while value > 127:
+        found += bytes([value & 127 | 128])
+        value >>= 7
+    return found + bytes([value])
+
+
+def text(value: str | bytes) -> bytes:
+    data = value.encode() if isinstance(value, str) else value
+    return number(len(data)) + data
+
+
+FIELDS = ["startCleanTime", "timeTakenInMillis", "totalFilesDeleted", "earliestCommitToRetain", "more"]
+
+
+def clean_record(kept: str, codec: str = "null", fields: list[str] = FIELDS) -> bytes:
+    schema = json.dumps(
+        {"type": "record", "name": "x", "fields": [{"name": name, "type": "string"} for name in fields]}
+    )
+    body = text("20260101000000000") + number(-5) + number(3) + text(kept) + b"rest"
+    if codec == "deflate":
+        body = zlib.compress(body)[2:-4]
+    header = b"Obj\1" + number(2) + text("avro.schema") + text(schema) + text("avro.codec") + text(codec) + number(0)
+    return header + b"s" * 16 + number(1) + text(body) + b"s" * 16
+
+
+def table(folder: Path, names: dict[str, bytes], version: int = 8) -> Storage:
+    timeline = folder / ".hoodie" / "timeline" if version >= 8 else folder / ".hoodie"
+    timeline.mkdir(parents=True)
+    for name, data in names.items():
+        (timeline / name).write_bytes(data)
+    (folder / ".hoodie" / "hoodie.properties").write_text(f"#comment\nhoodie.table.version={version}\na=b\\:c=d\n")
+    return Storage(folder)
+
+
+A, B, C, D, E = (f"2026010100000{place}000" for place in range(1, 6))
+
+
+@pytest.mark.parametrize("version", [6, 8])
+def test_what_holds(tmp_path: Path, version: int) -> None:
+    done = (lambda instant, action: f"{instant}_{instant[:-3]}999.{action}") if version >= 8 else "{}.{}".format
+    names = {done(B, "commit"): b"", f"{B}.commit.requested": b"", f"{B}.inflight": b"", done(C, "deltacommit"): b""}
+    names |= {f"{A}.deltacommit.inflight": b"", f"{D}.clustering.requested": b"", f"{E}.compaction.inflight": b""}
+    names |= {done(D, "rollback"): b"", "nonsense": b"", ".crc": b""}
+    timeline = read_timeline(table(tmp_path, names, version))
+    assert timeline.completed == {B, C}
+    assert timeline.pending == {A, D, E}
+    assert timeline.first == B
+    # Before the first that is listed: archived, unless it is known to be on its way.
+    told = {instant: timeline.holds(instant) for instant in (A, B, C, D, E, "20250101000000000", "20260101000003500")}
+    assert [one for one, holds in told.items() if holds] == [B, C, "20250101000000000"]
+    assert properties_of(Storage(tmp_path)) == {"hoodie.table.version": str(version), "a": "b:c=d"}
+
+
+def test_cleaned_instants(tmp_path: Path) -> None:
+    clean = f"{C}_{D}.clean"
+    storage = table(tmp_path, {f"{one}_{one}.commit": b"" for one in (A, B, C)} | {clean: clean_record(B)})
+    timeline = read_timeline(storage)
+    timeline.refuse_cleaned(B)
+    with pytest.raises(ValueError, match="cleaned"):
+        timeline.refuse_cleaned(A)
+    with pytest.raises(ValueError, match="begins at"):
+        timeline.refuse_cleaned("20250101000000000")
+    # A cleaner that keeps versions of files names no instant.
+    (tmp_path / ".hoodie" / "timeline" / clean).write_bytes(clean_record(""))
+    read_timeline(storage).refuse_cleaned(C)
+    with pytest.raises(ps.UnsupportedError, match="how far"):
+        read_timeline(storage).refuse_cleaned(B)
+
+
+def test_records_of_the_cleaner() -> None:
+    assert earliest_kept(clean_record("20260101", "deflate"), "x") == "20260101"
+    assert earliest_kept(b"", "x") == ""
+    for other in (clean_record("1", "snappy"), clean_record("1", fields=["a", "b", "c", "d"])):
+        with pytest.raises(ps.UnsupportedError):
+            earliest_kept(other, "x")
+    good, random_ = clean_record("20260101000000000", "deflate"), random.Random(1)
+    for _ in range(5000):
+        data = bytearray(good)
+        for _ in range(random_.randrange(1, 4)):
+            data[random_.randrange(len(data))] = random_.randrange(256)
+        with contextlib.suppress(ps.ParsieveError):
+            assert isinstance(earliest_kept(bytes(data[: random_.randrange(len(data) + 1)]), "x"), str)
+
+
+def test_names_of_logs() -> None:
+    match = _LOG.fullmatch(".faae9147-8bd5-4f33-97d4-119ea6469b7e-2_20261121200400095.log.1_3-320-1069")
+    assert match is not None
+    assert match[2] == "20261121200400095"
+    assert _LOG.fullmatch(".a_b-0_20261121200400095.log.12") is not None
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        {"hoodie.table.base.file.format": "ORC"},
+        {"hoodie.bootstrap.base.path": "s3://other"},
+        {"hoodie.datasource.write.drop.partition.columns": "true"},
+        {"hoodie.table.type": "MERGE_ON_READ", "hoodie.record.merge.mode": "CUSTOM"},
+        {"hoodie.table.type": "MERGE_ON_READ", "hoodie.compaction.payload.class": "com.example.Own"},
+    ],
+)
+def test_what_would_be_read_wrongly_is_refused(properties: dict[str, str]) -> None:
+    with pytest.raises(ps.UnsupportedError):
+        _refuse(properties, "t")
+
+
+def test_no_table(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        open_lake(tmp_path, format="hudi").snapshot()
+    pair: Any = (object(), "x")
+    with pytest.raises(ps.UnsupportedError, match="path or URI"):
+        open_lake(pair, format="hudi")

@@ -1,0 +1,208 @@
+"""Plans of tables that have an index: what it excludes, what it does not know, and what happens when it is damaged."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import hypothesis.strategies as st
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import Phase, given, settings
+from predicate_reference import rows
+from predicate_strategies import PREDICATES, tables
+
+import parsieve as ps
+from parsieve.cli import main
+from parsieve.predicate import columns
+
+
+def write(path: Path, columns: dict[str, Any]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.table(columns), path)
+    # A file of this very moment might still change unseen.
+    old = path.stat().st_mtime_ns - 10 * 10**9
+    os.utime(path, ns=(old, old))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Ten files whose ids lie everywhere: min/max excludes nothing inside."""
+    for part in range(10):
+        ids = [*range(part, 10_000, 10), 0, 10_000]
+        write(tmp_path / f"part-{part}.parquet", {"id": ids, "other": [part] * len(ids), "f": [float(n) for n in ids]})
+    settle()
+    return tmp_path
+
+
+def settle() -> None:
+    """The change times of files are now, whatever is said of their modification: wait until they are past."""
+    import time
+
+    time.sleep(0.1)
+
+
+def parts(plan: ps.Plan) -> list[str]:
+    return [path.rpartition("-")[2].removesuffix(".parquet") for path in plan.files]
+
+
+def test_the_index_excludes_what_min_and_max_cannot(folder: Path) -> None:
+    table = ps.open_table(str(folder))
+    assert len(table.plan("id = 4242").files) == 10
+    table.build_index("id")
+    plan = table.plan("id = 4242")
+    assert parts(plan) == ["2"]
+    assert plan.skipped[0].evidence == "index"
+    assert "id = 4242" in plan.skipped[0].proof
+    assert parts(table.plan("id BETWEEN 4242 AND 4243")) == ["2", "3"]
+    assert parts(table.plan("id IN (4242, 4249, -5)")) == ["2", "9"]
+    assert parts(table.plan("id > 4241 AND id < 4243")) == ["2"]
+    assert parts(table.plan("id IS NULL")) == []
+    assert parts(table.plan("id = 4242 AND other = 3")) == []
+    assert parts(table.plan("id = 4242 OR other = 3")) == ["2", "3"]
+    # A ray is answered by min/max, without the index.
+    assert parts(table.plan("id > 10000")) == []
+    assert plan.to_arrow().num_rows == 1
+
+
+def test_a_point_costs_few_requests_and_none_when_warm(folder: Path) -> None:
+    ps.open_table(str(folder)).build_index("id")
+    table = ps.open_table(str(folder))
+    cold = table.plan("id = 4242")
+    assert cold.requests <= 4, cold.explain()
+    assert table.plan("id = 4242").requests <= 1
+
+
+def test_mixed_indexed_columns(folder: Path) -> None:
+    """A disjunction with a column that has no index is not answered by the one that has."""
+    table = ps.open_table(str(folder))
+    table.build_index("id")
+    assert parts(table.plan("id = 4242 OR f = 7.0")) == [str(n) for n in range(10)]
+    assert parts(table.plan("id = 4242 AND f = 7.0")) == ["2"]
+
+
+def test_a_stale_index_is_slower_never_wrong(folder: Path) -> None:
+    table = ps.open_table(str(folder))
+    table.build_index("id")
+    write(folder / "part-3.parquet", {"id": [0, 4242, 10_000], "other": [3] * 3, "f": [1.0] * 3})
+    write(folder / "part-10.parquet", {"id": [0, 4242, 10_000], "other": [3] * 3, "f": [1.0] * 3})
+    (folder / "part-5.parquet").unlink()
+    settle()
+    plan = table.plan("id = 4242")
+    assert parts(plan) == ["10", "2", "3"]
+    assert [bool(keep.doubt) for keep in plan.kept] == [True, False, True]
+    assert "update_index()" in plan.explain()
+    assert plan.to_arrow().num_rows == 3
+    table.update_index()
+    again = table.plan("id = 4243")
+    assert parts(again) == []
+    assert not any(keep.doubt for keep in again.kept)
+
+
+def test_an_index_that_is_damaged_or_gone_excludes_nothing(folder: Path) -> None:
+    table = ps.open_table(str(folder))
+    table.build_index("id")
+    for file in sorted((folder / "_parsieve").rglob("*")):
+        if file.is_file():
+            whole = file.read_bytes()
+            for broken in (b"", whole[: len(whole) // 2], bytes(byte ^ 0x55 for byte in whole)):
+                file.write_bytes(broken)
+                fresh = ps.open_table(str(folder))
+                assert "2" in parts(fresh.plan("id = 4242")), file
+            file.unlink()
+            assert "2" in parts(ps.open_table(str(folder)).plan("id = 4242")), file
+            file.write_bytes(whole)
+    shutil.rmtree(folder / "_parsieve")
+    assert "2" in parts(table.plan("id = 4242"))
+    assert len(ps.open_table(str(folder)).plan("id = 4242").files) == 10
+
+
+def test_our_own_files_are_caught_by_no_glob(folder: Path) -> None:
+    count = "SELECT count(*) FROM read_parquet('{}')"
+    with duckdb.connect() as con:
+        before = con.execute(count.format(folder / "**/*.parquet")).fetchall()
+        ps.open_table(str(folder)).build_index(["id", "other"])
+        assert con.execute(count.format(folder / "**/*.parquet")).fetchall() == before
+    assert not list((folder / "_parsieve").rglob("*.parquet"))
+    assert pl.scan_parquet(folder / "**/*.parquet").select(pl.len()).collect().item() == before[0][0]
+    assert len(ps.open_table(str(folder)).plan().files) == 10
+
+
+def test_nan_is_found_by_the_index(tmp_path: Path) -> None:
+    write(tmp_path / "part-0.parquet", {"f": [0.0, 9.0, math.nan]})
+    write(tmp_path / "part-1.parquet", {"f": [0.0, 9.0, None]})
+    settle()
+    table = ps.open_table(str(tmp_path))
+    assert parts(table.plan("f > 100")) == ["0", "1"]
+    table.build_index("f")
+    assert parts(table.plan("f > 100", row_groups=True)) == ["0"]
+    assert parts(table.plan("f = 'nan'")) == ["0"]
+    assert parts(table.plan("f IS NULL")) == ["1"]
+    assert parts(table.plan("f = -0.0")) == ["0", "1"]
+
+
+def test_the_life_of_an_index(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table = ps.open_table(str(folder))
+    table.build_index(["id", "f"])
+    assert set(table.index_stats()) == {"id", "f"}
+    write(folder / "part-11.parquet", {"id": [4242], "other": [11], "f": [1.0]})
+    settle()
+    table.update_index()
+    table.compact_index()
+    assert table.verify_index() == []
+    assert sorted(parts(table.plan("id = 4242"))) == ["11", "2"]
+    table.expire_index(dt.timedelta(0))
+    assert sorted(parts(table.plan("id = 4242"))) == ["11", "2"]
+    table.drop_index("f")
+    assert set(table.index_stats()) == {"id"}
+    table.drop_index()
+    assert table.index_stats() == {}
+    assert len(table.plan("id = 4242").files) == 11
+    with pytest.raises(ps.ColumnNotFoundError):
+        table.build_index("nope")
+    for command in (["build", str(folder), "id"], ["update", str(folder)], ["compact", str(folder)]):
+        assert main(["index", *command]) == 0
+        assert "id: " in capsys.readouterr().out
+    assert main(["index", "verify", str(folder), "--json"]) == 0
+    assert main(["index", "expire", str(folder), "--older-than", "0"]) == 0
+    assert main(["index", "stats", str(folder), "--json"]) == 0
+
+
+def test_an_index_elsewhere(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    place = tmp_path_factory.mktemp("elsewhere")
+    ps.open_table(str(folder), index_location=str(place)).build_index("id")
+    assert not (folder / "_parsieve").exists()
+    assert parts(ps.open_table(str(folder), index_location=str(place)).plan("id = 4242")) == ["2"]
+
+
+@settings(deadline=None, max_examples=25, phases=(Phase.explicit, Phase.reuse, Phase.generate))
+@given(data=st.data())
+def test_no_row_is_lost_to_an_index(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+    folder = tmp_path_factory.mktemp("random")
+    expr = data.draw(PREDICATES)
+    written = [data.draw(tables()) for _ in range(3)]
+    for number, table in enumerate(written[:2]):
+        pq.write_table(table, folder / f"part-{number}.parquet")
+    settle()
+    opened = ps.open_table(str(folder))
+    opened.build_index(["i8", "f8", "s", "d", "tz", "st.x", "flag", "u1", "day", "bin"], progress=False)
+    # The third file comes after the index was built.
+    pq.write_table(written[2], folder / "part-2.parquet")
+    plain = ps.open_table(str(folder), index_location=str(folder / "_none"))
+    for stale in (True, False):
+        assert set(opened.plan(expr, row_groups=True).files) <= set(plain.plan(expr).files)
+        for row_groups in (None, True, False):
+            plan = opened.plan(expr, row_groups=row_groups)
+            for number, table in enumerate(written):
+                if rows(expr, table):
+                    assert str(folder / f"part-{number}.parquet") in plan.files, (stale, plan.explain())
+        settle()
+        opened.update_index(progress=False)
+    assert columns(expr) is not None

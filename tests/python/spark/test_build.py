@@ -1,0 +1,216 @@
+"""An index that executors build is the local one, segment by segment, however it is cut into parts."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from index_bytes import sections
+
+import parsieve.spark as pss
+from parsieve import ConflictError, UnsupportedError, _core
+from parsieve.index import LocalStore, TableIndex, View, query
+from parsieve.lake import Lake, Snapshot, open_lake
+from parsieve.spark import build, executors, versions
+
+pytest.importorskip("pyspark", reason="pip install 'parsieve[spark]'")
+pytestmark = pytest.mark.spark
+
+# Pages of a few dozen keys, so that small tables have many.
+SMALL = {"max_records": 120, "max_weight": 60, "max_key_bytes": 2000}
+COLUMNS = ["k", "name", "real", "paid", "inner.x"]
+
+
+def some_rows(seed: int, count: int = 400) -> pa.Table:
+    r = random.Random(seed)
+    keys = [None if r.random() < 0.05 else r.choice([7, r.randrange(-300, 300)]) for _ in range(count)]
+    return pa.table(
+        {
+            "k": pa.array(keys, pa.int64()),
+            "name": [None if key is None else f"name {key:05}" + "x" * (key % 5) for key in keys],
+            "real": [None if key is None else float("nan") if key % 9 == 0 else key / 7 for key in keys],
+            "paid": pa.array([None if key is None else Decimal(key) * 10**20 for key in keys], pa.decimal128(38, 2)),
+            "inner": [None if key is None or key % 4 == 0 else {"x": key % 40} for key in keys],
+        }
+    )
+
+
+def old(folder: Path) -> None:
+    """Files of this very moment might change unseen, so nothing is said of them."""
+    for file in folder.rglob("*.parquet"):
+        os.utime(file, (1, 1))
+    time.sleep(0.1)
+
+
+def plain_table(folder: Path, files: int = 5) -> Lake:
+    folder.mkdir()
+    for number in range(files):
+        pq.write_table(some_rows(number), folder / f"{number}.parquet", row_group_size=100)
+    old(folder)
+    return open_lake(str(folder))
+
+
+def same_as_local(lake: Lake, snapshot: Snapshot, view: View, folder: Path, columns: list[str]) -> None:
+    ours = TableIndex(folder).build(lake, snapshot, columns, progress=False, options=_core.SieveOptions(**SMALL))
+    assert set(view.columns) == set(ours.columns)
+    for path, state in ours.columns.items():
+        made = view.columns[path]
+        assert sections(view.store, made) == sections(ours.store, state)
+        assert (made.type, made.table.id, made.base.pairs) == (state.type, state.table.id, state.base.pairs)
+        for asked in [query.is_null(), query.is_not_null(), query.is_nan()]:
+            assert view.lookup(path, asked) == ours.lookup(path, asked)
+    assert all(view.token(piece.location) == ours.token(piece.location) != "" for piece in snapshot.slices)
+
+
+@pytest.mark.parametrize("parts", [None, 2, 9])
+def test_plain_parquet(spark: Any, tmp_path: Path, parts: int | None) -> None:
+    lake = plain_table(tmp_path / "t")
+    view = pss.build_index(spark, str(tmp_path / "t"), COLUMNS, options=SMALL, parts=parts)
+    same_as_local(lake, lake.snapshot(), view, tmp_path / "local", COLUMNS)
+    files = [len(state.base.files) for state in view.columns.values()]
+    assert max(files) > 1 if parts else set(files) == {1}
+    assert view.lookup("k", query.equals(pa.scalar(7, pa.int64()))) == {
+        piece.location for piece in lake.snapshot().slices
+    }
+    # The runs are gone, and nothing else was left.
+    assert TableIndex(tmp_path / "t" / "_parsieve").verify(lake, lake.snapshot()) == []
+    held = {one.name for one in view.store.list("segments")}
+    assert held == {part.name for state in view.columns.values() for part in state.base.files}
+
+
+def test_delta_with_deletion_vectors(spark: Any, tmp_path: Path) -> None:
+    if "delta" not in versions.installed().jars:
+        pytest.skip("no jars of delta for this PySpark")
+    folder = str(tmp_path / "a table")
+    frame = spark.createDataFrame([row for seed in range(3) for row in some_rows(seed).drop(["paid"]).to_pylist()])
+    frame = frame.withColumn("part", frame.k % 2)
+    writer = frame.repartition(3).write.format("delta").partitionBy("part")
+    writer.option("delta.enableDeletionVectors", "true").save(folder)
+    spark.sql(f"DELETE FROM delta.`{folder}` WHERE k % 5 = 0")
+    lake = open_lake(folder)
+    snapshot = lake.snapshot()
+    assert any(not piece.clean for piece in snapshot.slices)
+    columns = ["k", "name", "part"]
+    view = pss.build_index(spark, folder, columns, options=SMALL, parts=3, index=tmp_path / "index")
+    same_as_local(lake, snapshot, view, tmp_path / "local", columns)
+    assert view.lookup("k", query.equals(pa.scalar(5, pa.int64()))) == set()
+    earlier = pss.build_index(spark, folder, "k", as_of=0, index=tmp_path / "earlier")
+    assert earlier.lookup("k", query.equals(pa.scalar(5, pa.int64())))
+
+
+def test_iceberg_by_its_name_with_deletes(spark: Any, tmp_path: Path) -> None:
+    if "iceberg" not in versions.installed().jars:
+        pytest.skip("no jars of iceberg for this PySpark")
+    spark.sql(
+        "CREATE TABLE iceberg.build.t (k BIGINT, name STRING) USING iceberg "
+        "TBLPROPERTIES ('format-version' = '2', 'write.delete.mode' = 'merge-on-read')"
+    )
+    try:
+        empty = pss.build_index(spark, "iceberg.build.t", "k", index=tmp_path / "empty")
+        assert empty.lookup("k", query.is_not_null()) == set()
+        for number in range(2):
+            rows = some_rows(number).select(["k", "name"]).to_pylist()
+            spark.createDataFrame(rows, "k long, name string").coalesce(1).writeTo("iceberg.build.t").append()
+        spark.sql("DELETE FROM iceberg.build.t WHERE k = 7")
+        view = pss.build_index(
+            spark, "iceberg.build.t", ["k", "name"], options=SMALL, parts=2, index=tmp_path / "index"
+        )
+        place = Path(str(spark.conf.get("spark.sql.catalog.iceberg.warehouse")).removeprefix("file:")) / "build" / "t"
+        lake = open_lake(str(place))
+        same_as_local(lake, lake.snapshot(), view, tmp_path / "local", ["k", "name"])
+        assert view.lookup("k", query.equals(pa.scalar(7, pa.int64()))) == set()
+    finally:
+        spark.sql("DROP TABLE iceberg.build.t PURGE")
+
+
+def test_one_key_in_every_row_and_columns_without_any(spark: Any, tmp_path: Path) -> None:
+    folder = tmp_path / "t"
+    folder.mkdir()
+    for number in range(4):
+        rows = {"same": [1] * 5000, "none": pa.nulls(5000, pa.string()), "no_number": [float("nan")] * 5000}
+        pq.write_table(pa.table(rows), folder / f"{number}.parquet")
+    pq.write_table(pa.table(rows).slice(0, 0), folder / "empty.parquet")
+    old(folder)
+    lake = open_lake(str(folder))
+    columns = ["same", "none", "no_number"]
+    view = pss.build_index(spark, str(folder), columns, parts=4, options=SMALL)
+    same_as_local(lake, lake.snapshot(), view, tmp_path / "local", columns)
+    assert [view.columns[path,].base.pairs for path in columns] == [4, 0, 0]
+    assert len(view.lookup("none", query.is_null())) == len(view.lookup("no_number", query.is_nan())) == 4
+
+
+def test_a_file_that_cannot_be_read_belongs_to_every_answer(spark: Any, tmp_path: Path) -> None:
+    lake = plain_table(tmp_path / "t", 3)
+    pq.write_table(pa.table({"k": ["no", "numbers"]}), tmp_path / "t" / "9.parquet")
+    old(tmp_path / "t")
+    view = pss.build_index(spark, lake, "k", options=SMALL, parts=2)
+    same = TableIndex(tmp_path / "local").build(lake, lake.snapshot(), ["k"], progress=False)
+    for asked in [query.equals(pa.scalar(10**9)), query.is_null()]:
+        found = view.may_match("k", asked, lake.snapshot().slices)
+        assert found == same.may_match("k", asked, lake.snapshot().slices)
+        assert found.to_pylist()[-1]
+    only = tmp_path / "only"
+    only.mkdir()
+    pq.write_table(pa.table({"k": [1]}), only / "a.parquet")
+    pq.write_table(pa.table({"k": ["no"]}), only / "b.parquet")
+    old(only)
+    (only / "a.parquet").unlink()
+    with pytest.raises(UnsupportedError):
+        pss.build_index(spark, open_with_schema(only), "k", index=tmp_path / "index")
+    assert TableIndex.open(tmp_path / "index") is None
+
+
+def open_with_schema(folder: Path) -> Lake:
+    from parsieve.lake.parquet_dir import ParquetDir
+
+    return ParquetDir(str(folder), schema=pa.schema([("k", pa.int64())]))
+
+
+def test_the_session_stays_as_it_was(spark: Any, tmp_path: Path) -> None:
+    def state() -> tuple[Any, ...]:
+        settings = {row.key: row.value for row in spark.sql("SET").collect()}
+        views = [table.name for table in spark.catalog.listTables() if table.isTemporary]
+        return settings, views, spark.sparkContext.getLocalProperty(executors.DESCRIPTION)
+
+    plain_table(tmp_path / "t", 2)
+    spark.sparkContext.setLocalProperty(executors.DESCRIPTION, "my own")
+    before = state()
+    pss.build_index(spark, str(tmp_path / "t"), "k", parts=2, options=SMALL)
+    assert state() == before
+    spark.sparkContext.setLocalProperty(executors.DESCRIPTION, None)
+
+
+def test_who_is_slower_commits_nothing(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake = plain_table(tmp_path / "t", 2)
+    whole = build.build
+
+    def slow(*arguments: Any) -> Any:
+        TableIndex(tmp_path / "index").build(lake, lake.snapshot(), ["k"], progress=False)
+        return whole(*arguments)
+
+    monkeypatch.setattr(build, "build", slow)
+    with pytest.raises(ConflictError, match="k was indexed by somebody else"):
+        pss.build_index(spark, lake, "k", index=tmp_path / "index")
+    view = TableIndex(tmp_path / "index").newest()
+    assert view is not None
+    assert view.version == 1
+    assert not [one for one in LocalStore(tmp_path / "index").list("segments") if one.name.endswith(".run")]
+
+
+def test_arguments(spark: Any, tmp_path: Path) -> None:
+    lake = plain_table(tmp_path / "t", 1)
+    with pytest.raises(ValueError, match="sieve"):
+        pss.build_index(spark, lake, "k", kind="tree")
+    with pytest.raises(ValueError, match="at least one column"):
+        pss.build_index(spark, lake, [])
+    with pytest.raises(ValueError, match="at least one part"):
+        pss.build_index(spark, lake, "k", parts=0)
+    with pytest.raises(KeyError, match="nothing"):
+        pss.build_index(spark, lake, "nothing")

@@ -1,0 +1,150 @@
+"""An index follows its table: updates, compactions and expiry by executors, also from a streaming query."""
+
+from __future__ import annotations
+
+import datetime as dt
+import doctest
+import inspect
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from index_bytes import sections
+
+import parsieve.spark as pss
+from parsieve.index import LocalStore, TableIndex, View, query
+from parsieve.lake import open_lake
+from parsieve.spark import versions
+
+pytest.importorskip("pyspark", reason="pip install 'parsieve[spark]'")
+pytestmark = pytest.mark.spark
+
+
+def needs(lake: str) -> None:
+    if lake not in versions.installed().jars:
+        pytest.skip(f"no jars of {lake} for this PySpark")
+
+
+def deltas(view: View) -> list[bytes]:
+    return [view.store.get(part.file.name) for _, state in sorted(view.columns.items()) for part in state.deltas]
+
+
+def held(folder: Path, value: int) -> set[str]:
+    """The files that hold a value, by the table's own rows."""
+    lake = open_lake(str(folder))
+    found = set()
+    for piece in lake.snapshot().slices:
+        if any(value in batch.column(0).to_pylist() for batch in lake.read_keys(piece, [("k",)])):
+            found.add(piece.group)
+    return found
+
+
+def test_deletes_updates_and_new_files_as_the_local_update_tells_them(spark: Any, tmp_path: Path) -> None:
+    needs("delta")
+    folder, where = tmp_path / "t", tmp_path / "index"
+    frame = spark.range(300).selectExpr("id AS k", "CASE WHEN id % 10 = 0 THEN NULL ELSE 'n' || id END AS name")
+    frame.repartition(3).write.format("delta").option("delta.enableDeletionVectors", "true").save(str(folder))
+    lake = open_lake(str(folder))
+    pss.build_index(spark, str(folder), ["k", "name"], index=where)
+    local = TableIndex(tmp_path / "local")
+    local.build(lake, lake.snapshot(), ["k", "name"], progress=False)
+    spark.sql(f"DELETE FROM delta.`{folder}` WHERE k < 5")
+    spark.sql(f"UPDATE delta.`{folder}` SET k = 1000 WHERE k = 100")
+    spark.range(2000, 2010).selectExpr("id AS k", "'new' AS name").coalesce(1).write.format("delta").mode(
+        "append"
+    ).save(str(folder))
+    view = pss.update_index(spark, str(folder), index=where)
+    same = local.update(lake, lake.snapshot(), progress=False)
+    assert (view.version, view.table) == (same.version, same.table)
+    assert len(deltas(view)) == 2
+    assert deltas(view) == deltas(same)
+    for value in (3, 100, 150, 1000, 2005):
+        found = {location.group for location in view.lookup("k", query.equals(pa.scalar(value)))}
+        assert found >= held(folder, value)
+        assert value != 3 or not found
+    # Nothing new: nothing is committed.
+    assert pss.update_index(spark, str(folder), index=where).version == view.version
+    # A whole new table, in which nothing but places are gone.
+    spark.range(5).selectExpr("id AS k", "'x' AS name").coalesce(1).write.format("delta").mode("overwrite").save(
+        str(folder)
+    )
+    view = pss.update_index(spark, str(folder), index=where)
+    assert len(view.lookup("k", query.is_not_null())) == 1
+    compacted = pss.compact(spark, str(folder), index=where)
+    rebuilt = TableIndex(tmp_path / "rebuilt").build(lake, lake.snapshot(), ["k", "name"], progress=False)
+    for path, state in compacted.columns.items():
+        assert not state.deltas
+        assert sections(compacted.store, state) == sections(rebuilt.store, rebuilt.columns[path])
+    assert TableIndex(where).verify(lake, lake.snapshot()) == []
+    before = len(LocalStore(where).list("commits"))
+    gone, _ = pss.expire(spark, str(folder), dt.timedelta(), index=where)
+    assert gone == before - 1
+    assert not [one for one in LocalStore(where).list("segments") if one.name.endswith(".run")]
+
+
+def test_columns_that_became_others_are_built_anew_and_grown_ones_compacted(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "t"
+    folder.mkdir()
+
+    def write(name: str, rows: pa.Table) -> None:
+        pq.write_table(rows, folder / name)
+        os.utime(folder / name, (1, 1))
+        # A file that changed this very moment might change again unseen, so nothing is said of it.
+        time.sleep(0.1)
+
+    write("a.parquet", pa.table({"k": [1, 2], "s": ["x", "y"]}))
+    pss.build_index(spark, str(folder), ["k", "s"])
+    (folder / "a.parquet").unlink()
+    write("b.parquet", pa.table({"k": pa.array([5, 6], pa.timestamp("us")), "s": ["x", "z"]}))
+    monkeypatch.setattr("parsieve.index.update.MOST_DELTAS", 0)
+    view = pss.update_index(spark, str(folder))
+    assert view.columns["k",].type == pa.timestamp("us")
+    assert {location.group for location in view.lookup("k", query.is_not_null())} == {"b.parquet"}
+    assert not view.columns["s",].deltas
+    assert view.lookup("s", query.equals(pa.scalar("y"))) == set()
+
+
+def test_a_streaming_query_keeps_its_index_fresh(spark: Any, tmp_path: Path) -> None:
+    needs("delta")
+    source, folder, where = tmp_path / "source", tmp_path / "t", tmp_path / "index"
+    source.mkdir()
+    spark.createDataFrame([], "k long").write.format("delta").save(str(folder))
+    pss.build_index(spark, str(folder), "k", index=where)
+    seen: list[tuple[int, int]] = []
+
+    def each(batch: Any, number: int) -> None:
+        batch.coalesce(1).write.format("delta").mode("append").save(str(folder))
+        view = pss.update_index(batch.sparkSession, str(folder), index=where)
+        snapshot = open_lake(str(folder)).snapshot()
+        for value in range(0, 60, 7):
+            mask = view.may_match("k", query.equals(pa.scalar(value)), snapshot.slices).to_pylist()
+            kept = {piece.group for piece, keep in zip(snapshot.slices, mask, strict=True) if keep}
+            assert kept == held(folder, value)
+        seen.append((number, len(snapshot.slices)))
+
+    stream = spark.readStream.schema("k long").option("maxFilesPerTrigger", 1).parquet(str(source))
+    for number in range(3):
+        pq.write_table(pa.table({"k": range(number * 20, number * 20 + 20)}), source / f"{number}.parquet")
+    running = stream.writeStream.foreachBatch(each).option("checkpointLocation", str(tmp_path / "checkpoint"))
+    running.trigger(availableNow=True).start().awaitTermination(300)
+    assert [number for number, _ in seen] == [0, 1, 2]
+    assert seen[-1][1] == 3
+    view = TableIndex(where).newest()
+    assert view is not None
+    assert view.table.id == 3
+
+
+@pytest.mark.parametrize("name", ["build_index", "update_index", "compact", "expire"])
+def test_examples(spark: Any, name: str) -> None:
+    text = inspect.getdoc(getattr(pss, name)) or ""
+    test = doctest.DocTestParser().get_doctest(text, {"spark": spark}, name, None, None)
+    said: list[str] = []
+    result = doctest.DocTestRunner().run(test, out=said.append)
+    assert result.attempted > 3
+    assert result.failed == 0, "".join(said)

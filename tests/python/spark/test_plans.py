@@ -1,0 +1,100 @@
+"""Predicates written for Spark, and plans of what Spark writes: logs above base files, and an index through both."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from plan_truth import check_plans, random_predicate
+from predicate_reference import rows
+from predicate_strategies import COLUMNS, SCHEMA
+
+import parsieve as ps
+from parsieve.predicate.render import to_spark
+from parsieve.spark import versions
+
+pytest.importorskip("pyspark", reason="pip install 'parsieve[spark]'")
+pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")]
+
+# Spark has no times of day and no nanoseconds.
+NOT_IN_SPARK = ["clock", "ns"]
+
+
+def test_spark_finds_the_rows_of_the_reference(spark: Any, tmp_path: Path) -> None:
+    random_ = random.Random(7)
+    arrays = [
+        pa.array([random_.choice([None, *values]) for _ in range(60)], kind) for kind, values, _ in COLUMNS.values()
+    ]
+    structs = [None, {"x": 1, "y z": "a"}, {"x": None, "y z": "it's"}, {"x": 2, "y z": None}]
+    arrays.append(pa.array([random_.choice(structs) for _ in range(60)], SCHEMA.field("st").type))
+    table = pa.table(arrays, schema=SCHEMA).drop(NOT_IN_SPARK).append_column("row", pa.array(range(60), pa.int64()))
+    pq.write_table(table, tmp_path / "part.parquet", row_group_size=7)
+    asked = [random_predicate(random_, table) for _ in range(80)]
+    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    try:
+        frame = spark.read.parquet(str(tmp_path))
+        answers = frame.selectExpr("row", *(f"({to_spark(expr)}) AS c{n}" for n, expr in enumerate(asked))).collect()
+        for number, expr in enumerate(asked):
+            found = sorted(answer["row"] for answer in answers if answer[f"c{number}"])
+            assert found == rows(expr, table), to_spark(expr)
+        for expr in asked[:12]:
+            # With pruning by Spark itself.
+            found = sorted(row["row"] for row in frame.where(to_spark(expr)).select("row").collect())
+            assert found == rows(expr, table), to_spark(expr)
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+
+
+def hudi_write(frame: Any, folder: Path, operation: str, kind: str, **more: Any) -> None:
+    options = {
+        "hoodie.table.name": "t",
+        "hoodie.datasource.write.table.type": kind,
+        "hoodie.datasource.write.operation": operation,
+        "hoodie.datasource.write.recordkey.field": "id",
+        "hoodie.datasource.write.precombine.field": "version",
+        "hoodie.datasource.write.partitionpath.field": "part",
+        "hoodie.parquet.small.file.limit": "0",
+        "hoodie.metadata.index.column.stats.enable": "false",
+        **{f"hoodie.{one}.shuffle.parallelism": "1" for one in ("insert", "upsert", "delete", "bulkinsert")},
+        **{"hoodie." + name.replace("__", "."): str(value) for name, value in more.items()},
+    }
+    frame.coalesce(1).write.format("hudi").options(**options).mode("append").save(str(folder))
+
+
+@pytest.mark.parametrize("kind", ["MERGE_ON_READ", "COPY_ON_WRITE"])
+def test_base_file_statistics_under_logs(spark: Any, tmp_path: Path, kind: str) -> None:
+    """An upsert moves values out of the base file's minimum and maximum; the index follows at its own pace."""
+    if "hudi" not in versions.installed().jars:
+        pytest.skip("no jars of hudi for this PySpark")
+    folder, random_ = tmp_path / "t", random.Random(3)
+
+    def some(first: int, last: int, price: str, version: int) -> Any:
+        return spark.sql(
+            f"SELECT id, id % 2 AS part, {price} AS price, concat('n', id) AS name, {version} AS version "
+            f"FROM range({first}, {last})"
+        )
+
+    hudi_write(some(0, 40, "id * 10", 0), folder, "bulk_insert", kind)
+    table = ps.open_table(folder)
+    table.build_index(["price", "name"], progress=False)
+    assert table.plan("price = 9999").kept == []
+    hudi_write(some(4, 8, "9999", 1), folder, "upsert", kind)
+    for row_groups in (None, True, False):
+        plan = table.plan("price = 9999", row_groups=row_groups)
+        assert sorted(plan.to_arrow()["id"].to_pylist()) == [4, 5, 6, 7]
+        assert sorted(plan.to_polars().collect()["id"]) == [4, 5, 6, 7]
+    check_plans(table, table.plan().to_arrow(), random_, 4)
+    table.update_index(progress=False)
+    hudi_write(some(0, 4, "id", 2), folder, "delete", kind)
+    hudi_write(some(10, 14, "-1", 2), folder, "upsert", kind, compact__inline="true")
+    check_plans(table, table.plan().to_arrow(), random_, 4)
+    table.update_index(progress=False)
+    full = table.plan().to_arrow()
+    check_plans(table, full, random_, 4)
+    assert sorted(table.plan("price = -1").to_arrow()["id"].to_pylist()) == [10, 11, 12, 13]
+    assert table.plan("id < 4").to_arrow().num_rows == 0
+    assert table.verify_index() == []
