@@ -9,6 +9,7 @@ from typing import Any
 from parsieve._core import UnsupportedError
 from parsieve.spark.catalyst import resolved
 from parsieve.spark.file_index import Keep, chosen, plain_path
+from parsieve.spark.versions import installed
 
 _log = logging.getLogger("parsieve.spark")
 
@@ -25,7 +26,8 @@ def read(spark: Any, table: str, keep: Keep, where: Any = None, snapshot_id: int
     _release(spark)
     reader = spark.read.format("iceberg")
     if snapshot_id is not None:
-        reader = reader.option("snapshot-id", str(snapshot_id))
+        # Iceberg's own name is no longer taken from Spark 4 on, which has its own.
+        reader = reader.option("versionAsOf" if installed().line >= (4, 0) else "snapshot-id", str(snapshot_id))
     whole = reader.load(table)
     if where is None:
         return whole
@@ -58,7 +60,7 @@ def read(spark: Any, table: str, keep: Keep, where: Any = None, snapshot_id: int
     name = f"parsieve-{uuid.uuid4()}"
     manager = spark._jvm.org.apache.iceberg.spark.ScanTaskSetManager.get()
     manager.stageTasks(native, name, left)
-    frame = reader.option("scan-task-set-id", name).load(table)
+    frame = spark.read.format("iceberg").option("scan-task-set-id", name).load(table)
     # The plan of whatever is made of the frame holds these options; when nobody does, nobody can read the tasks.
     options = _relation(frame).options()
     _staged[name] = native, spark._jvm.java.lang.ref.WeakReference(options)
