@@ -70,6 +70,7 @@ bench: develop .venv/stamp-bench ## the Rust and Python benches beside their pee
 	$(BIN)/python benches/python/main.py
 	$(BIN)/python benches/python/rewrite.py --save
 	$(BIN)/python benches/python/probe.py --save
+	$(BIN)/python benches/python/tables.py --save
 	cargo bench --locked $(CARGO_FEATURES) --bench sieve
 
 .PHONY: bench-smoke
@@ -78,6 +79,7 @@ bench-smoke: develop .venv/stamp-bench ## every bench once, small: do they run a
 	$(BIN)/python benches/python/main.py --smoke
 	$(BIN)/python benches/python/rewrite.py --smoke
 	$(BIN)/python benches/python/probe.py --smoke
+	$(BIN)/python benches/python/tables.py --smoke
 	cargo bench --locked $(CARGO_FEATURES) --bench sieve -- --smoke
 
 # Coverage for libFuzzer by flags that stable Rust takes, so that neither nightly nor cargo-fuzz is needed.

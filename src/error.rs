@@ -69,6 +69,11 @@ pub enum ErrorKind {
         /// `Struct.field`.
         field: &'static str,
     },
+    /// A structure has a field twice.
+    RepeatedField {
+        /// `Struct.field`.
+        field: &'static str,
+    },
     /// A union holds a member that is newer than this code, or none.
     UnknownUnionMember {
         /// The union's name.
@@ -250,6 +255,7 @@ impl Error {
             | K::ThriftContainer { .. }
             | K::FieldType { .. }
             | K::MissingField { .. }
+            | K::RepeatedField { .. }
             | K::BitsetSize(_)
             | K::BitsetBeyondInput { .. }
             | K::TrailingBytes(_) => Class::Format,
@@ -295,6 +301,7 @@ impl fmt::Display for Error {
             }
             K::FieldType { field } => write!(f, "{field} has the wrong Thrift type"),
             K::MissingField { field } => write!(f, "the required field {field} is missing"),
+            K::RepeatedField { field } => write!(f, "the field {field} is there twice"),
             K::UnknownUnionMember { union, member: Some(member) } => {
                 write!(f, "{union} holds member {member}, which this version does not know")
             }

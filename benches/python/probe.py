@@ -6,18 +6,11 @@ The store is simulated: every request sleeps first. `benches/README.md` says how
 from __future__ import annotations
 
 import argparse
-import datetime
-import json
-import os
-import platform
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -25,6 +18,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import record
 
 import parsieve as ps
 
@@ -170,27 +164,6 @@ def one_key(folder: Path, rounds: int) -> dict[str, Any]:
     }
 
 
-def output(*command: str) -> str:
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
-
-
-def save(cases: list[dict[str, Any]], how: str) -> None:
-    changed = output("git", "status", "--porcelain", "--", ":!benches/results")
-    date = datetime.datetime.now(datetime.UTC).date().isoformat()
-    record = {
-        "date": date,
-        "commit": output("git", "rev-parse", "HEAD") + ("+" if changed else ""),
-        "how": how,
-        "python": platform.python_version(),
-        "packages": {name: version(name) for name in ("parsieve", "pyarrow", "duckdb")},
-        "machine": {"cores": os.cpu_count(), "kernel": platform.release(), "load_at_end": os.getloadavg()},
-        "cases": cases,
-    }
-    path = ROOT / "benches" / "results" / f"probe-python-{date}.json"
-    path.write_text(json.dumps(record, indent=1) + "\n")
-    print(f"\nbenches/results/{path.name}")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--smoke", action="store_true", help="few files, few rounds: does it run, and do all agree")
@@ -201,7 +174,7 @@ def main() -> None:
         make(Path(folder), files)
         cases = [many_files(Path(folder), files), one_key(Path(folder), 10 if arguments.smoke else 500)]
     if arguments.save:
-        save(cases, " ".join(["make develop .venv/stamp-bench && .venv/bin/python", *sys.argv]))
+        record.save("probe", cases, ("pyarrow", "duckdb"))
 
 
 if __name__ == "__main__":

@@ -1,16 +1,14 @@
 """Filters added to a file that exists, beside writing it anew with pyarrow and DuckDB.
 
-`benches/README.md` says how to read it. Each contender runs in turn, in a process of its own, so that its peak memory is
-its own. All sync what they wrote.
+`benches/README.md` says how to read it. Each contender runs in turn, in a process of its own, so that its peak memory
+is its own. All sync what they wrote. Times are seconds, memory MiB.
 """
 
 from __future__ import annotations
 
 import argparse
-import datetime
 import json
 import os
-import platform
 import resource
 import shutil
 import statistics
@@ -19,13 +17,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import record
 
 import parsieve as ps
 
@@ -192,27 +190,6 @@ def race(folder: Path, codec: str, rows: int, rounds: int) -> list[dict[str, Any
     return cases
 
 
-def output(*command: str) -> str:
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
-
-
-def save(cases: list[dict[str, Any]], how: str) -> None:
-    changed = output("git", "status", "--porcelain", "--", ":!benches/results")
-    date = datetime.datetime.now(datetime.UTC).date().isoformat()
-    record = {
-        "date": date,
-        "commit": output("git", "rev-parse", "HEAD") + ("+" if changed else ""),
-        "how": how,
-        "packages": {name: version(name) for name in ("parsieve", "pyarrow", "duckdb")},
-        "unit": "seconds, MiB",
-        "machine": {"cores": os.cpu_count(), "kernel": platform.release(), "load_at_end": os.getloadavg()},
-        "cases": cases,
-    }
-    path = ROOT / "benches" / "results" / f"rewrite-python-{date}.json"
-    path.write_text(json.dumps(record, indent=1) + "\n")
-    print(f"\nbenches/results/{path.name}")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--child", nargs=5, help=argparse.SUPPRESS)
@@ -234,7 +211,7 @@ def main() -> None:
         for codec in arguments.codec or ["snappy", "zstd"]:
             cases += race(Path(folder), codec, rows, rounds)
     if arguments.save:
-        save(cases, " ".join(["make develop .venv/stamp-bench && .venv/bin/python", *sys.argv]))
+        record.save("rewrite", cases, ("pyarrow", "duckdb"))
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ mod data;
 mod floor;
 mod harness;
 mod hash;
+pub(crate) mod json;
 pub(crate) mod plan;
 pub(crate) mod record;
 pub(crate) mod targets;

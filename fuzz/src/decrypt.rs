@@ -1,22 +1,16 @@
 //! Damaged encrypted files: what is opened with the keys is what was written with them, or it is refused.
 
-use parsieve::crypto::{Key, KeyRing, decrypt_ctr, open, split_module};
+use parsieve::crypto::{Key, decrypt_ctr, open, split_module};
 use parsieve::parquet::{NewFilter, ParquetFile, Protection, Vault};
 
 use super::{drive, footer, read_footer, seeds};
-
-/// The keys of the seeds.
-pub fn keys() -> KeyRing {
-    let key = |text: &[u8; 16]| Key::new(text).unwrap();
-    KeyRing::new().with_footer_key(key(seeds::FOOTER_KEY)).with_column_key("a", key(seeds::COLUMN_KEY))
-}
 
 /// Reads `data` as a whole file, and as one module.
 pub fn run(data: &[u8]) {
     let key = Key::new(seeds::COLUMN_KEY).unwrap();
     let _ = (split_module(data).is_ok(), decrypt_ctr(&key, data).is_ok());
     assert!(open(&key, b"an AAD that no seed has", data).is_err());
-    let keys = keys();
+    let keys = seeds::keys();
     let Ok(file) = read_footer(data).and_then(|footer| ParquetFile::open_with(footer, &keys)) else { return };
     footer::ask(&file);
     let secrets = file.secrets(&keys).unwrap_or(None);

@@ -8,11 +8,12 @@ use parquet::basic::Compression;
 use parquet::encryption::encrypt::FileEncryptionProperties;
 use parquet::file::properties::WriterProperties;
 use parsieve::bloom::Sbbf;
+use parsieve::crypto;
 use parsieve::parquet::{NewFilter, ParquetFile, Vault};
 use parsieve::sieve::{AxisType, Builder, Bytes, Change, Delta, Extent, Key, Root, Side, Stats, root};
 
 use super::sieve::{SMALL, locations, unframe};
-use super::{decrypt, drive, read_footer};
+use super::{drive, read_footer};
 
 /// The key of the encrypted seeds' footers.
 pub const FOOTER_KEY: &[u8; 16] = b"0123456789012345";
@@ -26,6 +27,12 @@ pub fn write(target: &str) {
     for (number, seed) in of(target).iter().enumerate() {
         std::fs::write(std::path::Path::new(&folder).join(format!("seed-{number}")), seed).unwrap();
     }
+}
+
+/// The keys of the seeds.
+pub fn keys() -> crypto::KeyRing {
+    let key = |text: &[u8; 16]| crypto::Key::new(text).unwrap();
+    crypto::KeyRing::new().with_footer_key(key(FOOTER_KEY)).with_column_key("a", key(COLUMN_KEY))
 }
 
 /// The sound inputs of a target.
@@ -81,7 +88,7 @@ fn encrypted_file(encrypted_footer: bool) -> Vec<u8> {
         .with_column_key("a", COLUMN_KEY.to_vec())
         .build();
     let file = table(WriterProperties::builder().with_file_encryption_properties(encryption.unwrap()).build());
-    let keys = decrypt::keys();
+    let keys = keys();
     let old = ParquetFile::open_with(read_footer(&file).unwrap(), &keys).unwrap();
     let secrets = old.secrets(&keys).unwrap().unwrap();
     let vault = Some(&secrets as &dyn Vault);

@@ -20,6 +20,7 @@ from parsieve import cli_show
 from parsieve.atomic import refuse_tables
 from parsieve.cli_tables import add_commands
 from parsieve.folders import Outcome, Progress, for_each_file, parquet_files
+from parsieve.keyfile import read_keys
 
 EXIT_CODES = """exit codes:
   0  done; for probe: some row group may hold one of the values
@@ -73,6 +74,7 @@ def _parser() -> argparse.ArgumentParser:
         added.add_argument("file", metavar=what, help="a path or a URI" + ", or a folder of files" * folders)
         if folders:
             added.add_argument("--threads", type=int, metavar="N", help="files, or parts of a file, at once")
+        added.add_argument("--key-file", metavar="KEYS", help="JSON with footer_key and column_keys, as hex or base64")
         added.add_argument("--json", action="store_true", help="print JSON instead of a table")
         added.set_defaults(run=run)
         return added
@@ -89,6 +91,7 @@ def _parser() -> argparse.ArgumentParser:
         writing.add_argument("-o", "--output", metavar="DEST", help="write another file, which must not exist")
         writing.add_argument("--dry-run", action="store_true", help="tell what would be done, and write nothing")
         writing.add_argument("--break-hard-links", action="store_true", help="let other names keep the old file")
+        writing.add_argument("--upload", action="store_true", help="put an object of a store anew")
         writing.add_argument("--in-place", action="store_true", help="append to a file that is too large to copy")
     add.add_argument("--fpp", type=float, default=0.01, help="rate of false positives that each filter keeps (0.01)")
     add.add_argument("--max-bytes", type=int, default=128 << 20, metavar="N", help="largest filter of a row group")
@@ -128,6 +131,8 @@ def _add(options: argparse.Namespace) -> int:
             existing=options.existing or ("keep" if folder else "replace"),
             hard_links="break" if options.break_hard_links else "refuse",
             in_place=options.in_place,
+            upload=options.upload,
+            encryption=_keys(options),
             threads=1 if folder else options.threads,
             dry_run=options.dry_run,
         )
@@ -143,6 +148,8 @@ def _drop(options: argparse.Namespace) -> int:
             options.column,
             hard_links="break" if options.break_hard_links else "refuse",
             in_place=options.in_place,
+            upload=options.upload,
+            encryption=_keys(options),
             dry_run=options.dry_run,
         )
 
@@ -235,12 +242,17 @@ def _as_json(report: ps.RewriteReport) -> dict[str, Any]:
     return report._asdict() | {"added": added, "dropped": dropped, "reasons": reasons}
 
 
+def _keys(options: argparse.Namespace) -> ps.FileKeys | None:
+    return read_keys(options.key_file) if options.key_file else None
+
+
 def _check(options: argparse.Namespace) -> int:
+    keys = _keys(options)
     if not Path(options.file).is_dir():
-        findings = {options.file: ps.check_filters(options.file, threads=options.threads)}
+        findings = {options.file: ps.check_filters(options.file, encryption=keys, threads=options.threads)}
         failed: list[Outcome[Any]] = []
     else:
-        outcomes = _all(options, lambda path: ps.check_filters(path, threads=1))
+        outcomes = _all(options, lambda path: ps.check_filters(path, encryption=keys, threads=1))
         findings = {str(one.path): one.result for one in outcomes if one.result is not None}
         failed = [one for one in outcomes if one.error is not None]
     found = [(file, one) for file, of in findings.items() for one in of]
@@ -274,7 +286,7 @@ def _doctor(options: argparse.Namespace) -> int:
 def _inspect(options: argparse.Namespace) -> int:
     if Path(options.file).is_dir():
         return _inspect_all(options)
-    summary = _inspected(options.file, options.read)
+    summary = _inspected(options.file, options)
     rows = summary["filters"]
     if options.json:
         print(json.dumps(summary, indent=2, allow_nan=False))
@@ -288,7 +300,7 @@ def _inspect(options: argparse.Namespace) -> int:
 
 
 def _inspect_all(options: argparse.Namespace) -> int:
-    outcomes = _all(options, lambda path: _inspected(path, options.read))
+    outcomes = _all(options, lambda path: _inspected(path, options))
     failed = [one for one in outcomes if one.error is not None]
     found = [one.result for one in outcomes if one.result is not None]
     if options.json:
@@ -310,13 +322,13 @@ def _inspect_all(options: argparse.Namespace) -> int:
     return _failures(failed)
 
 
-def _inspected(file: Any, read: bool) -> dict[str, Any]:
-    with ps.open_filters(file) as filters:
+def _inspected(file: Any, options: argparse.Namespace) -> dict[str, Any]:
+    with ps.open_filters(file, _keys(options)) as filters:
         rows: list[dict[str, Any]] = []
         for place in filters.ranges():
             column = place.column
             row = place._asdict() | {"type": filters.column_type(column)}
-            if read:
+            if options.read:
                 row |= _measured(filters, place.row_group, column)
             rows.append(row)
         return {
@@ -347,7 +359,7 @@ def _measured(filters: ps.FileFilters, row_group: int, column: str | tuple[str, 
 
 
 def _probe(options: argparse.Namespace) -> int:
-    with ps.open_filters(options.file) as filters:
+    with ps.open_filters(options.file, _keys(options)) as filters:
         values = [_value(text, filters.column_type(options.column)) for text in options.values]
         answers = filters.might_contain({options.column: values})
         rows = [

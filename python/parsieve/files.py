@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from parsieve import _core, journal
+from parsieve.errors import ConflictError
 
 Range = tuple[int, int]
 Bytes = bytes | bytearray | memoryview
@@ -151,11 +152,27 @@ class _Fsspec(_Remote):
 
 
 class _Obstore(_Remote):
+    # What names this version of the object, where the store has such a name.
+    _tag: str | None = None
+
     def size(self) -> int:
-        return int(self._filesystem.head(self._path)["size"])
+        head = self._filesystem.head(self._path)
+        self._tag = head.get("e_tag")
+        return int(head["size"])
 
     def read(self, start: int, end: int) -> Bytes:
-        return memoryview(self._filesystem.get_range(self._path, start=start, end=end))
+        if self._tag is None:
+            return memoryview(self._filesystem.get_range(self._path, start=start, end=end))
+        # The footer of one version must not lead into another one.
+        options = {"range": (start, end), "if_match": self._tag}
+        try:
+            return memoryview(self._filesystem.get(self._path, options=options).bytes())
+        except Exception as error:
+            if type(error).__name__ != "PreconditionError":
+                raise
+            raise ConflictError(
+                f"{self._path} was replaced by somebody else while it was read; open it again"
+            ) from error
 
 
 def open_source(source: Any) -> Source:

@@ -140,6 +140,8 @@ class FileFilters:
         >>> ps.open_filters(file).might_contain({"id": [4, 5]})
         [False, True]
         """
+        if not isinstance(values, Mapping):
+            raise TypeError(f"values are a dict of columns, such as {{'id': [1, 2]}}, not {type(values).__qualname__}")
         numbered = [(self._number(column), of) for column, of in values.items()]
         probes = [self._file.probe(number, _values(of)) for number, of in numbered]
         may_contain: list[bool] = []

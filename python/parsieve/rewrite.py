@@ -14,6 +14,7 @@ from parsieve._typing import LeafPath
 from parsieve.files import LocalFile, Range
 from parsieve.filters import Decryption, FileFilters
 from parsieve.making import Chunk, Filters, digest, in_threads, usual_threads
+from parsieve.upload import rewrite_object
 
 ColumnName = str | tuple[str, ...]
 Columns = LeafPath | Sequence[LeafPath] | Mapping[Any, Any]
@@ -56,8 +57,8 @@ class _Wish(NamedTuple):
 
 
 def add_filters(
-    source: str | os.PathLike[str],
-    dest: str | os.PathLike[str] | None = None,
+    source: str | os.PathLike[str] | tuple[Any, str],
+    dest: str | os.PathLike[str] | tuple[Any, str] | None = None,
     columns: Columns = "auto",
     fpp: float = 0.01,
     *,
@@ -66,6 +67,7 @@ def add_filters(
     existing: str = "replace",
     hard_links: str = "refuse",
     in_place: bool = False,
+    upload: bool = False,
     threads: int | None = None,
     dry_run: bool = False,
 ) -> RewriteReport:
@@ -92,6 +94,8 @@ def add_filters(
         in_place: for a file too large to copy: append to it. Until that is done nobody else can read it. A crash leaves
             `.NAME.parsieve-journal` beside the file, and the next function of parsieve that opens the file undoes or
             finishes the change. Other names of the file see the change too; the old footer stays in it, unused.
+        upload: for an object of a store, a URI or an `(obstore store, path)` pair: fetch it, and put the whole of it
+            anew, on the condition that it is still the one that was fetched.
         threads: how many column chunks are read at once, each with its distinct hashes in memory; by default as many
             as there are processors.
         dry_run: read and report, and write nothing.
@@ -112,6 +116,11 @@ def add_filters(
     if not 0 < fpp < 1:
         raise ValueError(f"fpp lies between 0 and 1, both excluded, not {fpp!r}")
     threads = usual_threads(threads)
+    if upload:
+        options: dict[str, Any] = {"max_bytes": max_bytes, "encryption": encryption, "existing": existing}
+        options |= {"threads": threads, "dry_run": dry_run}
+        add = partial(add_filters, columns=columns, fpp=fpp, **options)
+        return rewrite_object(source, dest, add, dry_run)
     with _Places(source, dest, hard_links, in_place, dry_run) as places, FileFilters(places.old, encryption) as file:
         work = _Work(file, places, encryption)
         automatic = isinstance(columns, str) and columns == "auto"
@@ -148,19 +157,20 @@ def add_filters(
 
 
 def drop_filters(
-    source: str | os.PathLike[str],
-    dest: str | os.PathLike[str] | None = None,
+    source: str | os.PathLike[str] | tuple[Any, str],
+    dest: str | os.PathLike[str] | tuple[Any, str] | None = None,
     columns: LeafPath | Sequence[LeafPath] | None = None,
     *,
     encryption: Decryption | None = None,
     hard_links: str = "refuse",
     in_place: bool = False,
+    upload: bool = False,
     dry_run: bool = False,
 ) -> RewriteReport:
     """Drop the Bloom filters of some columns, or of all: readers no longer find them.
 
-    The file is replaced as by `add_filters`. The filters' own bytes stay in it, unused; only a plaintext filter of an
-    encrypted column is filled with zeros.
+    The file is replaced as by `add_filters`, and the arguments are the same. The filters' own bytes stay in it, unused;
+    only a plaintext filter of an encrypted column is filled with zeros.
 
     >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
     >>> folder = tempfile.TemporaryDirectory()
@@ -172,6 +182,9 @@ def drop_filters(
     []
     >>> folder.cleanup()
     """
+    if upload:
+        drop = partial(drop_filters, columns=columns, encryption=encryption, dry_run=dry_run)
+        return rewrite_object(source, dest, drop, dry_run)
     with _Places(source, dest, hard_links, in_place, dry_run) as places, FileFilters(places.old, encryption) as file:
         work = _Work(file, places, encryption)
         everything = range(len(file.columns))
@@ -185,14 +198,12 @@ def drop_filters(
 class _Places:
     """The file to read, its state before anything was read, the path to write, and what was begun there."""
 
-    def __init__(
-        self, source: Any, dest: str | os.PathLike[str] | None, hard_links: str, in_place: bool, dry_run: bool
-    ) -> None:
+    def __init__(self, source: Any, dest: Any, hard_links: str, in_place: bool, dry_run: bool) -> None:
         for place in (source, dest):
             if (isinstance(place, str) and "://" in place) or not isinstance(place, (str, os.PathLike, type(None))):
                 raise _core.UnsupportedError(
                     "filters are added to and dropped from local files, by their path: an object of a store cannot be "
-                    "changed, only uploaded anew; copy it, or use an index beside the table"
+                    "changed, only uploaded anew (upload=True does that); or use an index beside the table"
                 )
         if source is None:
             raise TypeError("a source is the path of a local file, not None")

@@ -44,12 +44,17 @@ pub fn decode(bytes: &[u8], base: u64) -> Result<Header> {
         last = field.id;
         let at = reader.offset();
         match field.id {
+            // Which of the two another reader takes is anybody's guess.
+            1 if num_bytes.is_some() => return Err(repeated("BloomFilterHeader.numBytes", at)),
             1 => {
                 expect(field, Type::I32, "BloomFilterHeader.numBytes", at)?;
                 num_bytes = Some((reader.i32()?, at));
             }
             2..=4 => {
                 let union = UNIONS[usize::from(field.id.unsigned_abs()) - 2];
+                if unions[usize::from(field.id.unsigned_abs()) - 2] {
+                    return Err(repeated(union.0, at));
+                }
                 expect(field, Type::Struct, union.0, at)?;
                 first_member(&mut reader, union.1)?;
                 unions[usize::from(field.id.unsigned_abs()) - 2] = true;
@@ -74,6 +79,10 @@ const UNIONS: [(&str, &str); 3] = [
     ("BloomFilterHeader.hash", "BloomFilterHash"),
     ("BloomFilterHeader.compression", "BloomFilterCompression"),
 ];
+
+fn repeated(field: &'static str, at: u64) -> Error {
+    Error::at(ErrorKind::RepeatedField { field }, at)
+}
 
 fn expect(field: Field, kind: Type, name: &'static str, at: u64) -> Result<()> {
     if field.kind == kind { Ok(()) } else { Err(Error::at(ErrorKind::FieldType { field: name }, at)) }
@@ -150,6 +159,22 @@ mod tests {
         let mut bytes = SMALLEST[..14].to_vec();
         bytes.extend_from_slice(&[0x18, 3, b'n', b'e', b'w', 0x1c, 0x15, 2, 0, 0]);
         assert_eq!(decode(&bytes, 0), Ok(Header { num_blocks: 1, len: bytes.len() }));
+    }
+
+    #[test]
+    fn a_field_that_is_there_twice_is_refused() {
+        let twice = |first: &[u8], id: u8| {
+            // Long form of the field header, so that ids may go back.
+            let mut bytes = SMALLEST[..14].to_vec();
+            bytes.extend_from_slice(&[if id == 1 { 0x05 } else { 0x0c }, id * 2]);
+            bytes.extend_from_slice(first);
+            bytes.push(0);
+            bytes
+        };
+        for bytes in [twice(&[0x40], 1), twice(&[0x80, 0x01], 1), twice(&[0x1c, 0, 0], 2), twice(&[0x1c, 0, 0], 4)] {
+            let error = decode(&bytes, 0).unwrap_err();
+            assert!(matches!(error.kind(), ErrorKind::RepeatedField { .. }), "{bytes:x?}: {error}");
+        }
     }
 
     #[test]

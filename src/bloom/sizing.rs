@@ -69,11 +69,14 @@ fn ln_factorial(n: f64) -> f64 {
     (x - 0.5) * x.ln() - x + 0.5 * std::f64::consts::TAU.ln() + series
 }
 
+/// Refuses what is no rate.
+pub fn check_fpp(fpp: f64) -> Result<()> {
+    if fpp > 0.0 && fpp < 1.0 { Ok(()) } else { Err(Error::new(ErrorKind::Fpp)) }
+}
+
 /// The fewest blocks that keep `fpp` for `ndv` distinct values.
 pub fn optimal_blocks(ndv: u64, fpp: f64, sizes: Sizes, model: Model) -> Result<u64> {
-    if !(fpp > 0.0 && fpp < 1.0) {
-        return Err(Error::new(ErrorKind::Fpp));
-    }
+    check_fpp(fpp)?;
     match model {
         Model::Simple => simple_blocks(ndv, fpp, sizes),
         Model::Exact => exact_blocks(ndv, fpp, sizes),

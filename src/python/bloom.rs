@@ -6,6 +6,7 @@
 use super::column::{Column, LeafPath, column_type, count, options, single, to_pyarrow};
 use super::functions::{num_blocks, sizes};
 use super::literal::literal;
+use crate::arrow::Meaning;
 use crate::bloom::sizing::{self, Model};
 use crate::bloom::{Filter, Options, Sbbf};
 use crate::error::Result;
@@ -99,6 +100,19 @@ impl BloomFilter {
         })
     }
 
+    /// Refuses columns that the filter might answer wrongly.
+    fn refuse_guesses(&self, py: Python<'_>, column: &Column) -> PyResult<()> {
+        if self.is_of_unknown(py) {
+            column.refuse_guesses()?;
+        }
+        column.refuse_other_forms(self.read(py, Filter::column))
+    }
+
+    /// Whether there are values inside of which nobody said what they are: they came as bytes.
+    fn is_of_unknown(&self, py: Python<'_>) -> bool {
+        self.read(py, |filter| filter.column().is_none() && filter.sbbf().estimated_ndv() > 0.0)
+    }
+
     fn check_array(&self, py: Python<'_>, array: &ArrayRef) -> PyResult<bool> {
         let answer = self.read(py, |filter| filter.check(array, Options::default()))?;
         match (answer.len(), answer.null_count()) {
@@ -121,6 +135,7 @@ impl BloomFilter {
         r#type: Option<&Bound<'_, PyAny>>,
         physical_type: Option<&str>,
     ) -> PyResult<Self> {
+        sizing::check_fpp(fpp)?;
         let num_blocks = match (ndv, num_bytes) {
             (Some(ndv), None) => sizing::optimal_blocks(count("ndv", ndv)?, fpp, sizes(tight), Model::Exact)?,
             (None, Some(num_bytes)) => num_blocks(num_bytes)?,
@@ -145,7 +160,7 @@ impl BloomFilter {
         py: Python<'_>,
         column: Column,
         leaf: Option<LeafPath>,
-        threads: usize,
+        threads: i64,
         instruction_set: Option<&str>,
     ) -> PyResult<()> {
         let leaf = leaf.map(LeafPath::names);
@@ -170,12 +185,12 @@ impl BloomFilter {
         py: Python<'py>,
         column: Column,
         leaf: Option<LeafPath>,
-        threads: usize,
+        threads: i64,
         instruction_set: Option<&str>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let leaf = leaf.map(LeafPath::names);
         let options = options(leaf.as_deref(), threads, instruction_set)?;
-        column.refuse_other_forms(self.read(py, Filter::column))?;
+        self.refuse_guesses(py, &column)?;
         let answers = py.detach(|| -> PyResult<ArrayRef> {
             let mut answers = Vec::new();
             column.for_each(|array| {
@@ -253,7 +268,8 @@ impl BloomFilter {
     /// >>> f.num_bytes
     /// 2048
     #[pyo3(signature = (fpp=0.01, *, factor=None, tight=false))]
-    fn fold(&self, py: Python<'_>, fpp: f64, factor: Option<u64>, tight: bool) -> PyResult<()> {
+    fn fold(&self, py: Python<'_>, fpp: f64, factor: Option<&Bound<'_, PyAny>>, tight: bool) -> PyResult<()> {
+        let factor = factor.map(|factor| count("factor", factor)).transpose()?;
         self.change(py, |filter| {
             let factor = filter.fold_factor(factor, fpp, sizes(tight))?;
             if factor != 1 {
@@ -269,7 +285,8 @@ impl BloomFilter {
     /// >>> ps.BloomFilter(num_bytes=96).folded(factor=3, tight=True).num_blocks
     /// 1
     #[pyo3(signature = (fpp=0.01, *, factor=None, tight=false))]
-    fn folded(&self, py: Python<'_>, fpp: f64, factor: Option<u64>, tight: bool) -> PyResult<Self> {
+    fn folded(&self, py: Python<'_>, fpp: f64, factor: Option<&Bound<'_, PyAny>>, tight: bool) -> PyResult<Self> {
+        let factor = factor.map(|factor| count("factor", factor)).transpose()?;
         let folded = self.read(py, |filter| {
             let factor = filter.fold_factor(factor, fpp, sizes(tight))?;
             filter.folded(factor)
@@ -325,7 +342,8 @@ impl BloomFilter {
 
     /// Read Thrift header and bitset; `type` and `physical_type` say of which column, where it is known.
     ///
-    /// Without them, columns are hashed as their own Arrow type says, and single numbers need `type=`.
+    /// Without them, only text and bytes can be asked for: numbers, times and decimals have other hashes in each form in
+    /// which a file may hold them.
     ///
     /// >>> import parsieve as ps
     /// >>> f = ps.BloomFilter(num_bytes=32)
@@ -341,6 +359,12 @@ impl BloomFilter {
         physical_type: Option<&str>,
     ) -> PyResult<Self> {
         let column = column_type(r#type, physical_type)?;
+        if physical_type.is_none() && column.is_some_and(|column| matches!(column.meaning, Meaning::Decimal { .. })) {
+            return Err(PyValueError::new_err(
+                "files hold decimals in several forms, each with other hashes; give physical_type as the file's schema \
+                 names it (INT32, INT64, BYTE_ARRAY, FIXED_LEN_BYTE_ARRAY(n))",
+            ));
+        }
         // Some buffers call their bytes signed; a cast view does not mind. They are copied once under the interpreter's
         // protection, for another thread might write to the memory meanwhile.
         let view = PyMemoryView::from(data)?.call_method1("cast", ("B",))?;

@@ -30,6 +30,12 @@ impl Column {
         Ok(())
     }
 
+    /// Refuses what a filter cannot answer whose column nobody knows: a number, a time or a decimal has another hash for each
+    /// form in which a file may hold it, and a guess could be a wrong "no".
+    pub(super) fn refuse_guesses(&self) -> PyResult<()> {
+        refuse_guesses(&self.0.data_type)
+    }
+
     /// pyarrow and pandas make microseconds of Python's times, and drop the nanoseconds of pandas' own without a word.
     fn with_exact_times(self, is_of_objects: bool) -> PyResult<Self> {
         let is_time =
@@ -63,6 +69,29 @@ fn is_of_objects(object: &Bound<'_, PyAny>) -> PyResult<bool> {
         ));
     }
     Ok(name == "object")
+}
+
+/// The same for the type of one value.
+pub(super) fn refuse_guesses(data_type: &DataType) -> PyResult<()> {
+    use DataType as D;
+    match data_type {
+        D::Utf8 | D::LargeUtf8 | D::Utf8View | D::Binary | D::LargeBinary | D::BinaryView | D::FixedSizeBinary(_) => {
+            Ok(())
+        }
+        D::Null => Ok(()),
+        D::Dictionary(_, values) => refuse_guesses(values),
+        D::RunEndEncoded(_, values) => refuse_guesses(values.data_type()),
+        D::List(item) | D::LargeList(item) | D::ListView(item) | D::LargeListView(item) | D::FixedSizeList(item, _) => {
+            refuse_guesses(item.data_type())
+        }
+        D::Map(item, _) => refuse_guesses(item.data_type()),
+        // Whichever leaf is meant: what is refused here can be asked for as a column of its own.
+        D::Struct(children) => children.iter().try_for_each(|child| refuse_guesses(child.data_type())),
+        other => Err(PyTypeError::new_err(format!(
+            "a value of type {other} has many hashes, and this filter does not know its column's type; \
+             read it by open_filters, or by from_bytes with type="
+        ))),
+    }
 }
 
 impl<'py> FromPyObject<'_, 'py> for Column {
@@ -192,12 +221,11 @@ impl LeafPath {
 /// The keyword arguments of every batch call, checked.
 pub(super) fn options<'a>(
     leaf: Option<&'a [String]>,
-    threads: usize,
+    threads: i64,
     instruction_set: Option<&str>,
 ) -> PyResult<Options<'a>> {
-    if threads == 0 {
-        return Err(PyValueError::new_err("threads must be at least 1"));
-    }
+    let threads = usize::try_from(threads).ok().filter(|threads| *threads > 0);
+    let threads = threads.ok_or_else(|| PyValueError::new_err("threads must be at least 1"))?;
     let isa = match instruction_set {
         None => InstructionSet::detect(),
         Some(name) => InstructionSet::by_name(name).ok_or_else(|| {

@@ -8,7 +8,7 @@ use crate::arrow::ColumnType;
 use crate::bloom::probe;
 use crate::error::Result;
 use crate::parquet::ranges::{self, Step};
-use crate::parquet::{self, ColumnProbe, FIRST_READ, Footer, Leaf, ParquetFile, Physical, Secrets, Vault};
+use crate::parquet::{self, ColumnProbe, FIRST_READ, FileCrypto, Footer, Leaf, ParquetFile, Physical, Secrets, Vault};
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
@@ -99,6 +99,45 @@ impl FileReader {
         });
         let (needed, opened) = opened?;
         Ok((needed, opened.map(|(file, tail)| Self { file, keys, tail })))
+    }
+
+    /// What identifies the key of the footer, for it is encrypted or signed.
+    #[staticmethod]
+    #[expect(clippy::type_complexity, reason = "the answer as Python sees it")]
+    fn footer_key_metadata<'py>(
+        py: Python<'py>,
+        file_len: u64,
+        fetched: &Fetched,
+    ) -> PyResult<(Ranges, Option<Option<Bound<'py, PyBytes>>>)> {
+        let (needed, found) = py.detach(|| {
+            fetched.step(|fetched| {
+                let footer = match Footer::read(file_len, FIRST_READ, fetched)? {
+                    Step::Ready(footer) => footer,
+                    Step::Need(needed) => return Ok(Step::Need(needed)),
+                };
+                Ok(Step::Ready(if footer.tail.encrypted {
+                    FileCrypto::decode(&footer.bytes, footer.tail.metadata.start)?.key_metadata
+                } else {
+                    ParquetFile::open(footer)?.metadata.signing_key_metadata().map(<[u8]>::to_vec)
+                }))
+            })
+        })?;
+        Ok((needed, found.map(|found| found.map(|bytes| PyBytes::new(py, &bytes)))))
+    }
+
+    /// What identifies the key of each column that has one of its own, by the column's path.
+    fn column_key_metadata<'py>(&self, py: Python<'py>) -> Vec<(Vec<String>, Bound<'py, PyBytes>)> {
+        let metadata = &self.file.metadata;
+        let mut found = Vec::new();
+        for (column, leaf) in metadata.leaves().iter().enumerate() {
+            // A column has one key, and a row group may lack its chunk's.
+            let mut chunks = metadata.row_groups().iter().filter_map(|group| group.chunks.get(column));
+            if let Some(bytes) = chunks.find_map(|chunk| metadata.key_metadata(chunk)) {
+                let path = metadata.path(leaf).into_iter().map(str::to_owned).collect();
+                found.push((path, PyBytes::new(py, bytes)));
+            }
+        }
+        found
     }
 
     /// What is known of the file before a question reads more of it.

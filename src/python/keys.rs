@@ -1,9 +1,11 @@
 //! `FileKeys`: the keys of an encrypted file, which no message shows.
 
 use super::column::LeafPath;
-use crate::crypto::{Key, KeyRing};
+use crate::crypto::{Key, KeyRing, open};
+use pyo3::exceptions::PyValueError as ValueError;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
+use pyo3::types::PyBytes;
 use std::collections::HashMap;
 
 /// The keys for files with Parquet's modular encryption: of the footer, of columns by their path, and the AAD prefix
@@ -51,10 +53,48 @@ impl FileKeys {
         Ok(Self { ring, names })
     }
 
+    /// The keys of a file that were wrapped by a key management service: `kms` is a `KmsClient` of
+    /// `pyarrow.parquet.encryption`, or a function that makes one of a `KmsConnectionConfig`, as for a `CryptoFactory`.
+    ///
+    /// Any object with its `unwrap_key` will do. Each key is asked for once.
+    ///
+    /// >>> import io, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
+    /// >>> class Kms:
+    /// ...     def unwrap_key(self, wrapped_key, master_key_identifier):
+    /// ...         raise PermissionError("nobody asks for the keys of a plain file")
+    /// >>> file = io.BytesIO()
+    /// >>> pq.write_table(pa.table({"id": [1]}), file)
+    /// >>> ps.FileKeys.from_kms(file, Kms())
+    /// <parsieve.FileKeys: none>
+    #[staticmethod]
+    #[pyo3(signature = (source, kms, connection=None, *, aad_prefix=None))]
+    fn from_kms<'py>(
+        py: Python<'py>,
+        source: &Bound<'py, PyAny>,
+        kms: &Bound<'py, PyAny>,
+        connection: Option<&Bound<'py, PyAny>>,
+        aad_prefix: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        py.import("parsieve.kms")?.getattr("keys_of")?.call1((source, kms, connection, aad_prefix))
+    }
+
     fn __repr__(&self) -> String {
         let names = if self.names.is_empty() { "none".to_owned() } else { self.names.join(", ") };
         format!("<parsieve.FileKeys: {names}>")
     }
+}
+
+/// A key that another key wrapped: nonce, ciphertext and tag, without the length of a module.
+#[pyfunction]
+pub(super) fn unwrap_key<'py>(
+    py: Python<'py>,
+    key: PyBackedBytes,
+    wrapped: PyBackedBytes,
+    aad: PyBackedBytes,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let Ok(len) = u32::try_from(wrapped.len()) else { return Err(ValueError::new_err("no key is so long")) };
+    let module = [&len.to_le_bytes(), &wrapped[..]].concat();
+    Ok(PyBytes::new(py, &open(&Key::new(&key)?, &aad, &module)?))
 }
 
 /// A column's names joined by dots.

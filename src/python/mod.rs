@@ -32,6 +32,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<shelf::Shelf>()?;
     module.add_function(wrap_pyfunction!(shelf::shelf_num_bytes, module)?)?;
     module.add_function(wrap_pyfunction!(file::coalesce, module)?)?;
+    module.add_function(wrap_pyfunction!(keys::unwrap_key, module)?)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     Ok(())
 }

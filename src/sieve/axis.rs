@@ -3,9 +3,10 @@
 use std::fmt::Debug;
 
 use super::chart::Chart;
+use super::varint::{put_varint, take_len};
 use crate::cursor::Cursor;
 use crate::error::{Error, ErrorKind, Result};
-use crate::int::{low_u8, low_u64, to_u64, to_usize};
+use crate::int::{low_u64, to_u64, to_usize};
 
 /// Byte strings are cut here; longer ones tie, which costs false positives only. It bounds every stored key.
 pub const MAX_KEY_BYTES: usize = 1024;
@@ -175,41 +176,6 @@ pub trait Key: Clone + Ord + Debug + Send + Sync {
     fn from_ordinal(bytes: &[u8]) -> Option<Self>;
 }
 
-/// Appends an unsigned LEB128 number.
-#[inline]
-pub(super) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
-    if value < 0x80 {
-        return out.push(low_u8(value));
-    }
-    if value >= 1 << 56 {
-        while value >= 0x80 {
-            out.push(low_u8(value) | 0x80);
-            value >>= 7;
-        }
-        return out.push(low_u8(value));
-    }
-    // The groups of seven bits are spread to bytes all at once, and one append serves them all.
-    let len = (63 - value.leading_zeros()) / 7;
-    value = (value & 0x00ff_ffff_f000_0000) << 4 | value & 0x0fff_ffff;
-    value = (value & 0x0fff_c000_0fff_c000) << 2 | value & 0x0000_3fff_0000_3fff;
-    value = (value & 0x3f80_3f80_3f80_3f80) << 1 | value & 0x007f_007f_007f_007f;
-    let more = 0x8080_8080_8080_8080 & ((1u64 << (8 * len)) - 1);
-    let end = out.len() + usize::try_from(len).unwrap_or(0) + 1;
-    out.extend_from_slice(&(value | more).to_le_bytes());
-    out.truncate(end);
-}
-
-/// Reads a length that must fit into what is left of the input, so that nothing is allocated by a mere claim.
-pub(super) fn take_len(cursor: &mut Cursor<'_>) -> Result<usize> {
-    let at = cursor.offset();
-    let claimed = cursor.varint()?;
-    let available = cursor.remaining();
-    match to_usize(claimed) {
-        Some(len) if len <= available => Ok(len),
-        _ => Err(Error::at(ErrorKind::Truncated { needed: claimed, available: to_u64(available) }, at)),
-    }
-}
-
 impl Key for u64 {
     const CODE: u8 = 1;
     const POINT_BYTES: usize = 8;
@@ -326,7 +292,7 @@ impl Key for Bytes {
     }
 
     fn chart(keys: &[Self]) -> Chart {
-        Chart::of(keys)
+        Chart::of(keys.iter().map(Bytes::as_slice))
     }
 
     fn point(&self, chart: &Chart) -> u128 {
@@ -376,20 +342,6 @@ impl Key for Bytes {
     }
 }
 
-/// The shortest separator of two points, the one with the most zeros at its end: above `low`, at most `high`.
-#[inline]
-pub(super) fn parting(low: u128, high: u128) -> u128 {
-    debug_assert!(low < high);
-    let top = 127 - (low ^ high).leading_zeros();
-    high >> top << top
-}
-
-/// A point's block, whatever the width.
-#[inline]
-pub(super) fn shifted(point: u128, shift: u32) -> u128 {
-    point.checked_shr(shift).unwrap_or(0)
-}
-
 /// A stored point.
 pub(super) fn take_point<K: Key>(cursor: &mut Cursor<'_>) -> Result<u128> {
     let bytes = cursor.take(K::POINT_BYTES)?;
@@ -407,19 +359,6 @@ pub(super) fn put_point<K: Key>(out: &mut Vec<u8>, point: u128) {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-
-    #[test]
-    fn varints_of_every_length_read_back() {
-        for bits in 0..64 {
-            for value in [1u64 << bits, (1 << bits) - 1, (1 << bits) | 1, u64::MAX >> bits] {
-                let mut out = vec![7];
-                put_varint(&mut out, value);
-                let mut cursor = Cursor::new(&out[1..], 0);
-                assert_eq!(cursor.varint(), Ok(value));
-                assert_eq!(cursor.remaining(), 0);
-            }
-        }
-    }
 
     #[test]
     fn edges_keep_their_order() {

@@ -7,6 +7,7 @@
 //! without keys has no bits, and no locations.
 
 use super::bits::{BackReader, BackWriter, BitReader, BitWriter, Sink, Source};
+use super::offset::Offset;
 use super::run::{Habit, MAX_SEPARATORS, put_separators, rank};
 use super::set::{put_members, take_members};
 use super::split::Split;
@@ -78,15 +79,15 @@ pub(super) fn put_set(out: &mut impl Sink, members: &[u32], layout: &Layout) {
 
 /// Writes one block that has keys; `back` is scratch.
 #[allow(single_use_lifetimes, reason = "an `impl Trait` cannot leave it out")]
-pub(super) fn put_block<'a>(
+pub(super) fn put_block<'a, P: Offset>(
     out: &mut BitWriter,
     back: &mut BackWriter,
     layout: &Layout,
-    separators: &[u128],
+    separators: &[P],
     sets: impl Iterator<Item = Told<'a>>,
 ) {
     out.put(u64::from(saturating_u32(separators.len())), layout.count_bits);
-    put_separators(out, separators, 0, layout.shift, layout.habit);
+    put_separators(out, separators, P::ZERO, layout.shift, layout.habit);
     for told in sets {
         let rank = layout.kinds.iter().position(|&kind| kind == told.kind()).unwrap_or_default();
         for step in 0..rank + usize::from(rank + 1 < layout.kinds.len()) {
@@ -130,12 +131,12 @@ pub(super) type Visited = Result<(), Damaged>;
 /// Visits the locations of every run that meets `low ..= high`, both relative to the block, which lies at `start..end` of
 /// `bytes` and is not empty. `visit` gets a local number, possibly several times, and answers whether to go on.
 #[inline]
-pub(super) fn visit_runs(
+pub(super) fn visit_runs<P: Offset>(
     bytes: &[u8],
     (start, end): (usize, usize),
     layout: &Layout,
     shared: Shared<'_>,
-    (low, high): (u128, u128),
+    (low, high): (P, P),
     fuel: &mut u64,
     visit: &mut impl FnMut(u32),
 ) -> Visited {
@@ -143,8 +144,8 @@ pub(super) fn visit_runs(
     let count = low_u32(reader.take(layout.count_bits)).min(MAX_SEPARATORS);
     let rank_of = |point| rank(&mut reader.clone(), count, layout.shift, point, layout.habit).ok_or(Damaged);
     // Inner blocks of an interval are met whole, and need no separator.
-    let whole = 1u128.checked_shl(layout.shift).map_or(u128::MAX, |width| width - 1);
-    let first = if low == 0 && high == whole { 0 } else { rank_of(low)? };
+    let whole = (P::ONE << layout.shift) - P::ONE;
+    let first = if low == P::ZERO && high == whole { 0 } else { rank_of(low)? };
     let last = match high {
         _ if high == low => first,
         _ if high == whole => count,
@@ -153,13 +154,18 @@ pub(super) fn visit_runs(
     let mut back = BackReader::new(bytes, start, end);
     let (mut previous, mut before) = (Met::Nothing, Met::Nothing);
     for run in 0..=last {
-        let met = match take_kind(&mut back, layout)? {
+        let kind = take_kind(&mut back, layout)?;
+        let met = match kind {
             Kind::One => Met::One(back.take_below(layout.num_locals)),
             Kind::Shared => Met::Shared(back.take_below(layout.num_shared)),
             Kind::Inline => {
                 let here = back.position();
                 // The members are taken to get past them, even where nobody asks for them.
-                take_set(&mut back, layout, fuel, &mut |_| {})?;
+                if run >= first {
+                    take_set(&mut back, layout, fuel, visit)?;
+                } else {
+                    take_set(&mut back, layout, fuel, &mut |_| {})?;
+                }
                 Met::Inline(here)
             }
             Kind::Previous => previous,
@@ -168,7 +174,7 @@ pub(super) fn visit_runs(
         if back.exhausted() {
             return Err(Damaged);
         }
-        if run >= first {
+        if run >= first && kind != Kind::Inline {
             match met {
                 Met::Nothing => return Err(Damaged),
                 Met::One(local) => visit(local),
@@ -192,7 +198,7 @@ fn take_kind(back: &mut BackReader<'_>, layout: &Layout) -> Result<Kind, Damaged
 
 /// Members that the decoding of one answer may visit in one segment, passed ones too. Only hostile bytes, or one set of a
 /// great many locations in a great many blocks, come near.
-pub(super) const FUEL: u64 = 1 << 26;
+pub(super) const FUEL: u64 = 1 << 24;
 
 fn take_set(source: &mut impl Split, layout: &Layout, fuel: &mut u64, visit: &mut impl FnMut(u32)) -> Visited {
     let count = source.take_below(layout.max_members.saturating_sub(1)) + 2;

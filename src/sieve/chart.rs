@@ -5,8 +5,8 @@
 //! Fewer bits also mean fewer halves between a cell and its separators. The numbers keep the order of the bytes, so points
 //! are weakly monotone; a string that ends counts as zeros from there on.
 
-use super::axis::{Bytes, put_varint, take_len};
 use super::format::malformed;
+use super::varint::{put_varint, take_len};
 use crate::cursor::Cursor;
 use crate::error::Result;
 use crate::int::{low_u8, saturating_u32, to_u64};
@@ -49,15 +49,16 @@ pub struct Chart {
 
 impl Chart {
     /// The chart of some keys in ascending order.
-    pub(super) fn of(keys: &[Bytes]) -> Self {
-        let (Some(least), Some(most)) = (keys.first(), keys.last()) else { return Self::default() };
-        let prefix = least.as_slice().iter().zip(most.as_slice()).take_while(|(a, b)| a == b).count();
-        let mut chart = Self { prefix: least.as_slice()[..prefix].to_vec(), ..Self::default() };
-        let longest = keys.iter().map(|key| key.as_slice().len()).max().unwrap_or(0);
+    #[allow(single_use_lifetimes, reason = "an `impl Trait` cannot leave it out")]
+    pub(super) fn of<'a>(keys: impl DoubleEndedIterator<Item = &'a [u8]> + Clone) -> Self {
+        let (Some(least), Some(most)) = (keys.clone().next(), keys.clone().next_back()) else { return Self::default() };
+        let prefix = least.iter().zip(most).take_while(|(a, b)| a == b).count();
+        let mut chart = Self { prefix: least[..prefix].to_vec(), ..Self::default() };
+        let longest = keys.clone().map(<[u8]>::len).max().unwrap_or(0);
         for place in prefix..longest.min(prefix + MAX_PLACES) {
             let mut seen = [false; 256];
-            for key in keys {
-                seen[usize::from(key.as_slice().get(place).copied().unwrap_or(0))] = true;
+            for key in keys.clone() {
+                seen[usize::from(key.get(place).copied().unwrap_or(0))] = true;
             }
             let symbols: Vec<u8> = (0..=u8::MAX).filter(|&byte| seen[usize::from(byte)]).collect();
             let known = chart.alphabets.iter().position(|alphabet| alphabet.symbols == symbols);
@@ -146,7 +147,7 @@ impl Chart {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sieve::axis::{Key, Place};
+    use crate::sieve::axis::{Bytes, Key, Place};
     use proptest::prelude::*;
 
     fn text() -> impl Strategy<Value = Bytes> {
@@ -158,7 +159,7 @@ mod tests {
         #[test]
         fn points_keep_the_order_of_keys_and_of_strangers(keys in proptest::collection::btree_set(text(), 1..20), a in text(), b in text()) {
             let keys: Vec<Bytes> = keys.into_iter().collect();
-            let chart = Chart::of(&keys);
+            let chart = Chart::of(keys.iter().map(Bytes::as_slice));
             let mut body = Vec::new();
             chart.write(&mut body);
             prop_assert_eq!(&Chart::read(&mut Cursor::new(&body, 0)).unwrap(), &chart);
@@ -181,7 +182,7 @@ mod tests {
     fn a_uuid_takes_four_bits_a_digit() {
         let keys: Vec<Bytes> =
             (0..=255u8).map(|i| Bytes::new(format!("{:02x}-{:02x}", i, i.wrapping_mul(37)).as_bytes())).collect();
-        let chart = Chart::of(&keys);
+        let chart = Chart::of(keys.iter().map(Bytes::as_slice));
         assert_eq!(chart.bits, 16);
         assert_eq!(chart.point(b"ff-ff"), 0xffff);
         assert_eq!(chart.point(b"0g-00"), 0x0fff);

@@ -4,10 +4,11 @@
 //! holds for everything before this commit and nothing in it. At read only pluses and tombstones count: a minus narrows
 //! an answer once the exact keys prove that no row is left, and that is the compaction's to say.
 
-use super::axis::{Key, put_varint};
+use super::axis::Key;
 use super::format::{DELTA, cursor, finished, frame, malformed, unframe};
 use super::index::Location;
 use super::root::{put_location, take_location, take_u32};
+use super::varint::put_varint;
 use crate::error::{Error, ErrorKind, Result};
 use crate::int::{index, to_u64};
 

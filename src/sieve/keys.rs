@@ -2,9 +2,10 @@
 //!
 //! Separators forget which keys a run holds; from this section a compaction makes what a rebuild would make.
 
-use super::axis::{Key, put_varint};
+use super::axis::Key;
 use super::format::{KEYS, begin, cursor, end, finished, malformed, unframe};
 use super::record::Records;
+use super::varint::put_varint;
 use crate::error::Result;
 use crate::int::{saturating_u32, to_u64};
 use std::ops::Range;

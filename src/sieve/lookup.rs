@@ -5,7 +5,8 @@
 
 use super::axis::{AxisType, Bytes, Key};
 use super::index::{Extent, Index, Slot, Stats};
-use crate::int::saturating_u32;
+use crate::int::{index, saturating_u32};
+use std::ops::Range;
 
 /// What a predicate asks for, in keys of the index's axis. Strict bounds become loose ones, or the next key where the axis
 /// is exact; whatever has no form here keeps every location.
@@ -163,24 +164,57 @@ impl<K: Key> Index<K> {
     /// Adds the locations with keys from `low` to `high` to `out`, which is empty.
     pub fn interval(&self, low: &K, high: &K, out: &mut Vec<u32>) {
         let segments = if low <= high { self.segments_in(low, high) } else { 0..0 };
-        let several = segments.len() > 1;
-        for segment in segments {
-            let found = match &self.slots[segment] {
-                Slot::Ready(segment) => segment.interval(low, high, out).is_ok(),
-                Slot::Absent | Slot::Damaged => false,
-            };
-            if !found {
-                out.clear();
-                out.extend(0..saturating_u32(self.root.stats.len()));
-                break;
-            }
-        }
-        if several {
-            out.sort_unstable();
-            out.dedup();
+        let found = match segments.len() {
+            0 => Some(()),
+            1 => self.interval_of(segments.start, low, high, None, out),
+            _ => self.interval_over(segments, low, high, out),
+        };
+        if found.is_none() {
+            out.clear();
+            out.extend(0..saturating_u32(self.root.stats.len()));
         }
         self.narrow(low, high, out);
         self.add_unknown(out);
+    }
+
+    /// What one segment adds to what is known already; `None` where it cannot tell.
+    fn interval_of(&self, at: usize, low: &K, high: &K, known: Option<&[bool]>, out: &mut Vec<u32>) -> Option<()> {
+        match &self.slots[at] {
+            Slot::Ready(segment) => segment.interval(low, high, known, out).ok(),
+            Slot::Absent | Slot::Damaged => None,
+        }
+    }
+
+    /// The same over several neighbouring segments. Those that lie inside the interval come first: they need no decoding,
+    /// and mostly know the locations for which the two at the ends would be decoded.
+    fn interval_over(&self, segments: Range<usize>, low: &K, high: &K, out: &mut Vec<u32>) -> Option<()> {
+        let mut known = vec![false; self.root.stats.len()];
+        let mut missing = known.len();
+        let mut note = |known: &mut [bool], locations: &[u32]| {
+            for &location in locations {
+                if let Some(slot) = known.get_mut(index(location)) {
+                    missing -= usize::from(!*slot);
+                    *slot = true;
+                }
+            }
+            missing > 0
+        };
+        let inside = |at: usize| self.root.segments[at].least >= *low && self.root.segments[at].most <= *high;
+        let mut more = true;
+        for at in segments.clone().filter(|&at| inside(at)) {
+            let Slot::Ready(segment) = &self.slots[at] else { return None };
+            more = more && note(&mut known, segment.locations());
+        }
+        let mut found = Vec::new();
+        for at in segments.filter(|&at| !inside(at)) {
+            if more {
+                found.clear();
+                self.interval_of(at, low, high, Some(&known), &mut found)?;
+                more = note(&mut known, &found);
+            }
+        }
+        out.extend((0..).zip(&known).filter(|(_, known)| **known).map(|(location, _)| location));
+        Some(())
     }
 
     /// Drops the locations whose keys all lie outside `low ..= high`.
@@ -207,7 +241,7 @@ impl<K: Key> Index<K> {
         (*key <= self.root.segments[segment].most).then_some(segment)
     }
 
-    fn segments_in(&self, low: &K, high: &K) -> std::ops::Range<usize> {
+    fn segments_in(&self, low: &K, high: &K) -> Range<usize> {
         let start = self.root.segments.partition_point(|entry| entry.most < *low);
         let end = self.root.segments.partition_point(|entry| entry.least <= *high);
         start..end.max(start)

@@ -3,9 +3,10 @@
 //! A piece stands for itself: `SvP1 · key code · pairs, each: key (after the one before) · location · rows · CRC-32C`.
 
 use super::arrow::{Axis, Encode, Sides};
-use super::axis::{Bytes, MAX_KEY_BYTES, put_varint};
+use super::axis::{Bytes, MAX_KEY_BYTES};
 use super::format::{RUN, begin, cursor, end, malformed, unframe};
 use super::root::take_u32;
+use super::varint::put_varint;
 use crate::cursor::Cursor;
 use crate::error::Result;
 use crate::int::to_u64;

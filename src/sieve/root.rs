@@ -1,11 +1,12 @@
 //! The root's bytes: axis, options, locations with their statistics, directory of segments.
 
-use super::axis::{AxisType, Key, put_varint, take_len};
+use super::axis::{AxisType, Key};
 use super::builder::Span;
 use super::format::{ROOT, cursor, finished, frame, malformed, unframe};
 use super::index::{Entry, Extent, Location, Root, Stats};
 use super::options::{Coarsen, Options};
 use super::seal::Counts;
+use super::varint::{put_varint, take_len};
 use crate::cursor::Cursor;
 use crate::error::Result;
 use crate::int::{to_u64, to_usize};

@@ -15,10 +15,10 @@
 //! A lone separator, and every node where separators come in clumps, first says how many halves down its middle lies, and
 //! which ones: so the long way to a boundary between two close keys is one step.
 
-use super::axis::parting;
 use super::bits::{BitReader, Sink, Source};
+use super::offset::{Offset, parting, top};
 use super::split::{put_split, take_free, take_split};
-use crate::int::{index, low_u32, low_u64, saturating_u32};
+use crate::int::{index, low_u32, saturating_u32};
 
 /// How a segment writes its splits: scattered separators fall like coins; those that come in clumps mostly fall to one side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,9 +33,13 @@ const FREE_SHIFT: u32 = 12;
 /// Adds to `separators` (and to `sets`, the set of each run) the boundaries of runs given as `(first, last, set)`, relative
 /// to their block. Where two boundaries lie on either side of a cell's middle, but the middle is in no gap, the run between
 /// them is cut there: the tree needs it, and it costs less than a flag at every node.
-pub(super) fn separate(runs: impl Iterator<Item = (u128, u128, u32)>, separators: &mut Vec<u128>, sets: &mut Vec<u32>) {
+pub(super) fn separate<P: Offset>(
+    runs: impl Iterator<Item = (P, P, u32)>,
+    separators: &mut Vec<P>,
+    sets: &mut Vec<u32>,
+) {
     let start = separators.len();
-    let mut before: Option<(u128, u32)> = None;
+    let mut before: Option<(P, u32)> = None;
     for (first, last, set) in runs {
         if let Some((end, previous_set)) = before {
             let next = parting(end, first);
@@ -54,16 +58,16 @@ pub(super) fn separate(runs: impl Iterator<Item = (u128, u128, u32)>, separators
 }
 
 /// Writes the tree of `separators`, which lie strictly inside the cell of `shift` bits at `low`.
-pub(super) fn put_separators(out: &mut impl Sink, separators: &[u128], low: u128, mut shift: u32, habit: Habit) {
+pub(super) fn put_separators<P: Offset>(out: &mut impl Sink, separators: &[P], low: P, mut shift: u32, habit: Habit) {
     let [first, .., last] = separators else {
         if let [lone] = separators {
-            put_descent(out, shift - 1 - lone.trailing_zeros(), lone - low, shift, habit);
+            put_descent(out, shift - 1 - lone.trailing_zeros(), *lone - low, shift, habit);
         }
         return;
     };
     let runs = saturating_u32(separators.len()) + 1;
     let mut low = low;
-    let mut half = 1u128 << (shift - 1);
+    let mut half = P::ONE << (shift - 1);
     if habit == Habit::Clumped {
         // The highest point between the outer separators is one of them: `separate` saw to it.
         let between = parting(*first, *last);
@@ -71,7 +75,7 @@ pub(super) fn put_separators(out: &mut impl Sink, separators: &[u128], low: u128
         let down = shift - 1 - middle.trailing_zeros();
         put_descent(out, down, middle - low, shift, habit);
         shift -= down;
-        half >>= down;
+        half = half >> down;
         low = middle - half;
     }
     let middle = low + half;
@@ -84,9 +88,11 @@ pub(super) fn put_separators(out: &mut impl Sink, separators: &[u128], low: u128
         debug_assert_eq!(cut, separators.len(), "a run across the middle was not cut");
         (separators, &separators[..0], runs)
     };
+    // No block has nearly as many runs as the largest number here.
+    let room = 1 << (shift - 1).min(30);
     match habit {
-        Habit::Scattered => put_split(out, below, runs, half, half),
-        Habit::Clumped => put_split(out, below - 1, runs - 2, half - 1, half - 1),
+        Habit::Scattered => put_split(out, below, runs, room, room),
+        Habit::Clumped => put_split(out, below - 1, runs - 2, room - 1, room - 1),
     }
     put_separators(out, left, low, shift - 1, habit);
     put_separators(out, right, middle, shift - 1, habit);
@@ -94,7 +100,7 @@ pub(super) fn put_separators(out: &mut impl Sink, separators: &[u128], low: u128
 
 /// How many halves down a middle lies, and its highest bits, which say which halves. Scattered separators are seldom far
 /// down: ones and a zero, where there is anything to tell; clumps get Elias's gamma code.
-fn put_descent(out: &mut impl Sink, down: u32, middle: u128, shift: u32, habit: Habit) {
+fn put_descent<P: Offset>(out: &mut impl Sink, down: u32, middle: P, shift: u32, habit: Habit) {
     match habit {
         Habit::Scattered => {
             let mut ones = down;
@@ -115,13 +121,13 @@ fn put_descent(out: &mut impl Sink, down: u32, middle: u128, shift: u32, habit: 
         let bits = left.min(32);
         left -= bits;
         let path = middle >> (shift - down + left);
-        out.put(low_u64(path) & ((1 << bits) - 1), bits);
+        out.put(path.low() & ((1 << bits) - 1), bits);
     }
 }
 
 /// Reads what `put_descent` wrote: how far down, and the way.
 #[inline]
-fn take_descent(reader: &mut BitReader<'_>, shift: u32, habit: Habit) -> Option<(u32, u128)> {
+fn take_descent<P: Offset>(reader: &mut BitReader<'_>, shift: u32, habit: Habit) -> Option<(u32, P)> {
     let down = match habit {
         Habit::Scattered => {
             let mut down = reader.peek().trailing_ones();
@@ -148,12 +154,12 @@ fn take_descent(reader: &mut BitReader<'_>, shift: u32, habit: Habit) -> Option<
     if down >= shift {
         return None;
     }
-    let mut path = 0u128;
+    let mut path = P::ZERO;
     let mut left = down;
     while left > 0 {
         let bits = left.min(32);
         left -= bits;
-        path = path << bits | u128::from(reader.take(bits));
+        path = (path << bits) + P::of(u128::from(reader.take(bits)));
     }
     Some((down, path))
 }
@@ -161,7 +167,7 @@ fn take_descent(reader: &mut BitReader<'_>, shift: u32, habit: Habit) -> Option<
 /// How many of the runs of a node fall left, once its middle is known to have half a cell of `shift` bits on either side.
 #[inline]
 fn take_node(reader: &mut BitReader<'_>, runs: u32, shift: u32, habit: Habit) -> u32 {
-    let half = 1u128 << shift;
+    let half = 1 << shift.min(FREE_SHIFT);
     match (habit, shift >= FREE_SHIFT) {
         (Habit::Scattered, true) => take_free(reader, runs),
         (Habit::Scattered, false) => take_split(reader, runs, half, half),
@@ -173,15 +179,15 @@ fn take_node(reader: &mut BitReader<'_>, runs: u32, shift: u32, habit: Habit) ->
 /// How many of the `count` separators of a cell of `shift` bits are at most `point`, which is relative to the cell. `None`
 /// where the bits make no tree.
 #[inline]
-pub(super) fn rank(
+pub(super) fn rank<P: Offset>(
     reader: &mut BitReader<'_>,
     mut count: u32,
     mut shift: u32,
-    point: u128,
+    point: P,
     habit: Habit,
 ) -> Option<u32> {
     // The next bit of the point to decide by is kept on top.
-    let mut path = point.checked_shl(128 - shift).unwrap_or(0);
+    let mut path = if shift == 0 { P::ZERO } else { point << (P::BITS - shift) };
     let mut rank = 0;
     while count > 0 {
         if reader.exhausted() {
@@ -189,22 +195,22 @@ pub(super) fn rank(
         }
         if count == 1 || habit == Habit::Clumped {
             let (down, way) = take_descent(reader, shift, habit)?;
-            let ours = path.checked_shr(128 - down).unwrap_or(0);
+            let ours = top(path, down);
             if ours != way {
                 // Every separator lies on one side of the point.
                 return Some(if ours > way { rank + count } else { rank });
             }
-            path <<= down;
+            path = path << down;
             if count == 1 {
-                return Some(rank + u32::from(path >> 127 == 1));
+                return Some(rank + u32::from(top(path, 1) == P::ONE));
             }
             shift -= down;
         }
         shift = shift.checked_sub(1)?;
         let runs = count + 1;
         let below = take_node(reader, runs, shift, habit);
-        let goes_right = path >> 127 == 1;
-        path <<= 1;
+        let goes_right = top(path, 1) == P::ONE;
+        path = path << 1;
         if below == 0 {
             if !goes_right {
                 break;
@@ -215,7 +221,7 @@ pub(super) fn rank(
                 break;
             }
         } else if goes_right {
-            pass(reader, below - 1, shift, habit)?;
+            pass::<P>(reader, below - 1, shift, habit)?;
             rank += below;
             count = runs - below - 1;
         } else {
@@ -226,13 +232,13 @@ pub(super) fn rank(
 }
 
 /// Reads past the tree of a cell.
-fn pass(reader: &mut BitReader<'_>, mut count: u32, mut shift: u32, habit: Habit) -> Option<()> {
+fn pass<P: Offset>(reader: &mut BitReader<'_>, mut count: u32, mut shift: u32, habit: Habit) -> Option<()> {
     while count > 0 {
         if reader.exhausted() {
             return None;
         }
         if count == 1 || habit == Habit::Clumped {
-            let (down, _) = take_descent(reader, shift, habit)?;
+            let (down, _) = take_descent::<P>(reader, shift, habit)?;
             if count == 1 {
                 break;
             }
@@ -242,7 +248,7 @@ fn pass(reader: &mut BitReader<'_>, mut count: u32, mut shift: u32, habit: Habit
         let runs = count + 1;
         let below = take_node(reader, runs, shift, habit);
         if below > 0 && below < runs {
-            pass(reader, below - 1, shift, habit)?;
+            pass::<P>(reader, below - 1, shift, habit)?;
             count = runs - below - 1;
         }
     }

@@ -2,15 +2,15 @@
 
 use std::ops::Range;
 
-use super::axis::{Key, parting, shifted};
-use super::chart::Chart;
+use super::axis::Key;
 use super::coarsen::{Run, Sets, coarsen};
 use super::keys::put_keys;
+use super::offset::{Offset, parting, shifted};
 use super::options::{Coarsen, Options};
 use super::record::Records;
 use super::run::separate;
 use super::write::{Header, Plan, Planned, write};
-use crate::int::{index, low_u64, saturating_u32, to_u64, to_usize};
+use crate::int::{index, saturating_u32, to_u64, to_usize};
 
 /// Runs per block are between this and its half, on average: short enough to decode, long enough to share a bound.
 const RUNS_PER_BLOCK: u64 = 8;
@@ -72,7 +72,25 @@ pub(super) struct Scratch {
     epochs: Vec<u32>,
     epoch: u32,
     runs: Vec<Run>,
-    plan: Plan,
+    narrow: Plan<u64>,
+    wide: Plan<u128>,
+}
+
+/// Which of the two plans serves points of a width.
+trait Planning: Offset {
+    fn plan(scratch: &mut Scratch) -> &mut Plan<Self>;
+}
+
+impl Planning for u64 {
+    fn plan(scratch: &mut Scratch) -> &mut Plan<Self> {
+        &mut scratch.narrow
+    }
+}
+
+impl Planning for u128 {
+    fn plan(scratch: &mut Scratch) -> &mut Plan<Self> {
+        &mut scratch.wide
+    }
 }
 
 impl Scratch {
@@ -102,9 +120,9 @@ impl Scratch {
 
 /// The keys of one run in one block.
 #[derive(Debug, Clone, Copy)]
-struct Piece {
-    first: u128,
-    last: u128,
+struct Piece<P> {
+    first: P,
+    last: P,
     set: u32,
     keys: u64,
 }
@@ -113,37 +131,51 @@ struct Piece {
 pub(super) fn seal<K: Key>(
     records: &Records<K>,
     range: Range<usize>,
+    whole: (&Options, u32),
+    scratch: &mut Scratch,
+    out: &mut impl FnMut(Sealed<K>),
+) {
+    if K::POINT_BYTES == 8 {
+        seal_points::<K, u64>(records, range, whole, scratch, out);
+    } else {
+        seal_points::<K, u128>(records, range, whole, scratch, out);
+    }
+}
+
+fn seal_points<K: Key, P: Planning>(
+    records: &Records<K>,
+    range: Range<usize>,
     (options, num_locations): (&Options, u32),
     scratch: &mut Scratch,
     out: &mut impl FnMut(Sealed<K>),
 ) {
     let (least, most) = (&records.keys[range.start], &records.keys[range.end - 1]);
     let chart = &K::chart(&records.keys[range.clone()]);
-    let point = |key: usize| records.keys[key].point(chart);
+    let point = |key: usize| P::of(records.keys[key].point(chart));
     let (low, high) = (point(range.start), point(range.end - 1));
     let pairs = records.pairs(range.clone());
     let locations = scratch.number(&records.locations[pairs.clone()], num_locations);
     let mut sets = Sets::new(saturating_u32(locations.len()));
 
-    let exact = runs(records, range.clone(), chart, scratch, &mut sets);
+    let exact = runs(records, range.clone(), point, scratch, &mut sets);
     let runs = coarsen(exact, &mut sets, options.coarsen, num_locations);
     let most_blocks = match options.coarsen {
         Coarsen::Plain { keys } => to_u64(range.len()) / u64::from(keys),
         _ => to_u64(runs.len()) * 2 / runs_per_block(&runs, &sets),
     };
-    let shift = choose_shift(low, high, most_blocks, saturating_u32(K::POINT_BYTES) * 8);
-    let num_blocks = to_usize(low_u64(shifted(high, shift) - shifted(low, shift))).unwrap_or(usize::MAX) + 1;
+    let shift = choose_shift(low, high, most_blocks);
+    let num_blocks = to_usize((shifted(high, shift) - shifted(low, shift)).low()).unwrap_or(usize::MAX) + 1;
     let plain = matches!(options.coarsen, Coarsen::Plain { .. });
-    let mut planned = std::mem::take(&mut scratch.plan);
+    let mut planned = std::mem::take(P::plan(scratch));
     let even = plan(&mut planned, &runs, shift, point, plain, &mut sets);
     scratch.runs = runs;
     if even.is_none() {
-        scratch.plan = planned;
+        *P::plan(scratch) = planned;
         // Some block is overfull, so there are keys on both sides of the middle of their common cell.
         let middle = parting(low, high);
-        let cut = range.start + records.keys[range.clone()].partition_point(|key| key.point(chart) < middle);
-        seal(records, range.start..cut, (options, num_locations), scratch, out);
-        return seal(records, cut..range.end, (options, num_locations), scratch, out);
+        let cut = range.start + records.keys[range.clone()].partition_point(|key| P::of(key.point(chart)) < middle);
+        seal_points::<K, P>(records, range.start..cut, (options, num_locations), scratch, out);
+        return seal_points::<K, P>(records, cut..range.end, (options, num_locations), scratch, out);
     }
     let counts = Counts {
         keys: to_u64(range.len()),
@@ -153,18 +185,19 @@ pub(super) fn seal<K: Key>(
         runs: to_u64(planned.sets.len()),
         blocks: to_u64(num_blocks),
     };
+    let (low, high) = (records.keys[range.start].point(chart), records.keys[range.end - 1].point(chart));
     let header = Header { chart, low, high, shift, num_blocks, num_locations };
-    let lookup = write::<K>(&header, &locations, &planned, &sets);
-    scratch.plan = planned;
+    let lookup = write::<K, P>(&header, &locations, &planned, &sets);
+    *P::plan(scratch) = planned;
     let keys = put_keys(records, range.clone());
     out(Sealed { least: least.clone(), most: most.clone(), lookup, keys, counts });
 }
 
 /// The maximal runs of equal sets; keys that share a point share the union of their sets.
-fn runs<K: Key>(
+fn runs<K: Key, P: Offset>(
     records: &Records<K>,
     range: Range<usize>,
-    chart: &Chart,
+    point_of: impl Fn(usize) -> P,
     scratch: &mut Scratch,
     sets: &mut Sets,
 ) -> Vec<Run> {
@@ -173,12 +206,12 @@ fn runs<K: Key>(
     let mut members = Vec::new();
     let mut start = range.start;
     let mut after_single = false;
-    let mut next_point = records.keys[start].point(chart);
+    let mut next_point = point_of(start);
     while start < range.end {
         let point = next_point;
         let mut end = start + 1;
         while end < range.end {
-            next_point = records.keys[end].point(chart);
+            next_point = point_of(end);
             if next_point != point {
                 break;
             }
@@ -217,19 +250,17 @@ fn runs_per_block(runs: &[Run], sets: &Sets) -> u64 {
 }
 
 /// The largest width exponent is never needed: two blocks of half the axis are as good as one of all.
-fn choose_shift(low: u128, high: u128, most_blocks: u64, point_bits: u32) -> u32 {
-    let most_blocks = u128::from(most_blocks.max(1));
-    (0..point_bits - 1)
-        .find(|&shift| shifted(high, shift) - shifted(low, shift) < most_blocks)
-        .unwrap_or(point_bits - 1)
+fn choose_shift<P: Offset>(low: P, high: P, most_blocks: u64) -> u32 {
+    let most_blocks = P::of(u128::from(most_blocks.max(1)));
+    (0..P::BITS - 1).find(|&shift| shifted(high, shift) - shifted(low, shift) < most_blocks).unwrap_or(P::BITS - 1)
 }
 
 /// Cuts the runs at the borders of blocks that hold keys of theirs, and plans each block; `None` if one has too many runs.
-fn plan(
-    plan: &mut Plan,
+fn plan<P: Offset>(
+    plan: &mut Plan<P>,
     runs: &[Run],
     shift: u32,
-    point: impl Fn(usize) -> u128,
+    point: impl Fn(usize) -> P,
     plain: bool,
     sets: &mut Sets,
 ) -> Option<()> {
@@ -237,7 +268,7 @@ fn plan(
     plan.separators.reserve(runs.len() + runs.len() / 8);
     plan.sets.reserve(runs.len() + runs.len() / 8);
     let base = shifted(point(runs.first()?.start), shift);
-    let inside = (1u128 << shift) - 1;
+    let inside = (P::ONE << shift) - P::ONE;
     // The pieces of the block at hand.
     let (mut block, mut pieces) = (base, Vec::new());
     for run in runs {
@@ -263,7 +294,13 @@ fn plan(
     plan_block(plan, block - base, &mut pieces, plain, sets)
 }
 
-fn plan_block(plan: &mut Plan, block: u128, pieces: &mut Vec<Piece>, plain: bool, sets: &mut Sets) -> Option<()> {
+fn plan_block<P: Offset>(
+    plan: &mut Plan<P>,
+    block: P,
+    pieces: &mut Vec<Piece<P>>,
+    plain: bool,
+    sets: &mut Sets,
+) -> Option<()> {
     if plain {
         unite(pieces, sets);
     }
@@ -271,7 +308,7 @@ fn plan_block(plan: &mut Plan, block: u128, pieces: &mut Vec<Piece>, plain: bool
     let runs = pieces.iter().map(|piece| (piece.first, piece.last, piece.set));
     separate(runs, &mut plan.separators, &mut plan.sets);
     plan.blocks.push(Planned {
-        block: to_usize(low_u64(block))?,
+        block: to_usize(block.low())?,
         separators: before.0..plan.separators.len(),
         sets: before.1..plan.sets.len(),
     });
@@ -290,7 +327,7 @@ fn first_beyond(mut start: usize, mut end: usize, beyond: impl Fn(usize) -> bool
 }
 
 /// The thesis's blocks: one set for all keys of a block.
-fn unite(pieces: &mut Vec<Piece>, sets: &mut Sets) {
+fn unite<P: Offset>(pieces: &mut Vec<Piece<P>>, sets: &mut Sets) {
     let united = pieces.drain(..).reduce(|a, b| Piece {
         first: a.first,
         last: b.last,

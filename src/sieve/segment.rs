@@ -5,17 +5,18 @@
 
 use std::marker::PhantomData;
 
-use super::axis::{Bytes, Key, Place, shifted, take_len, take_point};
+use super::axis::{Bytes, Key, Place, take_point};
 use super::bits::{BitReader, Source};
 use super::block::{BLOCKS_PER_UNION, Damaged, FUEL, KINDS, Layout, Shared, Visited, visit_runs, visit_union};
 use super::chart::Chart;
 use super::format::{SEGMENT, cursor, finished, malformed, unframe};
-use super::index::ratio;
+use super::offset::{Offset, shifted};
 use super::run::Habit;
 use super::set::take_members;
+use super::varint::take_len;
 use crate::cursor::Cursor;
 use crate::error::Result;
-use crate::int::{index, low_u64, to_u64, to_usize};
+use crate::int::{index, low_u64, saturating_u32, to_u64, to_usize};
 
 /// Flag of a segment whose separators come in clumps.
 pub(super) const CLUMPED: u8 = 1;
@@ -60,7 +61,8 @@ impl<K: Key> Segment<K> {
         }
         let chart = if K::CODE == Bytes::CODE { Chart::read(cursor)? } else { Chart::default() };
         let (least, most) = (take_point::<K>(cursor)?, take_point::<K>(cursor)?);
-        if flags > CLUMPED | UNIONS || shift >= 128 || count_bits > 10 || kinds.is_empty() || least > most {
+        let point_bits = saturating_u32(K::POINT_BYTES) * 8;
+        if flags > CLUMPED | UNIONS || shift >= point_bits || count_bits > 10 || kinds.is_empty() || least > most {
             return Err(malformed(cursor, "segment header"));
         }
         let num_locals = take_number(cursor)?;
@@ -136,8 +138,9 @@ impl<K: Key> Segment<K> {
         })
     }
 
-    /// Adds the locations of every run that meets the keys from `low` to `high`, ascending and once.
-    pub(super) fn interval(&self, low: &K, high: &K, out: &mut Vec<u32>) -> Visited {
+    /// Adds the locations of every run that meets the keys from `low` to `high`, ascending and once, but those that are
+    /// `known` already.
+    pub(super) fn interval(&self, low: &K, high: &K, known: Option<&[bool]>, out: &mut Vec<u32>) -> Visited {
         let least = match low.place(&self.chart) {
             Place::Below => self.least,
             Place::At(point) => point.max(self.least),
@@ -155,8 +158,14 @@ impl<K: Key> Segment<K> {
             out.extend_from_slice(&self.locations);
             return Ok(());
         }
-        let mut seen = vec![false; self.locations.len()];
-        let mut missing = seen.len();
+        let is_known =
+            |location: &u32| known.is_some_and(|known| known.get(index(*location)).copied().unwrap_or(false));
+        let mut seen: Vec<bool> = match known {
+            None => vec![false; self.locations.len()],
+            Some(_) => self.locations.iter().map(is_known).collect(),
+        };
+        let mut missing = seen.iter().filter(|seen| !**seen).count();
+        let mut found = Vec::new();
         let (first, last) = (self.block_of(least), self.block_of(most));
         let end = 1u128.checked_shl(self.layout.shift).map_or(u128::MAX, |width| width - 1);
         let mut fuel = FUEL;
@@ -164,9 +173,10 @@ impl<K: Key> Segment<K> {
         // The loop also ends once nothing can be added any more.
         while block <= last && missing > 0 {
             let mut note = |local: u32| {
-                if let Some(slot) = seen.get_mut(index(local)) {
-                    missing -= usize::from(!*slot);
+                if let Some(slot) = seen.get_mut(index(local)).filter(|seen| !**seen) {
+                    missing -= 1;
                     *slot = true;
+                    found.push(local);
                 }
             };
             let inner = block > first && block % BLOCKS_PER_UNION == 0 && block + BLOCKS_PER_UNION <= last;
@@ -181,12 +191,19 @@ impl<K: Key> Segment<K> {
             self.visit_block(block, (low, high), &mut fuel, &mut note)?;
             block += 1;
         }
-        out.extend(self.locations.iter().zip(&seen).filter(|(_, seen)| **seen).map(|(location, _)| *location));
+        if found.len() < seen.len() / 16 {
+            found.sort_unstable();
+        } else {
+            let new =
+                (0..).zip(&self.locations).zip(&seen).filter(|((_, location), seen)| **seen && !is_known(location));
+            found = new.map(|((local, _), _)| local).collect();
+        }
+        out.extend(found.iter().filter_map(|&local| self.locations.get(index(local))));
         Ok(())
     }
 
-    /// Mean locations of the answers to points spread evenly over the segment: what a key that does not exist reads.
-    pub(super) fn mean_answer(&self, probes: u32) -> f64 {
+    /// Locations of the answers to points spread evenly over the segment, summed: what keys that do not exist read.
+    pub(super) fn reads_of(&self, probes: u32) -> u64 {
         let (step, mut found, mut out) = ((self.most - self.least) / u128::from(probes.max(1)), 0u64, Vec::new());
         for probe in 0..probes {
             let point = self.least + step * u128::from(probe) + step / 2;
@@ -196,7 +213,7 @@ impl<K: Key> Segment<K> {
                 self.visit_block(self.block_of(point), (inside, inside), &mut FUEL.clone(), &mut |at| out.push(at));
             found += if visited.is_ok() { to_u64(out.len()) } else { u64::from(self.layout.num_locals) };
         }
-        ratio(found, u64::from(probes.max(1)))
+        found
     }
 
     #[inline]
@@ -218,7 +235,13 @@ impl<K: Key> Segment<K> {
             return Ok(());
         }
         let shared = Shared { bytes: &self.shared, bounds: &self.shared_bounds };
-        visit_runs(&self.payload, (index(bounds[0]), index(bounds[1])), &self.layout, shared, keys, fuel, visit)
+        let place = (index(bounds[0]), index(bounds[1]));
+        if K::POINT_BYTES == 8 {
+            let keys = (u64::of(keys.0), u64::of(keys.1));
+            visit_runs(&self.payload, place, &self.layout, shared, keys, fuel, visit)
+        } else {
+            visit_runs(&self.payload, place, &self.layout, shared, keys, fuel, visit)
+        }
     }
 }
 

@@ -16,7 +16,7 @@ pub(super) fn put_members(out: &mut impl Sink, members: &[u32], low: u32, width:
             let left = width - width / 2;
             let cut = members.partition_point(|&member| member < low + left);
             let (count, below) = (saturating_u32(members.len()), saturating_u32(cut));
-            put_split(out, below, count, u128::from(left), u128::from(width - left));
+            put_split(out, below, count, left, width - left);
             put_members(out, &members[..cut], low, left);
             put_members(out, &members[cut..], low + left, width - left);
         }
@@ -36,7 +36,7 @@ pub(super) fn take_members(source: &mut impl Split, count: u32, low: u32, width:
         return visit(low + member);
     }
     let left = width - width / 2;
-    let below = take_split(source, count, u128::from(left), u128::from(width - left));
+    let below = take_split(source, count, left, width - left);
     take_members(source, below, low, left, visit);
     take_members(source, count - below.min(count), low + left, width - left, visit);
 }

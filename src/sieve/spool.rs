@@ -1,7 +1,7 @@
 //! Segments out of a running build, piece by piece, so that no file of them is ever held whole; and shares of a build
 //! whose segments already lie in files.
 
-use super::axis::{AxisType, Key, put_varint, take_len};
+use super::axis::{AxisType, Key};
 use super::builder::{Builder, Built, Fragment, Part, Span, join};
 use super::format::{SHARE, cursor, finished, frame, malformed, unframe};
 use super::index::{Entry, Location, Root, Stats};
@@ -10,6 +10,7 @@ use super::options::Options;
 use super::record::Records;
 use super::root::{put_entry, put_span, take_entry, take_span};
 use super::seal::Sealed;
+use super::varint::{put_varint, take_len};
 use crate::error::{Error, ErrorKind, Result};
 use crate::int::{index, saturating_u32, to_u64};
 

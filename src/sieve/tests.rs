@@ -204,7 +204,7 @@ fn i11_hostile_bytes_with_a_good_checksum_do_not_panic() {
         if let Ok(segment) = Segment::<Bytes>::parse(&format::frame(format::SEGMENT, &body), LOCATIONS) {
             let (low, high) = (Bytes::new(b"1"), Bytes::new(b"3f"));
             let mut out = Vec::new();
-            let _ = segment.interval(&low, &high, &mut out);
+            let _ = segment.interval(&low, &high, None, &mut out);
             out.clear();
             let _ = segment.point(&high, &mut out);
             assert!(out.iter().all(|&location| location < LOCATIONS));

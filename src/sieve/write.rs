@@ -2,15 +2,17 @@
 
 use std::ops::Range;
 
-use super::axis::{Bytes, Key, put_point, put_varint};
+use super::axis::{Bytes, Key, put_point};
 use super::bits::{BackWriter, BitWriter, Sink, width_of};
 use super::block::{BLOCKS_PER_UNION, KINDS, Kind, Layout, Told, put_block, put_set, put_union};
 use super::chart::Chart;
 use super::coarsen::Sets;
 use super::format::{SEGMENT, frame};
+use super::offset::Offset;
 use super::run::{Habit, put_separators};
 use super::segment::{CLUMPED, UNIONS, on_line};
 use super::set::put_members;
+use super::varint::put_varint;
 use crate::int::{index, low_u8, saturating_u32, to_u64};
 
 /// Unions of blocks may take this part of the blocks' own bits.
@@ -29,15 +31,15 @@ pub(super) struct Planned {
 
 /// The blocks of a segment, ready to be written.
 #[derive(Debug, Default)]
-pub(super) struct Plan {
+pub(super) struct Plan<P> {
     pub(super) blocks: Vec<Planned>,
-    pub(super) separators: Vec<u128>,
+    pub(super) separators: Vec<P>,
     pub(super) sets: Vec<u32>,
     /// Reads of the answers, summed over the keys.
     pub(super) reads: u64,
 }
 
-impl Plan {
+impl<P> Plan<P> {
     /// Forgets the segment and keeps the memory.
     pub(super) fn clear(&mut self) {
         self.blocks.clear();
@@ -76,7 +78,7 @@ fn tell<'a>(handles: &'a [u32], sets: &'a Sets, shared: &'a [u32]) -> impl Itera
 }
 
 /// The sets worth a place in the dictionary: those told twice; the most frequent first, ties in the order of their members.
-fn dictionary(plan: &Plan, sets: &Sets) -> Vec<u32> {
+fn dictionary<P>(plan: &Plan<P>, sets: &Sets) -> Vec<u32> {
     if sets.num_several() == 0 {
         return Vec::new();
     }
@@ -105,12 +107,12 @@ impl Sink for BitCount {
 }
 
 /// The habit that costs fewer bits over blocks spread evenly over the segment.
-fn choose_habit(plan: &Plan, shift: u32) -> Habit {
+fn choose_habit<P: Offset>(plan: &Plan<P>, shift: u32) -> Habit {
     let step = plan.blocks.len().div_ceil(SAMPLED_BLOCKS).max(1);
     let bits = |habit| {
         let mut count = BitCount::default();
         for block in plan.blocks.iter().step_by(step) {
-            put_separators(&mut count, &plan.separators[block.separators.clone()], 0, shift, habit);
+            put_separators(&mut count, &plan.separators[block.separators.clone()], P::ZERO, shift, habit);
         }
         count.0
     };
@@ -118,7 +120,7 @@ fn choose_habit(plan: &Plan, shift: u32) -> Habit {
 }
 
 /// Writes the lookup section of a plan.
-pub(super) fn write<K: Key>(header: &Header<'_>, locations: &[u32], plan: &Plan, sets: &Sets) -> Vec<u8> {
+pub(super) fn write<K: Key, P: Offset>(header: &Header<'_>, locations: &[u32], plan: &Plan<P>, sets: &Sets) -> Vec<u8> {
     let dictionary = dictionary(plan, sets);
     let mut shared = vec![u32::MAX; sets.num_several()];
     for (number, &handle) in (0..).zip(&dictionary) {
@@ -206,7 +208,7 @@ pub(super) fn write<K: Key>(header: &Header<'_>, locations: &[u32], plan: &Plan,
 }
 
 /// The union of each stretch of neighbouring blocks, if the segment has more than one.
-fn unions(plan: &Plan, sets: &Sets, num_blocks: usize) -> Option<(Vec<u64>, BitWriter)> {
+fn unions<P>(plan: &Plan<P>, sets: &Sets, num_blocks: usize) -> Option<(Vec<u64>, BitWriter)> {
     let num_unions = num_blocks.div_ceil(BLOCKS_PER_UNION);
     // Where the locations outnumber the runs of a union, it would hardly be smaller than they are.
     if num_unions < 3 || index(sets.num_locals()) > 2 * plan.sets.len() / num_unions {

@@ -48,7 +48,8 @@ def build(
     tokens = tokens_of(snapshot)
     slices = sorted((piece for piece in snapshot.slices if piece.location in tokens), key=lambda piece: piece.location)
     table = TableState.of(snapshot)
-    found, failed = _fill(lake, slices, dict.fromkeys(paths, fpp), effort)
+    # A build of which nothing can be read is an error; an update leaves such slices to the next one.
+    found, failed = _fill(lake, slices, dict.fromkeys(paths, fpp), effort, strict=True)
     chain = bindings.write(log.store, (), {}, {**tokens, **dict.fromkeys(failed, "")})
     made = {
         path: BloomState(
@@ -112,7 +113,7 @@ def _followed(
     ]
     changed.sort(key=lambda piece: piece.location)
     after = {location: before.get(location, "") for location in tokens}
-    found, failed = _fill(lake, changed, {path: state.fpp}, effort)
+    found, failed = _fill(lake, changed, {path: state.fpp}, effort, strict=False)
     after |= {piece.location: tokens[piece.location] for piece in changed} | dict.fromkeys(failed, "")
     shelves = (*state.shelves, *_put(store, found[path], effort))
     if len(shelves) > MOST_SHELVES:
@@ -129,7 +130,7 @@ def _followed(
 
 
 def _fill(
-    lake: Lake, slices: Sequence[Slice], rates: Mapping[ColumnPath, float], effort: Effort
+    lake: Lake, slices: Sequence[Slice], rates: Mapping[ColumnPath, float], effort: Effort, strict: bool
 ) -> tuple[dict[ColumnPath, list[Filled]], list[Location]]:
     """A filter for each slice and column, read in one scan; and the slices that could not be read."""
     paths = list(rates)
@@ -150,7 +151,7 @@ def _fill(
     with ThreadPoolExecutor(threads_of(effort.threads), "parsieve-index") as pool:
         filled = list(pool.map(fill, slices))
     failed = [piece.location for piece, (_, error) in zip(slices, filled, strict=True) if error is not None]
-    if slices and len(failed) == len(slices):
+    if strict and slices and len(failed) == len(slices):
         raise next(error for _, error in filled if error is not None)
     return {path: [row[at] for row, _ in filled] for at, path in enumerate(paths)}, failed
 

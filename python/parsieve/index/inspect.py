@@ -7,27 +7,19 @@ from dataclasses import dataclass
 
 from parsieve import _core
 from parsieve._core import ParsieveError
-from parsieve.index.columns import current_field
+from parsieve.index import inspect_bloom
+from parsieve.index.bloom_view import BloomReader
+from parsieve.index.lies import Lie, current_rows, name_of
 from parsieve.index.query import is_nan, is_null
 from parsieve.index.view import ColumnReader, View
-from parsieve.lake.base import ColumnPath, Lake, Location, Snapshot
+from parsieve.lake.base import ColumnPath, Lake, Snapshot
+
+__all__ = ["Lie", "Stats", "stats", "verify"]
 
 # Rows of a slice that are checked at once.
 PAIRS_BYTES = 64 << 20
 # Segments that are read to judge answers to keys that are not there.
 SAMPLED_SEGMENTS = 64
-
-
-@dataclass(frozen=True, slots=True)
-class Lie:
-    """Something in an index that is damaged, missing or wrong. Damage costs speed; only a wrong answer loses rows."""
-
-    column: ColumnPath
-    # The file, or the location whose rows are not found.
-    part: str
-    problem: str
-    # Whether rows could be skipped that match.
-    loses_rows: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +103,8 @@ def verify(view: View, lake: Lake | None, snapshot: Snapshot | None) -> list[Lie
         lies += [Lie(path, name, why, loses_rows=False) for name, why in reader.doubts.items()]
         if timeline is not None and lake is not None and snapshot is not None:
             lies += _false_answers(path, reader, timeline, lake, snapshot)
+    for bloom in view.commit.blooms.values():
+        lies += inspect_bloom.verify(BloomReader(view.store, bloom), lake, snapshot)
     return lies
 
 
@@ -135,17 +129,16 @@ def _damaged_segments(path: ColumnPath, reader: ColumnReader, timeline: _core.Si
 def _false_answers(
     path: ColumnPath, reader: ColumnReader, timeline: _core.SieveTimeline, lake: Lake, snapshot: Snapshot
 ) -> Iterator[Lie]:
-    current, _ = current_field(snapshot.schema, path, reader.state.field_id)
-    for piece in snapshot.slices:
+    for piece, rows in current_rows(reader.state, reader.bound, lake, snapshot):
         number = reader.numbers.get(piece.location)
-        if not piece.token or reader.bound.get(piece.location) != piece.token or number is None:
+        if number is None:
             continue
         pairs = _core.SievePairs(reader.axis)
         nulls = nans = 0
         lie: str | None = None
-        for batch in lake.read_keys(piece, [current]):
+        for values in rows:
             try:
-                _, more_nulls, more_nans = pairs.push(batch.column(0), 0)
+                _, more_nulls, more_nans = pairs.push(values, 0)
             except TypeError:
                 break
             nulls, nans = nulls + more_nulls, nans + more_nans
@@ -157,7 +150,7 @@ def _false_answers(
             if answer is not None and number not in answer.to_pylist():
                 lie = lie or f"its {what} are not found"
         if lie is not None:
-            yield Lie(path, _name(piece.location), lie, loses_rows=True)
+            yield Lie(path, name_of(piece.location), lie, loses_rows=True)
 
 
 def _missing(timeline: _core.SieveTimeline, pairs: _core.SievePairs, number: int) -> str | None:
@@ -166,7 +159,3 @@ def _missing(timeline: _core.SieveTimeline, pairs: _core.SievePairs, number: int
         if key is not None:
             return f"its rows with key {key} are not found"
     return None
-
-
-def _name(location: Location) -> str:
-    return f"{location.partition}/{location.group}" if location.partition else location.group

@@ -23,7 +23,7 @@ class Room:
         self._where = folder
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._lock = threading.Lock()
-        self._files = 0
+        self._open: list[BinaryIO] = []
         self.spilled_bytes = 0
 
     def __enter__(self) -> Self:
@@ -32,6 +32,8 @@ class Room:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        for file in self._open:
+            file.close()
         if self._folder is not None:
             self._folder.cleanup()
 
@@ -48,13 +50,14 @@ class Room:
         with self._lock:
             self._memory += num_bytes
 
-    def file(self) -> Path:
-        """A new file."""
+    def open(self) -> BinaryIO:
+        """A new file to write and read, which is closed with the room at the latest."""
         with self._lock:
             if self._folder is None:
                 self._folder = tempfile.TemporaryDirectory(prefix="parsieve-", dir=self._where)
-            self._files += 1
-            return Path(self._folder.name) / str(self._files)
+            path = Path(self._folder.name) / str(len(self._open))
+            self._open.append(path.open("w+b", buffering=0))
+            return self._open[-1]
 
     def note(self, num_bytes: int) -> None:
         """Bytes that went to the disk, for whoever asks."""
@@ -72,6 +75,8 @@ class Runs:
         self._end = 0
         self._lock = threading.Lock()
         self._held = 0
+        # Bytes of all runs, wherever they are.
+        self.num_bytes = 0
 
     def __len__(self) -> int:
         return len(self._runs)
@@ -81,6 +86,8 @@ class Runs:
         if not pieces:
             return
         size = sum(map(len, pieces))
+        with self._lock:
+            self.num_bytes += size
         if self._room.take(size):
             with self._lock:
                 self._held += size
@@ -100,7 +107,7 @@ class Runs:
 
     def _write(self, pieces: Sequence[bytes]) -> list[Spilled]:
         if self._file is None:
-            self._file = self._room.file().open("w+b", buffering=0)
+            self._file = self._room.open()
         places = []
         for piece in pieces:
             self._file.seek(self._end)
@@ -166,11 +173,11 @@ class Sections:
         size = sum(map(len, sections))
         if not self._files and not self._room.take(size):
             for half in self._halves:
-                path = self._room.file()
-                self._paths.append(path)
-                self._files.append(path.open("wb", buffering=0))
+                file = self._room.open()
+                self._paths.append(Path(file.name))
+                self._files.append(file)
                 for piece in half:
-                    _write(self._files[-1], piece)
+                    _write(file, piece)
                 half.clear()
             self._room.note(self._held)
             self._room.give_back(self._held)

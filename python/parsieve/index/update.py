@@ -27,6 +27,8 @@ MOST_DELTAS = 16
 MOST_CHANGES = 1_000_000
 
 
+# A change is that much larger in memory than in a run.
+CHANGE_COST = 5
 # Location and token of slices that are to be read.
 _Wanted = tuple[tuple[Location, str], ...]
 
@@ -108,8 +110,8 @@ class Hands(Protocol[ReadT]):
     def read(self, slices: Sequence[Slice], columns: Mapping[ColumnPath, pa.DataType]) -> dict[ColumnPath, ReadT]:
         """Some columns of some slices, in one scan; the number of a location is the place of its slice."""
 
-    def put(self, changes: Changes, found: ReadT | None) -> DeltaPart:
-        """Store the delta of one column, with what was found of it."""
+    def put(self, changes: Changes, found: ReadT | None) -> DeltaPart | None:
+        """Store the delta of one column, with what was found of it; None if it is too much, and a build is due."""
 
 
 @dataclass
@@ -123,7 +125,10 @@ class _OwnHands:
         axes = {path: _core.SieveAxis(type) for path, type in columns.items()}
         return gather_columns(self.lake, slices, axes, self.effort, self.room, "update")
 
-    def put(self, changes: Changes, found: Gathered | None) -> DeltaPart:
+    def put(self, changes: Changes, found: Gathered | None) -> DeltaPart | None:
+        if found is not None and found.runs.num_bytes * CHANGE_COST > self.effort.memory:
+            # A build is an external sort, and holds no more than it may.
+            return None
         return changes.put(self.store, found.runs.all_pieces() if found is not None else ())
 
 
@@ -192,7 +197,11 @@ def follow(
         _read(hands, plans, known)
         for plan in plans:
             found = known.get((plan.path, plan.wanted()))
-            columns[plan.path] = _followed(log.store, hands, plan, found, table, tokens, newest.version + 1)
+            followed = _followed(log.store, hands, plan, found, table, tokens, newest.version + 1)
+            if followed is None:
+                rebuild.append(plan.path)
+            else:
+                columns[plan.path] = followed
         return None if columns == newest.columns and not rebuild else (table, columns)
 
     done = commit(log, "update", change)
@@ -259,8 +268,8 @@ def _followed(
     table: TableState,
     tokens: Mapping[Location, str],
     instant: int,
-) -> ColumnState:
-    """The column with one more delta and its bindings, stored."""
+) -> ColumnState | None:
+    """The column with one more delta and its bindings, stored; None if it must be built anew."""
     state = replace(plan.state, path=plan.path, field_id=plan.field_id, table=table)
     locations = [*(piece.location for piece in plan.read), *plan.gone]
     num_new = len(locations)
@@ -278,6 +287,8 @@ def _followed(
     if not locations:
         return state
     delta = hands.put(Changes(plan.state.type, instant, locations, num_new, sides, plus, minus), found)
+    if delta is None:
+        return None
     chain = bindings.write(store, state.bindings, plan.before, tokens)
     return replace(state, bindings=chain, deltas=(*state.deltas, delta))
 

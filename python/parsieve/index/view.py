@@ -225,10 +225,7 @@ class View:
         return tokens.pop() if len(tokens) == 1 else None
 
     def lookup(self, column: str | Sequence[str], query: Query) -> set[Location]:
-        """The locations that can match, of those that the column speaks of. All others must be kept.
-
-        >>> import parsieve.index  # see TableIndex for an example
-        """
+        """The locations that can match, of those that the column speaks of. All others must be kept."""
         reader = self.reader(column)
         answer = reader.ask(query)
         if answer is None:

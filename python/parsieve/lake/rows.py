@@ -70,7 +70,8 @@ class FileRows:
                 for path in self._paths(held[number], target)
             ]
             deleted, start = self.deleted(file.metadata.num_rows), 0
-            for batch in self._whole(file, wanted, schema, [held[n].name for n in numbers if n is not None]):
+            targets = {held[n].name: one.type for one, n in zip(schema, numbers, strict=True) if n is not None}
+            for batch in self._whole(file, wanted, targets):
                 arrays = []
                 for target, number in zip(schema, numbers, strict=True):
                     if number is None:
@@ -105,7 +106,7 @@ class FileRows:
         return found or [held.name]
 
     def _whole(
-        self, file: pq.ParquetFile, wanted: list[str], schema: pa.Schema, names: list[str]
+        self, file: pq.ParquetFile, wanted: list[str], targets: Mapping[str, pa.DataType]
     ) -> Iterator[pa.RecordBatch]:
         """All rows, with INT96 as what it is: an instant in microseconds unless it needs nanoseconds."""
         leaves = [file.schema.column(number) for number in range(len(file.schema))]
@@ -122,7 +123,6 @@ class FileRows:
                 wide.iter_batches(BATCH_ROWS, columns=ancient),
                 strict=True,
             )
-            targets = {one.name: one.type for one in schema}
             for batch, micros in pairs:
                 for name in ancient:
                     place = batch.schema.get_field_index(name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import pickle
 import random
 from collections.abc import Callable, Iterator, Sequence
@@ -132,3 +133,26 @@ def test_commits_that_do_not_touch_are_put_on_top_of_each_other(tmp_path: Path) 
     mask = view.may_match("k", query.equals(pa.scalar(5)), fourth.slices).to_pylist()
     assert [piece.group for piece, keep in zip(fourth.slices, mask, strict=True) if keep] == ["b"]
     assert mine.verify(lake, fourth) == []
+
+
+def test_a_writer_who_slept_does_not_commit_below_the_newest_version(tmp_path: Path) -> None:
+    lake = Racing(SCHEMA)
+    mine, theirs = TableIndex(tmp_path), TableIndex(tmp_path)
+    mine.build(lake, lake.change({place("a"): rows([1]), place("b"): rows([2])}), ["k"], progress=False)
+    second = lake.change({place("a"): rows([3])})
+
+    def others_commit_and_expire() -> None:
+        for key in range(10, 13):
+            theirs.update(lake, lake.change({place("b"): rows([key])}), progress=False)
+        soon = dt.datetime.now(dt.UTC) + dt.timedelta(seconds=5)
+        assert theirs.expire(soon)[0] == 3
+
+    # The number after the version that this writer saw is free again when he comes to put it.
+    lake.meanwhile = others_commit_and_expire
+    mine.update(lake, second, progress=False)
+    assert [version for version, _ in mine.log.stored()] == [4]
+    view = mine.update(lake, lake.snapshot(), progress=False)
+    assert view.version == 4
+    third = mine.update(lake, lake.change({place("c"): rows([5])}), progress=False)
+    assert third.commit.parent == view.commit.writer
+    assert mine.verify(lake, lake.snapshot()) == []

@@ -323,6 +323,40 @@ def test_a_lie_is_found(tmp_path: Path) -> None:
     assert index.verify(lake, snapshot) == []
 
 
+def test_an_update_of_more_than_memory_holds_is_a_build(tmp_path: Path) -> None:
+    lake, index = start(tmp_path, ["k", "n.x"])
+    r = random.Random(2)
+    after = lake.change({place(f"big{at}"): rows(*(r.randrange(10**9) for _ in range(30_000))) for at in range(2)})
+    view = index.update(lake, after, memory=1 << 20, progress=False)
+    assert {path: len(state.deltas) for path, state in view.columns.items()} == {("k",): 0, ("n", "x"): 0}
+    assert index.verify(lake, after) == []
+    view = index.update(lake, lake.change({place("a"): rows(6)}), memory=1 << 20, progress=False)
+    assert [len(state.deltas) for state in view.columns.values()] == [1, 1]
+
+
+def test_filters_are_verified_too(tmp_path: Path) -> None:
+    lake = ModelLake(SCHEMA)
+    snapshot = lake.change({place("a"): rows(1, 2, None), place("b"): rows(3, 7), place("c"): rows()})
+    index = TableIndex(tmp_path)
+    index.build_bloom(lake, snapshot, ["k", "n.x"])
+    assert index.verify(lake, snapshot) == []
+    token, _ = lake.states[-1][place("b")]
+    lake.states[-1][place("b")] = (token, rows(3, 7, 12345))
+    lies = index.verify(lake, lake.snapshot())
+    assert {(lie.column, lie.part, lie.loses_rows) for lie in lies} == {(("k",), "b", True), (("n", "x"), "b", True)}
+    for path in sorted((tmp_path / "shelves").iterdir()):
+        data = path.read_bytes()
+        path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+        assert [(path.name in lie.part, lie.loses_rows) for lie in index.verify()] == [(True, False)]
+        path.unlink()
+        assert [(path.name in lie.part + lie.problem, lie.loses_rows) for lie in index.verify()] == [(True, False)]
+        path.write_bytes(data)
+    index.drop()
+    moment = dt.datetime.now(dt.UTC) + dt.timedelta(seconds=5)
+    index.expire(moment, garbage_age=dt.timedelta(seconds=-5))
+    assert list((tmp_path / "shelves").iterdir()) == []
+
+
 def test_damage_of_the_newest_version_is_an_error_that_names_it(tmp_path: Path) -> None:
     _, _ = start(tmp_path)
     path = tmp_path / "index" / "commits" / f"v{1:020d}"

@@ -63,7 +63,7 @@ def check(path: Path, select: str, *, column: Any = None, leaf: str | None = Non
     ours.insert(column, leaf=leaf)
     assert 30 < ours.estimated_ndv < 50 or pa.types.is_list(column.type)
     assert ours.to_bytes() == theirs
-    assert all(parsed.check(column, leaf=leaf).drop_null().to_pylist())
+    assert all(ours.check(column, leaf=leaf).drop_null().to_pylist())
 
 
 @pytest.mark.parametrize("name", COLUMNS)

@@ -51,7 +51,7 @@ def check(
         assert any(bytes(memoryview(ours))), "an empty filter proves nothing"
         assert ours.to_bytes() == theirs
         assert ours == parsed
-        assert all(parsed.check(insert, leaf=leaf).drop_null().to_pylist())
+        assert all(ours.check(insert, leaf=leaf).drop_null().to_pylist())
 
 
 @pytest.mark.parametrize("data_type", oracle.TYPES, ids=oracle.name)

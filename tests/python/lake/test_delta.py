@@ -224,6 +224,26 @@ def test_a_damaged_vector_is_refused(tmp_path: Path) -> None:
             list(lake.read_keys(piece, [("id",)]))
 
 
+def test_int96_under_a_physical_name(tmp_path: Path) -> None:
+    """As Spark writes times by default: INT96 is an instant, and the column goes by another name in the file."""
+    moments = [dt.datetime(1066, 10, 14, tzinfo=dt.UTC), dt.datetime(2026, 1, 1, 0, 0, 0, 1, tzinfo=dt.UTC), None]
+    naive = [one and one.replace(tzinfo=None) for one in moments]
+    table = pa.table({"c1": pa.array(naive, pa.timestamp("us"))})
+    pq.write_table(table, tmp_path / "f.parquet", use_deprecated_int96_timestamps=True)
+    about = {"delta.columnMapping.id": 1, "delta.columnMapping.physicalName": "c1"}
+    field = {"name": "at", "type": "timestamp", "nullable": True, "metadata": about}
+    meta: dict[str, Any] = {"id": "x", "format": {"provider": "parquet", "options": {}}, "createdTime": 0}
+    meta |= {"schemaString": json.dumps({"type": "struct", "fields": [field]}), "partitionColumns": []}
+    meta["configuration"] = {"delta.columnMapping.mode": "name"}
+    add = {"path": "f.parquet", "partitionValues": {}, "size": 1, "modificationTime": 0, "dataChange": True}
+    (tmp_path / "_delta_log").mkdir()
+    commit(tmp_path, {"protocol": {"minReaderVersion": 2, "minWriterVersion": 5}}, {"metaData": meta}, {"add": add})
+    lake = open_lake(tmp_path)
+    snapshot = lake.snapshot()
+    assert lake.dataset(snapshot, snapshot.slices) is None
+    assert next(lake.read_keys(snapshot.slices[0], [("at",)]))["at"].to_pylist() == moments
+
+
 @pytest.mark.parametrize("mode", ["name", "id"])
 def test_mapped_columns(tmp_path: Path, mode: str) -> None:
     """A column renamed, one dropped and made anew: physical names and ids decide, not what the table calls them."""

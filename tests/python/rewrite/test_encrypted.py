@@ -1,5 +1,8 @@
 """Encrypted files of pyarrow get encrypted filters, and only with their keys."""
 
+import base64
+import json
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +12,7 @@ import pyarrow.parquet.encryption as pe
 import pytest
 
 import parsieve as ps
+from parsieve.cli import main
 
 TABLE = pa.table({"secret": [f"secret {n}" for n in range(2000)], "open": range(2000), "other": range(2000)})
 
@@ -125,3 +129,98 @@ def test_real_encrypted_files_get_filters(tmp_path: Path, name: str) -> None:
     assert {added.column for added in report.added} == {"double_field", "int64_field"}
     assert ps.check_filters(path, encryption=KEYS) == []
     assert ps.drop_filters(path, encryption=KEYS).dropped
+
+
+@pytest.mark.parametrize("plaintext_footer", [False, True])
+@pytest.mark.parametrize("double_wrapping", [False, True])
+def test_keys_from_a_kms(tmp_path: Path, plaintext_footer: bool, double_wrapping: bool) -> None:
+    path = tmp_path / "t.parquet"
+    seen: dict[str, bytes] = {}
+    factory = pe.CryptoFactory(lambda _: Kms(seen))
+    config = pe.EncryptionConfiguration(
+        footer_key="footer",
+        column_keys={"one": ["secret"], "two": ["other"]},
+        double_wrapping=double_wrapping,
+        plaintext_footer=plaintext_footer,
+    )
+    connection = pe.KmsConnectionConfig()
+    properties = factory.file_encryption_properties(connection, config)
+    pq.write_table(TABLE, path, row_group_size=1000, encryption_properties=properties)
+
+    asked: list[str] = []
+
+    class Counting(Kms):
+        def unwrap_key(self, wrapped: bytes | str, name: str) -> bytes:
+            asked.append(name)
+            return super().unwrap_key(wrapped, name)
+
+    keys = ps.FileKeys.from_kms(path, Counting(seen))
+    assert repr(keys) == "<parsieve.FileKeys: footer, other, secret>"
+    assert sorted(asked) == ["footer", "one", "two"], "each key is asked for once"
+    report = ps.add_filters(path, columns=["secret", "other", "open"], encryption=keys)
+    assert len(report.added) == 6
+    assert ps.check_filters(path, encryption=keys) == []
+    assert read(path, factory).equals(TABLE)
+    again = ps.FileKeys.from_kms(str(path), lambda config: Kms(seen), connection)
+    assert ps.open_filters(path, again).might_contain({"secret": "secret 5"}) == [True, False]
+
+    class Liar(Kms):
+        def unwrap_key(self, wrapped: bytes | str, name: str) -> bytes:
+            return b"0123456789012345"
+
+    with pytest.raises(ps.DecryptionError):
+        ps.open_filters(path, ps.FileKeys.from_kms(path, Liar(seen))).filter(0, "secret")
+    with pytest.raises(TypeError, match="unwrap_key"):
+        ps.FileKeys.from_kms(path, 5)
+
+
+def test_material_that_is_none(tmp_path: Path) -> None:
+    from parsieve import kms
+
+    for material in (b"", b"name of a key", b"[]", b'{"keyMaterialType": "PKMT9"}'):
+        with pytest.raises(ps.UnsupportedError, match="not stored as material"):
+            kms._Unwrapper(None).key(material, "the footer")
+    with pytest.raises(ps.UnsupportedError, match="file of its own"):
+        kms._Unwrapper(None).key(b'{"keyMaterialType": "PKMT1", "internalStorage": false}', "the footer")
+    with pytest.raises(ps.FormatError, match="masterKeyID"):
+        kms._Unwrapper(None).key(b'{"keyMaterialType": "PKMT1"}', "the footer")
+    pq.write_table(TABLE, tmp_path / "plain.parquet")
+    assert repr(ps.FileKeys.from_kms(tmp_path / "plain.parquet", Kms({}))) == "<parsieve.FileKeys: none>"
+
+
+def test_keys_on_the_command_line_come_from_a_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, keys = tmp_path / "t.parquet", tmp_path / "keys.json"
+    _, seen = write(path)
+    one = base64.b64encode(seen["one"]).decode()
+    keys.write_text(
+        json.dumps({"footer_key": seen["footer"].hex(), "column_keys": {"secret": one, "other": seen["two"].hex()}})
+    )
+    keys.chmod(0o600)
+    assert main(["add", str(path), "-c", "secret", "--key-file", str(keys)]) == 0
+    assert main(["check", str(path), "--key-file", str(keys)]) == 0
+    assert main(["inspect", str(path), "--key-file", str(keys)]) == 0
+    assert main(["probe", str(path), "secret", "nobody", "--key-file", str(keys)]) == 1
+    assert main(["drop", str(path), "--key-file", str(keys)]) == 0
+    assert capsys.readouterr().err == ""
+    assert main(["inspect", str(path)]) == 2
+    keys.chmod(0o644)
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        assert main(["inspect", str(path), "--key-file", str(keys)]) == 0
+    assert "chmod 600" in capsys.readouterr().err
+    keys.chmod(0o600)
+    for wrong in (
+        "{",
+        '{"footer_key": "geheim!"}',
+        '{"footer_key": "abcd"}',
+        '{"key": 1}',
+        "[]",
+        '{"column_keys": [1]}',
+    ):
+        keys.write_text(wrong)
+        assert main(["inspect", str(path), "--key-file", str(keys)]) == 2
+        said = capsys.readouterr().err
+        assert "geheim" not in said
+        assert "abcd" not in said

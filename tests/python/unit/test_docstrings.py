@@ -14,7 +14,7 @@ def public() -> dict[str, Any]:
     names = [name for name in ps.__all__ if not name.startswith("_") and not name.endswith("Error")]
     found = {name: getattr(ps, name) for name in names}
     members = {
-        f"{name}.{member}": value
+        f"{name}.{member}": getattr(thing, member) if isinstance(value, staticmethod) else value
         for name, thing in found.items()
         if inspect.isclass(thing) and not issubclass(thing, tuple)
         for member, value in vars(thing).items()

@@ -1,0 +1,49 @@
+"""The record of a bench: what was measured, when, on which machine, and the command that measures it again."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Iterable
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def save(kind: str, cases: list[dict[str, Any]], packages: Iterable[str]) -> None:
+    """Write `benches/results/KIND-python-DATE.json`."""
+    changed = _output("git", "status", "--porcelain", "--", ":!benches/results")
+    date = datetime.datetime.now(datetime.UTC).date().isoformat()
+    record = {
+        "date": date,
+        "commit": _output("git", "rev-parse", "HEAD") + ("+" if changed else ""),
+        "how": " ".join(["make develop .venv/stamp-bench && .venv/bin/python", *sys.argv]),
+        "python": platform.python_version(),
+        "packages": {name: version(name) for name in ("parsieve", *packages)},
+        "machine": {
+            "cpu": _cpu(),
+            "cores": os.cpu_count(),
+            "kernel": platform.release(),
+            "load_at_end": os.getloadavg(),
+        },
+        "cases": cases,
+    }
+    path = ROOT / "benches" / "results" / f"{kind}-python-{date}.json"
+    path.write_text(json.dumps(record, indent=1) + "\n")
+    print(f"\nbenches/results/{path.name}")
+
+
+def _output(*command: str) -> str:
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
+
+
+def _cpu() -> str:
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.exists() else []
+    return next((line.partition(": ")[2] for line in lines if line.startswith("model name")), platform.processor())

@@ -1,0 +1,92 @@
+//! The Sieve index over the layouts of the design: bits per row, reads, latencies, build, update and compaction.
+//!
+//! `cargo bench --bench sieve` measures all of it and writes `benches/results/sieve-<date>.json`; `-- --smoke` runs all of it
+//! once and small. Parts: `-- sizes 2000000 [layout]`, `-- build 20000000`, `-- update 1000000`, `-- coarse 2000000`. Results
+//! are asserted before they are timed.
+#![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "benches read clocks and arguments")]
+#![allow(clippy::print_stdout, reason = "the table is what benches are for")]
+
+mod clock;
+#[path = "../rust/json.rs"]
+mod json;
+mod layouts;
+mod maintain;
+mod measure;
+
+use std::path::Path;
+
+use json::{commit, list, machine, object, output, text};
+use layouts::{LAYOUTS, uuids, words};
+use maintain::{build_time, update_time};
+use measure::measure;
+use parsieve::sieve::{AxisType, Coarsen, Options};
+
+fn sizes(rows: u64, only: Option<&str>) -> Vec<String> {
+    let (mut lines, options) = (Vec::new(), Options::default());
+    for locations in [64, 4096] {
+        for layout in LAYOUTS.into_iter().filter(|layout| only.is_none_or(|only| only == *layout)) {
+            lines.push(measure(layout, words(layout, rows, locations), AxisType::Signed, locations, options));
+        }
+        if only.is_none_or(|only| only == "uuid") {
+            lines.push(measure("uuid", uuids(rows, locations), AxisType::Bytes, locations, options));
+        }
+    }
+    lines
+}
+
+fn coarse(rows: u64) {
+    let coarsenings = [
+        Coarsen::Exact,
+        Coarsen::Error { millionths: 5000 },
+        Coarsen::Slope { thousandths: 500 },
+        Coarsen::Plain { keys: 32 },
+    ];
+    for coarsen in coarsenings {
+        println!("{coarsen:?}");
+        let options = Options { coarsen, ..Options::default() };
+        for layout in ["late", "uniform1", "zipf"] {
+            measure(layout, words(layout, rows, 64), AxisType::Signed, 64, options);
+        }
+    }
+}
+
+/// Everything, at the sizes of the design or small.
+fn all(smoke: bool) {
+    let size = |full: u64, small: u64| if smoke { small } else { full };
+    let layouts = sizes(size(2_000_000, 20_000), None);
+    let builds = build_time(size(20_000_000, 50_000));
+    let update = update_time(size(1_000_000, 5_000));
+    if smoke {
+        return;
+    }
+    let date = chrono::Utc::now().format("%Y-%m-%d").to_string();
+    let record = object(&[
+        ("date", text(&date)),
+        ("commit", text(&commit())),
+        ("how", text("cargo bench --locked --bench sieve")),
+        ("rustc", text(&output("rustc", &["--version"]))),
+        ("clock", text("CPU time of the thread or of all threads, unless a name says wall")),
+        ("machine", machine()),
+        ("layouts", list(layouts.into_iter())),
+        ("builds", list(builds.into_iter())),
+        ("update", update),
+    ]);
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches").join("results");
+    std::fs::create_dir_all(&folder).expect("benches/results can be made");
+    std::fs::write(folder.join(format!("sieve-{date}.json")), record + "\n").expect("benches/results can be written");
+    println!("\nbenches/results/sieve-{date}.json");
+}
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().filter(|argument| argument != "--bench").collect();
+    let rows = arguments.get(2).and_then(|rows| rows.parse().ok()).unwrap_or(200_000);
+    match arguments.get(1).map(String::as_str) {
+        None => all(false),
+        Some("--smoke") => all(true),
+        Some("sizes") => drop(sizes(rows, arguments.get(3).map(String::as_str))),
+        Some("build") => drop(build_time(rows)),
+        Some("update") => drop(update_time(rows)),
+        Some("coarse") => coarse(rows),
+        Some(other) => panic!("{other} means nothing here: sizes, build, update, coarse or --smoke"),
+    }
+}

@@ -1,0 +1,182 @@
+//! One layout: bits, reads beside min/max and a Bloom filter per location, and the time of points and intervals.
+
+use std::hint::black_box;
+
+use parsieve::bloom::sizing::{Model, Sizes, optimal_blocks};
+use parsieve::sieve::{Answer, AxisType, Builder, Built, Index, Key, Location, Options, Query, Root, Stats};
+
+use crate::clock::Clock;
+use crate::json::{line, number, text};
+use crate::layouts::Random;
+
+/// Keys of the intervals that are asked for.
+const SPANS: [usize; 3] = [1, 1000, 1_000_000];
+
+/// The rate of the Bloom filters to compare with.
+const FPP: f64 = 0.01;
+
+/// Builds pairs that are sorted.
+pub(crate) fn build<K: Key>(pairs: &[(K, u32)], locations: u32, options: Options) -> Built<K> {
+    let mut builder = Builder::new(locations, options).unwrap();
+    for (key, location) in pairs {
+        builder.push(key.clone(), *location, 1).unwrap();
+    }
+    builder.finish()
+}
+
+fn open<K: Key>(built: &Built<K>, axis: AxisType, options: Options, locations: u32) -> Index<K> {
+    let names = (0..locations).map(|location| Location { partition: String::new(), group: format!("{location:08}") });
+    let stats = vec![Stats::default(); usize::try_from(locations).unwrap()];
+    let (root, file) = Root::new((axis, 1, options), names.collect(), stats, built).unwrap();
+    let mut index = Index::new(root);
+    index.load_all(&file).unwrap();
+    index
+}
+
+/// Bits per row of the design's model of exact runs, for these very rows: each run's set and about three bits of boundary.
+fn model<K: Key>(pairs: &[(K, u32)], locations: u32) -> f64 {
+    let ln_factorial = |n: f64| if n < 2.0 { 0.0 } else { n * n.ln() - n + 0.5 * (std::f64::consts::TAU * n).ln() };
+    let mut bits = 0.0;
+    let mut before: Vec<u32> = Vec::new();
+    for key in pairs.chunk_by(|a, b| a.0 == b.0) {
+        let mut set: Vec<u32> = key.iter().map(|pair| pair.1).collect();
+        set.dedup();
+        if set != before {
+            let (all, some) = (f64::from(locations), set.len() as f64);
+            bits += 3.0 + (ln_factorial(all) - ln_factorial(some) - ln_factorial(all - some)) / 2f64.ln();
+            before = set;
+        }
+    }
+    bits / pairs.len() as f64
+}
+
+/// What the peers would need for the same rows: reads of a present key by min/max, and bits a row of a filter per location.
+fn peers<K: Key>(pairs: &[(K, u32)], probes: &[K], index: &Index<K>) -> (f64, f64) {
+    let spans: Vec<_> = index.root().stats.iter().filter_map(|stats| stats.span.as_ref()).collect();
+    let some: Vec<_> = probes.iter().step_by(probes.len().div_ceil(500)).collect();
+    let reads = some.iter().map(|key| spans.iter().filter(|span| span.least <= **key && **key <= span.most).count());
+    let mut distinct = vec![0u64; index.root().stats.len()];
+    for key in pairs.chunk_by(|a, b| a == b) {
+        distinct[usize::try_from(key[0].1).unwrap()] += 1;
+    }
+    let blocks = distinct.iter().filter(|&&count| count > 0);
+    let blocks = blocks.map(|&count| optimal_blocks(count, FPP, Sizes::Any, Model::Exact).unwrap());
+    (reads.sum::<usize>() as f64 / some.len() as f64, blocks.sum::<u64>() as f64 * 256.0 / pairs.len() as f64)
+}
+
+/// The locations of the rows between two keys.
+fn truth<K: Key>(pairs: &[(K, u32)], low: &K, high: &K) -> Vec<u32> {
+    let from = pairs.partition_point(|pair| pair.0 < *low);
+    let mut found: Vec<u32> = pairs[from..].iter().take_while(|pair| pair.0 <= *high).map(|pair| pair.1).collect();
+    found.sort_unstable();
+    found.dedup();
+    found
+}
+
+/// Asserts that nothing is lost, then times; prints a line and gives it as an object of the record.
+pub(crate) fn measure<K: Key>(
+    layout: &str,
+    mut pairs: Vec<(K, u32)>,
+    axis: AxisType,
+    locations: u32,
+    options: Options,
+) -> String {
+    pairs.sort_unstable();
+    let start = Clock::now();
+    let built = build(&pairs, locations, options);
+    let seconds = start.seconds();
+    let index = open(&built, axis, options, locations);
+    let (report, rows, model) = (index.report(), pairs.len() as f64, model(&pairs, locations));
+    let allowed = 1.3 * model + 1.0 + 16384.0 * 8.0 / rows;
+
+    let random = &mut Random(7);
+    let mut any = |bound: usize| usize::try_from(random.below(u64::try_from(bound).unwrap())).unwrap();
+    let probes: Vec<K> = (0..100_000).map(|_| pairs[any(pairs.len())].0.clone()).collect();
+    let mut out = Vec::new();
+    for key in probes.iter().take(2000) {
+        out.clear();
+        index.point(key, &mut out);
+        assert!(truth(&pairs, key, key).iter().all(|at| out.binary_search(at).is_ok()), "a location was lost");
+    }
+    let start = Clock::now();
+    for key in &probes {
+        out.clear();
+        index.point(key, &mut out);
+        black_box(&out);
+    }
+    let point = start.seconds() * 1e9 / probes.len() as f64;
+    // What the machine needs for a binary search over the same rows at this moment: compare, since others share it.
+    let start = Clock::now();
+    for key in &probes {
+        black_box(pairs.partition_point(|pair| pair.0 < *key));
+    }
+    let search = start.seconds() * 1e9 / probes.len() as f64;
+
+    let mut intervals = Vec::new();
+    for span in SPANS {
+        let span = span.min(pairs.len() / 2);
+        let lows: Vec<usize> = (0..if span < 100_000 { 300 } else { 20 }).map(|_| any(pairs.len() - span)).collect();
+        let (mut reads, mut exact) = (0usize, 0usize);
+        for &low in &lows {
+            let (low, high) = (&pairs[low].0, &pairs[low + span - 1].0);
+            let Answer::Only(got) = index.answer(&Query::Between(low.clone(), high.clone())) else { panic!() };
+            let truth = truth(&pairs, low, high);
+            assert!(truth.iter().all(|location| got.binary_search(location).is_ok()), "a location was lost");
+            (reads, exact) = (reads + got.len(), exact + truth.len());
+        }
+        let start = Clock::now();
+        for &low in &lows {
+            out.clear();
+            index.interval(&pairs[low].0, &pairs[low + span - 1].0, &mut out);
+            black_box(&out);
+        }
+        let (micros, count) = (start.seconds() * 1e6 / lows.len() as f64, lows.len() as f64);
+        intervals.push((span, micros, reads as f64 / count, reads as f64 / exact as f64));
+    }
+    let (min_max, bloom_bits) = peers(&pairs, &probes, &index);
+    let counts = report.counts;
+    let (reads, optimum) = (counts.reads as f64 / counts.keys as f64, counts.pairs as f64 / counts.keys as f64);
+    let bloom_reads = optimum + FPP * (f64::from(locations) - optimum);
+    let shown: Vec<String> =
+        intervals.iter().map(|(span, micros, out, _)| format!("{span}: {micros:.1} us for {out:.0}")).collect();
+    println!(
+        "{layout:10} {locations:5} | {:6.2} bits (model {model:5.2}, allowed {allowed:5.2}, Bloom {bloom_bits:5.2}) keys {:6.2} | reads {reads:.3} of {optimum:.3}, min/max {min_max:.0}, Bloom {bloom_reads:.1} | {:4} segs max {:6} B root {:8} B | point {point:5.0} ns (binary search {search:5.0}) | {} | build {:.0} ns/row",
+        report.bits_per_row(),
+        report.keys_bytes as f64 * 8.0 / rows,
+        report.segments,
+        report.largest_lookup,
+        report.root_bytes,
+        shown.join(", "),
+        seconds * 1e9 / rows,
+    );
+    let mut members = vec![
+        ("layout", text(layout)),
+        ("locations", locations.to_string()),
+        ("rows", pairs.len().to_string()),
+        ("bits_per_row", number(report.bits_per_row())),
+        ("model_bits", number(model)),
+        ("allowed_bits", number(allowed)),
+        ("bloom_bits", number(bloom_bits)),
+        ("keys_bits_for_maintenance", number(report.keys_bytes as f64 * 8.0 / rows)),
+        ("reads", number(reads)),
+        ("optimal_reads", number(optimum)),
+        ("min_max_reads", number(min_max)),
+        ("bloom_reads", number(bloom_reads)),
+        ("segments", report.segments.to_string()),
+        ("largest_lookup_bytes", report.largest_lookup.to_string()),
+        ("root_bytes", report.root_bytes.to_string()),
+        ("point_ns", number(point)),
+        ("binary_search_ns", number(search)),
+        ("build_ns_per_row", number(seconds * 1e9 / rows)),
+    ];
+    let intervals = intervals.iter().map(|&(span, micros, out, ratio)| {
+        line(&[
+            ("keys", span.to_string()),
+            ("us", number(micros)),
+            ("locations", number(out)),
+            ("of_optimum", number(ratio)),
+        ])
+    });
+    members.push(("intervals", format!("[{}]", intervals.collect::<Vec<_>>().join(", "))));
+    line(&members)
+}

@@ -1,0 +1,53 @@
+"""What is wrong with an index, and the rows of a table that an index can be held against."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from parsieve._core import UnsupportedError
+from parsieve.errors import ColumnNotFoundError, ConflictError
+from parsieve.index.columns import current_field
+from parsieve.index.commit import BloomState, ColumnState
+from parsieve.lake.base import ColumnPath, Lake, Location, Slice, Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Lie:
+    """Something in an index that is damaged, missing or wrong. Damage costs speed; only a wrong answer loses rows."""
+
+    column: ColumnPath
+    # The file, or the location whose rows are not found.
+    part: str
+    problem: str
+    # Whether rows could be skipped that match.
+    loses_rows: bool
+
+
+def current_rows(
+    state: ColumnState | BloomState, bound: Mapping[Location, str], lake: Lake, snapshot: Snapshot
+) -> Iterator[tuple[Slice, Iterator[pa.Array]]]:
+    """The slices of a snapshot whose very version is bound, each with the column's values."""
+    try:
+        path, _ = current_field(snapshot.schema, state.path, state.field_id)
+    except ColumnNotFoundError:
+        return
+    for piece in snapshot.slices:
+        if piece.token and bound.get(piece.location) == piece.token:
+            yield piece, _values(lake, piece, path)
+
+
+def _values(lake: Lake, piece: Slice, path: ColumnPath) -> Iterator[pa.Array]:
+    try:
+        for batch in lake.read_keys(piece, [path]):
+            yield batch.column(0)
+    except (ConflictError, FileNotFoundError, UnsupportedError):
+        # It was changed or removed since the snapshot was taken: nobody asks for this version of it any more.
+        return
+
+
+def name_of(location: Location) -> str:
+    """A location, for messages."""
+    return f"{location.partition}/{location.group}" if location.partition else location.group

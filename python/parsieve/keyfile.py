@@ -1,0 +1,70 @@
+"""Keys in a file of their own, for the command line: none belongs into a list of processes or a shell's history."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import os
+import stat
+import warnings
+from pathlib import Path
+from typing import Any
+
+from parsieve import _core
+
+NAMES = ("footer_key", "column_keys", "aad_prefix")
+
+
+def read_keys(path: str | os.PathLike[str]) -> _core.FileKeys:
+    """Read the keys of an encrypted file: a JSON object with the names of `FileKeys`, each key as hex or base64.
+
+    >>> import json, pathlib, tempfile
+    >>> from parsieve.keyfile import read_keys
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> path = pathlib.Path(folder.name, "keys.json")
+    >>> _ = path.write_text(json.dumps({"footer_key": "30313233343536373839303132333435"}))
+    >>> path.chmod(0o600)
+    >>> read_keys(path)
+    <parsieve.FileKeys: footer>
+    >>> folder.cleanup()
+    """
+    path = Path(path)
+    text = path.read_text(encoding="utf-8")
+    if os.name != "nt" and stat.S_IMODE(path.stat().st_mode) & 0o077:
+        warnings.warn(f"others may read the keys in {path}: chmod 600 keeps them out", stacklevel=2)
+    try:
+        found = json.loads(text)
+    except ValueError:
+        # The error of the parser would quote the file.
+        raise ValueError(f"{path} holds no JSON") from None
+    if not isinstance(found, dict) or found.keys() - set(NAMES):
+        raise ValueError(f"{path} holds an object with {', '.join(NAMES)} and nothing else")
+    columns = found.get("column_keys") or {}
+    if not isinstance(columns, dict):
+        raise ValueError(f"column_keys in {path} is an object: a key for each column")
+    footer, prefix = found.get("footer_key"), found.get("aad_prefix")
+    return _core.FileKeys(
+        None if footer is None else _key(footer, "footer_key", path),
+        {column: _key(key, f"the key of {column!r}", path) for column, key in columns.items()},
+        None if prefix is None else _bytes(prefix, "aad_prefix", path),
+    )
+
+
+def _key(text: Any, what: str, path: Path) -> bytes:
+    key = _bytes(text, what, path)
+    if len(key) not in (16, 24, 32):
+        raise ValueError(f"{what} in {path} has {len(key)} bytes; AES keys have 16, 24 or 32")
+    return key
+
+
+def _bytes(text: Any, what: str, path: Path) -> bytes:
+    if isinstance(text, str):
+        try:
+            return bytes.fromhex(text)
+        except ValueError:
+            try:
+                return base64.b64decode(text, validate=True)
+            except binascii.Error:
+                pass
+    raise ValueError(f"{what} in {path} is neither hex nor base64")

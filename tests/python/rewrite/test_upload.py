@@ -1,0 +1,96 @@
+"""Objects of stores: uploaded whole, when asked by name, and only over what was read."""
+
+from typing import Any
+
+import fsspec
+import obstore.store
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import parsieve as ps
+
+NAME = "lake/t.parquet"
+
+
+@pytest.fixture
+def store() -> obstore.store.MemoryStore:
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table({"id": range(3000)}), sink, row_group_size=1000)
+    store = obstore.store.MemoryStore()
+    store.put(NAME, sink.getvalue().to_pybytes())
+    return store
+
+
+def content(store: Any, name: str = NAME) -> bytes:
+    return bytes(store.get(name).bytes())
+
+
+def test_an_object_is_uploaded_when_asked_by_name(store: obstore.store.MemoryStore) -> None:
+    old = content(store)
+    with pytest.raises(ps.UnsupportedError, match="upload=True"):
+        ps.add_filters((store, NAME), columns="id")
+    report = ps.add_filters((store, NAME), columns="id", upload=True)
+    assert (report.path, report.written, len(report.added)) == (NAME, True, 3)
+    new = content(store)
+    assert (report.bytes_before, report.bytes_after) == (len(old), len(new))
+    assert ps.open_filters((store, NAME)).might_contain({"id": 5}) == [True, False, False]
+    assert pq.read_table(pa.BufferReader(new)).equals(pq.read_table(pa.BufferReader(old)))
+    assert not ps.add_filters((store, NAME), columns="id", existing="keep", upload=True).written
+    assert not ps.drop_filters((store, NAME), upload=True, dry_run=True).written
+    assert content(store) == new
+    assert ps.drop_filters((store, NAME), upload=True).written
+    assert ps.open_filters((store, NAME)).ranges() == []
+
+
+def test_what_somebody_else_put_meanwhile_stays(store: obstore.store.MemoryStore) -> None:
+    class Raced:
+        """The same store, where somebody puts another object right before ours."""
+
+        def put(self, *arguments: Any, **options: Any) -> Any:
+            store.put(NAME, b"another")
+            return store.put(*arguments, **options)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(store, name)
+
+    with pytest.raises(ps.ConflictError, match="nothing was uploaded"):
+        ps.add_filters((Raced(), NAME), columns="id", upload=True)
+    assert content(store) == b"another"
+
+
+def test_another_object(store: obstore.store.MemoryStore) -> None:
+    old = content(store)
+    report = ps.add_filters((store, NAME), (store, "lake/new.parquet"), "id", upload=True)
+    assert report.path == "lake/new.parquet"
+    assert content(store) == old
+    assert len(ps.open_filters((store, "lake/new.parquet")).ranges()) == 3
+    with pytest.raises(FileExistsError):
+        ps.drop_filters((store, NAME), (store, "lake/new.parquet"), upload=True)
+
+
+def test_an_object_that_is_replaced_while_it_is_read(store: obstore.store.MemoryStore) -> None:
+    ps.add_filters((store, NAME), columns="id", fpp=1e-9, upload=True)
+    data = content(store)
+    sink = pa.BufferOutputStream()
+    random = [n * 7919 % 1_000_003 for n in range(200_000)]
+    pq.write_table(pa.table({"id": random}), sink, row_group_size=50_000, bloom_filter_options={"id": {"ndv": 50_000}})
+    store.put(NAME, sink.getvalue().to_pybytes())
+    filters = ps.open_filters((store, NAME))
+    store.put(NAME, data)
+    with pytest.raises(ps.ConflictError, match="open it again"):
+        filters.filter(0, "id")
+
+
+def test_what_cannot_be_uploaded(store: obstore.store.MemoryStore, tmp_path: Any) -> None:
+    with pytest.raises(ps.UnsupportedError, match="obstore"):
+        ps.add_filters((fsspec.filesystem("memory"), NAME), columns="id", upload=True)
+    with pytest.raises(ValueError, match="objects of a store"):
+        ps.add_filters(tmp_path / "t.parquet", columns="id", upload=True)
+    (tmp_path / "t.parquet").write_bytes(content(store))
+    with pytest.raises(ps.UnsupportedError, match="condition"):
+        ps.add_filters((obstore.store.LocalStore(str(tmp_path)), "t.parquet"), columns="id", upload=True)
+    assert (tmp_path / "t.parquet").read_bytes() == content(store)
+    store.put("no.parquet", b"no file of Parquet")
+    with pytest.raises(ps.FormatError):
+        ps.add_filters((store, "no.parquet"), upload=True)
