@@ -117,6 +117,8 @@ def main() -> None:
             lineitem(folder, asked.scale, asked.parts)
         table = asked.table or folder
         files = sorted(table.rglob("*.parquet"))
+        # The generator makes a folder for each table; Spark wants the one that holds the files.
+        table = files[0].parent if asked.table is None else table
         for file in files if asked.table is None else []:
             os.utime(file, (1, 1))
         rows = sum(pq.read_metadata(file).num_rows for file in files)

@@ -107,7 +107,8 @@ def test_columns_that_became_others_are_built_anew_and_grown_ones_compacted(
     assert view.columns["k",].type == pa.timestamp("us")
     assert {location.group for location in view.lookup("k", query.is_not_null())} == {"b.parquet"}
     assert not view.columns["s",].deltas
-    assert view.lookup("s", query.equals(pa.scalar("y"))) == set()
+    assert {location.group for location in view.lookup("s", query.equals(pa.scalar("x")))} == {"b.parquet"}
+    assert view.columns["s",].base.pairs == 2
 
 
 def test_a_streaming_query_keeps_its_index_fresh(spark: Any, tmp_path: Path) -> None:
