@@ -71,10 +71,11 @@ def questions(path: Path) -> Iterator[tuple[str, Callable[[], Any]]]:
     yield "open", lambda: ps.open_filters(data).columns
     yield "filter", every_filter
     yield "might_contain", might_contain
-    yield "check", lambda: ps.check_filters(data)
-    yield "add auto", lambda: ps.add_filters(path, dry_run=True)
+    # One thread: the stack of another one is as large as all that is allowed.
+    yield "check", lambda: ps.check_filters(data, threads=1)
+    yield "add auto", lambda: ps.add_filters(path, dry_run=True, threads=1)
     for column in PROBES:
-        yield f"add {column}", lambda column=column: ps.add_filters(path, columns=column, dry_run=True)  # type: ignore[misc]
+        yield f"add {column}", lambda column=column: ps.add_filters(path, columns=column, dry_run=True, threads=1)  # type: ignore[misc]
 
 
 def wrong(damaged: corpus.Damaged, folder: Path, asked: Any = questions) -> Iterator[dict[str, str]]:

@@ -9,7 +9,7 @@ import pytest
 
 HOSTILE = Path(__file__).resolve().parents[2] / "hostile"
 # The share of the corpus that every run takes; `python tests/hostile/ask.py FOLDER 0 1` takes all of it.
-SHARE = 9
+SHARE = 18
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux bounds a process's memory by RLIMIT_DATA")
 
