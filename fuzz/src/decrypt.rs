@@ -1,7 +1,7 @@
 //! Damaged encrypted files: what is opened with the keys is what was written with them, or it is refused.
 
 use parsieve::crypto::{Key, decrypt_ctr, open, split_module};
-use parsieve::parquet::{NewFilter, ParquetFile, Protection, Vault};
+use parsieve::parquet::{NewFilter, OldFooter, ParquetFile, Protection, Vault};
 
 use super::{drive, footer, read_footer, seeds};
 
@@ -22,7 +22,7 @@ pub fn run(data: &[u8]) {
                 assert_eq!(found.sbbf(), &seeds::filter(column), "a filter that nobody sealed");
             }
             let add = [NewFilter { row_group, column, num_blocks: 1 }];
-            let _ = drive(data, |fetched| file.plan_rewrite(&add, &[], vault, fetched));
+            let _ = drive(data, |fetched| file.plan_rewrite(&add, &[], OldFooter::Replaced, vault, fetched));
         }
     }
 }

@@ -1,7 +1,7 @@
 //! A damaged file gets a filter and loses another, or is refused: what is planned reopens, and the old bytes are kept.
 
 use parsieve::bloom::Sbbf;
-use parsieve::parquet::{NewFilter, ParquetFile, Physical};
+use parsieve::parquet::{NewFilter, OldFooter, ParquetFile, Physical};
 
 use super::{drive, footer, read_footer};
 
@@ -24,19 +24,33 @@ fn rewrite(old: &ParquetFile, data: &[u8], row_group: usize, column: usize) {
     let add = [NewFilter { row_group, column, num_blocks: 3 }];
     let drop: Vec<(usize, usize)> =
         [(row_group, column + 1)].into_iter().filter(|at| at.1 < old.metadata.leaves().len()).collect();
-    let Ok(plan) = drive(data, |fetched| old.plan_rewrite(&add, &drop, None, fetched)) else { return };
+    for (old_footer, copied) in [(OldFooter::Replaced, old.data_end()), (OldFooter::Kept, data.len() as u64)] {
+        rewrite_with(old, data, &filter, (&add, &drop), old_footer, copied);
+    }
+}
+
+fn rewrite_with(
+    old: &ParquetFile,
+    data: &[u8],
+    filter: &Sbbf,
+    (add, drop): (&[NewFilter], &[(usize, usize)]),
+    old_footer: OldFooter,
+    copied: u64,
+) {
+    let NewFilter { row_group, column, .. } = add[0];
+    let Ok(plan) = drive(data, |fetched| old.plan_rewrite(add, drop, old_footer, None, fetched)) else { return };
     assert_ne!(old.metadata.leaves()[column].physical, Physical::Boolean);
     assert!(plan.wipe.is_empty(), "nothing is encrypted");
     let mut new = data[..plan.copy as usize].to_vec();
-    new.extend(old.encode_filter(row_group, column, &filter, None).unwrap());
+    new.extend(old.encode_filter(row_group, column, filter, None).unwrap());
     new.extend(&plan.footer);
-    assert_eq!((new.len() as u64, plan.copy), (plan.file_len, old.data_end()));
+    assert_eq!((new.len() as u64, plan.copy), (plan.file_len, copied));
     let opened = read_footer(&new).and_then(ParquetFile::open).expect("a rewritten file opens");
     assert_eq!(
         (opened.metadata.leaves(), opened.metadata.num_rows()),
         (old.metadata.leaves(), old.metadata.num_rows())
     );
     let place = opened.filter_place(row_group, column).unwrap().unwrap();
-    assert_eq!(drive(&new, |fetched| opened.read_filter(&place, None, fetched)).unwrap(), filter);
+    assert_eq!(drive(&new, |fetched| opened.read_filter(&place, None, fetched)).unwrap(), *filter);
     assert!(drop.iter().all(|&(row_group, column)| opened.filter_place(row_group, column) == Ok(None)));
 }

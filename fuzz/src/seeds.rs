@@ -9,7 +9,7 @@ use parquet::encryption::encrypt::FileEncryptionProperties;
 use parquet::file::properties::WriterProperties;
 use parsieve::bloom::Sbbf;
 use parsieve::crypto;
-use parsieve::parquet::{NewFilter, ParquetFile, Vault};
+use parsieve::parquet::{NewFilter, OldFooter, ParquetFile, Vault};
 use parsieve::sieve::{AxisType, Builder, Bytes, Change, Delta, Extent, Key, Root, Side, Stats, root};
 
 use super::sieve::{SMALL, locations, unframe};
@@ -93,7 +93,7 @@ fn encrypted_file(encrypted_footer: bool) -> Vec<u8> {
     let secrets = old.secrets(&keys).unwrap().unwrap();
     let vault = Some(&secrets as &dyn Vault);
     let add = [(0, 0), (0, 1), (1, 0)].map(|(row_group, column)| NewFilter { row_group, column, num_blocks: 2 });
-    let plan = drive(&file, |fetched| old.plan_rewrite(&add, &[], vault, fetched)).unwrap();
+    let plan = drive(&file, |fetched| old.plan_rewrite(&add, &[], OldFooter::Replaced, vault, fetched)).unwrap();
     let mut new = file[..plan.copy as usize].to_vec();
     for placed in &plan.filters {
         new.extend(old.encode_filter(placed.row_group, placed.column, &filter(placed.column), vault).unwrap());

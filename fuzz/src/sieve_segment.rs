@@ -13,7 +13,7 @@ pub fn run(data: &[u8]) {
 }
 
 fn check<K: Probes>(body: &[u8]) {
-    let count = if body.len() % 2 == 0 { 9 } else { 300 };
+    let count = if body.len().is_multiple_of(2) { 9 } else { 300 };
     let mut index = Index::<K>::new(one_segment(count));
     let loaded = index.load(0, &frame(b"SvL1", body));
     ask(&index);

@@ -10,7 +10,7 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -33,8 +33,7 @@ EVERYWHERE = 0.8
 Kind = Literal["sieve", "bloom", "none"]
 
 
-@dataclass(frozen=True, slots=True)
-class Advice:
+class Advice(NamedTuple):
     """What indexes of one column would do, by a sample."""
 
     column: str

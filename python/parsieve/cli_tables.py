@@ -7,7 +7,6 @@ import dataclasses
 import datetime as dt
 import json
 from collections.abc import Callable
-from dataclasses import asdict
 from typing import Any
 
 import parsieve as ps
@@ -54,7 +53,7 @@ def _build(options: argparse.Namespace) -> int:
 def _advise(options: argparse.Namespace) -> int:
     advice = ps.open_table(options.file).advise(options.columns or None, options.where)
     if options.json:
-        print(json.dumps([asdict(one) for one in advice], indent=2))
+        print(json.dumps([one._asdict() for one in advice], indent=2))
     for one in [] if options.json else advice:
         print(one)
     return 0

@@ -142,8 +142,8 @@ class Table:
         >>> table = ps.open_table(folder)
         >>> table.build_index("id")
         {'id': 'sieve'}
-        >>> table.index_stats()["id"].keys
-        2
+        >>> list(table.index_stats())
+        ['id']
         """
         if kind not in ("auto", "sieve", "bloom"):
             raise ValueError(f'the kinds of index are "sieve", "bloom" and "auto", not {kind!r}')
@@ -262,7 +262,7 @@ def advise(
     >>> for part in range(9):
     ...     pq.write_table(pa.table({"id": range(part, 900, 9)}), f"{folder}/part-{part}.parquet")
     >>> [advice] = ps.advise(folder, queries=["id = 42"])
-    >>> advice.minmax_reads, advice.sieve_reads
-    (9.0, 1.0)
+    >>> round(advice.minmax_reads), round(advice.sieve_reads)
+    (9, 1)
     """
     return (table if isinstance(table, Table) else open_table(table)).advise(columns, queries)

@@ -156,7 +156,7 @@ impl Leaf {
                 _ => return None,
             },
             (Physical::Int32, logical) => whole(i32::from_le_bytes(stored.try_into().ok()?).into(), logical, 32)?,
-            (Physical::Int64, logical) => whole(i64::from_le_bytes(stored.try_into().ok()?).into(), logical, 64)?,
+            (Physical::Int64, logical) => whole(i64::from_le_bytes(stored.try_into().ok()?), logical, 64)?,
             (Physical::Float, None) => real(f32::from_le_bytes(stored.try_into().ok()?).into())?,
             (Physical::Double, None) => real(f64::from_le_bytes(stored.try_into().ok()?))?,
             (Physical::FixedLenByteArray, _) if self.type_length != i32::try_from(stored.len()).ok() => return None,

@@ -103,7 +103,6 @@ impl FileReader {
 
     /// What identifies the key of the footer, for it is encrypted or signed.
     #[staticmethod]
-    #[expect(clippy::type_complexity, reason = "the answer as Python sees it")]
     fn footer_key_metadata<'py>(
         py: Python<'py>,
         file_len: u64,

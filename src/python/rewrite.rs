@@ -58,7 +58,11 @@ impl Rewriter {
     fn scan(&self, py: Python<'_>, chunk: Chunk) -> PyResult<ChunkScan> {
         // The column's largest filter says nothing about how many values it has; all of them must be in it.
         let scan = self.0.get().file.scan_chunk(chunk.0, chunk.1, u64::MAX, InstructionSet::detect())?;
-        Ok(ChunkScan { reader: self.0.clone_ref(py), column: chunk.1, state: Mutex::new(State::Reading(scan)) })
+        Ok(ChunkScan {
+            reader: self.0.clone_ref(py),
+            column: chunk.1,
+            state: Mutex::new(State::Reading(Box::new(scan))),
+        })
     }
 
     /// Plan the file where the chunks `add` (row group, column, blocks) get filters and the chunks `drop` lose theirs; with
@@ -100,7 +104,7 @@ impl Rewriter {
 }
 
 enum State {
-    Reading(parquet::ChunkScan),
+    Reading(Box<parquet::ChunkScan>),
     Read(ChunkHashes),
     Failed,
 }

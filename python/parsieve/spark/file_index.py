@@ -1,0 +1,188 @@
+"""Spark's own list of a table's files, with those left out that a query does not need.
+
+The list that Spark made is asked as before, so partitions, deletes and log files stay its affair; what it answers is
+thinned out while each query is planned. Nothing of this runs on executors, and no jar is needed.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+from weakref import WeakValueDictionary
+
+from parsieve._core import UnsupportedError
+from parsieve.spark.catalyst import Filter, filter_of
+
+# Paths as the engine writes them and what the query asks for -> those of the paths that must be read.
+Keep = Callable[[Sequence[str], Filter], "set[str]"]
+
+# Those that Java still holds, by their names.
+_living: WeakValueDictionary[str, PrunedIndex] = WeakValueDictionary()
+_numbers = itertools.count()
+
+_log = logging.getLogger("parsieve.spark")
+
+
+def prune(frame: Any, keep: Keep) -> Any:
+    """The same DataFrame, whose scan asks `keep` at every query which files it needs.
+
+    `frame` is what `spark.read...load(...)` gives for plain Parquet or Hudi: one relation over files. `keep` gets paths
+    as they are listed (local ones without `file:`) and the query's filter, and answers with those that must be read;
+    where it fails, all are. Two such frames are equal to Spark, for its cache, where table and `keep` are equal.
+    """
+    spark = frame.sparkSession
+    plan = frame._jdf.queryExecution().analyzed()
+    if plan.getClass().getSimpleName() == "Project" and plan.output().equals(plan.child().output()):
+        # Hudi puts one above its relation, which changes nothing.
+        plan = plan.child()
+    relation = plan.relation() if plan.getClass().getSimpleName() == "LogicalRelation" else None
+    if relation is not None and ".delta." in relation.getClass().getName():
+        raise UnsupportedError("a Delta table would lose its deletion vectors in this way; use delta.read")
+    if relation is None or relation.getClass().getSimpleName() != "HadoopFsRelation":
+        raise UnsupportedError(
+            "files can be left out of a DataFrame that spark.read gives for a folder of Parquet files or a Hudi table, "
+            f"and of nothing that was made of it; this is {plan.getClass().getSimpleName()}"
+        )
+    location = relation.location()
+    _listen(spark)
+    thinned = relation.copy(
+        PrunedIndex(spark._jvm, location, keep),
+        relation.partitionSchema(),
+        relation.dataSchema(),
+        relation.bucketSpec(),
+        relation.fileFormat(),
+        relation.options(),
+        relation.sparkSession(),
+    )
+    from pyspark.sql import DataFrame
+
+    return DataFrame(spark._jsparkSession.baseRelationToDataFrame(thinned), spark)
+
+
+def _listen(spark: Any) -> None:
+    """Let Java call Python, as PySpark does for streams."""
+    from pyspark.java_gateway import ensure_callback_server_started
+
+    ensure_callback_server_started(spark.sparkContext._gateway)
+
+
+class PrunedIndex:
+    """A `FileIndex` of Spark: another one, and what `keep` leaves of its files."""
+
+    def __init__(self, jvm: Any, inner: Any, keep: Keep) -> None:
+        """Wrap `inner`, a `FileIndex` of py4j."""
+        self._jvm = jvm
+        self._inner = inner
+        self._keep = keep
+        self._hash = int(inner.hashCode())
+        self._name = f"parsieve.PrunedIndex-{next(_numbers)}"
+        _living[self._name] = self
+
+    def __getattr__(self, name: str) -> Any:
+        """Whatever else Spark asks of a `FileIndex`, the wrapped one answers."""
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self._inner, name)
+
+    def listFiles(self, partition_filters: Any, data_filters: Any) -> Any:  # noqa: N802
+        """The folders and files to read: called by Spark once for each plan of a query."""
+        listed = self._inner.listFiles(partition_filters, data_filters)
+        try:
+            return self._thinned(listed, [*_sequence(partition_filters), *_sequence(data_filters)])
+        except Exception as error:
+            kept_all(error)
+            return listed
+
+    def equals(self, other: Any) -> bool:
+        """Whether Spark may take one for the other, as it does for cached answers."""
+        # Java hands over its own side of the other, which only its name leads back to the Python side.
+        if not self._jvm.java.lang.reflect.Proxy.isProxyClass(other.getClass()):
+            return False
+        found = _living.get(str(other.toString()))
+        return found is self or bool(
+            found is not None and self._keep == found._keep and self._inner.equals(found._inner)
+        )
+
+    def hashCode(self) -> int:  # noqa: N802
+        """Equal ones have equal ones."""
+        return self._hash
+
+    def toString(self) -> str:  # noqa: N802
+        """Its name, which no other has."""
+        return self._name
+
+    def _thinned(self, listed: Any, conditions: list[Any]) -> Any:
+        folders = [(folder, folder.files()) for folder in _sequence(listed)]
+        paths = [paths_of(files) for _, files in folders]
+        everything = [path for within in paths for path in within]
+        kept = self._keep(everything, filter_of(conditions))
+        if len(kept) >= len(everything) and kept.issuperset(everything):
+            return listed
+        answer = self._jvm.scala.collection.mutable.ArrayBuffer()
+        for (folder, files), within in zip(folders, paths, strict=True):
+            left = self._jvm.scala.collection.mutable.ArrayBuffer()
+            for start, end in runs(within, kept):
+                left.appendAll(files.slice(start, end))
+            if not left.isEmpty():
+                getattr(answer, "$plus$eq")(folder.copy(folder.values(), left.toList()))
+        return answer.toList()
+
+    class Java:
+        """What py4j presents to Java."""
+
+        implements = ("org.apache.spark.sql.execution.datasources.FileIndex",)
+
+
+def kept_all(error: Exception) -> None:
+    """Say that nothing was left out: to read too much is slow, to fail or to read too little is worse."""
+    said = (str(error).splitlines() or [""])[0]
+    _log.warning("no file was skipped: %s: %s", type(error).__name__, said)
+
+
+def chosen(keep: Keep, paths: Sequence[str], where: Filter) -> set[str]:
+    """What `keep` leaves of the paths; all of them where it fails."""
+    try:
+        return keep(paths, where)
+    except Exception as error:
+        kept_all(error)
+        return set(paths)
+
+
+def _sequence(items: Any) -> Iterator[Any]:
+    for at in range(items.size()):
+        yield items.apply(at)
+
+
+# How Hadoop prints the state of a file, of whichever class; one call brings a whole list.
+_PRINTED = re.compile(r"\{path=(.*?); isDirectory=")
+
+
+def paths_of(files: Any) -> list[str]:
+    """The path of each file of a list."""
+    count = files.size()
+    printed = [_PRINTED.search(line) for line in str(files.mkString("\n")).split("\n")] if count else []
+    if len(printed) == count and all(printed):
+        return [plain_path(found[1]) for found in printed if found]
+    # A name with a line's end in it, or a filesystem that prints something else.
+    return [plain_path(str(files.apply(at).getPath().toString())) for at in range(count)]
+
+
+def plain_path(path: str) -> str:
+    """A path of Hadoop, without the scheme where it is local."""
+    return re.sub(r"^file:(//(?=/))?", "", path)
+
+
+def runs(paths: Sequence[str], kept: set[str]) -> Iterator[tuple[int, int]]:
+    """Where the kept ones stand, as ranges: Java is called once for each, not once for each file."""
+    start = None
+    for at, path in enumerate(paths):
+        if path in kept:
+            start = at if start is None else start
+        elif start is not None:
+            yield start, at
+            start = None
+    if start is not None:
+        yield start, len(paths)

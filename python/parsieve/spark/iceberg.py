@@ -1,0 +1,108 @@
+"""An Iceberg table as Spark reads it, from some of its files: deletes and old schemas stay Iceberg's affair."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from typing import Any
+
+from parsieve._core import UnsupportedError
+from parsieve.spark.catalyst import resolved
+from parsieve.spark.file_index import Keep, chosen, plain_path
+from parsieve.spark.versions import installed
+
+_log = logging.getLogger("parsieve.spark")
+
+# Sets of tasks that Iceberg keeps for us: table, and what lives exactly as long as somebody can read the set.
+_staged: dict[str, tuple[Any, Any]] = {}
+
+
+def read(spark: Any, table: str, keep: Keep, where: Any = None, snapshot_id: int | None = None) -> Any:
+    """The rows of a table, by its name or its folder, at a snapshot, that meet `where`, from the files `keep` leaves.
+
+    With `where`, the snapshot is fixed when this is called, and so is the choice of files: conditions that are added
+    to the DataFrame later hold, and leave out no more files.
+    """
+    _release(spark)
+    reader = spark.read.format("iceberg")
+    if snapshot_id is not None:
+        # Iceberg's own name is no longer taken from Spark 4 on, which has its own.
+        reader = reader.option("versionAsOf" if installed().line >= (4, 0) else "snapshot-id", str(snapshot_id))
+    whole = reader.load(table)
+    if where is None:
+        return whole
+    native = _table(whole)
+    # A frame of the latest rows has the schema of today, which may be newer than the last snapshot.
+    snapshot = native.currentSnapshot() if snapshot_id is None else native.snapshot(snapshot_id)
+    if snapshot is None:
+        # Nothing was written to the table yet.
+        return whole.where(where)
+    if snapshot_id is not None and not _reads_as(native, whole.columns, snapshot):
+        # Tasks are read with the table's schema of today.
+        _log.warning("no file was skipped: since snapshot %s, columns were renamed or replaced", snapshot_id)
+        return whole.where(where)
+    tasks = []
+    planned = native.newScan().useSnapshot(snapshot.snapshotId()).planFiles()
+    try:
+        iterator = planned.iterator()
+        while iterator.hasNext():
+            task = iterator.next()
+            tasks.append((plain_path(str(task.file().location())), task))
+    finally:
+        planned.close()
+    kept = chosen(keep, [path for path, _ in tasks], resolved(spark, whole.schema, where))
+    left = spark._jvm.java.util.ArrayList()
+    for path, task in tasks:
+        if path in kept:
+            left.add(task)
+    if left.isEmpty():
+        return whole.where("false")
+    name = f"parsieve-{uuid.uuid4()}"
+    manager = spark._jvm.org.apache.iceberg.spark.ScanTaskSetManager.get()
+    manager.stageTasks(native, name, left)
+    frame = spark.read.format("iceberg").option("scan-task-set-id", name).load(table)
+    # The plan of whatever is made of the frame holds these options; when nobody does, nobody can read the tasks.
+    options = _relation(frame).options()
+    _staged[name] = native, spark._jvm.java.lang.ref.WeakReference(options)
+    return frame.select(*(f"`{name.replace('`', '``')}`" for name in whole.columns)).where(where)
+
+
+def _reads_as(table: Any, columns: list[str], snapshot: Any) -> bool:
+    """Whether the columns of a snapshot are those of the table's schema of today: by their ids, with equal types."""
+    then_id = snapshot.schemaId()
+    now = table.schema()
+    if then_id is None or int(then_id) == int(now.schemaId()):
+        return True
+    then = table.schemas().get(then_id)
+    # The text of a field says its id, its name and its type, and those of all that it holds.
+    return all(
+        now.findField(name) is not None and str(now.findField(name)) == str(then.findField(name)) for name in columns
+    )
+
+
+def _release(spark: Any) -> None:
+    """Let go of the tasks that no DataFrame can read any more."""
+    from py4j.protocol import Py4JError, Py4JNetworkError
+
+    for name, (native, options) in list(_staged.items()):
+        try:
+            if options.get() is not None:
+                continue
+            spark._jvm.org.apache.iceberg.spark.ScanTaskSetManager.get().removeTasks(native, name)
+        except (Py4JError, Py4JNetworkError):
+            # Of a session that has ended.
+            pass
+        del _staged[name]
+
+
+def _relation(frame: Any) -> Any:
+    plan = frame._jdf.queryExecution().analyzed()
+    while plan.getClass().getSimpleName() == "SubqueryAlias":
+        plan = plan.child()
+    if plan.getClass().getSimpleName() != "DataSourceV2Relation":
+        raise UnsupportedError(f"this is no Iceberg table as Spark reads it: {plan.getClass().getSimpleName()}")
+    return plan
+
+
+def _table(frame: Any) -> Any:
+    return _relation(frame).table().table()
