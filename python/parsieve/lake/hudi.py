@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 from urllib.parse import unquote
 
@@ -41,6 +41,38 @@ class _Native:
     base: str | None
     logs: tuple[str, ...]
     schema: pa.Schema
+    # The table's address and options, and the instant.
+    table: tuple[str, tuple[tuple[str, str], ...], str]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """The objects of hudi stay in their process; elsewhere their table is opened again."""
+        paths = (
+            None
+            if self.base is None
+            else (
+                self.piece.base_file_relative_path(),
+                self.piece.log_files_relative_paths(),
+            )
+        )
+        return _Native, (None, paths, None, self.base, self.logs, self.schema, self.table)
+
+    def stream(self) -> Iterator[Any]:
+        """The rows of the base file and its logs, merged."""
+        if self.reader is not None:
+            yield from self.reader.read_file_slice_stream(self.piece, self.options.with_batch_size(BATCH_ROWS))
+            return
+        reader, options = _reader(*self.table)
+        base, logs = self.piece
+        yield from reader.read_file_slice_from_paths_stream(base, logs, options.with_batch_size(BATCH_ROWS))
+
+
+@lru_cache(maxsize=8)
+def _reader(uri: str, options: tuple[tuple[str, str], ...], instant: str) -> tuple[Any, Any]:
+    from hudi import HudiReadOptions, HudiTableBuilder
+
+    table = HudiTableBuilder.from_base_uri(uri).with_options(dict(options)).build()
+    asked = HudiReadOptions().with_as_of_timestamp(instant)
+    return table.create_file_group_reader_with_options(asked), asked
 
 
 class Hudi(Lake):
@@ -202,8 +234,11 @@ class _Slices:
             num_rows=None,
             clean=clean,
             partition_values=self._values(partition),
-            native=self._native(piece, options, path, tuple(relative), self._schema),
+            native=self._native(piece, options, path, tuple(relative), self._schema, self._home()),
         )
+
+    def _home(self) -> tuple[str, tuple[tuple[str, str], ...], str]:
+        return self._lake.uri, tuple(sorted(self._lake.storage_options.items())), self._instant
 
     def _visible(self, piece: Any) -> list[tuple[str, int]]:
         """The logs that hold at the instant, with their sizes; all of them where their names do not tell."""
@@ -256,9 +291,8 @@ class _MergedRows:
         native: _Native = self.piece.native
         where = f"{self.piece.partition}/{self.piece.group}"
         with foreign(where), _hudis(f"hudi cannot merge {where}; read the table with Spark"):
-            options = native.options.with_batch_size(BATCH_ROWS)
             # Columns are all read: hudi wants those that decide which record wins.
-            for batch in native.reader.read_file_slice_stream(native.piece, options):
+            for batch in native.stream():
                 yield self._conformed(pa.record_batch(batch), schema, where)
 
     def _conformed(self, batch: pa.RecordBatch, schema: pa.Schema, where: str) -> pa.RecordBatch:

@@ -141,6 +141,49 @@ def test_a_streaming_query_keeps_its_index_fresh(spark: Any, tmp_path: Path) -> 
     assert view.table.id == 3
 
 
+def test_a_streaming_query_into_hudi(spark: Any, tmp_path: Path) -> None:
+    """Merge-on-read: executors merge base files and logs as they are in each batch's snapshot."""
+    needs("hudi")
+    source, folder, where = tmp_path / "source", tmp_path / "t", tmp_path / "index"
+    source.mkdir()
+    settings = {
+        "hoodie.table.name": "t",
+        "hoodie.datasource.write.table.type": "MERGE_ON_READ",
+        "hoodie.datasource.write.recordkey.field": "id",
+        "hoodie.datasource.write.operation": "upsert",
+        "hoodie.upsert.shuffle.parallelism": "1",
+        "hoodie.compact.inline": "false",
+    }
+    logs = []
+
+    def each(batch: Any, number: int) -> None:
+        batch.coalesce(1).write.format("hudi").options(**settings).mode("append").save(str(folder))
+        lake = open_lake(str(folder))
+        if number:
+            view = pss.update_index(batch.sparkSession, str(folder), index=where)
+        else:
+            view = pss.build_index(batch.sparkSession, str(folder), "k", index=where)
+        snapshot = lake.snapshot()
+        assert view.table.id == snapshot.id
+        assert all(view.token(piece.location) == piece.token != "" for piece in snapshot.slices)
+        assert TableIndex(where).verify(lake, snapshot) == []
+        for value in range(0, 300, 20):
+            found = {location.group for location in view.lookup("k", query.equals(pa.scalar(value)))}
+            assert found >= held(folder, value)
+        logs.append(sum(not piece.clean for piece in snapshot.slices))
+
+    stream = spark.readStream.schema("id long, k long").option("maxFilesPerTrigger", 1).parquet(str(source))
+    for number in range(3):
+        # Only updates: with new rows among them, Hudi rewrites small base files instead of writing logs.
+        ids = list(range(20 - number))
+        keys = [identity * 10 + number * 100 for identity in ids]
+        pq.write_table(pa.table({"id": ids, "k": keys}), source / f"{number}.parquet")
+    running = stream.writeStream.foreachBatch(each).option("checkpointLocation", str(tmp_path / "checkpoint"))
+    running.trigger(availableNow=True).start().awaitTermination(390)
+    assert len(logs) == 3
+    assert logs[0] == 0 < logs[-1]
+
+
 @pytest.mark.parametrize("name", ["build_index", "update_index", "compact", "expire"])
 def test_examples(spark: Any, name: str) -> None:
     text = inspect.getdoc(getattr(pss, name)) or ""
