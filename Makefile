@@ -47,6 +47,11 @@ test-python: develop .venv/stamp-test ## the Python tests, with the README's cod
 test-spark: develop .venv-spark/stamp-spark ## the tests on Spark, with Hudi, Delta and Iceberg; downloads their jars once
 	PYTHONPATH=$(CURDIR)/python $(SPARK_BIN)/python -m pytest tests/python/spark
 
+.PHONY: test-slow
+test-slow: develop .venv/stamp-test .venv-spark/stamp-spark ## what takes long: a thousand kills of each kind, long models, a cluster
+	$(BIN)/python -m pytest -m slow --ignore tests/python/spark
+	PYTHONPATH=$(CURDIR)/python $(SPARK_BIN)/python -m pytest -m slow tests/python/spark
+
 .PHONY: check
 check: develop .venv/stamp-check $(CARGO_DENY) ## formats, lints, types, stubs and licences
 	cargo fmt --check

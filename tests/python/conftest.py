@@ -17,8 +17,12 @@ PYSPARK_WARNINGS = [
 ]
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give what starts a Spark session its time and its warnings, or skip it where there is no PySpark."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what is slow unless a mark is asked for; give what starts a Spark session its time and its warnings."""
+    if not config.getoption("-m"):
+        slow = [item for item in items if item.get_closest_marker("slow")]
+        items[:] = [item for item in items if not item.get_closest_marker("slow")]
+        config.hook.pytest_deselected(items=slow)
     for item in items:
         if item.get_closest_marker("spark"):
             # Starting Java and the first query of each lake take long where other work runs beside them.

@@ -174,6 +174,9 @@ class _DuckDb(_Sql):
                     f"DuckDB cannot hold the moment {nanos} ns since 1970 of a column of type {kind}"
                 )
             return f"TIMESTAMPTZ '{written}+00'"
+        if abs(nanos // (1 if kind.unit == "ns" else 1000)) >= 2**63 - 1:
+            # DuckDB keeps the last numbers for its infinities.
+            raise UnsupportedError(f"DuckDB cannot hold the time {nanos} ns since 1970 of a column of type {kind}")
         if kind.unit == "ns":
             return f"make_timestamp_ns({nanos})"
         return f"make_timestamp({nanos // 1000})"
