@@ -28,8 +28,9 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: demo
-demo: develop ## make a filter of a real column, probe it and time it
+demo: develop .venv/stamp-demo ## a filter of a real column; a lake of late events, asked without and with parsieve
 	$(BIN)/python examples/01_filter_a_column.py
+	$(BIN)/parsieve demo
 
 .PHONY: test
 test: test-rust test-python test-spark ## all tests: Rust, layers, Python, README, examples and Spark
