@@ -111,8 +111,9 @@ def check_tokens(histories: list[tuple[Snapshot, dict[Any, pa.Table]]]) -> None:
                 continue
             live = by_location[piece.location]
             known = meaning.setdefault((piece.location, piece.token), live)
-            held = {one.name: one.metadata for one in known.schema}
-            names = [one.name for one in live.schema if one.name in held and held[one.name] == one.metadata]
+            # A field that was renamed inside a struct is the same column with other names in its values.
+            held = {one.name: (one.metadata, one.type) for one in known.schema}
+            names = [one.name for one in live.schema if held.get(one.name) == (one.metadata, one.type)]
             assert names
             assert rows(live.select(names)) == rows(known.select(names)), piece
 
