@@ -36,7 +36,7 @@ class Table:
     def __init__(self, lake: Lake, index_location: Any = None) -> None:
         self._lake = lake
         self._footers = Footers()
-        self._last: tuple[list[tuple[str, str, str]], Snapshot | None] = ([], None)
+        self._last: Snapshot | None = None
         place = f"{lake.uri}/{FOLDER}" if index_location is None else index_location
         self._index = TableIndex(place, lake.storage_options or None)
 
@@ -98,12 +98,10 @@ class Table:
     def _snapshot(self, as_of: AsOf) -> Snapshot:
         """A snapshot; while nothing changes its slices are the same objects, by which others know what they know."""
         snapshot = self._lake.snapshot(as_of)
-        versions = [(piece.partition, piece.group, piece.token) for piece in snapshot.slices]
-        known, last = self._last
-        same = last is not None and last.schema.equals(snapshot.schema, check_metadata=True)
-        if last is not None and same and versions == known and all(token for _, _, token in versions):
-            return replace(snapshot, slices=last.slices)
-        self._last = versions, snapshot
+        last = self._last
+        if last is not None and snapshot.slices is not last.slices and _same_slices(last, snapshot):
+            snapshot = replace(snapshot, slices=last.slices)
+        self._last = snapshot
         return snapshot
 
     def _view(self, snapshot: Snapshot) -> tuple[View | None, list[str]]:
@@ -227,6 +225,14 @@ class Table:
         """What the index of each column costs and wastes."""
         view = self._index.refresh()
         return {} if view is None else {".".join(path): self._index.stats(path) for path in view.columns}
+
+
+def _same_slices(one: Snapshot, other: Snapshot) -> bool:
+    """Whether the slices of two snapshots are the same files with the same live rows, read by the same schema."""
+    if len(one.slices) != len(other.slices) or not one.schema.equals(other.schema, check_metadata=True):
+        return False
+    pairs = zip(one.slices, other.slices, strict=True)
+    return all(a is b or (a.same_rows(b) and a.group == b.group and a.partition == b.partition) for a, b in pairs)
 
 
 def open_table(

@@ -19,6 +19,8 @@ class Stage:
     name: str
     asked: int
     kept: int
+    # Which units were kept by this one and all before it.
+    mask: pa.BooleanArray
 
 
 @dataclass(slots=True)
@@ -31,14 +33,12 @@ class Sieving:
     answers: dict[Question, pa.BooleanArray] = field(default_factory=dict)
     # For each question the evidence that was heard, and its own answers.
     heard: dict[Question, list[tuple[Evidence, pa.BooleanArray]]] = field(default_factory=dict)
-    # For each unit that was skipped, the number of the stage that did it; else null.
-    skipped_by: list[int | None] = field(default_factory=list)
     stages: list[Stage] = field(default_factory=list)
 
     @classmethod
     def begin(cls, tree: Tree, units: int) -> Sieving:
         """Everything is kept."""
-        sieving = cls(tree, pa.repeat(pa.scalar(True), units), skipped_by=[None] * units)
+        sieving = cls(tree, pa.repeat(pa.scalar(True), units))
         sieving._settle("the predicate itself")
         return sieving
 
@@ -60,9 +60,7 @@ class Sieving:
 
     def _settle(self, name: str) -> None:
         kept = pc.and_(self.kept, self._true(self.tree))
-        for unit in pc.indices_nonzero(pc.and_not(self.kept, kept)).to_pylist():
-            self.skipped_by[unit] = len(self.stages)
-        self.stages.append(Stage(name, pc.sum(self.kept).as_py() or 0, pc.sum(kept).as_py() or 0))
+        self.stages.append(Stage(name, self.kept.true_count, kept.true_count, kept))
         self.kept = kept
 
     def _true(self, tree: Tree) -> pa.BooleanArray:
@@ -80,15 +78,13 @@ class Sieving:
     def split(self, owners: Sequence[int]) -> Sieving:
         """The same for finer units, each of which belongs to one of these and inherits what is known of it."""
         at = pa.array(owners, pa.int64())
-        inherited = Sieving(self.tree, self.kept.take(at), skipped_by=[None] * len(owners))
+        inherited = Sieving(self.tree, self.kept.take(at))
         inherited.answers = {question: answer.take(at) for question, answer in self.answers.items()}
         return inherited
 
     def evidence(self, unit: int) -> str:
         """What excluded a unit."""
-        stage = self.skipped_by[unit]
-        assert stage is not None
-        return self.stages[stage].name
+        return next(stage.name for stage in self.stages if not stage.mask[unit].as_py())
 
     def proof(self, unit: int) -> list[tuple[str, str]]:
         """Why a unit that was skipped holds no matching row: what was asked, and what is held against it."""
