@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 
@@ -18,7 +18,7 @@ from parsieve.index.view import View
 from parsieve.lake.base import AsOf, Lake, Snapshot
 from parsieve.lake.detect import open_lake
 from parsieve.plan import Plan
-from parsieve.planning import make_plan
+from parsieve.planning import make_plan, refuse_stale
 from parsieve.predicate.expr import columns as columns_of
 from parsieve.predicate.names import Names
 from parsieve.predicate.parse import parse
@@ -66,6 +66,7 @@ class Table:
         keys: Mapping[Any, Any] | None = None,
         row_groups: bool | None = None,
         timezone: str | None = None,
+        stale: Literal["keep", "error"] = "keep",
     ) -> Plan:
         """Find the files, and row groups in them, that can hold a row for which `where` is true.
 
@@ -75,6 +76,8 @@ class Table:
             keys: Arrow columns by the names of columns that must have one of their values (a semi-join).
             row_groups: Read footers to judge row groups too. None reads them where nothing else is known of a file.
             timezone: Where the clocks stand of literals that name no zone, beside columns that have one.
+            stale: What to do where the index of a column does not hold the table as it is. "keep" keeps the files that
+                it does not know; "error" raises `StaleIndexError` if any is left, for jobs that must not be slow unseen.
 
         >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
         >>> folder = tempfile.mkdtemp()
@@ -87,12 +90,16 @@ class Table:
         >>> plan.to_arrow()["id"].to_pylist()
         [142]
         """
+        if stale not in ("keep", "error"):
+            raise ValueError(f'stale is "keep" or "error", not {stale!r}')
         snapshot = self._snapshot(as_of)
         store = self._index.store
         before = store.requests, store.bytes_fetched
         view, notes = self._view(snapshot)
         plan = make_plan(self._lake, snapshot, self._footers, view, where, keys, row_groups, timezone, notes)
         plan._count(store.requests - before[0], store.bytes_fetched - before[1])
+        if stale == "error":
+            refuse_stale(plan)
         return plan
 
     def _snapshot(self, as_of: AsOf) -> Snapshot:

@@ -55,6 +55,14 @@ class IndexEvidence(Evidence):
             self.failed[str(question.column)] = str(error)
             return None
 
+    def expected_waste(self, question: Question, answer: pa.BooleanArray, wanted: pa.BooleanArray) -> float | None:
+        """What the index rounded away when it was built: a mean over its keys."""
+        path = self._path(question.column)
+        if path is None or asked_of_index(question) is None:
+            return None
+        waste = self._view.reader(path).waste_per_key
+        return None if waste is None else waste * (len(question.values) if isinstance(question, Among) else 1)
+
     @property
     def doubts(self) -> dict[str, str]:
         """Parts that could not be used, and why."""

@@ -31,8 +31,8 @@ class Sieving:
     kept: pa.BooleanArray
     # For each question, whether each unit may answer it by all evidence so far.
     answers: dict[Question, pa.BooleanArray] = field(default_factory=dict)
-    # For each question the evidence that was heard, and its own answers.
-    heard: dict[Question, list[tuple[Evidence, pa.BooleanArray]]] = field(default_factory=dict)
+    # For each question the evidence that was heard, its own answers, and what was kept until then.
+    heard: dict[Question, list[tuple[Evidence, pa.BooleanArray, pa.BooleanArray]]] = field(default_factory=dict)
     stages: list[Stage] = field(default_factory=list)
 
     @classmethod
@@ -54,7 +54,7 @@ class Sieving:
             silent = False
             known = self.answers.get(question)
             self.answers[question] = answer if known is None else pc.and_(known, answer)
-            self.heard.setdefault(question, []).append((evidence, answer))
+            self.heard.setdefault(question, []).append((evidence, answer, self.kept))
         if not silent:
             self._settle(evidence.name)
 
@@ -82,6 +82,24 @@ class Sieving:
         inherited.answers = {question: answer.take(at) for question, answer in self.answers.items()}
         return inherited
 
+    def expected_waste(self) -> float | None:
+        """How many of the kept units hold no matching row, as far as the evidence can tell; None if it cannot."""
+        found = self._waste(self.tree)
+        return None if found is None else min(found, float(self.kept.true_count))
+
+    def _waste(self, tree: Tree) -> float | None:
+        if isinstance(tree, Constant):
+            return None
+        if isinstance(tree, Every | Some):
+            told = [self._waste(part) for part in tree.parts]
+            known = [one for one in told if one is not None]
+            if isinstance(tree, Every):
+                # What one part keeps in vain the others may exclude.
+                return min(known, default=None)
+            return sum(known) if len(known) == len(told) else None
+        told = [one.expected_waste(tree, answer, wanted) for one, answer, wanted in self.heard.get(tree, ())]
+        return min((one for one in told if one is not None), default=None)
+
     def evidence(self, unit: int) -> str:
         """What excluded a unit."""
         return next(stage.name for stage in self.stages if not stage.mask[unit].as_py())
@@ -97,7 +115,7 @@ class Sieving:
             return next(self._blame(part, unit) for part in tree.parts if not self._may(part, unit))
         if isinstance(tree, Some):
             return [one for part in tree.parts for one in self._blame(part, unit)]
-        for evidence, answer in self.heard.get(tree, ()):
+        for evidence, answer, _ in self.heard.get(tree, ()):
             if not answer[unit].as_py():
                 return [(str(tree), evidence.describe(tree, unit))]
         return [(str(tree), "excluded for the whole file")]
