@@ -74,8 +74,8 @@ def refuse_stale(plan: Plan) -> None:
         return
     why = [*plan._notes, *([f"{len(unknown)} files are kept unseen, such as {unknown[0]}"] if unknown else [])]
     raise StaleIndexError(
-        f"the index does not hold {plan._lake.uri} as it is: {'; '.join(why)}. Bring it up to date with update_index(), "
-        'or plan with stale="keep"'
+        f"the index does not hold {plan._lake.uri} as it is: {'; '.join(why)}. Bring it up to date with "
+        'update_index(), or plan with stale="keep"'
     )
 
 

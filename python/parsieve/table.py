@@ -77,7 +77,7 @@ class Table:
             row_groups: Read footers to judge row groups too. None reads them where nothing else is known of a file.
             timezone: Where the clocks stand of literals that name no zone, beside columns that have one.
             stale: What to do where the index of a column does not hold the table as it is. "keep" keeps the files that
-                it does not know; "error" raises `StaleIndexError` if any is left, for jobs that must not be slow unseen.
+                it does not know; "error" raises `StaleIndexError` if any is left, for jobs that must not be slow.
 
         >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
         >>> folder = tempfile.mkdtemp()
