@@ -130,13 +130,13 @@ class Table:
     ) -> dict[str, str]:
         """Index some columns in one scan of the table; an index that they have is replaced.
 
-        Returns what was built for each column: "sieve", "bloom", or "none" where "auto" found that none would pay.
+        Returns what was built for each column: "sieve", "bloom", "both", or "none" where "auto" found that none pays.
 
         Args:
             columns: A name, a tuple of names below structs, or a list of those.
             kind: "sieve" answers keys and intervals exactly; "bloom" keeps a filter for each file, which answers keys
-                alone and rejects those that do not exist; "auto" builds a Sieve for each column that `advise` would
-                index at all, and nothing for the others.
+                alone and rejects those that do not exist; "both" is both, in a scan each; "auto" builds for each column
+                what `advise` recommends, which may be nothing.
             memory: Bytes of rows that are held at once; the rest is spilled to the disk.
             threads: None is as many as the machine has.
             progress: A bar on standard error; None shows it if that is a terminal.
@@ -150,22 +150,21 @@ class Table:
         >>> list(table.index_stats())
         ['id']
         """
-        if kind not in ("auto", "sieve", "bloom"):
-            raise ValueError(f'the kinds of index are "sieve", "bloom" and "auto", not {kind!r}')
+        if kind not in ("auto", "sieve", "bloom", "both"):
+            raise ValueError(f'the kinds of index are "sieve", "bloom", "both" and "auto", not {kind!r}')
         snapshot = self._lake.snapshot()
         paths = self._paths(columns, snapshot.schema)
-        if kind == "bloom":
-            self._index.build_bloom(self._lake, snapshot, paths, memory=memory, threads=threads)
-            return {".".join(path): "bloom" for path in paths}
-        built = {".".join(path): "sieve" for path in paths}
+        chosen = dict.fromkeys(paths, "sieve" if kind == "auto" else kind)
         # A sample of few files says nothing.
         if kind == "auto" and len(snapshot.slices) >= FEW_FILES:
-            advice = {path: advise_column(self._lake, snapshot, path) for path in paths}
-            paths = [path for path in paths if advice[path].recommendation != "none"]
-            built = {".".join(path): one.recommendation for path, one in advice.items()}
-        if paths:
-            self._index.build(self._lake, snapshot, paths, memory=memory, threads=threads, progress=progress)
-        return built
+            chosen = {path: advise_column(self._lake, snapshot, path).recommendation for path in paths}
+        sieves = [path for path, one in chosen.items() if one in ("sieve", "both")]
+        blooms = [path for path, one in chosen.items() if one in ("bloom", "both")]
+        if sieves:
+            self._index.build(self._lake, snapshot, sieves, memory=memory, threads=threads, progress=progress)
+        if blooms:
+            self._index.build_bloom(self._lake, snapshot, blooms, memory=memory, threads=threads)
+        return {".".join(path): one for path, one in chosen.items()}
 
     def advise(
         self, columns: ColumnName | Sequence[ColumnName] | None = None, queries: Sequence[Any] = ()
