@@ -68,7 +68,6 @@ def test_the_index_excludes_what_min_and_max_cannot(folder: Path) -> None:
     assert parts(table.plan("id IS NULL")) == []
     assert parts(table.plan("id = 4242 AND other = 3")) == []
     assert parts(table.plan("id = 4242 OR other = 3")) == ["2", "3"]
-    # A ray is answered by min/max, without the index.
     assert parts(table.plan("id > 10000")) == []
     assert plan.to_arrow().num_rows == 1
 
@@ -79,6 +78,35 @@ def test_a_point_costs_few_requests_and_none_when_warm(folder: Path) -> None:
     cold = table.plan("id = 4242")
     assert cold.requests <= 4, cold.explain()
     assert table.plan("id = 4242").requests <= 1
+
+
+def test_a_ray_is_answered_without_footers_where_the_index_is_exact(tmp_path: Path) -> None:
+    for part in range(20):
+        values = range(part * 10, part * 10 + 10)
+        write(tmp_path / f"part-{part}.parquet", {"id": values, "f": [float(n) for n in values], "t": ["x" * 60] * 10})
+    settle()
+    ps.open_table(str(tmp_path)).build_index(["id", "f", "t"], kind="sieve")
+    for where, kept in {
+        "id > 189": ["19"],
+        "id >= 189": ["18", "19"],
+        "f < 10": ["0"],
+        "id <= -1 OR f >= 199": ["19"],
+        "id > 199": [],
+    }.items():
+        plan = ps.open_table(str(tmp_path)).plan(where)
+        assert sorted(parts(plan)) == kept, where
+        assert plan.requests < 10, plan.explain()
+    # Of long texts the index knows the beginning: the footers are read, and know better.
+    plan = ps.open_table(str(tmp_path)).plan(f"t > '{'x' * 60}'")
+    assert plan.files == []
+    assert plan.requests >= 20
+    # After an update the index knows what was, and a footer what is.
+    write(tmp_path / "part-0.parquet", {"id": [5], "f": [5.0], "t": ["x"]})
+    settle()
+    table = ps.open_table(str(tmp_path))
+    table.update_index()
+    assert parts(table.plan("id < 5")) == []
+    assert sorted(parts(table.plan("id <= 5"))) == ["0"]
 
 
 def test_mixed_indexed_columns(folder: Path) -> None:
