@@ -125,12 +125,7 @@ impl ParquetFile {
 
     /// The headers of the plaintext filters that a question to these row groups met, by their offsets: whoever keeps them
     /// need not read them for the next question.
-    pub fn headers(
-        &self,
-        row_groups: Range<usize>,
-        probes: &[ColumnProbe],
-        fetched: &Fetched,
-    ) -> Vec<(u64, Vec<u8>)> {
+    pub fn headers(&self, row_groups: Range<usize>, probes: &[ColumnProbe], fetched: &Fetched) -> Vec<(u64, Vec<u8>)> {
         let chunks = row_groups.flat_map(|row_group| probes.iter().map(move |asked| (row_group, asked.column)));
         let header = |(row_group, column)| {
             let place = self.filter_place(row_group, column).ok().flatten()?;
