@@ -15,6 +15,7 @@ import re
 import shlex
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -52,6 +53,8 @@ def run(page: str, program: list[Block]) -> None:
     """Runs the blocks in the current folder; tracebacks name the page and its line."""
     namespace: dict[str, Any] = {"__name__": "__main__"}
     for block in program:
+        # A reader takes a moment between two blocks; a file that was changed just now has no token yet.
+        time.sleep(0.06)
         if block.language == "python":
             code = compile("\n" * (block.first_line - 1) + block.text, page, "exec")
             exec(code, namespace)
@@ -76,7 +79,7 @@ def _console(page: str, block: Block) -> None:
             assert commands, f"{page}:{block.first_line}: a console block begins with a command"
             command, expected = commands[-1]
             commands[-1] = command, f"{expected}{line}\n"
-    ours = f"parsieve() {{ {shlex.quote(sys.executable)} -W error -m parsieve \"$@\"; }}\n"
+    ours = f'parsieve() {{ {shlex.quote(sys.executable)} -W error -m parsieve "$@"; }}\n'
     environment = {**os.environ, "PYTHONPATH": str(PACKAGE), "PYTHONIOENCODING": "utf-8"}
     for command, expected in commands:
         answer = subprocess.run(

@@ -26,7 +26,11 @@ def test_the_code_of_the_page_runs(page: Path, tmp_path: Path, monkeypatch: pyte
     run(name_of(page), blocks(page.read_text(encoding="utf-8")))
 
 
-@pytest.mark.parametrize("page", [ROOT / "README.md", *(page for page in PAGES if page.parent.name == "guides" and page.stem != "index")], ids=name_of)
+@pytest.mark.parametrize(
+    "page",
+    [ROOT / "README.md", *(page for page in PAGES if page.parent.name == "guides" and page.stem != "index")],
+    ids=name_of,
+)
 def test_the_readme_and_the_guides_show_code(page: Path) -> None:
     assert blocks(page.read_text(encoding="utf-8"))
 
