@@ -1,4 +1,4 @@
-"""Draws docs/pictures: the plan from a real table and question, the others by hand. `python docs/scripts/pictures.py`."""
+"""Draws docs/pictures: the plan from a real table and a real question, the others by hand."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def plan() -> str:
         table.build_index("event_time", progress=False)
         after = _verdicts(table.plan(events.range))
     rows = [("by minima and maxima", before), ("with the Sieve index", after)]
-    says = "Each cell is a file. By minima and maxima most of 50 files are read, with the index only those that hold a row."
+    says = "Each cell is a file. By minima and maxima most are read, with the index only those that hold a row."
     svg = picture(Figure("One hour of late events", says, Cells(rows)), "plan")
     start = svg.index("<title")
     height = float(svg.split('viewBox="0 0 360 ', 1)[1].split('"', 1)[0])
@@ -129,7 +129,7 @@ def bloom() -> str:
         720,
         220,
         "The split block Bloom filter",
-        "A value becomes a hash of 64 bits. The upper half chooses one block of 256 bits among all blocks of the filter; "
+        "A value becomes a hash of 64 bits. The upper half chooses one block of 256 bits among all of the filter; "
         "the lower half chooses one bit in each of the block's eight words of 32 bits.",
     )
     drawing.box(12, 16, 92, "value", "42")
@@ -162,8 +162,8 @@ def sieve() -> str:
         720,
         268,
         "The Sieve index",
-        "The axis of keys is cut into blocks of equal width. In each block separators mark runs of keys that live in the "
-        "same files, and each run has its set of files. A key reads one run; an interval unites the runs that it meets.",
+        "The axis of keys is cut into blocks of equal width. In each block separators mark runs of keys that live in "
+        "the same files, and each run has its set of files. A key reads one run; an interval unites those it meets.",
     )
     drawing.text(12, 22, "keys in order", "head")
     drawing.line(12, 40, 706, 40)
@@ -197,7 +197,7 @@ def staleness() -> str:
         720,
         232,
         "An index that lags is slower, never wrong",
-        "The index read the files A, B and C, each with a token. Later B has changed and D is new. A's token is still the "
+        "The index read the files A, B and C, each with a token. Later B has changed and D is new. A's token is the "
         "same, so the index speaks of it; B has another token and D is unknown, so both are kept until an update. C is "
         "gone, and nobody asks for it.",
     )

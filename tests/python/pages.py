@@ -2,8 +2,8 @@
 
 ```python   runs in one namespace with all others of the page
 ```pycon    shows its output, which must be what comes out
-```console  what follows `$ ` runs in a shell in which `parsieve` is ours; the lines below are what it prints, where `...`
-            stands for anything
+```console  what follows `$ ` runs in a shell in which `parsieve` is ours; the lines below are what it prints, with
+            `...` for anything
 ```
 
 Other languages are for reading only.

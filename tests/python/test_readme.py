@@ -1,4 +1,4 @@
-"""The code of README.md and of the pages in docs/ runs, and shows what it says; the reference names all that is public."""
+"""The code of README.md and of the pages in docs/ runs, and shows what it says; the reference names what is public."""
 
 import re
 from pathlib import Path
@@ -12,6 +12,7 @@ import parsieve.spark
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+GUIDES = [page for page in PAGES if page.parent.name == "guides" and page.stem != "index"]
 # Their test is in spark/test_guides.py.
 ON_SPARK = ["docs/guides/hudi.md"]
 
@@ -26,11 +27,7 @@ def test_the_code_of_the_page_runs(page: Path, tmp_path: Path, monkeypatch: pyte
     run(name_of(page), blocks(page.read_text(encoding="utf-8")))
 
 
-@pytest.mark.parametrize(
-    "page",
-    [ROOT / "README.md", *(page for page in PAGES if page.parent.name == "guides" and page.stem != "index")],
-    ids=name_of,
-)
+@pytest.mark.parametrize("page", [ROOT / "README.md", *GUIDES], ids=name_of)
 def test_the_readme_and_the_guides_show_code(page: Path) -> None:
     assert blocks(page.read_text(encoding="utf-8"))
 
