@@ -25,7 +25,7 @@ def explain(plan: Plan) -> str:
         opened = len(plan._opened)
         lines.append(f"  footers of {_count(opened, 'file')} ({_count(plan._cost.files, 'footer')} read now):")
         lines.extend(
-            f"    {stage.name}: {_count(stage.asked, 'row group')}, {stage.kept} kept" for stage in groups[0].stages[1:]
+            f"    {stage.name}: {_count(stage.asked, 'row group')}, {stage.kept} kept" for stage in groups[0].stages
         )
     total = len(plan._snapshot.slices)
     lines.append(f"kept {len(plan.kept)} of {_count(total, 'file')}{_sizes(plan)}{_groups(plan)}")
@@ -57,7 +57,7 @@ def to_dict(plan: Plan) -> dict[str, Any]:
     if plan._groups is not None:
         stages += [
             {"evidence": one.name, "unit": "row group", "asked": one.asked, "kept": one.kept}
-            for one in plan._groups[0].stages[1:]
+            for one in plan._groups[0].stages
         ]
     return {
         "predicate": str(plan._expr),

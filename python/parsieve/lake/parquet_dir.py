@@ -63,6 +63,11 @@ class ParquetDir(Adapter):
         self.uri = self._storage.uri
         self.storage_options = self._storage.options
 
+    @property
+    def storage(self) -> Storage:
+        """The folder and the filesystem it lies on."""
+        return self._storage
+
     def snapshot(self, as_of: AsOf = None) -> Snapshot:
         """The files that are there now. A folder has no history.
 
