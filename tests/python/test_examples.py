@@ -1,4 +1,4 @@
-"""Runs every program of examples/ in an empty folder, with warnings as errors; notebooks show what is stored in them."""
+"""Runs every program of examples/ in an empty folder, warnings as errors; notebooks show what is stored in them."""
 
 import subprocess
 import sys
