@@ -34,6 +34,9 @@ def explain(plan: Plan) -> str:
     for skip in plan.skipped[:SHOWN]:
         lines.append(f"  {skip.path}: {skip.proof}")
     lines.extend(_rest(len(plan.skipped)))
+    waste = files.expected_waste()
+    if waste is not None and plan.kept:
+        lines.append(f"expected waste: {waste:.1f} of the files kept, by what the index rounds and filters confuse")
     doubted = [keep for keep in plan.kept if keep.doubt]
     if doubted:
         lines.append(f"in doubt, and so kept: {_count(len(doubted), 'file')}")
@@ -68,6 +71,7 @@ def to_dict(plan: Plan) -> dict[str, Any]:
         "skipped": [skip._asdict() for skip in plan.skipped],
         "not_understood": [{"text": part.text, "reason": part.reason} for part in unknowns(plan._expr)],
         "stages": stages,
+        "expected_waste": plan._files.expected_waste(),
         "bytes_fetched": plan.bytes_fetched,
         "requests": plan.requests,
     }

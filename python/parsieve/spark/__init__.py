@@ -1,7 +1,8 @@
 """Parquet lakes on Spark. Importing this starts nothing and needs no PySpark; its functions do."""
 
+from parsieve.spark.adding import add_filters
 from parsieve.spark.build import build_index
 from parsieve.spark.maintain import compact, expire, update_index
 from parsieve.spark.session import session
 
-__all__ = ["build_index", "compact", "expire", "session", "update_index"]
+__all__ = ["add_filters", "build_index", "compact", "expire", "session", "update_index"]
