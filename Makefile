@@ -21,7 +21,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # The Rust tests run with every feature of Cargo.toml but the Python bindings, so that they need no Python.
 RUST_FEATURES := $(filter-out default python,$(shell sed -n '/^\[features\]/,/^\[[^f]/s/^\([a-z][a-z0-9_-]*\) *=.*/\1/p' Cargo.toml))
 CARGO_FEATURES := $(if $(RUST_FEATURES),--features "$(RUST_FEATURES)")
-PYTHON_SOURCES := $(foreach folder,python tests/python tests/vectors tests/hostile benches/python benches/spark examples,$(if $(wildcard $(folder)/*.py $(folder)/*/*.py),$(folder)))
+PYTHON_SOURCES := $(foreach folder,python tests/python tests/vectors tests/hostile benches/python benches/spark examples docs/scripts,$(if $(wildcard $(folder)/*.py $(folder)/*/*.py),$(folder)))
 
 .PHONY: help
 help: ## list the targets
@@ -109,7 +109,7 @@ fuzz-smoke: ## every fuzz target for a minute
 	$(MAKE) fuzz FUZZ_SECONDS=60
 
 .PHONY: docs
-docs: .venv/stamp-docs ## build the documents into site/, strictly
+docs: develop .venv/stamp-docs ## build the documents into site/, strictly
 	$(BIN)/mkdocs build --strict
 
 .PHONY: wheel

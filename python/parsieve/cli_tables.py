@@ -33,7 +33,10 @@ def add_commands(commands: Any, command: Command) -> None:
     build = of_index("build", _build, "index some columns of a table in one scan")
     build.add_argument("columns", metavar="COLUMN", nargs="+", help="its path, with dots")
     build.add_argument(
-        "--kind", choices=["auto", "sieve", "bloom"], default="auto", help="by default what a sample says pays, if any"
+        "--kind",
+        choices=["auto", "sieve", "bloom", "both"],
+        default="auto",
+        help="by default what a sample says pays, if any",
     )
     advice = command("advise", _advise, "tell what indexes of a table would cost and save, by a sample", "TABLE")
     advice.add_argument("columns", metavar="COLUMN", nargs="*", help="by default those of the queries, else all")

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from parsieve.errors import StaleIndexError
 from parsieve.index.view import View
 from parsieve.lake.base import Lake, Slice, Snapshot
 from parsieve.plan import Plan
@@ -64,6 +65,18 @@ def make_plan(
     chosen = _to_open(lake, snapshot, files, judged, row_groups)
     groups = _judge_groups(lake, snapshot, footers, files, chosen, cost, doubts) if chosen else None
     return Plan(lake, snapshot, expr, files, groups, doubts, list(notes), cost)
+
+
+def refuse_stale(plan: Plan) -> None:
+    """`StaleIndexError` for a plan that keeps files of which the index does not know, or that could not use it."""
+    unknown = [keep.path for keep in plan.kept if STALE in keep.doubt]
+    if not unknown and not plan._notes:
+        return
+    why = [*plan._notes, *([f"{len(unknown)} files are kept unseen, such as {unknown[0]}"] if unknown else [])]
+    raise StaleIndexError(
+        f"the index does not hold {plan._lake.uri} as it is: {'; '.join(why)}. Bring it up to date with "
+        'update_index(), or plan with stale="keep"'
+    )
 
 
 def _by_statistics(snapshot: Snapshot, question: Question) -> pa.BooleanArray | None:

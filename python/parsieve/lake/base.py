@@ -119,7 +119,13 @@ class Snapshot:
 
     def statistics(self, column: ColumnPath) -> Statistics | None:
         """What the table's own metadata say of a column; None where they say nothing."""
-        return self._statistics(column)
+        if column not in self._told:
+            self._told[column] = self._statistics(column)
+        return self._told[column]
+
+    @cached_property
+    def _told(self) -> dict[ColumnPath, Statistics | None]:
+        return {}
 
     @cached_property
     def tokens(self) -> dict[Location, str]:
@@ -137,10 +143,12 @@ class Lake(ABC):
     # The table's folder as the user named it, without a slash at its end.
     uri: str
     storage_options: Mapping[str, str]
+    # What the last look at the table gave, so that only what changed since costs anything.
+    _last: Any = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """All but the object of a library that it was opened with."""
-        return {name: value for name, value in self.__dict__.items() if name not in ("_given", "_source")}
+        """All but the object of a library that it was opened with, and what was seen of the table before."""
+        return {name: value for name, value in self.__dict__.items() if name not in ("_given", "_source", "_last")}
 
     @abstractmethod
     def snapshot(self, as_of: AsOf = None) -> Snapshot:

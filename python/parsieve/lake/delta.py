@@ -15,7 +15,7 @@ import pyarrow.dataset as pads
 from parsieve._core import FormatError, UnsupportedError
 from parsieve.lake import roaring
 from parsieve.lake.base import AsOf, ColumnPath, Lake, Slice, Snapshot, Statistics, utc
-from parsieve.lake.delta_log import DataFile, LogState, latest_version, state_at
+from parsieve.lake.delta_log import DataFile, LogState, commit_mark, latest_version, state_at
 from parsieve.lake.delta_schema import (
     DoubtfulValueError,
     matching_of,
@@ -62,6 +62,8 @@ class Delta(Lake):
     """A table of Delta Lake, or a `DeltaTable`, which then says what the latest version is."""
 
     format = "delta"
+    # The version, what proves that it is still the same one, and what its log said.
+    _last: tuple[int, str, Snapshot] | None = None
 
     def __init__(self, source: Any, storage_options: Mapping[str, str] | None = None) -> None:
         self._given: Any = None
@@ -80,10 +82,16 @@ class Delta(Lake):
     def snapshot(self, as_of: AsOf = None) -> Snapshot:
         """The table now, at a version, or at a time; a time without a zone is refused."""
         version = self._version(as_of)
+        # A version never changes, but a table that was made anew at the same place has one of the same number.
+        mark = commit_mark(self._storage, version)
+        last = self._last
+        if mark and last is not None and last[:2] == (version, mark):
+            return last[2]
         state = state_at(self._storage, version)
         _refuse(state.protocol)
-        schema = schema_of(state.metadata)
-        return self._snapshot(state, schema)
+        found = self._snapshot(state, schema_of(state.metadata))
+        self._last = version, mark, found
+        return found
 
     def _version(self, as_of: AsOf) -> int:
         if isinstance(as_of, str) and as_of.isdigit():

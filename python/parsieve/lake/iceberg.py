@@ -43,6 +43,8 @@ class Iceberg(Lake):
     """
 
     format = "iceberg"
+    # What decides the files of a snapshot and how they are read, what opens them, and the snapshot.
+    _last: tuple[tuple[Any, ...], Any, Snapshot] | None = None
 
     def __init__(self, source: Any, storage_options: Mapping[str, str] | None = None) -> None:
         try:
@@ -94,11 +96,21 @@ class Iceberg(Lake):
         schema = _arrow(said)
         if found is None:
             return Snapshot(None, 0, schema, ())
+        # Manifests never change; the table's metadata decide how their files are read.
+        mapping = metadata.name_mapping()
+        key = (metadata.table_uuid, table.location(), found, said, metadata.specs(), mapping and mapping.root)
+        # A `Table` that was refreshed may hold other credentials.
+        io = None if self._given is None else table.io
+        last = self._last
+        if last is not None and last[0] == key and last[1] is io:
+            return last[2]
         files = data_files(table, found)
         builder = _Slices(table, said, schema)
         slices = tuple(map(builder.build, files))
         instant = found.sequence_number or found.timestamp_ms
-        return Snapshot(found.snapshot_id, instant, schema, slices, partial(statistics_of, files, schema))
+        snapshot = Snapshot(found.snapshot_id, instant, schema, slices, partial(statistics_of, files, schema))
+        self._last = key, io, snapshot
+        return snapshot
 
     def read_keys(self, piece: Slice, columns: Sequence[ColumnPath]) -> Iterator[pa.RecordBatch]:
         """The live rows of one data file: deleted positions and deletion vectors applied."""

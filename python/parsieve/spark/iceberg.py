@@ -13,7 +13,7 @@ from parsieve.spark.versions import installed
 
 _log = logging.getLogger("parsieve.spark")
 
-# Sets of tasks that Iceberg keeps for us: table, and what lives exactly as long as somebody can read the set.
+# Sets of tasks that Iceberg keeps for us: the table, and a map of Java's that is empty once nobody can read the set.
 _staged: dict[str, tuple[Any, Any]] = {}
 
 
@@ -66,8 +66,9 @@ def read(spark: Any, table: str, keep: Keep, where: Any = None, snapshot_id: int
         _log.warning("no file was skipped: this release of Iceberg reads no tasks that others planned")
         return whole.where(where)
     # The plan of whatever is made of the frame holds these options; when nobody does, nobody can read the tasks.
-    options = _relation(frame).options()
-    _staged[name] = native, spark._jvm.java.lang.ref.WeakReference(options)
+    holders = spark._jvm.java.util.WeakHashMap()
+    holders.put(_relation(frame).options(), True)
+    _staged[name] = native, holders
     return frame.select(*(f"`{name.replace('`', '``')}`" for name in whole.columns)).where(where)
 
 
@@ -108,9 +109,11 @@ def _release(spark: Any) -> None:
     """Let go of the tasks that no DataFrame can read any more."""
     from py4j.protocol import Py4JError, Py4JNetworkError
 
-    for name, (native, options) in list(_staged.items()):
+    for name, (native, holders) in list(_staged.items()):
         try:
-            if options.get() is not None:
+            # Whether something is there, not what: py4j holds whatever comes to Python for a second or more, so that
+            # who asks often enough for the thing itself keeps it alive for ever.
+            if not holders.isEmpty():
                 continue
             spark._jvm.org.apache.iceberg.spark.ScanTaskSetManager.get().removeTasks(native, name)
         except (Py4JError, Py4JNetworkError):

@@ -418,3 +418,21 @@ def test_equality_deletes_are_seen_and_not_read(catalog: SqlCatalog, tmp_path: P
     told = snapshot.statistics(("a",))
     assert told is not None
     assert sorted(told.upper.to_pylist()) == [1, 2]
+
+
+def test_a_snapshot_is_read_once_while_its_table_reads_it_alike(catalog: SqlCatalog) -> None:
+    table = catalog.create_table("n.once", pa.schema([("a", pa.int64())]))
+    table.append(pa.table({"a": [1]}))
+    lake = open_lake(table.location())
+    first = lake.snapshot()
+    assert lake.snapshot() is first
+    table.append(pa.table({"a": [2]}))
+    second = lake.snapshot()
+    assert len(second.slices) == 2
+    # The same snapshot, read by another schema.
+    with table.update_schema() as update:
+        update.rename_column("a", "b")
+    third = lake.snapshot()
+    assert third.id == second.id
+    assert third.schema.names == ["b"]
+    assert lake.snapshot(first.id).schema.names == ["a"]

@@ -1,0 +1,96 @@
+"""Advice on indexes, and what `kind="auto"` makes of it: each kind where it is the one that pays."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import parsieve as ps
+
+FILES = 24
+
+
+def table_of(folder: Path, values: Callable[[int], pa.Array], padding: int = 2_000) -> ps.Table:
+    """Files that hold a key each, and some bytes beside it."""
+    for part in range(FILES):
+        key = values(part)
+        noise = random.Random(part).randbytes(padding)
+        pq.write_table(
+            pa.table({"key": key, "noise": pa.array([noise] + [b""] * (len(key) - 1))}), folder / f"{part:02}.parquet"
+        )
+    time.sleep(0.1)
+    return ps.open_table(str(folder))
+
+
+def everywhere(part: int) -> pa.Array:
+    return pa.array(range(50), pa.int64())
+
+
+def in_order(part: int) -> pa.Array:
+    return pa.array(range(part * 50, part * 50 + 50), pa.int64())
+
+
+def scattered(part: int) -> pa.Array:
+    """Unique keys, dealt out like cards: each file's minimum and maximum surround all."""
+    return pa.array(range(part, 500 * FILES, FILES), pa.int64())
+
+
+def by_digest(part: int) -> pa.Array:
+    """Random texts, of which each is in one file: a Sieve needs more bits to tell them apart than a filter."""
+    chance = random.Random(part)
+    return pa.array([chance.randbytes(24).hex() for _ in range(2_000)])
+
+
+@pytest.mark.parametrize("values", [everywhere, in_order])
+def test_nothing_where_nothing_pays(tmp_path: Path, values: Callable[[int], pa.Array]) -> None:
+    table = table_of(tmp_path, values)
+    [advice] = table.advise("key")
+    assert advice.recommendation == "none"
+    assert advice.why
+    assert table.build_index("key") == {"key": "none"}
+    assert table.index_stats() == {}
+
+
+def test_a_sieve_for_keys_that_are_scattered(tmp_path: Path) -> None:
+    table = table_of(tmp_path, scattered)
+    [advice] = table.advise("key")
+    assert advice.recommendation == "sieve"
+    assert advice.minmax_reads == pytest.approx(FILES, rel=0.2)
+    assert advice.sieve_reads < 2
+    assert "sieve" in str(advice)
+    assert table.build_index("key") == {"key": "sieve"}
+    assert len(table.plan("key = 77").files) == 1
+    assert len(table.plan("key BETWEEN 77 AND 78").files) == 2
+
+
+def test_filters_where_keys_alone_are_asked_for(tmp_path: Path) -> None:
+    table = table_of(tmp_path, by_digest)
+    key = by_digest(3)[5].as_py()
+    [advice] = table.advise(queries=[[("key", "=", key)]])
+    assert advice.bloom_absent < advice.sieve_absent or advice.bloom_bytes < advice.sieve_bytes
+    assert advice.recommendation == "bloom"
+    assert table.advise(queries=[[("key", ">=", key), ("key", "<", key + "~")]])[0].recommendation == "sieve"
+
+
+def test_both_where_files_are_large_and_keys_are_often_absent(tmp_path: Path) -> None:
+    table = table_of(tmp_path, scattered, padding=2_000_000)
+    [advice] = table.advise("key")
+    assert advice.recommendation == "both"
+    assert table.build_index("key") == {"key": "both"}
+    present, absent = table.plan("key = 77"), table.plan("key IN (-1, 12000)")
+    assert len(present.files) == 1
+    assert absent.files == []
+    assert table.verify_index() == []
+
+
+def test_no_kind_by_itself(tmp_path: Path) -> None:
+    table = table_of(tmp_path, scattered)
+    assert table.build_index("key", kind="both") == {"key": "both"}
+    with pytest.raises(ValueError, match="kinds of index"):
+        table.build_index("key", kind="magic")
