@@ -87,7 +87,17 @@ class Table:
         >>> plan.to_arrow()["id"].to_pylist()
         [142]
         """
-        snapshot = self._snapshot(as_of)
+        return self._plan(self._snapshot(as_of), where, keys, row_groups, timezone)
+
+    def _plan(
+        self,
+        snapshot: Snapshot,
+        where: Any,
+        keys: Mapping[Any, Any] | None = None,
+        row_groups: bool | None = None,
+        timezone: str | None = None,
+    ) -> Plan:
+        """The same on a snapshot that is at hand."""
         store = self._index.store
         before = store.requests, store.bytes_fetched
         view, notes = self._view(snapshot)

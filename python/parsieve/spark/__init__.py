@@ -2,6 +2,7 @@
 
 from parsieve.spark.build import build_index
 from parsieve.spark.maintain import compact, expire, update_index
+from parsieve.spark.reading import read
 from parsieve.spark.session import session
 
-__all__ = ["build_index", "compact", "expire", "session", "update_index"]
+__all__ = ["build_index", "compact", "expire", "read", "session", "update_index"]
