@@ -78,7 +78,7 @@ def test_no_row_is_lost_and_most_others_go(spark: Any, name: str) -> None:
     filter = pss.filter_of(wanted, "k", fpp=0.001)
     joined = sorted_rows(rows.join(wanted, "k", "left_semi"))
     kept = sorted_rows(pss.keep_matching(rows, "k", filter))
-    assert len(joined) >= 2
+    assert joined, "keys that are there"
     assert not set(joined) - set(kept)
     assert len(kept) - len(joined) < 30
 
