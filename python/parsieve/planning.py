@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -116,7 +116,7 @@ def _to_open(
     for number in pc.indices_nonzero(open_still).to_pylist():
         piece = snapshot.slices[number]
         # A footer says nothing of columns that are constant by the table's own word.
-        varying = any(column.path[0] not in piece.partition_values for column in columns)
+        varying = any(column.path[0] not in lake.constants(piece) for column in columns)
         if varying and lake.row_groups_usable(piece):
             chosen.append(number)
     return chosen
@@ -139,7 +139,7 @@ def _judge_groups(
         if isinstance(footer, str):
             doubts.setdefault(number, []).append(footer)
         else:
-            known[number] = _without(footer, snapshot.slices[number].partition_values)
+            known[number] = _without(footer, lake.constants(snapshot.slices[number]))
     units = [(number, group) for number, footer in known.items() for group in range(len(footer.num_rows))]
     groups = files.split([number for number, _ in units])
 
@@ -151,7 +151,7 @@ def _judge_groups(
     return groups, units
 
 
-def _without(footer: FileFooter, constants: Mapping[str, object]) -> FileFooter:
+def _without(footer: FileFooter, constants: Collection[str]) -> FileFooter:
     """A footer without the columns that are constant by the table's word, which wins over the file."""
     if not constants:
         return footer

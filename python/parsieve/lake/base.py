@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Self
@@ -194,13 +194,9 @@ class Lake(ABC):
         """Whether the base file alone, so also its row groups and filters, says everything about the live rows."""
         return piece.clean and piece.path is not None
 
-    def column_in_base(self, piece: Slice, column: ColumnPath, physical: pa.Schema) -> ColumnPath | None:
-        """Where the base file holds a column, by the file's own schema: renamed columns go by their old names there.
-
-        None where the file says nothing of it: a default, a constant or nulls stand for what it lacks. The file's type
-        may be another one than the table's, of which every value is exact.
-        """
-        return None
+    def constants(self, piece: Slice) -> Collection[str]:
+        """Columns whose value the table says; what the file holds by their names means nothing."""
+        return piece.partition_values
 
     def open_base(self, piece: Slice) -> Any:
         """The base file as a source that `open_filters` and `RangeReader` take."""

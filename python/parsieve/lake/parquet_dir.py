@@ -17,11 +17,11 @@ from parsieve._core import UnsupportedError
 from parsieve.errors import ConflictError
 from parsieve.files import REQUESTS_AT_ONCE
 from parsieve.lake import hive
-from parsieve.lake.base import AsOf, ColumnPath, Lake, Slice, Snapshot
-from parsieve.lake.leaves import BY_NAME, held_path, leaf_field, pruned
+from parsieve.lake.adapter import Adapter
+from parsieve.lake.base import AsOf, ColumnPath, Slice, Snapshot
 from parsieve.lake.listing import ListedFile
-from parsieve.lake.rows import FileRows, foreign, leaves, selected
-from parsieve.lake.scan import ScanFile, dataset_of, scanned, without_dictionaries
+from parsieve.lake.rows import FileRows, foreign
+from parsieve.lake.scan import ScanFile, dataset_of, without_dictionaries
 from parsieve.lake.storage import Storage
 
 
@@ -40,7 +40,7 @@ class _Last:
     by_group: Mapping[str, Slice]
 
 
-class ParquetDir(Lake):
+class ParquetDir(Adapter):
     """Every file below a folder but those that engines ignore (`_` or `.` in front), and empty ones.
 
     The schema is that of the first file by path, as engines take it, or of all files with `schema="unify"`, or one that
@@ -144,25 +144,9 @@ class ParquetDir(Lake):
 
     def read_keys(self, piece: Slice, columns: Sequence[ColumnPath]) -> Iterator[pa.RecordBatch]:
         """The rows of one file; `ConflictError` where somebody changed it since it was listed."""
-        native: _Native = piece.native
-        for path in columns:
-            leaf_field(native.schema, path)
-        yield from leaves(self._rows(piece).batches(pruned(native.schema, columns)), columns)
-        if piece.token and self._storage.stat(native.path) != piece.token:
+        yield from super().read_keys(piece, columns)
+        if piece.token and self._storage.stat(piece.native.path) != piece.token:
             raise ConflictError(f"{piece.path} was changed while it was read; try again")
-
-    def read(
-        self,
-        snapshot: Snapshot,
-        slices: Sequence[Slice],
-        columns: Sequence[str] | None = None,
-        filter: Any = None,
-    ) -> pa.RecordBatchReader:
-        """The rows of some files, by pyarrow's own scan where that is exact."""
-        dataset = self.dataset(snapshot, slices)
-        if dataset is not None:
-            return scanned(dataset, columns, filter)
-        return selected(map(self._rows, slices), snapshot.schema, columns, filter)
 
     def dataset(self, snapshot: Snapshot, slices: Sequence[Slice]) -> pads.Dataset | None:
         """The files as a dataset; None where a file's columns are not those of the table, as its footer says."""
@@ -172,18 +156,12 @@ class ParquetDir(Lake):
         files = [ScanFile(one.native.path, one.partition_values, one.native.physical) for one in slices]
         return dataset_of(files, snapshot.schema, filesystem)
 
-    def column_in_base(self, piece: Slice, column: ColumnPath, physical: pa.Schema) -> ColumnPath | None:
-        """The column's path in the file; None for a column that the file does not decide."""
-        native: _Native = piece.native
-        if column[0] in piece.partition_values:
-            return None
-        return held_path(column, native.schema, physical, BY_NAME)
-
     def open_base(self, piece: Slice) -> Any:
         """The file, opened by the filesystem that the table was opened with."""
         return self._storage.source(piece.native.path)
 
-    def _rows(self, piece: Slice) -> FileRows:
+    def rows(self, piece: Slice) -> FileRows:
+        """The rows of one file."""
         path = piece.native.path
         return FileRows(lambda: self._storage.open(path), str(piece.path), constants=piece.partition_values)
 
