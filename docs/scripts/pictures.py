@@ -178,7 +178,7 @@ def sieve() -> str:
     drawing.text(98, 124, "block 0", "quiet", "middle")
     for block in range(1, 4):
         drawing.text(98 + block * 172, 124, f"block {block}", "quiet", "middle")
-    drawing.text(184, 144, "a block is found by a shift of the key", "quiet")
+    drawing.text(270, 144, "found by a shift", "quiet", "middle")
     drawing.line(162, 200, 162, 96)
     drawing.text(162, 218, "key = 150", "head", "middle")
     drawing.text(162, 236, "reads A and C", "quiet", "middle")
