@@ -100,13 +100,13 @@ def evidence() -> str:
         720,
         214,
         "Evidence is heard by its cost",
-        "Partition values and the table's own statistics are known already. The index costs a short read for the whole "
+        "Partition values and the table's own statistics are known already. The index costs a few reads for the whole "
         "table, footers and filters a short read for each file that is still kept. What is left is read.",
     )
     steps = [
         ("partitions", "known from", "the listing", 200),
         ("statistics", "of Delta and", "Iceberg", 120),
-        ("index", "one short read", "for all files", 110),
+        ("index", "a few reads", "for all files", 110),
         ("footers", "one read", "for each file", 6),
         ("Bloom filters", "32 bytes", "for each key", 5),
     ]
