@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from parsieve._core import UnsupportedError
 from parsieve.lake.base import Lake, Slice, Snapshot
+from parsieve.lake.rows import foreign
 from parsieve.predicate.expr import Expr
 from parsieve.prune.footer_stats import Cost
 from parsieve.prune.planner import Sieving
@@ -174,7 +175,8 @@ class Plan:
         >>> sum(batch.num_rows for batch in plan.to_batches())
         1
         """
-        yield from self._rows().reader(columns)
+        with foreign(self._lake.uri):
+            yield from self._rows().reader(columns)
 
     def to_arrow(self, columns: Sequence[str] | None = None) -> pa.Table:
         """The matching rows, with the columns asked for (None: all).
@@ -185,7 +187,8 @@ class Plan:
         >>> ps.open_table(folder).plan("id > 1").to_arrow(columns=["name"])["name"].to_pylist()
         ['b']
         """
-        return self._rows().reader(columns).read_all()
+        with foreign(self._lake.uri):
+            return self._rows().reader(columns).read_all()
 
     def to_dataset(self) -> pads.Dataset:
         """The kept files and row groups as a pyarrow dataset that yields the matching rows.
