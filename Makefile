@@ -117,6 +117,13 @@ wheel: .venv/stamp-build ## a wheel and a source distribution in dist/
 	$(BIN)/maturin build --release --locked --out dist
 	$(BIN)/maturin sdist --out dist
 
+# Other Pythons than that of .venv: names, or paths of interpreters.
+RELEASE_PYTHONS ?= python3.12 python3.13
+
+.PHONY: release-check
+release-check: wheel ## install the wheel into empty environments of RELEASE_PYTHONS, and run the examples there
+	$(BIN)/python tests/release.py $(RELEASE_PYTHONS)
+
 .PHONY: clean
 clean: ## remove everything that make built, .venv and .tools included
 	rm -rf .venv .venv-spark .tools target dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis
