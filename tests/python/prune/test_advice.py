@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import parsieve as ps
+from parsieve.cli import main
 
 FILES = 24
 
@@ -87,6 +88,16 @@ def test_both_where_files_are_large_and_keys_are_often_absent(tmp_path: Path) ->
     assert len(present.files) == 1
     assert absent.files == []
     assert table.verify_index() == []
+
+
+def test_the_command_says_what_was_built(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table_of(tmp_path, in_order)
+    assert main(["index", "build", str(tmp_path), "key"]) == 0
+    assert capsys.readouterr().out == "key: none\n"
+    assert main(["index", "build", str(tmp_path), "key", "--kind", "bloom"]) == 0
+    assert capsys.readouterr().out == "key: bloom\n"
+    assert main(["index", "build", str(tmp_path), "key", "--kind", "both"]) == 0
+    assert capsys.readouterr().out.startswith("key: 1200 keys")
 
 
 def test_no_kind_by_itself(tmp_path: Path) -> None:
