@@ -155,9 +155,10 @@ def test_what_cannot_be_compared_exactly_is_refused(spark: Any) -> None:
     for unfit in ("id > 1", "array(id)", "named_struct('x', id)"):
         with pytest.raises(ps.UnsupportedError, match="no Bloom filter"):
             pss.filter_of(spark.range(3).selectExpr(f"{unfit} AS k"), "k")
+    local = spark.sql("SELECT TIMESTAMP_NTZ '2026-01-01 00:00:00' AS k")
+    times = pss.filter_of(local, "k")
     with pytest.raises(ps.UnsupportedError, match="mapInArrow"):
-        local = spark.sql("SELECT TIMESTAMP_NTZ '2026-01-01 00:00:00' AS k")
-        pss.keep_matching(local, "k", pss.filter_of(local, "k"))
+        pss.keep_matching(local, "k", times)
     with pytest.raises(ValueError, match="type"):
         pss.keep_matching(spark.range(3), "id", ps.BloomFilter(ndv=10))
     with pytest.raises(ValueError, match="fpp"):
