@@ -267,7 +267,7 @@ def main() -> None:
             cases = late_events(folder, 12, 4_000, 1)
             files, rounds = 200, 3
         else:
-            cases = late_events(folder, 200, 230_000, 5)
+            cases = late_events(folder, 200, 255_000, 5)
             files, rounds = 10_000, 15
         shutil.rmtree(folder / "lake")
         for make in (plain, hive, delta, iceberg):

@@ -30,8 +30,11 @@ WORTH_SAVING = 0.2
 # Where a key lives in so many of the slices, nothing can be skipped by it.
 EVERYWHERE = 0.8
 
-# Bytes of an index weigh as much as those that it saves in so many queries.
-PAID_BACK_IN = 10
+# What an index takes, to be built and to lie there, should be saved by so many queries.
+PAID_BACK_IN = 100
+# Shares of queries for a key that exists, for one that does not, and for an interval: where nobody says which come, and
+# where all are for keys.
+MIXED, KEYS_ALONE = (4, 1, 4), (1, 1, 0)
 # What a store could have brought while a request waits: the weight of each look at a file or an index.
 REQUEST_BYTES = 512 << 10
 # Of slices whose size nobody knows.
@@ -144,7 +147,7 @@ def _nothing(name: str, snapshot: Snapshot, why: str) -> Advice:
 
 
 def _judge(advice: Advice, slice_bytes: float, ranges: bool, fpp: float) -> tuple[Kind, str]:
-    """The kind for which the fewest bytes are read over some queries, its own bytes among them."""
+    """The kind for which the fewest bytes are read over some queries, its own and those of its scan among them."""
     least = min(advice.sieve_reads, advice.bloom_reads)
     if least >= EVERYWHERE * advice.slices:
         return "none", "each key is in nearly every file, so nothing can be skipped"
@@ -160,9 +163,11 @@ def _judge(advice: Advice, slice_bytes: float, ranges: bool, fpp: float) -> tupl
 
     def cost(kind: Kind) -> float:
         *reads, looks, index_bytes = kinds[kind]
-        asked = reads if ranges else reads[:2]
-        of_a_query = sum(asked) / len(asked) * (slice_bytes + REQUEST_BYTES) + looks * REQUEST_BYTES
-        return of_a_query * PAID_BACK_IN + index_bytes
+        shares = MIXED if ranges else KEYS_ALONE
+        mean = sum(one * share for one, share in zip(reads, shares, strict=True)) / sum(shares)
+        of_a_query = mean * (slice_bytes + REQUEST_BYTES) + looks * REQUEST_BYTES
+        # Each kind is built in a scan of its own.
+        return of_a_query * PAID_BACK_IN + looks * advice.slices * REQUEST_BYTES + index_bytes
 
     kind = min(kinds, key=cost)
     return kind, {

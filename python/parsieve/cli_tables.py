@@ -50,7 +50,12 @@ def add_commands(commands: Any, command: Command) -> None:
 
 
 def _build(options: argparse.Namespace) -> int:
-    return _indexed(options, lambda table: table.build_index(options.columns, options.kind))
+    built = ps.open_table(options.file).build_index(options.columns, options.kind)
+    for name, kind in {} if options.json else built.items():
+        # What is a Sieve has more to tell.
+        if kind in ("bloom", "none"):
+            print(f"{name}: {kind}")
+    return _stats(options)
 
 
 def _advise(options: argparse.Namespace) -> int:

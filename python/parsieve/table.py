@@ -210,21 +210,78 @@ class Table:
         return [names.find([one] if isinstance(one, str) else one).path for one in listed]
 
     def update_index(self, *, memory: int = 1 << 30, threads: int | None = None, progress: bool | None = None) -> None:
-        """Bring the index to the table as it is now: only files that are new or changed are read."""
+        """Bring the index to the table as it is now: only files that are new or changed are read.
+
+        >>> import tempfile, time, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
+        >>> folder = tempfile.mkdtemp()
+        >>> pq.write_table(pa.table({"id": [1, 9]}), folder + "/part-0.parquet")
+        >>> time.sleep(0.1)  # A file of this very moment might still change unseen, and is not bound.
+        >>> table = ps.open_table(folder)
+        >>> table.build_index("id")
+        {'id': 'sieve'}
+        >>> pq.write_table(pa.table({"id": [2, 7]}), folder + "/part-1.parquet")
+        >>> time.sleep(0.1)
+        >>> table.update_index()
+        >>> table.index_stats()["id"].locations
+        2
+        """
         self._index.refresh()
         self._index.update(self._lake, self._lake.snapshot(), memory=memory, threads=threads, progress=progress)
 
     def compact_index(self, columns: ColumnName | Sequence[ColumnName] | None = None) -> None:
-        """Make one file set of what updates added. Earlier versions of the index keep theirs until they expire."""
+        """Make one file set of what updates added. Earlier versions of the index keep theirs until they expire.
+
+        >>> import tempfile, time, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
+        >>> folder = tempfile.mkdtemp()
+        >>> pq.write_table(pa.table({"id": [1, 9]}), folder + "/part-0.parquet")
+        >>> time.sleep(0.1)  # A file of this very moment might still change unseen, and is not bound.
+        >>> table = ps.open_table(folder)
+        >>> table.build_index("id")
+        {'id': 'sieve'}
+        >>> pq.write_table(pa.table({"id": [2, 7]}), folder + "/part-1.parquet")
+        >>> time.sleep(0.1)
+        >>> table.update_index()
+        >>> table.compact_index("id")
+        >>> table.index_stats()["id"].deltas
+        0
+        """
         self._index.refresh()
         self._index.compact(self._named(columns))
 
     def expire_index(self, older_than: dt.timedelta | dt.datetime) -> tuple[int, int]:
-        """Remove old versions of the index, and files that no version names; how many of each."""
+        """Remove old versions of the index, and files that no version names; how many of each.
+
+        The newest version stays, and so do files that are younger than a day, which somebody may be about to name.
+
+        >>> import tempfile, time, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
+        >>> folder = tempfile.mkdtemp()
+        >>> pq.write_table(pa.table({"id": [1, 9]}), folder + "/part-0.parquet")
+        >>> time.sleep(0.1)  # A file of this very moment might still change unseen, and is not bound.
+        >>> table = ps.open_table(folder)
+        >>> table.build_index("id")
+        {'id': 'sieve'}
+        >>> table.build_index("id")
+        {'id': 'sieve'}
+        >>> import datetime
+        >>> table.expire_index(older_than=datetime.timedelta(0))
+        (1, 0)
+        """
         return self._index.expire(older_than)
 
     def drop_index(self, columns: ColumnName | Sequence[ColumnName] | None = None) -> None:
-        """Forget the index of some columns, or of all of them."""
+        """Forget the index of some columns, or of all of them.
+
+        >>> import tempfile, time, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
+        >>> folder = tempfile.mkdtemp()
+        >>> pq.write_table(pa.table({"id": [1, 9]}), folder + "/part-0.parquet")
+        >>> time.sleep(0.1)  # A file of this very moment might still change unseen, and is not bound.
+        >>> table = ps.open_table(folder)
+        >>> table.build_index("id")
+        {'id': 'sieve'}
+        >>> table.drop_index("id")
+        >>> table.index_stats()
+        {}
+        """
         self._index.refresh()
         self._index.drop(self._named(columns))
 
@@ -234,12 +291,35 @@ class Table:
         return [columns] if isinstance(columns, str | tuple) else list(columns)
 
     def verify_index(self) -> list[Lie]:
-        """Compare the index with the table by reading both; what is damaged, missing or wrong, the first lies first."""
+        """Compare the index with the table by reading both; what is damaged, missing or wrong, the first lies first.
+
+        >>> import tempfile, time, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
+        >>> folder = tempfile.mkdtemp()
+        >>> pq.write_table(pa.table({"id": [1, 9]}), folder + "/part-0.parquet")
+        >>> time.sleep(0.1)  # A file of this very moment might still change unseen, and is not bound.
+        >>> table = ps.open_table(folder)
+        >>> table.build_index("id")
+        {'id': 'sieve'}
+        >>> table.verify_index()
+        []
+        """
         self._index.refresh()
         return self._index.verify(self._lake, self._lake.snapshot())
 
     def index_stats(self) -> dict[str, Stats]:
-        """What the index of each column costs and wastes."""
+        """What the index of each column costs and wastes.
+
+        >>> import tempfile, time, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
+        >>> folder = tempfile.mkdtemp()
+        >>> pq.write_table(pa.table({"id": [1, 9]}), folder + "/part-0.parquet")
+        >>> time.sleep(0.1)  # A file of this very moment might still change unseen, and is not bound.
+        >>> table = ps.open_table(folder)
+        >>> table.build_index("id")
+        {'id': 'sieve'}
+        >>> stats = table.index_stats()["id"]
+        >>> stats.keys, stats.rows, stats.locations
+        (2, 2, 1)
+        """
         view = self._index.refresh()
         return {} if view is None else {".".join(path): self._index.stats(path) for path in view.columns}
 

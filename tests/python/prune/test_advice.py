@@ -12,6 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import parsieve as ps
+from parsieve.advice import _judge
+from parsieve.cli import main
 
 FILES = 24
 
@@ -78,19 +80,41 @@ def test_filters_where_keys_alone_are_asked_for(tmp_path: Path) -> None:
     assert table.advise(queries=[[("key", ">=", key), ("key", "<", key + "~")]])[0].recommendation == "sieve"
 
 
-def test_both_where_files_are_large_and_keys_are_often_absent(tmp_path: Path) -> None:
-    table = table_of(tmp_path, scattered, padding=2_000_000)
-    [advice] = table.advise("key")
-    assert advice.recommendation == "both"
-    assert table.build_index("key") == {"key": "both"}
-    present, absent = table.plan("key = 77"), table.plan("key IN (-1, 12000)")
-    assert len(present.files) == 1
-    assert absent.files == []
-    assert table.verify_index() == []
+@pytest.mark.parametrize(
+    ("slice_bytes", "absent", "ranges", "kind"),
+    [
+        # A second look at an index and a second scan cost more than a small file now and then.
+        (1 << 20, 1.0, True, "sieve"),
+        (1 << 30, 1.0, True, "both"),
+        # A Sieve that knows each key exactly has no use for filters.
+        (1 << 30, 0.0, True, "sieve"),
+        (1 << 20, 1.0, False, "bloom"),
+    ],
+)
+def test_filters_beside_a_sieve_where_files_are_large(slice_bytes: int, absent: float, ranges: bool, kind: str) -> None:
+    reads = {"minmax_reads": 100.0, "bloom_reads": 1.1, "sieve_reads": 1.0}
+    none = {"minmax_absent": 100.0, "bloom_absent": 0.1, "sieve_absent": absent}
+    size = {"sieve_bytes": 8 << 20, "bloom_bytes": 10 << 20, "build_seconds": 1.0}
+    advice = ps.Advice(column="k", recommendation="none", why="", slices=1000, sampled=16, **reads, **none, **size)  # type: ignore[arg-type]
+    assert _judge(advice, slice_bytes, ranges, fpp=0.01)[0] == kind
 
 
-def test_no_kind_by_itself(tmp_path: Path) -> None:
+def test_the_command_says_what_was_built(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table_of(tmp_path, in_order)
+    assert main(["index", "build", str(tmp_path), "key"]) == 0
+    assert capsys.readouterr().out == "key: none\n"
+    assert main(["index", "build", str(tmp_path), "key", "--kind", "bloom"]) == 0
+    assert capsys.readouterr().out == "key: bloom\n"
+    assert main(["index", "build", str(tmp_path), "key", "--kind", "both"]) == 0
+    assert capsys.readouterr().out.startswith("key: 1200 keys")
+
+
+def test_both_kinds_and_no_other(tmp_path: Path) -> None:
     table = table_of(tmp_path, scattered)
     assert table.build_index("key", kind="both") == {"key": "both"}
+    assert len(table.plan("key = 77").files) == 1
+    assert table.plan("key IN (-1, 12000)").files == []
+    assert len(table.plan("key BETWEEN 77 AND 78").files) == 2
+    assert table.verify_index() == []
     with pytest.raises(ValueError, match="kinds of index"):
         table.build_index("key", kind="magic")
