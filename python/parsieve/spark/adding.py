@@ -21,8 +21,8 @@ from parsieve.index.build import bindable
 from parsieve.index.columns import path_of
 from parsieve.index.commit import Log
 from parsieve.lake.base import Lake, Slice
-from parsieve.lake.parquet_dir import ParquetDir
 from parsieve.lake.listing import ListedFile
+from parsieve.lake.parquet_dir import ParquetDir
 from parsieve.lake.storage import Storage
 from parsieve.spark import executors
 from parsieve.spark.bloom import Executors
