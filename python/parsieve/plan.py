@@ -194,6 +194,16 @@ class Plan:
         """
         return self._rows().duckdb(con)
 
+    def to_spark(self, spark: Any, name: str | None = None) -> Any:
+        """The matching rows as a DataFrame of Spark's own, which opens the kept files alone, at the plan's snapshot.
+
+        `ConflictError` where the table has moved on so that they cannot be read as they were planned. `name` is that of
+        an Iceberg table in Spark's catalog, if its folder alone does not lead Spark to it.
+        """
+        from parsieve.spark.planned import frame_of
+
+        return frame_of(self, spark, name)
+
     def __repr__(self) -> str:
         return f"<parsieve.Plan of {self._expr}: {len(self._kept)} of {len(self._snapshot.slices)} files>"
 

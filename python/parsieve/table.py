@@ -92,14 +92,25 @@ class Table:
         """
         if stale not in ("keep", "error"):
             raise ValueError(f'stale is "keep" or "error", not {stale!r}')
-        snapshot = self._snapshot(as_of)
+        plan = self._plan(self._snapshot(as_of), where, keys, row_groups, timezone)
+        if stale == "error":
+            refuse_stale(plan)
+        return plan
+
+    def _plan(
+        self,
+        snapshot: Snapshot,
+        where: Any,
+        keys: Mapping[Any, Any] | None = None,
+        row_groups: bool | None = None,
+        timezone: str | None = None,
+    ) -> Plan:
+        """The same on a snapshot that is at hand."""
         store = self._index.store
         before = store.requests, store.bytes_fetched
         view, notes = self._view(snapshot)
         plan = make_plan(self._lake, snapshot, self._footers, view, where, keys, row_groups, timezone, notes)
         plan._count(store.requests - before[0], store.bytes_fetched - before[1])
-        if stale == "error":
-            refuse_stale(plan)
         return plan
 
     def _snapshot(self, as_of: AsOf) -> Snapshot:

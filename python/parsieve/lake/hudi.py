@@ -44,6 +44,8 @@ class _Native:
     schema: pa.Schema
     # The table's address and options, and the instant.
     table: tuple[str, tuple[tuple[str, str], ...], str]
+    # Whether the names of the logs tell all: in old tables one log holds what several instants wrote.
+    logs_say: bool
 
     def __reduce__(self) -> tuple[Any, ...]:
         """The objects of hudi stay in their process; elsewhere their table is opened again."""
@@ -55,7 +57,7 @@ class _Native:
                 self.piece.log_files_relative_paths(),
             )
         )
-        return _Native, (None, paths, None, self.base, self.logs, self.schema, self.table)
+        return _Native, (None, paths, None, self.base, self.logs, self.schema, self.table, self.logs_say)
 
     def stream(self) -> Iterator[Any]:
         """The rows of the base file and its logs, merged."""
@@ -65,6 +67,14 @@ class _Native:
         reader, options = _reader(*self.table)
         base, logs = self.piece
         yield from reader.read_file_slice_from_paths_stream(base, logs, options.with_batch_size(BATCH_ROWS))
+
+
+def logs_of(piece: Slice) -> frozenset[str] | None:
+    """The names of the logs that make this version of a file group of its base file; None where names do not tell."""
+    native: _Native = piece.native
+    if native.logs and not native.logs_say:
+        return None
+    return frozenset(name.rpartition("/")[2] for name in native.logs)
 
 
 @lru_cache(maxsize=8)
@@ -223,7 +233,7 @@ class _Slices:
             num_rows=None,
             clean=clean,
             partition_values=self._values(partition),
-            native=self._native(piece, options, path, tuple(relative), self._schema, self._home()),
+            native=self._native(piece, options, path, tuple(relative), self._schema, self._home(), self._logs_say),
         )
 
     def _home(self) -> tuple[str, tuple[tuple[str, str], ...], str]:

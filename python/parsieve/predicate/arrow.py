@@ -5,7 +5,8 @@ the tree is written into the metadata of its schema as a list of pairs in which 
 keep one pair of each key, so the list is read through the Arrow C data interface.
 
 pyarrow compares floating numbers as IEEE does: NaN equals nothing and has no order. The form has one order for all, so
-NaN is excluded by name where pyarrow would not find it.
+NaN is excluded by name where pyarrow would not find it; unless somebody else's conditions, who orders NaN as the form
+does, came as an Expression.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import ctypes
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -52,13 +54,15 @@ class _Call:
 _Node: TypeAlias = _Field | _Call | Any
 
 
-def parse_expression(expression: pc.Expression, schema: pa.Schema, zone: str | None) -> Expr:
-    """The typed form of a pyarrow Expression."""
+def parse_expression(
+    expression: pc.Expression, schema: pa.Schema, zone: str | None, *, nan_is_greatest: bool = False
+) -> Expr:
+    """The typed form of a pyarrow Expression, which orders NaN as pyarrow does, or above all numbers."""
     try:
         tree = _tree(expression)
     except (pa.ArrowNotImplementedError, UnlikeError) as error:
         return unknown(str(expression), str(error))
-    reader = _Reader(Names(schema), Builder(zone))
+    reader = _Reader(Names(schema), Builder(zone), nan_is_greatest)
     for field in _fields(tree):
         reader.operand(field)
     return reader.truth(tree)
@@ -147,9 +151,10 @@ def _fields(node: _Node) -> Iterator[_Field]:
 
 
 class _Reader:
-    def __init__(self, names: Names, build: Builder) -> None:
+    def __init__(self, names: Names, build: Builder, nan_is_greatest: bool) -> None:
         self._names = names
         self._build = build
+        self._nan_is_greatest = nan_is_greatest
 
     def truth(self, node: _Node) -> Expr:
         if isinstance(node, _Call):
@@ -190,7 +195,8 @@ class _Reader:
             left, right = node.arguments
             if isinstance(left, pa.Scalar):
                 left, right, op = right, left, MIRRORED[op]
-            return compare_ieee(build, self.operand(left), op, scalar_value(self.literal(right)))
+            operand, value = self.operand(left), scalar_value(self.literal(right))
+            return (build.compare if self._nan_is_greatest else partial(compare_ieee, build))(operand, op, value)
         match node.name, node.arguments:
             case "is_in", (inner,):
                 return self._is_in(self.operand(inner), _options(node))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
@@ -19,18 +20,28 @@ class Filter(NamedTuple):
 
     sql: tuple[str, ...]
     expression: pc.Expression | None
+    # The parts of that conjunction, each of which excludes rows by itself.
+    parts: tuple[pc.Expression, ...] = ()
 
 
 def filter_of(conditions: Iterable[Any]) -> Filter:
     """The filter of Catalyst's expressions, given as objects of py4j."""
-    sql = []
-    expression: pc.Expression | None = None
+    sql, parts = [], []
     for condition in conditions:
         sql.append(str(condition.sql()))
-        understood = _condition(condition)
-        if understood is not None:
-            expression = understood if expression is None else expression & understood
-    return Filter(tuple(sql), expression)
+        parts += [part for part in map(_condition, _conjuncts(condition)) if part is not None]
+    return Filter(tuple(sql), functools.reduce(lambda one, other: one & other, parts) if parts else None, tuple(parts))
+
+
+def _conjuncts(condition: Any) -> list[Any]:
+    found, waiting = [], [condition]
+    while waiting:
+        one = waiting.pop()
+        if _name(one) == "And":
+            waiting += [one.right(), one.left()]
+        else:
+            found.append(one)
+    return found
 
 
 def resolved(spark: Any, schema: Any, where: Any) -> Filter:
@@ -38,6 +49,13 @@ def resolved(spark: Any, schema: Any, where: Any) -> Filter:
     from pyspark.sql import DataFrame
 
     rows: DataFrame = spark.createDataFrame(spark.sparkContext.emptyRDD(), schema).where(where)
+    # What depends on the moment, such as `current_date()`, means another thing when the DataFrame is read, again and
+    # again; the optimizer has put one moment in its place.
+    passing = spark._jvm.org.apache.spark.sql.catalyst.trees.TreePattern.CURRENT_LIKE()
+    analyzed = rows._jdf.queryExecution().analyzed()
+    if analyzed.containsPattern(passing):
+        parts = _conjuncts(analyzed.condition()) if _name(analyzed) == "Filter" else []
+        return filter_of(part for part in parts if not part.containsPattern(passing))
     plan = rows._jdf.queryExecution().optimizedPlan()
     return filter_of([plan.condition()] if _name(plan) == "Filter" else [])
 
@@ -58,6 +76,11 @@ def _condition(one: Any) -> pc.Expression | None:
         return _comparison(name, one.left(), one.right())
     if name in ("In", "InSet"):
         return _one_of(one, name)
+    if name == "IsNaN":
+        column = _column(one.child())
+        return None if column is None else pc.is_nan(column)
+    if name == "Not":
+        return _opposite(one.child())
     if name == "StartsWith":
         column, prefix = _column(one.left()), _literal(one.right())
         if column is None or prefix is None or not pa.types.is_string(prefix.type) or prefix.as_py() is None:
@@ -66,9 +89,25 @@ def _condition(one: Any) -> pc.Expression | None:
     return None
 
 
+def _opposite(one: Any) -> pc.Expression | None:
+    """What is left of NOT where Spark has written opposites as themselves: values that differ."""
+    name = _name(one)
+    if name == "EqualTo":
+        return _comparison("NotEqual", one.left(), one.right())
+    if name in ("In", "InSet"):
+        found, tested = _one_of(one, name), one.value() if name == "In" else one.child()
+        column = _column(tested)
+        # To Spark's sets the two zeros are not the same.
+        if found is None or column is None or str(tested.dataType().catalogString()) in ("float", "double"):
+            return None
+        return column.is_valid() & ~found
+    return None
+
+
 _COMPARISONS: dict[str, Callable[[Any, Any], pc.Expression]] = {
     "EqualTo": lambda column, value: column == value,
     "EqualNullSafe": lambda column, value: column == value,
+    "NotEqual": lambda column, value: column != value,
     "LessThan": lambda column, value: column < value,
     "LessThanOrEqual": lambda column, value: column <= value,
     "GreaterThan": lambda column, value: column > value,

@@ -16,29 +16,53 @@ def read(spark: Any, path: str, keep: Keep, where: Any = None, version: int | No
     The version is fixed when this is called, and so is the choice of files: conditions that are added to the DataFrame
     later hold, and leave out no more files.
     """
-    from pyspark.sql import DataFrame
+    return State(spark, path, version).read(keep, where)
 
-    none = spark._jvm.scala.Option.empty()
-    log = spark._jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, path)
-    snapshot = _with_defaults(log, "update") if version is None else _with_defaults(log, "getSnapshotAt", version)
-    files = snapshot.allFiles().collectAsList()
-    # One call for all the paths, in the order of the list.
-    written = json.loads(spark._jvm.org.apache.spark.sql.delta.util.JsonUtils.mapper().writeValueAsString(files))
-    folder = str(log.dataPath().toString())
-    paths = [_absolute(folder, one["path"]) for one in written]
 
-    def frame(chosen: Any) -> Any:
-        return DataFrame(log.createDataFrame(snapshot, chosen, False, none), spark)
+class State:
+    """A table at a version, which is read once from the log."""
 
-    everything = spark._jvm.scala.collection.JavaConverters.asScalaBuffer(files).toList()
-    whole = frame(everything)
-    if where is None:
-        return whole
-    kept = chosen(keep, paths, resolved(spark, whole.schema, where))
-    left = spark._jvm.scala.collection.mutable.ArrayBuffer()
-    for start, end in runs(paths, kept):
-        left.appendAll(everything.slice(start, end))
-    return frame(left.toList()).where(where)
+    def __init__(self, spark: Any, path: str, version: int | None = None) -> None:
+        """The latest version, or another one."""
+        self._spark = spark
+        self._log = spark._jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, path)
+        self._snapshot = _with_defaults(self._log, "update")
+        # Delta keeps what it knows of the latest version alone.
+        if version is not None and int(self._snapshot.version()) != version:
+            self._snapshot = _with_defaults(self._log, "getSnapshotAt", version)
+
+    @property
+    def version(self) -> int:
+        """Its number; -1 before the first."""
+        return int(self._snapshot.version())
+
+    @property
+    def schema(self) -> Any:
+        """Its columns, as Spark reads them."""
+        return self._frame(self._spark._jvm.scala.collection.mutable.ArrayBuffer().toList()).schema
+
+    def _frame(self, files: Any) -> Any:
+        from pyspark.sql import DataFrame
+
+        none = self._spark._jvm.scala.Option.empty()
+        return DataFrame(self._log.createDataFrame(self._snapshot, files, False, none), self._spark)
+
+    def read(self, keep: Keep, where: Any = None) -> Any:
+        """Its rows that meet `where`, from the files that `keep` leaves."""
+        jvm = self._spark._jvm
+        files = self._snapshot.allFiles().collectAsList()
+        everything = jvm.scala.collection.JavaConverters.asScalaBuffer(files).toList()
+        if where is None:
+            return self._frame(everything)
+        # One call for all the paths, in the order of the list.
+        written = json.loads(jvm.org.apache.spark.sql.delta.util.JsonUtils.mapper().writeValueAsString(files))
+        folder = str(self._log.dataPath().toString())
+        paths = [_absolute(folder, one["path"]) for one in written]
+        kept = chosen(keep, paths, resolved(self._spark, self.schema, where))
+        left = jvm.scala.collection.mutable.ArrayBuffer()
+        for start, end in runs(paths, kept):
+            left.appendAll(everything.slice(start, end))
+        return self._frame(left.toList()).where(where)
 
 
 def _absolute(folder: str, path: str) -> str:

@@ -10,7 +10,7 @@ import itertools
 import logging
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, Self
 from weakref import WeakValueDictionary
 
 from parsieve._core import UnsupportedError
@@ -26,26 +26,30 @@ _numbers = itertools.count()
 _log = logging.getLogger("parsieve.spark")
 
 
+class ListedPath(str):
+    """A path as a file index lists it, with the names of the logs that Spark merges into that file of Hudi's."""
+
+    __slots__ = ("logs",)
+    # None where that is not known.
+    logs: frozenset[str] | None
+
+    def __new__(cls, path: str, logs: frozenset[str] | None) -> Self:
+        """A text that knows more."""
+        made = super().__new__(cls, path)
+        made.logs = logs
+        return made
+
+
 def prune(frame: Any, keep: Keep) -> Any:
     """The same DataFrame, whose scan asks `keep` at every query which files it needs.
 
     `frame` is what `spark.read...load(...)` gives for plain Parquet or Hudi: one relation over files. `keep` gets paths
-    as they are listed (local ones without `file:`) and the query's filter, and answers with those that must be read;
-    where it fails, all are. Two such frames are equal to Spark, for its cache, where table and `keep` are equal.
+    as they are listed (local ones without `file:`, those of Hudi as `ListedPath`s) and the query's filter, and answers
+    with those that must be read; where it fails, all are. Two such frames are equal to Spark, for its cache, where
+    table and `keep` are equal.
     """
     spark = frame.sparkSession
-    plan = frame._jdf.queryExecution().analyzed()
-    if plan.getClass().getSimpleName() == "Project" and plan.output().equals(plan.child().output()):
-        # Hudi puts one above its relation, which changes nothing.
-        plan = plan.child()
-    relation = plan.relation() if plan.getClass().getSimpleName() == "LogicalRelation" else None
-    if relation is not None and ".delta." in relation.getClass().getName():
-        raise UnsupportedError("a Delta table would lose its deletion vectors in this way; use delta.read")
-    if relation is None or relation.getClass().getSimpleName() != "HadoopFsRelation":
-        raise UnsupportedError(
-            "files can be left out of a DataFrame that spark.read gives for a folder of Parquet files or a Hudi table, "
-            f"and of nothing that was made of it; this is {plan.getClass().getSimpleName()}"
-        )
+    relation = _relation(frame)
     location = relation.location()
     _listen(spark)
     thinned = relation.copy(
@@ -60,6 +64,33 @@ def prune(frame: Any, keep: Keep) -> Any:
     from pyspark.sql import DataFrame
 
     return DataFrame(spark._jsparkSession.baseRelationToDataFrame(thinned), spark)
+
+
+def listed(frame: Any) -> list[str]:
+    """All files that a frame of `prune` or for it would read, as `keep` gets them."""
+    jvm, location = frame.sparkSession._jvm, _relation(frame).location()
+    nothing = jvm.scala.collection.mutable.ArrayBuffer().toList()
+    folders = location.listFiles(nothing, nothing)
+    return [path for within in _paths(location, folders) for path in within]
+
+
+def _relation(frame: Any) -> Any:
+    """The relation over files that a frame is, and nothing else."""
+    plan = frame._jdf.queryExecution().analyzed()
+    while plan.getClass().getSimpleName() == "SubqueryAlias" or (
+        # Hudi puts one above its relation, which changes nothing.
+        plan.getClass().getSimpleName() == "Project" and plan.output().equals(plan.child().output())
+    ):
+        plan = plan.child()
+    relation = plan.relation() if plan.getClass().getSimpleName() == "LogicalRelation" else None
+    if relation is not None and ".delta." in relation.getClass().getName():
+        raise UnsupportedError("a Delta table would lose its deletion vectors in this way; use delta.read")
+    if relation is None or relation.getClass().getSimpleName() != "HadoopFsRelation":
+        raise UnsupportedError(
+            "files can be left out of a DataFrame that spark.read gives for a folder of Parquet files or a Hudi table, "
+            f"and of nothing that was made of it; this is {plan.getClass().getSimpleName()}"
+        )
+    return relation
 
 
 def _listen(spark: Any) -> None:
@@ -116,7 +147,7 @@ class PrunedIndex:
 
     def _thinned(self, listed: Any, conditions: list[Any]) -> Any:
         folders = [(folder, folder.files()) for folder in _sequence(listed)]
-        paths = [paths_of(files) for _, files in folders]
+        paths = _paths(self._inner, listed)
         everything = [path for within in paths for path in within]
         kept = self._keep(everything, filter_of(conditions))
         if len(kept) >= len(everything) and kept.issuperset(everything):
@@ -134,6 +165,56 @@ class PrunedIndex:
         """What py4j presents to Java."""
 
         implements = ("org.apache.spark.sql.execution.datasources.FileIndex",)
+
+
+def _paths(location: Any, folders: Any) -> list[Sequence[str]]:
+    """The paths of each folder that a file index lists."""
+    has_logs = "Hoodie" in str(location.getClass().getSimpleName())
+    found: list[Sequence[str]] = []
+    for folder in _sequence(folders):
+        paths = paths_of(folder.files())
+        found.append(_with_logs(folder.values(), paths) if has_logs else paths)
+    return found
+
+
+def _with_logs(values: Any, paths: Sequence[str]) -> list[ListedPath]:
+    """The files of one folder of a Hudi table with their logs, which hang on the partition's values there."""
+    logs: dict[str, frozenset[str]] | None = {}
+    if "FileSliceMapping" in str(values.getClass().getSimpleName()):
+        logs = _logs_by_group(values)
+    return [
+        # A group without a base file is listed by one of its logs, whose name begins with a dot.
+        ListedPath(path, None if logs is None else logs.get(_NAME.split(path)[1].partition("_")[0], frozenset()))
+        for path in paths
+    ]
+
+
+_NAME = re.compile(r"/\.?(?=[^/]*$)")
+# How releases of Hudi print a log file, and the file slice around it after its group's name.
+_GROUP = re.compile(r"(\S+) -> FileSlice")
+_LOG = re.compile(r"HoodieLogFile[({]pathStr='?(.*?)'?, file(?:Size|Len)=-?\d+[)}]")
+
+
+def _logs_by_group(values: Any) -> dict[str, frozenset[str]] | None:
+    """The logs of each file group that has some; None where this Hudi does not show them."""
+    try:
+        held = values.getClass().getDeclaredField("slices")
+        held.setAccessible(True)
+        slices = held.get(values)
+        # One call for all of them.
+        lines = str(slices.mkString("\n")).split("\n")
+        count = int(slices.size())
+    except Exception as error:
+        kept_all(error)
+        return None
+    found = {}
+    for line in lines:
+        group = _GROUP.match(line)
+        names = frozenset(path.rpartition("/")[2] for path in _LOG.findall(line))
+        if group is None or len(names) != line.count("HoodieLogFile") or not names:
+            return None
+        found[group[1]] = names
+    return found if len(found) == count else None
 
 
 def kept_all(error: Exception) -> None:

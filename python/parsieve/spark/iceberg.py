@@ -23,17 +23,28 @@ def read(spark: Any, table: str, keep: Keep, where: Any = None, snapshot_id: int
     With `where`, the snapshot is fixed when this is called, and so is the choice of files: conditions that are added
     to the DataFrame later hold, and leave out no more files.
     """
-    _release(spark)
+    return pruned(spark, table, load(spark, table, snapshot_id), keep, where, snapshot_id)
+
+
+def load(spark: Any, table: str, snapshot_id: int | None = None) -> Any:
+    """The whole table, now or at a snapshot."""
     reader = spark.read.format("iceberg")
     if snapshot_id is not None:
         # Iceberg's own name is no longer taken from Spark 4 on, which has its own.
         reader = reader.option("versionAsOf" if installed().line >= (4, 0) else "snapshot-id", str(snapshot_id))
-    whole = reader.load(table)
+    return reader.load(table)
+
+
+def pruned(
+    spark: Any, table: str, whole: Any, keep: Keep, where: Any, snapshot_id: int | None = None, latest: Any = None
+) -> Any:
+    """What `read` gives, of a table that was loaded; `latest` is its current snapshot, if somebody holds on to it."""
+    _release(spark)
     if where is None:
         return whole
-    native = _table(whole)
+    native = table_of(whole)
     # A frame of the latest rows has the schema of today, which may be newer than the last snapshot.
-    snapshot = native.currentSnapshot() if snapshot_id is None else native.snapshot(snapshot_id)
+    snapshot = (latest or native.currentSnapshot()) if snapshot_id is None else native.snapshot(snapshot_id)
     if snapshot is None:
         # Nothing was written to the table yet.
         return whole.where(where)
@@ -131,5 +142,6 @@ def _relation(frame: Any) -> Any:
     return plan
 
 
-def _table(frame: Any) -> Any:
+def table_of(frame: Any) -> Any:
+    """Iceberg's own object for the table that a DataFrame reads."""
     return _relation(frame).table().table()

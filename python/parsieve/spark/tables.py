@@ -19,7 +19,7 @@ def lake_of(spark: Any, table: Any, storage_options: Mapping[str, str] | None = 
     """The table as our own adapters read it."""
     if isinstance(table, Lake):
         return table
-    if not isinstance(table, str) or "/" in table or os.sep in table or Path(table).exists():
+    if not is_name(table):
         return open_lake(table, storage_options=storage_options)
     found = {row.col_name: row.data_type for row in spark.sql(f"DESCRIBE TABLE EXTENDED {table}").collect()}
     provider, location = str(found.get("Provider", "")).lower(), found.get("Location")
@@ -30,6 +30,11 @@ def lake_of(spark: Any, table: Any, storage_options: Mapping[str, str] | None = 
         log = spark.sql(f"SELECT file FROM {table}.metadata_log_entries ORDER BY timestamp DESC LIMIT 1")
         location = log.first().file
     return open_lake(location, provider, storage_options)
+
+
+def is_name(table: Any) -> bool:
+    """Whether a table is named as Spark's catalog does, not by where it lies."""
+    return isinstance(table, str) and not ("/" in table or os.sep in table or Path(table).exists())
 
 
 def store_of(lake: Lake, index: Any, storage_options: Mapping[str, str] | None) -> Store:

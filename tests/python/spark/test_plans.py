@@ -14,6 +14,7 @@ from predicate_reference import rows
 from predicate_strategies import COLUMNS, SCHEMA
 
 import parsieve as ps
+from parsieve.predicate import parse
 from parsieve.predicate.render import to_spark
 from parsieve.spark import versions
 
@@ -34,6 +35,7 @@ def test_spark_finds_the_rows_of_the_reference(spark: Any, tmp_path: Path) -> No
     table = pa.table(arrays, schema=SCHEMA).drop(NOT_IN_SPARK).append_column("row", pa.array(range(60), pa.int64()))
     pq.write_table(table, tmp_path / "part.parquet", row_group_size=7)
     asked = [random_predicate(random_, table) for _ in range(80)]
+    asked += [parse(f"f8 {op} 'NaN'", table.schema) for op in ("=", "!=", "<", "<=", ">", ">=")]
     spark.conf.set("spark.sql.session.timeZone", "America/New_York")
     try:
         # Spark doubts dates before 1582 of writers that it does not know.

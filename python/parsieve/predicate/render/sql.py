@@ -64,8 +64,11 @@ class _Sql(ABC):
                 return f"(NOT {self.condition(begins)})"
             case IsNull(column):
                 return f"({self.column(column)} IS NULL)"
-            case Compare(column, op, value) if self.is_nan(value):
-                return f"({'NOT ' * (op == '!=')}isnan({self.column(column)}))"
+            case Compare(column, "!=", value) if self.is_nan(value):
+                # To Spark, null is no NaN.
+                return f"({self.column(column)} IS NOT NULL AND NOT isnan({self.column(column)}))"
+            case Compare(column, _, value) if self.is_nan(value):
+                return f"isnan({self.column(column)})"
             case Compare(column, op, value):
                 return f"({self.column(column)} {op} {self.literal(value.scalar)})"
             case In(column, values):

@@ -1,0 +1,183 @@
+"""`read`: a table as a DataFrame whose scans open the files that the planner keeps."""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from parsieve._core import ParsieveError, UnsupportedError
+from parsieve.lake.base import AsOf, Lake
+from parsieve.lake.detect import open_lake
+from parsieve.predicate.parse import parse
+from parsieve.spark import delta, file_index, iceberg
+from parsieve.spark.keeping import Keeper
+from parsieve.spark.question import Types, ids_of
+from parsieve.spark.tables import is_name, lake_of
+from parsieve.table import Table
+
+_log = logging.getLogger("parsieve.spark")
+
+
+def read(
+    spark: Any,
+    table: Any,
+    where: Any = None,
+    as_of: AsOf = None,
+    *,
+    index_location: Any = None,
+    storage_options: Mapping[str, str] | None = None,
+    timezone: str | None = None,
+) -> Any:
+    """A table as a DataFrame of Spark's own, which opens only the files that can hold what is asked for.
+
+    The rows are those that Spark reads without this; indexes, filters and statistics decide which files it opens.
+    Plain folders and Hudi tables are pruned by every condition that comes to their scans, at each query: `where`,
+    later `.where(...)`, SQL over a temporary view. Delta and Iceberg tables are pruned by `where` alone, once, when
+    this is called; their version is fixed then, too.
+
+    Args:
+        spark: A session with a JVM (not Spark Connect).
+        table: A path or URI, a name in Spark's catalog, a table from `open_table`, or what that takes.
+        where: SQL text or a `Column`, which mean what Spark means by them; or another form that `Table.plan` takes.
+        as_of: The format's own name of a state (Delta version, Iceberg snapshot id, Hudi instant), or a `datetime`.
+        index_location: Where the index lies, if not below the table.
+        storage_options: How the table's and the index's store is reached; Spark goes by its own settings.
+        timezone: Where clocks stand of literals without a zone in forms that are no SQL text; None is Spark's own.
+
+    >>> import tempfile, parsieve.spark as pss
+    >>> spark = pss.session()  # doctest: +SKIP
+    >>> folder = tempfile.mkdtemp() + "/t"
+    >>> spark.range(0, 1000, 1, 10).write.parquet(folder)
+    >>> view = pss.build_index(spark, folder, "id")
+    >>> pss.read(spark, folder, "id IN (7, 700)").count()
+    2
+    """
+    if not hasattr(spark, "_jvm"):
+        raise UnsupportedError("Spark Connect shows no file lists to its clients; plan.files works with any engine")
+    found, name = _table(spark, table, index_location, storage_options)
+    condition = where
+    if where is not None and not isinstance(where, str) and not hasattr(where, "_jc"):
+        zone = timezone or spark.conf.get("spark.sql.session.timeZone")
+        expr = parse(where, found._snapshot(as_of).schema, zone)
+        whole = _whole(spark, found, name, as_of)
+        condition = Types(whole.schema, _ids(found, whole)).text(expr)
+    if found.format == "delta":
+        return _delta(spark, found, condition, as_of)
+    if found.format == "iceberg":
+        return _iceberg(spark, found, name, condition, as_of)
+    whole = _whole(spark, found, name, as_of)
+    keep = Keeper(spark, found, Types(whole.schema), as_of)
+    try:
+        frame = file_index.prune(whole, keep)
+    except UnsupportedError as error:
+        # Another reader of Hudi's, by the session's settings.
+        _log.warning("no file will be skipped: %s", error)
+        frame = whole
+    return frame if condition is None else frame.where(condition)
+
+
+def _table(spark: Any, table: Any, location: Any, options: Mapping[str, str] | None) -> tuple[Table, str | None]:
+    """The table, and its name in Spark's catalog if it was named so."""
+    if isinstance(table, Table):
+        if location is not None or options is not None:
+            raise ValueError("a table from open_table has its index and its options already")
+        return table, None
+    lake = lake_of(spark, table, options)
+    return Table(lake, location), table if is_name(table) else None
+
+
+def address(lake: Lake) -> str:
+    """The table's folder as Spark opens it, whose own filesystem of plain paths may be another."""
+    uri = lake.uri
+    if "://" in uri:
+        return uri
+    if getattr(getattr(lake, "_storage", None), "filesystem", None) is not None:
+        raise UnsupportedError(f"Spark cannot use the filesystem that {uri} was opened with; give it the table's URI")
+    return f"file:{uri}"
+
+
+def _whole(spark: Any, table: Table, name: str | None, as_of: AsOf) -> Any:
+    """The whole table as Spark reads it."""
+    lake = table._lake
+    match table.format:
+        case "parquet":
+            if as_of is not None:
+                # It has no states, and says so.
+                lake.snapshot(as_of)
+            # Spark's catalog knows of partitions that lie elsewhere.
+            return spark.table(name) if name is not None else spark.read.parquet(address(lake))
+        case "hudi":
+            reader = spark.read.format("hudi")
+            if as_of is not None:
+                instant = _snapshot_id(table, as_of) if isinstance(as_of, dt.datetime) else as_of
+                reader = reader.option("as.of.instant", str(instant))
+            return reader.load(address(lake))
+        case "delta":
+            return delta.read(spark, address(lake), _everything, None, _version(table, as_of))
+        case _:
+            return iceberg.load(spark, name or address(lake), _version(table, as_of))
+
+
+def _everything(paths: Any, where: Any) -> set[str]:
+    return set(paths)
+
+
+def _snapshot_id(table: Table, as_of: AsOf) -> Any:
+    return table._snapshot(as_of).id
+
+
+def _version(table: Table, as_of: AsOf) -> int | None:
+    """A version of Delta's or a snapshot of Iceberg's, by its number."""
+    if as_of is None or isinstance(as_of, int):
+        return as_of
+    return int(as_of) if isinstance(as_of, str) and as_of.isdigit() else int(_snapshot_id(table, as_of))
+
+
+def _delta(spark: Any, table: Table, where: Any, as_of: AsOf) -> Any:
+    # Whatever is written from here on, Spark and the planner look at this version.
+    state = delta.State(spark, address(table._lake), _version(table, as_of))
+    if where is None:
+        return state.read(_everything)
+    return state.read(Keeper(spark, table, Types(state.schema), state.version), where)
+
+
+def _ids(table: Table, whole: Any) -> dict[tuple[str, ...], int] | None:
+    """The field ids of columns, where they decide which one is meant."""
+    if table.format != "iceberg":
+        return None
+    jvm = whole.sparkSession._jvm
+    return ids_of(str(jvm.org.apache.iceberg.SchemaParser.toJson(iceberg.table_of(whole).schema())))
+
+
+def _iceberg(spark: Any, table: Table, name: str | None, where: Any, as_of: AsOf) -> Any:
+    source = name or address(table._lake)
+    number = _version(table, as_of)
+    whole = iceberg.load(spark, source, number)
+    if where is None:
+        return whole
+    native = iceberg.table_of(whole)
+    latest = native.currentSnapshot()
+    if latest is None:
+        return whole.where(where)
+    keep = Keeper(
+        spark,
+        _as_spark_has_it(table, native),
+        Types(whole.schema, _ids(table, whole)),
+        number if number is not None else int(latest.snapshotId()),
+    )
+    return iceberg.pruned(spark, source, whole, keep, where, number, latest)
+
+
+def _as_spark_has_it(table: Table, native: Any) -> Table:
+    """The same table by the metadata file that Spark goes by, which a folder alone does not tell; or as it is."""
+    try:
+        file = str(native.operations().current().metadataFileLocation())
+        lake = open_lake(file, "iceberg", table._lake.storage_options or None)
+    except (ParsieveError, OSError, ValueError) as error:
+        _log.warning("Iceberg's metadata file cannot be read here: %s", error)
+        return table
+    same = Table(lake, table._index.store)
+    same._footers = table._footers
+    return same

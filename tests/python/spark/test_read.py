@@ -1,0 +1,429 @@
+"""`pss.read` and `plan.to_spark`: the rows of a whole read, from no more files than the plan keeps."""
+
+import gc
+import random
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from plan_truth import random_predicate
+from predicate_reference import rows as matching
+from spark_tables import KINDS, SparkTable, ids, ids_and_files, needs
+
+import parsieve as ps
+import parsieve.spark as pss
+from parsieve.predicate import Expr, columns, parse
+from parsieve.predicate.render import to_spark
+from parsieve.table import Table
+
+pytestmark = pytest.mark.spark
+
+
+def expected(expr: Expr, full: pa.Table) -> list[int]:
+    return sorted(full["id"].take(pa.array(matching(expr, full), pa.int64())).to_pylist())
+
+
+def check(table: ps.Table, made: SparkTable, random_: random.Random, count: int, as_of: Any = None) -> None:
+    """Random predicates: rows of a full read, files of the plan at most, which are those of min/max at most."""
+    spark = made.spark
+    full = table.plan(None, as_of).to_arrow()
+    assert sorted(full["id"].to_pylist()) == ids(made.whole(as_of))
+    plain = Table(table._lake, f"{made.folder}/_no_index")
+    for _ in range(count):
+        expr = random_predicate(random_, full)
+        if any(column.type == pa.timestamp("ns") for column in columns(expr)):
+            # What Spark wrote as INT96 holds nanoseconds, which Spark does not know.
+            continue
+        plan, least = table.plan(expr, as_of), plain.plan(expr, as_of)
+        rows, opened = ids_and_files(pss.read(spark, table, to_spark(expr), as_of))
+        assert rows == expected(expr, full), str(expr)
+        assert opened <= len(plan.kept) <= len(least.kept), (str(expr), plan.explain())
+        rows, opened = ids_and_files(plan.to_spark(spark))
+        assert rows == expected(expr, full), str(expr)
+        assert opened <= len(plan.kept), str(expr)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_random_histories(spark: Any, tmp_path: Path, kind: str) -> None:
+    """Without an index, with one that is behind, and with one that is not; now, and as of every state before."""
+    needs(kind)
+    random_ = random.Random(KINDS.index(kind))
+    made = SparkTable(spark, kind, f"random_{kind}", tmp_path / "a table")
+    made.insert(0, 60)
+    table = ps.open_table(made.folder)
+    states = [table._lake.snapshot().id]
+    time.sleep(0.1)
+    check(table, made, random_, 1)
+    table.build_index(["id", "name", "price", "day"], progress=False)
+    made.update("name = 'new', price = double('NaN')", "id IN (4, 31)")
+    states.append(table._lake.snapshot().id)
+    made.delete("id BETWEEN 20 AND 24 OR name = 'n3'")
+    made.insert(60, 80, 1, 1)
+    check(table, made, random_, 2)
+    time.sleep(0.1)
+    table.update_index(progress=False)
+    check(table, made, random_, 3)
+    new = [4, 31] if kind != "parquet" else []
+    found, opened = ids_and_files(pss.read(spark, table, "name = 'new'"))
+    assert found == new
+    assert opened <= len(new)
+    if kind != "parquet":
+        for state in states:
+            check(table, made, random_, 1, state)
+        assert ids(pss.read(spark, made.name, "name = 'new'", states[0])) == []
+    if kind in ("parquet", "hudi_cow", "hudi_mor"):
+        # Conditions that come later prune as well, and so does SQL over a view.
+        pss.read(spark, table).createOrReplaceTempView("reads")
+        query = spark.sql("SELECT a.id FROM reads a JOIN reads b USING (id) WHERE b.name = 'n14'")
+        found, opened = ids_and_files(query)
+        assert found == ids(made.whole().where("name = 'n14'"))
+        assert opened < 2 * len(table.plan().kept)
+        spark.catalog.dropTempView("reads")
+    made.drop()
+
+
+@pytest.fixture(scope="module")
+def folder(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Twenty files in two partitions; an id may be in any of them by min/max."""
+    path = tmp_path_factory.mktemp("plain") / "a table"
+    rows = spark.range(0, 1000, 1, 1).selectExpr("id * 617 % 1000 AS id", "id % 2 AS part", "concat('s', id) AS s")
+    rows.repartition(10).write.partitionBy("part").parquet(str(path))
+    time.sleep(0.1)
+    ps.open_table(path).build_index("id", progress=False)
+    return path
+
+
+def test_every_form_of_predicate_and_of_table(spark: Any, folder: Path) -> None:
+    table = ps.open_table(folder)
+    for asked in (table, table._lake, str(folder), folder, folder.as_uri()):
+        for where in ("id = 7", parse("id = 7", table.schema)):
+            assert ids_and_files(pss.read(spark, asked, where)) == ([7], 1), (asked, where)
+    from pyspark.sql.functions import col
+
+    assert ids_and_files(pss.read(spark, table, col("ID") == 7)) == ([7], 1)
+    assert ids_and_files(pss.read(spark, table, [("id", "=", 7)])) == ([7], 1)
+    assert ids_and_files(pss.read(spark, table, "id = 7 AND rand() >= 0")) == ([7], 1)
+    assert ids_and_files(pss.read(spark, table, "id IN (SELECT 7)"))[0] == [7]
+    assert pss.read(spark, table).count() == 1000
+    spark.sql(f"CREATE TABLE plain_reads (id BIGINT, s STRING, part STRING) USING parquet PARTITIONED BY (part) "
+              f"LOCATION '{folder}'")  # fmt: skip
+    spark.sql("MSCK REPAIR TABLE plain_reads")
+    # To the catalog, the partition is text; to the planner, a number.
+    assert ids_and_files(pss.read(spark, "plain_reads", "id = 7 AND part < '9'")) == ([7], 1)
+    spark.sql("ALTER TABLE plain_reads DROP PARTITION (part = '1')")
+    assert pss.read(spark, "plain_reads").count() == 500
+    spark.sql("DROP TABLE plain_reads")
+    with pytest.raises(ps.UnsupportedError, match="plain folder"):
+        pss.read(spark, table, as_of=1)
+    with pytest.raises(ValueError, match="has its index"):
+        pss.read(spark, table, index_location=folder / "other")
+
+
+def test_cache_joins_and_explain(spark: Any, folder: Path) -> None:
+    table = ps.open_table(folder)
+    cached = pss.read(spark, table, "id < 100").cache()
+    try:
+        assert cached.count() == 100
+        again = pss.read(spark, folder, "id < 100")
+        assert "InMemoryTableScan" in again._jdf.queryExecution().executedPlan().toString()
+        joined = cached.join(pss.read(spark, table, "id IN (7, 700)"), "id")
+        assert ids(joined) == [7]
+    finally:
+        cached.unpersist()
+    text = pss.read(spark, table, "id = 9")._jdf.queryExecution().executedPlan().toString()
+    assert "PushedFilters: [IsNotNull(id), EqualTo(id,9)]" in text
+
+
+def test_what_is_skipped_is_not_opened(spark: Any, tmp_path: Path) -> None:
+    """The index goes by sizes where formats do; a plain folder's files keep their footers."""
+    for kind in ("parquet", "delta", "iceberg", "hudi_cow"):
+        if kind != "parquet" and kind.partition("_")[0] not in _lakes():
+            continue
+        made = SparkTable(spark, kind, f"damaged_{kind}", tmp_path / kind)
+        made.insert(0, 100, files=4)
+        table = ps.open_table(made.folder)
+        table.build_index("id", progress=False)
+        plan = table.plan("id = 42")
+        assert len(plan.files) == 1
+        for piece in table._lake.snapshot().slices:
+            if piece.path not in plan.files:
+                path = Path(str(piece.path))
+                data = path.read_bytes()
+                kept = int.from_bytes(data[-8:-4], "little") + 8 if kind == "parquet" else 0
+                path.write_bytes(b"PAR1" + b"damaged!" * len(data))
+                with path.open("r+b") as file:
+                    file.truncate(len(data) - kept)
+                    file.seek(0, 2)
+                    file.write(data[len(data) - kept :])
+                path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
+        assert ids_and_files(pss.read(spark, table, "id = 42")) == ([42], 1), kind
+        assert ids_and_files(plan.to_spark(spark)) == ([42], 1), kind
+        with pytest.raises(Exception, match=r"(?i)parquet|corrupt|damaged"):
+            made.whole().selectExpr("max(name)").collect()
+        made.drop()
+
+
+def _lakes() -> set[str]:
+    from parsieve.spark import versions
+
+    return set(versions.installed().jars)
+
+
+def test_nothing_is_left_after_many_reads(spark: Any, folder: Path) -> None:
+    """Neither callbacks that Java may call, nor settings, nor views."""
+    pool = spark.sparkContext._gateway.gateway_property.pool
+    table = ps.open_table(folder)
+
+    def collected() -> int:
+        for _ in range(3):
+            gc.collect()
+            spark._jvm.System.gc()
+            time.sleep(0.3)
+        return len(pool)
+
+    before, settings = collected(), {row.key: row.value for row in spark.sql("SET").collect()}
+    views = spark.catalog.listTables()
+    for number in range(200):
+        query = pss.read(spark, table, f"id = {number}")
+        if number % 40 == 0:
+            assert ids(query) == [number]
+        elif number % 4 == 0:
+            query._jdf.queryExecution().executedPlan().toString()
+    del query
+    assert collected() <= before + 2
+    assert {row.key: row.value for row in spark.sql("SET").collect()} == settings
+    assert spark.catalog.listTables() == views
+
+
+def test_a_condition_on_another_kind_of_column_skips_nothing(spark: Any, tmp_path: Path) -> None:
+    """Spark is told that the folders' numbers are text, and that is how it compares them."""
+    folder = str(tmp_path / "t")
+    spark.range(0, 20).selectExpr("id", "id AS part").write.partitionBy("part").parquet(folder)
+    spark.conf.set("spark.sql.sources.partitionColumnTypeInference.enabled", "false")
+    try:
+        assert ids(pss.read(spark, folder, "part > '10'")) == [2, 3, 4, 5, 6, 7, 8, 9, *range(11, 20)]
+        with pytest.raises(ps.UnsupportedError, match="is string to Spark"):
+            ps.open_table(folder).plan("part > 10").to_spark(spark)
+    finally:
+        spark.conf.unset("spark.sql.sources.partitionColumnTypeInference.enabled")
+    assert ids_and_files(pss.read(spark, folder, "part > '10'")) == (list(range(11, 20)), 9)
+
+
+def test_the_session_decides_the_zone(spark: Any, tmp_path: Path) -> None:
+    folder = str(tmp_path / "t")
+    spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
+    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    try:
+        hours = "timestamp_micros(1767225600000000 + id * 3600000000) AS at"
+        spark.range(0, 48, 1, 16).selectExpr("id", hours).write.parquet(folder)
+        # Midnight in New York is five in the morning in UTC.
+        for where in ("at = '2026-01-01 00:00:00'", [("at", "=", "2026-01-01 00:00:00")]):
+            assert ids_and_files(pss.read(spark, folder, where)) == ([5], 1)
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+        where = [("at", "=", "2026-01-01 00:00:00")]
+        assert ids(pss.read(spark, folder, where)) == [0]
+        assert ids(pss.read(spark, folder, where, timezone="America/New_York")) == [5]
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+        spark.conf.unset("spark.sql.parquet.outputTimestampType")
+
+
+def test_plain_folders_that_move(spark: Any, tmp_path: Path) -> None:
+    folder = tmp_path / "t"
+    spark.range(0, 40, 1, 4).write.parquet(str(folder))
+    time.sleep(0.1)
+    table = ps.open_table(folder)
+    table.build_index("id", progress=False)
+    frame, plan, all_of_it = pss.read(spark, table), table.plan("id = 15"), table.plan()
+    [file] = [Path(path) for path in table.plan("id = 25").files]
+    file.write_bytes(Path(plan.files[0]).read_bytes())
+    file.with_name(f".{file.name}.crc").unlink()
+    # The index was made of what the file held before.
+    assert ids(frame.where("id = 15")) == [15, 15]
+    assert ids(plan.to_spark(spark)) == [15], "at the plan's snapshot there was one"
+    with pytest.raises(ps.ConflictError, match="written anew"):
+        all_of_it.to_spark(spark)
+    Path(plan.files[0]).unlink()
+    with pytest.raises(ps.ConflictError, match="is gone"):
+        plan.to_spark(spark)
+
+
+def test_delta_that_moves(spark: Any, tmp_path: Path) -> None:
+    needs("delta")
+    made = SparkTable(spark, "delta", "moving_delta", tmp_path / "t")
+    made.insert(0, 40)
+    table = ps.open_table(made.folder)
+    table.build_index("name", progress=False)
+    plan = table.plan("name = 'n7'")
+    before = pss.read(spark, table, "name = 'new'")
+    first = ids(plan.to_spark(spark))
+    made.update("name = 'new'", "name = 'n7'")
+    assert ids(before) == []
+    assert ids(pss.read(spark, table, "name = 'new'")) == first == ids(plan.to_spark(spark))
+    # A condition that means another day tomorrow chooses no files today.
+    assert ids_and_files(pss.read(spark, table, "day <= current_date() AND id = 5"))[0] in ([5], [])
+    later = pss.read(spark, table, "day < current_date() AND id = 5")
+    assert ids_and_files(later)[1] == ids_and_files(pss.read(spark, table, "id = 5"))[1]
+    wide = pss.read(spark, table, "day = current_date()")
+    assert ids_and_files(wide)[1] == len(table.plan().kept)
+    for path in plan.files:
+        Path(path).unlink()
+    with pytest.raises(ps.ConflictError, match="is gone"):
+        plan.to_spark(spark)
+    made.drop()
+
+
+def test_iceberg_that_moves(spark: Any, tmp_path: Path) -> None:
+    needs("iceberg")
+    made = SparkTable(spark, "iceberg", "moving", tmp_path / "t")
+    made.insert(0, 40)
+    table = ps.open_table(made.folder)
+    table.build_index(["id", "name"], progress=False)
+    plan, first = table.plan("name = 'n7'"), table._lake.snapshot().id
+    expected_now = ids(plan.to_spark(spark))
+    made.delete("name = 'n7'")
+    table.update_index(progress=False)
+    assert ids(pss.read(spark, table, "name = 'n7'")) == []
+    assert ids(plan.to_spark(spark)) == expected_now == ids(pss.read(spark, made.name, "name = 'n7'", first))
+    # The rows are there again, in the same files.
+    spark.sql(f"CALL iceberg.system.rollback_to_snapshot('{made.name.removeprefix('iceberg.')}', {first})")
+    assert ids(pss.read(spark, made.name, "name = 'n7'")) == expected_now
+    # Another column takes the name, and no snapshot is made of it.
+    spark.sql(f"ALTER TABLE {made.name} RENAME COLUMN name TO old_name")
+    spark.sql(f"ALTER TABLE {made.name} ADD COLUMN name STRING")
+    assert len(ids(pss.read(spark, table, "name IS NULL"))) == 40
+    assert ids(pss.read(spark, made.name, "old_name = 'n7'")) == expected_now
+    spark.sql(f"INSERT INTO {made.name} SELECT 99, 'x', 1.0, NULL, NULL, NULL, NULL, 1, 'y'")
+    later = "TIMESTAMP '" + time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(time.time() + 60)) + "'"
+    spark.sql(
+        f"CALL iceberg.system.expire_snapshots(table => '{made.name.removeprefix('iceberg.')}', older_than => {later})"
+    )
+    with pytest.raises(ps.ConflictError, match="expired"):
+        plan.to_spark(spark)
+    made.drop()
+
+
+def test_hudi_that_moves(spark: Any, tmp_path: Path) -> None:
+    """Logs come to a base file that stays as it is: whoever looked first, no row is lost."""
+    needs("hudi_mor")
+    made = SparkTable(spark, "hudi_mor", "moving_hudi", tmp_path / "t")
+    made.insert(0, 40)
+    table = ps.open_table(made.folder)
+    table.build_index("name", progress=False)
+    old, plan = pss.read(spark, table), table.plan("name = 'n7'")
+    before = table._lake.snapshot()
+    first = ids(plan.to_spark(spark))
+    made.update("name = 'new'", "name = 'n7'")
+    # Spark's list is older than what the planner finds.
+    table.update_index(progress=False)
+    assert ids(old.where("name = 'n7'")) == first
+    # The planner's snapshot is older than Spark's list.
+    from parsieve.spark import file_index
+    from parsieve.spark.keeping import Keeper
+    from parsieve.spark.question import Types
+
+    now = made.whole()
+    behind = Keeper(spark, table, Types(now.schema), before.id)
+    frame = file_index.prune(now, behind)
+    assert ids(frame.where("name = 'new'")) == first
+    assert behind.plan is not None
+    assert len(behind.plan.kept) == 0
+    found, opened = ids_and_files(pss.read(spark, table, "name = 'new'"))
+    assert found == first == ids(plan.to_spark(spark))
+    assert opened <= len(first)
+    # What Spark can no longer put together as it was.
+    changed = table.plan("id = 5")
+    for path in {piece.path for piece in changed._snapshot.slices}:
+        assert path is not None
+    object.__setattr__(changed._snapshot.slices[0], "group", "another")
+    with pytest.raises(ps.ConflictError, match="another version"):
+        changed.to_spark(spark)
+    made.drop()
+
+
+def test_a_streaming_writer(spark: Any, tmp_path: Path) -> None:
+    """Batches are upserted and indexed while others read: each answer is that of some moment of the read."""
+    needs("hudi_mor")
+    made = SparkTable(spark, "hudi_mor", "streamed", tmp_path / "t")
+    made.insert(0, 20)
+    table = ps.open_table(made.folder)
+    table.build_index(["id", "name"], progress=False)
+    source = tmp_path / "source"
+    batches = [0, 0]
+
+    def write(batch: Any, number: int) -> None:
+        batches[0] += 1
+        batch.write.format("hudi").options(
+            **{
+                "hoodie.table.name": "streamed",
+                "hoodie.datasource.write.operation": "upsert",
+                "hoodie.datasource.write.table.type": "MERGE_ON_READ",
+                "hoodie.datasource.write.recordkey.field": "id",
+                "hoodie.datasource.write.partitionpath.field": "part",
+                "hoodie.datasource.write.hive_style_partitioning": "true",
+                "hoodie.upsert.shuffle.parallelism": "1",
+            }
+        ).mode("append").save(made.folder)
+        pss.update_index(batch.sparkSession, made.folder)
+        batches[1] += 1
+
+    for number in range(3):
+        # Some rows change, and some are new.
+        sql = f"SELECT * FROM ({_batch(number)})"
+        spark.sql(sql).coalesce(1).write.mode("append").parquet(str(source))
+    stream = spark.readStream.schema(made.whole().drop(*[n for n in made.whole().columns if n[0] == "_"]).schema)
+    query = (
+        stream.option("maxFilesPerTrigger", 1)
+        .parquet(str(source))
+        .writeStream.foreachBatch(write)
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    read = 0
+    while query.isActive or read < 2:
+        done = batches[1]
+        found = sorted((row.id, row.name) for row in pss.read(spark, table, "name LIKE 'batch%'").collect())
+        begun = batches[0]
+        assert found in [_state(number) for number in range(done, begun + 1)]
+        read += 1
+    assert query.exception() is None
+    assert batches == [3, 3]
+    assert sorted((row.id, row.name) for row in pss.read(spark, table, "name LIKE 'batch%'").collect()) == _state(3)
+    last, opened = ids_and_files(pss.read(spark, table, "name = 'batch2'"))
+    assert last == [4, 5, 102]
+    assert opened <= len(last)
+    made.drop()
+
+
+def _batch(number: int) -> str:
+    row = "SELECT CAST({0} AS BIGINT) AS id, 'batch{1}' AS name, 1.5D AS price, DATE '2026-01-01' AS day, "
+    row += "CAST(1 AS DECIMAL(9, 2)) AS cost, timestamp_micros(1) AS at, true AS flag, CAST({0} % 2 AS INT) AS part"
+    return " UNION ALL ".join(row.format(one, number) for one in (2 * number, 2 * number + 1, 100 + number))
+
+
+def _state(batches: int) -> list[tuple[int, str]]:
+    return sorted((one, f"batch{n}") for n in range(batches) for one in (2 * n, 2 * n + 1, 100 + n))
+
+
+def test_nan_is_the_greatest_to_spark(spark: Any, tmp_path: Path) -> None:
+    folder = tmp_path / "t"
+    for number, value in enumerate(("1.0D", "double('NaN')", "NULL", "double('-0.0')")):
+        spark.sql(f"SELECT {number}L AS id, {value} AS x").write.mode("append").parquet(str(folder))
+    time.sleep(0.1)
+    table = ps.open_table(folder)
+    table.build_index("x", progress=False)
+    for where, found in (
+        ("x > 5", [1]),
+        ("x >= 1", [0, 1]),
+        ("x != 1", [1, 3]),
+        ("x = double('NaN')", [1]),
+        ("isnan(x)", [1]),
+        ("x = 0", [3]),
+        ("x < 1", [3]),
+        ("x NOT IN (1, 2)", [1, 3]),
+        ("x IS NULL", [2]),
+    ):
+        assert ids(pss.read(spark, table, where)) == found, where
