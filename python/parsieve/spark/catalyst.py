@@ -86,7 +86,13 @@ def _condition(one: Any) -> pc.Expression | None:
         if column is None or prefix is None or not pa.types.is_string(prefix.type) or prefix.as_py() is None:
             return None
         return pc.starts_with(column, prefix.as_py())
-    return None
+    return _flag(one, True)
+
+
+def _flag(one: Any, value: bool) -> pc.Expression | None:
+    """A column of truths as a condition, which is how Spark puts a comparison with `true`."""
+    column = _column(one)
+    return None if column is None or str(one.dataType().catalogString()) != "boolean" else column == pa.scalar(value)
 
 
 def _opposite(one: Any) -> pc.Expression | None:
@@ -101,7 +107,7 @@ def _opposite(one: Any) -> pc.Expression | None:
         if found is None or column is None or str(tested.dataType().catalogString()) in ("float", "double"):
             return None
         return column.is_valid() & ~found
-    return None
+    return _flag(one, False)
 
 
 _COMPARISONS: dict[str, Callable[[Any, Any], pc.Expression]] = {

@@ -50,7 +50,8 @@ def test_random_histories(spark: Any, tmp_path: Path, kind: str) -> None:
     """Without an index, with one that is behind, and with one that is not; now, and as of every state before."""
     needs(kind)
     random_ = random.Random(KINDS.index(kind))
-    made = SparkTable(spark, kind, f"random_{kind}", tmp_path / "a table")
+    # Hudi cannot create one in a folder with a blank in its name.
+    made = SparkTable(spark, kind, f"random_{kind}", tmp_path / ("table" if "hudi" in kind else "a table"))
     made.insert(0, 60)
     table = ps.open_table(made.folder)
     states = [table._lake.snapshot().id]
