@@ -179,10 +179,20 @@ def _column(one: Any) -> Any | None:
 
 
 def _literal(one: Any) -> pa.Scalar | None:
-    if _name(one) != "Literal":
-        return None
     read = _reader(one)
-    value = None if read is None else read(one.value())
+    if _name(one) == "Literal":
+        value = None if read is None else read(one.value())
+    elif _name(one) == "Cast" and _name(one.child()) == "Literal" and read is not None:
+        # As conditions are before they are optimized.
+        from py4j.protocol import Py4JJavaError
+
+        try:
+            value = read(one.eval(None))
+        except Py4JJavaError:
+            # What fails here fails for Spark, too, if it comes to it.
+            return None
+    else:
+        return None
     # No NaN, whose meaning differs, and no text that was not UTF-8, which came here changed.
     return None if value is None or value.as_py() != value.as_py() or "\ufffd" in str(value.as_py()) else value
 

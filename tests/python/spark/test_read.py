@@ -149,7 +149,8 @@ def test_what_is_skipped_is_not_opened(spark: Any, tmp_path: Path) -> None:
         made.insert(0, 100, files=4)
         table = ps.open_table(made.folder)
         table.build_index("id", progress=False)
-        plan = table.plan("id = 42")
+        # By now the index of a plain folder speaks of files that are no more, and their footers must do.
+        plan = table.plan("id = 42 AND part = 0")
         assert len(plan.files) == 1
         for piece in table._lake.snapshot().slices:
             if piece.path not in plan.files:
@@ -162,7 +163,7 @@ def test_what_is_skipped_is_not_opened(spark: Any, tmp_path: Path) -> None:
                     file.seek(0, 2)
                     file.write(data[len(data) - kept :])
                 path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
-        assert ids_and_files(pss.read(spark, table, "id = 42")) == ([42], 1), kind
+        assert ids_and_files(pss.read(spark, table, "id = 42 AND part = 0")) == ([42], 1), kind
         assert ids_and_files(plan.to_spark(spark)) == ([42], 1), kind
         with pytest.raises(Exception, match=r"(?i)parquet|corrupt|damaged"):
             made.whole().selectExpr("max(name)").collect()
