@@ -6,9 +6,11 @@ PYTHON ?= python3
 ifeq ($(OS),Windows_NT)
 BIN := .venv/Scripts
 SPARK_BIN := .venv-spark/Scripts
+SPARK4_BIN := .venv-spark4/Scripts
 else
 BIN := .venv/bin
 SPARK_BIN := .venv-spark/bin
+SPARK4_BIN := .venv-spark4/bin
 endif
 CARGO_DENY := .tools/bin/cargo-deny
 
@@ -25,7 +27,7 @@ PYTHON_SOURCES := $(foreach folder,python tests/python tests/vectors tests/hosti
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: demo
 demo: develop .venv/stamp-demo ## a filter of a real column; a lake of late events, asked without and with parsieve
@@ -47,6 +49,13 @@ test-python: develop .venv/stamp-test ## the Python tests, with the README's cod
 .PHONY: test-spark
 test-spark: develop .venv-spark/stamp-spark ## the tests on Spark, with Hudi, Delta and Iceberg; downloads their jars once
 	PYTHONPATH=$(CURDIR)/python $(SPARK_BIN)/python -m pytest tests/python/spark
+
+# Hudi has no jars for it. What takes long for reasons of its own is left to test-spark.
+SPARK4_TESTS := $(addprefix tests/python/spark/test_,skip.py build.py matching.py session.py)
+
+.PHONY: test-spark4
+test-spark4: develop .venv-spark4/stamp-spark4 ## a share of them on the newest PySpark: plain Parquet, Delta and Iceberg
+	PYTHONPATH=$(CURDIR)/python $(SPARK4_BIN)/python -m pytest $(SPARK4_TESTS) -k "not many_reads and not stopped_session"
 
 .PHONY: test-slow
 test-slow: develop .venv/stamp-test .venv-spark/stamp-spark ## what takes long: a thousand kills of each kind, long models, a cluster
@@ -126,7 +135,7 @@ release-check: wheel ## install the wheel into empty environments of RELEASE_PYT
 
 .PHONY: clean
 clean: ## remove everything that make built, .venv and .tools included
-	rm -rf .venv .venv-spark .tools target dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-spark .venv-spark4 .tools target dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	rm -f python/parsieve/_core.*.so python/parsieve/_core.*.pyd python/parsieve/_core.so python/parsieve/_core.pyd
 	find python tests examples benches -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
@@ -155,6 +164,15 @@ develop: .venv/stamp-build
 .venv-spark/stamp-spark: pyproject.toml requirements/constraints-spark.txt .venv-spark/stamp-venv
 	$(SPARK_BIN)/python -m pip install --quiet 'pip>=25.1'
 	PIP_CONSTRAINT=requirements/constraints-spark.txt $(SPARK_BIN)/python -m pip install --quiet --group spark
+	@touch $@
+
+.venv-spark4/stamp-venv: .venv/stamp-venv
+	$(PYTHON) -m venv --clear .venv-spark4
+	@touch $@
+
+.venv-spark4/stamp-spark4: pyproject.toml requirements/constraints-spark4.txt .venv-spark4/stamp-venv
+	$(SPARK4_BIN)/python -m pip install --quiet 'pip>=25.1'
+	PIP_CONSTRAINT=requirements/constraints-spark4.txt $(SPARK4_BIN)/python -m pip install --quiet --group spark4
 	@touch $@
 
 $(CARGO_DENY):

@@ -100,13 +100,13 @@ def evidence() -> str:
         720,
         214,
         "Evidence is heard by its cost",
-        "Partition values and the table's own statistics are known already. The index costs a short read for the whole "
+        "Partition values and the table's own statistics are known already. The index costs a few reads for the whole "
         "table, footers and filters a short read for each file that is still kept. What is left is read.",
     )
     steps = [
         ("partitions", "known from", "the listing", 200),
         ("statistics", "of Delta and", "Iceberg", 120),
-        ("index", "one short read", "for all files", 110),
+        ("index", "a few reads", "for all files", 110),
         ("footers", "one read", "for each file", 6),
         ("Bloom filters", "32 bytes", "for each key", 5),
     ]
@@ -178,7 +178,7 @@ def sieve() -> str:
     drawing.text(98, 124, "block 0", "quiet", "middle")
     for block in range(1, 4):
         drawing.text(98 + block * 172, 124, f"block {block}", "quiet", "middle")
-    drawing.text(184, 144, "a block is found by a shift of the key", "quiet")
+    drawing.text(270, 144, "found by a shift", "quiet", "middle")
     drawing.line(162, 200, 162, 96)
     drawing.text(162, 218, "key = 150", "head", "middle")
     drawing.text(162, 236, "reads A and C", "quiet", "middle")

@@ -93,6 +93,13 @@ impl<K: Key> Index<K> {
         }
     }
 
+    /// Bytes that decoded segments occupy.
+    pub fn unpacked_bytes(&self) -> usize {
+        let ready =
+            self.slots.iter().filter_map(|slot| if let Slot::Ready(segment) = slot { Some(segment) } else { None });
+        ready.filter_map(|segment| segment.warmth.get()).map(|warm| warm.unpacked.num_bytes()).sum()
+    }
+
     /// Lets decoded segments take so many bytes from now on, beside those that are decoded already; the default is 256 MiB
     /// in all. Nothing is decoded with none.
     pub fn set_room(&mut self, bytes: usize) {

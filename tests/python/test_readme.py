@@ -21,6 +21,8 @@ def name_of(page: Path) -> str:
     return page.relative_to(ROOT).as_posix()
 
 
+# A page may start an interpreter for each of its commands.
+@pytest.mark.timeout(180)
 @pytest.mark.parametrize("page", [page for page in PAGES if name_of(page) not in ON_SPARK], ids=name_of)
 def test_the_code_of_the_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
@@ -40,6 +42,18 @@ def test_the_reference_names_all_that_is_public() -> None:
             full = f"{module.__name__}.{name}"
             # A function that is called as its module is named by both.
             assert name.startswith("_") or full in shown or f"{full}.{name}" in shown, full
+
+
+def test_every_page_has_its_place_in_the_navigation() -> None:
+    places = re.findall(r"^ +- (?:.+: )?(\S+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
+    assert sorted(places) == sorted(page.relative_to(ROOT / "docs").as_posix() for page in PAGES[1:])
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_links_to_our_own_files_lead_there(page: Path) -> None:
+    prose = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", prose):
+        assert "://" in target or (page.parent / target).exists(), target
 
 
 def test_blocks_of_a_page_share_names_and_pages_do_not() -> None:

@@ -69,12 +69,19 @@ class _Native:
         yield from reader.read_file_slice_from_paths_stream(base, logs, options.with_batch_size(BATCH_ROWS))
 
 
-def logs_of(piece: Slice) -> frozenset[str] | None:
-    """The names of the logs that make this version of a file group of its base file; None where names do not tell."""
+def has_logs(piece: Slice, listed: frozenset[str], instant: str | None = None) -> bool:
+    """Whether these logs make this version of a file group of its base file; False also where names do not tell.
+
+    Who reads the table at an instant lists later logs, too, and leaves them out as they are read.
+    """
     native: _Native = piece.native
-    if native.logs and not native.logs_say:
-        return None
-    return frozenset(name.rpartition("/")[2] for name in native.logs)
+    if not native.logs_say and (native.logs or listed):
+        return False
+    if instant is not None:
+        # Seconds alone mean their end.
+        end = instant.ljust(17, "9")
+        listed = frozenset(name for name in listed if (found := _LOG.fullmatch(name)) is None or found[2] <= end)
+    return listed == {name.rpartition("/")[2] for name in native.logs}
 
 
 @lru_cache(maxsize=8)

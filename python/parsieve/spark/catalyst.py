@@ -86,7 +86,13 @@ def _condition(one: Any) -> pc.Expression | None:
         if column is None or prefix is None or not pa.types.is_string(prefix.type) or prefix.as_py() is None:
             return None
         return pc.starts_with(column, prefix.as_py())
-    return None
+    return _flag(one, True)
+
+
+def _flag(one: Any, value: bool) -> pc.Expression | None:
+    """A column of truths as a condition, which is how Spark puts a comparison with `true`."""
+    column = _column(one)
+    return None if column is None or str(one.dataType().catalogString()) != "boolean" else column == pa.scalar(value)
 
 
 def _opposite(one: Any) -> pc.Expression | None:
@@ -101,7 +107,7 @@ def _opposite(one: Any) -> pc.Expression | None:
         if found is None or column is None or str(tested.dataType().catalogString()) in ("float", "double"):
             return None
         return column.is_valid() & ~found
-    return None
+    return _flag(one, False)
 
 
 _COMPARISONS: dict[str, Callable[[Any, Any], pc.Expression]] = {
@@ -173,10 +179,20 @@ def _column(one: Any) -> Any | None:
 
 
 def _literal(one: Any) -> pa.Scalar | None:
-    if _name(one) != "Literal":
-        return None
     read = _reader(one)
-    value = None if read is None else read(one.value())
+    if _name(one) == "Literal":
+        value = None if read is None else read(one.value())
+    elif _name(one) == "Cast" and _name(one.child()) == "Literal" and read is not None:
+        # As conditions are before they are optimized.
+        from py4j.protocol import Py4JJavaError
+
+        try:
+            value = read(one.eval(None))
+        except Py4JJavaError:
+            # What fails here fails for Spark, too, if it comes to it.
+            return None
+    else:
+        return None
     # No NaN, whose meaning differs, and no text that was not UTF-8, which came here changed.
     return None if value is None or value.as_py() != value.as_py() or "\ufffd" in str(value.as_py()) else value
 

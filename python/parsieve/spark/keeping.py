@@ -39,7 +39,7 @@ class Keeper:
         if expr is None:
             return set(paths)
         self.plan = self._table._plan(snapshot, expr)
-        return kept(paths, self.plan)
+        return kept(paths, self.plan, None if self._as_of is None else str(self._as_of))
 
     def _snapshot(self, paths: Sequence[str]) -> Snapshot:
         """The table's state that explains the listed files best; whatever it does not explain is read."""
@@ -71,8 +71,11 @@ class Keeper:
         return self._table.format, self._table.uri, str(self._as_of)
 
 
-def kept(paths: Sequence[str], plan: Plan) -> set[str]:
-    """The paths but those that are, as they are listed, files that the plan skips."""
+def kept(paths: Sequence[str], plan: Plan, instant: str | None = None) -> set[str]:
+    """The paths but those that are, as they are listed, files that the plan skips.
+
+    `instant` is that at which Spark reads a Hudi table, if not the latest.
+    """
     chosen = set(plan._kept)
     pieces = plan._snapshot.slices
     alive = {comparable(piece.path) for number, piece in enumerate(pieces) if number in chosen and piece.path}
@@ -84,7 +87,7 @@ def kept(paths: Sequence[str], plan: Plan) -> set[str]:
     return {
         path
         for path in paths
-        if (piece := skipped.get(comparable(path))) is None or not is_listed(plan._lake, piece, path)
+        if (piece := skipped.get(comparable(path))) is None or not is_listed(plan._lake, piece, path, instant)
     }
 
 
@@ -93,15 +96,15 @@ def _explained(paths: Sequence[str], lake: Lake, snapshot: Snapshot) -> int:
     return sum((piece := known.get(comparable(path))) is not None and is_listed(lake, piece, path) for path in paths)
 
 
-def is_listed(lake: Lake, piece: Slice, path: str) -> bool:
+def is_listed(lake: Lake, piece: Slice, path: str, instant: str | None = None) -> bool:
     """Whether a path, which is that of the slice's base file, was listed for this very version of the slice."""
     if lake.format != "hudi":
         return True
-    from parsieve.lake.hudi import logs_of
+    from parsieve.lake.hudi import has_logs
 
     # The base file stays the same while logs come and are merged into what is read of it.
     logs = path.logs if isinstance(path, ListedPath) else None
-    return logs is not None and logs == logs_of(piece)
+    return logs is not None and has_logs(piece, logs, instant)
 
 
 def comparable(path: str) -> str:

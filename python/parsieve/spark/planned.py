@@ -95,17 +95,18 @@ def _hudi(plan: Plan, spark: Any, name: str | None) -> Any:
     """The file groups as of the plan's instant, if they are all there in the versions that were planned."""
     if plan._snapshot.id is None:
         raise UnsupportedError(f"{plan._lake.uri} has no commit yet that Spark could be asked for")
-    whole = spark.read.format("hudi").option("as.of.instant", str(plan._snapshot.id)).load(address(plan._lake))
+    instant = str(plan._snapshot.id)
+    whole = spark.read.format("hudi").option("as.of.instant", instant).load(address(plan._lake))
     listed = file_index.listed(whole)
     there = {_group(path): path for path in listed}
     for piece in plan._snapshot.slices:
         path = there.pop(_group(f"{plan._lake.uri}/{piece.partition}/{piece.group}"), None)
         same = piece.path is None or (path is not None and comparable(path) == comparable(piece.path))
-        if path is None or not same or not is_listed(plan._lake, piece, path):
+        if path is None or not same or not is_listed(plan._lake, piece, path, instant):
             raise _moved(plan, f"Spark finds another version of {piece.partition}/{piece.group}, or none")
     if there:
         raise _moved(plan, f"Spark finds {min(there.values())} besides")
-    left = frozenset(map(comparable, kept(listed, plan)))
+    left = frozenset(map(comparable, kept(listed, plan, instant)))
     return file_index.prune(whole, Chosen(left)).where(_text(plan, Types(whole.schema)))
 
 

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from parsieve._core import ParsieveError, UnsupportedError
 from parsieve.predicate.arrow import parse_expression
 from parsieve.predicate.build import is_bytes, is_text
-from parsieve.predicate.expr import Column, Compare, Expr, In, both, columns, walk
+from parsieve.predicate.expr import Column, Compare, Expr, In, Unknown, both, columns, walk
 from parsieve.predicate.place import NANOS, UnlikeError
 from parsieve.predicate.render import to_spark
 from parsieve.spark.catalyst import Filter
@@ -59,7 +59,9 @@ class Types:
         except (ParsieveError, UnlikeError):
             # A column that only Spark knows, such as those of Hudi's own.
             return None
-        return part if all(map(self.hold, columns(part))) and not _is_of_old(part) else None
+        if isinstance(part, Unknown) or not all(map(self.hold, columns(part))) or _is_of_old(part):
+            return None
+        return part
 
     def text(self, expr: Expr) -> str:
         """A typed predicate as Spark's text; `UnsupportedError` where Spark would not read the same columns in it."""

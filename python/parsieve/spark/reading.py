@@ -57,6 +57,8 @@ def read(
     if not hasattr(spark, "_jvm"):
         raise UnsupportedError("Spark Connect shows no file lists to its clients; plan.files works with any engine")
     found, name = _table(spark, table, index_location, storage_options)
+    if found.format == "hudi" and isinstance(as_of, dt.datetime):
+        as_of = _snapshot_id(found, as_of)
     condition = where
     if where is not None and not isinstance(where, str) and not hasattr(where, "_jc"):
         zone = timezone or spark.conf.get("spark.sql.session.timeZone")
@@ -111,8 +113,7 @@ def _whole(spark: Any, table: Table, name: str | None, as_of: AsOf) -> Any:
         case "hudi":
             reader = spark.read.format("hudi")
             if as_of is not None:
-                instant = _snapshot_id(table, as_of) if isinstance(as_of, dt.datetime) else as_of
-                reader = reader.option("as.of.instant", str(instant))
+                reader = reader.option("as.of.instant", str(as_of))
             return reader.load(address(lake))
         case "delta":
             return delta.read(spark, address(lake), _everything, None, _version(table, as_of))

@@ -1,5 +1,6 @@
 """`pss.read` and `plan.to_spark`: the rows of a whole read, from no more files than the plan keeps."""
 
+import dataclasses
 import gc
 import random
 import time
@@ -16,6 +17,8 @@ import parsieve as ps
 import parsieve.spark as pss
 from parsieve.predicate import Expr, columns, parse
 from parsieve.predicate.render import to_spark
+from parsieve.spark import file_index
+from parsieve.spark.keeping import kept
 from parsieve.table import Table
 
 pytestmark = pytest.mark.spark
@@ -50,7 +53,8 @@ def test_random_histories(spark: Any, tmp_path: Path, kind: str) -> None:
     """Without an index, with one that is behind, and with one that is not; now, and as of every state before."""
     needs(kind)
     random_ = random.Random(KINDS.index(kind))
-    made = SparkTable(spark, kind, f"random_{kind}", tmp_path / "a table")
+    # Hudi cannot create one in a folder with a blank in its name.
+    made = SparkTable(spark, kind, f"random_{kind}", tmp_path / ("table" if "hudi" in kind else "a table"))
     made.insert(0, 60)
     table = ps.open_table(made.folder)
     states = [table._lake.snapshot().id]
@@ -145,7 +149,8 @@ def test_what_is_skipped_is_not_opened(spark: Any, tmp_path: Path) -> None:
         made.insert(0, 100, files=4)
         table = ps.open_table(made.folder)
         table.build_index("id", progress=False)
-        plan = table.plan("id = 42")
+        # By now the index of a plain folder speaks of files that are no more, and their footers must do.
+        plan = table.plan("id = 42 AND part = 0")
         assert len(plan.files) == 1
         for piece in table._lake.snapshot().slices:
             if piece.path not in plan.files:
@@ -158,7 +163,7 @@ def test_what_is_skipped_is_not_opened(spark: Any, tmp_path: Path) -> None:
                     file.seek(0, 2)
                     file.write(data[len(data) - kept :])
                 path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
-        assert ids_and_files(pss.read(spark, table, "id = 42")) == ([42], 1), kind
+        assert ids_and_files(pss.read(spark, table, "id = 42 AND part = 0")) == ([42], 1), kind
         assert ids_and_files(plan.to_spark(spark)) == ([42], 1), kind
         with pytest.raises(Exception, match=r"(?i)parquet|corrupt|damaged"):
             made.whole().selectExpr("max(name)").collect()
@@ -175,6 +180,7 @@ def test_nothing_is_left_after_many_reads(spark: Any, folder: Path) -> None:
     """Neither callbacks that Java may call, nor settings, nor views."""
     pool = spark.sparkContext._gateway.gateway_property.pool
     table = ps.open_table(folder)
+    spark.sql(f"CREATE TABLE many_reads (id BIGINT, s STRING) USING parquet LOCATION '{folder}/part=0'")
 
     def collected() -> int:
         for _ in range(3):
@@ -186,8 +192,9 @@ def test_nothing_is_left_after_many_reads(spark: Any, folder: Path) -> None:
     before, settings = collected(), {row.key: row.value for row in spark.sql("SET").collect()}
     views = spark.catalog.listTables()
     for number in range(200):
-        query = pss.read(spark, table, f"id = {number}")
-        if number % 40 == 0:
+        # Without a catalog, Spark reads a footer for the columns at every read.
+        query = pss.read(spark, table if number % 5 == 0 else "many_reads", f"id = {number}")
+        if number % 50 == 0:
             assert ids(query) == [number]
         elif number % 4 == 0:
             query._jdf.queryExecution().executedPlan().toString()
@@ -195,6 +202,7 @@ def test_nothing_is_left_after_many_reads(spark: Any, folder: Path) -> None:
     assert collected() <= before + 2
     assert {row.key: row.value for row in spark.sql("SET").collect()} == settings
     assert spark.catalog.listTables() == views
+    spark.sql("DROP TABLE many_reads")
 
 
 def test_a_condition_on_another_kind_of_column_skips_nothing(spark: Any, tmp_path: Path) -> None:
@@ -320,24 +328,18 @@ def test_hudi_that_moves(spark: Any, tmp_path: Path) -> None:
     table.update_index(progress=False)
     assert ids(old.where("name = 'n7'")) == first
     # The planner's snapshot is older than Spark's list.
-    from parsieve.spark import file_index
-    from parsieve.spark.keeping import Keeper
-    from parsieve.spark.question import Types
-
-    now = made.whole()
-    behind = Keeper(spark, table, Types(now.schema), before.id)
-    frame = file_index.prune(now, behind)
+    stale = table._plan(before, "name = 'new'")
+    assert stale.kept == []
+    frame = file_index.prune(made.whole(), lambda paths, where: kept(paths, stale))
     assert ids(frame.where("name = 'new'")) == first
-    assert behind.plan is not None
-    assert len(behind.plan.kept) == 0
     found, opened = ids_and_files(pss.read(spark, table, "name = 'new'"))
     assert found == first == ids(plan.to_spark(spark))
     assert opened <= len(first)
     # What Spark can no longer put together as it was.
     changed = table.plan("id = 5")
-    for path in {piece.path for piece in changed._snapshot.slices}:
-        assert path is not None
-    object.__setattr__(changed._snapshot.slices[0], "group", "another")
+    first_slice, *others = changed._snapshot.slices
+    moved = dataclasses.replace(first_slice, group="another")
+    changed._snapshot = dataclasses.replace(changed._snapshot, slices=(moved, *others))
     with pytest.raises(ps.ConflictError, match="another version"):
         changed.to_spark(spark)
     made.drop()
@@ -410,7 +412,7 @@ def _state(batches: int) -> list[tuple[int, str]]:
 
 def test_nan_is_the_greatest_to_spark(spark: Any, tmp_path: Path) -> None:
     folder = tmp_path / "t"
-    for number, value in enumerate(("1.0D", "double('NaN')", "NULL", "double('-0.0')")):
+    for number, value in enumerate(("1.0D", "double('NaN')", "CAST(NULL AS DOUBLE)", "double('-0.0')")):
         spark.sql(f"SELECT {number}L AS id, {value} AS x").write.mode("append").parquet(str(folder))
     time.sleep(0.1)
     table = ps.open_table(folder)
@@ -427,3 +429,58 @@ def test_nan_is_the_greatest_to_spark(spark: Any, tmp_path: Path) -> None:
         ("x IS NULL", [2]),
     ):
         assert ids(pss.read(spark, table, where)) == found, where
+
+
+def test_only_what_both_mean_alike_is_asked() -> None:
+    """No session is needed for this."""
+    import datetime as dt
+
+    import pyarrow.compute as pc
+    from pyspark.sql import types
+
+    from parsieve.spark.catalyst import Filter
+    from parsieve.spark.question import Types
+
+    schema = pa.schema(
+        [
+            pa.field("day", pa.date32()),
+            pa.field("at", pa.timestamp("us", "UTC")),
+            pa.field("ns", pa.timestamp("ns")),
+            pa.field("x", pa.float64(), metadata={"PARQUET:field_id": "7"}),
+            pa.field("text", pa.string()),
+            pa.field("st", pa.struct({"n": pa.int16()})),
+        ]
+    )
+    spark = types.StructType(
+        [
+            types.StructField("day", types.DateType()),
+            types.StructField("at", types.TimestampType()),
+            types.StructField("ns", types.TimestampType()),
+            types.StructField("x", types.DoubleType()),
+            types.StructField("text", types.IntegerType()),
+            types.StructField("st", types.StructType([types.StructField("n", types.IntegerType())])),
+            types.StructField("_hoodie_file_name", types.StringType()),
+        ]
+    )
+
+    def asked(part: pc.Expression, ids: Any = None, moments: bool = True) -> str | None:
+        found = Types(spark, ids).question(Filter((), None, (part,)), schema, moments)
+        return None if found is None else str(found)
+
+    old, new = dt.date(1582, 10, 4), dt.date(1582, 10, 16)
+    assert asked(pc.field("day") > old) is None, "Spark may count such days by another calendar"
+    assert asked(pc.field("day").isin([new, old])) is None
+    assert asked(pc.field("day") > new) == "day > 1582-10-16"
+    moment = pa.scalar(dt.datetime(2026, 1, 1, tzinfo=dt.UTC), pa.timestamp("us", "UTC"))
+    assert asked(pc.field("at") == moment) == "at = 2026-01-01 00:00:00.000000Z"
+    assert asked(pc.field("at") == moment, moments=False) is None
+    assert asked(pc.field("at") < pa.scalar(0, pa.int64()).cast(moment.type)) is not None
+    assert asked(pc.field("at") < pa.scalar(-(2**52), pa.int64()).cast(moment.type)) is None
+    assert asked(pc.field("ns") == moment.cast(pa.timestamp("us"))) is None, "Spark cuts nanoseconds off"
+    assert asked(pc.field("text") == pa.scalar(5, pa.int32())) is None, "text to us, and a number to Spark"
+    assert asked(pc.field("st", "n") == pa.scalar(5, pa.int32())) == "st.n = 5"
+    assert asked(pc.field("_hoodie_file_name") == "f") is None, "no column of ours"
+    assert asked(pc.field("x") > 1.5) is not None
+    assert asked(pc.field("x") > 1.5, {("x",): 7}) is not None
+    assert asked(pc.field("x") > 1.5, {("x",): 8}) is None, "another column that took the name"
+    assert "nan" not in str(asked(pc.field("x") > 1.5)), "NaN is greater to Spark, and is not left out"

@@ -334,6 +334,8 @@ def test_conditions_are_said_exactly_or_not_at_all(spark: Any, tmp_path: Path) -
         "n": "n = TIMESTAMP_NTZ '1970-01-01 00:00:00.000014'", "e": "e IN (0.25, 1.5)", "null": "z IS NULL",
         "not null": "z IS NOT NULL AND z < 5", "safe": "z <=> 4", "field": "st.`a.b` = 6",
         "set": f"l IN ({', '.join(map(str, range(5, 300)))})", "null in set": "l IN (1, 2, NULL)",
+        "flag": "flag", "no flag": "flag = false", "not": "l != 4", "not in": "l NOT IN (1, 2)",
+        "nan": "isnan(d) OR l = 3",
         "or": "l = 1 OR s = 'it\\'s 9'", "prefix": "s LIKE 'it_s%' AND s LIKE 'it\\'s%'",
     }  # fmt: skip
     for name, where in exact.items():
