@@ -6,9 +6,11 @@ PYTHON ?= python3
 ifeq ($(OS),Windows_NT)
 BIN := .venv/Scripts
 SPARK_BIN := .venv-spark/Scripts
+SPARK4_BIN := .venv-spark4/Scripts
 else
 BIN := .venv/bin
 SPARK_BIN := .venv-spark/bin
+SPARK4_BIN := .venv-spark4/bin
 endif
 CARGO_DENY := .tools/bin/cargo-deny
 
@@ -21,11 +23,11 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # The Rust tests run with every feature of Cargo.toml but the Python bindings, so that they need no Python.
 RUST_FEATURES := $(filter-out default python,$(shell sed -n '/^\[features\]/,/^\[[^f]/s/^\([a-z][a-z0-9_-]*\) *=.*/\1/p' Cargo.toml))
 CARGO_FEATURES := $(if $(RUST_FEATURES),--features "$(RUST_FEATURES)")
-PYTHON_SOURCES := $(foreach folder,python tests/python tests/vectors tests/hostile benches/python benches/spark examples,$(if $(wildcard $(folder)/*.py $(folder)/*/*.py),$(folder)))
+PYTHON_SOURCES := $(foreach folder,python tests/python tests/vectors tests/hostile benches/python benches/spark examples docs/scripts,$(if $(wildcard $(folder)/*.py $(folder)/*/*.py),$(folder)))
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: demo
 demo: develop .venv/stamp-demo ## a filter of a real column; a lake of late events, asked without and with parsieve
@@ -47,6 +49,13 @@ test-python: develop .venv/stamp-test ## the Python tests, with the README's cod
 .PHONY: test-spark
 test-spark: develop .venv-spark/stamp-spark ## the tests on Spark, with Hudi, Delta and Iceberg; downloads their jars once
 	PYTHONPATH=$(CURDIR)/python $(SPARK_BIN)/python -m pytest tests/python/spark
+
+# Hudi has no jars for it. What takes long for reasons of its own is left to test-spark.
+SPARK4_TESTS := $(addprefix tests/python/spark/test_,skip.py build.py matching.py session.py)
+
+.PHONY: test-spark4
+test-spark4: develop .venv-spark4/stamp-spark4 ## a share of them on the newest PySpark: plain Parquet, Delta and Iceberg
+	PYTHONPATH=$(CURDIR)/python $(SPARK4_BIN)/python -m pytest $(SPARK4_TESTS) -k "not many_reads and not stopped_session"
 
 .PHONY: test-slow
 test-slow: develop .venv/stamp-test .venv-spark/stamp-spark ## what takes long: a thousand kills of each kind, long models, a cluster
@@ -109,7 +118,7 @@ fuzz-smoke: ## every fuzz target for a minute
 	$(MAKE) fuzz FUZZ_SECONDS=60
 
 .PHONY: docs
-docs: .venv/stamp-docs ## build the documents into site/, strictly
+docs: develop .venv/stamp-docs ## build the documents into site/, strictly
 	$(BIN)/mkdocs build --strict
 
 .PHONY: wheel
@@ -117,9 +126,16 @@ wheel: .venv/stamp-build ## a wheel and a source distribution in dist/
 	$(BIN)/maturin build --release --locked --out dist
 	$(BIN)/maturin sdist --out dist
 
+# Other Pythons than that of .venv: names, or paths of interpreters.
+RELEASE_PYTHONS ?= python3.12 python3.13
+
+.PHONY: release-check
+release-check: wheel ## install the wheel into empty environments of RELEASE_PYTHONS, and run the examples there
+	$(BIN)/python tests/release.py $(RELEASE_PYTHONS)
+
 .PHONY: clean
 clean: ## remove everything that make built, .venv and .tools included
-	rm -rf .venv .venv-spark .tools target dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-spark .venv-spark4 .tools target dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	rm -f python/parsieve/_core.*.so python/parsieve/_core.*.pyd python/parsieve/_core.so python/parsieve/_core.pyd
 	find python tests examples benches -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
@@ -148,6 +164,15 @@ develop: .venv/stamp-build
 .venv-spark/stamp-spark: pyproject.toml requirements/constraints-spark.txt .venv-spark/stamp-venv
 	$(SPARK_BIN)/python -m pip install --quiet 'pip>=25.1'
 	PIP_CONSTRAINT=requirements/constraints-spark.txt $(SPARK_BIN)/python -m pip install --quiet --group spark
+	@touch $@
+
+.venv-spark4/stamp-venv: .venv/stamp-venv
+	$(PYTHON) -m venv --clear .venv-spark4
+	@touch $@
+
+.venv-spark4/stamp-spark4: pyproject.toml requirements/constraints-spark4.txt .venv-spark4/stamp-venv
+	$(SPARK4_BIN)/python -m pip install --quiet 'pip>=25.1'
+	PIP_CONSTRAINT=requirements/constraints-spark4.txt $(SPARK4_BIN)/python -m pip install --quiet --group spark4
 	@touch $@
 
 $(CARGO_DENY):

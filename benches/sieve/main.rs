@@ -1,21 +1,24 @@
 //! The Sieve index over the layouts of the design: bits per row, reads, latencies, build, update and compaction.
 //!
 //! `cargo bench --bench sieve` measures all of it and writes `benches/results/sieve-<date>.json`; `-- --smoke` runs all of it
-//! once and small. Parts: `-- sizes 2000000 [layout]`, `-- build 20000000`, `-- update 1000000`, `-- coarse 2000000`. Results
-//! are asserted before they are timed.
+//! once and small. Parts: `-- sizes 2000000 [layout]`, `-- build 20000000`, `-- update 1000000`, `-- coarse 2000000`; and, in
+//! none but its own record, `-- large 600000000 [folder]`, which an interrupted one goes on with. Results are asserted before
+//! they are timed.
 #![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "benches read clocks and arguments")]
 #![allow(clippy::print_stdout, reason = "the table is what benches are for")]
 
 mod clock;
 #[path = "../rust/json.rs"]
 mod json;
+mod large;
 mod layouts;
 mod maintain;
 mod measure;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use json::{commit, list, machine, object, output, text};
+use large::large;
 use layouts::{LAYOUTS, uuids, words};
 use maintain::{build_time, update_time};
 use measure::measure;
@@ -59,22 +62,34 @@ fn all(smoke: bool) {
     if smoke {
         return;
     }
+    let members = [("layouts", list(layouts.into_iter())), ("builds", list(builds.into_iter())), ("update", update)];
+    save("sieve", "cargo bench --locked --bench sieve", members);
+}
+
+/// Rows in any number, in files of a folder and within a cap on memory.
+fn at_large(rows: u64, folder: Option<&str>) {
+    let folder = folder.map_or_else(|| std::env::temp_dir().join("parsieve-large"), PathBuf::from);
+    let builds = [64, 4096].map(|locations| large(rows, locations, &folder.join(locations.to_string())));
+    let how = format!("cargo bench --locked --bench sieve -- large {rows}");
+    save("sieve-large", &how, [("builds", list(builds.into_iter()))]);
+}
+
+/// Writes a record of `members` and of where and when they were measured.
+fn save<const COUNT: usize>(name: &str, how: &str, members: [(&str, String); COUNT]) {
     let date = chrono::Utc::now().format("%Y-%m-%d").to_string();
-    let record = object(&[
+    let about = [
         ("date", text(&date)),
         ("commit", text(&commit())),
-        ("how", text("cargo bench --locked --bench sieve")),
+        ("how", text(how)),
         ("rustc", text(&output("rustc", &["--version"]))),
         ("clock", text("CPU time of the thread or of all threads, unless a name says wall")),
         ("machine", machine()),
-        ("layouts", list(layouts.into_iter())),
-        ("builds", list(builds.into_iter())),
-        ("update", update),
-    ]);
+    ];
+    let record = object(&[&about[..], &members[..]].concat());
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches").join("results");
     std::fs::create_dir_all(&folder).expect("benches/results can be made");
-    std::fs::write(folder.join(format!("sieve-{date}.json")), record + "\n").expect("benches/results can be written");
-    println!("\nbenches/results/sieve-{date}.json");
+    std::fs::write(folder.join(format!("{name}-{date}.json")), record + "\n").expect("benches/results can be written");
+    println!("\nbenches/results/{name}-{date}.json");
 }
 
 fn main() {
@@ -87,6 +102,7 @@ fn main() {
         Some("build") => drop(build_time(rows)),
         Some("update") => drop(update_time(rows)),
         Some("coarse") => coarse(rows),
-        Some(other) => panic!("{other} means nothing here: sizes, build, update, coarse or --smoke"),
+        Some("large") => at_large(rows, arguments.get(3).map(String::as_str)),
+        Some(other) => panic!("{other} means nothing here: sizes, build, update, coarse, large or --smoke"),
     }
 }

@@ -24,13 +24,46 @@ pub(crate) fn build<K: Key>(pairs: &[(K, u32)], locations: u32, options: Options
     builder.finish()
 }
 
-fn open<K: Key>(built: &Built<K>, axis: AxisType, options: Options, locations: u32) -> Index<K> {
+fn open<K: Key>(built: &Built<K>, axis: AxisType, options: Options, locations: u32) -> (Index<K>, Vec<u8>) {
     let names = (0..locations).map(|location| Location { partition: String::new(), group: format!("{location:08}") });
     let stats = vec![Stats::default(); usize::try_from(locations).unwrap()];
     let (root, file) = Root::new((axis, 1, options), names.collect(), stats, built).unwrap();
     let mut index = Index::new(root);
     index.load_all(&file).unwrap();
-    index
+    (index, file)
+}
+
+/// Nanoseconds of a point.
+fn time_points<K: Key>(index: &Index<K>, probes: &[K]) -> f64 {
+    let mut out = Vec::new();
+    let start = Clock::now();
+    for key in probes {
+        out.clear();
+        index.point(key, &mut out);
+        black_box(&out);
+    }
+    start.seconds() * 1e9 / probes.len() as f64
+}
+
+/// Microseconds of a point whose segment must be read first (not the reading itself), the bytes of that one range on average,
+/// and of the largest.
+fn time_cold_points<K: Key>(mut index: Index<K>, file: &[u8], probes: &[K]) -> (f64, f64, u64) {
+    let (mut bytes, mut largest, mut seconds, mut out) = (0, 0, 0.0, Vec::new());
+    for key in probes {
+        let segments = &index.root().segments;
+        let at = segments.partition_point(|entry| entry.least <= *key) - 1;
+        let extent = segments[at].lookup;
+        (bytes, largest) = (bytes + extent.len, largest.max(extent.len));
+        let from = usize::try_from(extent.offset).unwrap();
+        let range = &file[from..from + usize::try_from(extent.len).unwrap()];
+        out.clear();
+        let start = Clock::now();
+        index.load(at, range).unwrap();
+        index.point(key, &mut out);
+        seconds += start.seconds();
+        black_box(&out);
+    }
+    (seconds * 1e6 / probes.len() as f64, bytes as f64 / probes.len() as f64, largest)
 }
 
 /// Bits per row of the design's model of exact runs, for these very rows: each run's set and about three bits of boundary.
@@ -85,7 +118,12 @@ pub(crate) fn measure<K: Key>(
     let start = Clock::now();
     let built = build(&pairs, locations, options);
     let seconds = start.seconds();
-    let index = open(&built, axis, options, locations);
+    let (mut index, file) = open(&built, axis, options, locations);
+    // One that never keeps a segment decoded, and one that does for all.
+    let mut stored = index.clone();
+    stored.set_room(0);
+    index.set_room(usize::MAX);
+    index.unpack();
     let (report, rows, model) = (index.report(), pairs.len() as f64, model(&pairs, locations));
     let allowed = 1.3 * model + 1.0 + 16384.0 * 8.0 / rows;
 
@@ -98,13 +136,13 @@ pub(crate) fn measure<K: Key>(
         index.point(key, &mut out);
         assert!(truth(&pairs, key, key).iter().all(|at| out.binary_search(at).is_ok()), "a location was lost");
     }
-    let start = Clock::now();
-    for key in &probes {
-        out.clear();
-        index.point(key, &mut out);
-        black_box(&out);
+    for key in probes.iter().take(2000) {
+        let point = Query::Point(key.clone());
+        assert_eq!(index.answer(&point), stored.answer(&point));
     }
-    let point = start.seconds() * 1e9 / probes.len() as f64;
+    let stored_point = time_points(&stored, &probes);
+    let point = time_points(&index, &probes).min(time_points(&index, &probes));
+    let (cold, range, largest_range) = time_cold_points(stored, &file, &probes[..500]);
     // What the machine needs for a binary search over the same rows at this moment: compare, since others share it.
     let start = Clock::now();
     for key in &probes {
@@ -140,7 +178,7 @@ pub(crate) fn measure<K: Key>(
     let shown: Vec<String> =
         intervals.iter().map(|(span, micros, out, _)| format!("{span}: {micros:.1} us for {out:.0}")).collect();
     println!(
-        "{layout:10} {locations:5} | {:6.2} bits (model {model:5.2}, allowed {allowed:5.2}, Bloom {bloom_bits:5.2}) keys {:6.2} | reads {reads:.3} of {optimum:.3}, min/max {min_max:.0}, Bloom {bloom_reads:.1} | {:4} segs max {:6} B root {:8} B | point {point:5.0} ns (binary search {search:5.0}) | {} | build {:.0} ns/row",
+        "{layout:10} {locations:5} | {:6.2} bits (model {model:5.2}, allowed {allowed:5.2}, Bloom {bloom_bits:5.2}) keys {:6.2} | reads {reads:.3} of {optimum:.3}, min/max {min_max:.0}, Bloom {bloom_reads:.1} | {:4} segs max {:6} B root {:8} B | point {point:5.0} ns, as stored {stored_point:5.0}, cold {cold:4.0} us and {range:.0} B (binary search {search:5.0} ns) | {} | build {:.0} ns/row",
         report.bits_per_row(),
         report.keys_bytes as f64 * 8.0 / rows,
         report.segments,
@@ -166,6 +204,11 @@ pub(crate) fn measure<K: Key>(
         ("largest_lookup_bytes", report.largest_lookup.to_string()),
         ("root_bytes", report.root_bytes.to_string()),
         ("point_ns", number(point)),
+        ("point_as_stored_ns", number(stored_point)),
+        ("cold_point_us_beside_its_one_read", number(cold)),
+        ("cold_point_bytes", number(range)),
+        ("cold_point_most_bytes", largest_range.to_string()),
+        ("decoded_bytes_per_row", number(index.unpacked_bytes() as f64 / rows)),
         ("binary_search_ns", number(search)),
         ("build_ns_per_row", number(seconds * 1e9 / rows)),
     ];

@@ -16,7 +16,7 @@ from parsieve._core import (
     optimal_num_bytes,
 )
 from parsieve.checking import Finding, check_filters
-from parsieve.errors import ColumnNotFoundError, ConflictError
+from parsieve.errors import ColumnNotFoundError, ConflictError, StaleIndexError
 from parsieve.filters import FileFilters, FilterRange, open_filters
 from parsieve.rewrite import AddedFilter, RewriteReport, add_filters, drop_filters
 
@@ -43,6 +43,7 @@ __all__ = [
     "Plan",
     "RewriteReport",
     "Skip",
+    "StaleIndexError",
     "Table",
     "UnsupportedError",
     "__version__",

@@ -30,11 +30,30 @@ WORTH_SAVING = 0.2
 # Where a key lives in so many of the slices, nothing can be skipped by it.
 EVERYWHERE = 0.8
 
-Kind = Literal["sieve", "bloom", "none"]
+# What an index takes, to be built and to lie there, should be saved by so many queries.
+PAID_BACK_IN = 100
+# Shares of queries for a key that exists, for one that does not, and for an interval: where nobody says which come, and
+# where all are for keys.
+MIXED, KEYS_ALONE = (4, 1, 4), (1, 1, 0)
+# What a store could have brought while a request waits: the weight of each look at a file or an index.
+REQUEST_BYTES = 512 << 10
+# Of slices whose size nobody knows.
+SOME_BYTES = 16 << 20
+
+Kind = Literal["sieve", "bloom", "both", "none"]
 
 
 class Advice(NamedTuple):
-    """What indexes of one column would do, by a sample."""
+    """What indexes of one column would do, by a sample.
+
+    >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
+    >>> folder = tempfile.mkdtemp()
+    >>> for part in range(9):
+    ...     pq.write_table(pa.table({"id": range(part, 900, 9)}), f"{folder}/part-{part}.parquet")
+    >>> [advice] = ps.advise(folder, columns="id")
+    >>> advice.recommendation, advice.slices, advice.sampled
+    ('sieve', 9, 9)
+    """
 
     column: str
     recommendation: Kind
@@ -45,6 +64,10 @@ class Advice(NamedTuple):
     minmax_reads: float
     bloom_reads: float
     sieve_reads: float
+    # The same for a key that does not exist, but lies among those that do; with both kinds it is the least.
+    minmax_absent: float
+    bloom_absent: float
+    sieve_absent: float
     # Bytes of each index, and seconds to read the column for it.
     sieve_bytes: int
     bloom_bytes: int
@@ -54,7 +77,8 @@ class Advice(NamedTuple):
         return (
             f"{self.column}: {self.recommendation} ({self.why}). A key that exists reads {self.minmax_reads:.1f} of "
             f"{self.slices} slices by min/max, {self.sieve_reads:.1f} with a Sieve of {self.sieve_bytes:,} bytes, "
-            f"{self.bloom_reads:.1f} with a Bloom index of {self.bloom_bytes:,} bytes; "
+            f"{self.bloom_reads:.1f} with a Bloom index of {self.bloom_bytes:,} bytes; one that does not exist "
+            f"{self.minmax_absent:.1f}, {self.sieve_absent:.1f} and {self.bloom_absent:.1f}; "
             f"building reads the column, some {self.build_seconds:.1f} s ({self.sampled} slices sampled)"
         )
 
@@ -90,44 +114,68 @@ def advise_column(
     covering = sum(pc.sum(_covers(one, probes)).as_py() or 0 for one in sampled) / len(probes)
     # A probe comes from one of the sampled slices, which says nothing of the others.
     others = (len(snapshot.slices) - 1) / max(1, len(sampled) - 1)
-    sieve_reads = 1 + max(0.0, holding - 1) * others
+    sieve = _sieve(lake, chosen, path, axis, scale)
+    exact = 1 + max(0.0, holding - 1) * others
+    sieve_reads = exact + sieve.waste * others
     minmax_reads = 1 + max(0.0, covering - 1) * others
-    bloom_reads = sieve_reads + fpp * max(0.0, minmax_reads - sieve_reads)
-    bloom_bytes = int(sum(_core.shelf_num_bytes(len(one.values), fpp) for one in sampled) * scale)
-    sieve_bytes = _sieve_bytes(lake, chosen, path, axis, scale)
-    kind, why = _judge(len(snapshot.slices), minmax_reads, sieve_reads, bloom_reads, sieve_bytes, bloom_bytes, ranges)
-    return Advice(
+    minmax_absent = max(0.0, minmax_reads - 1)
+    advice = Advice(
         column=name,
-        recommendation=kind,
-        why=why,
+        recommendation="none",
+        why="",
         slices=len(snapshot.slices),
         sampled=len(chosen),
         minmax_reads=minmax_reads,
-        bloom_reads=bloom_reads,
+        bloom_reads=exact + fpp * max(0.0, minmax_reads - exact),
         sieve_reads=sieve_reads,
-        sieve_bytes=sieve_bytes,
-        bloom_bytes=bloom_bytes,
+        minmax_absent=minmax_absent,
+        bloom_absent=fpp * minmax_absent,
+        sieve_absent=min(minmax_absent, sieve.absent + max(0.0, sieve.absent - 1) * (others - 1)),
+        sieve_bytes=sieve.num_bytes,
+        bloom_bytes=int(sum(_core.shelf_num_bytes(len(one.values), fpp) for one in sampled) * scale),
         build_seconds=seconds * scale,
     )
+    sizes = [piece.size for piece in snapshot.slices if piece.size is not None]
+    kind, why = _judge(advice, sum(sizes) / len(sizes) if sizes else SOME_BYTES, ranges, fpp)
+    return advice._replace(recommendation=kind, why=why)
 
 
 def _nothing(name: str, snapshot: Snapshot, why: str) -> Advice:
     everything = float(len(snapshot.slices))
-    return Advice(name, "none", why, len(snapshot.slices), 0, everything, everything, everything, 0, 0, 0.0)
+    reads = everything, everything, everything, everything, everything, everything
+    return Advice(name, "none", why, len(snapshot.slices), 0, *reads, 0, 0, 0.0)
 
 
-def _judge(
-    slices: int, minmax: float, sieve: float, bloom: float, sieve_bytes: int, bloom_bytes: int, ranges: bool
-) -> tuple[Kind, str]:
-    if sieve >= EVERYWHERE * slices:
+def _judge(advice: Advice, slice_bytes: float, ranges: bool, fpp: float) -> tuple[Kind, str]:
+    """The kind for which the fewest bytes are read over some queries, its own and those of its scan among them."""
+    least = min(advice.sieve_reads, advice.bloom_reads)
+    if least >= EVERYWHERE * advice.slices:
         return "none", "each key is in nearly every file, so nothing can be skipped"
-    if minmax - sieve < WORTH_SAVING * minmax:
+    if advice.minmax_reads - least < WORTH_SAVING * advice.minmax_reads:
         return "none", "min/max reads little more than the best index would"
-    if ranges:
-        return "sieve", "it answers keys and intervals with the fewest reads"
-    if bloom_bytes < sieve_bytes and minmax - bloom >= WORTH_SAVING * minmax:
-        return "bloom", "for keys alone it takes fewer bytes, and it rejects keys that do not exist"
-    return "sieve", "it takes fewer bytes than Bloom filters of about equal reads"
+    # Reads of a key that exists, of one that does not, and of a short interval; looks at indexes, and their bytes.
+    kinds: dict[Kind, tuple[float, float, float, int, int]] = {
+        "none": (advice.minmax_reads, advice.minmax_absent, advice.minmax_reads, 0, 0),
+        "bloom": (advice.bloom_reads, advice.bloom_absent, advice.minmax_reads, 1, advice.bloom_bytes),
+        "sieve": (advice.sieve_reads, advice.sieve_absent, advice.sieve_reads, 1, advice.sieve_bytes),
+        "both": (least, fpp * advice.sieve_absent, advice.sieve_reads, 2, advice.sieve_bytes + advice.bloom_bytes),
+    }
+
+    def cost(kind: Kind) -> float:
+        *reads, looks, index_bytes = kinds[kind]
+        shares = MIXED if ranges else KEYS_ALONE
+        mean = sum(one * share for one, share in zip(reads, shares, strict=True)) / sum(shares)
+        of_a_query = mean * (slice_bytes + REQUEST_BYTES) + looks * REQUEST_BYTES
+        # Each kind is built in a scan of its own.
+        return of_a_query * PAID_BACK_IN + looks * advice.slices * REQUEST_BYTES + index_bytes
+
+    kind = min(kinds, key=cost)
+    return kind, {
+        "none": "no index saves as many bytes as it takes",
+        "bloom": "for keys alone it takes fewer bytes, and it rejects keys that do not exist",
+        "sieve": "it answers keys and intervals with the fewest reads for its bytes",
+        "both": "a Sieve for keys and intervals, and filters to reject keys that do not exist",
+    }[kind]
 
 
 def _spread(slices: Sequence[Slice], most: int) -> list[Slice]:
@@ -165,13 +213,28 @@ def _covers(one: _Sampled, probes: pa.Array) -> pa.Array:
     return pc.and_(pc.greater_equal(probes, one.low), pc.less_equal(probes, one.high))
 
 
-def _sieve_bytes(lake: Lake, chosen: Sequence[Slice], path: ColumnPath, axis: _core.SieveAxis, scale: float) -> int:
-    """The lookup bytes of a Sieve: those of the sample's own, and more bits for each location where there are more."""
+@dataclass(frozen=True, slots=True)
+class _SieveCost:
+    num_bytes: int
+    # Locations that are read in vain for a key of the sample, and those that are for one that is not in it.
+    waste: float
+    absent: float
+
+
+def _sieve(lake: Lake, chosen: Sequence[Slice], path: ColumnPath, axis: _core.SieveAxis, scale: float) -> _SieveCost:
+    """What a Sieve of the sample costs; more bytes for each location where there are more."""
     with Room(SAMPLE_MEMORY) as room:
         gathered = gather(lake, chosen, [(path, axis)], room, memory=SAMPLE_MEMORY, threads=1, advance=lambda _: None)
         built = merge(gathered[0], [Location("", str(at)) for at in range(len(chosen))], 1, room, SAMPLE_MEMORY)
-        report = _core.SieveTimeline(axis, built.root, []).report([])
+        data = built.file if isinstance(built.file, bytes) else b"".join(one.read_bytes() for one in built.file)
+        timeline = _core.SieveTimeline(axis, built.root, [])
+        segments = [
+            (number, data[offset : offset + length])
+            for number, (_, offset, length, *_) in enumerate(timeline.segments())
+        ]
+        report = timeline.report(segments)
     assert report is not None
     locations_of_a_key = report["pairs"] / max(1, report["keys"])
     more_bits = report["runs"] * locations_of_a_key * math.log2(max(scale, 1.0))
-    return int((report["lookup_bytes"] + more_bits / 8) * scale)
+    num_bytes = int((report["lookup_bytes"] + more_bits / 8) * scale)
+    return _SieveCost(num_bytes, report["waste_per_key"], report["reads_of_absent_keys"])

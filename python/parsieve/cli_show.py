@@ -34,6 +34,7 @@ def add_commands(commands: Any, exit_codes: str) -> None:
     )
     demo.add_argument("--files", type=int, default=50, metavar="N", help="files of the lake (50)")
     demo.add_argument("--rows", type=int, default=5_000_000, metavar="N", help="rows of the lake (5000000)")
+    demo.add_argument("--no-spark", action="store_true", help="leave Spark out, also where it is installed")
     report = command("report", _report, "show on one page which files of a table some queries read, and why")
     report.add_argument("table", metavar="TABLE", help="a path or a URI")
     report.add_argument("--where", action="append", required=True, metavar="WHERE", help="a query; may be repeated")
@@ -49,7 +50,7 @@ def _demo(options: argparse.Namespace) -> int:
     def say(line: str) -> None:
         print(line, flush=True)
 
-    sizes = {"files": options.files, "rows": options.rows}
+    sizes = {"files": options.files, "rows": options.rows, "spark": not options.no_spark}
     if options.keep is None:
         with tempfile.TemporaryDirectory(prefix="parsieve-demo-") as passing:
             run(Path(passing), Path(options.report), **sizes, say=say)

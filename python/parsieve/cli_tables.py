@@ -33,7 +33,10 @@ def add_commands(commands: Any, command: Command) -> None:
     build = of_index("build", _build, "index some columns of a table in one scan")
     build.add_argument("columns", metavar="COLUMN", nargs="+", help="its path, with dots")
     build.add_argument(
-        "--kind", choices=["auto", "sieve", "bloom"], default="auto", help="by default what a sample says pays, if any"
+        "--kind",
+        choices=["auto", "sieve", "bloom", "both"],
+        default="auto",
+        help="by default what a sample says pays, if any",
     )
     advice = command("advise", _advise, "tell what indexes of a table would cost and save, by a sample", "TABLE")
     advice.add_argument("columns", metavar="COLUMN", nargs="*", help="by default those of the queries, else all")
@@ -47,7 +50,12 @@ def add_commands(commands: Any, command: Command) -> None:
 
 
 def _build(options: argparse.Namespace) -> int:
-    return _indexed(options, lambda table: table.build_index(options.columns, options.kind))
+    built = ps.open_table(options.file).build_index(options.columns, options.kind)
+    for name, kind in {} if options.json else built.items():
+        # What is a Sieve has more to tell.
+        if kind in ("bloom", "none"):
+            print(f"{name}: {kind}")
+    return _stats(options)
 
 
 def _advise(options: argparse.Namespace) -> int:

@@ -11,6 +11,12 @@ class ColumnNotFoundError(ParsieveError, KeyError):
     __str__ = Exception.__str__
 
 
+class StaleIndexError(ParsieveError):
+    """The index does not hold the table as it is, and the caller wants no plan without it."""
+
+    __module__ = "parsieve"
+
+
 class ConflictError(ParsieveError):
     """Somebody else changed a file meanwhile; nothing was replaced."""
 

@@ -25,7 +25,7 @@ def explain(plan: Plan) -> str:
         opened = len(plan._opened)
         lines.append(f"  footers of {_count(opened, 'file')} ({_count(plan._cost.files, 'footer')} read now):")
         lines.extend(
-            f"    {stage.name}: {_count(stage.asked, 'row group')}, {stage.kept} kept" for stage in groups[0].stages[1:]
+            f"    {stage.name}: {_count(stage.asked, 'row group')}, {stage.kept} kept" for stage in groups[0].stages
         )
     total = len(plan._snapshot.slices)
     lines.append(f"kept {len(plan.kept)} of {_count(total, 'file')}{_sizes(plan)}{_groups(plan)}")
@@ -34,6 +34,9 @@ def explain(plan: Plan) -> str:
     for skip in plan.skipped[:SHOWN]:
         lines.append(f"  {skip.path}: {skip.proof}")
     lines.extend(_rest(len(plan.skipped)))
+    waste = files.expected_waste()
+    if waste is not None and plan.kept:
+        lines.append(f"expected waste: {waste:.1f} of the files kept, by what the index rounds and filters confuse")
     doubted = [keep for keep in plan.kept if keep.doubt]
     if doubted:
         lines.append(f"in doubt, and so kept: {_count(len(doubted), 'file')}")
@@ -54,7 +57,7 @@ def to_dict(plan: Plan) -> dict[str, Any]:
     if plan._groups is not None:
         stages += [
             {"evidence": one.name, "unit": "row group", "asked": one.asked, "kept": one.kept}
-            for one in plan._groups[0].stages[1:]
+            for one in plan._groups[0].stages
         ]
     return {
         "predicate": str(plan._expr),
@@ -68,6 +71,7 @@ def to_dict(plan: Plan) -> dict[str, Any]:
         "skipped": [skip._asdict() for skip in plan.skipped],
         "not_understood": [{"text": part.text, "reason": part.reason} for part in unknowns(plan._expr)],
         "stages": stages,
+        "expected_waste": plan._files.expected_waste(),
         "bytes_fetched": plan.bytes_fetched,
         "requests": plan.requests,
     }

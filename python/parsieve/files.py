@@ -15,7 +15,6 @@ import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 from parsieve import _core, journal
@@ -198,7 +197,7 @@ def open_source(source: Any) -> Source:
 
 
 def _local(path: str | os.PathLike[str]) -> Source:
-    journal.recover(Path(path))
+    journal.recover(path)
     return LocalFile(path)
 
 
@@ -266,7 +265,7 @@ class RangeReader:
 
     def fetch(self, needed: Sequence[Range], into: _core.Fetched) -> None:
         """Read all ranges into `into`."""
-        ranges = _core.coalesce(list(needed), self._source.gap)
+        ranges = needed if len(needed) == 1 else _core.coalesce(list(needed), self._source.gap)
         if self._source.concurrent and len(ranges) > 1:
             with ThreadPoolExecutor(min(REQUESTS_AT_ONCE, len(ranges)), "parsieve-read") as pool:
                 # Whatever fails first is raised here, and the rest is waited for.

@@ -26,12 +26,13 @@ from parsieve.atomic import BINARY, Identity, Range
 from parsieve.errors import ConflictError
 
 MAGIC = b"parsieve journal 1\n"
+JOURNAL = ".{}.parsieve-journal"
 TAIL = 8
 
 
 def journal_of(path: Path) -> Path:
     """Where the journal of a file lies."""
-    return path.with_name(f".{path.name}.parsieve-journal")
+    return path.with_name(JOURNAL.format(path.name))
 
 
 class _Entry(NamedTuple):
@@ -119,11 +120,16 @@ class InPlace:
         return length
 
 
-def recover(path: Path) -> None:
+def recover(path: str | os.PathLike[str]) -> None:
     """Finish or undo a change of a local file that a crash interrupted, before somebody reads the file."""
-    path = Path(os.path.realpath(path))
-    if not os.path.lexists(journal_of(path)):
+    # Asked at every opening, so without the price of `pathlib`: only a link leads to another folder.
+    found = os.fspath(path)
+    if os.path.islink(found):
+        found = os.path.realpath(found)
+    folder, name = os.path.split(found)
+    if not os.path.lexists(os.path.join(folder, JOURNAL.format(name))):
         return
+    path = Path(os.path.realpath(found))
     try:
         fd = os.open(path, os.O_RDWR | BINARY)
     except PermissionError:

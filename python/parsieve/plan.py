@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from parsieve._core import UnsupportedError
 from parsieve.lake.base import Lake, Slice, Snapshot
+from parsieve.lake.rows import foreign
 from parsieve.predicate.expr import Expr
 from parsieve.prune.footer_stats import Cost
 from parsieve.prune.planner import Sieving
@@ -142,7 +143,16 @@ class Plan:
         return explain(self)
 
     def to_json(self) -> str:
-        """The plan for programs, as JSON."""
+        """The plan for programs, as JSON.
+
+        >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
+        >>> folder = tempfile.mkdtemp()
+        >>> pq.write_table(pa.table({"id": [1, 2], "name": ["a", "b"]}), folder + "/part-0.parquet")
+        >>> plan = ps.open_table(folder).plan("id > 1")
+        >>> import json
+        >>> json.loads(plan.to_json())["predicate"]
+        'id > 1'
+        """
         from parsieve.explaining import to_dict
 
         return json.dumps(to_dict(self), indent=2)
@@ -156,8 +166,17 @@ class Plan:
         return Rows(self._lake, self._snapshot, self._expr, slices, groups)
 
     def to_batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-        """The matching rows as a stream of record batches, with the columns asked for (None: all)."""
-        yield from self._rows().reader(columns)
+        """The matching rows as a stream of record batches, with the columns asked for (None: all).
+
+        >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
+        >>> folder = tempfile.mkdtemp()
+        >>> pq.write_table(pa.table({"id": [1, 2], "name": ["a", "b"]}), folder + "/part-0.parquet")
+        >>> plan = ps.open_table(folder).plan("id > 1")
+        >>> sum(batch.num_rows for batch in plan.to_batches())
+        1
+        """
+        with foreign(self._lake.uri):
+            yield from self._rows().reader(columns)
 
     def to_arrow(self, columns: Sequence[str] | None = None) -> pa.Table:
         """The matching rows, with the columns asked for (None: all).
@@ -168,10 +187,19 @@ class Plan:
         >>> ps.open_table(folder).plan("id > 1").to_arrow(columns=["name"])["name"].to_pylist()
         ['b']
         """
-        return self._rows().reader(columns).read_all()
+        with foreign(self._lake.uri):
+            return self._rows().reader(columns).read_all()
 
     def to_dataset(self) -> pads.Dataset:
-        """The kept files and row groups as a pyarrow dataset that yields the matching rows."""
+        """The kept files and row groups as a pyarrow dataset that yields the matching rows.
+
+        >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
+        >>> folder = tempfile.mkdtemp()
+        >>> pq.write_table(pa.table({"id": [1, 2], "name": ["a", "b"]}), folder + "/part-0.parquet")
+        >>> plan = ps.open_table(folder).plan("id > 1")
+        >>> plan.to_dataset().count_rows()
+        1
+        """
         found = self._rows().dataset()
         if found is None:
             raise UnsupportedError(
@@ -184,6 +212,13 @@ class Plan:
         """The matching rows as a LazyFrame.
 
         Polars reads the kept files itself where they are exactly the table's rows.
+
+        >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
+        >>> folder = tempfile.mkdtemp()
+        >>> pq.write_table(pa.table({"id": [1, 2], "name": ["a", "b"]}), folder + "/part-0.parquet")
+        >>> plan = ps.open_table(folder).plan("id > 1")
+        >>> plan.to_polars().select("name").collect().rows()
+        [('b',)]
         """
         return self._rows().polars()
 
@@ -191,6 +226,13 @@ class Plan:
         """The matching rows as a relation of a DuckDB connection (None: the default one).
 
         DuckDB reads the kept files itself where they are exactly the table's rows.
+
+        >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
+        >>> folder = tempfile.mkdtemp()
+        >>> pq.write_table(pa.table({"id": [1, 2], "name": ["a", "b"]}), folder + "/part-0.parquet")
+        >>> plan = ps.open_table(folder).plan("id > 1")
+        >>> plan.to_duckdb().fetchall()
+        [(2, 'b')]
         """
         return self._rows().duckdb(con)
 

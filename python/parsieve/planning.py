@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from parsieve.errors import StaleIndexError
 from parsieve.index.view import View
 from parsieve.lake.base import Lake, Slice, Snapshot
 from parsieve.plan import Plan
@@ -66,6 +67,18 @@ def make_plan(
     return Plan(lake, snapshot, expr, files, groups, doubts, list(notes), cost)
 
 
+def refuse_stale(plan: Plan) -> None:
+    """`StaleIndexError` for a plan that keeps files of which the index does not know, or that could not use it."""
+    unknown = [keep.path for keep in plan.kept if STALE in keep.doubt]
+    if not unknown and not plan._notes:
+        return
+    why = [*plan._notes, *([f"{len(unknown)} files are kept unseen, such as {unknown[0]}"] if unknown else [])]
+    raise StaleIndexError(
+        f"the index does not hold {plan._lake.uri} as it is: {'; '.join(why)}. Bring it up to date with "
+        'update_index(), or plan with stale="keep"'
+    )
+
+
 def _by_statistics(snapshot: Snapshot, question: Question) -> pa.BooleanArray | None:
     """For each slice, whether the table's own metadata answer a question as well as a footer could."""
     column = question.column
@@ -103,7 +116,7 @@ def _to_open(
     for number in pc.indices_nonzero(open_still).to_pylist():
         piece = snapshot.slices[number]
         # A footer says nothing of columns that are constant by the table's own word.
-        varying = any(column.path[0] not in piece.partition_values for column in columns)
+        varying = any(column.path[0] not in lake.constants(piece) for column in columns)
         if varying and lake.row_groups_usable(piece):
             chosen.append(number)
     return chosen
@@ -126,7 +139,7 @@ def _judge_groups(
         if isinstance(footer, str):
             doubts.setdefault(number, []).append(footer)
         else:
-            known[number] = _without(footer, snapshot.slices[number].partition_values)
+            known[number] = _without(footer, lake.constants(snapshot.slices[number]))
     units = [(number, group) for number, footer in known.items() for group in range(len(footer.num_rows))]
     groups = files.split([number for number, _ in units])
 
@@ -138,7 +151,7 @@ def _judge_groups(
     return groups, units
 
 
-def _without(footer: FileFooter, constants: Mapping[str, object]) -> FileFooter:
+def _without(footer: FileFooter, constants: Collection[str]) -> FileFooter:
     """A footer without the columns that are constant by the table's word, which wins over the file."""
     if not constants:
         return footer

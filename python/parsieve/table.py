@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 
@@ -18,7 +18,7 @@ from parsieve.index.view import View
 from parsieve.lake.base import AsOf, Lake, Snapshot
 from parsieve.lake.detect import open_lake
 from parsieve.plan import Plan
-from parsieve.planning import make_plan
+from parsieve.planning import make_plan, refuse_stale
 from parsieve.predicate.expr import columns as columns_of
 from parsieve.predicate.names import Names
 from parsieve.predicate.parse import parse
@@ -36,7 +36,7 @@ class Table:
     def __init__(self, lake: Lake, index_location: Any = None) -> None:
         self._lake = lake
         self._footers = Footers()
-        self._last: tuple[list[tuple[str, str, str]], Snapshot | None] = ([], None)
+        self._last: Snapshot | None = None
         place = f"{lake.uri}/{FOLDER}" if index_location is None else index_location
         self._index = TableIndex(place, lake.storage_options or None)
 
@@ -66,6 +66,7 @@ class Table:
         keys: Mapping[Any, Any] | None = None,
         row_groups: bool | None = None,
         timezone: str | None = None,
+        stale: Literal["keep", "error"] = "keep",
     ) -> Plan:
         """Find the files, and row groups in them, that can hold a row for which `where` is true.
 
@@ -75,6 +76,8 @@ class Table:
             keys: Arrow columns by the names of columns that must have one of their values (a semi-join).
             row_groups: Read footers to judge row groups too. None reads them where nothing else is known of a file.
             timezone: Where the clocks stand of literals that name no zone, beside columns that have one.
+            stale: What to do where the index of a column does not hold the table as it is. "keep" keeps the files that
+                it does not know; "error" raises `StaleIndexError` if any is left, for jobs that must not be slow.
 
         >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
         >>> folder = tempfile.mkdtemp()
@@ -87,7 +90,12 @@ class Table:
         >>> plan.to_arrow()["id"].to_pylist()
         [142]
         """
-        return self._plan(self._snapshot(as_of), where, keys, row_groups, timezone)
+        if stale not in ("keep", "error"):
+            raise ValueError(f'stale is "keep" or "error", not {stale!r}')
+        plan = self._plan(self._snapshot(as_of), where, keys, row_groups, timezone)
+        if stale == "error":
+            refuse_stale(plan)
+        return plan
 
     def _plan(
         self,
@@ -108,12 +116,10 @@ class Table:
     def _snapshot(self, as_of: AsOf) -> Snapshot:
         """A snapshot; while nothing changes its slices are the same objects, by which others know what they know."""
         snapshot = self._lake.snapshot(as_of)
-        versions = [(piece.partition, piece.group, piece.token) for piece in snapshot.slices]
-        known, last = self._last
-        same = last is not None and last.schema.equals(snapshot.schema, check_metadata=True)
-        if last is not None and same and versions == known and all(token for _, _, token in versions):
-            return replace(snapshot, slices=last.slices)
-        self._last = versions, snapshot
+        last = self._last
+        if last is not None and snapshot.slices is not last.slices and _same_slices(last, snapshot):
+            snapshot = replace(snapshot, slices=last.slices)
+        self._last = snapshot
         return snapshot
 
     def _view(self, snapshot: Snapshot) -> tuple[View | None, list[str]]:
@@ -135,13 +141,13 @@ class Table:
     ) -> dict[str, str]:
         """Index some columns in one scan of the table; an index that they have is replaced.
 
-        Returns what was built for each column: "sieve", "bloom", or "none" where "auto" found that none would pay.
+        Returns what was built for each column: "sieve", "bloom", "both", or "none" where "auto" found that none pays.
 
         Args:
             columns: A name, a tuple of names below structs, or a list of those.
             kind: "sieve" answers keys and intervals exactly; "bloom" keeps a filter for each file, which answers keys
-                alone and rejects those that do not exist; "auto" builds a Sieve for each column that `advise` would
-                index at all, and nothing for the others.
+                alone and rejects those that do not exist; "both" is both, in a scan each; "auto" builds for each column
+                what `advise` recommends, which may be nothing.
             memory: Bytes of rows that are held at once; the rest is spilled to the disk.
             threads: None is as many as the machine has.
             progress: A bar on standard error; None shows it if that is a terminal.
@@ -155,22 +161,21 @@ class Table:
         >>> list(table.index_stats())
         ['id']
         """
-        if kind not in ("auto", "sieve", "bloom"):
-            raise ValueError(f'the kinds of index are "sieve", "bloom" and "auto", not {kind!r}')
+        if kind not in ("auto", "sieve", "bloom", "both"):
+            raise ValueError(f'the kinds of index are "sieve", "bloom", "both" and "auto", not {kind!r}')
         snapshot = self._lake.snapshot()
         paths = self._paths(columns, snapshot.schema)
-        if kind == "bloom":
-            self._index.build_bloom(self._lake, snapshot, paths, memory=memory, threads=threads)
-            return {".".join(path): "bloom" for path in paths}
-        built = {".".join(path): "sieve" for path in paths}
+        chosen = dict.fromkeys(paths, "sieve" if kind == "auto" else kind)
         # A sample of few files says nothing.
         if kind == "auto" and len(snapshot.slices) >= FEW_FILES:
-            advice = {path: advise_column(self._lake, snapshot, path) for path in paths}
-            paths = [path for path in paths if advice[path].recommendation != "none"]
-            built = {".".join(path): one.recommendation for path, one in advice.items()}
-        if paths:
-            self._index.build(self._lake, snapshot, paths, memory=memory, threads=threads, progress=progress)
-        return built
+            chosen = {path: advise_column(self._lake, snapshot, path).recommendation for path in paths}
+        sieves = [path for path, one in chosen.items() if one in ("sieve", "both")]
+        blooms = [path for path, one in chosen.items() if one in ("bloom", "both")]
+        if sieves:
+            self._index.build(self._lake, snapshot, sieves, memory=memory, threads=threads, progress=progress)
+        if blooms:
+            self._index.build_bloom(self._lake, snapshot, blooms, memory=memory, threads=threads)
+        return {".".join(path): one for path, one in chosen.items()}
 
     def advise(
         self, columns: ColumnName | Sequence[ColumnName] | None = None, queries: Sequence[Any] = ()
@@ -205,21 +210,78 @@ class Table:
         return [names.find([one] if isinstance(one, str) else one).path for one in listed]
 
     def update_index(self, *, memory: int = 1 << 30, threads: int | None = None, progress: bool | None = None) -> None:
-        """Bring the index to the table as it is now: only files that are new or changed are read."""
+        """Bring the index to the table as it is now: only files that are new or changed are read.
+
+        >>> import tempfile, time, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
+        >>> folder = tempfile.mkdtemp()
+        >>> pq.write_table(pa.table({"id": [1, 9]}), folder + "/part-0.parquet")
+        >>> time.sleep(0.1)  # A file of this very moment might still change unseen, and is not bound.
+        >>> table = ps.open_table(folder)
+        >>> table.build_index("id")
+        {'id': 'sieve'}
+        >>> pq.write_table(pa.table({"id": [2, 7]}), folder + "/part-1.parquet")
+        >>> time.sleep(0.1)
+        >>> table.update_index()
+        >>> table.index_stats()["id"].locations
+        2
+        """
         self._index.refresh()
         self._index.update(self._lake, self._lake.snapshot(), memory=memory, threads=threads, progress=progress)
 
     def compact_index(self, columns: ColumnName | Sequence[ColumnName] | None = None) -> None:
-        """Make one file set of what updates added. Earlier versions of the index keep theirs until they expire."""
+        """Make one file set of what updates added. Earlier versions of the index keep theirs until they expire.
+
+        >>> import tempfile, time, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
+        >>> folder = tempfile.mkdtemp()
+        >>> pq.write_table(pa.table({"id": [1, 9]}), folder + "/part-0.parquet")
+        >>> time.sleep(0.1)  # A file of this very moment might still change unseen, and is not bound.
+        >>> table = ps.open_table(folder)
+        >>> table.build_index("id")
+        {'id': 'sieve'}
+        >>> pq.write_table(pa.table({"id": [2, 7]}), folder + "/part-1.parquet")
+        >>> time.sleep(0.1)
+        >>> table.update_index()
+        >>> table.compact_index("id")
+        >>> table.index_stats()["id"].deltas
+        0
+        """
         self._index.refresh()
         self._index.compact(self._named(columns))
 
     def expire_index(self, older_than: dt.timedelta | dt.datetime) -> tuple[int, int]:
-        """Remove old versions of the index, and files that no version names; how many of each."""
+        """Remove old versions of the index, and files that no version names; how many of each.
+
+        The newest version stays, and so do files that are younger than a day, which somebody may be about to name.
+
+        >>> import tempfile, time, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
+        >>> folder = tempfile.mkdtemp()
+        >>> pq.write_table(pa.table({"id": [1, 9]}), folder + "/part-0.parquet")
+        >>> time.sleep(0.1)  # A file of this very moment might still change unseen, and is not bound.
+        >>> table = ps.open_table(folder)
+        >>> table.build_index("id")
+        {'id': 'sieve'}
+        >>> table.build_index("id")
+        {'id': 'sieve'}
+        >>> import datetime
+        >>> table.expire_index(older_than=datetime.timedelta(0))
+        (1, 0)
+        """
         return self._index.expire(older_than)
 
     def drop_index(self, columns: ColumnName | Sequence[ColumnName] | None = None) -> None:
-        """Forget the index of some columns, or of all of them."""
+        """Forget the index of some columns, or of all of them.
+
+        >>> import tempfile, time, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
+        >>> folder = tempfile.mkdtemp()
+        >>> pq.write_table(pa.table({"id": [1, 9]}), folder + "/part-0.parquet")
+        >>> time.sleep(0.1)  # A file of this very moment might still change unseen, and is not bound.
+        >>> table = ps.open_table(folder)
+        >>> table.build_index("id")
+        {'id': 'sieve'}
+        >>> table.drop_index("id")
+        >>> table.index_stats()
+        {}
+        """
         self._index.refresh()
         self._index.drop(self._named(columns))
 
@@ -229,14 +291,45 @@ class Table:
         return [columns] if isinstance(columns, str | tuple) else list(columns)
 
     def verify_index(self) -> list[Lie]:
-        """Compare the index with the table by reading both; what is damaged, missing or wrong, the first lies first."""
+        """Compare the index with the table by reading both; what is damaged, missing or wrong, the first lies first.
+
+        >>> import tempfile, time, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
+        >>> folder = tempfile.mkdtemp()
+        >>> pq.write_table(pa.table({"id": [1, 9]}), folder + "/part-0.parquet")
+        >>> time.sleep(0.1)  # A file of this very moment might still change unseen, and is not bound.
+        >>> table = ps.open_table(folder)
+        >>> table.build_index("id")
+        {'id': 'sieve'}
+        >>> table.verify_index()
+        []
+        """
         self._index.refresh()
         return self._index.verify(self._lake, self._lake.snapshot())
 
     def index_stats(self) -> dict[str, Stats]:
-        """What the index of each column costs and wastes."""
+        """What the index of each column costs and wastes.
+
+        >>> import tempfile, time, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
+        >>> folder = tempfile.mkdtemp()
+        >>> pq.write_table(pa.table({"id": [1, 9]}), folder + "/part-0.parquet")
+        >>> time.sleep(0.1)  # A file of this very moment might still change unseen, and is not bound.
+        >>> table = ps.open_table(folder)
+        >>> table.build_index("id")
+        {'id': 'sieve'}
+        >>> stats = table.index_stats()["id"]
+        >>> stats.keys, stats.rows, stats.locations
+        (2, 2, 1)
+        """
         view = self._index.refresh()
         return {} if view is None else {".".join(path): self._index.stats(path) for path in view.columns}
+
+
+def _same_slices(one: Snapshot, other: Snapshot) -> bool:
+    """Whether the slices of two snapshots are the same files with the same live rows, read by the same schema."""
+    if len(one.slices) != len(other.slices) or not one.schema.equals(other.schema, check_metadata=True):
+        return False
+    pairs = zip(one.slices, other.slices, strict=True)
+    return all(a is b or (a.same_rows(b) and a.group == b.group and a.partition == b.partition) for a, b in pairs)
 
 
 def open_table(

@@ -123,6 +123,19 @@ impl ParquetFile {
         if missing.is_empty() { Step::Ready(true) } else { Step::Need(missing) }
     }
 
+    /// The headers of the plaintext filters that a question to these row groups met, by their offsets: whoever keeps them
+    /// need not read them for the next question.
+    pub fn headers(&self, row_groups: Range<usize>, probes: &[ColumnProbe], fetched: &Fetched) -> Vec<(u64, Vec<u8>)> {
+        let chunks = row_groups.flat_map(|row_group| probes.iter().map(move |asked| (row_group, asked.column)));
+        let header = |(row_group, column)| {
+            let place = self.filter_place(row_group, column).ok().flatten()?;
+            let Ok(Step::Ready(header)) = place.header(fetched) else { return None };
+            let bytes = fetched.get(&(place.offset..header.bitset.start))?;
+            (place.protection == Protection::Plain).then(|| (place.offset, bytes.to_vec()))
+        };
+        chunks.filter_map(header).collect()
+    }
+
     /// Bytes that a question to one filter holds in memory, at most or about.
     fn cost(&self, row_group: usize, asked: &ColumnProbe) -> u64 {
         let hashes = asked.probe.hashes().map_or(0, <[u64]>::len);

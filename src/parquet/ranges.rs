@@ -9,6 +9,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::Arc;
 
 use crate::int::{to_u64, to_usize};
 
@@ -35,10 +36,10 @@ impl<T> Step<T> {
 }
 
 /// The parts of one file that were fetched. Parts that touch or overlap are joined, so short reads do no harm.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub struct Fetched {
-    /// Bytes by their offset; no two parts touch.
-    parts: BTreeMap<u64, Vec<u8>>,
+    /// Bytes by their offset; no two parts touch. A copy shares them until one of the two gets more.
+    parts: BTreeMap<u64, Arc<Vec<u8>>>,
 }
 
 impl Fetched {
@@ -56,11 +57,11 @@ impl Fetched {
         let joins = before.filter(|(at, part)| **at + to_u64(part.len()) >= start);
         let key = match joins {
             Some((at, part)) => {
-                extend(part, *at, start, &bytes);
+                extend(Arc::make_mut(part), *at, start, &bytes);
                 *at
             }
             None => {
-                self.parts.insert(start, bytes);
+                self.parts.insert(start, Arc::new(bytes));
                 start
             }
         };
@@ -71,15 +72,15 @@ impl Fetched {
         let Some(mut part) = self.parts.remove(&key) else { return };
         while let Some((&next, _)) = self.parts.range(key..=key + to_u64(part.len())).next() {
             if let Some(follower) = self.parts.remove(&next) {
-                extend(&mut part, key, next, &follower);
+                extend(Arc::make_mut(&mut part), key, next, &follower);
             }
         }
         self.parts.insert(key, part);
     }
 
-    /// A copy of the parts that start before `end`.
+    /// The parts that start before `end`; their bytes are shared.
     pub fn before(&self, end: u64) -> Self {
-        Self { parts: self.parts.range(..end).map(|(at, part)| (*at, part.clone())).collect() }
+        Self { parts: self.parts.range(..end).map(|(at, part)| (*at, Arc::clone(part))).collect() }
     }
 
     /// All bytes of `range`, if they were fetched.

@@ -7,6 +7,7 @@ use super::literal::literal;
 use crate::arrow::ColumnType;
 use crate::bloom::probe;
 use crate::error::Result;
+use crate::int::to_u64;
 use crate::parquet::ranges::{self, Step};
 use crate::parquet::{self, ColumnProbe, FIRST_READ, FileCrypto, Footer, Leaf, ParquetFile, Physical, Secrets, Vault};
 use pyo3::buffer::PyBuffer;
@@ -62,13 +63,18 @@ pub(super) struct Probe(pub(super) ColumnProbe);
 pub(super) struct FileReader {
     pub(super) file: ParquetFile,
     keys: Option<Py<FileKeys>>,
-    /// The data before the footer that came with it, so that small files are read once.
-    tail: ranges::Fetched,
+    /// The data before the footer that came with it, so that small files are read once, and the headers of filters that
+    /// questions met.
+    known: Mutex<ranges::Fetched>,
 }
 
 impl FileReader {
     pub(super) fn secrets(&self) -> Result<Option<Secrets<'_>>> {
         self.keys.as_ref().map_or(Ok(None), |keys| self.file.secrets(keys.get().ring()))
+    }
+
+    fn known(&self) -> std::sync::MutexGuard<'_, ranges::Fetched> {
+        self.known.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
 
@@ -93,12 +99,12 @@ impl FileReader {
                     Some(keys) => ParquetFile::open_with(footer, keys.get().ring())?,
                     None => ParquetFile::open(footer)?,
                 };
-                let tail = fetched.before(file.data_end());
-                Ok(Step::Ready((file, tail)))
+                let known = Mutex::new(fetched.before(file.data_end()));
+                Ok(Step::Ready((file, known)))
             })
         });
         let (needed, opened) = opened?;
-        Ok((needed, opened.map(|(file, tail)| Self { file, keys, tail })))
+        Ok((needed, opened.map(|(file, known)| Self { file, keys, known })))
     }
 
     /// What identifies the key of the footer, for it is encrypted or signed.
@@ -141,7 +147,7 @@ impl FileReader {
 
     /// What is known of the file before a question reads more of it.
     fn fetched(&self) -> Fetched {
-        Fetched(Mutex::new(self.tail.before(u64::MAX)))
+        Fetched(Mutex::new(self.known().clone()))
     }
 
     /// The paths of the columns that hold data.
@@ -257,7 +263,19 @@ impl FileReader {
         let (needed, verdicts) = py.detach(|| {
             let secrets = self.secrets()?;
             let vault = secrets.as_ref().map(|secrets| secrets as &dyn Vault);
-            fetched.step(|fetched| Ok(self.file.might_contain(&probes, first, vault, fetched)))
+            fetched.step(|fetched| {
+                let step = self.file.might_contain(&probes, first, vault, fetched);
+                if let Step::Ready(verdicts) = &step {
+                    let asked = first..first + verdicts.may_contain.len();
+                    let mut known = self.known();
+                    for (offset, header) in self.file.headers(asked, &probes, fetched) {
+                        if known.get(&(offset..offset + to_u64(header.len()))).is_none() {
+                            known.insert(offset, header);
+                        }
+                    }
+                }
+                Ok(step)
+            })
         })?;
         Ok((needed, verdicts.map(|verdicts| (verdicts.may_contain, verdicts.plaintext))))
     }

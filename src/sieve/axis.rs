@@ -164,6 +164,13 @@ pub trait Key: Clone + Ord + Debug + Send + Sync {
     fn point(&self, chart: &Chart) -> u128;
     /// Where any key lies against them.
     fn place(&self, chart: &Chart) -> Place;
+    /// The point of a key that may lie anywhere, its lowest `down` bits perhaps not those of [`Key::place`]; `None` for a key
+    /// below or above all points.
+    fn near(&self, chart: &Chart, down: u32) -> Option<u128>;
+    /// The bytes that all of some keys may begin with; none for numbers.
+    fn leading(&self) -> &[u8];
+    /// Eight bytes that order keys, ties aside: those after `prefix` where the key begins with it.
+    fn head(&self, prefix: &[u8]) -> u64;
     /// Bytes that a buffered key occupies beyond its fixed size.
     fn heap_bytes(&self) -> usize;
     /// Writes the key, given the one before it in ascending order.
@@ -197,6 +204,20 @@ impl Key for u64 {
     #[inline]
     fn place(&self, _: &Chart) -> Place {
         Place::At(u128::from(*self))
+    }
+
+    #[inline]
+    fn near(&self, _: &Chart, _: u32) -> Option<u128> {
+        Some(u128::from(*self))
+    }
+
+    fn leading(&self) -> &[u8] {
+        &[]
+    }
+
+    #[inline]
+    fn head(&self, _: &[u8]) -> u64 {
+        *self
     }
 
     fn heap_bytes(&self) -> usize {
@@ -244,6 +265,20 @@ impl Key for u128 {
     #[inline]
     fn place(&self, _: &Chart) -> Place {
         Place::At(*self)
+    }
+
+    #[inline]
+    fn near(&self, _: &Chart, _: u32) -> Option<u128> {
+        Some(*self)
+    }
+
+    fn leading(&self) -> &[u8] {
+        &[]
+    }
+
+    #[inline]
+    fn head(&self, _: &[u8]) -> u64 {
+        low_u64(*self >> 64)
     }
 
     fn heap_bytes(&self) -> usize {
@@ -306,6 +341,30 @@ impl Key for Bytes {
             Place::Below
         } else {
             Place::Above
+        }
+    }
+
+    #[inline]
+    fn near(&self, chart: &Chart, down: u32) -> Option<u128> {
+        self.0.starts_with(chart.prefix()).then(|| chart.point_above(&self.0, down))
+    }
+
+    fn leading(&self) -> &[u8] {
+        &self.0
+    }
+
+    #[inline]
+    fn head(&self, prefix: &[u8]) -> u64 {
+        match self.0.strip_prefix(prefix) {
+            Some(rest) => match rest.first_chunk() {
+                Some(head) => u64::from_be_bytes(*head),
+                None => rest
+                    .iter()
+                    .zip([56, 48, 40, 32, 24, 16, 8])
+                    .fold(0, |head, (&byte, up)| head | u64::from(byte) << up),
+            },
+            None if *self.0 < *prefix => 0,
+            None => u64::MAX,
         }
     }
 

@@ -1,6 +1,6 @@
 //! Bit streams, least significant bit first: one writer, and readers that walk forwards or backwards.
 
-use crate::int::{low_u8, low_u32, saturating_u32, to_u64};
+use crate::int::{low_u8, low_u32, low_u64, saturating_u32, to_u64};
 
 /// Where a coder puts its fields; a field has at most 32 bits.
 pub(super) trait Sink {
@@ -76,6 +76,16 @@ impl BitWriter {
         to_u64(self.bytes.len()) * 8 + u64::from(self.used)
     }
 
+    /// Puts a field of up to 128 bits.
+    fn put_wide(&mut self, mut value: u128, mut bits: u32) {
+        while bits > 32 {
+            self.put(u64::from(low_u32(low_u64(value))), 32);
+            value >>= 32;
+            bits -= 32;
+        }
+        self.put(low_u64(value), bits);
+    }
+
     /// The bytes, the last one filled up with zeros.
     pub(super) fn finish(mut self) -> Vec<u8> {
         while self.used > 0 {
@@ -101,17 +111,21 @@ impl Sink for BitWriter {
     }
 }
 
-/// Fields that a reader will take from the end of a region towards its start.
+/// Fields that a reader will take from the end of a region towards its start: each lies below those before it.
 #[derive(Debug, Default, Clone)]
 pub(super) struct BackWriter {
-    fields: Vec<(u32, u32)>,
+    word: u128,
+    used: u32,
+    /// Words that are full, the first one highest.
+    full: Vec<(u128, u32)>,
 }
 
 impl BackWriter {
     /// Puts the fields into `out`, the first one last, and forgets them.
     pub(super) fn drain_into(&mut self, out: &mut BitWriter) {
-        for (value, bits) in self.fields.drain(..).rev() {
-            out.put(u64::from(value), bits);
+        out.put_wide(std::mem::take(&mut self.word), std::mem::take(&mut self.used));
+        while let Some((word, bits)) = self.full.pop() {
+            out.put_wide(word, bits);
         }
     }
 }
@@ -119,7 +133,23 @@ impl BackWriter {
 impl Sink for BackWriter {
     #[inline]
     fn put(&mut self, value: u64, bits: u32) {
-        self.fields.push((low_u32(value), bits));
+        debug_assert!(bits <= 32 && value >> bits == 0);
+        if self.used + bits > u128::BITS {
+            self.full.push((self.word, self.used));
+            (self.word, self.used) = (0, 0);
+        }
+        self.word = self.word << bits | u128::from(value);
+        self.used += bits;
+    }
+
+    /// Both fields of a long code follow each other as the bits of one.
+    #[inline]
+    fn put_below(&mut self, value: u32, bound: u32) {
+        debug_assert!(value < bound);
+        let (short, spare) = phase_in(bound);
+        let is_long = value >= spare;
+        let code = u64::from(value) + if is_long { u64::from(spare) } else { 0 };
+        self.put(code, short + u32::from(is_long));
     }
 
     /// The reader meets the highest bit first, so a prefix code is turned round.

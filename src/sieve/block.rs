@@ -49,6 +49,19 @@ pub(super) struct Layout {
     pub(super) max_members: u32,
 }
 
+impl Layout {
+    /// The code of each kind, its first bit highest, and its length.
+    fn kind_codes(&self) -> [(u8, u32); KINDS.len()] {
+        let mut codes = [(0, 0); KINDS.len()];
+        for (rank, &kind) in (0u32..).zip(&self.kinds) {
+            let is_last = index(rank) + 1 == self.kinds.len();
+            let ones = (1 << rank) - 1;
+            codes[usize::from(kind as u8)] = if is_last { (ones, rank) } else { (ones << 1, rank + 1) };
+        }
+        codes
+    }
+}
+
 /// The set of a run, as the writer tells it.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Told<'a> {
@@ -86,13 +99,12 @@ pub(super) fn put_block<'a, P: Offset>(
     separators: &[P],
     sets: impl Iterator<Item = Told<'a>>,
 ) {
+    let codes = &layout.kind_codes();
     out.put(u64::from(saturating_u32(separators.len())), layout.count_bits);
     put_separators(out, separators, P::ZERO, layout.shift, layout.habit);
     for told in sets {
-        let rank = layout.kinds.iter().position(|&kind| kind == told.kind()).unwrap_or_default();
-        for step in 0..rank + usize::from(rank + 1 < layout.kinds.len()) {
-            back.put(u64::from(step < rank), 1);
-        }
+        let (code, bits) = codes[usize::from(told.kind() as u8)];
+        back.put(u64::from(code), bits);
         match told {
             Told::One(local) => back.put_below(local, layout.num_locals),
             Told::Shared(number) => back.put_below(number, layout.num_shared),
@@ -178,7 +190,7 @@ pub(super) fn visit_runs<P: Offset>(
             match met {
                 Met::Nothing => return Err(Damaged),
                 Met::One(local) => visit(local),
-                Met::Shared(number) => visit_shared(shared, number, layout, fuel, visit)?,
+                Met::Shared(number) => take_shared(shared, number, layout, fuel, visit)?,
                 Met::Inline(here) => take_set(&mut BackReader::new(bytes, start, here), layout, fuel, visit)?,
             }
         }
@@ -187,8 +199,9 @@ pub(super) fn visit_runs<P: Offset>(
     Ok(())
 }
 
+/// How the next run's set is told.
 #[inline]
-fn take_kind(back: &mut BackReader<'_>, layout: &Layout) -> Result<Kind, Damaged> {
+pub(super) fn take_kind(back: &mut BackReader<'_>, layout: &Layout) -> Result<Kind, Damaged> {
     let mut rank = 0;
     while rank + 1 < layout.kinds.len() && back.take(1) == 1 {
         rank += 1;
@@ -200,14 +213,21 @@ fn take_kind(back: &mut BackReader<'_>, layout: &Layout) -> Result<Kind, Damaged
 /// great many locations in a great many blocks, come near.
 pub(super) const FUEL: u64 = 1 << 24;
 
-fn take_set(source: &mut impl Split, layout: &Layout, fuel: &mut u64, visit: &mut impl FnMut(u32)) -> Visited {
+/// Visits a set of several locations.
+pub(super) fn take_set(
+    source: &mut impl Split,
+    layout: &Layout,
+    fuel: &mut u64,
+    visit: &mut impl FnMut(u32),
+) -> Visited {
     let count = source.take_below(layout.max_members.saturating_sub(1)) + 2;
     *fuel = fuel.checked_sub(u64::from(count)).ok_or(Damaged)?;
     take_members(source, count, 0, layout.num_locals, visit);
     if source.exhausted() { Err(Damaged) } else { Ok(()) }
 }
 
-fn visit_shared(
+/// Visits a set of the dictionary.
+pub(super) fn take_shared(
     shared: Shared<'_>,
     number: u32,
     layout: &Layout,

@@ -101,8 +101,10 @@ impl<K: Key> Sealer<K> {
     }
 
     fn note_spans(&mut self, records: &Records<K>, len: usize) {
+        let mut start = 0;
         for key in 0..len {
-            for pair in records.pairs(key..key + 1) {
+            let end = records.end(key);
+            for pair in std::mem::replace(&mut start, end)..end {
                 let location = records.locations[pair];
                 let span = &mut self.built.spans[index(location)];
                 let span = span.get_or_insert_with(|| {

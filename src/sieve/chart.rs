@@ -82,10 +82,19 @@ impl Chart {
 
     /// The point of a key that begins with the prefix, whether or not it is one of the segment's.
     pub(super) fn point(&self, key: &[u8]) -> u128 {
+        self.point_above(key, 0)
+    }
+
+    /// The same, but for the lowest `down` bits, which may be others.
+    #[inline]
+    pub(super) fn point_above(&self, key: &[u8], down: u32) -> u128 {
         let mut left = self.bits;
         let mut point = 0u128;
         let mut bytes = key.get(self.prefix.len()..).unwrap_or_default().iter();
         for &place in &self.places {
+            if left <= down {
+                return point.checked_shl(left).unwrap_or(0);
+            }
             let alphabet = &self.alphabets[usize::from(place)];
             let byte = bytes.next().copied().unwrap_or(0);
             let below = usize::from(alphabet.below[usize::from(byte)]);

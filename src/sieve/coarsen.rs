@@ -53,7 +53,10 @@ impl Sets {
     }
 
     pub(super) fn len_of(&self, handle: u32) -> u64 {
-        to_u64(self.members(handle).len())
+        match index(handle).checked_sub(self.identity.len()) {
+            None => 1,
+            Some(number) => to_u64(self.several[number].len()),
+        }
     }
 
     pub(super) fn union(&mut self, a: u32, b: u32) -> u32 {

@@ -1,9 +1,74 @@
-//! The holes of the thesis that would lose rows, one named test each; H1 to H4 need a history and are in `model.rs`: updates of
-//! the indexed value, replaced groups, duplicates, replayed and aborted commits.
+//! The holes of the thesis that would lose rows, one named test each; `model.rs` falls into H1 to H4 at random as well.
 
 use super::tests::{SMALL, build, compact, location, only, open, sample, truth};
 use super::*;
 use crate::error::ErrorKind;
+
+/// A timeline of one base and one commit after it.
+fn after(pairs: &[(u64, u32)], dead: Vec<u32>, changes: Vec<Change<u64>>) -> Timeline<u64> {
+    let mut timeline = Timeline::starting_with(open(build(pairs, SMALL)));
+    let names = (0..6).map(location).collect();
+    assert!(timeline.commit(Delta::new(101, names, dead, vec![], changes).unwrap()).unwrap());
+    timeline
+}
+
+fn keeps(timeline: &Timeline<u64>, key: u64, at: u32) -> bool {
+    timeline.latest().unwrap().answer(&Query::Point(key)).keeps(timeline.number(&location(at)).unwrap())
+}
+
+#[test]
+fn h1_an_update_of_the_indexed_value_is_found_by_the_new_one_with_the_old_one_known_or_not() {
+    let (plus, minus) =
+        (Change { key: 77u64, location: 0, plus: 1, minus: 0 }, Change { key: 10, location: 0, plus: 0, minus: 1 });
+    for changes in [vec![plus.clone(), minus], vec![plus]] {
+        let timeline = after(&[(10, 0), (11, 0), (90, 1)], vec![], changes);
+        assert!(keeps(&timeline, 77, 0) && keeps(&timeline, 11, 0));
+    }
+}
+
+#[test]
+fn h2_rows_of_a_replaced_group_are_found_in_the_new_one_alone() {
+    let moved = [10, 11].map(|key| Change { key, location: 4, plus: 1, minus: 0 }).to_vec();
+    let timeline = after(&[(10, 0), (11, 0), (12, 1)], vec![0], moved);
+    for key in [10, 11] {
+        assert!(keeps(&timeline, key, 4) && !keeps(&timeline, key, 0));
+    }
+    assert!(keeps(&timeline, 12, 1));
+}
+
+#[test]
+fn h3_one_row_deleted_of_two_with_the_same_key_leaves_one() {
+    let (root, file) = build(&[(10u64, 0), (10, 0), (11, 1)], SMALL);
+    let delta = |minus| {
+        let changes = vec![Change { key: 10u64, location: 0, plus: 0, minus }];
+        Delta::new(200, vec![location(0)], vec![], vec![], changes).unwrap()
+    };
+    let one_left = compact(Index::new(root.clone()), &file, delta(1), i64::MAX);
+    assert_eq!(only(&open((one_left.root, one_left.file)), Query::Point(10)), [0]);
+    let none_left = compact(Index::new(root), &file, delta(2), i64::MAX);
+    assert!(only(&open((none_left.root, none_left.file)), Query::Point(10)).is_empty());
+}
+
+#[test]
+fn h4_a_commit_told_twice_counts_once_and_one_never_made_is_not_seen() {
+    let (root, file) = build(&[(10u64, 0), (10, 0)], SMALL);
+    let change = Change { key: 10u64, location: 0, plus: 0, minus: 1 };
+    let delta = Delta::new(200, vec![location(0)], vec![], vec![], vec![change]).unwrap();
+    let mut timeline = Timeline::starting_with(open((root, file.clone())));
+    assert!(timeline.commit(delta.clone()).unwrap());
+    assert!(!timeline.commit(delta).unwrap());
+    let read = |extent: Extent| {
+        let start = usize::try_from(extent.offset).unwrap();
+        Ok(file[start..start + usize::try_from(extent.len).unwrap()].to_vec())
+    };
+    let view = timeline.latest().unwrap();
+    let compacted = view.compact(SMALL, timeline.locations().to_vec(), read, |_| i64::MAX).unwrap();
+    assert_eq!((compacted.unmatched, compacted.root.counts().rows), (0, 1));
+    // What was prepared but not committed is in no view.
+    let aborted = Change { key: 55u64, location: 0, plus: 1, minus: 0 };
+    drop(Delta::new(201, vec![location(0)], vec![], vec![], vec![aborted]).unwrap());
+    assert_eq!(timeline.latest().unwrap().instant(), 200);
+}
 
 #[test]
 fn h5_a_delete_of_a_key_never_indexed_takes_nobody_else_s_place() {

@@ -2,11 +2,15 @@
 
 use super::axis::{AxisType, Key};
 use super::builder::{Built, Span};
+use super::heads::Heads;
 use super::options::Options;
 use super::seal::{Counts, Sealed};
 use super::segment::Segment;
+use super::warm::ROOM;
 use crate::error::{Error, ErrorKind, Result};
 use crate::int::{index, saturating_u32, to_u64};
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
 /// Where rows live: a file group of a partition, whichever of its files is read.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -138,10 +142,11 @@ pub(super) enum Slot<K> {
 pub struct Index<K> {
     pub(super) root: Root<K>,
     pub(super) slots: Vec<Slot<K>>,
-    /// The least key of each segment, close together for the binary search.
-    pub(super) leasts: Vec<K>,
+    pub(super) heads: Heads,
     /// The locations that belong to every answer.
     pub(super) unknown: Vec<u32>,
+    /// Bytes that may still be spent on decoded segments.
+    pub(super) room: Arc<AtomicUsize>,
 }
 
 impl<K: Key> Index<K> {
@@ -149,8 +154,8 @@ impl<K: Key> Index<K> {
     pub fn new(root: Root<K>) -> Self {
         let slots = vec![Slot::Absent; root.segments.len()];
         let unknown = (0..).zip(&root.stats).filter(|(_, stats)| stats.unknown).map(|(location, _)| location).collect();
-        let leasts = root.segments.iter().map(|entry| entry.least.clone()).collect();
-        Self { root, slots, leasts, unknown }
+        let heads = Heads::new(&root.segments, &root.stats);
+        Self { root, slots, heads, unknown, room: Arc::new(AtomicUsize::new(ROOM)) }
     }
 
     /// Its root.
@@ -162,6 +167,7 @@ impl<K: Key> Index<K> {
     /// stands for every location, as it does after `load(segment, &[])` for bytes that could not be had.
     pub fn load(&mut self, segment: usize, bytes: &[u8]) -> Result<()> {
         let num_locations = saturating_u32(self.root.locations.len());
+        self.release(segment);
         let Some(slot) = self.slots.get_mut(segment) else {
             return Err(Error::new(ErrorKind::SieveNotLoaded { segment }));
         };

@@ -7,7 +7,7 @@ use super::format::{KEYS, begin, cursor, end, finished, malformed, unframe};
 use super::record::Records;
 use super::varint::put_varint;
 use crate::error::Result;
-use crate::int::{saturating_u32, to_u64};
+use crate::int::{low_u8, saturating_u32, to_u64};
 use std::ops::Range;
 
 /// Writes some neighbouring keys.
@@ -16,10 +16,20 @@ pub(super) fn put_keys<K: Key>(records: &Records<K>, range: Range<usize>) -> Vec
     body.push(K::CODE);
     put_varint(&mut body, to_u64(range.len()));
     let mut previous: Option<usize> = None;
+    let mut start = records.pairs(0..range.start).end;
     for key in range {
         records.keys[key].write_after(previous.map(|before| &records.keys[before]), &mut body);
-        let pairs = records.pairs(key..key + 1);
+        let end = records.end(key);
+        let pairs = std::mem::replace(&mut start, end)..end;
         let rows = &records.rows[pairs.clone()];
+        // One row in one location: by far the most keys of scattered rows.
+        if let ([location], [1]) = (&records.locations[pairs.clone()], rows)
+            && !(previous.is_some() && records.repeats(key))
+        {
+            put_one(&mut body, *location);
+            previous = Some(key);
+            continue;
+        }
         let single_rows = rows.iter().all(|&rows| rows == 1);
         let same_set = previous.is_some() && records.repeats(key);
         // 0: the set of the key before, one row each; 1: that set, rows follow; else twice the pairs, plus 1 if rows follow.
@@ -38,6 +48,22 @@ pub(super) fn put_keys<K: Key>(records: &Records<K>, range: Range<usize>) -> Vec
         previous = Some(key);
     }
     end(body)
+}
+
+/// The head of a set of one location with one row, and its varint, in one go.
+#[inline]
+fn put_one(body: &mut Vec<u8>, location: u32) {
+    match location {
+        0..0x80 => body.extend_from_slice(&[2, low_u8(u64::from(location))]),
+        0x80..0x4000 => {
+            let [low, high] = [u64::from(location) | 0x80, u64::from(location) >> 7].map(low_u8);
+            body.extend_from_slice(&[2, low, high]);
+        }
+        _ => {
+            body.push(2);
+            put_varint(body, u64::from(location));
+        }
+    }
 }
 
 /// Reads a maintenance section of an index over `num_locations` locations and appends it to `records`, after whose last key

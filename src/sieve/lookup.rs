@@ -4,6 +4,7 @@
 //! greatest key; rays by those alone, which is optimal (Theorem 1 of the spec).
 
 use super::axis::{AxisType, Bytes, Key};
+use super::heads::Meets;
 use super::index::{Extent, Index, Slot, Stats};
 use crate::int::{index, saturating_u32};
 use std::ops::Range;
@@ -148,15 +149,25 @@ impl<K: Key> Index<K> {
     #[inline]
     pub fn point(&self, key: &K, out: &mut Vec<u32>) {
         if let Some(segment) = self.segment_of(key) {
+            let mut covered = false;
             let found = match &self.slots[segment] {
-                Slot::Ready(segment) => segment.point(key, out).is_ok(),
+                Slot::Ready(ready) => match self.warm(segment, ready) {
+                    Some(warm) => {
+                        ready.warm_point(warm, key, out);
+                        covered = warm.covered;
+                        true
+                    }
+                    None => ready.point(key, out).is_ok(),
+                },
                 Slot::Absent | Slot::Damaged => false,
             };
             if !found {
                 out.clear();
                 out.extend(0..saturating_u32(self.root.stats.len()));
             }
-            self.narrow(key, key, out);
+            if !covered {
+                self.narrow(key, key, out);
+            }
         }
         self.add_unknown(out);
     }
@@ -180,7 +191,10 @@ impl<K: Key> Index<K> {
     /// What one segment adds to what is known already; `None` where it cannot tell.
     fn interval_of(&self, at: usize, low: &K, high: &K, known: Option<&[bool]>, out: &mut Vec<u32>) -> Option<()> {
         match &self.slots[at] {
-            Slot::Ready(segment) => segment.interval(low, high, known, out).ok(),
+            Slot::Ready(segment) => {
+                self.warm(at, segment);
+                segment.interval(low, high, known, out).ok()
+            }
             Slot::Absent | Slot::Damaged => None,
         }
     }
@@ -220,9 +234,14 @@ impl<K: Key> Index<K> {
     /// Drops the locations whose keys all lie outside `low ..= high`.
     #[inline]
     fn narrow(&self, low: &K, high: &K, out: &mut Vec<u32>) {
-        out.retain(|&location| {
-            let span = self.stats_of(location).and_then(|stats| stats.span.as_ref());
-            span.is_some_and(|span| span.least <= *high && span.most >= *low)
+        let heads = (self.heads.of(low), self.heads.of(high));
+        out.retain(|&location| match self.heads.meets(location, heads) {
+            Meets::No => false,
+            Meets::Yes => true,
+            Meets::Perhaps => {
+                let span = self.stats_of(location).and_then(|stats| stats.span.as_ref());
+                span.is_some_and(|span| span.least <= *high && span.most >= *low)
+            }
         });
     }
 
@@ -237,8 +256,7 @@ impl<K: Key> Index<K> {
     /// The segment between whose least and greatest key a key lies.
     #[inline]
     fn segment_of(&self, key: &K) -> Option<usize> {
-        let segment = self.leasts.partition_point(|least| least <= key).checked_sub(1)?;
-        (*key <= self.root.segments[segment].most).then_some(segment)
+        self.heads.segment_of(key, &self.root.segments)
     }
 
     fn segments_in(&self, low: &K, high: &K) -> Range<usize> {

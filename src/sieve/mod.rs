@@ -15,6 +15,7 @@ mod compact;
 mod cuts;
 mod delta;
 mod format;
+mod heads;
 #[cfg(test)]
 mod holes;
 mod index;
@@ -38,8 +39,10 @@ mod split;
 mod spool;
 #[cfg(test)]
 mod tests;
+mod unpacked;
 mod varint;
 mod version;
+mod warm;
 mod write;
 
 pub use arrow::{Axis, Encode, Sides, Width};

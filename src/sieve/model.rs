@@ -374,21 +374,43 @@ fn text(random: &mut Random) -> Bytes {
 }
 
 fn run_all(operations: u64, seed: u64) {
+    assert!(run_each(operations, seed) > 0, "the sharpest check never ran");
+}
+
+/// Runs a model of each kind of key and of coarsening; how many answers were compared exactly.
+fn run_each(operations: u64, seed: u64) -> u64 {
     let coarse = |coarsen| Options { coarsen, ..SMALL };
     let mut words = Model::new(seed, AxisType::Signed, word, SMALL);
     words.run(operations);
-    assert!(words.exact_answers > 0, "the sharpest check never ran");
     Model::new(seed + 1, AxisType::Float, word, Options::default()).run(operations);
     Model::new(seed + 2, AxisType::Uuid, wide, SMALL).run(operations);
     Model::new(seed + 3, AxisType::Bytes, text, SMALL).run(operations);
     Model::new(seed + 4, AxisType::Signed, word, coarse(Coarsen::Plain { keys: 4 })).run(operations);
     Model::new(seed + 5, AxisType::Bytes, text, coarse(Coarsen::Error { millionths: 100_000 })).run(operations);
     Model::new(seed + 6, AxisType::Signed, word, coarse(Coarsen::Slope { thousandths: 2000 })).run(operations);
+    words.exact_answers
 }
 
 #[test]
 fn i1_i9_i10_the_index_never_loses_a_location_that_the_rows_have() {
     run_all(4_000, 1);
+}
+
+/// Many short histories, so that a commit costs little: CI's share.
+#[test]
+fn i1_a_million_operations_lose_nothing() {
+    const WORKERS: u64 = 4;
+    const OPERATIONS: u64 = 200;
+    let worlds = 1_000_000 / (7 * OPERATIONS) + 1;
+    std::thread::scope(|scope| {
+        for worker in 0..WORKERS {
+            scope.spawn(move || {
+                (worker..worlds).step_by(4).for_each(|world| {
+                    run_each(OPERATIONS, 1_000_000 + world * 10);
+                });
+            });
+        }
+    });
 }
 
 /// The long run: `cargo test --release -- --ignored long_model`.

@@ -57,6 +57,12 @@ impl<K: Key> Records<K> {
         before(keys.start)..before(keys.end)
     }
 
+    /// The pair after a key's last one.
+    #[inline]
+    pub(super) fn end(&self, key: usize) -> usize {
+        self.ends[key]
+    }
+
     /// The locations of one key.
     #[inline]
     pub(super) fn set(&self, key: usize) -> &[u32] {

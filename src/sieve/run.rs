@@ -30,6 +30,9 @@ pub(super) enum Habit {
 /// From this many bits on, half a cell is larger than the runs that a block may have.
 const FREE_SHIFT: u32 = 12;
 
+/// Separators up to which counting is faster than halving.
+const COUNTED: usize = 16;
+
 /// Adds to `separators` (and to `sets`, the set of each run) the boundaries of runs given as `(first, last, set)`, relative
 /// to their block. Where two boundaries lie on either side of a cell's middle, but the middle is in no gap, the run between
 /// them is cut there: the tree needs it, and it costs less than a flag at every node.
@@ -79,7 +82,12 @@ pub(super) fn put_separators<P: Offset>(out: &mut impl Sink, separators: &[P], l
         low = middle - half;
     }
     let middle = low + half;
-    let cut = separators.partition_point(|&separator| separator < middle);
+    let below = |separator: &P| *separator < middle;
+    let cut = if separators.len() <= COUNTED {
+        separators.iter().filter(|separator| below(separator)).count()
+    } else {
+        separators.partition_point(below)
+    };
     let (left, right, below) = if separators.get(cut) == Some(&middle) {
         (&separators[..cut], &separators[cut + 1..], saturating_u32(cut) + 1)
     } else if cut == 0 {
@@ -255,6 +263,44 @@ fn pass<P: Offset>(reader: &mut BitReader<'_>, mut count: u32, mut shift: u32, h
     Some(())
 }
 
+/// All separators of a cell at `low`, ascending. `None` where the bits make no tree.
+pub(super) fn unfold<P: Offset>(
+    reader: &mut BitReader<'_>,
+    mut count: u32,
+    mut shift: u32,
+    mut low: P,
+    habit: Habit,
+    out: &mut Vec<P>,
+) -> Option<()> {
+    while count > 0 {
+        if reader.exhausted() {
+            return None;
+        }
+        if count == 1 || habit == Habit::Clumped {
+            let (down, way) = take_descent::<P>(reader, shift, habit)?;
+            shift -= down;
+            // Nothing went down where the cell is as wide as the number: there `way` has no bits.
+            low = if down == 0 { low } else { low + (way << shift) };
+            if count == 1 {
+                out.push(low + (P::ONE << shift.checked_sub(1)?));
+                break;
+            }
+        }
+        shift = shift.checked_sub(1)?;
+        let (runs, middle) = (count + 1, low + (P::ONE << shift));
+        let below = take_node(reader, runs, shift, habit);
+        if below == 0 {
+            low = middle;
+        } else if below < runs {
+            unfold(reader, below - 1, shift, low, habit, out)?;
+            out.push(middle);
+            count = runs - below - 1;
+            low = middle;
+        }
+    }
+    Some(())
+}
+
 /// Most separators that a stored block may claim, so that a hostile one costs little time.
 pub(super) const MAX_SEPARATORS: u32 = 1023;
 
@@ -287,6 +333,10 @@ mod tests {
             assert_eq!(rank, saturating_u32(separators.partition_point(|&separator| separator <= key)));
             assert_eq!(sets[index(rank)], set, "key {key}");
         }
+        let mut unfolded = Vec::new();
+        let count = saturating_u32(separators.len());
+        unfold(&mut BitReader::new(&bytes, 0, bits), count, shift, 0, habit, &mut unfolded).unwrap();
+        assert_eq!(unfolded, separators);
         u64::try_from(bits).unwrap()
     }
 
@@ -304,6 +354,11 @@ mod tests {
             let mut reader = BitReader::new(&bytes, 0, bytes.len() * 8);
             if let Some(rank) = rank(&mut reader, count, shift, point, habit) {
                 prop_assert!(rank <= count);
+            }
+            let mut separators = Vec::new();
+            let mut reader = BitReader::new(&bytes, 0, bytes.len() * 8);
+            if unfold(&mut reader, count, shift, 0u128, habit, &mut separators).is_some() {
+                prop_assert!(separators.is_sorted_by(|a, b| a < b) && separators.len() == index(count));
             }
         }
     }

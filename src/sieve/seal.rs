@@ -222,6 +222,7 @@ fn runs<K: Key, P: Offset>(
         let repeats = single && after_single && records.repeats(start);
         let set = match runs.last() {
             Some(run) if repeats => run.set,
+            _ if single && records.set(start).len() == 1 => scratch.local(records.set(start)[0]),
             _ => {
                 members.clear();
                 members.extend(

@@ -13,7 +13,9 @@ use super::format::{SEGMENT, cursor, finished, malformed, unframe};
 use super::offset::{Offset, shifted};
 use super::run::Habit;
 use super::set::take_members;
+use super::unpacked::{Packed, Unpacked};
 use super::varint::take_len;
+use super::warm::{Warm, Warmth};
 use crate::cursor::Cursor;
 use crate::error::Result;
 use crate::int::{index, low_u64, saturating_u32, to_u64, to_usize};
@@ -40,6 +42,7 @@ pub struct Segment<K> {
     /// First bit of each block in `payload`, and the end of the last.
     bounds: Vec<u32>,
     payload: Vec<u8>,
+    pub(super) warmth: Warmth,
     key: PhantomData<K>,
 }
 
@@ -110,6 +113,7 @@ impl<K: Key> Segment<K> {
             unions,
             bounds,
             payload,
+            warmth: Warmth::default(),
             key: PhantomData,
         })
     }
@@ -138,8 +142,29 @@ impl<K: Key> Segment<K> {
         })
     }
 
-    /// Adds the locations of every run that meets the keys from `low` to `high`, ascending and once, but those that are
-    /// `known` already.
+    /// As [`Segment::point`], from the decoded form, for a key between the segment's least and greatest one.
+    #[inline]
+    pub(super) fn warm_point(&self, warm: &Warm, key: &K, out: &mut Vec<u32>) {
+        if let Some(point) = key.near(&self.chart, warm.unpacked.down()) {
+            warm.unpacked.point(point, out);
+        }
+    }
+
+    /// The segment, decoded.
+    pub(super) fn unpack(&self) -> Option<Unpacked> {
+        let packed = Packed {
+            layout: &self.layout,
+            locations: &self.locations,
+            least: self.least,
+            shared: Shared { bytes: &self.shared, bounds: &self.shared_bounds },
+            bounds: &self.bounds,
+            payload: &self.payload,
+        };
+        if K::POINT_BYTES == 8 { Unpacked::new::<u64>(&packed) } else { Unpacked::new::<u128>(&packed) }
+    }
+
+    /// Adds the locations of every run that meets the keys from `low` to `high`, ascending and once; those that are
+    /// `known` already may be left out.
     pub(super) fn interval(&self, low: &K, high: &K, known: Option<&[bool]>, out: &mut Vec<u32>) -> Visited {
         let least = match low.place(&self.chart) {
             Place::Below => self.least,
@@ -158,6 +183,10 @@ impl<K: Key> Segment<K> {
             out.extend_from_slice(&self.locations);
             return Ok(());
         }
+        if let Some(warm) = self.warmth.get() {
+            warm.unpacked.interval(least, most, out);
+            return Ok(());
+        }
         let is_known =
             |location: &u32| known.is_some_and(|known| known.get(index(*location)).copied().unwrap_or(false));
         let mut seen: Vec<bool> = match known {
@@ -167,6 +196,7 @@ impl<K: Key> Segment<K> {
         let mut missing = seen.iter().filter(|seen| !**seen).count();
         let mut found = Vec::new();
         let (first, last) = (self.block_of(least), self.block_of(most));
+        self.warmth.note(last.saturating_sub(first));
         let end = 1u128.checked_shl(self.layout.shift).map_or(u128::MAX, |width| width - 1);
         let mut fuel = FUEL;
         let mut block = first;
@@ -275,6 +305,8 @@ fn take_bounds(cursor: &mut Cursor<'_>, count: u64, total: u32) -> Result<Vec<u3
 
 /// Where bound `at` of `0..=last` would lie, were all blocks equally long.
 pub(super) fn on_line(at: u64, last: u64, total: u64) -> u64 {
-    let part = u128::from(at) * u128::from(total) / u128::from(last.max(1));
-    low_u64(part)
+    match at.checked_mul(total) {
+        Some(product) => product / last.max(1),
+        None => low_u64(u128::from(at) * u128::from(total) / u128::from(last.max(1))),
+    }
 }

@@ -1,5 +1,5 @@
 //! The spec's invariants, one named test each; holes are in `holes.rs`, what needs a history is in `model.rs`, determinism
-//! over partitions (I5, I6) in `builder.rs` and `sort.rs`.
+//! over partitions (I5) in `builder.rs` and `sort.rs`, compaction (I7) in `compact.rs`.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use super::*;
 use crate::error::ErrorKind;
 use crate::int::index;
 
-const LOCATIONS: u32 = 6;
+pub(super) const LOCATIONS: u32 = 6;
 
 pub(super) fn location(number: u32) -> Location {
     Location { partition: "p".into(), group: format!("{number:04}") }
@@ -113,6 +113,20 @@ fn i4_points_are_intervals_and_wider_intervals_never_return_fewer() {
 }
 
 #[test]
+fn i6_every_key_lies_in_one_segment_within_the_limits() {
+    let pairs = sample(22);
+    let (root, _) = build(&pairs, SMALL);
+    assert!(root.segments.len() > 2);
+    assert!(root.segments.windows(2).all(|pair| pair[0].most < pair[1].least));
+    assert!(root.segments.iter().all(|entry| entry.counts.pairs <= SMALL.max_records as u64));
+    for (key, _) in &pairs {
+        assert_eq!(root.segments.iter().filter(|entry| entry.least <= *key && *key <= entry.most).count(), 1);
+    }
+    let distinct: std::collections::BTreeSet<u64> = pairs.iter().map(|pair| pair.0).collect();
+    assert_eq!(root.segments.iter().map(|entry| entry.counts.keys).sum::<u64>(), distinct.len() as u64);
+}
+
+#[test]
 fn i8_counts_are_rows_and_deleting_all_leaves_an_empty_index() {
     let pairs = sample(6);
     let (root, file) = build(&pairs, SMALL);
@@ -207,6 +221,12 @@ fn i11_hostile_bytes_with_a_good_checksum_do_not_panic() {
             let _ = segment.interval(&low, &high, None, &mut out);
             out.clear();
             let _ = segment.point(&high, &mut out);
+            if let Some(unpacked) = segment.unpack() {
+                for point in [0, 1 << 40, u128::MAX, high.point(&Bytes::chart(&[low.clone(), high.clone()]))] {
+                    unpacked.point(point, &mut out);
+                    unpacked.interval(point / 2, point, &mut out);
+                }
+            }
             assert!(out.iter().all(|&location| location < LOCATIONS));
         }
         let mut body = unframe(format::ROOT, &root::write(&words.0)).unwrap().to_vec();

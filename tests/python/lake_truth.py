@@ -10,9 +10,13 @@ from typing import Any
 
 import pyarrow as pa
 
+from parsieve.files import RangeReader
 from parsieve.lake import Lake, Slice, Snapshot
 from parsieve.lake.base import ColumnPath
 from parsieve.lake.leaves import leaf_field, leaf_of
+from parsieve.predicate.names import Names
+from parsieve.prune.footer_stats import open_footer
+from parsieve.prune.leaf import find_leaf
 
 
 def leaf_paths(schema: pa.Schema) -> list[ColumnPath]:
@@ -37,6 +41,19 @@ def comparable(value: Any) -> Any:
     if isinstance(value, list):
         return ("list", *map(comparable, value))
     return value
+
+
+def path_in_base(lake: Lake, piece: Slice, schema: pa.Schema, path: ColumnPath) -> ColumnPath | None:
+    """Where plans look for a column in the footer of a slice's base file."""
+    if path[0] in lake.constants(piece):
+        return None
+    reader = RangeReader(lake.open_base(piece))
+    try:
+        file = open_footer(reader)
+        found = find_leaf(file, schema, Names(schema).find(path))
+        return None if found is None else tuple(file.columns[found])
+    finally:
+        reader.close()
 
 
 def rows(table: pa.Table) -> list[str]:

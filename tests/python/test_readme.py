@@ -1,69 +1,59 @@
-"""Runs the Python code of README.md and docs/: the blocks of a page are one program, in an empty folder.
+"""The code of README.md and of the pages in docs/ runs, and shows what it says; the reference names what is public."""
 
-So a page reads on from block to block. A block marked ```pycon shows its output, which must be what comes out.
-"""
-
-import doctest
 import re
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import pytest
+from pages import blocks, run
+
+import parsieve as ps
+import parsieve.index
+import parsieve.spark
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-FENCE = re.compile(r"^```(?P<language>[\w-]*)\s*$")
+GUIDES = [page for page in PAGES if page.parent.name == "guides" and page.stem != "index"]
+# Their test is in spark/test_guides.py.
+ON_SPARK = ["docs/guides/hudi.md"]
 
 
-class Block(NamedTuple):
-    language: str
-    first_line: int
-    text: str
+def name_of(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
 
 
-def blocks(text: str) -> list[Block]:
-    """The Python blocks of a page."""
-    found: list[Block] = []
-    language: str | None = None
-    first_line, lines = 0, list[str]()
-    for number, line in enumerate(text.splitlines(), start=1):
-        fence = FENCE.match(line)
-        if language is None and fence:
-            language, first_line, lines = fence["language"], number + 1, []
-        elif language is not None and line.rstrip() == "```":
-            if language in ("python", "pycon"):
-                found.append(Block(language, first_line, "\n".join(lines) + "\n"))
-            language = None
-        elif language is not None:
-            lines.append(line)
-    assert language is None, "a code block is not closed"
-    return found
-
-
-def run(page: str, program: list[Block]) -> None:
-    """Runs the blocks in one namespace; tracebacks name the page and its line."""
-    namespace: dict[str, Any] = {"__name__": "__main__"}
-    for block in program:
-        if block.language == "python":
-            code = compile("\n" * (block.first_line - 1) + block.text, page, "exec")
-            exec(code, namespace)
-        else:
-            parser = doctest.DocTestParser()
-            test = parser.get_doctest(block.text, namespace, page, page, block.first_line - 1)
-            said: list[str] = []
-            result = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(test, out=said.append, clear_globs=False)
-            assert result.failed == 0, "".join(said)
-            namespace |= test.globs
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+# A page may start an interpreter for each of its commands.
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("page", [page for page in PAGES if name_of(page) not in ON_SPARK], ids=name_of)
 def test_the_code_of_the_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    run(page.relative_to(ROOT).as_posix(), blocks(page.read_text(encoding="utf-8")))
+    run(name_of(page), blocks(page.read_text(encoding="utf-8")))
 
 
-def test_the_readme_shows_code() -> None:
-    assert blocks(PAGES[0].read_text(encoding="utf-8"))
+@pytest.mark.parametrize("page", [ROOT / "README.md", *GUIDES], ids=name_of)
+def test_the_readme_and_the_guides_show_code(page: Path) -> None:
+    assert blocks(page.read_text(encoding="utf-8"))
+
+
+def test_the_reference_names_all_that_is_public() -> None:
+    text = "\n".join(page.read_text(encoding="utf-8") for page in (ROOT / "docs/reference").glob("*.md"))
+    shown = set(re.findall(r"^::: (\S+)$", text, re.MULTILINE))
+    for module in (ps, parsieve.index, parsieve.spark):
+        for name in module.__all__:
+            full = f"{module.__name__}.{name}"
+            # A function that is called as its module is named by both.
+            assert name.startswith("_") or full in shown or f"{full}.{name}" in shown, full
+
+
+def test_every_page_has_its_place_in_the_navigation() -> None:
+    places = re.findall(r"^ +- (?:.+: )?(\S+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
+    assert sorted(places) == sorted(page.relative_to(ROOT / "docs").as_posix() for page in PAGES[1:])
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_links_to_our_own_files_lead_there(page: Path) -> None:
+    prose = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", prose):
+        assert "://" in target or (page.parent / target).exists(), target
 
 
 def test_blocks_of_a_page_share_names_and_pages_do_not() -> None:
@@ -83,3 +73,11 @@ def test_wrong_output_and_errors_fail_with_their_line() -> None:
     with pytest.raises(ValueError, match="1") as caught:
         run("page.md", broken)
     assert caught.traceback[-1].lineno + 1 == 5
+
+
+def test_commands_run_and_what_they_print_is_compared() -> None:
+    run("page.md", blocks("```console\n$ echo one && echo two\none\n...\n$ parsieve --version\nparsieve ...\n```\n"))
+    with pytest.raises(AssertionError, match=r"(?s)expected:\nthree.*got:\none"):
+        run("page.md", blocks("```console\n$ echo one\nthree\n```\n"))
+    with pytest.raises(AssertionError, match="false"):
+        run("page.md", blocks("```console\n$ false | cat\n```\n"))

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 from parsieve import _core
 from parsieve._core import UnsupportedError
 from parsieve.errors import ColumnNotFoundError, ConflictError
 from parsieve.index import bindings
-from parsieve.index.build import Effort, tokens_of
+from parsieve.index.build import Effort, bindable, tokens_of
 from parsieve.index.columns import current_field, field_id_of, path_of
 from parsieve.index.commit import BloomState, Commit, Log, Part, Shelf, TableState
 from parsieve.index.feeder import threads_of
@@ -30,10 +31,50 @@ MOST_SHELVES = 8
 SOME_ROWS = 1_000_000
 
 
+class Hands(Protocol):
+    """Who reads the slices and stores the shelves: this process, or others for it."""
+
+    def shelve(
+        self, slices: Sequence[Slice], rates: Mapping[ColumnPath, float]
+    ) -> tuple[dict[ColumnPath, tuple[Shelf, ...]], dict[Location, Exception]]:
+        """Shelves with a filter for each slice and column, read in one scan; and the slices that could not be read."""
+
+    def reshelve(self, shelves: Sequence[Shelf], bound: Mapping[Location, str]) -> tuple[Shelf, ...]:
+        """Fewer shelves with the filters that still count."""
+
+
+@dataclass(frozen=True)
+class _OwnHands:
+    lake: Lake
+    effort: Effort
+    store: Store
+
+    def shelve(
+        self, slices: Sequence[Slice], rates: Mapping[ColumnPath, float]
+    ) -> tuple[dict[ColumnPath, tuple[Shelf, ...]], dict[Location, Exception]]:
+        with ThreadPoolExecutor(threads_of(self.effort.threads), "parsieve-index") as pool:
+            filled = list(pool.map(lambda piece: fill(self.lake, piece, rates), slices))
+        failed = {piece.location: error for piece, (_, error) in zip(slices, filled, strict=True) if error is not None}
+        shelf_bytes = min(SHELF_BYTES, max(1, self.effort.memory // 4))
+        return {
+            path: put(self.store, (row[at] for row, _ in filled), shelf_bytes) for at, path in enumerate(rates)
+        }, failed
+
+    def reshelve(self, shelves: Sequence[Shelf], bound: Mapping[Location, str]) -> tuple[Shelf, ...]:
+        return put(self.store, live(self.store, shelves, bound), min(SHELF_BYTES, max(1, self.effort.memory // 4)))
+
+
 def build(
     log: Log, lake: Lake, snapshot: Snapshot, columns: Sequence[str | Sequence[str]], effort: Effort, fpp: float = 0.01
 ) -> Commit:
     """Fill a filter for each slice and column, in one scan; columns that have some are built anew."""
+    return build_by(log, snapshot, columns, _OwnHands(lake, effort, log.store), fpp)
+
+
+def build_by(
+    log: Log, snapshot: Snapshot, columns: Sequence[str | Sequence[str]], hands: Hands, fpp: float = 0.01
+) -> Commit:
+    """The same by whoever reads and stores; only the commit is made here."""
     paths = list(dict.fromkeys(path_of(column) for column in columns))
     if not paths:
         raise ValueError("name at least one column to index")
@@ -46,15 +87,15 @@ def build(
     newest = log.newest()
     started = dict(newest.blooms) if newest else {}
     tokens = tokens_of(snapshot)
-    slices = sorted((piece for piece in snapshot.slices if piece.location in tokens), key=lambda piece: piece.location)
+    slices = bindable(snapshot)
     table = TableState.of(snapshot)
-    # A build of which nothing can be read is an error; an update leaves such slices to the next one.
-    found, failed = _fill(lake, slices, dict.fromkeys(paths, fpp), effort, strict=True)
+    shelves, failed = hands.shelve(slices, dict.fromkeys(paths, fpp))
+    if slices and len(failed) == len(slices):
+        # An index of nothing is not what was asked for; an update leaves such slices to the next one.
+        raise failed[slices[0].location]
     chain = bindings.write(log.store, (), {}, {**tokens, **dict.fromkeys(failed, "")})
     made = {
-        path: BloomState(
-            path, field_id_of(fields[path]), fields[path].type, table, fpp, chain, _put(log.store, found[path], effort)
-        )
+        path: BloomState(path, field_id_of(fields[path]), fields[path].type, table, fpp, chain, shelves[path])
         for path in paths
     }
 
@@ -74,6 +115,11 @@ def build(
 
 def update(log: Log, lake: Lake, snapshot: Snapshot, effort: Effort) -> Commit | None:
     """Bring every Bloom index to a snapshot: new and changed slices are read, others keep their filters."""
+    return update_by(log, snapshot, _OwnHands(lake, effort, log.store))
+
+
+def update_by(log: Log, snapshot: Snapshot, hands: Hands) -> Commit | None:
+    """The same by whoever reads and stores; None where there is no index at all."""
     table, tokens = TableState.of(snapshot), tokens_of(snapshot)
 
     def change(newest: Commit | None, _: int) -> tuple[TableState, Columns, Blooms] | None:
@@ -81,7 +127,7 @@ def update(log: Log, lake: Lake, snapshot: Snapshot, effort: Effort) -> Commit |
             return None
         blooms = {}
         for state in newest.blooms.values():
-            followed = _followed(log.store, lake, snapshot, state, table, tokens, effort)
+            followed = _followed(log.store, hands, snapshot, state, table, tokens)
             if followed is not None:
                 blooms[followed.path] = followed
         if blooms == newest.blooms:
@@ -93,12 +139,11 @@ def update(log: Log, lake: Lake, snapshot: Snapshot, effort: Effort) -> Commit |
 
 def _followed(
     store: Store,
-    lake: Lake,
+    hands: Hands,
     snapshot: Snapshot,
     state: BloomState,
     table: TableState,
     tokens: Mapping[Location, str],
-    effort: Effort,
 ) -> BloomState | None:
     """A column at a later snapshot; None where the table has it no more, or as another type, and all is kept."""
     try:
@@ -113,11 +158,11 @@ def _followed(
     ]
     changed.sort(key=lambda piece: piece.location)
     after = {location: before.get(location, "") for location in tokens}
-    found, failed = _fill(lake, changed, {path: state.fpp}, effort, strict=False)
+    found, failed = hands.shelve(changed, {path: state.fpp})
     after |= {piece.location: tokens[piece.location] for piece in changed} | dict.fromkeys(failed, "")
-    shelves = (*state.shelves, *_put(store, found[path], effort))
+    shelves = (*state.shelves, *found[path])
     if len(shelves) > MOST_SHELVES:
-        shelves = _put(store, _live(store, shelves, after), effort)
+        shelves = hands.reshelve(shelves, after)
     return replace(
         state,
         path=path,
@@ -129,43 +174,35 @@ def _followed(
     )
 
 
-def _fill(
-    lake: Lake, slices: Sequence[Slice], rates: Mapping[ColumnPath, float], effort: Effort, strict: bool
-) -> tuple[dict[ColumnPath, list[Filled]], list[Location]]:
-    """A filter for each slice and column, read in one scan; and the slices that could not be read."""
+def fill(lake: Lake, piece: Slice, rates: Mapping[ColumnPath, float]) -> tuple[list[Filled], Exception | None]:
+    """A filter of a slice for each column, in one scan; and why the slice could not be read."""
     paths = list(rates)
-
-    def fill(piece: Slice) -> tuple[list[Filled], Exception | None]:
-        rows = piece.num_rows if piece.num_rows is not None and piece.clean else max(piece.num_rows or 0, SOME_ROWS)
-        location = (piece.partition, piece.group)
-        fillings = [Filling(location, rows, rates[path]) for path in paths]
-        try:
-            for batch in lake.read_keys(piece, paths):
-                for at, filling in enumerate(fillings):
-                    filling.add(batch.column(at))
-        except (ConflictError, FileNotFoundError, UnsupportedError) as error:
-            # Somebody changed or removed it, or it is of a kind that nobody can read right: one slice of many.
-            return [Filled(location, None, unknown=True)] * len(paths), error
-        return [filling.finish() for filling in fillings], None
-
-    with ThreadPoolExecutor(threads_of(effort.threads), "parsieve-index") as pool:
-        filled = list(pool.map(fill, slices))
-    failed = [piece.location for piece, (_, error) in zip(slices, filled, strict=True) if error is not None]
-    if strict and slices and len(failed) == len(slices):
-        raise next(error for _, error in filled if error is not None)
-    return {path: [row[at] for row, _ in filled] for at, path in enumerate(paths)}, failed
+    rows = piece.num_rows if piece.num_rows is not None and piece.clean else max(piece.num_rows or 0, SOME_ROWS)
+    location = (piece.partition, piece.group)
+    fillings = [Filling(location, rows, rates[path]) for path in paths]
+    try:
+        for batch in lake.read_keys(piece, paths):
+            for at, filling in enumerate(fillings):
+                filling.add(batch.column(at))
+    except (ConflictError, FileNotFoundError, UnsupportedError) as error:
+        # Somebody changed or removed it, or it is of a kind that nobody can read right: one slice of many.
+        return [Filled(location, None, unknown=True)] * len(paths), error
+    return [filling.finish() for filling in fillings], None
 
 
-def _put(store: Store, filled: Iterable[Filled], effort: Effort) -> tuple[Shelf, ...]:
-    shelves = []
-    for directory, rows in shelve(filled, min(SHELF_BYTES, max(1, effort.memory // 4))):
-        stored = Part(unique("shelves", "rows"), len(rows))
-        store.put(stored.name, rows)
-        shelves.append(Shelf(Part.put(store, unique("shelves", "shelf"), directory), stored))
-    return tuple(shelves)
+def put(store: Store, filled: Iterable[Filled], shelf_bytes: int) -> tuple[Shelf, ...]:
+    """Filters on new shelves in the store."""
+    return tuple(put_shelf(store, *shelf) for shelf in shelve(filled, shelf_bytes))
 
 
-def _live(store: Store, shelves: Sequence[Shelf], bound: Mapping[Location, str]) -> Iterator[Filled]:
+def put_shelf(store: Store, directory: bytes, rows: bytes) -> Shelf:
+    """Store one shelf."""
+    stored = Part(unique("shelves", "rows"), len(rows))
+    store.put(stored.name, rows)
+    return Shelf(Part.put(store, unique("shelves", "shelf"), directory), stored)
+
+
+def live(store: Store, shelves: Sequence[Shelf], bound: Mapping[Location, str]) -> Iterator[Filled]:
     """The filters that still count."""
     last: dict[Location, int] = {}
     opened = []

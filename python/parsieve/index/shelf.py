@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -29,6 +29,16 @@ class Filled:
     nans: bool = False
     # Rows that could not be read: the location is kept whatever is asked.
     unknown: bool = False
+
+    @property
+    def column_type(self) -> str | None:
+        """Physical type and meaning of its values; None where it has none."""
+        return None if self.filter is None else self.filter.column_type
+
+    @property
+    def num_bytes(self) -> int:
+        """The size of its filter."""
+        return 0 if self.filter is None else self.filter.num_bytes
 
 
 class Filling:
@@ -74,32 +84,54 @@ def fill(location: Location, keys: Iterable[pa.Array], num_rows: int, fpp: float
     return filling.finish()
 
 
-def shelve(filled: Iterable[Filled], shelf_bytes: int = SHELF_BYTES) -> Iterator[tuple[bytes, bytes]]:
-    """Shelves of filters: the directory and the rows of each.
+class Shelved(Protocol):
+    """What decides on which shelf a location stands."""
+
+    @property
+    def column_type(self) -> str | None:
+        """Physical type and meaning of its values; None where it has none."""
+
+    @property
+    def num_bytes(self) -> int:
+        """The size of its filter."""
+
+
+ShelvedT = TypeVar("ShelvedT", bound=Shelved)
+
+
+def on_shelves(filled: Iterable[ShelvedT], shelf_bytes: int = SHELF_BYTES) -> Iterator[tuple[str, list[ShelvedT]]]:
+    """The type of each shelf and who stands on it, so that each is full but the last of its type.
 
     Filters of different types (the column was widened meanwhile) stand on different shelves: each is asked in its own.
     """
-    open_shelves: dict[str, list[Filled]] = {}
-    empty: list[Filled] = []
+    open_shelves: dict[str, list[ShelvedT]] = {}
+    sizes: dict[str, int] = {}
+    empty: list[ShelvedT] = []
     for one in filled:
-        if one.filter is None:
+        if one.column_type is None:
             empty.append(one)
             continue
-        column_type = one.filter.column_type
-        assert column_type is not None
-        shelf = open_shelves.setdefault(column_type, [])
-        shelf.append(one)
-        if sum(other.filter.num_bytes for other in shelf if other.filter) >= shelf_bytes:
-            yield _arranged(column_type, open_shelves.pop(column_type))
+        open_shelves.setdefault(one.column_type, []).append(one)
+        sizes[one.column_type] = sizes.get(one.column_type, 0) + one.num_bytes
+        if sizes[one.column_type] >= shelf_bytes:
+            del sizes[one.column_type]
+            yield one.column_type, open_shelves.pop(one.column_type)
     for column_type, shelf in open_shelves.items():
-        yield _arranged(column_type, shelf + empty)
+        yield column_type, shelf + empty
         empty = []
     if empty:
         # No location has a value, so any type says so.
-        yield _arranged("INT32 integer", empty)
+        yield "INT32 integer", empty
 
 
-def _arranged(column_type: str, shelf: list[Filled]) -> tuple[bytes, bytes]:
+def shelve(filled: Iterable[Filled], shelf_bytes: int = SHELF_BYTES) -> Iterator[tuple[bytes, bytes]]:
+    """Shelves of filters: the directory and the rows of each."""
+    for column_type, shelf in on_shelves(filled, shelf_bytes):
+        yield arranged(column_type, shelf)
+
+
+def arranged(column_type: str, shelf: Iterable[Filled]) -> tuple[bytes, bytes]:
+    """The directory and the rows of one shelf."""
     shelved = [(*one.location, one.filter, one.nulls, one.nans, one.unknown) for one in shelf]
     directory, rows = _core.Shelf.arrange(column_type, shelved)
     return directory.to_bytes(), rows

@@ -22,9 +22,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from parsieve import _core
+from parsieve import _core, atomic
 from parsieve._core import UnsupportedError
-from parsieve.atomic import BINARY
+from parsieve.atomic import BINARY, sync_folder
 from parsieve.files import LOCAL_GAP, REMOTE_GAP, REQUESTS_AT_ONCE, Range, local_path
 
 # Beside the table, and hidden from engines by its first letter.
@@ -149,7 +149,7 @@ class LocalStore(Store):
         except BaseException:
             _forget(temporary)
             raise
-        _sync_folder((self.root / name).parent)
+        sync_folder((self.root / name).parent)
 
     def put_if_absent(self, name: str, data: bytes) -> bool:
         """Write a file unless the name is taken."""
@@ -163,7 +163,7 @@ class LocalStore(Store):
             return False
         finally:
             _forget(temporary)
-        _sync_folder(target.parent)
+        sync_folder(target.parent)
         return True
 
     def _write(self, name: str, pieces: Iterable[bytes]) -> Path:
@@ -172,15 +172,15 @@ class LocalStore(Store):
         if not folder.is_dir():
             folder.mkdir(parents=True, exist_ok=True)
             for made in [folder, *folder.parents][: len(folder.relative_to(self.root).parts) + 2]:
-                _sync_folder(made)
+                sync_folder(made)
         temporary = folder / f"{TEMPORARY}{secrets.token_hex(8)}"
         fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | BINARY, 0o666)
         try:
             try:
+                end = 0
                 for piece in pieces:
-                    rest = memoryview(piece)
-                    while rest:
-                        rest = rest[os.write(fd, rest) :]
+                    atomic.write(fd, end, piece)
+                    end += len(piece)
                 os.fsync(fd)
             finally:
                 os.close(fd)
@@ -232,18 +232,6 @@ def _pieces(paths: Sequence[Path]) -> Iterable[bytes]:
 def _forget(temporary: Path) -> None:
     with contextlib.suppress(OSError):
         temporary.unlink(missing_ok=True)
-
-
-def _sync_folder(folder: Path) -> None:
-    if os.name == "nt":
-        return
-    fd = os.open(folder, os.O_RDONLY)
-    try:
-        # Some network filesystems cannot, and need not.
-        with contextlib.suppress(OSError):
-            os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 class ObjectStore(Store):

@@ -14,6 +14,7 @@ from parsieve.index.columns import path_of
 from parsieve.index.commit import Base, ColumnState, Commit, Log, TableState, without
 from parsieve.index.feeder import Built
 from parsieve.index.publish import Blooms, Columns, commit, put_base
+from parsieve.index.spill import Room, Sections
 from parsieve.index.store import Store
 from parsieve.index.view import ColumnReader
 
@@ -21,6 +22,8 @@ from parsieve.index.view import ColumnReader
 GARBAGE_AGE = dt.timedelta(days=1)
 # One read brings the keys of many segments.
 READ_AHEAD = 8 << 20
+# Bytes of a new base that wait in memory; what is more waits in a temporary folder.
+WAITING = 256 << 20
 
 
 def compact(
@@ -67,9 +70,12 @@ def compacted(store: Store, state: ColumnState, options: _core.SieveOptions | No
         found = "; ".join(f"{name}: {why}" for name, why in reader.doubts.items())
         raise FormatError(f"{'.'.join(state.path)} cannot be compacted, build it anew: {found}")
     places = [(location.partition, location.group) for location in sorted(bound)]
-    root, file, _ = timeline.compact(places, _ReadAhead(store, state), options)
     instant = state.deltas[-1].instant if state.deltas else state.base.instant
-    return put_base(store, reader.axis, Built(root, file, len(file)), instant)
+    with Room(WAITING) as room:
+        sections = Sections(room)
+        root, _ = timeline.compact(places, _ReadAhead(store, state), sections.add, options)
+        size = sections.size()
+        return put_base(store, reader.axis, Built(root, sections.finish(), size), instant)
 
 
 class _ReadAhead:

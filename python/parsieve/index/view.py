@@ -89,6 +89,12 @@ class ColumnReader:
         return self._open()
 
     @cached_property
+    def waste_per_key(self) -> float | None:
+        """Mean locations that an answer for one key, or an interval from key to key, names in vain; None if unknown."""
+        report = None if self.timeline is None else self.timeline.report([])
+        return None if report is None else float(report["waste_per_key"])
+
+    @cached_property
     def numbers(self) -> dict[Location, int]:
         """The number of each location in answers."""
         if self.timeline is None:

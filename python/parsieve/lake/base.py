@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Self
@@ -119,7 +119,13 @@ class Snapshot:
 
     def statistics(self, column: ColumnPath) -> Statistics | None:
         """What the table's own metadata say of a column; None where they say nothing."""
-        return self._statistics(column)
+        if column not in self._told:
+            self._told[column] = self._statistics(column)
+        return self._told[column]
+
+    @cached_property
+    def _told(self) -> dict[ColumnPath, Statistics | None]:
+        return {}
 
     @cached_property
     def tokens(self) -> dict[Location, str]:
@@ -137,10 +143,12 @@ class Lake(ABC):
     # The table's folder as the user named it, without a slash at its end.
     uri: str
     storage_options: Mapping[str, str]
+    # What the last look at the table gave, so that only what changed since costs anything.
+    _last: Any = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """All but the object of a library that it was opened with."""
-        return {name: value for name, value in self.__dict__.items() if name not in ("_given", "_source")}
+        """All but the object of a library that it was opened with, and what was seen of the table before."""
+        return {name: value for name, value in self.__dict__.items() if name not in ("_given", "_source", "_last")}
 
     @abstractmethod
     def snapshot(self, as_of: AsOf = None) -> Snapshot:
@@ -186,13 +194,9 @@ class Lake(ABC):
         """Whether the base file alone, so also its row groups and filters, says everything about the live rows."""
         return piece.clean and piece.path is not None
 
-    def column_in_base(self, piece: Slice, column: ColumnPath, physical: pa.Schema) -> ColumnPath | None:
-        """Where the base file holds a column, by the file's own schema: renamed columns go by their old names there.
-
-        None where the file says nothing of it: a default, a constant or nulls stand for what it lacks. The file's type
-        may be another one than the table's, of which every value is exact.
-        """
-        return None
+    def constants(self, piece: Slice) -> Collection[str]:
+        """Columns whose value the table says; what the file holds by their names means nothing."""
+        return piece.partition_values
 
     def open_base(self, piece: Slice) -> Any:
         """The base file as a source that `open_filters` and `RangeReader` take."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import NoneType
@@ -14,8 +14,9 @@ import pyarrow.dataset as pads
 
 from parsieve._core import FormatError, UnsupportedError
 from parsieve.lake import roaring
-from parsieve.lake.base import AsOf, ColumnPath, Lake, Slice, Snapshot, Statistics, utc
-from parsieve.lake.delta_log import DataFile, LogState, latest_version, state_at
+from parsieve.lake.adapter import Adapter
+from parsieve.lake.base import AsOf, ColumnPath, Slice, Snapshot, Statistics, utc
+from parsieve.lake.delta_log import DataFile, LogState, commit_mark, latest_version, state_at
 from parsieve.lake.delta_schema import (
     DoubtfulValueError,
     matching_of,
@@ -27,9 +28,9 @@ from parsieve.lake.delta_schema import (
     unpack,
     vector_path,
 )
-from parsieve.lake.leaves import BY_NAME, Matching, held_path, leaf_field, pruned
-from parsieve.lake.rows import FileRows, leaves, selected
-from parsieve.lake.scan import ScanFile, dataset_of, scanned
+from parsieve.lake.leaves import BY_NAME, Matching
+from parsieve.lake.rows import FileRows
+from parsieve.lake.scan import ScanFile, dataset_of
 from parsieve.lake.storage import Storage
 
 _FEATURES = {
@@ -58,10 +59,12 @@ class _Native:
     doubtful: Mapping[str, str]
 
 
-class Delta(Lake):
+class Delta(Adapter):
     """A table of Delta Lake, or a `DeltaTable`, which then says what the latest version is."""
 
     format = "delta"
+    # The version, what proves that it is still the same one, and what its log said.
+    _last: tuple[int, str, Snapshot] | None = None
 
     def __init__(self, source: Any, storage_options: Mapping[str, str] | None = None) -> None:
         self._given: Any = None
@@ -80,10 +83,16 @@ class Delta(Lake):
     def snapshot(self, as_of: AsOf = None) -> Snapshot:
         """The table now, at a version, or at a time; a time without a zone is refused."""
         version = self._version(as_of)
+        # A version never changes, but a table that was made anew at the same place has one of the same number.
+        mark = commit_mark(self._storage, version)
+        last = self._last
+        if mark and last is not None and last[:2] == (version, mark):
+            return last[2]
         state = state_at(self._storage, version)
         _refuse(state.protocol)
-        schema = schema_of(state.metadata)
-        return self._snapshot(state, schema)
+        found = self._snapshot(state, schema_of(state.metadata))
+        self._last = version, mark, found
+        return found
 
     def _version(self, as_of: AsOf) -> int:
         if isinstance(as_of, str) and as_of.isdigit():
@@ -187,10 +196,9 @@ class Delta(Lake):
         """The live rows of one file, its deletion vector applied."""
         native: _Native = piece.native
         for path in columns:
-            leaf_field(native.schema, path)
             if path[0] in native.doubtful:
                 raise UnsupportedError(f"{piece.path}: {path[0]} is {native.doubtful[path[0]]}")
-        return leaves(self._rows(piece).batches(pruned(native.schema, columns)), columns)
+        return super().read_keys(piece, columns)
 
     def read(
         self,
@@ -199,16 +207,13 @@ class Delta(Lake):
         columns: Sequence[str] | None = None,
         filter: Any = None,
     ) -> pa.RecordBatchReader:
-        """The live rows of some files, by pyarrow's own scan where that is exact."""
+        """The live rows of some files; what a partition value means must be certain where it is asked for."""
         names = list(snapshot.schema.names if columns is None else columns)
         for piece in slices:
             for name, doubt in piece.native.doubtful.items():
                 if piece.native.constants[name] is None and (name in names or filter is not None):
                     raise UnsupportedError(f"{piece.path}: {name} is {doubt}")
-        dataset = self.dataset(snapshot, slices)
-        if dataset is not None:
-            return scanned(dataset, columns, filter)
-        return selected(map(self._rows, slices), snapshot.schema, columns, filter)
+        return super().read(snapshot, slices, columns, filter)
 
     def dataset(self, snapshot: Snapshot, slices: Sequence[Slice]) -> pads.Dataset | None:
         """The files as a dataset; None where there are deletion vectors, mapped columns or other types."""
@@ -224,19 +229,18 @@ class Delta(Lake):
         files = [ScanFile(one.native.path, one.native.constants) for one in slices]
         return dataset_of(files, snapshot.schema, filesystem)
 
-    def column_in_base(self, piece: Slice, column: ColumnPath, physical: pa.Schema) -> ColumnPath | None:
-        """The column's path in the file; None for a column that the file does not decide."""
+    def constants(self, piece: Slice) -> Collection[str]:
+        """The partition columns, those of doubtful values too."""
         native: _Native = piece.native
-        if column[0] in native.constants:
-            return None
-        return held_path(column, native.schema, physical, native.matching)
+        return native.constants
 
     def open_base(self, piece: Slice) -> Any:
         """The data file, opened as the table is."""
         source: Any = piece.native.storage.source(piece.native.path)
         return source
 
-    def _rows(self, piece: Slice) -> FileRows:
+    def rows(self, piece: Slice) -> FileRows:
+        """The live rows of one file."""
         native: _Native = piece.native
         vector = native.file.vector
         deleted = (lambda rows: ()) if vector is None else partial(self._deleted, vector)

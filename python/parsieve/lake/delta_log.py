@@ -67,6 +67,14 @@ def latest_version(storage: Storage) -> int:
     return max(versions)
 
 
+def commit_mark(storage: Storage, version: int) -> str:
+    """What proves that the commit of a version is still the same file; "" where nothing does, or it is gone."""
+    try:
+        return storage.stat(storage.join(f"_delta_log/{version:020}.json"))
+    except FileNotFoundError:
+        return ""
+
+
 def state_at(storage: Storage, version: int) -> LogState:
     """Replay the log from the newest checkpoint that a version can begin with."""
     names = storage.names("_delta_log")

@@ -16,11 +16,12 @@ import pyarrow.dataset as pads
 import pyarrow.types as pt
 
 from parsieve._core import FormatError, UnsupportedError
-from parsieve.lake.base import AsOf, ColumnPath, Lake, Slice, Snapshot, utc
+from parsieve.lake.adapter import Adapter
+from parsieve.lake.base import AsOf, Slice, Snapshot, utc
 from parsieve.lake.hudi_timeline import Timeline, properties_of, read_timeline
-from parsieve.lake.leaves import BY_NAME, by_name, conform, held_path, leaf_field, pruned
-from parsieve.lake.rows import BATCH_ROWS, FileRows, foreign, leaves, selected
-from parsieve.lake.scan import ScanFile, dataset_of, scanned
+from parsieve.lake.leaves import BY_NAME, by_name, conform
+from parsieve.lake.rows import BATCH_ROWS, FileRows, foreign
+from parsieve.lake.scan import ScanFile, dataset_of
 from parsieve.lake.storage import Storage
 
 _LOG = re.compile(r"\.(.+)_(\d{14,17})\.log\.(\d+)(?:_.*)?")
@@ -92,7 +93,7 @@ def _reader(uri: str, options: tuple[tuple[str, str], ...], instant: str) -> tup
     return table.create_file_group_reader_with_options(asked), asked
 
 
-class Hudi(Lake):
+class Hudi(Adapter):
     """A table of Hudi, copy-on-write or merge-on-read. Its meta columns are no part of the schema."""
 
     format = "hudi"
@@ -155,25 +156,18 @@ class Hudi(Lake):
         timeline.refuse_cleaned(at or text)
         return at
 
-    def read_keys(self, piece: Slice, columns: Sequence[ColumnPath]) -> Iterator[pa.RecordBatch]:
+    def rows(self, piece: Slice) -> FileRows | _MergedRows:
         """The live rows of one file group, its logs merged by hudi."""
         native: _Native = piece.native
-        for path in columns:
-            leaf_field(native.schema, path)
-        return leaves(_rows(self._storage, piece).batches(pruned(native.schema, columns)), columns)
-
-    def read(
-        self,
-        snapshot: Snapshot,
-        slices: Sequence[Slice],
-        columns: Sequence[str] | None = None,
-        filter: Any = None,
-    ) -> pa.RecordBatchReader:
-        """The live rows of some file groups, by pyarrow's own scan where there are no logs."""
-        dataset = self.dataset(snapshot, slices)
-        if dataset is not None:
-            return scanned(dataset, columns, filter)
-        return selected([_rows(self._storage, one) for one in slices], snapshot.schema, columns, filter)
+        if piece.clean:
+            base = str(native.base)
+            return FileRows(lambda: self._storage.open(base), str(piece.path))
+        if native.base is None:
+            where = f"{piece.partition}/{piece.group}"
+            raise UnsupportedError(
+                f"{where} has logs and no base file, which hudi cannot read; read the table with Spark"
+            )
+        return _MergedRows(piece)
 
     def dataset(self, snapshot: Snapshot, slices: Sequence[Slice]) -> pads.Dataset | None:
         """The base files as a dataset; None where there are logs or other types."""
@@ -182,11 +176,6 @@ class Hudi(Lake):
             return None
         files = [ScanFile(str(one.native.base), {}) for one in slices]
         return dataset_of(files, snapshot.schema, filesystem)
-
-    def column_in_base(self, piece: Slice, column: ColumnPath, physical: pa.Schema) -> ColumnPath | None:
-        """The column's path in the file; None for a column that the file does not decide."""
-        native: _Native = piece.native
-        return held_path(column, native.schema, physical, BY_NAME)
 
     def open_base(self, piece: Slice) -> Any:
         """The base file, opened as the table is."""
@@ -345,17 +334,6 @@ def _hudis(what: str) -> Iterator[None]:
         if type(error).__name__ != "HudiCoreError":
             raise
         raise UnsupportedError(f"{what}: {error}") from error
-
-
-def _rows(storage: Storage, piece: Slice) -> FileRows | _MergedRows:
-    native: _Native = piece.native
-    if piece.clean:
-        base = str(native.base)
-        return FileRows(lambda: storage.open(base), str(piece.path))
-    if native.base is None:
-        where = f"{piece.partition}/{piece.group}"
-        raise UnsupportedError(f"{where} has logs and no base file, which hudi cannot read; read the table with Spark")
-    return _MergedRows(piece)
 
 
 def _nullable(one: pa.Field) -> pa.Field:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -17,11 +17,12 @@ import pyarrow.types as pt
 from parsieve._core import UnsupportedError
 from parsieve.files import local_path
 from parsieve.lake import roaring
-from parsieve.lake.base import AsOf, ColumnPath, Lake, Slice, Snapshot, utc
+from parsieve.lake.adapter import Adapter
+from parsieve.lake.base import AsOf, Slice, Snapshot, utc
 from parsieve.lake.iceberg_files import DataFile, Entry, data_files, partition_reader, statistics_of
-from parsieve.lake.leaves import FIELD_ID, Matching, held_path, leaf_field, pruned
-from parsieve.lake.rows import FileRows, foreign, leaves, selected
-from parsieve.lake.scan import ScanFile, dataset_of, scanned
+from parsieve.lake.leaves import FIELD_ID, Matching
+from parsieve.lake.rows import FileRows, foreign
+from parsieve.lake.scan import ScanFile, dataset_of
 from parsieve.lake.storage import Storage
 
 _METADATA = re.compile(r"v?(\d+)(-[^/]*)?(\.gz)?\.metadata\.json(\.gz)?")
@@ -35,7 +36,7 @@ class _Native:
     matching: Matching
 
 
-class Iceberg(Lake):
+class Iceberg(Adapter):
     """A table of Iceberg by its folder, a metadata file, or pyiceberg's `Table`, which is taken as it stands.
 
     A folder alone does not say which metadata file a catalog holds for the current one: it is the one of
@@ -43,6 +44,8 @@ class Iceberg(Lake):
     """
 
     format = "iceberg"
+    # What decides the files of a snapshot and how they are read, what opens them, and the snapshot.
+    _last: tuple[tuple[Any, ...], Any, Snapshot] | None = None
 
     def __init__(self, source: Any, storage_options: Mapping[str, str] | None = None) -> None:
         try:
@@ -94,32 +97,40 @@ class Iceberg(Lake):
         schema = _arrow(said)
         if found is None:
             return Snapshot(None, 0, schema, ())
+        # Manifests never change; the table's metadata decide how their files are read.
+        mapping = metadata.name_mapping()
+        key = (metadata.table_uuid, table.location(), found, said, metadata.specs(), mapping and mapping.root)
+        # A `Table` that was refreshed may hold other credentials.
+        io = None if self._given is None else table.io
+        last = self._last
+        if last is not None and last[0] == key and last[1] is io:
+            return last[2]
         files = data_files(table, found)
         builder = _Slices(table, said, schema)
         slices = tuple(map(builder.build, files))
         instant = found.sequence_number or found.timestamp_ms
-        return Snapshot(found.snapshot_id, instant, schema, slices, partial(statistics_of, files, schema))
+        snapshot = Snapshot(found.snapshot_id, instant, schema, slices, partial(statistics_of, files, schema))
+        self._last = key, io, snapshot
+        return snapshot
 
-    def read_keys(self, piece: Slice, columns: Sequence[ColumnPath]) -> Iterator[pa.RecordBatch]:
+    def rows(self, piece: Slice) -> FileRows:
         """The live rows of one data file: deleted positions and deletion vectors applied."""
         native: _Native = piece.native
-        for path in columns:
-            leaf_field(native.schema, path)
-        return leaves(_rows(piece).batches(pruned(native.schema, columns)), columns)
-
-    def read(
-        self,
-        snapshot: Snapshot,
-        slices: Sequence[Slice],
-        columns: Sequence[str] | None = None,
-        filter: Any = None,
-    ) -> pa.RecordBatchReader:
-        """The live rows of some data files, by pyarrow's own scan where that is exact."""
-        dataset = self.dataset(snapshot, slices)
-        if dataset is not None:
-            return scanned(dataset, columns, filter)
-        # Asked before the first row, not in the midst of a stream.
-        return selected([_rows(piece) for piece in slices], snapshot.schema, columns, filter)
+        data, path = native.data, native.data.file.file_path
+        if data.equality:
+            raise UnsupportedError(
+                f"{piece.path} has equality deletes, which cannot be read here; read the table with Spark"
+            )
+        if data.file.file_format.name != "PARQUET":
+            raise UnsupportedError(f"{piece.path} is {data.file.file_format.name}; only Parquet files can be read")
+        if data.file.key_metadata:
+            raise UnsupportedError(f"{piece.path} is encrypted by Iceberg, whose keys cannot be used here")
+        return FileRows(
+            lambda: native.io.new_input(path).open(),
+            str(piece.path),
+            native.matching,
+            deleted=partial(_deleted, native),
+        )
 
     def dataset(self, snapshot: Snapshot, slices: Sequence[Slice]) -> pads.Dataset | None:
         """The files as a dataset; None where there are deletes, renamed columns or other types."""
@@ -140,11 +151,6 @@ class Iceberg(Lake):
         """Whether the data file is Parquet, open to all, and nothing of it was deleted."""
         file = piece.native.data.file
         return piece.clean and file.file_format.name == "PARQUET" and not file.key_metadata
-
-    def column_in_base(self, piece: Slice, column: ColumnPath, physical: pa.Schema) -> ColumnPath | None:
-        """The column's path in the file; None for a column that the file does not decide."""
-        native: _Native = piece.native
-        return held_path(column, native.schema, physical, native.matching)
 
     def open_base(self, piece: Slice) -> Any:
         """The data file, by the filesystem that pyiceberg opens it with."""
@@ -249,22 +255,6 @@ def _place(io: Any, path: str) -> tuple[Any, str] | None:
         return None
     scheme, netloc, place = io.parse_location(path, io.properties)
     return io.fs_by_scheme(scheme, netloc), place
-
-
-def _rows(piece: Slice) -> FileRows:
-    native: _Native = piece.native
-    data, path = native.data, native.data.file.file_path
-    if data.equality:
-        raise UnsupportedError(
-            f"{piece.path} has equality deletes, which cannot be read here; read the table with Spark"
-        )
-    if data.file.file_format.name != "PARQUET":
-        raise UnsupportedError(f"{piece.path} is {data.file.file_format.name}; only Parquet files can be read")
-    if data.file.key_metadata:
-        raise UnsupportedError(f"{piece.path} is encrypted by Iceberg, whose keys cannot be used here")
-    return FileRows(
-        lambda: native.io.new_input(path).open(), str(piece.path), native.matching, deleted=partial(_deleted, native)
-    )
 
 
 def _deleted(native: _Native, rows: int) -> Sequence[int]:

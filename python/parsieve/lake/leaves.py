@@ -56,25 +56,6 @@ def leaf_field(schema: pa.Schema, path: ColumnPath) -> pa.Field:
     return found
 
 
-def held_path(column: ColumnPath, schema: pa.Schema, physical: pa.Schema, matching: Matching) -> ColumnPath | None:
-    """The path of a column of the table in a file of some schema; None where the file lacks it, or engines disagree."""
-    wanted, held, found = list(schema), list(physical), []
-    for part in column:
-        one = next((one for one in wanted if one.name == part), None)
-        if one is None:
-            raise ColumnNotFoundError(f"there is no column {'.'.join(column)}")
-        try:
-            number = matching.find(one, held)
-        except UnsupportedError:
-            return None
-        if number is None:
-            return None
-        found.append(held[number].name)
-        wanted = list(one.type) if pt.is_struct(one.type) else []
-        held = list(held[number].type) if pt.is_struct(held[number].type) else []
-    return tuple(found)
-
-
 def leaf_of(batch: pa.RecordBatch, path: ColumnPath) -> pa.Array:
     """The values at a path of a batch; a struct that is null makes its leaves null."""
     array = batch.column(batch.schema.get_field_index(path[0]))

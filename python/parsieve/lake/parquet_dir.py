@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -17,10 +17,11 @@ from parsieve._core import UnsupportedError
 from parsieve.errors import ConflictError
 from parsieve.files import REQUESTS_AT_ONCE
 from parsieve.lake import hive
-from parsieve.lake.base import AsOf, ColumnPath, Lake, Slice, Snapshot
-from parsieve.lake.leaves import BY_NAME, held_path, leaf_field, pruned
-from parsieve.lake.rows import FileRows, foreign, leaves, selected
-from parsieve.lake.scan import ScanFile, dataset_of, scanned, without_dictionaries
+from parsieve.lake.adapter import Adapter
+from parsieve.lake.base import AsOf, ColumnPath, Slice, Snapshot
+from parsieve.lake.listing import ListedFile
+from parsieve.lake.rows import FileRows, foreign
+from parsieve.lake.scan import ScanFile, dataset_of, without_dictionaries
 from parsieve.lake.storage import Storage
 
 
@@ -32,7 +33,14 @@ class _Native:
     physical: pa.Schema | None
 
 
-class ParquetDir(Lake):
+@dataclass(frozen=True, slots=True, eq=False)
+class _Last:
+    listed: tuple[ListedFile, ...]
+    snapshot: Snapshot
+    by_group: Mapping[str, Slice]
+
+
+class ParquetDir(Adapter):
     """Every file below a folder but those that engines ignore (`_` or `.` in front), and empty ones.
 
     The schema is that of the first file by path, as engines take it, or of all files with `schema="unify"`, or one that
@@ -40,6 +48,7 @@ class ParquetDir(Lake):
     """
 
     format = "parquet"
+    _last: _Last | None = None
 
     def __init__(
         self,
@@ -54,44 +63,69 @@ class ParquetDir(Lake):
         self.uri = self._storage.uri
         self.storage_options = self._storage.options
 
+    @property
+    def storage(self) -> Storage:
+        """The folder and the filesystem it lies on."""
+        return self._storage
+
     def snapshot(self, as_of: AsOf = None) -> Snapshot:
-        """The files that are there now. A folder has no history."""
+        """The files that are there now. A folder has no history.
+
+        Slices of files that did not change are the same objects as before.
+        """
         if as_of is not None:
             raise UnsupportedError(f"{self.uri} is a plain folder of Parquet files, which keeps no earlier states")
         instant = time.time_ns()
+        listed = self._storage.list()
+        last = self._last
+        if last is not None and last.listed is listed:
+            return replace(last.snapshot, instant=instant)
         # Zero bytes are no Parquet file: object stores mark folders so, and writers that have only begun.
-        files = [file for file in self._storage.list() if file.size]
+        files = [file for file in listed if file.size]
         if not files:
             raise FileNotFoundError(f"no Parquet files in {self.uri}")
         folders = [file.relative.rpartition("/")[0] for file in files]
         partitions = hive.fields_of(dict.fromkeys(folders))
-        schemas = self._schemas([file.path for file in files])
+        schemas = self._schemas(files)
         schema = self._table_schema(list(schemas.values()), partitions)
+        known: Mapping[str, Slice] = {}
+        if last is not None and last.snapshot.schema.equals(schema, check_metadata=True):
+            schema, known = last.snapshot.schema, last.by_group
         partitions = [schema.field(one.name) for one in partitions]
         values = {folder: hive.values_of(folder, partitions) for folder in dict.fromkeys(folders)}
-        slices = tuple(
-            Slice(
-                partition=folder,
-                group=file.relative,
-                token=file.token,
-                path=self._storage.address(file.path),
-                size=file.size,
-                num_rows=None,
-                clean=True,
-                partition_values=values[folder],
-                native=_Native(file.path, schema, schemas.get(file.path)),
-            )
-            for file, folder in zip(files, folders, strict=True)
-        )
-        return Snapshot(None, instant, schema, slices)
+        slices = []
+        for file, folder in zip(files, folders, strict=True):
+            one = known.get(file.relative)
+            physical = schemas.get(file.path)
+            if one is None or not file.token or one.token != file.token or one.native.physical is not physical:
+                native = _Native(file.path, schema, physical)
+                path = self._storage.address(file.path)
+                # The partition, what it is called in it, its version; no count of rows; nothing is deleted.
+                one = Slice(
+                    folder, file.relative, file.token, path, file.size, None, True, values[folder], native=native
+                )
+            slices.append(one)
+        found = Snapshot(None, instant, schema, tuple(slices))
+        self._last = _Last(listed, found, {one.group: one for one in slices})
+        return found
 
-    def _schemas(self, paths: list[str]) -> dict[str, pa.Schema]:
+    def _schemas(self, files: Sequence[ListedFile]) -> dict[str, pa.Schema]:
+        """The schemas that decide the table's, by path; those of files that did not change are not read again."""
         if isinstance(self._schema, pa.Schema):
             return {}
-        if self._schema is None:
-            return {paths[0]: self._physical(paths[0])}
+        wanted = files[:1] if self._schema is None else files
+        known = {} if self._last is None else self._last.by_group
+
+        def held(file: ListedFile) -> pa.Schema:
+            one = known.get(file.relative)
+            same = one is not None and file.token and one.token == file.token
+            physical: pa.Schema | None = one.native.physical if one is not None and same else None
+            return self._physical(file.path) if physical is None else physical
+
+        if len(wanted) == 1:
+            return {wanted[0].path: held(wanted[0])}
         with ThreadPoolExecutor(REQUESTS_AT_ONCE, "parsieve-read") as pool:
-            return dict(zip(paths, pool.map(self._physical, paths), strict=True))
+            return dict(zip([file.path for file in wanted], pool.map(held, wanted), strict=True))
 
     def _physical(self, path: str) -> pa.Schema:
         with foreign(self._storage.address(path)), pq.ParquetFile(self._storage.open(path)) as file:
@@ -110,25 +144,9 @@ class ParquetDir(Lake):
 
     def read_keys(self, piece: Slice, columns: Sequence[ColumnPath]) -> Iterator[pa.RecordBatch]:
         """The rows of one file; `ConflictError` where somebody changed it since it was listed."""
-        native: _Native = piece.native
-        for path in columns:
-            leaf_field(native.schema, path)
-        yield from leaves(self._rows(piece).batches(pruned(native.schema, columns)), columns)
-        if piece.token and self._storage.stat(native.path) != piece.token:
+        yield from super().read_keys(piece, columns)
+        if piece.token and self._storage.stat(piece.native.path) != piece.token:
             raise ConflictError(f"{piece.path} was changed while it was read; try again")
-
-    def read(
-        self,
-        snapshot: Snapshot,
-        slices: Sequence[Slice],
-        columns: Sequence[str] | None = None,
-        filter: Any = None,
-    ) -> pa.RecordBatchReader:
-        """The rows of some files, by pyarrow's own scan where that is exact."""
-        dataset = self.dataset(snapshot, slices)
-        if dataset is not None:
-            return scanned(dataset, columns, filter)
-        return selected(map(self._rows, slices), snapshot.schema, columns, filter)
 
     def dataset(self, snapshot: Snapshot, slices: Sequence[Slice]) -> pads.Dataset | None:
         """The files as a dataset; None where a file's columns are not those of the table, as its footer says."""
@@ -138,18 +156,12 @@ class ParquetDir(Lake):
         files = [ScanFile(one.native.path, one.partition_values, one.native.physical) for one in slices]
         return dataset_of(files, snapshot.schema, filesystem)
 
-    def column_in_base(self, piece: Slice, column: ColumnPath, physical: pa.Schema) -> ColumnPath | None:
-        """The column's path in the file; None for a column that the file does not decide."""
-        native: _Native = piece.native
-        if column[0] in piece.partition_values:
-            return None
-        return held_path(column, native.schema, physical, BY_NAME)
-
     def open_base(self, piece: Slice) -> Any:
         """The file, opened by the filesystem that the table was opened with."""
         return self._storage.source(piece.native.path)
 
-    def _rows(self, piece: Slice) -> FileRows:
+    def rows(self, piece: Slice) -> FileRows:
+        """The rows of one file."""
         path = piece.native.path
         return FileRows(lambda: self._storage.open(path), str(piece.path), constants=piece.partition_values)
 

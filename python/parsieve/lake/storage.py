@@ -7,33 +7,16 @@ import io
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 from pyarrow import fs
 
 from parsieve.files import Source, filesystem_of, local_path, open_source
+from parsieve.lake.listing import ListedFile, LocalListing, is_ignored, of_path, token_of
 
-# A file that changed so shortly before it was listed may change again without a new time: its token says nothing.
-# Kernels stamp files by their tick; whole seconds are the mark of a filesystem that knows no finer ones (FAT: two).
-TICK_NS = 50_000_000
-COARSE_NS = 2_000_000_000
 # Stores stamp objects by their own clock, which may differ from ours.
 REMOTE_NS = 60_000_000_000
-
-
-class ListedFile(NamedTuple):
-    """A file below the folder: its path in it, how to open it, and what proves that it is still the same."""
-
-    relative: str
-    path: str
-    size: int
-    token: str
-
-
-def is_ignored(name: str) -> bool:
-    """Whether engines pass over a file or folder of this name; `_column=value` is a partition all the same."""
-    return name.startswith(".") or (name.startswith("_") and "=" not in name)
 
 
 class _Ranged(io.RawIOBase):
@@ -90,6 +73,15 @@ class Storage:
             raise TypeError(f"a table is a path, a URI or a (filesystem, path) pair, not {type(source).__qualname__}")
         self.root = root.rstrip("/") if len(root) > 1 else root
         self.uri = self.prefix + self.root
+        self._listing = LocalListing(self.root)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What another process needs to open the same files; it lists them itself."""
+        return {name: value for name, value in self.__dict__.items() if name != "_listing"}
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._listing = LocalListing(self.root)
 
     def _of_uri(self, uri: str) -> str:
         if self.options:
@@ -144,19 +136,23 @@ class Storage:
             return filesystem.open_input_file(path)
         return pa.PythonFile(_Ranged(open_source(self.source(path))), mode="r")
 
-    def list(self) -> list[ListedFile]:
-        """All files below the folder that engines do not ignore, sorted by path; the file itself where it is one."""
+    def list(self) -> tuple[ListedFile, ...]:
+        """All files below the folder that engines do not ignore, sorted by path; the file itself where it is one.
+
+        The same object as last time tells that nothing changed.
+        """
+        return self._listing.files() if self.filesystem is None else self._remote(self.root)
+
+    def _remote(self, root: str) -> tuple[ListedFile, ...]:
         # Taken before the listing: a file that changes while it goes on counts as changed just now.
         now = time.time_ns()
-        if self.filesystem is None:
-            found = _local(self.root, now)
-        elif isinstance(self.filesystem, fs.FileSystem):
-            found = _pyarrow(self.filesystem, self.root, now)
+        if isinstance(self.filesystem, fs.FileSystem):
+            found = _pyarrow(self.filesystem, root, now)
         elif hasattr(self.filesystem, "cat_file"):
-            found = _fsspec(self.filesystem, self.root, now)
+            found = _fsspec(self.filesystem, root, now)
         else:
-            found = _obstore(self.filesystem, self.root, now)
-        return sorted(found)
+            found = _obstore(self.filesystem, root, now)
+        return tuple(sorted(found))
 
     def names(self, below: str = "") -> set[str]:
         """The names in the folder or in one below it; none where there is no such folder."""
@@ -190,53 +186,15 @@ class Storage:
 
     def stat(self, path: str) -> str:
         """The token of one file now, to see that nobody changed it while it was read."""
-        one = object.__new__(Storage)
-        one.filesystem, one.root = self.filesystem, path
-        for file in one.list():
+        if self.filesystem is None:
+            return of_path(path, time.time_ns()).token
+        for file in self._remote(path):
             return file.token
         raise FileNotFoundError(path)
 
 
 def _visible(relative: str) -> bool:
     return not any(map(is_ignored, relative.split("/")))
-
-
-def _token(parts: tuple[object, ...], changed_ns: int, now: int, grain: int) -> str:
-    return "" if changed_ns > now - grain else "-".join(map(str, parts))
-
-
-def _of_stat(path: str, relative: str, stat: os.stat_result, now: int) -> ListedFile:
-    changed = max(stat.st_mtime_ns, stat.st_ctime_ns)
-    grain = COARSE_NS if changed % 1_000_000_000 == 0 else TICK_NS
-    parts = (stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino)
-    return ListedFile(relative, path, stat.st_size, _token(parts, changed, now, grain))
-
-
-def _local(root: str, now: int) -> Iterator[ListedFile]:
-    if os.path.isfile(root):  # noqa: PTH113
-        yield _of_stat(root, os.path.basename(root), os.stat(root), now)  # noqa: PTH116, PTH119
-        return
-    pending = [(root, "")]
-    while pending:
-        folder, below = pending.pop()
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                if is_ignored(entry.name):
-                    continue
-                if entry.is_dir():
-                    if not (entry.is_symlink() and _leads_back(entry.path)):
-                        pending.append((entry.path, f"{below}{entry.name}/"))
-                    continue
-                try:
-                    yield _of_stat(entry.path, below + entry.name, entry.stat(), now)
-                except FileNotFoundError:
-                    # Gone since the folder was read, or a link to nothing: no rows.
-                    continue
-
-
-def _leads_back(link: str) -> bool:
-    target = os.path.realpath(link)
-    return os.path.commonpath((target, os.path.realpath(os.path.dirname(link)))) == target  # noqa: PTH120
 
 
 def _pyarrow(filesystem: fs.FileSystem, root: str, now: int) -> Iterator[ListedFile]:
@@ -249,7 +207,7 @@ def _pyarrow(filesystem: fs.FileSystem, root: str, now: int) -> Iterator[ListedF
         relative = info.base_name if cut is None else info.path[cut:]
         if info.type == fs.FileType.File and (cut is None or _visible(relative)):
             changed = info.mtime_ns or now
-            token = _token((info.size, changed), changed, now, REMOTE_NS)
+            token = token_of((info.size, changed), changed, now, REMOTE_NS)
             yield ListedFile(relative, info.path, info.size, token)
 
 
@@ -261,7 +219,7 @@ def _etag_token(details: Callable[[str], Any], size: int, changed: Any, now: int
     if changed is None:
         return ""
     seconds = changed if isinstance(changed, (int, float)) else changed.timestamp()
-    return _token((size, seconds), int(seconds * 1e9), now, REMOTE_NS)
+    return token_of((size, seconds), int(seconds * 1e9), now, REMOTE_NS)
 
 
 def _fsspec(filesystem: Any, root: str, now: int) -> Iterator[ListedFile]:

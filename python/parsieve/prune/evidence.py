@@ -22,6 +22,10 @@ class Evidence(ABC):
         None is that nothing is known. What stands for units that are not `wanted` is not looked at.
         """
 
+    def expected_waste(self, question: Question, answer: pa.BooleanArray, wanted: pa.BooleanArray) -> float | None:
+        """Of the units that were wanted and that an answer keeps, how many hold no such row; None if nobody knows."""
+        return None
+
     @abstractmethod
     def describe(self, question: Question, unit: int) -> str:
         """What is held against the question for a unit that was answered with False."""

@@ -12,6 +12,7 @@ from parsieve.index import query
 from parsieve.index.query import Query
 from parsieve.index.view import View
 from parsieve.lake.base import Slice
+from parsieve.predicate.build import is_bytes, is_text
 from parsieve.predicate.expr import Column
 from parsieve.prune.evidence import Evidence
 from parsieve.prune.questions import Among, Begins, HasNan, HasNull, HasValue, Question, Within
@@ -49,11 +50,24 @@ class IndexEvidence(Evidence):
         path = self._path(question.column)
         if path is None or asked_of_index(question) is None or str(question.column) in self.failed:
             return None
+        reader = self._view.reader(path)
+        # The index knows the least and the greatest key of each location: of texts their beginnings, and with changes
+        # what they were before. Then a footer may know better.
+        if _is_ray(question) and (reader.state.deltas or not _is_exact(question.column)):
+            return None
         try:
-            return pc.is_valid(self._view.reader(path).numbered(self._slices))
+            return pc.is_valid(reader.numbered(self._slices))
         except (ParsieveError, OSError) as error:
             self.failed[str(question.column)] = str(error)
             return None
+
+    def expected_waste(self, question: Question, answer: pa.BooleanArray, wanted: pa.BooleanArray) -> float | None:
+        """What the index rounded away when it was built: a mean over its keys."""
+        path = self._path(question.column)
+        if path is None or asked_of_index(question) is None:
+            return None
+        waste = self._view.reader(path).waste_per_key
+        return None if waste is None else waste * (len(question.values) if isinstance(question, Among) else 1)
 
     @property
     def doubts(self) -> dict[str, str]:
@@ -65,20 +79,28 @@ class IndexEvidence(Evidence):
         return "no row of the file by the index"
 
 
+def _is_ray(question: Question) -> bool:
+    return isinstance(question, Within) and (question.low is None) != (question.high is None)
+
+
+def _is_exact(column: Column) -> bool:
+    return not (is_text(column.value_type) or is_bytes(column.value_type))
+
+
 def asked_of_index(question: Question) -> Query | None:
     """A question as the index is asked; None where it knows no better than the minimum and the maximum, or nothing."""
     match question:
         case Among(_, values):
             return query.is_in(values)
-        case Within(_, low, low_open, high, high_open) if low is not None and high is not None:
-            return query.between(low.scalar, high.scalar, low_strict=low_open, high_strict=high_open)
         case Within(_, None, _, None, _) | HasValue():
             return query.is_not_null()
+        case Within(_, low, low_open, high, high_open):
+            bounds = [None if one is None else one.scalar for one in (low, high)]
+            return query.between(*bounds, low_strict=low_open, high_strict=high_open)
         case Begins(_, prefix, False):
             return query.prefix(prefix.scalar.as_py())
         case HasNull():
             return query.is_null()
         case HasNan():
             return query.is_nan()
-    # Rays are answered exactly by the minimum and the maximum, and would read the whole index.
     return None

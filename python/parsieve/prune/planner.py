@@ -19,6 +19,8 @@ class Stage:
     name: str
     asked: int
     kept: int
+    # Which units were kept by this one and all before it.
+    mask: pa.BooleanArray
 
 
 @dataclass(slots=True)
@@ -29,16 +31,14 @@ class Sieving:
     kept: pa.BooleanArray
     # For each question, whether each unit may answer it by all evidence so far.
     answers: dict[Question, pa.BooleanArray] = field(default_factory=dict)
-    # For each question the evidence that was heard, and its own answers.
-    heard: dict[Question, list[tuple[Evidence, pa.BooleanArray]]] = field(default_factory=dict)
-    # For each unit that was skipped, the number of the stage that did it; else null.
-    skipped_by: list[int | None] = field(default_factory=list)
+    # For each question the evidence that was heard, its own answers, and what was kept until then.
+    heard: dict[Question, list[tuple[Evidence, pa.BooleanArray, pa.BooleanArray]]] = field(default_factory=dict)
     stages: list[Stage] = field(default_factory=list)
 
     @classmethod
     def begin(cls, tree: Tree, units: int) -> Sieving:
         """Everything is kept."""
-        sieving = cls(tree, pa.repeat(pa.scalar(True), units), skipped_by=[None] * units)
+        sieving = cls(tree, pa.repeat(pa.scalar(True), units))
         sieving._settle("the predicate itself")
         return sieving
 
@@ -54,15 +54,13 @@ class Sieving:
             silent = False
             known = self.answers.get(question)
             self.answers[question] = answer if known is None else pc.and_(known, answer)
-            self.heard.setdefault(question, []).append((evidence, answer))
+            self.heard.setdefault(question, []).append((evidence, answer, self.kept))
         if not silent:
             self._settle(evidence.name)
 
     def _settle(self, name: str) -> None:
         kept = pc.and_(self.kept, self._true(self.tree))
-        for unit in pc.indices_nonzero(pc.and_not(self.kept, kept)).to_pylist():
-            self.skipped_by[unit] = len(self.stages)
-        self.stages.append(Stage(name, pc.sum(self.kept).as_py() or 0, pc.sum(kept).as_py() or 0))
+        self.stages.append(Stage(name, self.kept.true_count, kept.true_count, kept))
         self.kept = kept
 
     def _true(self, tree: Tree) -> pa.BooleanArray:
@@ -80,15 +78,31 @@ class Sieving:
     def split(self, owners: Sequence[int]) -> Sieving:
         """The same for finer units, each of which belongs to one of these and inherits what is known of it."""
         at = pa.array(owners, pa.int64())
-        inherited = Sieving(self.tree, self.kept.take(at), skipped_by=[None] * len(owners))
+        inherited = Sieving(self.tree, self.kept.take(at))
         inherited.answers = {question: answer.take(at) for question, answer in self.answers.items()}
         return inherited
 
+    def expected_waste(self) -> float | None:
+        """How many of the kept units hold no matching row, as far as the evidence can tell; None if it cannot."""
+        found = self._waste(self.tree)
+        return None if found is None else min(found, float(self.kept.true_count))
+
+    def _waste(self, tree: Tree) -> float | None:
+        if isinstance(tree, Constant):
+            return None
+        if isinstance(tree, Every | Some):
+            told = [self._waste(part) for part in tree.parts]
+            known = [one for one in told if one is not None]
+            if isinstance(tree, Every):
+                # What one part keeps in vain the others may exclude.
+                return min(known, default=None)
+            return sum(known) if len(known) == len(told) else None
+        told = [one.expected_waste(tree, answer, wanted) for one, answer, wanted in self.heard.get(tree, ())]
+        return min((one for one in told if one is not None), default=None)
+
     def evidence(self, unit: int) -> str:
         """What excluded a unit."""
-        stage = self.skipped_by[unit]
-        assert stage is not None
-        return self.stages[stage].name
+        return next(stage.name for stage in self.stages if not stage.mask[unit].as_py())
 
     def proof(self, unit: int) -> list[tuple[str, str]]:
         """Why a unit that was skipped holds no matching row: what was asked, and what is held against it."""
@@ -101,7 +115,7 @@ class Sieving:
             return next(self._blame(part, unit) for part in tree.parts if not self._may(part, unit))
         if isinstance(tree, Some):
             return [one for part in tree.parts for one in self._blame(part, unit)]
-        for evidence, answer in self.heard.get(tree, ()):
+        for evidence, answer, _ in self.heard.get(tree, ()):
             if not answer[unit].as_py():
                 return [(str(tree), evidence.describe(tree, unit))]
         return [(str(tree), "excluded for the whole file")]

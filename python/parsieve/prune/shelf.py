@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from parsieve._core import ParsieveError
 from parsieve.index.bloom_view import BloomReader
@@ -44,6 +45,15 @@ class ShelfEvidence(Evidence):
         """For each slice, whether there is a filter of this version of it; None if filters are not asked this."""
         reader = self._reader(question)
         return None if reader is None else reader.known(self._slices)
+
+    def expected_waste(self, question: Question, answer: pa.BooleanArray, wanted: pa.BooleanArray) -> float | None:
+        """Filters say "maybe" by chance, as often for each value as they were made for."""
+        reader = self._reader(question)
+        if reader is None or not isinstance(question, Among):
+            return None
+        chance = 1 - (1 - reader.state.fpp) ** len(question.values)
+        excluded = pc.and_not(wanted, answer).true_count
+        return excluded * chance / (1 - chance) if chance < 1 else None
 
     def describe(self, question: Question, unit: int) -> str:
         """What the filters say."""

@@ -1,8 +1,20 @@
 """Parquet lakes on Spark. Importing this starts nothing and needs no PySpark; its functions do."""
 
+from parsieve.spark.adding import add_filters
 from parsieve.spark.build import build_index
 from parsieve.spark.maintain import compact, expire, update_index
+from parsieve.spark.matching import filter_of, keep_matching
 from parsieve.spark.reading import read
 from parsieve.spark.session import session
 
-__all__ = ["build_index", "compact", "expire", "read", "session", "update_index"]
+__all__ = [
+    "add_filters",
+    "build_index",
+    "compact",
+    "expire",
+    "filter_of",
+    "keep_matching",
+    "read",
+    "session",
+    "update_index",
+]

@@ -23,19 +23,21 @@ from typing import Any
 import pyarrow as pa
 
 from parsieve import _core
-from parsieve.index import bindings
+from parsieve.index import bindings, bloom
 from parsieve.index.build import Effort, bindable, commit_build, readable, tokens_of
 from parsieve.index.columns import field_id_of, path_of
 from parsieve.index.commit import ColumnState, Log, Part, TableState
 from parsieve.index.feeder import gather
 from parsieve.index.index import TableIndex
 from parsieve.index.publish import put_root
+from parsieve.index.shelf import SHELF_BYTES
 from parsieve.index.spill import Room, Sections
 from parsieve.index.store import Store, unique
 from parsieve.index.view import View
 from parsieve.lake.base import AsOf, ColumnPath, Lake, Slice, Snapshot
 from parsieve.lake.leaves import leaf_field
 from parsieve.spark import executors, runs
+from parsieve.spark.bloom import Executors
 from parsieve.spark.runs import Run
 from parsieve.spark.tables import lake_of, store_of
 
@@ -46,9 +48,6 @@ MEMORY = 256 << 20
 PART_BYTES = 32 << 20
 # Each part tells the driver the least and greatest key of each location: some twenty bytes.
 MOST_SPANS = 4_000_000
-# More reading tasks than cores, so that they end together; but no more than this needs.
-TASKS_PER_CORE = 4
-TASK_BYTES = 512 << 20
 
 
 def build_index(
@@ -63,6 +62,7 @@ def build_index(
     options: Mapping[str, Any] | None = None,
     parts: int | None = None,
     memory: int = MEMORY,
+    fpp: float = 0.01,
 ) -> View:
     """Index some columns of a table by Spark's executors; those that are indexed already are built anew.
 
@@ -73,13 +73,15 @@ def build_index(
         spark: a session of your own, or of `pss.session()`. Its settings and views are left alone.
         table: a path or URI, a name in Spark's catalog, or anything else that `open_lake` takes.
         columns: one column, dotted where it is nested, or several.
-        kind: "sieve", which answers points, ranges and prefixes.
+        kind: "sieve", which answers points, ranges and prefixes; or "bloom", a filter for each file, which answers
+            points alone, takes fewer bytes, and rejects keys that do not exist.
         as_of: a version, snapshot id, instant or time of the table, as its format has them.
         index: where the index lies; None: beside the table.
         storage_options: of the table's and the index's object store.
-        options: of the index, as `SieveOptions` takes them.
-        parts: in how many parts to build; None: as many as the rows ask for. The segments are the same.
-        memory: bytes of rows that a reading task holds before it writes a run.
+        options: of a Sieve, as `SieveOptions` takes them.
+        parts: in how many parts to build a Sieve; None: as many as the rows ask for. The segments are the same.
+        memory: bytes of rows that a reading task holds before it writes a run; of filters that are written together.
+        fpp: the rate of false positives of the filters that "bloom" makes.
 
     >>> import tempfile, parsieve.spark as pss
     >>> spark = pss.session()  # doctest: +SKIP
@@ -88,13 +90,20 @@ def build_index(
     >>> pss.build_index(spark, folder, "id").version
     1
     """
-    if kind != "sieve":
-        raise ValueError(f'kind is "sieve", not {kind!r}')
+    if kind not in ("sieve", "bloom"):
+        raise ValueError(f'kind is "sieve" or "bloom", not {kind!r}')
+    if kind == "bloom" and (options is not None or parts is not None):
+        raise ValueError("options and parts are those of a Sieve, and this is to be a Bloom index")
     if parts is not None and parts < 1:
         raise ValueError("an index is built in at least one part")
     lake = lake_of(spark, table, storage_options)
     log = Log(store_of(lake, index, storage_options))
     paths = paths_of(columns)
+    if kind == "bloom":
+        Effort(memory).room()
+        hands = Executors(spark, lake, log.store, min(SHELF_BYTES, memory))
+        done = bloom.build_by(log, lake.snapshot(as_of), paths, hands, fpp)
+        return View(log.store, done, TableIndex(log.store).refresh)
     return build_at(spark, log, lake, lake.snapshot(as_of), paths, options=options, parts=parts, memory=memory)
 
 
@@ -195,7 +204,7 @@ def read(
     """Read some columns of some slices on the executors into runs; a slice's place is the number of its location."""
     tasks = [
         _Reading(store, lake, slices[start:end], start, columns, memory)
-        for start, end in _ranges(slices, executors.parallelism(spark))
+        for start, end in executors.shares(spark, [piece.size for piece in slices])
     ]
     names = ", ".join(".".join(path) for path in columns)
     found = {path: Found() for path in columns}
@@ -208,21 +217,6 @@ def read(
             whole.nans += one.nans
             whole.unread += one.unread
     return found
-
-
-def _ranges(slices: Sequence[Slice], cores: int) -> list[tuple[int, int]]:
-    """Neighbouring slices of about the same bytes, for each task."""
-    # A slice of log files only has no size; opening one costs something too.
-    weights = [max(piece.size or 0, 1 << 20) for piece in slices]
-    most = min(TASK_BYTES, sum(weights) // (TASKS_PER_CORE * cores) + 1)
-    found: list[tuple[int, int]] = []
-    start = held = 0
-    for at, weight in enumerate(weights):
-        if at > start and held + weight > most:
-            found.append((start, at))
-            start, held = at, 0
-        held += weight
-    return [*found, (start, len(slices))] if slices else []
 
 
 def _read(task: _Reading) -> dict[ColumnPath, Found]:

@@ -17,11 +17,29 @@ Task = TypeVar("Task")
 Answer = TypeVar("Answer")
 
 DESCRIPTION = "spark.job.description"
+# More reading tasks than cores, so that they end together; but no more than this needs.
+TASKS_PER_CORE = 4
+TASK_BYTES = 512 << 20
 
 
 def parallelism(spark: Any) -> int:
     """How many tasks the executors run at once, as far as Spark knows."""
     return max(1, int(context_of(spark).defaultParallelism))
+
+
+def shares(spark: Any, sizes: Sequence[int | None]) -> list[tuple[int, int]]:
+    """Neighbours among files of these sizes, of about the same bytes for each task that reads them."""
+    # A slice of log files only has no size; opening one costs something too.
+    weights = [max(size or 0, 1 << 20) for size in sizes]
+    most = min(TASK_BYTES, sum(weights) // (TASKS_PER_CORE * parallelism(spark)) + 1)
+    found: list[tuple[int, int]] = []
+    start = held = 0
+    for at, weight in enumerate(weights):
+        if at > start and held + weight > most:
+            found.append((start, at))
+            start, held = at, 0
+        held += weight
+    return [*found, (start, len(weights))] if weights else []
 
 
 def run(spark: Any, label: str, act: Callable[[Task], Answer], tasks: Sequence[Task]) -> list[Answer]:

@@ -71,12 +71,36 @@ def pruned(
     name = f"parsieve-{uuid.uuid4()}"
     manager = spark._jvm.org.apache.iceberg.spark.ScanTaskSetManager.get()
     manager.stageTasks(native, name, left)
-    frame = spark.read.format("iceberg").option("scan-task-set-id", name).load(table)
+    frame = _frame_of(spark, native, table, name)
+    if not _reads_staged(frame):
+        manager.removeTasks(native, name)
+        _log.warning("no file was skipped: this release of Iceberg reads no tasks that others planned")
+        return whole.where(where)
     # The plan of whatever is made of the frame holds these options; when nobody does, nobody can read the tasks.
     holders = spark._jvm.java.util.WeakHashMap()
     holders.put(_relation(frame).options(), True)
     _staged[name] = native, holders
     return frame.select(*(f"`{name.replace('`', '``')}`" for name in whole.columns)).where(where)
+
+
+def _frame_of(spark: Any, native: Any, table: str, name: str) -> Any:
+    """Rows of the tasks that were staged by a name, as Iceberg's own rewriting of data files reads them."""
+    rewriting = spark._jvm.org.apache.iceberg.spark.source.SparkRewriteTable
+    if type(rewriting).__name__ != "JavaClass":
+        return spark.read.format("iceberg").option("scan-task-set-id", name).load(table)
+    # For Spark 4.1 the option is no longer taken, and such a table reads nothing but the tasks.
+    from pyspark.sql import DataFrame
+
+    none = spark._jvm.scala.Option.empty()
+    relations = spark._jvm.org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation
+    relation = relations.create(rewriting(native, name), none, none)
+    return DataFrame(spark._jvm.org.apache.spark.sql.classic.Dataset.ofRows(spark._jsparkSession, relation), spark)
+
+
+def _reads_staged(frame: Any) -> bool:
+    """Whether the scan is one of staged tasks: any other would read the rows of today, whichever snapshot was asked."""
+    leaf = frame._jdf.queryExecution().optimizedPlan().collectLeaves().head()
+    return str(leaf.scan().getClass().getSimpleName()) == "SparkStagedScan"
 
 
 def _reads_as(table: Any, columns: list[str], snapshot: Any) -> bool:

@@ -13,14 +13,16 @@ from typing import Any
 
 import pyarrow as pa
 
-from parsieve.index import upkeep
+from parsieve.index import bloom, upkeep
 from parsieve.index.commit import Base, ColumnState, Commit, DeltaPart, Log
 from parsieve.index.index import TableIndex
+from parsieve.index.shelf import SHELF_BYTES
 from parsieve.index.store import Store
 from parsieve.index.update import Changes, follow, overgrown
 from parsieve.index.view import View
 from parsieve.lake.base import AsOf, ColumnPath, Lake, Slice
 from parsieve.spark import executors, runs
+from parsieve.spark.bloom import Executors
 from parsieve.spark.build import MEMORY, Column, Found, build_at, paths_of, read
 from parsieve.spark.runs import Run
 from parsieve.spark.tables import lake_of, store_of
@@ -62,6 +64,9 @@ def update_index(
         runs.delete(log.store, hands.written)
     if rebuild:
         done = build_at(spark, log, lake, snapshot, rebuild, memory=memory).commit
+    if done.blooms:
+        filters = Executors(spark, lake, log.store, min(SHELF_BYTES, memory))
+        done = bloom.update_by(log, snapshot, filters) or done
     due = overgrown(done)
     if compaction and due:
         done = _compacted(spark, log, due)

@@ -12,6 +12,7 @@ use crate::sieve::{
 use arrow_array::UInt32Array;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
+use std::cell::RefCell;
 use std::sync::{Arc, PoisonError, RwLock};
 
 /// A timeline with what Python asks about beside it.
@@ -87,11 +88,13 @@ impl<K: Encode> Open<K> {
         places: Vec<Place>,
         options: Option<&SieveOptions>,
         read: &mut dyn FnMut(Extent) -> Result<Vec<u8>>,
-    ) -> Result<(Vec<u8>, Vec<u8>, u64)> {
+        write: &mut dyn FnMut(Vec<u8>, Vec<u8>) -> Result<()>,
+    ) -> Result<(Vec<u8>, u64)> {
         let stored = self.base.as_ref().map(|base| base.root().options);
         let options = options.map(|options| options.0).or(stored).unwrap_or_default();
-        let compacted = self.timeline.latest()?.compact(options, locations(places), read, |_| i64::MAX)?;
-        Ok((root::write(&compacted.root), compacted.file, compacted.unmatched))
+        let view = self.timeline.latest()?;
+        let compacted = view.compact_into(options, locations(places), read, |_| i64::MAX, write)?;
+        Ok((root::write(&compacted.root), compacted.unmatched))
     }
 
     fn report(&self, loaded: &[(usize, Vec<u8>)]) -> Option<(Report, f64)> {
@@ -190,37 +193,45 @@ impl SieveTimeline {
         self.read(py, |open| Ok(for_each_key!(open, open => open.missing(piece, location))?))
     }
 
-    /// Make a new base of this timeline: its root, its file, and how many deletes met no row.
+    /// Make a new base of this timeline: its root, and how many deletes met no row.
     ///
-    /// `read(file, offset, length)` brings the exact keys.
-    #[pyo3(signature = (locations, read, options=None))]
+    /// `read(file, offset, length)` brings the exact keys; `write((lookups, keys))` takes more of both halves of the file.
+    #[pyo3(signature = (locations, read, write, options=None))]
     fn compact<'py>(
         &self,
         py: Python<'py>,
         locations: Vec<Place>,
         read: &Bound<'py, PyAny>,
+        write: &Bound<'py, PyAny>,
         options: Option<&SieveOptions>,
-    ) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>, u64)> {
-        let read = read.clone().unbind();
-        let mut failed = None;
-        let compacted = py.detach(|| {
+    ) -> PyResult<(Bound<'py, PyBytes>, u64)> {
+        let (read, write) = (read.clone().unbind(), write.clone().unbind());
+        let (compacted, failed) = py.detach(|| {
+            let failed = RefCell::new(None);
+            let fail = |error: PyErr, field| {
+                failed.replace(Some(error));
+                Error::new(ErrorKind::SieveMalformed { field })
+            };
             let open = self.0.read().unwrap_or_else(PoisonError::into_inner);
             let mut keys_at = |extent: Extent| {
                 Python::attach(|py| {
                     let data = read.call1(py, (extent.file, extent.offset, extent.len))?;
                     bytes_of(data.bind(py))
                 })
-                .map_err(|error| {
-                    failed = Some(error);
-                    Error::new(ErrorKind::SieveMalformed { field: "keys section, which could not be read" })
-                })
+                .map_err(|error| fail(error, "keys section, which could not be read"))
             };
-            for_each_key!(&*open, open => open.compact(locations, options, &mut keys_at))
+            let mut take = |lookups: Vec<u8>, keys: Vec<u8>| {
+                Python::attach(|py| write.call1(py, ((PyBytes::new(py, &lookups), PyBytes::new(py, &keys)),)))
+                    .map(drop)
+                    .map_err(|error| fail(error, "segments, which could not be written"))
+            };
+            let compacted = for_each_key!(&*open, open => open.compact(locations, options, &mut keys_at, &mut take));
+            (compacted, failed.into_inner())
         });
         match (compacted, failed) {
             (_, Some(error)) => Err(error),
             (Err(error), None) => Err(error.into()),
-            (Ok((root, file, unmatched)), None) => Ok((PyBytes::new(py, &root), PyBytes::new(py, &file), unmatched)),
+            (Ok((root, unmatched)), None) => Ok((PyBytes::new(py, &root), unmatched)),
         }
     }
 

@@ -197,6 +197,17 @@ def test_a_key_in_a_large_filter_costs_its_header_and_one_block() -> None:
         assert filters.might_contain({"id": list(range(5))}) == [True]
 
 
+def test_a_header_is_read_once_for_all_questions() -> None:
+    store = CountingStore(make(1_000_000, row_groups=1))
+    with ps.open_filters((store, "x")) as filters:
+        for key in (10, 2_000_000, 77_777, 10):
+            answer = filters.might_contain({"id": key})
+            assert answer == [True] or key == 2_000_000
+        header = next(place.offset for place in filters.ranges() if place.column == "id")
+        assert sum(start == header for start, _ in store.reads) == 1
+        assert [end - start for start, end in store.reads[-3:]] == [32, 32, 32]
+
+
 def test_the_header_is_not_waited_for_and_row_groups_are_read_at_once() -> None:
     # Header and block of each of four row groups: eight requests that must all be under way at the same time.
     data = make(1_000_000, row_groups=4)

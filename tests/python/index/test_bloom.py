@@ -47,8 +47,8 @@ class Folder:
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Folder:
     # Files of this very moment are unknown to an index; here their clock is set back, but not their change time.
-    monkeypatch.setattr("parsieve.lake.storage.TICK_NS", 0)
-    monkeypatch.setattr("parsieve.lake.storage.COARSE_NS", 0)
+    monkeypatch.setattr("parsieve.lake.listing.TICK_NS", 0)
+    monkeypatch.setattr("parsieve.lake.listing.COARSE_NS", 0)
     made = Folder(tmp_path / "table")
     made.path.mkdir()
     for part in range(20):

@@ -279,7 +279,14 @@ def test_deltas_lie_over_the_base_and_compact_to_what_a_rebuild_makes() -> None:
         assert number == 0
         return file[offset : offset + length]
 
-    new_root, new_file, unmatched = timeline.compact(PLACES, read)
+    halves: tuple[list[bytes], list[bytes]] = ([], [])
+
+    def write(sections: tuple[bytes, bytes]) -> None:
+        for half, section in zip(halves, sections, strict=True):
+            half.append(section)
+
+    new_root, unmatched = timeline.compact(PLACES, read, write)
+    new_file = b"".join([*halves[0], *halves[1]])
     assert unmatched == 0
     check(_core.SieveTimeline(axis, new_root, []), new_file)
     rebuilt_root, rebuilt_file = build(axis, after)
@@ -291,7 +298,9 @@ def test_deltas_lie_over_the_base_and_compact_to_what_a_rebuild_makes() -> None:
         raise FileNotFoundError("gone")
 
     with pytest.raises(FileNotFoundError, match="gone"):
-        timeline.compact(PLACES, fails)
+        timeline.compact(PLACES, fails, write)
+    with pytest.raises(FileNotFoundError, match="gone"):
+        timeline.compact(PLACES, read, fails)
 
 
 def test_the_report_adds_up() -> None:

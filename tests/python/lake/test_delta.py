@@ -10,6 +10,7 @@ import os
 import random
 import shutil
 import struct
+import time
 import uuid
 import zlib
 from decimal import Decimal
@@ -22,7 +23,7 @@ import pyarrow.parquet as pq
 import pyroaring
 import pytest
 from deltalake import DeltaTable, QueryBuilder, write_deltalake
-from lake_truth import check_snapshot, check_tokens, commit
+from lake_truth import check_snapshot, check_tokens, commit, path_in_base
 
 import parsieve as ps
 from parsieve.lake import Snapshot, open_lake
@@ -321,7 +322,7 @@ def test_mapped_columns(tmp_path: Path, mode: str) -> None:
     assert inner_told.lower.to_pylist() == [1]
     assert after.slices[0].partition_values == {"part": 5}
     paths = {("b",): ("c1",), ("a",): None, ("s", "y"): ("c6", "c7"), ("part",): None}
-    assert {one: lake.column_in_base(after.slices[0], one, schema) for one in paths} == paths
+    assert {one: path_in_base(lake, after.slices[0], after.schema, one) for one in paths} == paths
     assert before.slices[0].token == after.slices[0].token
 
 
@@ -409,3 +410,21 @@ def test_z85_is_that_of_others() -> None:
     data = bytes(range(256))
     assert unpack(z85(data)) == data
     assert base64.b85encode(b"1234").decode() != z85(b"1234")
+
+
+def test_a_version_is_read_once_and_a_table_made_anew_is_seen(tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    write_deltalake(path, pa.table({"a": [1]}))
+    lake = open_lake(path)
+    time.sleep(0.1)
+    first = lake.snapshot()
+    assert lake.snapshot() is first
+    assert first.statistics(("a",)) is first.statistics(("a",))
+    write_deltalake(path, pa.table({"a": [2]}), mode="append")
+    time.sleep(0.1)
+    assert len(lake.snapshot().slices) == 2
+    assert lake.snapshot(0).id == 0
+    shutil.rmtree(path)
+    write_deltalake(path, pa.table({"b": [1]}))
+    assert lake.snapshot().schema.names == ["b"]
+    assert lake.snapshot(0).schema.names == ["b"]

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from lake_truth import check_snapshot, check_tokens
+from lake_truth import check_snapshot, check_tokens, path_in_base
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.manifest import (
     DataFile,
@@ -201,9 +201,8 @@ def test_ids_decide_not_names(catalog: SqlCatalog) -> None:
     assert old.token == before.tokens[old.location]
     keys = pa.Table.from_batches(lake.read_keys(old, [("a",), ("b",), ("c",), ("s", "x"), ("s", "z")]))
     assert keys.to_pylist()[0] == {"a": None, "b": None, "c": 10, "s.x": 2, "s.z": 1}
-    physical = pq.ParquetFile(str(old.path)).schema_arrow
     paths = {("c",): ("b",), ("a",): None, ("b",): None, ("s", "x"): ("s", "y")}
-    assert {one: lake.column_in_base(old, one, physical) for one in paths} == paths
+    assert {one: path_in_base(lake, old, after.schema, one) for one in paths} == paths
     assert lake.dataset(after, [old]) is None
     new = [one for one in after.slices if one is not old]
     assert lake.dataset(after, new) is not None
@@ -418,3 +417,21 @@ def test_equality_deletes_are_seen_and_not_read(catalog: SqlCatalog, tmp_path: P
     told = snapshot.statistics(("a",))
     assert told is not None
     assert sorted(told.upper.to_pylist()) == [1, 2]
+
+
+def test_a_snapshot_is_read_once_while_its_table_reads_it_alike(catalog: SqlCatalog) -> None:
+    table = catalog.create_table("n.once", pa.schema([("a", pa.int64())]))
+    table.append(pa.table({"a": [1]}))
+    lake = open_lake(table.location())
+    first = lake.snapshot()
+    assert lake.snapshot() is first
+    table.append(pa.table({"a": [2]}))
+    second = lake.snapshot()
+    assert len(second.slices) == 2
+    # The same snapshot, read by another schema.
+    with table.update_schema() as update:
+        update.rename_column("a", "b")
+    third = lake.snapshot()
+    assert third.id == second.id
+    assert third.schema.names == ["b"]
+    assert lake.snapshot(first.id).schema.names == ["a"]

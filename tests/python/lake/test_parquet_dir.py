@@ -18,13 +18,13 @@ import pyarrow.compute as pc
 import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 import pytest
-from lake_truth import check_snapshot, check_tokens, rows
+from lake_truth import check_snapshot, check_tokens, path_in_base, rows
 from pyarrow import fs
 
 import parsieve as ps
 from parsieve.lake import Changes, Location, Snapshot, open_lake
+from parsieve.lake.listing import TICK_NS
 from parsieve.lake.parquet_dir import ParquetDir
-from parsieve.lake.storage import TICK_NS
 
 
 def settle() -> None:
@@ -282,7 +282,7 @@ def test_names_that_differ_in_case_are_refused(tmp_path: Path) -> None:
         list(lake.read_keys(snapshot.slices[1], [("id",)]))
     with pytest.raises(ps.UnsupportedError, match="'ID'"):
         lake.read(snapshot, snapshot.slices).read_all()
-    told = [lake.column_in_base(one, ("id",), pq.read_schema(str(one.path))) for one in snapshot.slices]
+    told = [path_in_base(lake, one, snapshot.schema, ("id",)) for one in snapshot.slices]
     assert told == [("id",), None]
 
 
@@ -438,3 +438,49 @@ def test_detection(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match="a table is"):
         open_lake(3)
     assert Location("a", "b") == Location("a", "b")
+
+
+def test_what_did_not_change_is_the_same_object_and_what_did_is_seen(tmp_path: Path) -> None:
+    (tmp_path / "day=1").mkdir()
+    paths = [tmp_path / f"day=1/{name}.parquet" for name in "abcd"]
+    for path in paths:
+        pq.write_table(pa.table({"a": [1]}), path)
+    settle()
+    lake = open_lake(tmp_path)
+    first = lake.snapshot()
+    again = lake.snapshot()
+    assert again.slices is first.slices
+    assert again.instant > first.instant
+    # One is written to in its place, with the same size and time; one goes; one comes; and one is replaced by a link.
+    old = paths[0].stat()
+    with paths[0].open("r+b") as file:
+        file.write(b"PAR1")
+    os.utime(paths[0], ns=(old.st_atime_ns, old.st_mtime_ns))
+    paths[1].unlink()
+    pq.write_table(pa.table({"a": [2]}), tmp_path / "day=1/e.parquet")
+    elsewhere = tmp_path / "_elsewhere"
+    pq.write_table(pa.table({"a": [3]}), elsewhere)
+    os.utime(elsewhere, ns=(old.st_atime_ns, paths[2].stat().st_mtime_ns))
+    paths[2].unlink()
+    paths[2].symlink_to(elsewhere)
+    settle()
+    later = lake.snapshot()
+    changes = Changes.between(first.tokens, later)
+    assert [one.group for one in changes.changed] == ["day=1/a.parquet", "day=1/c.parquet"]
+    assert [one.group for one in changes.added] == ["day=1/e.parquet"]
+    assert [one.group for one in changes.removed] == ["day=1/b.parquet"]
+    assert later.slices[2] is first.slices[3]
+    # Another type of the partition column makes all slices anew.
+    (tmp_path / "day=x").mkdir()
+    pq.write_table(pa.table({"a": [1]}), tmp_path / "day=x/a.parquet")
+    assert [one.partition_values["day"] for one in lake.snapshot().slices] == ["1", "1", "1", "1", "x"]
+
+
+def test_a_clock_that_was_put_back_makes_files_doubtful(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pq.write_table(pa.table({"a": [1]}), tmp_path / "a.parquet")
+    settle()
+    lake = open_lake(tmp_path)
+    assert lake.snapshot().slices[0].token
+    past = time.time_ns() - 10**12
+    monkeypatch.setattr("parsieve.lake.listing.time.time_ns", lambda: past)
+    assert lake.snapshot().slices[0].token == ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import math
 import os
 import shutil
@@ -67,7 +68,6 @@ def test_the_index_excludes_what_min_and_max_cannot(folder: Path) -> None:
     assert parts(table.plan("id IS NULL")) == []
     assert parts(table.plan("id = 4242 AND other = 3")) == []
     assert parts(table.plan("id = 4242 OR other = 3")) == ["2", "3"]
-    # A ray is answered by min/max, without the index.
     assert parts(table.plan("id > 10000")) == []
     assert plan.to_arrow().num_rows == 1
 
@@ -78,6 +78,35 @@ def test_a_point_costs_few_requests_and_none_when_warm(folder: Path) -> None:
     cold = table.plan("id = 4242")
     assert cold.requests <= 4, cold.explain()
     assert table.plan("id = 4242").requests <= 1
+
+
+def test_a_ray_is_answered_without_footers_where_the_index_is_exact(tmp_path: Path) -> None:
+    for part in range(20):
+        values = range(part * 10, part * 10 + 10)
+        write(tmp_path / f"part-{part}.parquet", {"id": values, "f": [float(n) for n in values], "t": ["x" * 60] * 10})
+    settle()
+    ps.open_table(str(tmp_path)).build_index(["id", "f", "t"], kind="sieve")
+    for where, kept in {
+        "id > 189": ["19"],
+        "id >= 189": ["18", "19"],
+        "f < 10": ["0"],
+        "id <= -1 OR f >= 199": ["19"],
+        "id > 199": [],
+    }.items():
+        plan = ps.open_table(str(tmp_path)).plan(where)
+        assert sorted(parts(plan)) == kept, where
+        assert plan.requests < 10, plan.explain()
+    # Of long texts the index knows the beginning: the footers are read, and know better.
+    plan = ps.open_table(str(tmp_path)).plan(f"t > '{'x' * 60}'")
+    assert plan.files == []
+    assert plan.requests >= 20
+    # After an update the index knows what was, and a footer what is.
+    write(tmp_path / "part-0.parquet", {"id": [5], "f": [5.0], "t": ["x"]})
+    settle()
+    table = ps.open_table(str(tmp_path))
+    table.update_index()
+    assert parts(table.plan("id < 5")) == []
+    assert sorted(parts(table.plan("id <= 5"))) == ["0"]
 
 
 def test_mixed_indexed_columns(folder: Path) -> None:
@@ -104,6 +133,48 @@ def test_a_stale_index_is_slower_never_wrong(folder: Path) -> None:
     again = table.plan("id = 4243")
     assert parts(again) == []
     assert not any(keep.doubt for keep in again.kept)
+
+
+def test_a_stale_index_is_an_error_where_it_is_asked_for(folder: Path) -> None:
+    table = ps.open_table(str(folder))
+    # Without an index nothing is stale.
+    assert len(table.plan("id = 4242", stale="error").files) == 10
+    table.build_index("id")
+    assert parts(table.plan("id = 4242", stale="error")) == ["2"]
+    write(folder / "part-10.parquet", {"id": [0, 10_000], "other": [3] * 2, "f": [1.0] * 2})
+    settle()
+    assert parts(table.plan("id = 4242")) == ["10", "2"]
+    with pytest.raises(ps.StaleIndexError, match=r"1 files .*part-10.*update_index"):
+        table.plan("id = 4242", stale="error")
+    # A file that other evidence excludes is not missed.
+    assert parts(table.plan("id = 4242 AND other = 2", stale="error")) == ["2"]
+    table.update_index()
+    assert parts(table.plan("id = 4242", stale="error")) == ["2"]
+    for file in (folder / "_parsieve").rglob("*.root"):
+        file.write_bytes(b"damaged")
+    with pytest.raises(ps.StaleIndexError, match="not those that were written"):
+        ps.open_table(str(folder)).plan("id = 4242", stale="error")
+    with pytest.raises(ValueError, match="stale is"):
+        table.plan("id = 4242", stale="maybe")  # type: ignore[arg-type]
+
+
+def test_the_expected_waste_is_told(folder: Path) -> None:
+    table = ps.open_table(str(folder))
+    assert json.loads(table.plan("id = 4242").to_json())["expected_waste"] is None
+    assert "expected waste" not in table.plan("id = 4242").explain()
+    table.build_index("id", kind="bloom")
+    chance = json.loads(table.plan("id = 4242").to_json())["expected_waste"]
+    # Nine files that do not hold it, one filter in a hundred is wrong.
+    assert chance == pytest.approx(9 * 0.01 / 0.99, rel=0.2)
+    assert "expected waste: 0.1 of the files kept" in table.plan("id = 4242").explain()
+    several = json.loads(table.plan("id IN (4242, 4243, 4244)").to_json())["expected_waste"]
+    assert several > chance
+    table.build_index("id", kind="sieve")
+    stats = table.index_stats()["id"]
+    told = json.loads(table.plan("id = 4242").to_json())["expected_waste"]
+    assert told == pytest.approx(min(1.0, stats.waste_per_key, chance * 1.2), abs=0.05)
+    # Of what is not asked nothing is known; of both parts of a disjunction the sum.
+    assert json.loads(table.plan("id = 4242 OR other = 3").to_json())["expected_waste"] is None
 
 
 def test_an_index_that_is_damaged_or_gone_excludes_nothing(folder: Path) -> None:

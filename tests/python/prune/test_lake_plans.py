@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
-from plan_truth import check_plans
+from plan_truth import check_plans, random_predicate
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.transforms import IdentityTransform
 
@@ -48,8 +48,25 @@ def some_rows(random_: random.Random, count: int, first: int = 0) -> pa.Table:
     )
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-def test_delta(tmp_path: Path, seed: int) -> None:
+def build(table: ps.Table, kind: str) -> None:
+    """One kind of index of some columns, or both kinds."""
+    for one in ("sieve", "bloom") if kind == "both" else (kind,):
+        table.build_index(INDEXED, kind=one, progress=False)
+
+
+def check_no_more_is_kept(table: ps.Table, full: pa.Table, random_: random.Random, as_of: Any = None) -> None:
+    """An index, fresh or stale, never keeps what the table's own statistics and the footers exclude."""
+    plain = ps.open_table(getattr(table._lake, "_given", None) or table.uri, index_location=f"{table.uri}/_none")
+    for _ in range(6):
+        expr = random_predicate(random_, full)
+        by_metadata = plain.plan(expr, as_of, row_groups=False)
+        assert set(table.plan(expr, as_of).files) <= set(by_metadata.files), str(expr)
+        by_footers = plain.plan(expr, as_of, row_groups=True)
+        assert set(table.plan(expr, as_of, row_groups=True).files) <= set(by_footers.files), str(expr)
+
+
+@pytest.mark.parametrize(("seed", "index"), [(1, "sieve"), (2, "sieve"), (1, "bloom"), (2, "both")])
+def test_delta(tmp_path: Path, seed: int, index: str) -> None:
     random_ = random.Random(seed)
     path = str(tmp_path)
     write_deltalake(path, some_rows(random_, 30), partition_by=["year"] if seed == 1 else None)
@@ -66,13 +83,20 @@ def test_delta(tmp_path: Path, seed: int) -> None:
         else:
             there.optimize.compact()
         if step == 3:
-            table.build_index(INDEXED, progress=False)
+            build(table, index)
         elif step == 6:
             table.update_index(progress=False)
-        check_plans(table, table.plan().to_arrow(), random_, 4)
+        full = table.plan().to_arrow()
+        check_plans(table, full, random_, 4)
+        check_no_more_is_kept(table, full, random_)
     for version in (0, 3, 5):
-        check_plans(table, table.plan(as_of=version).to_arrow(), random_, 4, as_of=version)
+        full = table.plan(as_of=version).to_arrow()
+        check_plans(table, full, random_, 4, as_of=version)
+        check_no_more_is_kept(table, full, random_, as_of=version)
     assert table.verify_index() == []
+    table.update_index(progress=False)
+    assert table.verify_index() == []
+    check_plans(table, table.plan().to_arrow(), random_, 4)
 
 
 @pytest.fixture
@@ -83,8 +107,8 @@ def catalog(tmp_path: Path) -> Iterator[SqlCatalog]:
     made.close()
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-def test_iceberg(catalog: SqlCatalog, seed: int) -> None:
+@pytest.mark.parametrize(("seed", "index"), [(1, "sieve"), (2, "sieve"), (1, "bloom"), (2, "both")])
+def test_iceberg(catalog: SqlCatalog, seed: int, index: str) -> None:
     random_ = random.Random(seed)
     first = some_rows(random_, 30)
     there = catalog.create_table("n.t", first.schema)
@@ -115,12 +139,17 @@ def test_iceberg(catalog: SqlCatalog, seed: int) -> None:
         snapshots.append(there.metadata.current_snapshot_id)
         table = ps.open_table(there)
         if step == 2:
-            table.build_index(INDEXED, progress=False)
+            build(table, index)
         elif step == 6:
             table.update_index(progress=False)
-        check_plans(table, table.plan().to_arrow(), random_, 4)
+        full = table.plan().to_arrow()
+        check_plans(table, full, random_, 4)
+        check_no_more_is_kept(table, full, random_)
     for snapshot in (snapshots[0], snapshots[4]):
-        check_plans(table, table.plan(as_of=snapshot).to_arrow(), random_, 4, as_of=snapshot)
+        full = table.plan(as_of=snapshot).to_arrow()
+        check_plans(table, full, random_, 4, as_of=snapshot)
+        check_no_more_is_kept(table, full, random_, as_of=snapshot)
+    assert table.verify_index() == []
 
 
 def test_millisecond_maxima(tmp_path: Path) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -14,6 +16,7 @@ import pytest
 
 import parsieve as ps
 from parsieve.cli import main
+from parsieve.lake.base import Slice
 
 
 @pytest.fixture
@@ -73,6 +76,37 @@ def test_footers_are_read_once(folder: Path) -> None:
     assert first.bytes_fetched > 0
     assert table.plan("id = 7").requests == 0
     assert table.plan("key = 7 AND id = 7").requests > 0
+
+
+def test_footers_are_read_at_once_and_again_only_where_a_file_changed(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = ps.open_table(str(folder))
+    snapshot = table._lake.snapshot()
+    read: list[str] = []
+    # Four that wait for each other: one after the other would never end.
+    meet = threading.Barrier(4, timeout=20)
+    open_base = table._lake.open_base
+
+    def waiting(piece: Slice) -> Any:
+        read.append(piece.group)
+        meet.wait()
+        return open_base(piece)
+
+    monkeypatch.setattr(table._lake, "open_base", waiting)
+    assert parts(table.plan("id = 5")) == ["0"]
+    assert sorted(read) == sorted(piece.group for piece in snapshot.slices)
+    read.clear()
+    assert parts(table.plan("id = 142")) == ["1"]
+    assert read == []
+    # One file is another one now; its old footer would exclude it.
+    meet = threading.Barrier(1)
+    pq.write_table(pa.table({"id": [142], "key": [1]}), folder / "region=us/part-3.parquet")
+    time.sleep(0.1)
+    assert parts(table.plan("id = 142")) == ["1", "3"]
+    assert read == ["region=us/part-3.parquet"]
+    assert parts(table.plan("id = 142")) == ["1", "3"]
+    assert len(read) == 1
 
 
 def test_the_words_and_the_json(folder: Path) -> None:

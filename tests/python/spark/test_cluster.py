@@ -1,14 +1,15 @@
-"""A real cluster of one machine: a master and two workers, one of which is killed while an index is built."""
+"""A real cluster of one machine: a master and two workers, one of which is killed in the middle of its work."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,6 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 from index_bytes import sections
 
+import parsieve as ps
 from parsieve.index import TableIndex
 from parsieve.lake import open_lake
 from parsieve.spark import versions
@@ -37,18 +39,52 @@ class Slow(ParquetDir):
         time.sleep(2)
         yield from super().read_keys(piece, columns)
 """
-PROGRAM = """
+# Replaces files so slowly that somebody dies with half of one written.
+SLOW_ADDING = """
+import os, time
+from pathlib import Path
+from parsieve import atomic
+from parsieve.lake.parquet_dir import ParquetDir
+from parsieve.lake.storage import Storage
+
+finish = atomic.Replacement.finish
+
+def slowly(replacement, *rest):
+    (Path(os.environ["MARKS"]) / f"{replacement._target.stem}.{os.getpid()}.{time.time_ns()}").touch()
+    time.sleep(2)
+    return finish(replacement, *rest)
+
+# Whoever gets a task with this storage imports this.
+atomic.Replacement.finish = slowly
+
+class SlowStorage(Storage):
+    pass
+
+class Slow(ParquetDir):
+    def __init__(self, source):
+        super().__init__(source)
+        self._storage = SlowStorage(source)
+"""
+SESSION = """
 import sys
 import parsieve.spark as pss
-from slow_lake import Slow
 
 master, table, index, warehouse = sys.argv[1:]
 spark = pss.session(lakes=[], master=master, memory="512m", warehouse=warehouse, config={
     "spark.executor.memory": "512m", "spark.executor.cores": 1, "spark.ui.showConsoleProgress": False,
     "spark.network.timeout": "60s", "spark.executor.heartbeatInterval": "5s",
 })
+"""
+BUILDING = """
+from slow_lake import Slow
 view = pss.build_index(spark, Slow(table), ["k", "s"], index=index, parts=3, options={"max_records": 500})
 print("version", view.version)
+spark.stop()
+"""
+ADDING = """
+from slow_adding import Slow
+done = pss.add_filters(spark, Slow(table), ["k", "s"], fpp=0.001).collect()
+print("done", *sorted(f"{row.path.rpartition('/')[2]}:{row.status}:{row.error}" for row in done))
 spark.stop()
 """
 
@@ -60,11 +96,12 @@ def free_port() -> int:
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[tuple[str, list[subprocess.Popen[bytes]], dict[str, str]]]:
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
     """A master's address, its two workers, and the environment of all."""
     known = versions.installed()
     (tmp_path / "marks").mkdir()
     (tmp_path / "slow_lake.py").write_text(SLOW)
+    (tmp_path / "slow_adding.py").write_text(SLOW_ADDING)
     environment = {
         **os.environ,
         "JAVA_HOME": str(home_for(choose(known), known)),
@@ -104,43 +141,97 @@ def kill(process: subprocess.Popen[bytes]) -> None:
     process.wait(60)
 
 
-def test_a_worker_is_killed_while_it_reads(
-    cluster: tuple[str, list[subprocess.Popen[bytes]], dict[str, str]], tmp_path: Path
-) -> None:
-    master, workers, environment = cluster
-    folder, where, marks = tmp_path / "t", tmp_path / "index", tmp_path / "marks"
+Cluster = tuple[str, list[subprocess.Popen[bytes]], dict[str, str]]
+
+
+def plain_table(folder: Path) -> Path:
     folder.mkdir()
     for number in range(8):
         keys = [(7 * key + number) % 3000 for key in range(1000)]
         pq.write_table(pa.table({"k": keys, "s": [f"text {key}" for key in keys]}), folder / f"{number}.parquet")
         os.utime(folder / f"{number}.parquet", (1, 1))
-    command = [sys.executable, "-c", PROGRAM, master, str(folder), str(where), str(tmp_path / "warehouse")]
-    with (tmp_path / "driver.log").open("wb") as log:
-        driver = subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
+    return folder
+
+
+def said_after_a_kill(cluster: Cluster, program: str, tmp_path: Path, look: Callable[[], None]) -> str:
+    """What a program prints, of whose two workers one is killed in the middle of a file; `look` is called until then.
+
+    The executors leave a mark for each file that they begin.
+    """
+    master, workers, environment = cluster
+    marks, log = tmp_path / "marks", tmp_path / "driver.log"
+    places = [str(tmp_path / name) for name in ("t", "index", "warehouse")]
+    with log.open("wb") as file:
+        command = [sys.executable, "-c", SESSION + program, master, *places]
+        driver = subprocess.Popen(command, env=environment, stdout=file, stderr=file, start_new_session=True)
     try:
         deadline = time.monotonic() + 300
         # Both executors are at work, and one of them is in the middle of a file.
-        while len({mark.name.split(".")[2] for mark in marks.iterdir()}) < 2 or len(list(marks.iterdir())) < 3:
-            assert driver.poll() is None, (tmp_path / "driver.log").read_text()
+        while len({mark.name.split(".")[-2] for mark in marks.iterdir()}) < 2 or len(list(marks.iterdir())) < 3:
+            assert driver.poll() is None, log.read_text()
             assert time.monotonic() < deadline
+            look()
             time.sleep(0.05)
         kill(workers[0])
-        assert TableIndex.open(where) is None, "nothing is visible before the end"
-        assert driver.wait(300) == 0, (tmp_path / "driver.log").read_text()
+        while driver.poll() is None:
+            assert time.monotonic() < deadline + 300, log.read_text()
+            look()
+            time.sleep(0.2)
+        look()
+        assert driver.returncode == 0, log.read_text()
     finally:
         kill(driver)
-    assert "version 1" in (tmp_path / "driver.log").read_text()
-    read = [mark.name.split(".")[0] for mark in marks.iterdir()]
+    return log.read_text()
+
+
+def test_a_worker_is_killed_while_it_reads(cluster: Cluster, tmp_path: Path) -> None:
+    folder, where = plain_table(tmp_path / "t"), tmp_path / "index"
+    unseen = []
+
+    def nothing_yet() -> None:
+        unseen.append(TableIndex.open(where) is None)
+
+    assert "version 1" in said_after_a_kill(cluster, BUILDING, tmp_path, nothing_yet)
+    assert unseen[0]
+    read = [mark.name.split(".")[0] for mark in (tmp_path / "marks").iterdir()]
     assert set(read) == {str(number) for number in range(8)}
     assert len(read) > 8, "the killed worker's file was read again"
     lake = open_lake(str(folder))
     index = TableIndex(where)
     view = index.newest()
     assert view is not None
-    import parsieve as ps
-
     options = ps._core.SieveOptions(max_records=500)
     local = TableIndex(tmp_path / "local").build(lake, lake.snapshot(), ["k", "s"], progress=False, options=options)
     for path, state in local.columns.items():
         assert sections(view.store, view.columns[path]) == sections(local.store, state)
     assert index.verify(lake, lake.snapshot()) == []
+
+
+def test_a_worker_is_killed_while_it_adds_filters(cluster: Cluster, tmp_path: Path) -> None:
+    folder = plain_table(tmp_path / "t")
+    shutil.copytree(folder, tmp_path / "local")
+    whole = {path.name: pq.read_table(path) for path in folder.glob("*.parquet")}
+    old = {path.name: path.read_bytes() for path in folder.glob("*.parquet")}
+    for path in (tmp_path / "local").glob("*.parquet"):
+        ps.add_filters(path, columns=["k", "s"], fpp=0.001)
+    new = {path.name: path.read_bytes() for path in (tmp_path / "local").glob("*.parquet")}
+    looks = []
+
+    def old_or_new() -> None:
+        for path in folder.glob("*.parquet"):
+            data = path.read_bytes()
+            assert data in (old[path.name], new[path.name])
+            looks.append(data == new[path.name])
+
+    said = said_after_a_kill(cluster, ADDING, tmp_path, old_or_new)
+    [told] = [line for line in said.splitlines() if line.startswith("done")]
+    # The killed worker's earlier files had theirs when another came to them.
+    assert [one.split(":")[0] for one in told.split()[1:]] == sorted(whole)
+    assert all(one.split(":", 1)[1] in ("added:None", "unchanged:None") for one in told.split()[1:])
+    began = [mark.name.split(".")[0] for mark in (tmp_path / "marks").iterdir()]
+    assert len(began) > 8, "the killed worker's file was begun again"
+    assert not looks[0]
+    assert {path.name: path.read_bytes() for path in folder.glob("*.parquet")} == new
+    for path in folder.glob("*.parquet"):
+        assert ps.check_filters(path) == []
+        assert pq.read_table(path, partitioning=None).equals(whole[path.name])

@@ -93,7 +93,8 @@ def test_iceberg_deleted_on_read(spark: Any, version: int) -> None:
 
     def read(snapshot: int) -> Any:
         # Spark calls the columns of an old snapshot as they are called now; by their ids they are the same.
-        frame = spark.read.option("snapshot-id", snapshot).table(name)
+        option = "versionAsOf" if versions.installed().line >= (4, 0) else "snapshot-id"
+        frame = spark.read.option(option, snapshot).table(name)
         schema = lake.snapshot(snapshot).schema
         return frame.withColumnRenamed("title", "name") if "name" in schema.names else frame
 

@@ -1,0 +1,120 @@
+"""Advice on indexes, and what `kind="auto"` makes of it: each kind where it is the one that pays."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import parsieve as ps
+from parsieve.advice import _judge
+from parsieve.cli import main
+
+FILES = 24
+
+
+def table_of(folder: Path, values: Callable[[int], pa.Array], padding: int = 2_000) -> ps.Table:
+    """Files that hold a key each, and some bytes beside it."""
+    for part in range(FILES):
+        key = values(part)
+        noise = random.Random(part).randbytes(padding)
+        pq.write_table(
+            pa.table({"key": key, "noise": pa.array([noise] + [b""] * (len(key) - 1))}), folder / f"{part:02}.parquet"
+        )
+    time.sleep(0.1)
+    return ps.open_table(str(folder))
+
+
+def everywhere(part: int) -> pa.Array:
+    return pa.array(range(50), pa.int64())
+
+
+def in_order(part: int) -> pa.Array:
+    return pa.array(range(part * 50, part * 50 + 50), pa.int64())
+
+
+def scattered(part: int) -> pa.Array:
+    """Unique keys, dealt out like cards: each file's minimum and maximum surround all."""
+    return pa.array(range(part, 500 * FILES, FILES), pa.int64())
+
+
+def by_digest(part: int) -> pa.Array:
+    """Random texts, of which each is in one file: a Sieve needs more bits to tell them apart than a filter."""
+    chance = random.Random(part)
+    return pa.array([chance.randbytes(24).hex() for _ in range(2_000)])
+
+
+@pytest.mark.parametrize("values", [everywhere, in_order])
+def test_nothing_where_nothing_pays(tmp_path: Path, values: Callable[[int], pa.Array]) -> None:
+    table = table_of(tmp_path, values)
+    [advice] = table.advise("key")
+    assert advice.recommendation == "none"
+    assert advice.why
+    assert table.build_index("key") == {"key": "none"}
+    assert table.index_stats() == {}
+
+
+def test_a_sieve_for_keys_that_are_scattered(tmp_path: Path) -> None:
+    table = table_of(tmp_path, scattered)
+    [advice] = table.advise("key")
+    assert advice.recommendation == "sieve"
+    assert advice.minmax_reads == pytest.approx(FILES, rel=0.2)
+    assert advice.sieve_reads < 2
+    assert "sieve" in str(advice)
+    assert table.build_index("key") == {"key": "sieve"}
+    assert len(table.plan("key = 77").files) == 1
+    assert len(table.plan("key BETWEEN 77 AND 78").files) == 2
+
+
+def test_filters_where_keys_alone_are_asked_for(tmp_path: Path) -> None:
+    table = table_of(tmp_path, by_digest)
+    key = by_digest(3)[5].as_py()
+    [advice] = table.advise(queries=[[("key", "=", key)]])
+    assert advice.bloom_absent < advice.sieve_absent or advice.bloom_bytes < advice.sieve_bytes
+    assert advice.recommendation == "bloom"
+    assert table.advise(queries=[[("key", ">=", key), ("key", "<", key + "~")]])[0].recommendation == "sieve"
+
+
+@pytest.mark.parametrize(
+    ("slice_bytes", "absent", "ranges", "kind"),
+    [
+        # A second look at an index and a second scan cost more than a small file now and then.
+        (1 << 20, 1.0, True, "sieve"),
+        (1 << 30, 1.0, True, "both"),
+        # A Sieve that knows each key exactly has no use for filters.
+        (1 << 30, 0.0, True, "sieve"),
+        (1 << 20, 1.0, False, "bloom"),
+    ],
+)
+def test_filters_beside_a_sieve_where_files_are_large(slice_bytes: int, absent: float, ranges: bool, kind: str) -> None:
+    reads = {"minmax_reads": 100.0, "bloom_reads": 1.1, "sieve_reads": 1.0}
+    none = {"minmax_absent": 100.0, "bloom_absent": 0.1, "sieve_absent": absent}
+    size = {"sieve_bytes": 8 << 20, "bloom_bytes": 10 << 20, "build_seconds": 1.0}
+    advice = ps.Advice(column="k", recommendation="none", why="", slices=1000, sampled=16, **reads, **none, **size)  # type: ignore[arg-type]
+    assert _judge(advice, slice_bytes, ranges, fpp=0.01)[0] == kind
+
+
+def test_the_command_says_what_was_built(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table_of(tmp_path, in_order)
+    assert main(["index", "build", str(tmp_path), "key"]) == 0
+    assert capsys.readouterr().out == "key: none\n"
+    assert main(["index", "build", str(tmp_path), "key", "--kind", "bloom"]) == 0
+    assert capsys.readouterr().out == "key: bloom\n"
+    assert main(["index", "build", str(tmp_path), "key", "--kind", "both"]) == 0
+    assert capsys.readouterr().out.startswith("key: 1200 keys")
+
+
+def test_both_kinds_and_no_other(tmp_path: Path) -> None:
+    table = table_of(tmp_path, scattered)
+    assert table.build_index("key", kind="both") == {"key": "both"}
+    assert len(table.plan("key = 77").files) == 1
+    assert table.plan("key IN (-1, 12000)").files == []
+    assert len(table.plan("key BETWEEN 77 AND 78").files) == 2
+    assert table.verify_index() == []
+    with pytest.raises(ValueError, match="kinds of index"):
+        table.build_index("key", kind="magic")

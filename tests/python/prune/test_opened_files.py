@@ -1,0 +1,101 @@
+"""One index for three engines: equal rows out of the same files, as the kernel counts those that are opened."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import struct
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import parsieve as ps
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="files that are opened are counted by inotify")
+IN_OPEN = 0x20
+FILES = 12
+
+
+@contextmanager
+def opened(folder: Path) -> Iterator[dict[str, int]]:
+    """How often each file of a folder was opened, by whatever code; told at the end."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    fd = libc.inotify_init1(os.O_NONBLOCK)
+    assert fd >= 0
+    found: dict[str, int] = {}
+    try:
+        assert libc.inotify_add_watch(fd, os.fsencode(folder), IN_OPEN) >= 0
+        yield found
+        with suppress(BlockingIOError):
+            while events := os.read(fd, 1 << 16):
+                at = 0
+                while at < len(events):
+                    _, _, _, length = struct.unpack_from("iIII", events, at)
+                    name = events[at + 16 : at + 16 + length].rstrip(b"\0").decode()
+                    at += 16 + length
+                    # The folder itself is opened to be listed.
+                    if name.endswith(".parquet"):
+                        found[name] = found.get(name, 0) + 1
+    finally:
+        os.close(fd)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A scattered key, of which each file's minimum and maximum surround all."""
+    for part in range(FILES):
+        key = [*range(part, 6_000, FILES), 0, 6_000]
+        rows = {"key": pa.array(key, pa.int64()), "row": [part * 10_000 + at for at in range(len(key))]}
+        pq.write_table(pa.table(rows), tmp_path / f"part-{part:02}.parquet", row_group_size=100)
+    time.sleep(0.1)
+    return tmp_path
+
+
+def by_duckdb(plan: ps.Plan) -> list[int]:
+    with duckdb.connect() as con:
+        return [row for (row,) in plan.to_duckdb(con).project("row").fetchall()]
+
+
+ENGINES: dict[str, Callable[[ps.Plan], list[int]]] = {
+    "pyarrow": lambda plan: plan.to_arrow(["row"])["row"].to_pylist(),
+    "dataset": lambda plan: plan.to_dataset().to_table(columns=["row"])["row"].to_pylist(),
+    "polars": lambda plan: plan.to_polars().select("row").collect()["row"].to_list(),
+    "duckdb": by_duckdb,
+}
+
+
+@pytest.mark.parametrize("kind", ["sieve", "bloom"])
+def test_one_index_answers_to_all_and_the_same_files_are_opened(folder: Path, kind: str) -> None:
+    ps.open_table(str(folder)).build_index("key", kind=kind)
+    table = ps.open_table(str(folder))
+    whole = pq.read_table(folder)
+    for where, keys in {
+        "key = 4242": {4242},
+        "key IN (17, 18, 6001)": {17, 18},
+        "key BETWEEN 100 AND 101": {100, 101},
+        "key = 4242 OR key = 4243": {4242, 4243},
+        "key = -5": set(),
+    }.items():
+        expected = sorted(
+            row for row, key in zip(*(whole[name].to_pylist() for name in ("row", "key")), strict=True) if key in keys
+        )
+        plan = table.plan(where)
+        kept = {Path(path).name for path in plan.files}
+        if kind == "sieve" or "BETWEEN" not in where:
+            assert len(kept) <= len(keys) + (kind == "bloom")
+        for name, rows in ENGINES.items():
+            with opened(folder) as counts:
+                found = sorted(rows(plan))
+            assert found == expected, (name, where)
+            assert set(counts) == kept, (name, where)
+    with opened(folder) as counts:
+        pq.read_table(folder)
+    # The kernel does count: without a plan all are opened.
+    assert len(counts) == FILES

@@ -1,0 +1,35 @@
+"""The demo on a small lake: every engine finds the same rows with parsieve as alone, in fewer files."""
+
+from pathlib import Path
+
+import pytest
+
+from parsieve.cli import main
+from parsieve.demo.engines import ALONE, WITH
+from parsieve.demo.run import run
+
+
+def test_engines_find_the_same_rows_in_fewer_files(tmp_path: Path) -> None:
+    said: list[str] = []
+    page = tmp_path / "page.html"
+    answers = run(tmp_path / "lake", page, files=12, rows=24_000, spark=False, say=said.append)
+    assert {answer.engine for answer in answers} == {"pyarrow", "DuckDB"}
+    alone = {(one.engine, one.question): one for one in answers if one.way == ALONE}
+    ours = {(one.engine, one.question): one for one in answers if one.way == WITH}
+    assert len(alone) == len(ours) == 4
+    for asked, answer in ours.items():
+        assert answer.files < alone[asked].files == 12
+        assert answer.rows == alone[asked].rows > 0
+    assert "<svg" in page.read_text(encoding="utf-8")
+    assert any("one hour" in line for line in said)
+
+
+def test_the_command_leaves_spark_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["demo", "--no-spark", "--files", "8", "--rows", "8000", "--keep", "lake"]) == 0
+    said = capsys.readouterr().out
+    assert "Spark" not in said
+    assert (tmp_path / "parsieve-demo.html").exists()
+    assert len(list((tmp_path / "lake").glob("*.parquet"))) == 8

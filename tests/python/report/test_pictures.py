@@ -1,0 +1,41 @@
+"""The pictures of the documents are what their script draws, and say in words what they show."""
+
+import importlib.util
+import re
+from pathlib import Path
+from types import ModuleType
+from xml.etree import ElementTree
+
+import pytest
+
+DOCS = Path(__file__).parents[3] / "docs"
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+@pytest.fixture(scope="module")
+def script() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("pictures", DOCS / "scripts/pictures.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_pictures_are_those_of_the_script(script: ModuleType, tmp_path: Path) -> None:
+    drawn = {path.name: path.read_text(encoding="utf-8") for path in script.draw(tmp_path)}
+    kept = {path.name: path.read_text(encoding="utf-8") for path in (DOCS / "pictures").glob("*.svg")}
+    assert drawn == kept, "python docs/scripts/pictures.py draws them anew"
+
+
+@pytest.mark.parametrize("path", sorted((DOCS / "pictures").glob("*.svg")), ids=lambda path: path.stem)
+def test_a_picture_says_what_it_shows(path: Path) -> None:
+    tree = ElementTree.parse(path)
+    for part in ("title", "desc"):
+        assert tree.findtext(f"{SVG}{part}")
+    shown = [page for page in (DOCS.parent / "README.md", *DOCS.rglob("*.md")) if path.name in page.read_text("utf-8")]
+    assert shown, "nobody shows it"
+    for page in shown:
+        assert re.search(rf"!\[[^\]]+\]\([^)]*{path.name}\)", page.read_text("utf-8")), (
+            f"{page}: no words for {path.name}"
+        )

@@ -1,0 +1,24 @@
+"""The guides that need Spark are followed to their ends."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pages import blocks, run
+
+import parsieve.spark as pss
+from parsieve.spark import versions
+
+pytest.importorskip("pyspark", reason="pip install 'parsieve[spark]'")
+pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")]
+
+GUIDES = Path(__file__).parents[3] / "docs/guides"
+
+
+def test_a_hudi_table_with_deletes(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if "hudi" not in versions.installed().jars:
+        pytest.skip("no jars of hudi for this PySpark")
+    monkeypatch.chdir(tmp_path)
+    # One session serves all tests; a reader starts his own.
+    monkeypatch.setattr(pss, "session", lambda **_: spark)
+    run("docs/guides/hudi.md", blocks((GUIDES / "hudi.md").read_text(encoding="utf-8")))
