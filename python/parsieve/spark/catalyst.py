@@ -101,12 +101,12 @@ def _opposite(one: Any) -> pc.Expression | None:
     if name == "EqualTo":
         return _comparison("NotEqual", one.left(), one.right())
     if name in ("In", "InSet"):
-        found, tested = _one_of(one, name), one.value() if name == "In" else one.child()
-        column = _column(tested)
-        # To Spark's sets the two zeros are not the same.
-        if found is None or column is None or str(tested.dataType().catalogString()) in ("float", "double"):
+        tested = one.value() if name == "In" else one.child()
+        column, values = _column(tested), _members(one, name)
+        # To Spark's sets the two zeros are not the same; and long lists leave out no file in practice.
+        if column is None or values is None or len(values) > 100 or pa.types.is_floating(values[0].type):
             return None
-        return column.is_valid() & ~found
+        return functools.reduce(lambda left, right: left & right, (column != value for value in values))
     return _flag(one, False)
 
 
@@ -137,20 +137,24 @@ def _comparison(name: str, left: Any, right: Any) -> pc.Expression | None:
 
 
 def _one_of(one: Any, name: str) -> pc.Expression | None:
+    column, values = _column(one.value() if name == "In" else one.child()), _members(one, name)
+    if column is None or values is None:
+        return None
+    return column.isin(pa.array([value.as_py() for value in values], values[0].type))
+
+
+def _members(one: Any, name: str) -> list[pa.Scalar] | None:
+    """The values of a list that are not null, all of one type; None where they are not understood."""
     if name == "In":
-        column = _column(one.value())
         values = [_literal(item) for item in _items(one.list())]
     else:
-        column = _column(one.child())
         read = _reader(one.child())
         values = [None] if read is None else [read(item) for item in _items(one.hset())]
-    if column is None or not values or any(value is None for value in values):
+    if any(value is None for value in values):
         return None
     # A null in the list makes the answer unknown where it is not true, which no row passes either.
     present = [value for value in values if value is not None and value.is_valid]
-    if not present or len({value.type for value in present}) > 1:
-        return None
-    return column.isin(pa.array([value.as_py() for value in present], present[0].type))
+    return present if present and len({value.type for value in present}) == 1 else None
 
 
 def _items(collection: Any) -> list[Any]:
