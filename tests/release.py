@@ -29,6 +29,7 @@ def check(interpreter: str, wheel: Path, version: str, folder: Path) -> None:
     """Everything happens in an empty folder, so that nothing of the sources is found by accident."""
     # What a shell has set for the sources must not help the wheel.
     environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
+    environment["PIP_CONSTRAINT"] = str(ROOT / "requirements/constraints.txt")
 
     def run(*command: str | Path) -> str:
         done = subprocess.run(

@@ -159,7 +159,13 @@ impl<K: Key> Delta<K> {
     /// The changes with keys from `low` to `high`; without a bound, all on that side.
     pub(super) fn between(&self, low: Option<&K>, high: Option<&K>) -> &[Change<K>] {
         let start = low.map_or(0, |low| self.changes.partition_point(|change| change.key < *low));
-        let end = high.map_or(self.changes.len(), |high| self.changes.partition_point(|change| change.key <= *high));
-        &self.changes[start..end.max(start)]
+        let rest = &self.changes[start..];
+        let len = match (low, high) {
+            (_, None) => rest.len(),
+            // Few changes have one key, and they lie where the search has ended.
+            (Some(low), Some(high)) if low == high => rest.iter().take_while(|change| change.key == *high).count(),
+            (_, Some(high)) => rest.partition_point(|change| change.key <= *high),
+        };
+        &rest[..len]
     }
 }

@@ -63,7 +63,9 @@ def prune(frame: Any, keep: Keep) -> Any:
     )
     from pyspark.sql import DataFrame
 
-    return DataFrame(spark._jsparkSession.baseRelationToDataFrame(thinned), spark)
+    found = DataFrame(spark._jsparkSession.baseRelationToDataFrame(thinned), spark)
+    names = ["`{}`".format(name.replace("`", "``")) for name in frame.columns]
+    return found if found.columns == frame.columns else found.select(*names)
 
 
 def listed(frame: Any) -> list[str]:
@@ -78,8 +80,10 @@ def _relation(frame: Any) -> Any:
     """The relation over files that a frame is, and nothing else."""
     plan = frame._jdf.queryExecution().analyzed()
     while plan.getClass().getSimpleName() == "SubqueryAlias" or (
-        # Hudi puts one above its relation, which changes nothing.
-        plan.getClass().getSimpleName() == "Project" and plan.output().equals(plan.child().output())
+        # Hudi puts one above its relation, which brings the columns into the table's order and changes nothing else.
+        plan.getClass().getSimpleName() == "Project"
+        and plan.output().size() == plan.child().output().size()
+        and plan.outputSet().equals(plan.child().outputSet())
     ):
         plan = plan.child()
     relation = plan.relation() if plan.getClass().getSimpleName() == "LogicalRelation" else None

@@ -294,7 +294,7 @@ def test_deltas_lie_over_the_base_and_compact_to_what_a_rebuild_makes() -> None:
     # The instants differ, and they alone.
     assert new_root[:6] + new_root[14:-4] == rebuilt_root[:6] + rebuilt_root[14:-4]
 
-    def fails(*_: int) -> bytes:
+    def fails(*_: object) -> bytes:
         raise FileNotFoundError("gone")
 
     with pytest.raises(FileNotFoundError, match="gone"):

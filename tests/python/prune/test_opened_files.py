@@ -15,11 +15,12 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import write_deltalake
 
 import parsieve as ps
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="files that are opened are counted by inotify")
-IN_OPEN = 0x20
+IN_OPEN, IN_ISDIR = 0x20, 0x40000000
 FILES = 12
 
 
@@ -37,11 +38,11 @@ def opened(folder: Path) -> Iterator[dict[str, int]]:
             while events := os.read(fd, 1 << 16):
                 at = 0
                 while at < len(events):
-                    _, _, _, length = struct.unpack_from("iIII", events, at)
+                    _, mask, _, length = struct.unpack_from("iIII", events, at)
                     name = events[at + 16 : at + 16 + length].rstrip(b"\0").decode()
                     at += 16 + length
-                    # The folder itself is opened to be listed.
-                    if name.endswith(".parquet"):
+                    # Folders are opened to be listed.
+                    if not mask & IN_ISDIR:
                         found[name] = found.get(name, 0) + 1
     finally:
         os.close(fd)
@@ -99,3 +100,35 @@ def test_one_index_answers_to_all_and_the_same_files_are_opened(folder: Path, ki
         pq.read_table(folder)
     # The kernel does count: without a plan all are opened.
     assert len(counts) == FILES
+
+
+def test_a_plan_with_an_index_opens_one_file_for_the_schema_and_then_none(folder: Path) -> None:
+    ps.open_table(str(folder)).build_index("key", kind="sieve")
+    table = ps.open_table(str(folder))
+    with opened(folder) as counts:
+        cold = table.plan("key = 4242")
+    assert counts == {"part-00.parquet": 1}
+    assert cold.requests <= 4
+    with opened(folder) as counts:
+        warm = table.plan("key = 17")
+        ray = table.plan("key > 5999")
+    assert counts == {}
+    assert warm.requests <= 1
+    assert len(ray.files) == FILES
+
+
+def test_a_warm_plan_of_delta_reads_nothing_of_the_log(tmp_path: Path) -> None:
+    for part in range(FILES):
+        write_deltalake(str(tmp_path), pa.table({"key": [part, 1000 - part]}), mode="append")
+    time.sleep(0.1)
+    ps.open_table(str(tmp_path)).build_index("key", kind="sieve")
+    table = ps.open_table(str(tmp_path))
+    log = tmp_path / "_delta_log"
+    with opened(log) as counts:
+        assert len(table.plan("key = 7").files) == 1
+    assert len(counts) == FILES
+    with opened(log) as counts:
+        assert len(table.plan("key = 8").files) == 1
+    assert counts == {}
+    write_deltalake(str(tmp_path), pa.table({"key": [7]}), mode="append")
+    assert len(table.plan("key = 7").files) == 2

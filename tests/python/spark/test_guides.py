@@ -15,10 +15,13 @@ pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::Deprecation
 GUIDES = Path(__file__).parents[3] / "docs/guides"
 
 
-def test_a_hudi_table_with_deletes(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hudi_table_with_deletes(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     if "hudi" not in versions.installed().jars:
         pytest.skip("no jars of hudi for this PySpark")
     monkeypatch.chdir(tmp_path)
     # One session serves all tests; a reader starts his own.
     monkeypatch.setattr(pss, "session", lambda **_: spark)
     run("docs/guides/hudi.md", blocks((GUIDES / "hudi.md").read_text(encoding="utf-8")))
+    assert not [record.message for record in caplog.records if record.name == "parsieve.spark"], "files are skipped"
