@@ -74,7 +74,8 @@ def test_random_histories(spark: Any, tmp_path: Path, kind: str) -> None:
     assert found == new
     assert opened <= len(new)
     if kind != "parquet":
-        for state in states:
+        # Spark replays Delta's log anew for every read of an earlier version, which is slow.
+        for state in states[:1] if kind == "delta" else states:
             check(table, made, random_, 1, state)
         assert ids(pss.read(spark, made.name, "name = 'new'", states[0])) == []
     if kind in ("parquet", "hudi_cow", "hudi_mor"):
