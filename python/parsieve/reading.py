@@ -60,11 +60,16 @@ class Rows:
         if not self._slices:
             return None
         whole = self._lake.dataset(self._snapshot, self._slices)
-        if whole is None or all(groups is None for groups in self._row_groups):
+        chosen = [
+            # Row groups were chosen of the file that was there; another one is read whole.
+            groups if groups is not None and self._lake.is_unchanged(piece) else None
+            for piece, groups in zip(self._slices, self._row_groups, strict=True)
+        ]
+        if whole is None or all(groups is None for groups in chosen):
             return whole
         fragments = [
             fragment if groups is None else fragment.subset(row_group_ids=groups)
-            for fragment, groups in zip(whole.get_fragments(), self._row_groups, strict=True)
+            for fragment, groups in zip(whole.get_fragments(), chosen, strict=True)
         ]
         return pads.FileSystemDataset(fragments, whole.schema, whole.format, whole.filesystem)
 
@@ -83,7 +88,7 @@ class Rows:
     def reader(self, names: Sequence[str] | None) -> pa.RecordBatchReader:
         """The rows as a stream, with some columns."""
         schema = self._snapshot.schema
-        wanted = list(schema.names if names is None else names)
+        wanted = [names] if isinstance(names, str) else list(schema.names if names is None else names)
         for name in wanted:
             if name not in schema.names:
                 raise ColumnNotFoundError(f"there is no column {name!r}; there are {', '.join(schema.names)}")

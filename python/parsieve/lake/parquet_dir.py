@@ -148,6 +148,10 @@ class ParquetDir(Adapter):
         if piece.token and self._storage.stat(piece.native.path) != piece.token:
             raise ConflictError(f"{piece.path} was changed while it was read; try again")
 
+    def is_unchanged(self, piece: Slice) -> bool:
+        """Files of a folder may be replaced under their names."""
+        return bool(piece.token) and self._storage.stat(piece.native.path) == piece.token
+
     def dataset(self, snapshot: Snapshot, slices: Sequence[Slice]) -> pads.Dataset | None:
         """The files as a dataset; None where a file's columns are not those of the table, as its footer says."""
         filesystem = self._storage.arrow()

@@ -60,10 +60,7 @@ class Storage:
         self.prefix = ""
         self.filesystem: Any = None
         if isinstance(source, tuple) and len(source) == 2:
-            self.filesystem, root = source[0], os.fsdecode(source[1])
-            # This machine's files are listed with more than their time.
-            if type(self.filesystem).__name__ == "LocalFileSystem":
-                self.filesystem = None
+            self.filesystem, root = _unwrapped(source[0], os.fsdecode(source[1]))
         elif isinstance(source, str) and "://" in source and not source.startswith("file:"):
             root = self._of_uri(source)
         elif isinstance(source, (str, os.PathLike)):
@@ -193,6 +190,21 @@ class Storage:
         raise FileNotFoundError(path)
 
 
+def _unwrapped(filesystem: Any, root: str) -> tuple[Any, str]:
+    """A filesystem without what only stands before it; none for this machine's, whose files have more than a time."""
+    match type(filesystem).__name__:
+        case "SubTreeFileSystem":
+            return _unwrapped(filesystem.base_fs, f"{filesystem.base_path.rstrip('/')}/{root.lstrip('/')}")
+        case "DirFileSystem":
+            return _unwrapped(filesystem.fs, f"{filesystem.path.rstrip('/')}/{root.lstrip('/')}")
+        case "LocalFileSystem":
+            return None, root
+        case "LocalStore":
+            # Its paths begin at its own folder, or else at the root of all.
+            return None, os.path.join(filesystem.prefix or "/", root.lstrip("/"))  # noqa: PTH118
+    return filesystem, root
+
+
 def _visible(relative: str) -> bool:
     return not any(map(is_ignored, relative.split("/")))
 
@@ -211,10 +223,10 @@ def _pyarrow(filesystem: fs.FileSystem, root: str, now: int) -> Iterator[ListedF
             yield ListedFile(relative, info.path, info.size, token)
 
 
-def _etag_token(details: Callable[[str], Any], size: int, changed: Any, now: int, tagged: bool = True) -> str:
+def _etag_token(details: Callable[[str], Any], size: int, changed: Any, now: int) -> str:
     """The token of an object: its tag where the store gives one, else its time."""
     for name in ("ETag", "etag", "e_tag"):
-        if tagged and (tag := details(name)):
+        if tag := details(name):
             return f"{size}-{str(tag).strip(chr(34))}"
     if changed is None:
         return ""
@@ -238,8 +250,6 @@ def _fsspec(filesystem: Any, root: str, now: int) -> Iterator[ListedFile]:
 def _obstore(store: Any, root: str, now: int) -> Iterator[ListedFile]:
     import obstore
 
-    # What obstore calls the tag of a local file is its time.
-    tagged = type(store).__name__ != "LocalStore"
     found = [meta for chunk in obstore.list(store, prefix=root or None) for meta in chunk]
     if not found and root:
         found = [obstore.head(store, root)]
@@ -248,5 +258,5 @@ def _obstore(store: Any, root: str, now: int) -> Iterator[ListedFile]:
         single = path == root
         relative = path.rsplit("/", 1)[-1] if single else path[len(root) + 1 if root else 0 :]
         if single or _visible(relative):
-            token = _etag_token(meta.get, meta["size"], meta.get("last_modified"), now, tagged)
+            token = _etag_token(meta.get, meta["size"], meta.get("last_modified"), now)
             yield ListedFile(relative, path, meta["size"], token)

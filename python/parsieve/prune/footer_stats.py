@@ -7,7 +7,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
@@ -18,7 +18,7 @@ from parsieve.files import REQUESTS_AT_ONCE, RangeReader
 from parsieve.lake.base import Slice
 from parsieve.predicate.build import is_bytes, is_text
 from parsieve.predicate.expr import Column
-from parsieve.prune.leaf import find_leaf
+from parsieve.prune.leaf import LeafKey, find_leaf, leaf_key
 from parsieve.prune.minmax import ColumnBounds
 
 # Row groups times columns that are remembered, each some 200 bytes.
@@ -41,10 +41,24 @@ class ChunkStatistics:
 
 @dataclass(slots=True)
 class FileFooter:
-    """What plans need of a file's footer."""
+    """What a plan needs of a file's footer: its columns by the names that they have for this plan."""
 
     num_rows: list[int]
-    columns: dict[tuple[str, ...], ChunkStatistics] = field(default_factory=dict)
+    columns: dict[tuple[str, ...], ChunkStatistics]
+
+
+@dataclass(slots=True)
+class _Known:
+    """What is remembered of a file's footer, whatever a column is called by then."""
+
+    num_rows: list[int]
+    columns: dict[LeafKey, ChunkStatistics]
+
+    def of(self, keys: dict[tuple[str, ...], LeafKey]) -> FileFooter | None:
+        """The columns of a plan; `None` where one of them was not looked at."""
+        if any(key not in self.columns for key in keys.values()):
+            return None
+        return FileFooter(self.num_rows, {path: self.columns[key] for path, key in keys.items()})
 
 
 @dataclass(slots=True)
@@ -61,7 +75,7 @@ class Footers:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._known: OrderedDict[tuple[Any, str], FileFooter] = OrderedDict()
+        self._known: OrderedDict[tuple[Any, str], _Known] = OrderedDict()
         self._held = 0
 
     def read(
@@ -75,8 +89,9 @@ class Footers:
         """The footer of each slice's base file, or why there is none."""
         found: dict[int, FileFooter | str] = {}
         missing: list[int] = []
+        keys = {column.path: leaf_key(schema, column) for column in columns}
         for number, piece in enumerate(pieces):
-            known = self._find(piece, columns)
+            known = self._find(piece, keys)
             if known is None:
                 missing.append(number)
             else:
@@ -94,15 +109,15 @@ class Footers:
                     cost.files += 1
         return [found[number] for number in range(len(pieces))]
 
-    def _find(self, piece: Slice, columns: Sequence[Column]) -> FileFooter | None:
+    def _find(self, piece: Slice, keys: dict[tuple[str, ...], LeafKey]) -> FileFooter | None:
         if not piece.token:
             return None
         with self._lock:
             known = self._known.get((piece.location, piece.token))
-            if known is None or any(column.path not in known.columns for column in columns):
-                return None
-            self._known.move_to_end((piece.location, piece.token))
-            return known
+            footer = None if known is None else known.of(keys)
+            if footer is not None:
+                self._known.move_to_end((piece.location, piece.token))
+            return footer
 
     def _fetch(
         self, piece: Slice, columns: Sequence[Column], schema: pa.Schema, open_base: Callable[[Slice], Any]
@@ -118,10 +133,12 @@ class Footers:
             return f"its footer cannot be read: {error}", reader.bytes_fetched, reader.requests
         finally:
             reader.close()
-        self._remember(piece, footer)
+        self._remember(
+            piece, _Known(footer.num_rows, {leaf_key(schema, one): footer.columns[one.path] for one in columns})
+        )
         return footer, reader.bytes_fetched, reader.requests
 
-    def _remember(self, piece: Slice, footer: FileFooter) -> None:
+    def _remember(self, piece: Slice, learned: _Known) -> None:
         if not piece.token:
             return
         key = (piece.location, piece.token)
@@ -129,15 +146,15 @@ class Footers:
             known = self._known.pop(key, None)
             if known is not None:
                 self._held -= _weight(known)
-                footer.columns = {**known.columns, **footer.columns}
-            self._known[key] = footer
-            self._held += _weight(footer)
+                learned.columns = {**known.columns, **learned.columns}
+            self._known[key] = learned
+            self._held += _weight(learned)
             while self._held > REMEMBERED and len(self._known) > 1:
                 _, dropped = self._known.popitem(last=False)
                 self._held -= _weight(dropped)
 
 
-def _weight(footer: FileFooter) -> int:
+def _weight(footer: _Known) -> int:
     return 1 + len(footer.num_rows) * len(footer.columns)
 
 
@@ -152,7 +169,7 @@ def open_footer(reader: RangeReader) -> FileReader:
 
 
 def _footer(file: FileReader, columns: Sequence[Column], schema: pa.Schema) -> FileFooter:
-    footer = FileFooter(file.num_rows)
+    footer = FileFooter(file.num_rows, {})
     with_filter = {column for _, column, _, _ in file.ranges()}
     for column in columns:
         number = find_leaf(file, schema, column)

@@ -11,6 +11,15 @@ from parsieve.predicate.expr import Column
 
 _PHYSICAL = b"delta.columnMapping.physicalName"
 
+# All that decides which leaf of a file is meant: a name may be another column's in the next state of a table.
+LeafKey = tuple[tuple[str, ...], int | None, tuple[bytes | None, ...]]
+
+
+def leaf_key(schema: pa.Schema, column: Column) -> LeafKey:
+    """What two columns have in common that are the same leaf in every file."""
+    physical = tuple((field.metadata or {}).get(_PHYSICAL) for field in _fields(schema, column.path))
+    return column.path, column.field_id, physical
+
 
 def find_leaf(reader: FileReader, schema: pa.Schema, column: Column) -> int | None:
     """The leaf's number; None where it is not there, or nobody can be sure."""

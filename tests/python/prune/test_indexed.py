@@ -7,11 +7,14 @@ import json
 import math
 import os
 import shutil
+import time
 from pathlib import Path
 from typing import Any
 
 import duckdb
+import fsspec
 import hypothesis.strategies as st
+import obstore
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,6 +22,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from predicate_reference import rows
 from predicate_strategies import PREDICATES, tables
+from pyarrow import fs
 
 import parsieve as ps
 from parsieve.cli import main
@@ -277,3 +281,40 @@ def test_no_row_is_lost_to_an_index(tmp_path_factory: pytest.TempPathFactory, da
         settle()
         opened.update_index(progress=False)
     assert columns(expr) is not None
+
+
+def test_a_file_that_is_replaced_with_its_old_size_and_time(tmp_path: Path) -> None:
+    """`cp -p` and its like restore a time; whoever comes by another filesystem to these files sees that too."""
+    long_ago = (1_600_000_000 * 10**9,) * 2
+
+    def write(ids: list[int]) -> None:
+        pq.write_table(pa.table({"id": ids}), tmp_path / "t" / "1.parquet", compression="none", use_dictionary=False)
+        os.utime(tmp_path / "t" / "1.parquet", ns=long_ago)
+
+    (tmp_path / "t").mkdir()
+    write([1, 5, 9])
+    sources = [
+        (obstore.store.LocalStore(str(tmp_path / "t")), ""),
+        (obstore.store.LocalStore(str(tmp_path)), "t"),
+        (fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem()), "t"),
+        (fsspec.filesystem("dir", path=str(tmp_path), fs=fsspec.filesystem("file")), "t"),
+    ]
+    time.sleep(0.1)
+    for number, source in enumerate(sources):
+        ps.open_table(source, index_location=tmp_path / f"index {number}").build_index("id", "sieve")
+    write([70, 77, 79])
+    for number, source in enumerate(sources):
+        table = ps.open_table(source, index_location=tmp_path / f"index {number}")
+        assert table.plan("id = 77").to_arrow()["id"].to_pylist() == [77], source
+
+
+def test_a_file_that_is_replaced_after_the_plan(tmp_path: Path) -> None:
+    """Row groups are chosen of one file; whatever stands in its place is read whole."""
+    file = tmp_path / "1.parquet"
+    pq.write_table(pa.table({"id": [1, 2, 3, 4]}), file, row_group_size=2)
+    time.sleep(0.1)
+    plan = ps.open_table(tmp_path).plan("id = 4", row_groups=True)
+    assert plan.row_groups == {str(file): [1]}
+    pq.write_table(pa.table({"id": [4, 5, 3, 1]}), file, row_group_size=2)
+    assert plan.to_arrow()["id"].to_pylist() == [4]
+    assert plan.to_dataset().to_table()["id"].to_pylist() == [4]

@@ -205,3 +205,21 @@ def test_deletes_are_applied_and_named_where_they_cannot_be(tmp_path: Path) -> N
     assert plan.to_dataset().count_rows() == 7
     assert open_lake(str(tmp_path)).format == "delta"
     assert pq.read_table(plan.files[0]).num_rows == 10
+
+
+def test_what_was_read_of_a_column_is_not_another_ones_of_the_same_name(catalog: SqlCatalog) -> None:
+    """One open table through a rename: a name that is used again means another column of the same files."""
+    there = catalog.create_table("n.t", pa.schema([("id", pa.int64()), ("a", pa.int64())]))
+    there.append(pa.table({"id": [1, 2, 3], "a": [10, 20, 30]}))
+    table = ps.open_table(there)
+    assert table.plan("a = 10", row_groups=True).to_arrow().num_rows == 1
+    with there.update_schema() as update:
+        update.rename_column("a", "b")
+    with there.update_schema() as update:
+        update.add_column("a", there.schema().find_type("id"))
+    there.append(pa.table({"id": [4], "b": [5], "a": [99]}))
+    there.refresh()
+    for asked in (table, ps.open_table(there)):
+        assert asked.plan("a IS NULL", row_groups=True).to_arrow()["id"].to_pylist() == [1, 2, 3]
+        assert asked.plan("b = 20", row_groups=True).to_arrow()["id"].to_pylist() == [2]
+        assert asked.plan("a = 10", row_groups=True).to_arrow().num_rows == 0
