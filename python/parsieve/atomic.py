@@ -54,7 +54,8 @@ def target_of(source: Path, dest: Path | None, hard_links: str) -> Path:
     if exists and not os.path.samefile(source, target):
         raise FileExistsError(f"{wanted} exists and is not the source; remove it first")
     if exists and not target.is_file():
-        raise UnsupportedError(f"{wanted} is no regular file")
+        what = "a folder: `parsieve add` and `drop` change all files of one" if target.is_dir() else "no regular file"
+        raise UnsupportedError(f"{wanted} is {what}")
     if exists and target.stat().st_nlink > 1 and hard_links == "refuse":
         raise UnsupportedError(
             f'{wanted} has other names (hard links), which would keep the old file; pass hard_links="break" or a dest'

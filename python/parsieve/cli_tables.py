@@ -6,10 +6,12 @@ import argparse
 import dataclasses
 import datetime as dt
 import json
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import parsieve as ps
+from parsieve.explaining import doubts
 
 FORMATS = ["parquet", "delta", "iceberg", "hudi"]
 Command = Callable[..., argparse.ArgumentParser]
@@ -96,6 +98,8 @@ def _verify(options: argparse.Namespace) -> int:
         print(json.dumps(found, indent=2))
     for lie in [] if options.json else found:
         print(f"{lie['column']}\t{lie['part']}\t{lie['problem']}")
+    if not lies:
+        print(f"{options.file}: nothing wrong was found", file=sys.stderr)
     return 1 if lies else 0
 
 
@@ -125,8 +129,10 @@ def _plan(options: argparse.Namespace) -> int:
         print(plan.explain())
     else:
         for path in plan.files:
-            groups = plan.row_groups[path]
+            groups = plan.row_groups[path] if options.row_groups else None
             print(path if groups is None else f"{path}\t{','.join(map(str, groups))}")
+        for line in doubts(plan):
+            print(line, file=sys.stderr)
     return 0 if plan.kept else 1
 
 

@@ -37,6 +37,14 @@ def explain(plan: Plan) -> str:
     waste = files.expected_waste()
     if waste is not None and plan.kept:
         lines.append(f"expected waste: {waste:.1f} of the files kept, by what the index rounds and filters confuse")
+    lines.extend(doubts(plan))
+    lines.append(f"read for this plan: {_bytes(plan.bytes_fetched)} in {_count(plan.requests, 'request')}")
+    return "\n".join(lines)
+
+
+def doubts(plan: Plan) -> list[str]:
+    """What kept files that might have been skipped."""
+    lines = []
     doubted = [keep for keep in plan.kept if keep.doubt]
     if doubted:
         lines.append(f"in doubt, and so kept: {_count(len(doubted), 'file')}")
@@ -45,8 +53,7 @@ def explain(plan: Plan) -> str:
     lines.extend(f"in doubt: {note}" for note in plan._notes)
     for part in unknowns(plan._expr):
         lines.append(f"not understood: {part.text!r}, which excludes nothing ({part.reason})")
-    lines.append(f"read for this plan: {_bytes(plan.bytes_fetched)} in {_count(plan.requests, 'request')}")
-    return "\n".join(lines)
+    return lines
 
 
 def to_dict(plan: Plan) -> dict[str, Any]:

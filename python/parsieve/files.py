@@ -196,6 +196,13 @@ def open_source(source: Any) -> Source:
         ) from None
 
 
+def _name(source: Any) -> str | None:
+    """The path or URI that a caller gave."""
+    if isinstance(source, tuple) and len(source) == 2:
+        source = source[1]
+    return os.fsdecode(source) if isinstance(source, (str, os.PathLike)) else None
+
+
 def _local(path: str | os.PathLike[str]) -> Source:
     journal.recover(path)
     return LocalFile(path)
@@ -254,6 +261,8 @@ class RangeReader:
 
     def __init__(self, source: Any) -> None:
         self._source = open_source(source)
+        # What to call the file in messages, where it has a name.
+        self.name = _name(source)
         self._lock = threading.Lock()
         self.bytes_fetched = 0
         self.requests = 0

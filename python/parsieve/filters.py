@@ -13,6 +13,9 @@ from parsieve._typing import LeafPath
 from parsieve.errors import ColumnNotFoundError
 from parsieve.files import Range, RangeReader
 
+# Magic, length of the footer, magic again.
+LEAST = 12
+
 Answer = TypeVar("Answer")
 Step = Callable[[_core.Fetched], tuple[list[Range], Answer | None]]
 Decryption = _core.FileKeys | Mapping[str, Any]
@@ -37,6 +40,9 @@ class FileFilters:
         self._reader = RangeReader(source)
         try:
             size = self._reader.size
+            if size < LEAST:
+                name = "this" if self._reader.name is None else self._reader.name
+                raise _core.FormatError(f"{name} is no Parquet file: it has {size} bytes")
             opened = self._drive(lambda fetched: _core.FileReader.open(size, fetched, decryption), _core.Fetched())
             assert opened is not None
             self._file = opened
@@ -185,7 +191,13 @@ class FileFilters:
         if fetched is None:
             fetched = self._file.fetched()
         while True:
-            needed, answer = step(fetched)
+            try:
+                needed, answer = step(fetched)
+            except _core.ParsieveError as error:
+                # The core knows offsets, and no files.
+                if self._reader.name is not None:
+                    error.args = (f"{self._reader.name}: {error}", *error.args[1:])
+                raise
             if not needed:
                 return answer
             self._reader.fetch(needed, fetched)

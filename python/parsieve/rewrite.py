@@ -124,6 +124,8 @@ def add_filters(
     with _Places(source, dest, hard_links, in_place, dry_run) as places, FileFilters(places.old, encryption) as file:
         work = _Work(file, places, encryption)
         automatic = isinstance(columns, str) and columns == "auto"
+        if automatic and isinstance(dest, str) and dest in file._named:
+            raise ValueError(f"dest is the path of a new file, and {dest!r} is a column: pass columns={dest!r}")
         wishes, reasons = _auto(work, fpp, max_bytes) if automatic else (_chosen(file, columns, fpp, max_bytes), {})
         if not automatic:
             _check(work, wishes)

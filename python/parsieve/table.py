@@ -194,7 +194,7 @@ class Table:
         [('id', 'sieve'), ('n', 'none')]
         """
         snapshot = self._lake.snapshot()
-        asked = [parse(one, snapshot.schema) for one in queries]
+        asked = [parse(one, snapshot.schema) for one in ([queries] if isinstance(queries, str) else queries)]
         if columns is not None:
             paths = self._paths(columns, snapshot.schema)
         elif asked:

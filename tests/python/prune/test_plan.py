@@ -143,6 +143,8 @@ def test_rows_of_a_plan_in_every_engine(folder: Path) -> None:
 
 def test_the_command(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", str(folder), "id = 142"]) == 0
+    assert capsys.readouterr().out == f"{folder}/region=eu/part-1.parquet\n"
+    assert main(["plan", str(folder), "id = 142", "--row-groups"]) == 0
     assert capsys.readouterr().out == f"{folder}/region=eu/part-1.parquet\t0\n"
     assert main(["plan", str(folder), "id = 142", "--explain"]) == 0
     assert "skipped 3 files" in capsys.readouterr().out
