@@ -46,6 +46,10 @@ class Source(ABC):
     def read(self, start: int, end: int) -> Bytes:
         """The bytes of a range, or fewer: the reader asks again for the rest."""
 
+    def changed(self) -> bool:
+        """Whether somebody wrote to the file since it was opened; most sources cannot tell, or see it as they read."""
+        return False
+
     def close(self) -> None:  # noqa: B027 - most sources hold nothing open
         """Let go of what `open_source` opened."""
 
@@ -91,13 +95,22 @@ class LocalFile(Source):
         self._fd = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
         self._close = weakref.finalize(self, os.close, self._fd)
         self._lock = threading.Lock()
-        if stat.S_ISDIR(os.fstat(self._fd).st_mode):
+        seen = os.fstat(self._fd)
+        self._seen = seen.st_size, seen.st_mtime_ns
+        if stat.S_ISDIR(seen.st_mode):
             self.close()
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
 
     def size(self) -> int:
         """Bytes of the whole file."""
-        return os.fstat(self._fd).st_size
+        return self._seen[0]
+
+    def changed(self) -> bool:
+        """Whether its size or time is another one: a footer that was read must not lead into other bytes."""
+        if not self._close.alive:
+            return False
+        now = os.fstat(self._fd)
+        return (now.st_size, now.st_mtime_ns) != self._seen
 
     def read(self, start: int, end: int) -> Bytes:
         """The bytes of a range, or fewer."""
@@ -282,6 +295,11 @@ class RangeReader:
         else:
             for wanted in ranges:
                 self._fetch(wanted, into)
+
+    def check(self) -> None:
+        """`ConflictError` where the file is no longer the one that was opened."""
+        if self._source.changed():
+            raise ConflictError(f"{self.name} was changed by somebody else since it was opened; open it again")
 
     def pieces(self, start: int, end: int) -> Iterator[bytes]:
         """The bytes of a long range one after the other, never many of them at once."""

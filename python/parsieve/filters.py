@@ -129,6 +129,7 @@ class FileFilters:
         number = self._number(column)
         if not 0 <= row_group < self.num_row_groups:
             raise IndexError(f"row group {row_group} does not exist; the file has {self.num_row_groups}")
+        self._reader.check()
         return self._drive(lambda fetched: self._file.filter(row_group, number, fetched))
 
     def might_contain(self, values: Mapping[Any, Any]) -> list[bool]:
@@ -150,6 +151,7 @@ class FileFilters:
             raise TypeError(f"values are a dict of columns, such as {{'id': [1, 2]}}, not {type(values).__qualname__}")
         numbered = [(self._number(column), of) for column, of in values.items()]
         probes = [self._file.probe(number, _values(of)) for number, of in numbered]
+        self._reader.check()
         may_contain: list[bool] = []
         plaintext: list[tuple[int, int]] = []
         while len(may_contain) < self.num_row_groups:

@@ -1,6 +1,7 @@
 """Sources of every kind, and what a question may cost: requests and bytes, counted on a store."""
 
 import io
+import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -269,3 +270,20 @@ def test_threads_share_the_filters_of_a_file() -> None:
         for thread in threads:
             thread.join()
         assert not wrong
+
+
+def test_a_file_that_is_written_anew_while_it_is_open(tmp_path: Path) -> None:
+    """The old footer, and headers that were remembered, would say a wrong no of the new bytes."""
+    path = tmp_path / "t.parquet"
+    path.write_bytes(make())
+    with ps.open_filters(path) as filters:
+        assert filters.might_contain({"id": 7}) == [True, False]
+        with path.open("r+b") as file:
+            file.write(make())
+        os.utime(path, ns=(1, 1))
+        with pytest.raises(ps.ConflictError, match=r"t\.parquet was changed .* open it again"):
+            filters.might_contain({"id": 7})
+        with pytest.raises(ps.ConflictError):
+            filters.filter(0, "id")
+    with ps.open_filters(path) as again:
+        assert again.might_contain({"id": 7}) == [True, False]
