@@ -29,6 +29,9 @@ EXIT_CODES = """exit codes:
   2  wrong arguments, or a file that cannot be read or changed; the other files of a folder are done
 """
 
+# Of files that failed, as many are named; the others would hide them.
+FAILURES_SHOWN = 5
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; the result is the exit code."""
@@ -166,7 +169,7 @@ def _all(options: argparse.Namespace, work: Callable[[Path], Any]) -> list[Outco
 def _rewrite_all(options: argparse.Namespace, work: Callable[[Path], ps.RewriteReport]) -> int:
     if options.output is not None:
         raise ValueError("a folder is changed where it is; --output is for one file")
-    refuse_tables(Path(options.file).resolve() / "any file")
+    refuse_tables(Path(options.file).resolve() / "*.parquet")
     outcomes = _all(options, work)
     reports = [one.result for one in outcomes if one.result is not None]
     failed = [one for one in outcomes if one.error is not None]
@@ -202,6 +205,8 @@ def _rewrite_all(options: argparse.Namespace, work: Callable[[Path], ps.RewriteR
             _table(list(rows[0]), rows)
         would = "would be " if options.dry_run else ""
         changed = len(rows) if options.dry_run else summary["written"]
+        if options.run is _add and options.existing is None and changed < len(reports):
+            print("files that have such filters keep them: --existing replace makes them anew", file=sys.stderr)
         print(
             f"{options.file}: {len(outcomes)} files, {changed} {would}written, {len(reports) - changed} unchanged, "
             f"{len(failed)} failed; {summary['added']} filters added, {summary['dropped']} dropped"
@@ -210,8 +215,12 @@ def _rewrite_all(options: argparse.Namespace, work: Callable[[Path], ps.RewriteR
 
 
 def _failures(failed: list[Outcome[Any]]) -> int:
-    for one in failed:
-        print(f"parsieve: {one.path}: {one.error}", file=sys.stderr)
+    for one in failed[:FAILURES_SHOWN]:
+        # What a reader met says its file already.
+        said = str(one.error) if str(one.error).startswith(str(one.path)) else f"{one.path}: {one.error}"
+        print(f"parsieve: {said}", file=sys.stderr)
+    if len(failed) > FAILURES_SHOWN:
+        print(f"parsieve: … and {len(failed) - FAILURES_SHOWN} more; --json lists all", file=sys.stderr)
     return 2 if failed else 0
 
 
