@@ -188,7 +188,7 @@ def test_a_streaming_query_into_hudi(spark: Any, tmp_path: Path) -> None:
 def test_examples(spark: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # Files of this very moment are not indexed yet; Spark may be so fast that those of the examples are such.
     monkeypatch.setattr("parsieve.lake.listing.TICK_NS", 0)
-    monkeypatch.setattr("parsieve.lake.storage.COARSE_NS", 0)
+    monkeypatch.setattr("parsieve.lake.listing.COARSE_NS", 0)
     text = inspect.getdoc(getattr(pss, name)) or ""
     test = doctest.DocTestParser().get_doctest(text, {"spark": spark}, name, None, None)
     said: list[str] = []
