@@ -34,8 +34,9 @@ demo: develop .venv/stamp-demo ## a filter of a real column; a lake of late even
 	$(BIN)/python examples/01_filter_a_column.py
 	$(BIN)/parsieve demo
 
+# With -j2 the longest goes first, beside the two others.
 .PHONY: test
-test: test-rust test-python test-spark ## all tests: Rust, layers, Python, README, examples and Spark
+test: test-spark test-rust test-python ## all tests: Rust, layers, Python, README, examples and Spark
 
 .PHONY: test-rust
 test-rust: ## the Rust tests, with the test that the layers point one way
