@@ -11,6 +11,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyroaring
@@ -131,7 +132,10 @@ def test_what_is_not_understood_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ps.UnsupportedError, match="interval"):
         statistics(tmp_path, "interval", 1, 2)
     with pytest.raises(ps.UnsupportedError, match="path or URI"):
-        open_lake((pa.fs.SubTreeFileSystem(str(tmp_path), pa.fs.LocalFileSystem()), ""), format="delta")
+        open_lake((fsspec.filesystem("memory"), "/lake"), format="delta")
+    # This machine's files by another name are those of their path.
+    here = (pa.fs.SubTreeFileSystem(str(tmp_path), pa.fs.LocalFileSystem()), "")
+    assert open_lake(here, format="delta").uri.rstrip("/") == str(tmp_path)
     with pytest.raises(FileNotFoundError):
         open_lake(tmp_path / "_delta_log", format="delta").snapshot()
 
