@@ -136,7 +136,7 @@ def expire(
         log.store.delete(f"commits/v{version:020d}")
     # What a version names that was put since then is young; everything else is listed before the versions are read.
     oldest = now.timestamp() - garbage_age.total_seconds()
-    folders = ("roots", "segments", "deltas", "shelves", bindings.BINDINGS, "commits")
+    folders = ("roots", "segments", "deltas", "shelves", bindings.BINDINGS, "commits", "renewals")
     candidates = [one for folder in folders for one in log.store.list(folder) if one.modified < oldest]
     live = {f"commits/v{version:020d}" for version, _ in log.stored()}
     for version, _ in log.stored():
