@@ -226,9 +226,14 @@ class Table:
         memory: int = 1 << 30,
         threads: int | None = None,
         progress: bool | None = None,
+        compact: bool | None = None,
         expose: ColumnName | Sequence[ColumnName] = (),
     ) -> None:
         """Bring the index to the table as it is now: only files that are new or changed are read.
+
+        `compact` tells whether the index is compacted at once. None does so where a lake's table is copied on write, or
+        has just been compacted itself: no file has logs or deletes above it. Otherwise it waits until what updates
+        added costs readers more than a compaction.
 
         A file whose filters alone are others since, by `add_filters` or `drop_filters`, is not read either.
         Files that encrypt an indexed column stay unread, and so are kept by every plan, unless `expose` names it.
@@ -253,6 +258,11 @@ class Table:
         effort: dict[str, Any] = {"memory": memory, "threads": threads, "progress": progress}
         self._index.update(lake, snapshot, **effort, renewed=renewals.tokens)
         renewals.forget()
+        if compact is None:
+            compact = self._lake.format != "parquet" and all(piece.clean for piece in snapshot.slices)
+        view = self._index.newest()
+        if compact and view is not None and any(state.deltas for state in view.columns.values()):
+            self._index.compact()
 
     def compact_index(self, columns: ColumnName | Sequence[ColumnName] | None = None) -> None:
         """Make one file set of what updates added. Earlier versions of the index keep theirs until they expire.
