@@ -39,6 +39,11 @@ def save(kind: str, cases: list[dict[str, Any]], packages: Iterable[str]) -> Non
     print(f"\nbenches/results/{path.name}")
 
 
+def filesystem(folder: Path) -> str:
+    """The kind of filesystem that a folder lies on."""
+    return _output("stat", "--file-system", "--format=%T", str(folder))
+
+
 def _output(*command: str) -> str:
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
 
