@@ -3,6 +3,7 @@
 ```text
 LocalStore    temporary file -> fsync -> link (fails if the name exists) -> fsync of the folder
 ObjectStore   one conditional put
+MountedStore  never written
 ```
 
 Names are `folder/name`. No name of ours ends in `.parquet`, so that no engine takes an index file for data.
@@ -300,11 +301,16 @@ class ObjectStore(Store):
 
 
 def open_store(where: Any, storage_options: Mapping[str, str] | None = None) -> Store:
-    """The store that a caller means: a store, a folder's path, a URI, or an (obstore store, prefix) pair."""
+    """The store that a caller means: a store, a folder's path, a URI, or a (filesystem, path) pair."""
     if isinstance(where, Store):
         return where
-    if isinstance(where, tuple) and len(where) == 2 and hasattr(where[0], "get_range"):
-        return ObjectStore(where[0], where[1])
+    if isinstance(where, tuple) and len(where) == 2:
+        if hasattr(where[0], "get_range"):
+            return ObjectStore(where[0], where[1])
+        if hasattr(where[0], "open_input_file") or hasattr(where[0], "cat_file"):
+            from parsieve.index.mounted import MountedStore
+
+            return MountedStore(where[0], os.fspath(where[1]))
     if isinstance(where, str) and "://" in where and not where.startswith("file:"):
         try:
             import obstore.store as stores
@@ -316,8 +322,7 @@ def open_store(where: Any, storage_options: Mapping[str, str] | None = None) -> 
         text = os.fspath(where)
         return LocalStore(local_path(text) if text.startswith("file:") else text)
     raise TypeError(
-        "an index lies in a folder, at a URI, or in an (obstore store, prefix) pair, not in a "
-        f"{type(where).__qualname__}"
+        f"an index lies in a folder, at a URI, or in a (filesystem, path) pair, not in a {type(where).__qualname__}"
     )
 
 

@@ -150,6 +150,10 @@ class Lake(ABC):
         """All but the object of a library that it was opened with, and what was seen of the table before."""
         return {name: value for name, value in self.__dict__.items() if name not in ("_given", "_source", "_last")}
 
+    def beside(self, name: str) -> Any:
+        """A folder in the table's own, as a caller would name it: a path, a URI, or a (filesystem, path) pair."""
+        return f"{self.uri.rstrip('/')}/{name}"
+
     @abstractmethod
     def snapshot(self, as_of: AsOf = None) -> Snapshot:
         """The table now, or at a version, snapshot id, instant or time that the format knows."""
