@@ -197,7 +197,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--rows", type=int, default=9_000_000, help="9,000,000 rows are 1 GiB with Snappy")
     parser.add_argument("--codec", action="append", choices=["snappy", "zstd"])
-    parser.add_argument("--folder", type=Path, help="where the files lie: this repository's target/, or another filesystem")
+    parser.add_argument(
+        "--folder", type=Path, help="where the files lie: this repository's target/, or another filesystem"
+    )
     parser.add_argument("--save", action="store_true", help="write benches/results")
     arguments = parser.parse_args()
     if arguments.child:
