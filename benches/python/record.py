@@ -16,7 +16,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 HOW = {
     "python": "make develop .venv/stamp-bench && .venv/bin/python",
-    "spark": "make develop .venv-spark/stamp-spark && PYTHONPATH=python .venv-spark/bin/python",
+    "spark": "make develop .venv-spark/stamp-bench-spark && PYTHONPATH=python .venv-spark/bin/python",
 }
 
 

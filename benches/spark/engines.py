@@ -1,6 +1,6 @@
 """A lake of late events asked through pyarrow, Polars, DuckDB and Spark: warm, cold, and on a store that is far away.
 
-    make develop .venv-spark/stamp-spark && .venv-spark/bin/pip install obstore
+    make develop .venv-spark/stamp-bench-spark
     PYTHONPATH=python .venv-spark/bin/python benches/spark/engines.py --save
 
 Cold means that the system holds no byte of the lake and its index, and that the table was not opened before; the far

@@ -1,6 +1,6 @@
 """The experiment that the Sieve index was first judged by, and what it left out: lineitem as a Hudi table on Spark.
 
-    make develop .venv-spark/stamp-spark && .venv-spark/bin/pip install tpchgen-cli
+    make develop .venv-spark/stamp-bench-spark
     PYTHONPATH=python .venv-spark/bin/python benches/spark/thesis.py FOLDER --rows 20000000 --save
 
 Every step leaves its result in FOLDER: a command that was interrupted goes on where it stopped, so that 600 million
@@ -86,7 +86,7 @@ def generate(folder: Path, rows: int, part: int, parts: int) -> list[str]:
     shutil.rmtree(raw, ignore_errors=True)
     program = Path(sys.executable).parent / "tpchgen-cli"
     if not program.exists():
-        raise SystemExit("tpchgen-cli is missing: pip install tpchgen-cli")
+        raise SystemExit("tpchgen-cli is missing: make .venv-spark/stamp-bench-spark")
     scale = str(max(rows * 1.002 / ROWS_OF_A_SCALE, 0.01))
     command = [str(program), "parquet", "-s", scale, "-T", "lineitem", "--parts", str(parts), "--part", str(part + 1)]
     subprocess.run([*command, "-c", "SNAPPY", "--quiet", "-o", str(raw)], check=True)
