@@ -28,13 +28,18 @@ def page_of_records(paths: Sequence[Path]) -> str:
     facts: dict[str, str] = {}
     for path in paths:
         record = _read(path)
-        how = str(record.get("how", ""))
-        figures += [_figure(path, at, one, how) for at, one in enumerate(record["figures"])]
+        figures += figures_of(path, record)
         facts |= _facts(path, record)
     says = (
         "Measured with and without parsieve; what was not measured is a gap. Where an index spares nothing, it says so."
     )
     return render("What skipping spares", says, figures, facts)
+
+
+def figures_of(path: Path, record: Mapping[str, Any]) -> list[Figure]:
+    """The figures of a record that was read from `path`."""
+    how = str(record.get("how", ""))
+    return [_figure(path, at, one, how) for at, one in enumerate(record["figures"])]
 
 
 def _read(path: Path) -> dict[str, Any]:
