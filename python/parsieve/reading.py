@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.dataset as pads
+from pyarrow import fs
 
 from parsieve._core import UnsupportedError
 from parsieve.errors import ColumnNotFoundError
@@ -116,7 +117,8 @@ class Rows:
             return None
         local = [path for path in paths if path is not None and "://" not in path]
         scan = self._lake.dataset(self._snapshot, self._slices) if len(local) == len(paths) else None
-        if scan is None:
+        # A path of another filesystem may be that of a file here.
+        if scan is None or not isinstance(scan.filesystem, fs.LocalFileSystem):
             return None
         wanted = [(field.name, without_dictionaries(field.type)) for field in self._snapshot.schema]
         for fragment in scan.get_fragments():

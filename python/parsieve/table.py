@@ -38,7 +38,7 @@ class Table:
         self._lake = lake
         self._footers = Footers()
         self._last: Snapshot | None = None
-        place = f"{lake.uri}/{FOLDER}" if index_location is None else index_location
+        place = lake.beside(FOLDER) if index_location is None else index_location
         self._index = TableIndex(place, lake.storage_options or None)
 
     def __repr__(self) -> str:

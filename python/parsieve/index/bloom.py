@@ -26,7 +26,7 @@ from parsieve.index.store import Store, unique
 from parsieve.lake.base import ColumnPath, Lake, Location, Slice, Snapshot
 from parsieve.lake.leaves import leaf_field
 
-# More shelves than these are made one: each costs a lookup a request.
+# More shelves than these behind the full ones are put together: each costs a lookup a request.
 MOST_SHELVES = 8
 # Rows of a slice of which nobody knows how many it has.
 SOME_ROWS = 1_000_000
@@ -166,8 +166,8 @@ def _followed(
     found, failed = hands.shelve(changed, {path: state.fpp})
     after |= {piece.location: tokens[piece.location] for piece in changed} | dict.fromkeys(failed, "")
     shelves = (*state.shelves, *found[path])
-    if len(shelves) > MOST_SHELVES:
-        shelves = hands.reshelve(shelves, after)
+    if len(shelves) > MOST_SHELVES and len(shelves) - (ahead := _to_leave(store, shelves, after)) > MOST_SHELVES:
+        shelves = (*shelves[:ahead], *hands.reshelve(shelves[ahead:], after))
     return replace(
         state,
         path=path,
@@ -205,6 +205,19 @@ def put_shelf(store: Store, directory: bytes, rows: bytes) -> Shelf:
     stored = Part(unique("shelves", "rows"), len(rows))
     store.put(stored.name, rows)
     return Shelf(Part.put(store, unique("shelves", "shelf"), directory), stored)
+
+
+def _to_leave(store: Store, shelves: Sequence[Shelf], bound: Mapping[Location, str]) -> int:
+    """How many shelves at the front are full of filters that count, so that to write them anew would gain nothing.
+
+    Only those at the front: of two filters of a location the one on the later shelf counts.
+    """
+    held = [set(_core.Shelf.read(shelf.directory.get(store)).locations) for shelf in shelves]
+    for number, (shelf, locations) in enumerate(zip(shelves, held, strict=True)):
+        counting = {one for one in locations.difference(*held[number + 1 :]) if Location(*one) in bound}
+        if shelf.rows.size < SHELF_BYTES // 2 or 2 * len(counting) < len(locations):
+            return number
+    return len(shelves)
 
 
 def live(store: Store, shelves: Sequence[Shelf], bound: Mapping[Location, str]) -> Iterator[Filled]:

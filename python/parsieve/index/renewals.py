@@ -10,7 +10,8 @@ from typing import Any
 
 from parsieve._core import ParsieveError
 from parsieve.index import document
-from parsieve.index.store import FOLDER, Store, open_store, unique
+from parsieve.index.opening import open_store
+from parsieve.index.store import FOLDER, Store, unique
 from parsieve.lake.base import Location, Snapshot
 
 RENEWALS = "renewals"

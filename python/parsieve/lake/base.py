@@ -156,6 +156,10 @@ class Lake(ABC):
         kept_here = ("_given", "_source", "_last", "keys")
         return {name: value for name, value in self.__dict__.items() if name not in kept_here}
 
+    def beside(self, name: str) -> Any:
+        """A folder in the table's own, as a caller would name it: a path, a URI, or a (filesystem, path) pair."""
+        return f"{self.uri.rstrip('/')}/{name}"
+
     @abstractmethod
     def snapshot(self, as_of: AsOf = None) -> Snapshot:
         """The table now, or at a version, snapshot id, instant or time that the format knows."""

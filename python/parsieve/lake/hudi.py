@@ -115,6 +115,10 @@ class Hudi(Adapter):
         # By instant, which never changes.
         self._written: dict[str, frozenset[tuple[str, str]]] = {}
 
+    def beside(self, name: str) -> Any:
+        """A folder in the table's own, on the same filesystem."""
+        return self._storage.beside(name)
+
     def snapshot(self, as_of: AsOf = None) -> Snapshot:
         """The table now, at an instant of its timeline or any text of digits between two, or at a time."""
         from hudi import HudiReadOptions, HudiTableBuilder

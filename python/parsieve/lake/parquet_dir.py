@@ -71,6 +71,10 @@ class ParquetDir(Adapter):
         self.uri = self._storage.uri
         self.storage_options = self._storage.options
 
+    def beside(self, name: str) -> Any:
+        """A folder in the table's own, on the same filesystem."""
+        return self._storage.beside(name)
+
     @property
     def storage(self) -> Storage:
         """The folder and the filesystem it lies on."""

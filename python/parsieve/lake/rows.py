@@ -158,7 +158,13 @@ class FileRows:
             for batch, micros in pairs:
                 for name in ancient:
                     place = batch.schema.get_field_index(name)
-                    values = _instants(batch.column(place), micros.column(name), targets.get(name))
+                    try:
+                        values = _instants(batch.column(place), micros.column(name), targets.get(name))
+                    except pa.ArrowInvalid as error:
+                        # As good a moment as any to who wrote it, so the file is not damaged.
+                        raise UnsupportedError(
+                            f"{self.name}: {error}; what is stored as INT96 is read as nanoseconds, of 1678 to 2261"
+                        ) from error
                     batch = batch.set_column(place, name, values)
                 yield batch
 

@@ -112,6 +112,12 @@ class Storage:
         """A path as `RangeReader` and `open_filters` take it."""
         return path if self.filesystem is None else (self.filesystem, path)
 
+    def beside(self, name: str) -> Any:
+        """A folder in this one, as a caller would name it: a path, a URI, or a (filesystem, path) pair."""
+        if self.filesystem is not None and not self.prefix:
+            return self.filesystem, self.join(name)
+        return f"{self.uri.rstrip('/')}/{name}"
+
     def join(self, relative: str) -> str:
         """The path of something below the folder."""
         return f"{self.root}/{relative}" if self.root else relative

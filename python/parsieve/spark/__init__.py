@@ -2,6 +2,7 @@
 
 from parsieve.spark.adding import add_filters
 from parsieve.spark.build import build_index
+from parsieve.spark.joining import semi_join
 from parsieve.spark.maintain import compact, expire, update_index
 from parsieve.spark.matching import filter_of, keep_matching
 from parsieve.spark.reading import read
@@ -15,6 +16,7 @@ __all__ = [
     "filter_of",
     "keep_matching",
     "read",
+    "semi_join",
     "session",
     "update_index",
 ]
