@@ -13,7 +13,7 @@ from typing import Any
 
 import parsieve as ps
 from parsieve.explaining import doubts
-from parsieve.index.renewals import indexed_folder
+from parsieve.folders import indexed_folder
 from parsieve.keyfile import read_key_bytes
 
 FORMATS = ["parquet", "delta", "iceberg", "hudi"]

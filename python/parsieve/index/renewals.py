@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from parsieve._core import ParsieveError
+from parsieve.folders import indexed_folder
 from parsieve.index import document
 from parsieve.index.opening import open_store
 from parsieve.index.store import FOLDER, Store, unique
@@ -17,11 +18,6 @@ from parsieve.lake.base import Location, Snapshot
 RENEWALS = "renewals"
 # For each location the tokens of versions that had the rows which it has now.
 Renewed = Mapping[Location, Collection[str]]
-
-
-def indexed_folder(path: Path) -> Path | None:
-    """The nearest folder around a file that has an index beside it."""
-    return next((folder for folder in path.parents if (folder / FOLDER / "commits").is_dir()), None)
 
 
 def note(path: Path, since: str, until: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import time
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ import pyarrow.parquet as pq
 import pyarrow.parquet.encryption as pe
 import pytest
 from encrypted_files import Kms, encrypted
+from lake_truth import rows as texts
+from plan_truth import INDEXED, check_plans, some_rows
 
 import parsieve as ps
 from parsieve.cli import main
@@ -168,6 +171,27 @@ def test_keys_by_their_bytes(uniform: Path) -> None:
     time.sleep(0.1)
     plan = ps.open_table(str(uniform), decryption=UNIFORM).plan("secret = 'secret 00001x'")
     assert not any(path.endswith("part-0.parquet") for path in plan.files)
+
+
+@pytest.mark.parametrize("index", [None, "sieve", "bloom"])
+def test_random_predicates_on_encrypted_files(tmp_path: Path, index: str | None) -> None:
+    """As on tables that are open: against a full read, in every engine, and with never more kept than by footers."""
+    random_ = random.Random(str(index))
+    properties = pe.create_encryption_properties(UNIFORM["footer_key"])
+    parts = [some_rows(random_, 20, first=number * 30) for number in range(4)]
+    for number, table in enumerate(parts):
+        # One of them is open to all.
+        options = {} if number == 2 else {"encryption_properties": properties}
+        pq.write_table(table, tmp_path / f"part-{number}.parquet", row_group_size=6, **options)
+    ps.add_filters(tmp_path / "part-1.parquet", columns=["id", "name"], encryption=UNIFORM)
+    time.sleep(0.1)
+    opened = ps.open_table(str(tmp_path), decryption=UNIFORM)
+    full = opened.plan().to_arrow()
+    assert texts(full) == texts(pa.concat_tables(parts))
+    if index is not None:
+        opened.build_index(INDEXED, kind=index, expose=INDEXED)
+        assert opened.verify_index() == []
+    check_plans(opened, full, random_, 12)
 
 
 def test_keys_of_columns_by_their_bytes(tmp_path: Path) -> None:
