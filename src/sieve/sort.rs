@@ -104,10 +104,11 @@ impl Ranges {
             (least, most, last) = (least.min(key), most.max(key), last.max(location));
         }
         let span = if pairs.is_empty() { (0, 0) } else { (least, most) };
-        Self {
-            location_bits: 32 - last.leading_zeros(),
-            ..Self::over(span, (pairs.len() / ROWS_PER_RANGE).min(MOST_RANGES))
-        }
+        let count = (pairs.len() / ROWS_PER_RANGE).min(MOST_RANGES);
+        let location_bits = 32 - last.leading_zeros();
+        // Finer ranges leave fewer bits to tell.
+        let finer = [count, MOST_RANGES].map(|count| Self { location_bits, ..Self::over(span, count) });
+        if finer[0].fit_words() || pairs.len() < ROWS_PER_RANGE { finer[0] } else { finer[1] }
     }
 
     /// Whether a word holds what a range does not tell of a pair.
