@@ -1,4 +1,4 @@
-"""An index of many rows, made in a folder; and compacted there: prints how much the process grew, and the size of the index.
+"""An index of many rows, made in a folder; and compacted there: how much the process grew, and how large the index is.
 
 python compaction_memory.py make FOLDER ROWS; python compaction_memory.py compact FOLDER
 """
