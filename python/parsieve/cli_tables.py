@@ -12,6 +12,7 @@ from typing import Any
 
 import parsieve as ps
 from parsieve.explaining import doubts
+from parsieve.keyfile import read_key_bytes
 
 FORMATS = ["parquet", "delta", "iceberg", "hudi"]
 Command = Callable[..., argparse.ArgumentParser]
@@ -43,7 +44,17 @@ def add_commands(commands: Any, command: Command) -> None:
     advice = command("advise", _advise, "tell what indexes of a table would cost and save, by a sample", "TABLE")
     advice.add_argument("columns", metavar="COLUMN", nargs="*", help="by default those of the queries, else all")
     advice.add_argument("--where", action="append", default=[], metavar="WHERE", help="a query; may be repeated")
-    of_index("update", _update, "bring the index to the table as it is now; only new and changed files are read")
+    update = of_index(
+        "update", _update, "bring the index to the table as it is now; only new and changed files are read"
+    )
+    for one in (build, advice, update):
+        one.add_argument(
+            "--expose",
+            action="append",
+            default=[],
+            metavar="COLUMN",
+            help="index it though files encrypt it, so that its values lie open in the index; may be repeated",
+        )
     of_index("compact", _compact, "make one of an index and its updates")
     expire = of_index("expire", _expire, "remove old versions of an index, and files that no version names")
     expire.add_argument("--older-than", type=float, default=7, metavar="DAYS", help="keep those of so many days (7)")
@@ -51,8 +62,13 @@ def add_commands(commands: Any, command: Command) -> None:
     of_index("stats", _stats, "tell what the index of each column costs and wastes")
 
 
+def _open(options: argparse.Namespace) -> ps.Table:
+    keys = read_key_bytes(options.key_file) if options.key_file else None
+    return ps.open_table(options.file, getattr(options, "format", None), decryption=keys)
+
+
 def _build(options: argparse.Namespace) -> int:
-    built = ps.open_table(options.file).build_index(options.columns, options.kind)
+    built = _open(options).build_index(options.columns, options.kind, expose=options.expose)
     for name, kind in {} if options.json else built.items():
         # What is a Sieve has more to tell.
         if kind in ("bloom", "none"):
@@ -61,7 +77,7 @@ def _build(options: argparse.Namespace) -> int:
 
 
 def _advise(options: argparse.Namespace) -> int:
-    advice = ps.open_table(options.file).advise(options.columns or None, options.where)
+    advice = _open(options).advise(options.columns or None, options.where, expose=options.expose)
     if options.json:
         print(json.dumps([one._asdict() for one in advice], indent=2))
     for one in [] if options.json else advice:
@@ -70,7 +86,7 @@ def _advise(options: argparse.Namespace) -> int:
 
 
 def _update(options: argparse.Namespace) -> int:
-    return _indexed(options, lambda table: table.update_index())
+    return _indexed(options, lambda table: table.update_index(expose=options.expose))
 
 
 def _compact(options: argparse.Namespace) -> int:
@@ -78,12 +94,12 @@ def _compact(options: argparse.Namespace) -> int:
 
 
 def _indexed(options: argparse.Namespace, change: Callable[[ps.Table], Any]) -> int:
-    change(ps.open_table(options.file))
+    change(_open(options))
     return _stats(options)
 
 
 def _expire(options: argparse.Namespace) -> int:
-    versions, files = ps.open_table(options.file).expire_index(dt.timedelta(days=options.older_than))
+    versions, files = _open(options).expire_index(dt.timedelta(days=options.older_than))
     if options.json:
         print(json.dumps({"versions": versions, "files": files}))
     else:
@@ -92,7 +108,7 @@ def _expire(options: argparse.Namespace) -> int:
 
 
 def _verify(options: argparse.Namespace) -> int:
-    lies = ps.open_table(options.file).verify_index()
+    lies = _open(options).verify_index()
     found = [{"column": ".".join(lie.column), "part": lie.part, "problem": lie.problem} for lie in lies]
     if options.json:
         print(json.dumps(found, indent=2))
@@ -104,7 +120,7 @@ def _verify(options: argparse.Namespace) -> int:
 
 
 def _stats(options: argparse.Namespace) -> int:
-    found = {name: dataclasses.asdict(one) for name, one in ps.open_table(options.file).index_stats().items()}
+    found = {name: dataclasses.asdict(one) for name, one in _open(options).index_stats().items()}
     if options.json:
         print(json.dumps(found, indent=2))
     for name, one in {} if options.json else found.items():
@@ -116,7 +132,7 @@ def _stats(options: argparse.Namespace) -> int:
 
 
 def _plan(options: argparse.Namespace) -> int:
-    table = ps.open_table(options.file, options.format)
+    table = _open(options)
     plan = table.plan(
         options.where,
         _state(options.as_of),

@@ -10,7 +10,8 @@ from typing import Any, Self
 from parsieve import _core
 from parsieve.index import bloom, build, inspect, update, upkeep
 from parsieve.index.commit import Commit, Log, TableState
-from parsieve.index.store import Store, open_store
+from parsieve.index.opening import open_store
+from parsieve.index.store import Store
 from parsieve.index.view import View
 from parsieve.lake.base import Lake, Location, Snapshot
 
