@@ -202,9 +202,10 @@ def live(spark: Any, folder: Path, kind: str, forms_at_once: int) -> None:
         assert told(history.full(state)) == rows
         history.check(state, FORMS[: max(2, forms_at_once)])
     assert history.fewer > fewer
+    for state, _ in before_now:
+        # An error where the index knows less than all of it.
+        history.table.plan("name = 'n14'", state, stale="error")
     first = before_now[0][0]
-    assert history.table.plan("name = 'n14x'", first).kept == []
-    assert history.without.plan("name = 'n14x'", first).kept != []
     # What was undone reads as what was before it.
     assert told(history.full(undone)) == before
     history.check(undone, FORMS[:2])
