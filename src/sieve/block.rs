@@ -103,13 +103,15 @@ pub(super) fn put_block<'a, P: Offset>(
     out.put(u64::from(saturating_u32(separators.len())), layout.count_bits);
     put_separators(out, separators, P::ZERO, layout.shift, layout.habit);
     for told in sets {
-        let (code, bits) = codes[usize::from(told.kind() as u8)];
-        back.put(u64::from(code), bits);
+        let kind @ (code, bits) = codes[usize::from(told.kind() as u8)];
         match told {
-            Told::One(local) => back.put_below(local, layout.num_locals),
-            Told::Shared(number) => back.put_below(number, layout.num_shared),
-            Told::Inline(members) => put_set(back, members, layout),
-            Told::Previous | Told::BeforePrevious => {}
+            Told::One(local) => back.put_after(kind, local, layout.num_locals),
+            Told::Shared(number) => back.put_after(kind, number, layout.num_shared),
+            Told::Inline(members) => {
+                back.put(u64::from(code), bits);
+                put_set(back, members, layout);
+            }
+            Told::Previous | Told::BeforePrevious => back.put(u64::from(code), bits),
         }
     }
     back.drain_into(out);

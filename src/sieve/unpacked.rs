@@ -14,8 +14,10 @@ use std::ops::Range;
 /// Marks a run whose set has several members: the number of their list follows.
 const SEVERAL: u32 = 1 << 31;
 
-/// Runs whose union is kept, so that a long interval passes them in one step.
-const RUNS_PER_GROUP: usize = 128;
+/// Runs whose union is kept, so that a long interval passes them in one step: fewer where a union is a few words.
+fn runs_per_group(words: usize) -> usize {
+    if words <= 4 { 32 } else { 128 }
+}
 
 /// Runs and members of a segment that is worth decoding: some times what `Options::max_weight` makes by default.
 const MOST_ENTRIES: usize = 1 << 18;
@@ -171,13 +173,14 @@ impl Unpacked {
     }
 
     fn unite(&mut self) {
-        let groups = self.num_runs / RUNS_PER_GROUP;
+        let per_group = runs_per_group(self.words);
+        let groups = self.num_runs / per_group;
         if groups < 3 || groups * self.words * 8 > MOST_UNION_BYTES {
             return;
         }
         let mut unions = vec![0; groups * self.words];
         for (group, union) in unions.chunks_mut(self.words).enumerate() {
-            self.mark(group * RUNS_PER_GROUP..(group + 1) * RUNS_PER_GROUP, union);
+            self.mark(group * per_group..(group + 1) * per_group, union);
         }
         self.unions = unions;
     }
@@ -257,12 +260,13 @@ impl Unpacked {
         let end = self.run_of(most).map(|run| run.0 + 1).or_else(|| block(most).map(start_of));
         let end = end.unwrap_or(self.num_runs).max(first);
         let mut seen = vec![0; self.words];
-        let groups = first.div_ceil(RUNS_PER_GROUP)..end / RUNS_PER_GROUP;
+        let per_group = runs_per_group(self.words);
+        let groups = first.div_ceil(per_group)..end / per_group;
         if groups.is_empty() || self.unions.is_empty() {
             self.mark(first..end, &mut seen);
         } else {
-            self.mark(first..groups.start * RUNS_PER_GROUP, &mut seen);
-            self.mark(groups.end * RUNS_PER_GROUP..end, &mut seen);
+            self.mark(first..groups.start * per_group, &mut seen);
+            self.mark(groups.end * per_group..end, &mut seen);
             for union in self.unions.chunks(self.words).take(groups.end).skip(groups.start) {
                 seen.iter_mut().zip(union).for_each(|(seen, union)| *seen |= union);
             }
