@@ -209,6 +209,35 @@ def test_keys_of_columns_by_their_bytes(tmp_path: Path) -> None:
         table.plan("other = 8").to_arrow()
 
 
+def test_open_files_need_no_key_of_the_footer(tmp_path: Path) -> None:
+    pq.write_table(part(0), tmp_path / "part-0.parquet")
+    time.sleep(0.1)
+    table = ps.open_table(str(tmp_path), decryption={"column_keys": {"secret": bytes(16)}})
+    assert table.plan("other = 8").to_arrow()["secret"].to_pylist() == ["secret 00008"]
+    assert table.build_index("secret", kind="sieve") == {"secret": "sieve"}
+
+
+REAL = Path(__file__).parents[4] / "shared" / "data" / "parquet-testing" / "no-bloom"
+
+
+@pytest.mark.skipif(not REAL.exists(), reason="the files of apache/parquet-testing are not on this machine")
+def test_files_of_other_writers(tmp_path: Path) -> None:
+    """A key that no KMS wrapped: pyarrow takes the footer's, and none of a column's own."""
+    keys = {"footer_key": b"0123456789012345", "column_keys": {"double_field": b"1234567890123450"}}
+    for name in ("uniform_encryption", "encrypt_columns_plaintext_footer"):
+        data = (REAL / f"{name}.parquet.encrypted").read_bytes()
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "part-0.parquet").write_bytes(data)
+    time.sleep(0.1)
+    table = ps.open_table(str(tmp_path / "uniform_encryption"), decryption=keys)
+    assert table.plan("double_field >= 0").to_arrow(["double_field"]).num_rows > 0
+    assert table.plan("double_field < -1e9").files == []
+    table = ps.open_table(str(tmp_path / "encrypt_columns_plaintext_footer"), decryption=keys)
+    assert table.plan("double_field < -1e9").files == []
+    with pytest.raises(ps.DecryptionError, match="KMS alone"):
+        table.plan("double_field >= 0").to_arrow(["double_field"])
+
+
 def test_keys_that_pyarrow_cannot_take_are_refused_with_words(tmp_path: Path) -> None:
     seen = encrypted(tmp_path / "part-0.parquet", part(0), plaintext_footer=True, double_wrapping=True)
     time.sleep(0.1)
