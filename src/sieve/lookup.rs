@@ -4,8 +4,9 @@
 //! greatest key; rays by those alone, which is optimal (Theorem 1 of the spec).
 
 use super::axis::{AxisType, Bytes, Key};
+use super::directory::{Extent, Stats};
 use super::heads::Meets;
-use super::index::{Extent, Index, Slot, Stats};
+use super::index::{Index, Slot};
 use crate::int::{index, saturating_u32};
 use std::ops::Range;
 
