@@ -52,7 +52,7 @@ test-spark: develop .venv-spark/stamp-spark ## the tests on Spark, with Hudi, De
 	PYTHONPATH=$(CURDIR)/python $(SPARK_BIN)/python -m pytest tests/python/spark
 
 # Hudi has no jars for it. What takes long for reasons of its own is left to test-spark.
-SPARK4_TESTS := $(addprefix tests/python/spark/test_,skip.py build.py matching.py session.py)
+SPARK4_TESTS := $(addprefix tests/python/spark/test_,skip.py build.py matching.py session.py source.py)
 
 .PHONY: test-spark4
 test-spark4: develop .venv-spark4/stamp-spark4 ## a share of them on the newest PySpark: plain Parquet, Delta and Iceberg
@@ -87,7 +87,15 @@ bench: develop .venv/stamp-bench ## the Rust and Python benches beside their pee
 	$(BIN)/python benches/python/rewrite.py --save
 	$(BIN)/python benches/python/probe.py --save
 	$(BIN)/python benches/python/tables.py --save
+	$(BIN)/python benches/python/layouts.py --save
 	cargo bench --locked $(CARGO_FEATURES) --bench sieve
+
+.PHONY: bench-spark
+bench-spark: develop .venv-spark/stamp-bench-spark ## the benches on Spark; the table of 20 million rows stays in target/thesis
+	PYTHONPATH=$(CURDIR)/python $(SPARK_BIN)/python benches/spark/build.py --scale 3.34 --save
+	PYTHONPATH=$(CURDIR)/python $(SPARK_BIN)/python benches/spark/engines.py --save
+	PYTHONPATH=$(CURDIR)/python $(SPARK_BIN)/python benches/spark/indexes.py --rows 20000000 --save
+	PYTHONPATH=$(CURDIR)/python $(SPARK_BIN)/python benches/spark/thesis.py target/thesis --save
 
 .PHONY: bench-smoke
 bench-smoke: develop .venv/stamp-bench ## every bench once, small: do they run and agree
@@ -96,6 +104,7 @@ bench-smoke: develop .venv/stamp-bench ## every bench once, small: do they run a
 	$(BIN)/python benches/python/rewrite.py --smoke
 	$(BIN)/python benches/python/probe.py --smoke
 	$(BIN)/python benches/python/tables.py --smoke
+	$(BIN)/python benches/python/layouts.py --smoke
 	cargo bench --locked $(CARGO_FEATURES) --bench sieve -- --smoke
 
 # Coverage for libFuzzer by flags that stable Rust takes, so that neither nightly nor cargo-fuzz is needed.
@@ -165,6 +174,10 @@ develop: .venv/stamp-build
 .venv-spark/stamp-spark: pyproject.toml requirements/constraints-spark.txt .venv-spark/stamp-venv
 	$(SPARK_BIN)/python -m pip install --quiet 'pip>=25.1'
 	PIP_CONSTRAINT=requirements/constraints-spark.txt $(SPARK_BIN)/python -m pip install --quiet --group spark
+	@touch $@
+
+.venv-spark/stamp-bench-spark: .venv-spark/stamp-spark
+	PIP_CONSTRAINT=requirements/constraints-spark.txt $(SPARK_BIN)/python -m pip install --quiet --group bench-spark
 	@touch $@
 
 .venv-spark4/stamp-venv: .venv/stamp-venv

@@ -14,16 +14,31 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
+HOW = {
+    "python": "make develop .venv/stamp-bench && .venv/bin/python",
+    "spark": "make develop .venv-spark/stamp-bench-spark && PYTHONPATH=python .venv-spark/bin/python",
+}
 
 
-def save(kind: str, cases: list[dict[str, Any]], packages: Iterable[str]) -> None:
-    """Write `benches/results/KIND-python-DATE.json`."""
+def series(name: str, values: list[float | None], ours: bool = False) -> dict[str, Any]:
+    """One contender of a figure, as `parsieve report` reads it."""
+    return {"name": name, "values": values, "ours": ours}
+
+
+def save(
+    kind: str,
+    cases: list[dict[str, Any]],
+    packages: Iterable[str],
+    figures: list[dict[str, Any]] | None = None,
+    by: str = "python",
+) -> None:
+    """Write `benches/results/KIND-BY-DATE.json`; with figures, `parsieve report` makes a page of it."""
     changed = _output("git", "status", "--porcelain", "--", ":!benches/results")
     date = datetime.datetime.now(datetime.UTC).date().isoformat()
     record = {
         "date": date,
         "commit": _output("git", "rev-parse", "HEAD") + ("+" if changed else ""),
-        "how": " ".join(["make develop .venv/stamp-bench && .venv/bin/python", *sys.argv]),
+        "how": " ".join([HOW[by], *sys.argv]),
         "python": platform.python_version(),
         "packages": {name: version(name) for name in ("parsieve", *packages)},
         "machine": {
@@ -34,9 +49,16 @@ def save(kind: str, cases: list[dict[str, Any]], packages: Iterable[str]) -> Non
         },
         "cases": cases,
     }
-    path = ROOT / "benches" / "results" / f"{kind}-python-{date}.json"
+    if figures is not None:
+        record["figures"] = figures
+    path = ROOT / "benches" / "results" / f"{kind}-{by}-{date}.json"
     path.write_text(json.dumps(record, indent=1) + "\n")
     print(f"\nbenches/results/{path.name}")
+
+
+def filesystem(folder: Path) -> str:
+    """The kind of filesystem that a folder lies on."""
+    return _output("stat", "--file-system", "--format=%T", str(folder))
 
 
 def _output(*command: str) -> str:

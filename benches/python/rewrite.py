@@ -197,6 +197,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--rows", type=int, default=9_000_000, help="9,000,000 rows are 1 GiB with Snappy")
     parser.add_argument("--codec", action="append", choices=["snappy", "zstd"])
+    parser.add_argument(
+        "--folder", type=Path, help="where the files lie: this repository's target/, or another filesystem"
+    )
     parser.add_argument("--save", action="store_true", help="write benches/results")
     arguments = parser.parse_args()
     if arguments.child:
@@ -207,11 +210,13 @@ def main() -> None:
     cases = []
     # On the disk: the system's temporary folder may be memory.
     (ROOT / "target").mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=ROOT / "target") as folder:
+    where = arguments.folder or ROOT / "target"
+    with tempfile.TemporaryDirectory(dir=where) as folder:
         for codec in arguments.codec or ["snappy", "zstd"]:
             cases += race(Path(folder), codec, rows, rounds)
     if arguments.save:
-        record.save("rewrite", cases, ("pyarrow", "duckdb"))
+        kind = f"rewrite-{record.filesystem(where)}" if arguments.folder else "rewrite"
+        record.save(kind, cases, ("pyarrow", "duckdb"))
 
 
 if __name__ == "__main__":

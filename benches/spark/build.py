@@ -1,6 +1,6 @@
 """An index built by Spark beside Spark's own sort of the same column, in one session. See `benches/README.md`.
 
-    make develop .venv-spark/stamp-spark && .venv-spark/bin/pip install tpchgen-cli
+    make develop .venv-spark/stamp-bench-spark
     PYTHONPATH=python .venv-spark/bin/python benches/spark/build.py --scale 3.34 --memory 2g
 
 Contenders take turns. The sort writes to nowhere (Spark's sink `noop`), so that only its work counts; the build writes
@@ -52,7 +52,7 @@ def lineitem(folder: Path, scale: float, parts: int) -> None:
     """TPC-H's lineitem by tpchgen-cli."""
     program = shutil.which("tpchgen-cli", path=os.pathsep.join([str(Path(sys.executable).parent), os.defpath]))
     if program is None:
-        raise SystemExit("tpchgen-cli is missing: pip install tpchgen-cli")
+        raise SystemExit("tpchgen-cli is missing: make .venv-spark/stamp-bench-spark")
     command = [program, "parquet", "-s", str(scale), "-T", "lineitem", "--parts", str(parts), "-c", "ZSTD(1)"]
     subprocess.run([*command, "-o", str(folder)], check=True)
 

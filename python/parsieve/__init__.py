@@ -18,7 +18,8 @@ from parsieve._core import (
 from parsieve.checking import Finding, check_filters
 from parsieve.errors import ColumnNotFoundError, ConflictError, StaleIndexError
 from parsieve.filters import FileFilters, FilterRange, open_filters
-from parsieve.rewrite import AddedFilter, RewriteReport, add_filters, drop_filters
+from parsieve.rewrite import add_filters, drop_filters
+from parsieve.rewritten import AddedFilter, RewriteReport
 
 if TYPE_CHECKING:
     from parsieve.advice import Advice

@@ -35,9 +35,13 @@ def add_commands(commands: Any, exit_codes: str) -> None:
     demo.add_argument("--files", type=int, default=50, metavar="N", help="files of the lake (50)")
     demo.add_argument("--rows", type=int, default=5_000_000, metavar="N", help="rows of the lake (5000000)")
     demo.add_argument("--no-spark", action="store_true", help="leave Spark out, also where it is installed")
-    report = command("report", _report, "show on one page which files of a table some queries read, and why")
-    report.add_argument("table", metavar="TABLE", help="a path or a URI")
-    report.add_argument("--where", action="append", required=True, metavar="WHERE", help="a query; may be repeated")
+    report = command(
+        "report", _report, "show on one page which files of a table some queries read, or what records of benches say"
+    )
+    report.add_argument(
+        "sources", nargs="+", metavar="SOURCE", help="a table by path or URI, with --where; or records, which are .json"
+    )
+    report.add_argument("--where", action="append", metavar="WHERE", help="a query of the table; may be repeated")
     report.add_argument("-o", "--output", metavar="FILE", default="parsieve-report.html", help="(%(default)s)")
 
 
@@ -63,11 +67,22 @@ def _demo(options: argparse.Namespace) -> int:
 
 
 def _report(options: argparse.Namespace) -> int:
-    from parsieve.report.plans import page_of_plans
+    if options.where is not None:
+        from parsieve.report.plans import page_of_plans
 
-    table = ps.open_table(options.table)
-    page = page_of_plans(table, options.where, dt.datetime.now(dt.UTC).date())
+        if len(options.sources) > 1:
+            raise ValueError("--where asks one table; name one")
+        table = ps.open_table(options.sources[0])
+        page = page_of_plans(table, options.where, dt.datetime.now(dt.UTC).date())
+        about = f"{len(options.where)} queries of {table.uri}"
+    else:
+        from parsieve.report.records import page_of_records
+
+        if other := [one for one in options.sources if not one.endswith(".json")]:
+            raise ValueError(f"{other[0]} is no record (.json); a table is reported by what --where asks of it")
+        page = page_of_records([Path(one) for one in options.sources])
+        about = f"{len(options.sources)} records"
     Path(options.output).write_text(page, encoding="utf-8")
     print(options.output)
-    print(f"{len(options.where)} queries of {table.uri}", file=sys.stderr)
+    print(about, file=sys.stderr)
     return 0

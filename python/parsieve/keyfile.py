@@ -16,6 +16,30 @@ from parsieve import _core
 NAMES = ("footer_key", "column_keys", "aad_prefix")
 
 
+def read_key_bytes(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """The same as a dict of bytes, for tables, whose rows are read by libraries that want them."""
+    path = Path(path)
+    text = path.read_text(encoding="utf-8")
+    if os.name != "nt" and stat.S_IMODE(path.stat().st_mode) & 0o077:
+        warnings.warn(f"others may read the keys in {path}: chmod 600 keeps them out", stacklevel=3)
+    try:
+        found = json.loads(text)
+    except ValueError:
+        # The error of the parser would quote the file.
+        raise ValueError(f"{path} holds no JSON") from None
+    if not isinstance(found, dict) or found.keys() - set(NAMES):
+        raise ValueError(f"{path} holds an object with {', '.join(NAMES)} and nothing else")
+    columns = found.get("column_keys") or {}
+    if not isinstance(columns, dict):
+        raise ValueError(f"column_keys in {path} is an object: a key for each column")
+    footer, prefix = found.get("footer_key"), found.get("aad_prefix")
+    return {
+        "footer_key": None if footer is None else _key(footer, "footer_key", path),
+        "column_keys": {column: _key(key, f"the key of {column!r}", path) for column, key in columns.items()},
+        "aad_prefix": None if prefix is None else _bytes(prefix, "aad_prefix", path),
+    }
+
+
 def read_keys(path: str | os.PathLike[str]) -> _core.FileKeys:
     """Read the keys of an encrypted file: a JSON object with the names of `FileKeys`, each key as hex or base64.
 
@@ -29,26 +53,7 @@ def read_keys(path: str | os.PathLike[str]) -> _core.FileKeys:
     <parsieve.FileKeys: footer>
     >>> folder.cleanup()
     """
-    path = Path(path)
-    text = path.read_text(encoding="utf-8")
-    if os.name != "nt" and stat.S_IMODE(path.stat().st_mode) & 0o077:
-        warnings.warn(f"others may read the keys in {path}: chmod 600 keeps them out", stacklevel=2)
-    try:
-        found = json.loads(text)
-    except ValueError:
-        # The error of the parser would quote the file.
-        raise ValueError(f"{path} holds no JSON") from None
-    if not isinstance(found, dict) or found.keys() - set(NAMES):
-        raise ValueError(f"{path} holds an object with {', '.join(NAMES)} and nothing else")
-    columns = found.get("column_keys") or {}
-    if not isinstance(columns, dict):
-        raise ValueError(f"column_keys in {path} is an object: a key for each column")
-    footer, prefix = found.get("footer_key"), found.get("aad_prefix")
-    return _core.FileKeys(
-        None if footer is None else _key(footer, "footer_key", path),
-        {column: _key(key, f"the key of {column!r}", path) for column, key in columns.items()},
-        None if prefix is None else _bytes(prefix, "aad_prefix", path),
-    )
+    return _core.FileKeys(**read_key_bytes(path))
 
 
 def _key(text: Any, what: str, path: Path) -> bytes:

@@ -24,15 +24,11 @@ def keys_of(source: Any, kms: Any, connection: Any = None, aad_prefix: bytes | N
     Args:
         source: what `open_filters` takes.
         kms: a `KmsClient` of `pyarrow.parquet.encryption`, or any object with its `unwrap_key`; or a function that
-            makes one of a `KmsConnectionConfig`, as for pyarrow's `CryptoFactory`.
+            makes one of a `KmsConnectionConfig`, as for pyarrow's `CryptoFactory`; or an `Unwrapper` of many files.
         connection: the `KmsConnectionConfig` for such a function.
         aad_prefix: where the file does not hold it.
     """
-    if not hasattr(kms, "unwrap_key"):
-        if not callable(kms):
-            raise TypeError(f"a KMS has unwrap_key, or is a function that makes one, not {type(kms).__name__}")
-        kms = kms(connection)
-    unwrapper = _Unwrapper(kms)
+    unwrapper = kms if isinstance(kms, Unwrapper) else Unwrapper(kms, connection)
     reader = RangeReader(source)
     try:
         fetched = _core.Fetched()
@@ -53,10 +49,14 @@ def keys_of(source: Any, kms: Any, connection: Any = None, aad_prefix: bytes | N
     return _core.FileKeys(footer_key, columns, aad_prefix)
 
 
-class _Unwrapper:
+class Unwrapper:
     """Unwraps each key once, for all columns that it encrypts."""
 
-    def __init__(self, kms: Any) -> None:
+    def __init__(self, kms: Any, connection: Any = None) -> None:
+        if not hasattr(kms, "unwrap_key"):
+            if not callable(kms):
+                raise TypeError(f"a KMS has unwrap_key, or is a function that makes one, not {type(kms).__name__}")
+            kms = kms(connection)
         self._kms = kms
         self._known: dict[bytes, bytes] = {}
         # Keys that wrap other keys, by what the material calls them.
@@ -88,13 +88,19 @@ class _Unwrapper:
         return key.encode("latin-1") if isinstance(key, str) else bytes(key)
 
 
-def _fields(material: bytes, whose: str) -> dict[str, Any]:
-    """Key material as JSON, checked as far as it is used."""
+def material_of(metadata: bytes) -> dict[str, Any] | None:
+    """What a file holds of a key as the fields of a KMS's material; None where it is something else."""
     try:
-        fields = json.loads(material)
+        fields = json.loads(metadata)
     except ValueError:
-        fields = None
-    if not isinstance(fields, dict) or fields.get("keyMaterialType") != MATERIAL_TYPE:
+        return None
+    return fields if isinstance(fields, dict) and fields.get("keyMaterialType") == MATERIAL_TYPE else None
+
+
+def _fields(material: bytes, whose: str) -> dict[str, Any]:
+    """Key material, checked as far as it is used."""
+    fields = material_of(material)
+    if fields is None:
         raise _core.UnsupportedError(
             f"the key of {whose} is not stored as material of a KMS; give the keys themselves, by ps.FileKeys(...)"
         )

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from parsieve.errors import StaleIndexError
+from parsieve.filters import FileFilters
 from parsieve.index.view import View
 from parsieve.lake.base import Lake, Slice, Snapshot
 from parsieve.plan import Plan
@@ -133,7 +134,7 @@ def _judge_groups(
 ) -> tuple[Sieving, list[tuple[int, int]]]:
     """The row groups of some slices on their way through what their files say."""
     pieces: list[Slice] = [snapshot.slices[number] for number in chosen]
-    read = footers.read(pieces, _columns(files.tree), snapshot.schema, lake.open_base, cost)
+    read = footers.read(pieces, _columns(files.tree), snapshot.schema, lake, cost)
     known: dict[int, FileFooter] = {}
     for number, footer in zip(chosen, read, strict=True):
         if isinstance(footer, str):
@@ -147,7 +148,12 @@ def _judge_groups(
         return bounds_of(column, [(known[number], group) for number, group in units])
 
     groups.hear(MinMax("footers' min/max", bounds))
-    groups.hear(FileBlooms(units, known, lambda number: lake.open_base(snapshot.slices[number]), cost))
+
+    def filters(number: int) -> FileFilters:
+        piece = snapshot.slices[number]
+        return FileFilters(lake.open_base(piece), lake.file_keys(piece))
+
+    groups.hear(FileBlooms(units, known, filters, cost))
     return groups, units
 
 

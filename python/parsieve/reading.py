@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.dataset as pads
+from pyarrow import fs
 
 from parsieve._core import UnsupportedError
 from parsieve.errors import ColumnNotFoundError
@@ -96,15 +97,18 @@ class Rows:
         if not self._slices:
             return pa.RecordBatchReader.from_batches(pa.schema([schema.field(name) for name in wanted]), [])
         scan = self._scan()
-        if scan is not None and self._is_filtered_late:
-            # Read first, filtered then, so that no statistics come between.
-            read = list(dict.fromkeys([*wanted, *(column.path[0] for column in columns(self._expr))]))
-            batches = scan.scanner(columns=read).to_batches()
-            held = pa.schema([schema.field(name) for name in read])
-            return pads.Scanner.from_batches(batches, schema=held, columns=wanted, filter=condition).to_reader()
-        if scan is not None:
+        if scan is not None and not self._is_filtered_late:
             return scan.scanner(columns=wanted, filter=condition).to_reader()
-        return self._lake.read(self._snapshot, self._slices, wanted, condition)
+        if condition is None:
+            return self._lake.read(self._snapshot, self._slices, wanted)
+        # Read first, filtered then, so that no statistics come between, and no column is read that nobody asks for.
+        read = list(dict.fromkeys([*wanted, *(column.path[0] for column in columns(self._expr))]))
+        if scan is None:
+            stream = self._lake.read(self._snapshot, self._slices, read)
+            return pads.Scanner.from_batches(stream, columns=wanted, filter=condition).to_reader()
+        batches = scan.scanner(columns=read).to_batches()
+        held = pa.schema([schema.field(name) for name in read])
+        return pads.Scanner.from_batches(batches, schema=held, columns=wanted, filter=condition).to_reader()
 
     def _plain_files(self) -> list[str] | None:
         """The files' paths where every engine reads the table's rows from them by itself: local, whole and alike."""
@@ -113,7 +117,8 @@ class Rows:
             return None
         local = [path for path in paths if path is not None and "://" not in path]
         scan = self._lake.dataset(self._snapshot, self._slices) if len(local) == len(paths) else None
-        if scan is None:
+        # A path of another filesystem may be that of a file here.
+        if scan is None or not isinstance(scan.filesystem, fs.LocalFileSystem):
             return None
         wanted = [(field.name, without_dictionaries(field.type)) for field in self._snapshot.schema]
         for fragment in scan.get_fragments():

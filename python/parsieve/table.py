@@ -13,6 +13,7 @@ from parsieve._core import ParsieveError
 from parsieve.advice import Advice, advise_column
 from parsieve.index.index import TableIndex
 from parsieve.index.inspect import Lie, Stats
+from parsieve.index.renewals import Renewals
 from parsieve.index.store import FOLDER
 from parsieve.index.view import View
 from parsieve.lake.base import AsOf, Lake, Snapshot
@@ -37,7 +38,7 @@ class Table:
         self._lake = lake
         self._footers = Footers()
         self._last: Snapshot | None = None
-        place = f"{lake.uri}/{FOLDER}" if index_location is None else index_location
+        place = lake.beside(FOLDER) if index_location is None else index_location
         self._index = TableIndex(place, lake.storage_options or None)
 
     def __repr__(self) -> str:
@@ -138,6 +139,7 @@ class Table:
         memory: int = 1 << 30,
         threads: int | None = None,
         progress: bool | None = None,
+        expose: ColumnName | Sequence[ColumnName] = (),
     ) -> dict[str, str]:
         """Index some columns in one scan of the table; an index that they have is replaced.
 
@@ -151,6 +153,8 @@ class Table:
             memory: Bytes of rows that are held at once; the rest is spilled to the disk.
             threads: None is as many as the machine has.
             progress: A bar on standard error; None shows it if that is a terminal.
+            expose: Those of the columns that may be indexed though files encrypt them. The index tells their values to
+                whoever can read it; without this, such a column is `UnsupportedError`.
 
         >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
         >>> folder = tempfile.mkdtemp()
@@ -165,26 +169,32 @@ class Table:
             raise ValueError(f'the kinds of index are "sieve", "bloom", "both" and "auto", not {kind!r}')
         snapshot = self._lake.snapshot()
         paths = self._paths(columns, snapshot.schema)
+        lake = self._lake.exposing(self._paths(expose, snapshot.schema))
         chosen = dict.fromkeys(paths, "sieve" if kind == "auto" else kind)
         # A sample of few files says nothing.
         if kind == "auto" and len(snapshot.slices) >= FEW_FILES:
-            chosen = {path: advise_column(self._lake, snapshot, path).recommendation for path in paths}
+            chosen = {path: advise_column(lake, snapshot, path).recommendation for path in paths}
         sieves = [path for path, one in chosen.items() if one in ("sieve", "both")]
         blooms = [path for path, one in chosen.items() if one in ("bloom", "both")]
         if sieves:
-            self._index.build(self._lake, snapshot, sieves, memory=memory, threads=threads, progress=progress)
+            self._index.build(lake, snapshot, sieves, memory=memory, threads=threads, progress=progress)
         if blooms:
-            self._index.build_bloom(self._lake, snapshot, blooms, memory=memory, threads=threads)
+            self._index.build_bloom(lake, snapshot, blooms, memory=memory, threads=threads)
         return {".".join(path): one for path, one in chosen.items()}
 
     def advise(
-        self, columns: ColumnName | Sequence[ColumnName] | None = None, queries: Sequence[Any] = ()
+        self,
+        columns: ColumnName | Sequence[ColumnName] | None = None,
+        queries: Sequence[Any] = (),
+        *,
+        expose: ColumnName | Sequence[ColumnName] = (),
     ) -> list[Advice]:
         """Tell what an index of each column would cost and save, by a sample of the table's files.
 
         Args:
             columns: None is those of the queries, and without queries all that can be indexed.
             queries: Predicates as `plan` takes them. Without any, keys and intervals both count.
+            expose: Columns that would be indexed though files encrypt them, as for `build_index`.
 
         >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
         >>> folder = tempfile.mkdtemp()
@@ -202,15 +212,31 @@ class Table:
         else:
             paths = [(field.name,) for field in snapshot.schema if not pa.types.is_nested(field.type)]
         intervals = {leaf.column.path for one in asked for leaf in leaves(ask(one)) if not isinstance(leaf, Among)}
-        return [advise_column(self._lake, snapshot, path, ranges=not asked or path in intervals) for path in paths]
+        lake = self._lake.exposing(self._paths(expose, snapshot.schema))
+        return [advise_column(lake, snapshot, path, ranges=not asked or path in intervals) for path in paths]
 
     def _paths(self, columns: ColumnName | Sequence[ColumnName], schema: pa.Schema) -> list[tuple[str, ...]]:
-        listed = [columns] if isinstance(columns, str | tuple) else list(columns)
+        listed = [columns] if columns and isinstance(columns, str | tuple) else list(columns)
         names = Names(schema)
         return [names.find([one] if isinstance(one, str) else one).path for one in listed]
 
-    def update_index(self, *, memory: int = 1 << 30, threads: int | None = None, progress: bool | None = None) -> None:
+    def update_index(
+        self,
+        *,
+        memory: int = 1 << 30,
+        threads: int | None = None,
+        progress: bool | None = None,
+        compact: bool | None = None,
+        expose: ColumnName | Sequence[ColumnName] = (),
+    ) -> None:
         """Bring the index to the table as it is now: only files that are new or changed are read.
+
+        `compact` tells whether the index is compacted at once. None does so where a lake's table is copied on write, or
+        has just been compacted itself: no file has logs or deletes above it. Otherwise it waits until what updates
+        added costs readers more than a compaction.
+
+        A file whose filters alone are others since, by `add_filters` or `drop_filters`, is not read either.
+        Files that encrypt an indexed column stay unread, and so are kept by every plan, unless `expose` names it.
 
         >>> import tempfile, time, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
         >>> folder = tempfile.mkdtemp()
@@ -226,7 +252,17 @@ class Table:
         2
         """
         self._index.refresh()
-        self._index.update(self._lake, self._lake.snapshot(), memory=memory, threads=threads, progress=progress)
+        snapshot = self._lake.snapshot()
+        lake = self._lake.exposing(self._paths(expose, snapshot.schema))
+        renewals = Renewals.read(self._index.store, snapshot)
+        effort: dict[str, Any] = {"memory": memory, "threads": threads, "progress": progress}
+        self._index.update(lake, snapshot, **effort, renewed=renewals.tokens)
+        renewals.forget()
+        if compact is None:
+            compact = self._lake.format != "parquet" and all(piece.clean for piece in snapshot.slices)
+        view = self._index.newest()
+        if compact and view is not None and any(state.deltas for state in view.columns.values()):
+            self._index.compact()
 
     def compact_index(self, columns: ColumnName | Sequence[ColumnName] | None = None) -> None:
         """Make one file set of what updates added. Earlier versions of the index keep theirs until they expire.
@@ -304,7 +340,27 @@ class Table:
         []
         """
         self._index.refresh()
-        return self._index.verify(self._lake, self._lake.snapshot())
+        return self._index.verify(self._lake.exposing(None), self._lake.snapshot())
+
+    def index_kinds(self) -> dict[str, str]:
+        """Which columns are indexed, and how: "sieve", "bloom" or "both".
+
+        >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
+        >>> folder = tempfile.mkdtemp()
+        >>> pq.write_table(pa.table({"id": [1, 9]}), folder + "/part-0.parquet")
+        >>> table = ps.open_table(folder)
+        >>> table.index_kinds()
+        {}
+        >>> _ = table.build_index("id", kind="bloom")
+        >>> table.index_kinds()
+        {'id': 'bloom'}
+        """
+        view = self._index.refresh()
+        if view is None:
+            return {}
+        blooms = dict.fromkeys(view.commit.blooms, "bloom")
+        found = blooms | {path: "both" if path in blooms else "sieve" for path in view.columns}
+        return {".".join(path): kind for path, kind in found.items()}
 
     def index_stats(self) -> dict[str, Stats]:
         """What the index of each column costs and wastes.
@@ -338,11 +394,16 @@ def open_table(
     storage_options: Mapping[str, str] | None = None,
     *,
     index_location: Any = None,
+    decryption: Any = None,
 ) -> Table:
     """The table at a path or URI, in a `(filesystem, path)` pair, or that of a `DeltaTable` or a pyiceberg `Table`.
 
     Plain folders of Parquet files (hive-partitioned or not), Delta Lake, Iceberg and Hudi are told apart by what lies
     in the folder, or by `format`. The index lies in `_parsieve` below the table, or at `index_location`.
+
+    `decryption` are the keys of a plain folder's encrypted files: a dict of `footer_key`, `column_keys` and
+    `aad_prefix`; or `(kms, connection)`, a `KmsClient`, or the function that makes one, and the `KmsConnectionConfig`
+    of pyarrow's `CryptoFactory`; or `FileKeys`, by which footers and filters are read, and no rows.
 
     >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
     >>> folder = tempfile.mkdtemp()
@@ -350,15 +411,20 @@ def open_table(
     >>> ps.open_table(folder).format
     'parquet'
     """
-    return Table(open_lake(source, format, storage_options), index_location)
+    return Table(open_lake(source, format, storage_options, decryption), index_location)
 
 
 def advise(
-    table: Any, columns: ColumnName | Sequence[ColumnName] | None = None, queries: Sequence[Any] = ()
+    table: Any,
+    columns: ColumnName | Sequence[ColumnName] | None = None,
+    queries: Sequence[Any] = (),
+    *,
+    decryption: Any = None,
+    expose: ColumnName | Sequence[ColumnName] = (),
 ) -> list[Advice]:
     """What an index of each column of a table would cost and save, before it is built; see `Table.advise`.
 
-    `table` is one from `open_table`, or whatever that takes.
+    `table` is one from `open_table`, or whatever that takes, `decryption` the keys of its files.
 
     >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
     >>> folder = tempfile.mkdtemp()
@@ -368,4 +434,5 @@ def advise(
     >>> round(advice.minmax_reads), round(advice.sieve_reads)
     (9, 1)
     """
-    return (table if isinstance(table, Table) else open_table(table)).advise(columns, queries)
+    opened = table if isinstance(table, Table) else open_table(table, decryption=decryption)
+    return opened.advise(columns, queries, expose=expose)

@@ -6,14 +6,12 @@ import os
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from parsieve._core import UnsupportedError
 from parsieve.errors import ConflictError
 from parsieve.files import RangeReader
-
-if TYPE_CHECKING:
-    from parsieve.rewrite import RewriteReport
+from parsieve.rewritten import RewriteReport
 
 # What S3 and its like take as one request; only such a request can have a condition.
 LARGEST = 5 << 30

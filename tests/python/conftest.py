@@ -43,7 +43,12 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         master="local[2]",
         memory="1g",
         warehouse=tmp_path_factory.mktemp("warehouse"),
-        config={"spark.ui.showConsoleProgress": False, "spark.sql.session.timeZone": "UTC"},
+        config={
+            "spark.ui.showConsoleProgress": False,
+            "spark.sql.session.timeZone": "UTC",
+            # Queries of some milliseconds are not worth the second compiler of Java, nor its threads.
+            "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        },
     )
     yield session
     session.stop()

@@ -21,16 +21,20 @@ class Kms(pe.KmsClient):  # type: ignore[misc]
         self.seen[name] = key
         return key.hex().encode()
 
-    def unwrap_key(self, wrapped: bytes, name: str) -> bytes:
-        return bytes.fromhex(wrapped.decode())
+    def unwrap_key(self, wrapped: bytes | str, name: str) -> bytes:
+        # Text from pyarrow, bytes from parsieve.
+        return bytes.fromhex(wrapped if isinstance(wrapped, str) else wrapped.decode())
 
 
-def encrypted(path: Path, **options: Any) -> dict[str, bytes]:
-    """Write the table with random keys; the result is the keys."""
+def encrypted(path: Path, table: pa.Table = TABLE, double_wrapping: bool = False, **options: Any) -> dict[str, bytes]:
+    """Write a table with random keys; the result is the keys."""
     seen: dict[str, bytes] = {}
     config = pe.EncryptionConfiguration(
-        footer_key="footer", column_keys={"one": ["secret"], "two": ["other"]}, double_wrapping=False, **options
+        footer_key="footer",
+        column_keys={"one": ["secret"], "two": ["other"]},
+        double_wrapping=double_wrapping,
+        **options,
     )
     properties = pe.CryptoFactory(lambda _: Kms(seen)).file_encryption_properties(pe.KmsConnectionConfig(), config)
-    pq.write_table(TABLE, path, row_group_size=1000, encryption_properties=properties)
+    pq.write_table(table, path, row_group_size=1000, encryption_properties=properties)
     return seen

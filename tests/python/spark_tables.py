@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -96,8 +97,26 @@ def ids_and_files(frame: Any) -> tuple[list[int], int]:
     """The ids of a query, and how many files its scans opened: by Spark's count, for Iceberg by its tasks."""
     query = frame.select("id")
     found = sorted(row.id for row in query.collect())
-    leaves = query._jdf.queryExecution().executedPlan().collectLeaves()
-    return found, sum(_files(leaves.apply(at)) for at in range(leaves.size()))
+    return found, sum(files_of_scans(query))
+
+
+def files_of_scans(query: Any) -> list[int]:
+    """How many files each scan of a query opened that has been executed."""
+    return list(map(_files, _leaves(query._jdf.queryExecution().executedPlan())))
+
+
+def _leaves(plan: Any) -> Iterator[Any]:
+    """The scans of a plan; what is executed adaptively hides its parts in leaves."""
+    leaves = plan.collectLeaves()
+    for at in range(leaves.size()):
+        leaf = leaves.apply(at)
+        name = leaf.getClass().getSimpleName()
+        if name == "AdaptiveSparkPlanExec":
+            yield from _leaves(leaf.executedPlan())
+        elif name.endswith("QueryStageExec"):
+            yield from _leaves(leaf.plan())
+        else:
+            yield leaf
 
 
 def _files(leaf: Any) -> int:

@@ -20,12 +20,13 @@ from parsieve.index.columns import current_field, field_id_of, path_of
 from parsieve.index.commit import BloomState, Commit, Log, Part, Shelf, TableState
 from parsieve.index.feeder import threads_of
 from parsieve.index.publish import Blooms, Columns, commit
+from parsieve.index.renewals import Renewed
 from parsieve.index.shelf import SHELF_BYTES, Filled, Filling, shelve
 from parsieve.index.store import Store, unique
 from parsieve.lake.base import ColumnPath, Lake, Location, Slice, Snapshot
 from parsieve.lake.leaves import leaf_field
 
-# More shelves than these are made one: each costs a lookup a request.
+# More shelves than these behind the full ones are put together: each costs a lookup a request.
 MOST_SHELVES = 8
 # Rows of a slice of which nobody knows how many it has.
 SOME_ROWS = 1_000_000
@@ -113,12 +114,12 @@ def build_by(
     return done
 
 
-def update(log: Log, lake: Lake, snapshot: Snapshot, effort: Effort) -> Commit | None:
+def update(log: Log, lake: Lake, snapshot: Snapshot, effort: Effort, renewed: Renewed | None = None) -> Commit | None:
     """Bring every Bloom index to a snapshot: new and changed slices are read, others keep their filters."""
-    return update_by(log, snapshot, _OwnHands(lake, effort, log.store))
+    return update_by(log, snapshot, _OwnHands(lake, effort, log.store), renewed)
 
 
-def update_by(log: Log, snapshot: Snapshot, hands: Hands) -> Commit | None:
+def update_by(log: Log, snapshot: Snapshot, hands: Hands, renewed: Renewed | None = None) -> Commit | None:
     """The same by whoever reads and stores; None where there is no index at all."""
     table, tokens = TableState.of(snapshot), tokens_of(snapshot)
 
@@ -127,7 +128,7 @@ def update_by(log: Log, snapshot: Snapshot, hands: Hands) -> Commit | None:
             return None
         blooms = {}
         for state in newest.blooms.values():
-            followed = _followed(log.store, hands, snapshot, state, table, tokens)
+            followed = _followed(log.store, hands, snapshot, state, table, tokens, renewed or {})
             if followed is not None:
                 blooms[followed.path] = followed
         if blooms == newest.blooms:
@@ -144,6 +145,7 @@ def _followed(
     state: BloomState,
     table: TableState,
     tokens: Mapping[Location, str],
+    renewed: Renewed,
 ) -> BloomState | None:
     """A column at a later snapshot; None where the table has it no more, or as another type, and all is kept."""
     try:
@@ -156,13 +158,16 @@ def _followed(
         for piece in snapshot.slices
         if tokens.get(piece.location, before.get(piece.location)) != before.get(piece.location)
     ]
-    changed.sort(key=lambda piece: piece.location)
+    # Those with the same rows as by the token that is bound are bound anew, and keep their filters.
+    same = [one for one in changed if before.get(one.location, "") in renewed.get(one.location, ())]
+    changed = sorted(set(changed) - set(same), key=lambda piece: piece.location)
     after = {location: before.get(location, "") for location in tokens}
+    after |= {piece.location: tokens[piece.location] for piece in same}
     found, failed = hands.shelve(changed, {path: state.fpp})
     after |= {piece.location: tokens[piece.location] for piece in changed} | dict.fromkeys(failed, "")
     shelves = (*state.shelves, *found[path])
-    if len(shelves) > MOST_SHELVES:
-        shelves = hands.reshelve(shelves, after)
+    if len(shelves) > MOST_SHELVES and len(shelves) - (ahead := _to_leave(store, shelves, after)) > MOST_SHELVES:
+        shelves = (*shelves[:ahead], *hands.reshelve(shelves[ahead:], after))
     return replace(
         state,
         path=path,
@@ -200,6 +205,19 @@ def put_shelf(store: Store, directory: bytes, rows: bytes) -> Shelf:
     stored = Part(unique("shelves", "rows"), len(rows))
     store.put(stored.name, rows)
     return Shelf(Part.put(store, unique("shelves", "shelf"), directory), stored)
+
+
+def _to_leave(store: Store, shelves: Sequence[Shelf], bound: Mapping[Location, str]) -> int:
+    """How many shelves at the front are full of filters that count, so that to write them anew would gain nothing.
+
+    Only those at the front: of two filters of a location the one on the later shelf counts.
+    """
+    held = [set(_core.Shelf.read(shelf.directory.get(store)).locations) for shelf in shelves]
+    for number, (shelf, locations) in enumerate(zip(shelves, held, strict=True)):
+        counting = {one for one in locations.difference(*held[number + 1 :]) if Location(*one) in bound}
+        if shelf.rows.size < SHELF_BYTES // 2 or 2 * len(counting) < len(locations):
+            return number
+    return len(shelves)
 
 
 def live(store: Store, shelves: Sequence[Shelf], bound: Mapping[Location, str]) -> Iterator[Filled]:

@@ -19,10 +19,12 @@ from collections.abc import Iterable
 from parsieve._core import FormatError
 from parsieve.index import bindings, document
 from parsieve.index.commit import COMMITS, Log, Part, name_of
+from parsieve.index.renewals import RENEWALS
 from parsieve.index.store import Store, unique
 
 NOTICES = "garbage"
-FOLDERS = ("roots", "segments", "deltas", "shelves", bindings.BINDINGS, COMMITS)
+# Notes of files that were renewed are named by no version: what nobody took up grows old.
+FOLDERS = ("roots", "segments", "deltas", "shelves", bindings.BINDINGS, COMMITS, RENEWALS)
 # Seconds after which a collector reads the versions again.
 HASTE = 60.0
 # Longer than any collector sleeps: its notice would be missed.

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from parsieve import _core
-from parsieve._core import ParsieveError
+from parsieve._core import DecryptionError, ParsieveError, UnsupportedError
 from parsieve.index import inspect_bloom
 from parsieve.index.bloom_view import BloomReader
-from parsieve.index.lies import Lie, current_rows, name_of
+from parsieve.index.lies import UNREAD, Lie, current_rows, name_of
 from parsieve.index.query import is_nan, is_null
 from parsieve.index.view import ColumnReader, View
 from parsieve.lake.base import ColumnPath, Lake, Snapshot
@@ -136,14 +136,18 @@ def _false_answers(
         pairs = _core.SievePairs(reader.axis)
         nulls = nans = 0
         lie: str | None = None
-        for values in rows:
-            try:
-                _, more_nulls, more_nans = pairs.push(values, 0)
-            except TypeError:
-                break
-            nulls, nans = nulls + more_nulls, nans + more_nans
-            if pairs.num_bytes > PAIRS_BYTES:
-                lie = lie or _missing(timeline, pairs, number)
+        try:
+            for values in rows:
+                try:
+                    _, more_nulls, more_nans = pairs.push(values, 0)
+                except TypeError:
+                    break
+                nulls, nans = nulls + more_nulls, nans + more_nans
+                if pairs.num_bytes > PAIRS_BYTES:
+                    lie = lie or _missing(timeline, pairs, number)
+        except (UnsupportedError, DecryptionError) as error:
+            yield Lie(path, name_of(piece.location), UNREAD.format(error), loses_rows=False)
+            continue
         lie = lie or _missing(timeline, pairs, number)
         for count, query, what in [(nulls, is_null(), "nulls"), (nans, is_nan(), "NaN")]:
             answer = timeline.answer(query.on(reader.axis)) if count else None

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from parsieve import _core
-from parsieve._core import ParsieveError
+from parsieve._core import DecryptionError, ParsieveError, UnsupportedError
 from parsieve.index.bloom_view import BloomReader
-from parsieve.index.lies import Lie, current_rows, name_of
+from parsieve.index.lies import UNREAD, Lie, current_rows, name_of
 from parsieve.lake.base import Lake, Location, Snapshot
 
 # A filter, and whether rows were not read.
@@ -38,7 +38,11 @@ def verify(reader: BloomReader, lake: Lake | None, snapshot: Snapshot | None) ->
     if not lies and lake is not None and snapshot is not None:
         for piece, rows in current_rows(reader.state, bound, lake, snapshot):
             held, unread = filters.get(piece.location, (None, True))
-            problem = None if unread else _missing(held, rows)
+            try:
+                problem = None if unread else _missing(held, rows)
+            except (UnsupportedError, DecryptionError) as error:
+                lies.append(Lie(path, name_of(piece.location), UNREAD.format(error), loses_rows=False))
+                continue
             if problem is not None:
                 lies.append(Lie(path, name_of(piece.location), problem, loses_rows=True))
     return lies

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from parsieve._core import UnsupportedError
 from parsieve.errors import ColumnNotFoundError, ConflictError
 from parsieve.index.columns import current_field
 from parsieve.index.commit import BloomState, ColumnState
 from parsieve.lake.base import ColumnPath, Lake, Location, Slice, Snapshot
+
+# Of a slice that the index holds and nobody can read now, as for want of its keys.
+UNREAD = "nobody can say whether it is true, for its rows cannot be read: {}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,7 @@ def _values(lake: Lake, piece: Slice, path: ColumnPath) -> Iterator[pa.Array]:
     try:
         for batch in lake.read_keys(piece, [path]):
             yield batch.column(0)
-    except (ConflictError, FileNotFoundError, UnsupportedError):
+    except (ConflictError, FileNotFoundError):
         # It was changed or removed since the snapshot was taken: nobody asks for this version of it any more.
         return
 

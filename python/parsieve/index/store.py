@@ -3,6 +3,7 @@
 ```text
 LocalStore    temporary file -> fsync -> link (fails if the name exists) -> fsync of the folder
 ObjectStore   one conditional put
+MountedStore  never written
 ```
 
 Names are `folder/name`. No name of ours ends in `.parquet`, so that no engine takes an index file for data.
@@ -25,7 +26,7 @@ from typing import Any, NamedTuple
 from parsieve import _core, atomic
 from parsieve._core import UnsupportedError
 from parsieve.atomic import BINARY, sync_folder
-from parsieve.files import LOCAL_GAP, REMOTE_GAP, REQUESTS_AT_ONCE, Range, local_path
+from parsieve.files import LOCAL_GAP, REMOTE_GAP, REQUESTS_AT_ONCE, Range
 
 # Beside the table, and hidden from engines by its first letter.
 FOLDER = "_parsieve"
@@ -297,33 +298,6 @@ class ObjectStore(Store):
         """Remove a file."""
         with contextlib.suppress(FileNotFoundError):
             self._obstore.delete(self._store, self._prefix + name)
-
-
-def open_store(where: Any, storage_options: Mapping[str, str] | None = None) -> Store:
-    """The store that a caller means: a store, a folder's path, a URI, or an (obstore store, prefix) pair."""
-    if isinstance(where, Store):
-        return where
-    if isinstance(where, tuple) and len(where) == 2 and hasattr(where[0], "get_range"):
-        return ObjectStore(where[0], where[1])
-    if isinstance(where, str) and "://" in where and not where.startswith("file:"):
-        try:
-            import obstore.store as stores
-        except ImportError:
-            raise UnsupportedError(f"an index at {where} needs the package obstore") from None
-        from_url: Any = stores.from_url
-        return ObjectStore(from_url(where, config=dict(storage_options or {})), name=where)
-    if isinstance(where, (str, os.PathLike)):
-        text = os.fspath(where)
-        return LocalStore(local_path(text) if text.startswith("file:") else text)
-    raise TypeError(
-        "an index lies in a folder, at a URI, or in an (obstore store, prefix) pair, not in a "
-        f"{type(where).__qualname__}"
-    )
-
-
-def beside(uri: str, storage_options: Mapping[str, str] | None = None) -> Store:
-    """The store of a table's index where nobody says otherwise: a folder in the table's own."""
-    return open_store(f"{uri.rstrip('/')}/{FOLDER}", storage_options)
 
 
 def unique(folder: str, kind: str) -> str:

@@ -12,6 +12,9 @@ from typing import Any, Self
 import pyarrow as pa
 import pyarrow.dataset as pads
 
+from parsieve._core import FileKeys
+from parsieve.lake.keys import TableKeys
+
 ColumnPath = tuple[str, ...]
 AsOf = int | str | dt.datetime | None
 
@@ -145,10 +148,17 @@ class Lake(ABC):
     storage_options: Mapping[str, str]
     # What the last look at the table gave, so that only what changed since costs anything.
     _last: Any = None
+    # Of encrypted files, where the adapter can use any.
+    keys: TableKeys | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """All but the object of a library that it was opened with, and what was seen of the table before."""
-        return {name: value for name, value in self.__dict__.items() if name not in ("_given", "_source", "_last")}
+        """All but the object of a library that it was opened with, what was seen of the table before, and keys."""
+        kept_here = ("_given", "_source", "_last", "keys")
+        return {name: value for name, value in self.__dict__.items() if name not in kept_here}
+
+    def beside(self, name: str) -> Any:
+        """A folder in the table's own, as a caller would name it: a path, a URI, or a (filesystem, path) pair."""
+        return f"{self.uri.rstrip('/')}/{name}"
 
     @abstractmethod
     def snapshot(self, as_of: AsOf = None) -> Snapshot:
@@ -168,6 +178,13 @@ class Lake(ABC):
 
         A struct that is null makes its leaves null. A column that a file lacks yields its default, else nulls.
         """
+
+    def exposing(self, columns: Collection[ColumnPath] | None) -> Lake:
+        """The same table, whose `read_keys` yields these columns even where files encrypt them; None: all columns.
+
+        What `read_keys` yields is written into an index that anybody can read, so that by itself it yields none.
+        """
+        return self
 
     @abstractmethod
     def read(
@@ -201,6 +218,10 @@ class Lake(ABC):
     def constants(self, piece: Slice) -> Collection[str]:
         """Columns whose value the table says; what the file holds by their names means nothing."""
         return piece.partition_values
+
+    def file_keys(self, piece: Slice) -> FileKeys | None:
+        """The keys of the base file's footer and filters."""
+        return None if self.keys is None else self.keys.of(self.open_base(piece))
 
     def open_base(self, piece: Slice) -> Any:
         """The base file as a source that `open_filters` and `RangeReader` take."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from parsieve._core import UnsupportedError
 from parsieve.lake.base import Lake
+from parsieve.lake.keys import TableKeys
 from parsieve.lake.parquet_dir import ParquetDir
 from parsieve.lake.storage import Storage
 
@@ -37,8 +39,15 @@ _ADAPTERS: dict[str, Callable[[], Callable[[Any, Mapping[str, str] | None], Lake
 }
 
 
-def open_lake(source: Any, format: str | None = None, storage_options: Mapping[str, str] | None = None) -> Lake:
+def open_lake(
+    source: Any,
+    format: str | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    decryption: Any = None,
+) -> Lake:
     """The table at a path, URI or (filesystem, path) pair, or that of a `DeltaTable` or pyiceberg `Table`.
+
+    `decryption` are the keys of encrypted files, in a plain folder of them.
 
     The format is found by the table's own folder (`_delta_log`, `.hoodie`, `metadata`), or said by `format`.
 
@@ -52,7 +61,15 @@ def open_lake(source: Any, format: str | None = None, storage_options: Mapping[s
     found = format or _of_object(source) or _of_folder(source, storage_options)
     if found not in _ADAPTERS:
         raise ValueError(f"format is one of {', '.join(_ADAPTERS)}, not {found!r}")
-    return _ADAPTERS[found]()(source, storage_options)
+    if decryption is None:
+        return _ADAPTERS[found]()(source, storage_options)
+    keys = TableKeys(decryption)
+    if found != "parquet":
+        raise UnsupportedError(
+            f"tables of {found.capitalize()} with encrypted files cannot be read: their library takes no keys; read "
+            "them with Spark, or leave decryption out, so that what is encrypted is kept unread"
+        )
+    return ParquetDir(source, storage_options, keys=keys)
 
 
 def _of_object(source: Any) -> str | None:

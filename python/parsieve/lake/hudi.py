@@ -18,7 +18,7 @@ import pyarrow.types as pt
 from parsieve._core import FormatError, UnsupportedError
 from parsieve.lake.adapter import Adapter
 from parsieve.lake.base import AsOf, Slice, Snapshot, utc
-from parsieve.lake.hudi_timeline import Timeline, properties_of, read_timeline
+from parsieve.lake.hudi_timeline import Timeline, read_properties, read_timeline, text_of_properties
 from parsieve.lake.leaves import BY_NAME, by_name, conform
 from parsieve.lake.rows import BATCH_ROWS, FileRows, foreign
 from parsieve.lake.scan import ScanFile, dataset_of
@@ -97,6 +97,8 @@ class Hudi(Adapter):
     """A table of Hudi, copy-on-write or merge-on-read. Its meta columns are no part of the schema."""
 
     format = "hudi"
+    # What the timeline, the properties and the wish were, and what was found.
+    _last: tuple[tuple[str, str, AsOf], Snapshot] | None = None
 
     def __init__(self, source: Any, storage_options: Mapping[str, str] | None = None) -> None:
         try:
@@ -113,12 +115,22 @@ class Hudi(Adapter):
         # By instant, which never changes.
         self._written: dict[str, frozenset[tuple[str, str]]] = {}
 
+    def beside(self, name: str) -> Any:
+        """A folder in the table's own, on the same filesystem."""
+        return self._storage.beside(name)
+
     def snapshot(self, as_of: AsOf = None) -> Snapshot:
         """The table now, at an instant of its timeline or any text of digits between two, or at a time."""
         from hudi import HudiReadOptions, HudiTableBuilder
 
         timeline = read_timeline(self._storage)
-        properties = properties_of(self._storage)
+        text = text_of_properties(self._storage)
+        # Every file of the table belongs to an instant of the timeline, so that the table is what it was with it.
+        key = timeline.mark, text, as_of
+        last = self._last
+        if timeline.mark and last is not None and last[0] == key and type(last[0][2]) is type(as_of):
+            return last[1]
+        properties = read_properties(text)
         _refuse(properties, self.uri)
         if any(name.endswith(".schemacommit") for name in self._storage.names(".hoodie/.schema")):
             raise UnsupportedError(f"columns of {self.uri} were renamed or changed by id; read the table with Spark")
@@ -138,7 +150,9 @@ class Hudi(Adapter):
             one for one in (builder.build(one, options) for one in found) if one.path is not None or one.native.logs
         ]
         slices = sorted(there, key=lambda one: one.location)
-        return Snapshot(instant, int(instant), schema, tuple(slices))
+        snapshot = Snapshot(instant, int(instant), schema, tuple(slices))
+        self._last = key, snapshot
+        return snapshot
 
     def _instant(self, timeline: Timeline, table: Any, as_of: AsOf) -> str:
         if as_of is None:

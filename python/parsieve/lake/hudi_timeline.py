@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -27,6 +29,8 @@ class Timeline:
     # Of the tables of version 8 and later, below `.hoodie/timeline`; earlier ones keep it in `.hoodie` itself.
     folder: str
     names: frozenset[str]
+    # Changes whenever a file of the timeline does; "" where something goes on, or went on just now.
+    mark: str = ""
 
     @cached_property
     def _found(self) -> tuple[frozenset[str], frozenset[str], tuple[str, ...]]:
@@ -85,19 +89,52 @@ class Timeline:
 def read_timeline(storage: Storage) -> Timeline:
     """List the timeline of a table."""
     folder = ".hoodie/timeline"
-    names = storage.names(folder)
-    if not names:
+    marks = storage.marks(folder)
+    if not marks:
         folder = ".hoodie"
-        names = storage.names(folder)
-    if not names:
+        marks = storage.marks(folder)
+    if not marks:
         raise FileNotFoundError(f"no Hudi table in {storage.uri}")
-    return Timeline(storage, folder, frozenset(names))
+    return Timeline(storage, folder, frozenset(marks), _mark(folder, marks))
+
+
+def _mark(folder: str, marks: Mapping[str, str | None]) -> str:
+    """What stands for the whole of a timeline, in which nothing goes on.
+
+    Files come and go only under an instant that is inflight: a write, a compaction, a clean, a rollback, a restore, or
+    one that was given up, which the next writer rolls back. What is merely requested has not begun.
+    """
+    told = {name: mark for name, mark in marks.items() if mark is not None and _NAME.fullmatch(name)}
+    if "" in told.values():
+        return ""
+    done, begun = set(), set()
+    for name in told:
+        match = _NAME.fullmatch(name)
+        assert match is not None
+        if match[4] == "inflight" or match[3] == "inflight":
+            begun.add(match[1])
+        elif match[4] is None:
+            done.add(match[1])
+    if begun - done:
+        return ""
+    text = "\n".join(f"{name} {mark}" for name, mark in sorted(told.items()))
+    return hashlib.blake2b(f"{folder}\n{text}".encode(), digest_size=32).hexdigest()
 
 
 def properties_of(storage: Storage) -> dict[str, str]:
     """The table's own properties."""
+    return read_properties(text_of_properties(storage))
+
+
+def text_of_properties(storage: Storage) -> str:
+    """The file of the table's properties."""
     with storage.open(storage.join(".hoodie/hoodie.properties")) as file:
-        text = file.read().decode(errors="replace")
+        data: bytes = file.read()
+    return data.decode(errors="replace")
+
+
+def read_properties(text: str) -> dict[str, str]:
+    """The properties that a file of them says."""
     pairs = (line.partition("=") for line in text.splitlines() if "=" in line and not line.startswith("#"))
     return {name.strip(): value.strip().replace("\\:", ":") for name, _, value in pairs}
 

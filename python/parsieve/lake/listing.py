@@ -4,6 +4,12 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from operator import attrgetter
+from stat import S_ISDIR
 from typing import NamedTuple
 
 # A file that changed so shortly before it was listed may change again without a new time: its token says nothing.
@@ -21,8 +27,23 @@ class ListedFile(NamedTuple):
     token: str
 
 
-# Size, times of change (of content, of anything) and inode, then the file that was made of them.
-_Seen = tuple[int, int, int, int, ListedFile]
+# Kind, size, times of change (of content, of anything) and inode: whatever tells that a file is another one.
+_facts = attrgetter("st_mode", "st_size", "st_mtime_ns", "st_ctime_ns", "st_ino")
+_Facts = tuple[int, int, int, int, int]
+# By an open folder the kernel finds a file without its way from the root.
+_BY_FOLDER = os.stat in os.supports_dir_fd and os.listdir in os.supports_fd
+
+
+@dataclass(frozen=True, slots=True)
+class _Folder:
+    """What a folder held: its names as the system gave them, and what was made of each."""
+
+    names: list[str]
+    facts: list[_Facts]
+    files: dict[str, tuple[_Facts, ListedFile]]
+    folders: list[str]
+    # Whether the facts prove that every file is still the same.
+    is_settled: bool
 
 
 def is_ignored(name: str) -> bool:
@@ -44,8 +65,8 @@ class LocalListing:
 
     def __init__(self, root: str) -> None:
         self._root = root
-        # Replaced as a whole: when it was listed, what was seen, and the files in order.
-        self._last: tuple[int, dict[str, _Seen], tuple[ListedFile, ...]] = (0, {}, ())
+        # Replaced as a whole: when it was listed, what each folder held, and the files in order.
+        self._last: tuple[int, dict[str, _Folder], tuple[ListedFile, ...]] = (0, {}, ())
 
     def files(self) -> tuple[ListedFile, ...]:
         """All files that engines do not ignore, sorted by path."""
@@ -57,64 +78,80 @@ class LocalListing:
         if now < before:
             # The clock was put back, so a file may change again to times that it had.
             known, listed = {}, ()
-        found, same = self._look(known, now)
-        if not same or same < len(found) or same < len(listed):
-            listed = tuple(sorted(one[4] for one in found))
-            known = {one[4].relative: one for one in found}
-        self._last = now, known, listed
+        found: dict[str, _Folder] = {}
+        pending = [""]
+        while pending:
+            below = pending.pop()
+            folder = _look(f"{self._root}/{below}", below, known.get(below), now)
+            found[below] = folder
+            pending.extend(f"{below}{name}/" for name in folder.folders)
+        if len(found) != len(known) or any(known.get(below) is not folder for below, folder in found.items()):
+            listed = tuple(sorted(file for folder in found.values() for _, file in folder.files.values()))
+        self._last = now, found, listed
         return listed
 
-    def _look(self, known: dict[str, _Seen], now: int) -> tuple[list[_Seen], int]:
-        """What is there, and how many files of it are those that were known, and trusted."""
-        found: list[_Seen] = []
-        same = 0
-        pending = [(self._root, "")]
-        while pending:
-            folder, below = pending.pop()
-            with os.scandir(folder) as entries:
-                # One turn for each file of the table: what is the same makes no objects.
-                for entry in entries:
-                    name = entry.name
-                    if name[0] in "._" and is_ignored(name):
-                        continue
-                    if entry.is_dir():
-                        if not (entry.is_symlink() and _leads_back(entry.path)):
-                            pending.append((entry.path, f"{below}{name}/"))
-                        continue
-                    try:
-                        stat = entry.stat()
-                    except FileNotFoundError:
-                        # Gone since the folder was read, or a link to nothing: no rows.
-                        continue
-                    one = known.get(below + name)
-                    if (
-                        one is not None
-                        and one[1] == stat.st_mtime_ns
-                        and one[2] == stat.st_ctime_ns
-                        and one[0] == stat.st_size
-                        and one[3] == stat.st_ino
-                        and one[4].token
-                    ):
-                        same += 1
-                        found.append(one)
-                        continue
-                    file = _listed(entry.path, below + name, stat, now)
-                    found.append((stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino, file))
-        return found, same
+
+def _look(path: str, below: str, last: _Folder | None, now: int) -> _Folder:
+    """What a folder holds; the very same object where nothing in it changed. What is the same makes no objects."""
+    names, facts = _look_at(path)
+    if last is not None and last.is_settled and names == last.names and facts == last.facts:
+        return last
+    files: dict[str, tuple[_Facts, ListedFile]] = {}
+    folders = []
+    known = {} if last is None else last.files
+    for name, fact in zip(names, facts, strict=True):
+        if S_ISDIR(fact[0]):
+            if not _leads_back(path + name):
+                folders.append(name)
+            continue
+        one = known.get(name)
+        if one is None or one[0] != fact or not one[1].token:
+            one = fact, _listed(path + name, below + name, fact, now)
+        files[name] = one
+    return _Folder(names, facts, files, folders, all(file.token for _, file in files.values()))
+
+
+def _look_at(path: str) -> tuple[list[str], list[_Facts]]:
+    """The names in a folder that engines do not ignore, and what the system says of each; links are followed."""
+    if not _BY_FOLDER:
+        return _stats(os.listdir(path), lambda name: os.stat(path + name))  # noqa: PTH116, PTH208
+    folder = os.open(path, os.O_RDONLY)
+    try:
+        return _stats(os.listdir(folder), partial(os.stat, dir_fd=folder))  # noqa: PTH208
+    finally:
+        os.close(folder)
+
+
+def _stats(names: list[str], stat: Callable[[str], os.stat_result]) -> tuple[list[str], list[_Facts]]:
+    names = [name for name in names if name[0] not in "._" or not is_ignored(name)]
+    try:
+        # No turn of Python's for a file; what the system said of it is forgotten at once but for a few numbers.
+        return names, list(map(_facts, map(stat, names)))
+    except FileNotFoundError:
+        pass
+    found = []
+    for name in names:
+        # Gone since the folder was read, or a link to nothing: no rows.
+        with suppress(FileNotFoundError):
+            found.append((name, _facts(stat(name))))
+    return [name for name, _ in found], [one for _, one in found]
 
 
 def of_path(path: str, now: int) -> ListedFile:
     """A file by itself."""
-    return _listed(path, os.path.basename(path), os.stat(path), now)  # noqa: PTH116, PTH119
+    return _listed(path, os.path.basename(path), _facts(os.stat(path)), now)  # noqa: PTH116, PTH119
 
 
-def _listed(path: str, relative: str, stat: os.stat_result, now: int) -> ListedFile:
-    changed = max(stat.st_mtime_ns, stat.st_ctime_ns)
-    grain = COARSE_NS if changed % 1_000_000_000 == 0 else TICK_NS
-    parts = (stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino)
-    return ListedFile(relative, path, stat.st_size, token_of(parts, changed, now, grain))
+def _listed(path: str, relative: str, facts: _Facts, now: int) -> ListedFile:
+    _, size, modified, changed, inode = facts
+    latest = max(modified, changed)
+    grain = COARSE_NS if latest % 1_000_000_000 == 0 else TICK_NS
+    return ListedFile(relative, path, size, token_of((size, modified, changed, inode), latest, now, grain))
 
 
-def _leads_back(link: str) -> bool:
-    target = os.path.realpath(link)
-    return os.path.commonpath((target, os.path.realpath(os.path.dirname(link)))) == target  # noqa: PTH120
+def _leads_back(path: str) -> bool:
+    """Whether a folder is a link to one that it lies in."""
+    if not os.path.islink(path):  # noqa: PTH114
+        return False
+    target = os.path.realpath(path)
+    return os.path.commonpath((target, os.path.realpath(os.path.dirname(path)))) == target  # noqa: PTH120

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -19,6 +21,8 @@ from parsieve.files import REQUESTS_AT_ONCE
 from parsieve.lake import hive
 from parsieve.lake.adapter import Adapter
 from parsieve.lake.base import AsOf, ColumnPath, Slice, Snapshot
+from parsieve.lake.keys import TableKeys
+from parsieve.lake.leaves import pruned
 from parsieve.lake.listing import ListedFile
 from parsieve.lake.rows import FileRows, foreign
 from parsieve.lake.scan import ScanFile, dataset_of, without_dictionaries
@@ -55,13 +59,21 @@ class ParquetDir(Adapter):
         source: Any,
         storage_options: Mapping[str, str] | None = None,
         schema: pa.Schema | str | None = None,
+        keys: TableKeys | None = None,
     ) -> None:
         if isinstance(schema, str) and schema != "unify":
             raise ValueError(f'schema is a pyarrow schema, "unify" or None, not {schema!r}')
         self._storage = Storage(source, storage_options)
         self._schema = schema
+        self.keys = keys
+        # Columns that `read_keys` yields though they are encrypted; None: all.
+        self._exposed: frozenset[ColumnPath] | None = frozenset()
         self.uri = self._storage.uri
         self.storage_options = self._storage.options
+
+    def beside(self, name: str) -> Any:
+        """A folder in the table's own, on the same filesystem."""
+        return self._storage.beside(name)
 
     @property
     def storage(self) -> Storage:
@@ -128,7 +140,11 @@ class ParquetDir(Adapter):
             return dict(zip([file.path for file in wanted], pool.map(held, wanted), strict=True))
 
     def _physical(self, path: str) -> pa.Schema:
-        with foreign(self._storage.address(path)), pq.ParquetFile(self._storage.open(path)) as file:
+        properties = None if self.keys is None else self.keys.for_rows(self._storage.source(path))
+        with (
+            foreign(self._storage.address(path), keyed=properties is not None),
+            pq.ParquetFile(self._storage.open(path), decryption_properties=properties) as file,
+        ):
             return file.schema_arrow
 
     def _table_schema(self, schemas: list[pa.Schema], partitions: list[pa.Field]) -> pa.Schema:
@@ -142,11 +158,37 @@ class ParquetDir(Adapter):
         names = {one.name for one in partitions}
         return pa.schema([one for one in whole if one.name not in names] + partitions)
 
+    def exposing(self, columns: Collection[ColumnPath] | None) -> ParquetDir:
+        """The same table, whose keys open these columns for `read_keys` too."""
+        found = copy.copy(self)
+        # Which a copy, as one that goes to other processes, does without.
+        found.keys = self.keys
+        found._exposed = None if columns is None else frozenset(columns)
+        return found
+
     def read_keys(self, piece: Slice, columns: Sequence[ColumnPath]) -> Iterator[pa.RecordBatch]:
         """The rows of one file; `ConflictError` where somebody changed it since it was listed."""
+        if self.keys is not None and self._exposed is not None:
+            self._refuse_closed(piece, [path for path in columns if path not in self._exposed])
         yield from super().read_keys(piece, columns)
         if piece.token and self._storage.stat(piece.native.path) != piece.token:
             raise ConflictError(f"{piece.path} was changed while it was read; try again")
+
+    def _refuse_closed(self, piece: Slice, columns: Sequence[ColumnPath]) -> None:
+        """`UnsupportedError` for a file in which one of these columns cannot be read by everybody."""
+        rows = FileRows(
+            partial(self._storage.open, piece.native.path), str(piece.path), constants=piece.partition_values
+        )
+        if not columns:
+            return
+        try:
+            rows.read_a_little(pruned(piece.native.schema, columns))
+        except UnsupportedError as error:
+            names = [".".join(path) for path in columns]
+            raise UnsupportedError(
+                f"{error}. An index tells the values of {', '.join(names)} to whoever can read it; expose={names} "
+                "builds it all the same"
+            ) from error
 
     def is_unchanged(self, piece: Slice) -> bool:
         """Files of a folder may be replaced under their names."""
@@ -155,7 +197,8 @@ class ParquetDir(Adapter):
     def dataset(self, snapshot: Snapshot, slices: Sequence[Slice]) -> pads.Dataset | None:
         """The files as a dataset; None where a file's columns are not those of the table, as its footer says."""
         filesystem = self._storage.arrow()
-        if filesystem is None:
+        if filesystem is None or self.keys is not None:
+            # Each file has keys of its own, and a dataset the same for all.
             return None
         files = [ScanFile(one.native.path, one.partition_values, one.native.physical) for one in slices]
         return dataset_of(files, snapshot.schema, filesystem)
@@ -167,7 +210,10 @@ class ParquetDir(Adapter):
     def rows(self, piece: Slice) -> FileRows:
         """The rows of one file."""
         path = piece.native.path
-        return FileRows(lambda: self._storage.open(path), str(piece.path), constants=piece.partition_values)
+        decryption = None if self.keys is None else partial(self.keys.for_rows, self._storage.source(path))
+        return FileRows(
+            lambda: self._storage.open(path), str(piece.path), constants=piece.partition_values, decryption=decryption
+        )
 
 
 def _plain(schema: pa.Schema) -> pa.Schema:

@@ -13,7 +13,7 @@ import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 import pyarrow.types as pt
 
-from parsieve._core import FormatError, UnsupportedError
+from parsieve._core import DecryptionError, FormatError, UnsupportedError
 from parsieve.lake.base import ColumnPath
 from parsieve.lake.leaves import BY_NAME, Matching, conform, constant, leaf_of
 
@@ -21,20 +21,35 @@ BATCH_ROWS = 64 * 1024
 
 
 @contextmanager
-def foreign(what: str) -> Iterator[None]:
-    """Failures of a library on somebody's bytes, as ours; those of the disk and the network stay what they are."""
+def foreign(what: str, keyed: bool = False) -> Iterator[None]:
+    """Failures of a library on somebody's bytes, as ours; those of the disk and the network stay what they are.
+
+    `keyed` tells that it had keys, so that what stays closed is for want of the right ones.
+    """
     try:
         yield
     except pa.ArrowNotImplementedError as error:
         raise UnsupportedError(f"{what}: {error}") from error
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowKeyError, pa.ArrowSerializationError) as error:
+        if keyed and "crypt" in str(error):
+            raise DecryptionError(f"{what}: not the right keys: {error}") from error
         raise FormatError(f"{what}: {error}") from error
     except OSError as error:
         if error.errno is not None:
             raise
+        if keyed and _is_of_keys(str(error)):
+            raise DecryptionError(
+                f"{what}: a key is missing or wrong, or it is a column's own, which pyarrow takes from a KMS alone "
+                f"(decryption=(kms, connection)): {error}"
+            ) from error
         if "crypt" in str(error):
             raise UnsupportedError(f"{what} is encrypted: {error}") from error
         raise FormatError(f"{what}: {error}") from error
+
+
+def _is_of_keys(said: str) -> bool:
+    # The second is what pyarrow says of a column without a key.
+    return "crypt" in said or "key length" in said
 
 
 class Rows(Protocol):
@@ -57,10 +72,12 @@ class FileRows:
     constants: Mapping[str, object] = field(default_factory=dict)
     # Positions of deleted rows, ascending, of a file with so many rows.
     deleted: Callable[[int], Sequence[int]] = lambda rows: ()
+    # What pyarrow decrypts the file by, if anything.
+    decryption: Callable[[], Any] | None = None
 
     def batches(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """The live rows with the columns of a schema, in the file's order; columns that the file lacks are null."""
-        with foreign(self.name), pq.ParquetFile(self.open()) as file:
+        with foreign(self.name, keyed=self.decryption is not None), self._opened() as file:
             held = list(file.schema_arrow)
             numbers = [None if one.name in self.constants else self.matching.find(one, held) for one in schema]
             wanted = [
@@ -87,6 +104,24 @@ class FileRows:
                 whole = pa.RecordBatch.from_arrays(arrays, schema=schema) if arrays else batch
                 yield _live(whole, start, deleted)
                 start += batch.num_rows
+
+    def read_a_little(self, schema: pa.Schema) -> None:
+        """Read some rows of each row group: the same errors, at a small part of the price."""
+        with foreign(self.name), self._opened() as file:
+            held = list(file.schema_arrow)
+            numbers = [None if one.name in self.constants else self.matching.find(one, held) for one in schema]
+            paths = [
+                path
+                for target, number in zip(schema, numbers, strict=True)
+                if number is not None
+                for path in self._paths(held[number], target)
+            ]
+            for group in range(file.num_row_groups if paths else 0):
+                next(file.iter_batches(1, row_groups=[group], columns=paths), None)
+
+    def _opened(self, **options: Any) -> pq.ParquetFile:
+        properties = None if self.decryption is None else self.decryption()
+        return pq.ParquetFile(self.open(), decryption_properties=properties, **options)
 
     def _absent(self, target: pa.Field, rows: int) -> pa.Array:
         if target.name in self.constants:
@@ -117,7 +152,7 @@ class FileRows:
             return
         if any("." in path for path in ancient):
             raise UnsupportedError(f"{self.name}: {ancient[0]} is a nested INT96, which is not supported")
-        with pq.ParquetFile(self.open(), coerce_int96_timestamp_unit="us") as wide:
+        with self._opened(coerce_int96_timestamp_unit="us") as wide:
             pairs = zip(
                 file.iter_batches(BATCH_ROWS, columns=wanted),
                 wide.iter_batches(BATCH_ROWS, columns=ancient),
@@ -126,7 +161,13 @@ class FileRows:
             for batch, micros in pairs:
                 for name in ancient:
                     place = batch.schema.get_field_index(name)
-                    values = _instants(batch.column(place), micros.column(name), targets.get(name))
+                    try:
+                        values = _instants(batch.column(place), micros.column(name), targets.get(name))
+                    except pa.ArrowInvalid as error:
+                        # As good a moment as any to who wrote it, so the file is not damaged.
+                        raise UnsupportedError(
+                            f"{self.name}: {error}; what is stored as INT96 is read as nanoseconds, of 1678 to 2261"
+                        ) from error
                     batch = batch.set_column(place, name, values)
                 yield batch
 

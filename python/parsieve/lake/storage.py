@@ -112,6 +112,12 @@ class Storage:
         """A path as `RangeReader` and `open_filters` take it."""
         return path if self.filesystem is None else (self.filesystem, path)
 
+    def beside(self, name: str) -> Any:
+        """A folder in this one, as a caller would name it: a path, a URI, or a (filesystem, path) pair."""
+        if self.filesystem is not None and not self.prefix:
+            return self.filesystem, self.join(name)
+        return f"{self.uri.rstrip('/')}/{name}"
+
     def join(self, relative: str) -> str:
         """The path of something below the folder."""
         return f"{self.root}/{relative}" if self.root else relative
@@ -169,6 +175,27 @@ class Storage:
         listed = obstore.list_with_delimiter(self.filesystem, prefix=path or None)
         paths = [*listed["common_prefixes"], *(meta["path"] for meta in listed["objects"])]
         return {one.rstrip("/").rsplit("/", 1)[-1] for one in paths}
+
+    def marks(self, below: str) -> dict[str, str | None]:
+        """What lies in a folder below this one, with what proves that each file is still the same; None for folders.
+
+        "" is a file that changed just now. Where only its name is known, the name stands for a file.
+        """
+        path = self.join(below)
+        if self.filesystem is not None:
+            return dict.fromkeys(self.names(below), "named")
+        if not os.path.isdir(path):  # noqa: PTH112
+            return {}
+        now = time.time_ns()
+        found: dict[str, str | None] = {}
+        with os.scandir(path) as entries:
+            for entry in entries:
+                try:
+                    found[entry.name] = None if entry.is_dir() else of_path(entry.path, now).token
+                except FileNotFoundError:
+                    # Gone since the folder was read.
+                    continue
+        return found
 
     def modified(self, path: str) -> dt.datetime:
         """When a file was written, by the filesystem's clock."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import pyarrow as pa
 
@@ -28,13 +27,13 @@ class FileBlooms(Evidence):
         self,
         units: Sequence[tuple[int, int]],
         footers: dict[int, FileFooter],
-        open_base: Callable[[int], Any],
+        open_filters: Callable[[int], FileFilters],
         cost: Cost,
     ) -> None:
         """`units` are pairs of a slice's and a row group's number; slices without a footer are not asked."""
         self._units = units
         self._footers = footers
-        self._open_base = open_base
+        self._open_filters = open_filters
         self._cost = cost
 
     def may_match(self, question: Question, wanted: pa.BooleanArray) -> pa.BooleanArray | None:
@@ -61,7 +60,7 @@ class FileBlooms(Evidence):
 
     def _ask(self, piece: int, path: tuple[str, ...], values: pa.Array) -> list[bool] | None:
         try:
-            with FileFilters(self._open_base(piece)) as filters:
+            with self._open_filters(piece) as filters:
                 try:
                     return filters.might_contain({path: values})
                 finally:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from decimal import Decimal
@@ -13,9 +13,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from parsieve._core import Fetched, FileReader, ParsieveError
+from parsieve._core import Fetched, FileKeys, FileReader, ParsieveError
 from parsieve.files import REQUESTS_AT_ONCE, RangeReader
-from parsieve.lake.base import Slice
+from parsieve.lake.base import Lake, Slice
 from parsieve.predicate.build import is_bytes, is_text
 from parsieve.predicate.expr import Column
 from parsieve.prune.leaf import LeafKey, find_leaf, leaf_key
@@ -83,7 +83,7 @@ class Footers:
         pieces: Sequence[Slice],
         columns: Sequence[Column],
         schema: pa.Schema,
-        open_base: Callable[[Slice], Any],
+        lake: Lake,
         cost: Cost,
     ) -> list[FileFooter | str]:
         """The footer of each slice's base file, or why there is none."""
@@ -98,7 +98,7 @@ class Footers:
                 found[number] = known
 
         def fetch(number: int) -> tuple[FileFooter | str, int, int]:
-            return self._fetch(pieces[number], columns, schema, open_base)
+            return self._fetch(pieces[number], columns, schema, lake)
 
         if missing:
             with ThreadPoolExecutor(min(REQUESTS_AT_ONCE, len(missing)), "parsieve-footer") as pool:
@@ -120,14 +120,15 @@ class Footers:
             return footer
 
     def _fetch(
-        self, piece: Slice, columns: Sequence[Column], schema: pa.Schema, open_base: Callable[[Slice], Any]
+        self, piece: Slice, columns: Sequence[Column], schema: pa.Schema, lake: Lake
     ) -> tuple[FileFooter | str, int, int]:
         try:
-            reader = RangeReader(open_base(piece))
-        except (OSError, ValueError) as error:
+            keys = lake.file_keys(piece)
+            reader = RangeReader(lake.open_base(piece))
+        except (ParsieveError, OSError, ValueError) as error:
             return f"its footer cannot be read: {error}", 0, 0
         try:
-            footer = _footer(open_footer(reader), columns, schema)
+            footer = _footer(open_footer(reader, keys), columns, schema)
         except (ParsieveError, OSError) as error:
             # Whoever reads the file will meet the same error; here it excludes nothing.
             return f"its footer cannot be read: {error}", reader.bytes_fetched, reader.requests
@@ -158,11 +159,11 @@ def _weight(footer: _Known) -> int:
     return 1 + len(footer.num_rows) * len(footer.columns)
 
 
-def open_footer(reader: RangeReader) -> FileReader:
+def open_footer(reader: RangeReader, keys: FileKeys | None = None) -> FileReader:
     """Drives the core's reading of a footer."""
     fetched = Fetched()
     while True:
-        needed, opened = FileReader.open(reader.size, fetched, None)
+        needed, opened = FileReader.open(reader.size, fetched, keys)
         if opened is not None:
             return opened
         reader.fetch(needed, fetched)

@@ -2,9 +2,11 @@
 
 from parsieve.spark.adding import add_filters
 from parsieve.spark.build import build_index
+from parsieve.spark.joining import semi_join
 from parsieve.spark.maintain import compact, expire, update_index
 from parsieve.spark.matching import filter_of, keep_matching
 from parsieve.spark.reading import read
+from parsieve.spark.registering import register
 from parsieve.spark.session import session
 
 __all__ = [
@@ -15,6 +17,8 @@ __all__ = [
     "filter_of",
     "keep_matching",
     "read",
+    "register",
+    "semi_join",
     "session",
     "update_index",
 ]

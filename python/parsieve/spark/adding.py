@@ -24,6 +24,7 @@ from parsieve.lake.base import Lake, Slice
 from parsieve.lake.listing import ListedFile
 from parsieve.lake.parquet_dir import ParquetDir
 from parsieve.lake.storage import Storage
+from parsieve.rewritten import RewriteReport
 from parsieve.spark import executors
 from parsieve.spark.bloom import Executors
 from parsieve.spark.tables import lake_of, store_of
@@ -167,7 +168,7 @@ def _add_one(
 
 def _until_nobody_interferes(
     storage: Storage, file: ListedFile, options: Mapping[str, Any], replace: bool
-) -> rewrite.RewriteReport:
+) -> RewriteReport:
     # What a URI names is opened through obstore, which alone can put an object on a condition.
     source = storage.source(file.path)
     address = storage.address(file.path)

@@ -82,11 +82,15 @@ def _condition(one: Any) -> pc.Expression | None:
     if name == "Not":
         return _opposite(one.child())
     if name == "StartsWith":
-        column, prefix = _column(one.left()), _literal(one.right())
-        if column is None or prefix is None or not pa.types.is_string(prefix.type) or prefix.as_py() is None:
-            return None
-        return pc.starts_with(column, prefix.as_py())
+        return _beginning(one)
     return _flag(one, True)
+
+
+def _beginning(one: Any) -> pc.Expression | None:
+    column, prefix = _column(one.left()), _literal(one.right())
+    if column is None or prefix is None or not pa.types.is_string(prefix.type) or prefix.as_py() is None:
+        return None
+    return pc.starts_with(column, prefix.as_py())
 
 
 def _flag(one: Any, value: bool) -> pc.Expression | None:
@@ -107,6 +111,9 @@ def _opposite(one: Any) -> pc.Expression | None:
         if column is None or values is None or len(values) > 100 or pa.types.is_floating(values[0].type):
             return None
         return functools.reduce(lambda left, right: left & right, (column != value for value in values))
+    if name == "StartsWith":
+        beginning = _beginning(one)
+        return None if beginning is None else ~beginning
     return _flag(one, False)
 
 

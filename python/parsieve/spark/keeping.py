@@ -6,6 +6,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+import pyarrow.compute as pc
+
 from parsieve.lake.base import AsOf, Lake, Slice, Snapshot
 from parsieve.plan import Plan
 from parsieve.spark.catalyst import Filter
@@ -17,12 +19,18 @@ from parsieve.table import Table
 class Keeper:
     """Which files a query needs, by the plan of its filter: a `Keep` for the file lists of one DataFrame."""
 
-    def __init__(self, spark: Any, table: Table, types: Types, as_of: AsOf = None) -> None:
-        """`as_of` is the state that Spark reads; a plain folder is looked at anew at every query."""
+    def __init__(
+        self, spark: Any, table: Table, types: Types, as_of: AsOf = None, also: Sequence[pc.Expression] = ()
+    ) -> None:
+        """`as_of` is the state that Spark reads; a plain folder is looked at anew at every query.
+
+        `also` are conditions that every row will have to meet of which Spark's scan knows nothing.
+        """
         self._spark = spark
         self._table = table
         self._types = types
         self._as_of = as_of
+        self._also = tuple(also)
         self._last: Snapshot | None = None
         # What the last query was answered by; None where it asked nothing that is understood.
         self.plan: Plan | None = None
@@ -30,6 +38,7 @@ class Keeper:
     def __call__(self, paths: Sequence[str], where: Filter) -> set[str]:
         """Those of the paths that can hold a row for which the filter is true, and those that are not known."""
         self.plan = None
+        where = where._replace(parts=(*where.parts, *self._also))
         if not where.parts:
             return set(paths)
         snapshot = self._snapshot(paths)
@@ -61,14 +70,15 @@ class Keeper:
         return self._last
 
     def __eq__(self, other: object) -> bool:
-        # Which files are left out never changes an answer: tables and states are all that tells two apart.
+        # Files that are left out by what Spark asks never change an answer: beside conditions that Spark does not know,
+        # tables and states are all that tells two apart.
         return isinstance(other, Keeper) and self._key() == other._key()
 
     def __hash__(self) -> int:
         return hash(self._key())
 
     def _key(self) -> tuple[Any, ...]:
-        return self._table.format, self._table.uri, str(self._as_of)
+        return self._table.format, self._table.uri, str(self._as_of), *map(id, self._also)
 
 
 def kept(paths: Sequence[str], plan: Plan, instant: str | None = None) -> set[str]:

@@ -172,7 +172,7 @@ def keep_matching(frame: Any, column: str, filter: _core.BloomFilter) -> Any:
 
 
 def _carried(column: Any, kind: Kind) -> Any:
-    """The column as pandas can hold it exactly: it has no whole numbers beside nulls, and no far instants."""
+    """The column as pandas can hold it exactly: it has no whole numbers beside nulls, far instants or broken texts."""
     from pyspark.sql import functions
 
     if kind.cast in ("bigint", "double"):
@@ -182,6 +182,9 @@ def _carried(column: Any, kind: Kind) -> Any:
         return functions.coalesce(days, functions.lit(0))
     if kind.cast == "timestamp":
         return functions.coalesce(functions.unix_micros(column), functions.lit(0).cast("bigint"))
+    if kind.cast == "string":
+        # Spark's texts need not be UTF-8, and Python's must.
+        return column.cast("binary")
     if kind.cast == "timestamp_ntz":
         raise UnsupportedError(
             "pandas, which comes between Spark and Python here, does not hold every timestamp without a zone: ask the "
@@ -204,6 +207,8 @@ def _udf(filter: _core.BloomFilter, kind: Kind) -> Any:
             keys = pa.array(values.to_numpy(), data_type, from_pandas=False)
         elif carried is not None:
             keys = pa.array(values.to_numpy(), carried).view(data_type)
+        elif pa.types.is_string(data_type):
+            keys = pa.array(values, pa.binary()).view(data_type)
         else:
             keys = pa.array(values, data_type)
         try:

@@ -17,6 +17,7 @@ from parsieve.predicate.expr import Column, Compare, Expr, In, Unknown, both, co
 from parsieve.predicate.place import NANOS, UnlikeError
 from parsieve.predicate.render import to_spark
 from parsieve.spark.catalyst import Filter
+from parsieve.spark.nanos import HELD, as_held, as_seen
 
 Path = tuple[str, ...]
 
@@ -48,10 +49,14 @@ class Types:
 
         Nothing is said of moments unless `moments`.
         """
-        parts = [part for one in where.parts if (part := self._part(one, schema)) is not None]
+        cut = [field.name for field in schema if self._types.get((field.name,)) == "timestamp" and field.type == HELD]
+        seen = as_seen(schema, cut) if cut else schema
+        parts = [part for one in where.parts if (part := self._part(one, seen)) is not None]
         if not moments:
             parts = [part for part in parts if not any(map(_is_moment, columns(part)))]
-        return both(*parts) if parts else None
+        if not parts:
+            return None
+        return as_held(both(*parts), cut) if cut else both(*parts)
 
     def _part(self, expression: pc.Expression, schema: pa.Schema) -> Expr | None:
         try:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import datetime as dt
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+import pyarrow.compute as pc
 
 from parsieve._core import ParsieveError, UnsupportedError
 from parsieve.lake.base import AsOf, Lake
@@ -54,6 +56,20 @@ def read(
     >>> pss.read(spark, folder, "id IN (7, 700)").count()
     2
     """
+    return read_also(spark, table, where, as_of, index_location, storage_options, timezone)
+
+
+def read_also(
+    spark: Any,
+    table: Any,
+    where: Any,
+    as_of: AsOf,
+    index_location: Any,
+    storage_options: Mapping[str, str] | None,
+    timezone: str | None,
+    also: Sequence[pc.Expression] = (),
+) -> Any:
+    """What `read` gives, of fewer files: `also` are conditions that the caller will put to every row by other means."""
     if not hasattr(spark, "_jvm"):
         raise UnsupportedError("Spark Connect shows no file lists to its clients; plan.files works with any engine")
     found, name = _table(spark, table, index_location, storage_options)
@@ -66,11 +82,11 @@ def read(
         whole = _whole(spark, found, name, as_of)
         condition = Types(whole.schema, _ids(found, whole)).text(expr)
     if found.format == "delta":
-        return _delta(spark, found, condition, as_of)
+        return _delta(spark, found, condition, as_of, also)
     if found.format == "iceberg":
-        return _iceberg(spark, found, name, condition, as_of)
+        return _iceberg(spark, found, name, condition, as_of, also)
     whole = _whole(spark, found, name, as_of)
-    keep = Keeper(spark, found, Types(whole.schema), as_of)
+    keep = Keeper(spark, found, Types(whole.schema), as_of, also)
     try:
         frame = file_index.prune(whole, keep)
     except UnsupportedError as error:
@@ -136,12 +152,13 @@ def _version(table: Table, as_of: AsOf) -> int | None:
     return int(as_of) if isinstance(as_of, str) and as_of.isdigit() else int(_snapshot_id(table, as_of))
 
 
-def _delta(spark: Any, table: Table, where: Any, as_of: AsOf) -> Any:
+def _delta(spark: Any, table: Table, where: Any, as_of: AsOf, also: Sequence[pc.Expression]) -> Any:
     # Whatever is written from here on, Spark and the planner look at this version.
     state = delta.State(spark, address(table._lake), _version(table, as_of))
-    if where is None:
+    if where is None and not also:
         return state.read(_everything)
-    return state.read(Keeper(spark, table, Types(state.schema), state.version), where)
+    keep = Keeper(spark, table, Types(state.schema), state.version, also)
+    return state.read(keep, "true" if where is None else where)
 
 
 def _ids(table: Table, whole: Any) -> dict[tuple[str, ...], int] | None:
@@ -152,12 +169,13 @@ def _ids(table: Table, whole: Any) -> dict[tuple[str, ...], int] | None:
     return ids_of(str(jvm.org.apache.iceberg.SchemaParser.toJson(iceberg.table_of(whole).schema())))
 
 
-def _iceberg(spark: Any, table: Table, name: str | None, where: Any, as_of: AsOf) -> Any:
+def _iceberg(spark: Any, table: Table, name: str | None, where: Any, as_of: AsOf, also: Sequence[pc.Expression]) -> Any:
     source = name or address(table._lake)
     number = _version(table, as_of)
     whole = iceberg.load(spark, source, number)
-    if where is None:
+    if where is None and not also:
         return whole
+    where = "true" if where is None else where
     native = iceberg.table_of(whole)
     latest = native.currentSnapshot()
     if latest is None:
@@ -167,6 +185,7 @@ def _iceberg(spark: Any, table: Table, name: str | None, where: Any, as_of: AsOf
         _as_spark_has_it(table, native),
         Types(whole.schema, _ids(table, whole)),
         number if number is not None else int(latest.snapshotId()),
+        also,
     )
     return iceberg.pruned(spark, source, whole, keep, where, number, latest)
 

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from parsieve._core import UnsupportedError
-from parsieve.index.store import Store, beside, open_store
+from parsieve.index.opening import beside, open_store
+from parsieve.index.store import Store
 from parsieve.lake import open_lake
 from parsieve.lake.base import Lake
 

@@ -14,6 +14,7 @@ import pytest
 
 import parsieve as ps
 from parsieve.index import TableIndex
+from parsieve.index.commit import Shelf
 from parsieve.lake import open_lake
 from parsieve.lake.base import Lake
 
@@ -115,6 +116,36 @@ def test_many_updates_end_on_few_shelves_and_lose_nothing(folder: Folder) -> Non
         assert len(view.commit.blooms[("k",)].shelves) <= 8
         for key in range(0, 4000, 411):
             assert folder.holding(key) <= asked(index, folder, key)
+
+
+def test_full_shelves_are_not_written_anew_by_every_update(
+    folder: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only while most of their filters count; and nothing is lost where newer filters stand on later shelves."""
+    monkeypatch.setattr("parsieve.index.bloom.SHELF_BYTES", 1 << 10)
+    monkeypatch.setattr("parsieve.index.bloom.MOST_SHELVES", 2)
+    index = TableIndex(tmp_path / "index")
+    before = index.build_bloom(folder.lake, folder.lake.snapshot(), ["k"]).commit.blooms[("k",)].shelves
+    assert len(before) > 4
+    held = [len(set(folder.keys) & {path for _, path in _locations(index, shelf)}) for shelf in before]
+    assert min(held) > 0
+    chance = random.Random(7)
+    left = []
+    for step in range(20):
+        folder.write(f"f{chance.randrange(24)}.parquet", [chance.randrange(4000) for _ in range(100)])
+        if step % 3 == 0 and len(folder.keys) > 4:
+            folder.remove(chance.choice(sorted(folder.keys)))
+        after = index.update(folder.lake, folder.lake.snapshot()).commit.blooms[("k",)].shelves
+        left.append(sum(one in before for one in after))
+        for key in range(0, 4000, 411):
+            assert folder.holding(key) <= asked(index, folder, key)
+    assert left == sorted(left, reverse=True)
+    assert left[5] > 0, "those at the front stand as they were"
+    assert left[-1] < len(before), "until most of what is on them counts no more"
+
+
+def _locations(index: TableIndex, shelf: Shelf) -> list[tuple[str, str]]:
+    return list(ps._core.Shelf.read(shelf.directory.get(index.store)).locations)
 
 
 def test_damage_and_loss_keep_everything_and_are_told(folder: Folder) -> None:

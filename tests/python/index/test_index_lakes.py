@@ -12,7 +12,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from parsieve.index import TableIndex, query
-from parsieve.index.store import beside
+from parsieve.index.opening import beside
 from parsieve.lake import open_lake
 from parsieve.lake.base import Lake, Snapshot
 

@@ -20,7 +20,7 @@ from model_lake import ModelLake, place
 
 from parsieve import ColumnNotFoundError, ConflictError, FormatError, UnsupportedError, _core
 from parsieve.index import LocalStore, ObjectStore, TableIndex, query
-from parsieve.index.store import beside
+from parsieve.index.opening import beside
 from parsieve.index.update import Difference
 from parsieve.lake import open_lake
 from parsieve.lake.base import ColumnPath, Location, Slice, Snapshot

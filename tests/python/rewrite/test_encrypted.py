@@ -179,11 +179,11 @@ def test_material_that_is_none(tmp_path: Path) -> None:
 
     for material in (b"", b"name of a key", b"[]", b'{"keyMaterialType": "PKMT9"}'):
         with pytest.raises(ps.UnsupportedError, match="not stored as material"):
-            kms._Unwrapper(None).key(material, "the footer")
+            kms.Unwrapper(Kms({})).key(material, "the footer")
     with pytest.raises(ps.UnsupportedError, match="file of its own"):
-        kms._Unwrapper(None).key(b'{"keyMaterialType": "PKMT1", "internalStorage": false}', "the footer")
+        kms.Unwrapper(Kms({})).key(b'{"keyMaterialType": "PKMT1", "internalStorage": false}', "the footer")
     with pytest.raises(ps.FormatError, match="masterKeyID"):
-        kms._Unwrapper(None).key(b'{"keyMaterialType": "PKMT1"}', "the footer")
+        kms.Unwrapper(Kms({})).key(b'{"keyMaterialType": "PKMT1"}', "the footer")
     pq.write_table(TABLE, tmp_path / "plain.parquet")
     assert repr(ps.FileKeys.from_kms(tmp_path / "plain.parquet", Kms({}))) == "<parsieve.FileKeys: none>"
 

@@ -58,7 +58,8 @@ COLUMNS = """
 """
 
 
-@pytest.mark.parametrize("version", [2, 3])
+# Position deletes also lie in the tables of test_read.py.
+@pytest.mark.parametrize("version", [pytest.param(2, marks=pytest.mark.slow), 3])
 def test_iceberg_deleted_on_read(spark: Any, version: int) -> None:
     """Position deletes of version 2, deletion vectors of version 3, through renames and new partitions."""
     needs("iceberg")
@@ -190,8 +191,9 @@ def instants(folder: Path) -> list[str]:
     return sorted({name.partition(".")[0].partition("_")[0] for name in held})
 
 
+# What versions of tables differ in are their logs, which copy-on-write does not have.
 @pytest.mark.parametrize("version", [6, 9])
-@pytest.mark.parametrize("kind", ["COPY_ON_WRITE", "MERGE_ON_READ"])
+@pytest.mark.parametrize("kind", [pytest.param("COPY_ON_WRITE", marks=pytest.mark.slow), "MERGE_ON_READ"])
 def test_hudi_histories(spark: Any, tmp_path: Path, kind: str, version: int) -> None:
     """Upserts, late records, deletes, compaction, clustering, a column more, overwritten partitions."""
     needs("hudi")

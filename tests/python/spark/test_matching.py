@@ -70,8 +70,8 @@ def test_no_row_is_lost_and_most_others_go(spark: Any) -> None:
 
     joins, prunes = [], []
     for name, (keys, key_type, values, row_type) in CASES.items():
-        wanted = spark.createDataFrame([(value,) for value in keys], f"k {key_type}")
-        rows = spark.createDataFrame(list(enumerate(values)), f"at int, k {row_type}")
+        wanted = spark.createDataFrame([(value,) for value in keys], f"k {key_type}").coalesce(1)
+        rows = spark.createDataFrame(list(enumerate(values)), f"at int, k {row_type}").coalesce(1)
         filter = pss.filter_of(wanted, "k", 0.001, ndv=len(keys))
         joins.append(rows.join(wanted, "k", "left_semi").select(lit(name).alias("name"), "at"))
         prunes.append(pss.keep_matching(rows, "k", filter).select(lit(name).alias("name"), "at"))

@@ -68,7 +68,7 @@ def hudi_write(frame: Any, folder: Path, operation: str, kind: str, **more: Any)
     frame.coalesce(1).write.format("hudi").options(**options).mode("append").save(str(folder))
 
 
-@pytest.mark.parametrize("kind", ["MERGE_ON_READ", "COPY_ON_WRITE"])
+@pytest.mark.parametrize("kind", ["MERGE_ON_READ", pytest.param("COPY_ON_WRITE", marks=pytest.mark.slow)])
 def test_base_file_statistics_under_logs(spark: Any, tmp_path: Path, kind: str) -> None:
     """An upsert moves values out of the base file's minimum and maximum; the index follows at its own pace."""
     if "hudi" not in versions.installed().jars:

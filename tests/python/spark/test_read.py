@@ -477,7 +477,10 @@ def test_only_what_both_mean_alike_is_asked() -> None:
     assert asked(pc.field("at") == moment, moments=False) is None
     assert asked(pc.field("at") < pa.scalar(0, pa.int64()).cast(moment.type)) is not None
     assert asked(pc.field("at") < pa.scalar(-(2**52), pa.int64()).cast(moment.type)) is None
-    assert asked(pc.field("ns") == moment.cast(pa.timestamp("us"))) is None, "Spark cuts nanoseconds off"
+    assert asked(pc.field("ns") == moment.cast(pa.timestamp("us"))) is None, "Spark reads a moment, and this is none"
+    cut = asked(pc.field("ns") == moment)
+    assert cut == "ns >= 2025-12-31 23:59:59.999999000 AND ns <= 2026-01-01 00:00:00.000000999", "Spark cuts them off"
+    assert asked(pc.field("ns") == moment, moments=False) is None
     assert asked(pc.field("text") == pa.scalar(5, pa.int32())) is None, "text to us, and a number to Spark"
     assert asked(pc.field("st", "n") == pa.scalar(5, pa.int32())) == "st.n = 5"
     assert asked(pc.field("_hoodie_file_name") == "f") is None, "no column of ours"

@@ -167,6 +167,8 @@ def test_a_failing_choice_reads_everything(
             assert "the index is broken" in caplog.text
 
 
+# `pss.read`, which goes this way, is tried so in test_read.py.
+@pytest.mark.slow
 def test_nothing_is_left_after_many_reads(spark: Any, folder: Path) -> None:
     """Neither callbacks that Java may call, nor settings, nor views."""
     pool = spark.sparkContext._gateway.gateway_property.pool
@@ -341,7 +343,7 @@ def test_conditions_are_said_exactly_or_not_at_all(spark: Any, tmp_path: Path) -
         "not null": "z IS NOT NULL AND z < 5", "safe": "z <=> 4", "field": "st.`a.b` = 6",
         "set": f"l IN ({', '.join(map(str, range(5, 300)))})", "null in set": "l IN (1, 2, NULL)",
         "flag": "flag", "no flag": "flag = false", "not": "l != 4", "not in": "l NOT IN (1, 2)",
-        "nan": "isnan(d) OR l = 3",
+        "nan": "isnan(d) OR l = 3", "no prefix": "s NOT LIKE 'it\\'s 4%' AND NOT startswith(s, 'it\\'s 5')",
         "or": "l = 1 OR s = 'it\\'s 9'", "prefix": "s LIKE 'it_s%' AND s LIKE 'it\\'s%'",
     }  # fmt: skip
     for name, where in exact.items():

@@ -1,0 +1,171 @@
+"""A folder as a slow object store: what readers need of S3, 20 ms later, with requests and bytes counted.
+
+    python benches/python/slow_store.py FOLDER --delay 0.02      # prints its port; the folder is the bucket "b"
+
+Each request waits on a thread of its own, so that requests which are sent together wait together.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import threading
+import time
+import urllib.parse
+from email.utils import formatdate
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from xml.sax.saxutils import escape
+
+BUCKET = "b"
+PIECE = 1 << 20
+
+
+class Counts:
+    """What was asked for since the last look."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.requests = self.num_bytes = 0
+
+    def add(self, num_bytes: int) -> None:
+        """One request more, and what it brought."""
+        with self._lock:
+            self.requests += 1
+            self.num_bytes += num_bytes
+
+    def taken(self) -> dict[str, int]:
+        """The counts, which begin anew."""
+        with self._lock:
+            found = {"requests": self.requests, "bytes": self.num_bytes}
+            self.requests = self.num_bytes = 0
+            return found
+
+
+class Answers(BaseHTTPRequestHandler):
+    """GET and HEAD of objects, and lists of them."""
+
+    protocol_version = "HTTP/1.1"
+    # Set for the program.
+    root = Path()
+    delay = 0.0
+    counts = Counts()
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Say nothing."""
+
+    def do_HEAD(self) -> None:
+        """What an object is."""
+        self._object(with_body=False)
+
+    def do_GET(self) -> None:
+        """An object, some of its bytes, a list, or the counts."""
+        parts = urllib.parse.urlsplit(self.path)
+        query = dict(urllib.parse.parse_qsl(parts.query, keep_blank_values=True))
+        if parts.path == "/!counts":
+            self._send(200, json.dumps(self.counts.taken()).encode(), {})
+        elif "list-type" in query:
+            time.sleep(self.delay)
+            self._send(200, self._listed(query), {"Content-Type": "application/xml"})
+        else:
+            self._object(with_body=True)
+
+    def _listed(self, query: dict[str, str]) -> bytes:
+        """All objects of a prefix at once; folders of it where a delimiter is given."""
+        prefix, delimiter = query.get("prefix", ""), query.get("delimiter", "")
+        entries, folders = [], {}
+        for folder, _, names in os.walk(self.root):
+            for name in names:
+                path = Path(folder) / name
+                key = path.relative_to(self.root).as_posix()
+                if not key.startswith(prefix):
+                    continue
+                rest = key[len(prefix) :]
+                if delimiter and delimiter in rest:
+                    folders[prefix + rest.split(delimiter)[0] + delimiter] = True
+                    continue
+                state = path.stat()
+                when = time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime(state.st_mtime))
+                entries.append(
+                    f"<Contents><Key>{escape(key)}</Key><LastModified>{when}</LastModified>"
+                    f"<ETag>{escape(_tag(state))}</ETag><Size>{state.st_size}</Size></Contents>"
+                )
+        common = "".join(f"<CommonPrefixes><Prefix>{escape(one)}</Prefix></CommonPrefixes>" for one in folders)
+        return (
+            '<?xml version="1.0" encoding="UTF-8"?><ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/">'
+            f"<Name>{BUCKET}</Name><Prefix>{escape(prefix)}</Prefix><KeyCount>{len(entries) + len(folders)}</KeyCount>"
+            f"<MaxKeys>1000000</MaxKeys><IsTruncated>false</IsTruncated>{''.join(sorted(entries))}{common}"
+            "</ListBucketResult>"
+        ).encode()
+
+    def _object(self, with_body: bool) -> None:
+        time.sleep(self.delay)
+        name = urllib.parse.unquote(urllib.parse.urlsplit(self.path).path).removeprefix(f"/{BUCKET}").lstrip("/")
+        path = self.root / name
+        if not path.resolve().is_relative_to(self.root.resolve()):
+            self._send(403, b"", {})
+        elif not name or not path.is_file():
+            # The bucket itself is there.
+            self._send(404 if name else 200, b"", {})
+        else:
+            self._found(path, with_body)
+
+    def _found(self, path: Path, with_body: bool) -> None:
+        state = path.stat()
+        start, end, status = 0, state.st_size, 200
+        headers = {
+            "ETag": _tag(state),
+            "Last-Modified": formatdate(state.st_mtime, usegmt=True),
+            "Accept-Ranges": "bytes",
+        }
+        if asked := self.headers.get("Range", "").removeprefix("bytes="):
+            first, _, last = asked.partition("-")
+            start = int(first) if first else max(0, state.st_size - int(last))
+            end = min(int(last) + 1 if first and last else state.st_size, state.st_size)
+            status = 206
+            headers["Content-Range"] = f"bytes {start}-{end - 1}/{state.st_size}"
+        self.counts.add(end - start if with_body else 0)
+        self.send_response(status)
+        for name, value in {**headers, "Content-Length": str(end - start)}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        if with_body:
+            with path.open("rb") as file:
+                file.seek(start)
+                while start < end:
+                    piece = file.read(min(PIECE, end - start))
+                    self.wfile.write(piece)
+                    start += len(piece)
+
+    def _send(self, status: int, body: bytes, headers: dict[str, str]) -> None:
+        if not self.path.startswith("/!"):
+            self.counts.add(len(body))
+        self.send_response(status)
+        for name, value in {**headers, "Content-Length": str(len(body))}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+
+def _tag(state: os.stat_result) -> str:
+    return '"' + hashlib.md5(f"{state.st_size} {state.st_mtime_ns} {state.st_ino}".encode()).hexdigest() + '"'
+
+
+def main() -> None:
+    """Serve until the process is ended."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--delay", type=float, default=0.02, help="seconds before each answer")
+    asked = parser.parse_args()
+    Answers.root, Answers.delay = asked.folder, asked.delay
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Answers)
+    server.daemon_threads = True
+    print(server.server_address[1], flush=True)
+    server.serve_forever()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,276 @@
+"""A lake of late events asked through pyarrow, Polars, DuckDB and Spark: warm, cold, and on a store that is far away.
+
+    make develop .venv-spark/stamp-bench-spark
+    PYTHONPATH=python .venv-spark/bin/python benches/spark/engines.py --save
+
+Cold means that the system holds no byte of the lake and its index, and that the table was not opened before; the far
+store is `benches/python/slow_store.py`, 20 ms away, which counts what it is asked for (Spark would need a connector to
+it, and is left out there). Contenders take turns, and must find the same rows. See `benches/README.md`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import polars as pl
+import pyarrow.dataset as pads
+from fsspec.implementations.arrow import ArrowFSWrapper
+from pyarrow import fs
+
+import parsieve as ps
+import parsieve.spark as pss
+from parsieve.demo import lake
+from parsieve.predicate import parse, render
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "benches" / "python"))
+import record  # noqa: E402
+
+ALONE, WITH = "alone", "with parsieve"
+DELAY = 0.02
+# By a listing of the far store, a file of the last minute might still be changed unseen.
+A_DAY = 86_400
+Ask = Callable[[str], int]
+
+
+class _Far(ArrowFSWrapper):  # type: ignore[misc] # it has no types
+    """The far store as DuckDB is handed filesystems."""
+
+    protocol = "far"
+
+    @classmethod
+    def _strip_protocol(cls, path: Any) -> str:
+        return str(path).removeprefix("far://").lstrip("/")
+
+
+class Store:
+    """The far store, in a process of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        command = [sys.executable, str(ROOT / "benches/python/slow_store.py"), str(folder), "--delay", str(DELAY)]
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert self._process.stdout is not None
+        self.address = f"127.0.0.1:{int(self._process.stdout.readline())}"
+        self.filesystem = fs.S3FileSystem(
+            endpoint_override=self.address, scheme="http", access_key="key", secret_key="secret", region="here"
+        )
+
+    @property
+    def options(self) -> dict[str, str]:
+        """As Polars takes them."""
+        return {
+            "aws_endpoint_url": f"http://{self.address}",
+            "aws_access_key_id": "key",
+            "aws_secret_access_key": "secret",
+            "aws_region": "here",
+            "aws_allow_http": "true",
+        }
+
+    def counts(self) -> dict[str, int]:
+        """Requests and bytes since the last look."""
+        with urllib.request.urlopen(f"http://{self.address}/!counts") as answer:
+            found: dict[str, int] = json.load(answer)
+            return found
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.kill()
+        self._process.wait()
+
+
+def forget(folder: Path) -> None:
+    """Have the system drop what it holds of a folder's files."""
+    os.sync()
+    for path in folder.rglob("*"):
+        if path.is_file():
+            fd = os.open(path, os.O_RDONLY)
+            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+            os.close(fd)
+
+
+def local(folder: Path, spark: Any) -> dict[str, tuple[Ask, Callable[[ps.Table, str], int]]]:
+    """For each engine, rows found by its own means and in what a table's plan keeps."""
+    schema = pads.dataset(folder).schema
+    connection = duckdb.connect()
+    connection.execute("SET TimeZone = 'UTC'")
+    everything = f"SELECT * FROM read_parquet('{folder}/*.parquet')"
+
+    def by_duckdb(where: str) -> int:
+        found = connection.sql(f"{everything} WHERE {render.to_duckdb(parse(where, schema))}")
+        return int(found.to_arrow_table().num_rows)
+
+    def by_polars(where: str) -> int:
+        frame = pl.scan_parquet(f"{folder}/*.parquet").filter(render.to_polars(parse(where, schema)))
+        return frame.collect().height
+
+    return {
+        "pyarrow": (
+            lambda where: int(
+                pads.dataset(folder, exclude_invalid_files=False, format="parquet")
+                .to_table(filter=render.to_pyarrow(parse(where, schema)))
+                .num_rows
+            ),
+            lambda table, where: int(table.plan(where).to_arrow().num_rows),
+        ),
+        "Polars": (by_polars, lambda table, where: table.plan(where).to_polars().collect().height),
+        "DuckDB": (
+            by_duckdb,
+            lambda table, where: int(table.plan(where).to_duckdb(connection).to_arrow_table().num_rows),
+        ),
+        "Spark": (
+            lambda where: len(spark.read.parquet(folder.as_uri()).where(where).collect()),
+            lambda table, where: len(pss.read(spark, table, where).collect()),
+        ),
+    }
+
+
+def far(store: Store, name: str, schema: Any) -> dict[str, tuple[Ask, Callable[[ps.Table, str], int]]]:
+    """The same of the far store."""
+    connection = duckdb.connect()
+    connection.execute("SET TimeZone = 'UTC'")
+    connection.register_filesystem(_Far(store.filesystem))
+
+    def by_pyarrow(where: str) -> int:
+        dataset = pads.dataset(f"b/{name}", filesystem=store.filesystem, format="parquet")
+        return int(dataset.to_table(filter=render.to_pyarrow(parse(where, schema))).num_rows)
+
+    def by_polars(where: str) -> int:
+        frame = pl.scan_parquet(f"s3://b/{name}/*.parquet", storage_options=store.options)
+        return frame.filter(render.to_polars(parse(where, schema))).collect().height
+
+    def by_duckdb(where: str) -> int:
+        everything = f"SELECT * FROM read_parquet('far://b/{name}/*.parquet')"
+        found = connection.sql(f"{everything} WHERE {render.to_duckdb(parse(where, schema))}")
+        return int(found.to_arrow_table().num_rows)
+
+    return {
+        "pyarrow": (by_pyarrow, lambda table, where: int(table.plan(where).to_arrow().num_rows)),
+        "Polars": (by_polars, lambda table, where: table.plan(where).to_polars().collect().height),
+        "DuckDB": (
+            by_duckdb,
+            lambda table, where: int(table.plan(where).to_duckdb(connection).to_arrow_table().num_rows),
+        ),
+    }
+
+
+def race(
+    engines: dict[str, tuple[Ask, Callable[[ps.Table, str], int]]],
+    questions: dict[str, str],
+    rounds: int,
+    opened: Callable[[], ps.Table],
+    before: Callable[[], Any],
+    after: Callable[[], dict[str, int]] = dict,
+) -> Iterator[dict[str, Any]]:
+    """Medians of both ways, in turn, for each question and engine; `before` and `after` stand around each."""
+    for question, where in questions.items():
+        for engine, (alone, planned) in engines.items():
+            seconds: dict[str, list[float]] = {ALONE: [], WITH: []}
+            counted: dict[str, dict[str, int]] = {}
+            rows = {}
+            for _ in range(rounds):
+                for way in seconds:
+                    before()
+                    start = time.perf_counter()
+                    rows[way] = alone(where) if way == ALONE else planned(opened(), where)
+                    seconds[way].append(time.perf_counter() - start)
+                    counted[way] = after()
+            assert rows[ALONE] == rows[WITH], f"{engine}: {rows} for {where}"
+            medians = {way: round(statistics.median(of), 4) for way, of in seconds.items()}
+            print(f"  {question} {engine:<8} {medians} {counted if any(counted.values()) else ''}", flush=True)
+            yield {"question": question, "engine": engine, "rows": rows[WITH], "seconds": medians, "counted": counted}
+
+
+def measure(folder: Path, files: int, rows: int, rounds: int, spark: Any) -> Iterator[dict[str, Any]]:
+    """The lake with its index, asked in three places."""
+    events = lake.write(folder / "lake", files, rows)
+    for path in events.folder.iterdir():
+        os.utime(path, (time.time() - A_DAY,) * 2)
+    time.sleep(0.2)
+    warm = ps.open_table(events.folder)
+    warm.build_index(["user_id", "event_time"], "sieve", progress=False)
+    questions = {"one user": events.point, "one hour": events.range}
+    engines = local(events.folder, spark)
+    print(f"{files} files, {events.num_bytes:,} bytes: warm")
+    for case in race(engines, questions, rounds, lambda: warm, lambda: None):
+        yield case | {"place": "warm"}
+    print("cold")
+    cold = race(engines, questions, rounds, lambda: ps.open_table(events.folder), lambda: forget(events.folder))
+    for case in cold:
+        yield case | {"place": "cold"}
+    store = Store(folder)
+    try:
+        # A listing of the store names the files' versions otherwise: an index of its own.
+        bound = ps.open_table((store.filesystem, "b/lake"), index_location=folder / "far")
+        bound.build_index(["user_id", "event_time"], "sieve", progress=False)
+        print(f"a store {DELAY * 1e3:g} ms away")
+
+        def again() -> ps.Table:
+            return ps.open_table((store.filesystem, "b/lake"), index_location=(store.filesystem, "b/far"))
+
+        for case in race(far(store, "lake", warm.schema), questions, rounds, again, store.counts, store.counts):
+            yield case | {"place": "far"}
+    finally:
+        store.close()
+
+
+def figures(cases: list[dict[str, Any]], files: int) -> list[dict[str, Any]]:
+    """The measurements as `parsieve report` draws them."""
+    abouts = {
+        "warm": "All files in the system's memory, the table opened before.",
+        "cold": "No byte in the system's memory, the table opened anew.",
+        "far": f"On a store that is {DELAY * 1e3:g} ms away, the table and its index opened anew.",
+    }
+    found = []
+
+    def chart(title: str, says: str, of: list[dict[str, Any]], unit: str, value: Callable[[Any, str], float]) -> None:
+        series = [record.series(way, [value(one, way) for one in of], ours=way == WITH) for way in (ALONE, WITH)]
+        names = [f"{one['question']}, {one['engine']}" for one in of]
+        about = {"kind": "bars", "unit": unit, "categories": names, "category": "question and engine"}
+        found.append({"title": title, "says": says} | about | {"series": series})
+
+    for place, about in abouts.items():
+        of = [case for case in cases if case["place"] == place]
+        chart(f"{files} files, {place}", about, of, "seconds", lambda one, way: float(one["seconds"][way]))
+    of = [case for case in cases if case["place"] == "far"]
+    for what, unit in (("bytes", "bytes"), ("requests", "")):
+        title, says = f"{files} files, far: {what}", f"The {what} that the far store was asked for, listing included."
+        chart(title, says, of, unit, lambda one, way, what=what: float(one["counted"][way][what]))  # type: ignore[misc]
+    return found
+
+
+def main() -> None:
+    """Measure, and save if asked."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--smoke", action="store_true", help="small and once: does it run, and do all agree")
+    parser.add_argument("--save", action="store_true", help="write a record into benches/results")
+    parser.add_argument("--rounds", type=int, default=5)
+    asked = parser.parse_args()
+    files, rows, rounds = (12, 4_000, 1) if asked.smoke else (200, 255_000, asked.rounds)
+    # On the disk: the system's temporary folder may be memory, which is never cold.
+    (ROOT / "target").mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=ROOT / "target") as name:
+        spark = pss.session(
+            lakes=[], master="local[2]", warehouse=f"{name}/warehouse", config={"spark.ui.showConsoleProgress": "false"}
+        )
+        try:
+            cases = list(measure(Path(name), files, rows, rounds, spark))
+        finally:
+            spark.stop()
+    if asked.save:
+        record.save("engines", cases, ("pyarrow", "polars", "duckdb", "pyspark"), figures(cases, files), "spark")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,90 @@
+"""Records of measurements as one page: the figures that each record holds as data, in the order of the records."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, get_args
+
+from parsieve.report.figures import Chart, Figure, Series, Unit
+from parsieve.report.page import render
+
+KINDS = ("bars", "dots", "lines")
+
+
+def page_of_records(paths: Sequence[Path]) -> str:
+    """One page with the figures of some records: files of JSON as `benches/` writes them.
+
+    >>> import json, tempfile
+    >>> chart = {"title": "Files read", "says": "Of two.", "kind": "bars", "categories": ["a"], "unit": "files"}
+    >>> chart["series"] = [{"name": "Sieve", "values": [1], "ours": True}]
+    >>> path = Path(tempfile.mkdtemp()) / "record.json"
+    >>> _ = path.write_text(json.dumps({"date": "2026-01-31", "figures": [chart]}))
+    >>> "Files read" in page_of_records([path])
+    True
+    """
+    figures: list[Figure] = []
+    facts: dict[str, str] = {}
+    for path in paths:
+        record = _read(path)
+        figures += figures_of(path, record)
+        facts |= _facts(path, record)
+    says = (
+        "Measured with and without parsieve; what was not measured is a gap. Where an index spares nothing, it says so."
+    )
+    return render("What skipping spares", says, figures, facts)
+
+
+def figures_of(path: Path, record: Mapping[str, Any]) -> list[Figure]:
+    """The figures of a record that was read from `path`."""
+    how = str(record.get("how", ""))
+    return [_figure(path, at, one, how) for at, one in enumerate(record["figures"])]
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path} is no record: {error}") from None
+    if not isinstance(record, dict) or not isinstance(record.get("figures"), list):
+        raise ValueError(f'{path} is no record with figures: its object has no list "figures"')
+    return record
+
+
+def _figure(path: Path, at: int, one: Any, how: str) -> Figure:
+    where = f"{path}, figure {at}"
+    try:
+        series = [
+            Series(
+                str(of["name"]),
+                [None if value is None else float(value) for value in of["values"]],
+                bool(of.get("ours", False)),
+            )
+            for of in one["series"]
+        ]
+        unit: Unit = one.get("unit", "")
+        if one["kind"] not in KINDS or unit not in get_args(Unit):
+            raise ValueError(f"kind {one['kind']!r} or unit {unit!r} is not known")
+        chart = Chart(
+            one["kind"], [str(name) for name in one["categories"]], series, unit, str(one.get("category", ""))
+        )
+        notes = [str(note) for note in one.get("notes", ())]
+        return Figure(str(one["title"]), str(one["says"]), chart, str(one.get("how", how)), notes)
+    except KeyError as error:
+        raise ValueError(f"{where}: {error} is missing") from None
+    except (TypeError, AttributeError, ValueError) as error:
+        raise ValueError(f"{where}: {error}") from None
+
+
+def _facts(path: Path, record: Mapping[str, Any]) -> dict[str, str]:
+    """One line for each record: when, on what, of which commit."""
+    machine = record.get("machine") if isinstance(record.get("machine"), dict) else {}
+    packages = record.get("packages") if isinstance(record.get("packages"), dict) else {}
+    told = [
+        str(record.get("date", "")),
+        f"{machine['cores']} cores of {machine.get('cpu', '?')}" if machine and "cores" in machine else "",
+        f"commit {str(record['commit'])[:10]}" if "commit" in record else "",
+        ", ".join(f"{name} {version}" for name, version in (packages or {}).items()),
+    ]
+    return {path.stem: "; ".join(one for one in told if one)}

@@ -1,0 +1,173 @@
+"""Hudi tables looked at again: nothing is listed while the timeline stands still, and everything else is noticed."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hudi_tables import HudiTable
+
+import parsieve as ps
+from parsieve.lake import open_lake
+
+pytest.importorskip("hudi")
+SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])
+
+
+def rows(first: int, last: int, version: int = 0) -> pa.Table:
+    ids = range(first, last)
+    return pa.table({"id": list(ids), "name": [f"n{one}-{version}" for one in ids]}, schema=SCHEMA)
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> HudiTable:
+    made = HudiTable(tmp_path / "t", SCHEMA)
+    made.commit({f"g{group}-0": rows(group * 10, group * 10 + 10) for group in range(3)})
+    time.sleep(0.1)
+    return made
+
+
+class Twice:
+    """A table that was opened once and one that is opened anew; both must always say the same."""
+
+    def __init__(self, table: HudiTable) -> None:
+        self.uri = str(table.folder)
+        self.lake = open_lake(self.uri)
+        self.seen = self.lake.snapshot()
+
+    def check(self, *, remembered: bool) -> None:
+        """`remembered` tells whether nothing may be listed, and whether something must be."""
+        now, fresh = self.lake.snapshot(), open_lake(self.uri).snapshot()
+        assert now.id == fresh.id
+        assert now.tokens == fresh.tokens
+        assert (now.slices is self.seen.slices) is remembered
+        self.seen = now
+        names = self.lake.read(now, now.slices, ["name"]).read_all()["name"].to_pylist()
+        assert sorted(names) == sorted(
+            open_lake(self.uri).read(fresh, fresh.slices, ["name"]).read_all()["name"].to_pylist()
+        )
+
+
+def test_what_stands_still_is_listed_once(table: HudiTable) -> None:
+    twice = Twice(table)
+    twice.check(remembered=True)
+    # Files that nobody committed are of no account.
+    (table.folder / "g9-0_0-1-0_20260101000099000.parquet").write_bytes(b"not yet")
+    twice.check(remembered=True)
+
+
+def test_a_commit_a_rollback_and_a_restore_are_noticed(table: HudiTable) -> None:
+    twice = Twice(table)
+    second = table.commit({"g1-0": rows(10, 20, 1), "g5-0": rows(50, 60)})
+    time.sleep(0.1)
+    twice.check(remembered=False)
+    assert twice.seen.id == second
+    twice.check(remembered=True)
+    # A rollback takes the instant back, and tells so by an instant of its own.
+    begun = table.begin("rollback")
+    twice.check(remembered=False)
+    (table.timeline / f"{second}.commit").unlink()
+    twice.check(remembered=False)
+    assert twice.seen.id < second
+    table.forget(second)
+    (table.timeline / f"{begun}.rollback").write_bytes(b"x")
+    time.sleep(0.1)
+    twice.check(remembered=False)
+    twice.check(remembered=True)
+    third = table.commit({"g1-0": rows(10, 20, 3)})
+    fourth = table.commit({"g2-0": rows(20, 30, 4)})
+    time.sleep(0.1)
+    twice.check(remembered=False)
+    begun = table.begin("restore")
+    for instant in (fourth, third):
+        table.forget(instant)
+        twice.check(remembered=False)
+    (table.timeline / f"{begun}.restore").write_bytes(b"x")
+    time.sleep(0.1)
+    twice.check(remembered=False)
+    twice.check(remembered=True)
+    assert ps.open_table(twice.uri).plan("id = 12").to_arrow()["name"].to_pylist() == ["n12-0"]
+
+
+@pytest.mark.parametrize(
+    "action", ["commit", "deltacommit", "replacecommit", "clean", "rollback", "restore", "indexing"]
+)
+def test_while_something_goes_on_everything_is_listed(table: HudiTable, action: str) -> None:
+    twice = Twice(table)
+    instant = table.begin(action)
+    time.sleep(0.1)
+    twice.check(remembered=False)
+    twice.check(remembered=False)
+    for path in table.timeline.glob(f"{instant}.*"):
+        path.unlink()
+    time.sleep(0.1)
+    twice.check(remembered=False)
+    # What is asked for has not begun.
+    (table.timeline / f"{table.instant()}.compaction.requested").touch()
+    time.sleep(0.1)
+    twice.check(remembered=False)
+    twice.check(remembered=True)
+
+
+def test_a_clean_and_an_archived_instant_are_noticed(table: HudiTable) -> None:
+    first = min(path.name for path in table.timeline.glob("*.commit")).partition(".")[0]
+    twice = Twice(table)
+    table.commit({"g1-0": rows(10, 20, 1)})
+    time.sleep(0.1)
+    twice.check(remembered=False)
+    assert twice.lake.snapshot(first).id == first
+    (table.timeline / f"{table.instant()}.clean").write_bytes(b"")
+    time.sleep(0.1)
+    # Which instants may be asked for still is another question now.
+    with pytest.raises(ps.UnsupportedError, match="how far"):
+        twice.lake.snapshot(first)
+    twice.check(remembered=False)
+    for path in table.timeline.glob(f"{first}.*"):
+        shutil.move(path, table.timeline / "archived" / path.name)
+    time.sleep(0.1)
+    twice.check(remembered=False)
+    with pytest.raises(ValueError, match="begins at"):
+        twice.lake.snapshot(first)
+
+
+def test_a_timeline_that_changed_just_now_may_change_again(table: HudiTable) -> None:
+    twice = Twice(table)
+    newest = max(table.timeline.glob("*.commit"))
+    newest.write_bytes(newest.read_bytes())
+    assert twice.lake.snapshot().slices is not twice.seen.slices
+
+
+def test_another_table_at_the_same_place_is_noticed(table: HudiTable, tmp_path: Path) -> None:
+    twice = Twice(table)
+    shutil.rmtree(table.folder)
+    other = HudiTable(table.folder, SCHEMA)
+    other.commit({f"g{group}-0": rows(group * 10, group * 10 + 5, 7) for group in range(3)})
+    time.sleep(0.1)
+    twice.check(remembered=False)
+    assert twice.seen.id == other.timeline.joinpath(max(other.timeline.glob("*.commit")).name).name.partition(".")[0]
+
+
+def test_instants_are_told_apart(table: HudiTable) -> None:
+    lake = open_lake(str(table.folder))
+    first = lake.snapshot()
+    second = table.commit({"g1-0": rows(10, 20, 1)})
+    time.sleep(0.1)
+    for _ in range(2):
+        assert lake.snapshot().id == second
+        assert lake.snapshot(first.id).tokens == first.tokens
+        assert lake.snapshot(second).tokens == lake.snapshot().tokens
+
+
+def test_an_index_follows_a_table_that_is_remembered(table: HudiTable) -> None:
+    opened = ps.open_table(str(table.folder))
+    opened.build_index("id", kind="sieve")
+    assert len(opened.plan("id = 12").files) == 1
+    table.commit({"g2-0": rows(20, 30, 1), "g6-0": rows(12, 13, 9)})
+    time.sleep(0.1)
+    assert sorted(opened.plan("id = 12").to_arrow()["name"].to_pylist()) == ["n12-0", "n12-9"]
+    opened.update_index()
+    assert len(opened.plan("id = 12", row_groups=False).files) == 2
+    assert opened.verify_index() == []
