@@ -198,25 +198,6 @@ impl<K: Key> Builder<K> {
         Ok(())
     }
 
-    /// Adds rows in order of key and location, one for each: as [`Builder::push`] one by one would, only faster.
-    pub(super) fn push_rows(&mut self, mut rows: &[(K, u32)]) -> Result<()> {
-        while let Some(first) = rows.first() {
-            if self.pending.as_ref().is_none_or(|pending| *pending < first.0) {
-                self.close_pending();
-                // Keys of one location each, but for the last one, of which more may come.
-                let most = self.cutter.room().min(rows.len() - 1);
-                let alone = |at: &usize| rows[*at].0 < rows[*at + 1].0 && rows[*at].1 < self.sealer.num_locations;
-                let count = (0..most).find(|at| !alone(at)).unwrap_or(most);
-                self.cutter.close_rows(&rows[..count]);
-                rows = &rows[count..];
-            }
-            let Some(((key, location), rest)) = rows.split_first() else { break };
-            self.push(key.clone(), *location, 1)?;
-            rows = rest;
-        }
-        Ok(())
-    }
-
     fn close_pending(&mut self) {
         let Some(key) = self.pending.take() else { return };
         let Self { cutter, sealer, open_start, head, border, .. } = self;
@@ -270,6 +251,30 @@ impl<K: Key> Builder<K> {
             None => (all(&rest), none),
         };
         Part { head, built: self.sealer.built, tail }
+    }
+}
+
+impl<K: Key + Copy> Builder<K> {
+    /// Adds rows in order of key and location, one for each: as [`Builder::push`] one by one would, only faster.
+    pub(super) fn push_rows(&mut self, mut rows: &[(K, u32)]) -> Result<()> {
+        while let Some(first) = rows.first() {
+            if self.pending.as_ref().is_none_or(|pending| *pending < first.0) {
+                // Keys of one location each; the last one waits, as one that was pushed does.
+                let most = self.cutter.room().min(rows.len() - 1);
+                let alone = |at: &usize| rows[*at].0 < rows[*at + 1].0 && rows[*at].1 < self.sealer.num_locations;
+                let count = (0..most).find(|at| !alone(at)).unwrap_or(most).saturating_sub(1);
+                if count > 0 {
+                    self.close_pending();
+                    let count = count.min(self.cutter.room());
+                    self.cutter.close_rows(&rows[..count]);
+                    rows = &rows[count..];
+                }
+            }
+            let Some(((key, location), rest)) = rows.split_first() else { break };
+            self.push(*key, *location, 1)?;
+            rows = rest;
+        }
+        Ok(())
     }
 }
 
@@ -467,5 +472,10 @@ mod tests {
         builder.push(5, 0, 1).unwrap();
         assert_eq!(builder.push(4, 1, 1).unwrap_err().kind(), &ErrorKind::SieveOrder);
         assert_eq!(builder.push(6, 2, 1).unwrap_err().kind(), &ErrorKind::SieveLocation(2));
+        assert_eq!(builder.push_rows(&[(6, 0), (7, 1), (6, 1), (9, 0)]).unwrap_err().kind(), &ErrorKind::SieveOrder);
+        assert_eq!(builder.push_rows(&[(7, 1), (8, 0), (9, 2)]).unwrap_err().kind(), &ErrorKind::SieveLocation(2));
+        assert_eq!(builder.push_rows(&[(8, 1), (9, 2), (10, 0)]).unwrap_err().kind(), &ErrorKind::SieveLocation(2));
+        assert_eq!(builder.push_rows(&[(6, 1), (9, 1)]).unwrap_err().kind(), &ErrorKind::SieveOrder);
+        assert_eq!(builder.finish().segments.iter().map(|sealed| sealed.counts.rows).sum::<u64>(), 7);
     }
 }

@@ -47,21 +47,6 @@ impl<K: Key> Cutter<K> {
         while !self.fits() && self.cut_before_last(page) {}
     }
 
-    /// Closes keys of one row in one location each, after all others, if there is [`Self::room`] for them.
-    pub(super) fn close_rows(&mut self, rows: &[(K, u32)]) {
-        let start = self.records.keys.len();
-        self.heap_bytes += rows.iter().map(|row| row.0.heap_bytes()).sum::<usize>();
-        self.records.extend(rows);
-        self.weight += self.records.weight(start..start + rows.len());
-    }
-
-    /// So many more keys of one location each complete no page, whatever they are.
-    pub(super) fn room(&self) -> usize {
-        let weight = u64::from(self.options.max_weight).saturating_sub(self.weight);
-        let records = self.options.max_records.saturating_sub(self.records.locations.len());
-        to_usize(weight).unwrap_or(usize::MAX).min(records)
-    }
-
     /// Gives the rest as pages; `next` is the first key after the stream, which belongs to another page.
     pub(super) fn finish(&mut self, next: Option<&K>, page: &mut impl FnMut(&Records<K>, usize)) {
         while let Some(first) = self.records.keys.first() {
@@ -102,5 +87,22 @@ impl<K: Key> Cutter<K> {
             self.weight += to_u64(self.records.set(count).len());
         }
         self.records.forget(count);
+    }
+}
+
+/// Keys that occupy no more than their fixed size.
+impl<K: Key + Copy> Cutter<K> {
+    /// Closes keys of one row in one location each, after all others, if there is [`Self::room`] for them.
+    pub(super) fn close_rows(&mut self, rows: &[(K, u32)]) {
+        let start = self.records.keys.len();
+        self.records.extend(rows);
+        self.weight += self.records.weight(start..start + rows.len());
+    }
+
+    /// So many more keys of one location each complete no page, whatever they are.
+    pub(super) fn room(&self) -> usize {
+        let weight = u64::from(self.options.max_weight).saturating_sub(self.weight);
+        let records = self.options.max_records.saturating_sub(self.records.locations.len());
+        to_usize(weight).unwrap_or(usize::MAX).min(records)
     }
 }

@@ -61,7 +61,8 @@ impl Row for u64 {
     #[inline]
     fn of((key, location): Pair, ranges: &Ranges) -> Self {
         // What is shifted out are the bits that number the range.
-        let below = key - ranges.least << (63 - ranges.shift) << 1 >> (63 - ranges.shift) >> 1;
+        let above = 63 - ranges.shift;
+        let below = ((key - ranges.least) << above << 1) >> above >> 1;
         below << ranges.location_bits | Self::from(location)
     }
 
