@@ -4,13 +4,14 @@ use std::ops::Range;
 
 use super::axis::{Bytes, Key, put_point};
 use super::bits::{BackWriter, BitWriter, Sink, width_of};
-use super::block::{BLOCKS_PER_UNION, KINDS, Kind, Layout, Told, put_block, put_set, put_union};
+use super::block::{
+    BLOCKS_PER_UNION, CLUMPED, KINDS, Kind, Layout, Told, UNIONS, on_line, put_block, put_set, put_union,
+};
 use super::chart::Chart;
 use super::coarsen::Sets;
 use super::format::{SEGMENT, frame};
 use super::offset::Offset;
 use super::run::{Habit, put_separators};
-use super::segment::{CLUMPED, UNIONS, on_line};
 use super::set::put_members;
 use super::varint::put_varint;
 use crate::int::{index, low_u8, saturating_u32, to_u64};

@@ -5,7 +5,6 @@ Who loses looks again: where the winner did something else, the same work is com
 
 from __future__ import annotations
 
-import contextlib
 import random
 import time
 from collections.abc import Callable
@@ -19,8 +18,6 @@ from parsieve.index.store import Store, unique
 from parsieve.lake.base import ColumnPath
 
 RETRIES = 100
-# Seconds after which a writer's files may have been taken for garbage.
-SLOW = 60.0
 
 Columns = dict[ColumnPath, ColumnState]
 Blooms = dict[ColumnPath, BloomState]
@@ -39,7 +36,7 @@ def commit(log: Log, operation: str, change: Callable[[Commit | None, int], Chan
         known = set() if newest is None else set(newest.parts())
         fresh = [part for part in made.parts() if part not in known]
         # Nobody shall see a version without its files, not even for the moment in which it is put and looked at.
-        gone = lost(log.store, fresh) if _age(fresh) > SLOW else []
+        gone = lost(log.store, fresh)
         if not gone and log.publish(made):
             gone = lost(log.store, fresh)
             if not gone:
@@ -69,14 +66,6 @@ def _withdraw(log: Log, made: Commit, gone: set[str]) -> None:
         return newest.table, columns, blooms
 
     commit(log, "withdraw", change)
-
-
-def _age(parts: list[Part]) -> float:
-    """Seconds since the first of some new files was named."""
-    stamps = [part.name.rpartition("/")[2].partition("-")[0] for part in parts if part.name]
-    with contextlib.suppress(ValueError):
-        return time.time() - min((int(stamp, 16) for stamp in stamps), default=time.time())
-    return 0.0
 
 
 def _names(state: ColumnState | BloomState, gone: set[str]) -> bool:
