@@ -153,7 +153,9 @@ class Rows:
             con = duckdb.default_connection()
         condition = self._filter()
         files = self._plain_files()
-        if files is not None and not self._wants_nan and not _has(self._snapshot.schema, _not_for_duckdb):
+        # By a file's maximum DuckDB believes `c <= maximum` of every row, NaN among them, and no longer looks.
+        by_floats = any(pa.types.is_floating(column.value_type) for column in columns(self._expr))
+        if files is not None and not by_floats and not _has(self._snapshot.schema, _not_for_duckdb):
             try:
                 text = to_duckdb(self._expr)
             except UnsupportedError:

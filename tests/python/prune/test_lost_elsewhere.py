@@ -81,6 +81,21 @@ def test_nan_is_no_reason_where_the_language_excludes_it(tmp_path: Path) -> None
     assert not keeps(path, "x > 100 AND x < 200")
 
 
+@pytest.mark.parametrize("where", ["f <= 0.1", "f < 1", "f >= 0 AND f <= 0.1", "f BETWEEN -1 AND 0.5", "NOT f > 0.1"])
+def test_nan_beside_a_maximum_that_fits(tmp_path: Path, where: str) -> None:
+    """DuckDB finds a NaN where the file's maximum says that every row fits."""
+    path = tmp_path / "part-0.parquet"
+    pq.write_table(pa.table({"f": [0.0, 0.1, math.nan]}), path)
+    with duckdb.connect() as con:
+        alone = con.execute(f"SELECT count(*) FROM read_parquet('{path}') WHERE {where}").fetchall()
+    plan = ps.open_table(str(tmp_path)).plan(where)
+    expected = [0.0, 0.1]
+    assert sorted(plan.to_arrow()["f"].to_pylist()) == expected
+    assert sorted(plan.to_polars().collect()["f"].to_list()) == expected
+    with duckdb.connect() as con:
+        assert sorted(value for (value,) in plan.to_duckdb(con).fetchall()) == expected, alone
+
+
 def test_nan_as_a_bound(tmp_path: Path) -> None:
     nan = struct.pack("<d", math.nan)
     path = write(tmp_path, pa.array([1.5, math.nan, 9.0]))
