@@ -33,6 +33,9 @@ ALONE, WITH = "alone", "parsieve"
 # Linux counts what a process reads, be it from memory or from the disk.
 COUNTS = Path("/proc/self/io")
 
+# What an open table holds of each file after a plan, at most: its slice, its token, and its place in the index.
+HELD_BYTES = 8 << 10
+
 
 def engines(events: lake.Events) -> dict[str, tuple[Callable[[str], int], Callable[[ps.Plan], int]]]:
     """Rows found by each engine with the means of its own, and in what a plan keeps."""
@@ -273,6 +276,7 @@ def many_files(kind: str, make: Callable[[Path, int], str], folder: Path, files:
     print(f"{files} files, {kind}, a point: " + ", ".join(f"{name} {of * 1e3:.1f} ms" for name, of in medians.items()))
     print(f"  {cold.requests} requests cold, {requests} warm; {held / 2**20:.1f} MiB held; made in {made:.0f} s")
     assert cold.requests <= 4, "more than four requests beside the table's own listing or log"
+    assert held <= HELD_BYTES * files, "more memory is held for each file than is promised"
     return {
         "case": "many files",
         "format": kind,

@@ -1,7 +1,8 @@
 //! The Sieve index over the layouts of the design: bits per row, reads, latencies, build, update and compaction.
 //!
 //! `cargo bench --bench sieve` measures all of it and writes `benches/results/sieve-<date>.json`; `-- --smoke` runs all of it
-//! once and small. Parts: `-- sizes 2000000 [layout]`, `-- build 20000000`, `-- update 1000000`, `-- coarse 2000000`; and, in
+//! once and small. Parts: `-- sizes 2000000 [layout]`, `-- build 20000000`, `-- update 1000000`, `-- compaction 2000000`, `-- coarse
+//! 2000000`; and, in
 //! none but its own record, `-- large 600000000 [folder]`, which an interrupted one goes on with. Results are asserted before
 //! they are timed.
 #![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "benches read clocks and arguments")]
@@ -14,13 +15,14 @@ mod large;
 mod layouts;
 mod maintain;
 mod measure;
+mod memory;
 
 use std::path::{Path, PathBuf};
 
 use json::{commit, list, machine, object, output, text};
 use large::large;
 use layouts::{LAYOUTS, uuids, words};
-use maintain::{build_time, update_time};
+use maintain::{build_time, capped_build, capped_compaction, compaction_memory, update_time};
 use measure::measure;
 use parsieve::sieve::{AxisType, Coarsen, Options};
 
@@ -59,10 +61,12 @@ fn all(smoke: bool) {
     let layouts = sizes(size(2_000_000, 20_000), None);
     let builds = build_time(size(20_000_000, 50_000));
     let update = update_time(size(1_000_000, 5_000));
+    let compactions = compaction_memory(size(2_000_000, 50_000));
     if smoke {
         return;
     }
-    let members = [("layouts", list(layouts.into_iter())), ("builds", list(builds.into_iter())), ("update", update)];
+    let [layouts, builds, compactions] = [layouts, builds, compactions].map(|lines| list(lines.into_iter()));
+    let members = [("layouts", layouts), ("builds", builds), ("update", update), ("compactions", compactions)];
     save("sieve", "cargo bench --locked --bench sieve", members);
 }
 
@@ -101,8 +105,12 @@ fn main() {
         Some("sizes") => drop(sizes(rows, arguments.get(3).map(String::as_str))),
         Some("build") => drop(build_time(rows)),
         Some("update") => drop(update_time(rows)),
+        Some("compaction") => drop(compaction_memory(rows)),
+        // What the others start as a process of its own.
+        Some("capped-build") => capped_build(rows, arguments[3].parse().unwrap()),
+        Some("capped-compaction") => capped_compaction(rows, arguments[3].parse().unwrap()),
         Some("coarse") => coarse(rows),
         Some("large") => at_large(rows, arguments.get(3).map(String::as_str)),
-        Some(other) => panic!("{other} means nothing here: sizes, build, update, coarse, large or --smoke"),
+        Some(other) => panic!("{other} means nothing here: sizes, build, update, compaction, coarse, large or --smoke"),
     }
 }

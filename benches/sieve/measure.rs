@@ -3,7 +3,7 @@
 use std::hint::black_box;
 
 use parsieve::bloom::sizing::{Model, Sizes, optimal_blocks};
-use parsieve::sieve::{Answer, AxisType, Builder, Built, Index, Key, Location, Options, Query, Root, Stats};
+use parsieve::sieve::{Answer, AxisType, Builder, Built, Index, Key, Location, Lookup, Options, Query, Root, Stats};
 
 use crate::clock::Clock;
 use crate::json::{line, number, text};
@@ -33,6 +33,13 @@ fn open<K: Key>(built: &Built<K>, axis: AxisType, options: Options, locations: u
     (index, file)
 }
 
+/// How many locations a point has.
+fn point_of<K: Key>(index: &Index<K>, key: &K) -> usize {
+    let mut out = Vec::new();
+    index.point(key, &mut out);
+    out.len()
+}
+
 /// Nanoseconds of a point.
 fn time_points<K: Key>(index: &Index<K>, probes: &[K]) -> f64 {
     let mut out = Vec::new();
@@ -50,9 +57,11 @@ fn time_points<K: Key>(index: &Index<K>, probes: &[K]) -> f64 {
 fn time_cold_points<K: Key>(mut index: Index<K>, file: &[u8], probes: &[K]) -> (f64, f64, u64) {
     let (mut bytes, mut largest, mut seconds, mut out) = (0, 0, 0.0, Vec::new());
     for key in probes {
-        let segments = &index.root().segments;
-        let at = segments.partition_point(|entry| entry.least <= *key) - 1;
-        let extent = segments[at].lookup;
+        // Whatever was loaded for others is forgotten.
+        index = Index::new(index.root().clone());
+        let Lookup::Need(needs) = index.lookup(&Query::Point(key.clone())) else { panic!("nothing is loaded") };
+        assert_eq!(needs.len(), 1, "a cold point takes one read");
+        let (at, extent) = (needs[0].segment, needs[0].extent);
         (bytes, largest) = (bytes + extent.len, largest.max(extent.len));
         let from = usize::try_from(extent.offset).unwrap();
         let range = &file[from..from + usize::try_from(extent.len).unwrap()];
@@ -83,18 +92,29 @@ fn model<K: Key>(pairs: &[(K, u32)], locations: u32) -> f64 {
     bits / pairs.len() as f64
 }
 
-/// What the peers would need for the same rows: reads of a present key by min/max, and bits a row of a filter per location.
-fn peers<K: Key>(pairs: &[(K, u32)], probes: &[K], index: &Index<K>) -> (f64, f64) {
+/// Locations that min/max reads for a present key.
+fn min_max_reads<K: Key>(probes: &[K], index: &Index<K>) -> f64 {
     let spans: Vec<_> = index.root().stats.iter().filter_map(|stats| stats.span.as_ref()).collect();
     let some: Vec<_> = probes.iter().step_by(probes.len().div_ceil(500)).collect();
     let reads = some.iter().map(|key| spans.iter().filter(|span| span.least <= **key && **key <= span.most).count());
-    let mut distinct = vec![0u64; index.root().stats.len()];
+    reads.sum::<usize>() as f64 / some.len() as f64
+}
+
+/// Bits a row of a Bloom filter of a rate for each location.
+fn bloom_bits<K: Key>(pairs: &[(K, u32)], locations: u32, fpp: f64) -> f64 {
+    let mut distinct = vec![0u64; usize::try_from(locations).unwrap()];
     for key in pairs.chunk_by(|a, b| a == b) {
         distinct[usize::try_from(key[0].1).unwrap()] += 1;
     }
     let blocks = distinct.iter().filter(|&&count| count > 0);
-    let blocks = blocks.map(|&count| optimal_blocks(count, FPP, Sizes::Any, Model::Exact).unwrap());
-    (reads.sum::<usize>() as f64 / some.len() as f64, blocks.sum::<u64>() as f64 * 256.0 / pairs.len() as f64)
+    let blocks = blocks.map(|&count| optimal_blocks(count, fpp, Sizes::Any, Model::Exact).unwrap());
+    blocks.sum::<u64>() as f64 * 256.0 / pairs.len() as f64
+}
+
+/// Bits a row of a Bloom filter per location that reads hardly more than the exact locations: 1.05 times as many.
+fn bloom_bits_of_equal_reads<K: Key>(pairs: &[(K, u32)], locations: u32, optimum: f64) -> f64 {
+    let fpp = (0.05 * optimum / (f64::from(locations) - optimum).max(1.0)).min(0.5);
+    bloom_bits(pairs, locations, fpp)
 }
 
 /// The locations of the rows between two keys.
@@ -140,6 +160,7 @@ pub(crate) fn measure<K: Key>(
         let point = Query::Point(key.clone());
         assert_eq!(index.answer(&point), stored.answer(&point));
     }
+    let probed: Vec<usize> = probes.iter().step_by(29).map(|key| point_of(&index, key)).collect();
     let stored_point = time_points(&stored, &probes);
     let point = time_points(&index, &probes).min(time_points(&index, &probes));
     let (cold, range, largest_range) = time_cold_points(stored, &file, &probes[..500]);
@@ -171,14 +192,22 @@ pub(crate) fn measure<K: Key>(
         let (micros, count) = (start.seconds() * 1e6 / lows.len() as f64, lows.len() as f64);
         intervals.push((span, micros, reads as f64 / count, reads as f64 / exact as f64));
     }
-    let (min_max, bloom_bits) = peers(&pairs, &probes, &index);
+    let (min_max, bloom_bits) = (min_max_reads(&probes, &index), bloom_bits(&pairs, locations, FPP));
     let counts = report.counts;
     let (reads, optimum) = (counts.reads as f64 / counts.keys as f64, counts.pairs as f64 / counts.keys as f64);
     let bloom_reads = optimum + FPP * (f64::from(locations) - optimum);
+    let equal_bits = bloom_bits_of_equal_reads(&pairs, locations, optimum);
+    if options == Options::default() {
+        assert!(reads <= optimum * 1.05 && reads <= min_max * 1.05, "{layout}: {reads} reads of {optimum}");
+        assert!(report.bits_per_row() <= equal_bits, "{layout}: a Bloom filter of equal reads is smaller");
+        assert!(rows < 1e6 || report.bits_per_row() <= allowed, "{layout}: more bits than allowed");
+        assert!(report.largest_lookup <= 64 << 10, "{layout}: a cold point reads more than 64 KiB");
+    }
+    let long = probed.iter().sum::<usize>() as f64 / probed.len() as f64;
     let shown: Vec<String> =
         intervals.iter().map(|(span, micros, out, _)| format!("{span}: {micros:.1} us for {out:.0}")).collect();
     println!(
-        "{layout:10} {locations:5} | {:6.2} bits (model {model:5.2}, allowed {allowed:5.2}, Bloom {bloom_bits:5.2}) keys {:6.2} | reads {reads:.3} of {optimum:.3}, min/max {min_max:.0}, Bloom {bloom_reads:.1} | {:4} segs max {:6} B root {:8} B | point {point:5.0} ns, as stored {stored_point:5.0}, cold {cold:4.0} us and {range:.0} B (binary search {search:5.0} ns) | {} | build {:.0} ns/row",
+        "{layout:10} {locations:5} | {:6.2} bits (model {model:5.2}, allowed {allowed:5.2}, Bloom {bloom_bits:5.2}) keys {:6.2} | reads {reads:.3} of {optimum:.3}, min/max {min_max:.0}, Bloom {bloom_reads:.1} | {:4} segs max {:6} B root {:8} B | point {point:5.0} ns for {long:.0}, as stored {stored_point:5.0}, cold {cold:4.0} us and {range:.0} B (binary search {search:5.0} ns) | {} | build {:.0} ns/row",
         report.bits_per_row(),
         report.keys_bytes as f64 * 8.0 / rows,
         report.segments,
@@ -195,15 +224,21 @@ pub(crate) fn measure<K: Key>(
         ("model_bits", number(model)),
         ("allowed_bits", number(allowed)),
         ("bloom_bits", number(bloom_bits)),
+        ("bloom_bits_of_1.05_times_the_optimal_reads", number(equal_bits)),
         ("keys_bits_for_maintenance", number(report.keys_bytes as f64 * 8.0 / rows)),
         ("reads", number(reads)),
         ("optimal_reads", number(optimum)),
         ("min_max_reads", number(min_max)),
         ("bloom_reads", number(bloom_reads)),
+        ("in_vain", number(reads - optimum)),
+        ("in_vain_by_min_max", number(min_max - optimum)),
+        ("in_vain_by_bloom", number(bloom_reads - optimum)),
         ("segments", report.segments.to_string()),
         ("largest_lookup_bytes", report.largest_lookup.to_string()),
         ("root_bytes", report.root_bytes.to_string()),
         ("point_ns", number(point)),
+        ("point_locations", number(long)),
+        ("point_ns_per_location", number(point / long)),
         ("point_as_stored_ns", number(stored_point)),
         ("cold_point_us_beside_its_one_read", number(cold)),
         ("cold_point_bytes", number(range)),
@@ -217,6 +252,7 @@ pub(crate) fn measure<K: Key>(
             ("keys", span.to_string()),
             ("us", number(micros)),
             ("locations", number(out)),
+            ("ns_per_location", number(micros * 1e3 / out)),
             ("of_optimum", number(ratio)),
         ])
     });

@@ -365,7 +365,15 @@ def figures(case: dict[str, Any], how: str) -> Iterator[dict[str, Any]]:
             for way, of in case["built"].items()
             if any(what in one for one in of.values())
         ]
-        yield chart("dots", title, f"The {title} of each column's index; all built by Spark.", unit, list(KEYS), series)
+        if what == "bytes":
+            whole = [case["built"][SIEVE][name]["bytes_in_all"] for name in KEYS]
+            series.append(record.series("Sieve, all files", whole))
+        says = f"The {title} of each column's index; all built by Spark."
+        if what == "bytes":
+            says += (
+                " The Sieve's other files hold keys and counts, which deletes and compaction need, and no query reads."
+            )
+        yield chart("dots", title, says, unit, list(KEYS), series)
 
 
 def main() -> None:

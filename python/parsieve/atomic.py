@@ -18,6 +18,7 @@ import shutil
 import stat
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -34,6 +35,9 @@ BINARY = getattr(os, "O_BINARY", 0)
 PIECE = 512 << 10
 # Linux: let two files share their blocks. Filesystems that cannot say so.
 FICLONE = 0x40049409
+
+# Longer than any tick by which a kernel stamps files.
+TICKS_NS = 50_000_000
 
 Identity = tuple[int, ...]
 Range = tuple[int, int]
@@ -89,6 +93,8 @@ class Replacement:
         """Begin to replace `target` by what `source` was when it was `seen`, with other bytes at its end."""
         self._source, self._seen, self._target = source, seen, target
         self._temporary = target.with_name(TEMPORARY.format(secrets.token_hex(8)))
+        # What proves a version of the file before and after, once it was replaced; None where nothing does.
+        self.renewed: tuple[str, str] | None = None
         self._copy: _Copy | None = None
         self._new = -1
         self._old = os.open(source, os.O_RDONLY | BINARY)
@@ -134,7 +140,8 @@ class Replacement:
             for piece in tail:
                 write(self._new, end, piece)
                 end += len(piece)
-            _take_over(self._source, os.fstat(self._old), self._temporary, self._new)
+            was = os.fstat(self._old)
+            written = _take_over(self._source, was, self._temporary, self._new)
             os.fsync(self._new)
             if os.fstat(self._new).st_size != end:
                 raise OSError(f"{self._temporary} has not the size that was written")
@@ -151,6 +158,10 @@ class Replacement:
             raise FileExistsError(f"{self._target} was made meanwhile")
         forget_checksum(self._target)
         os.replace(self._temporary, self._target)
+        now = os.stat(self._target)
+        # Whoever writes to it from now on leaves another time than that which it was given.
+        if written is not None and now.st_mtime_ns == written and now.st_size == end:
+            self.renewed = (token_parts(was), token_parts(now))
         sync_folder(self._target.parent)
         return end
 
@@ -285,15 +296,31 @@ def write(fd: int, start: int, data: bytes) -> None:
         rest = rest[os.write(fd, rest) :]
 
 
-def _take_over(source: Path, state: os.stat_result, temporary: Path, new: int) -> None:
-    """Owner, mode and extended attributes of the old file, as far as the system lets us; the times are new."""
+def token_parts(of: os.stat_result) -> str:
+    """A version of a file, as a table's listing names it."""
+    return "-".join(map(str, (of.st_size, of.st_mtime_ns, of.st_ctime_ns, of.st_ino)))
+
+
+def _take_over(source: Path, state: os.stat_result, temporary: Path, new: int) -> int | None:
+    """Owner, mode and extended attributes of the old file, as far as the system lets us; the times are new.
+
+    The time of change is some ticks of the clock ago, so that nobody who writes to the new file leaves the same. The
+    result is that time; None where the old file is too young, or the filesystem's clock too coarse.
+    """
     if hasattr(os, "fchown"):
         with contextlib.suppress(OSError):
             os.fchown(new, state.st_uid, state.st_gid)
     with contextlib.suppress(OSError):
         shutil.copystat(source, temporary)
     os.chmod(temporary, stat.S_IMODE(state.st_mode))
-    os.utime(temporary)
+    now = time.time_ns()
+    written = now - TICKS_NS
+    if written <= state.st_mtime_ns:
+        os.utime(temporary)
+        return None
+    os.utime(temporary, ns=(now, written))
+    written = os.stat(temporary).st_mtime_ns
+    return written if written % 1_000_000_000 else None
 
 
 def forget_checksum(target: Path) -> None:

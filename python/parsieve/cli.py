@@ -18,7 +18,7 @@ from typing import Any
 import parsieve as ps
 from parsieve import cli_show
 from parsieve.atomic import refuse_tables
-from parsieve.cli_tables import add_commands
+from parsieve.cli_tables import add_commands, tell_of_index
 from parsieve.folders import Outcome, Progress, for_each_file, parquet_files
 from parsieve.keyfile import read_keys
 
@@ -26,7 +26,8 @@ EXIT_CODES = """exit codes:
   0  done; for probe: some row group may hold one of the values
   1  probe and plan: no row group or file holds one, for certain; check: a filter excludes values that are there;
      index verify: the index is damaged or wrong; spark doctor: something is missing
-  2  wrong arguments, or a file that cannot be read or changed; the other files of a folder are done
+  2  wrong arguments, a file that cannot be read or changed, or no index where one is asked for; the other files of a
+     folder are done
 """
 
 # Of files that failed, as many are named; the others would hide them.
@@ -90,7 +91,13 @@ def _parser() -> argparse.ArgumentParser:
     add = command("add", _add, "add filters to a file that exists; no data page is changed")
     drop = command("drop", _drop, "drop filters of a file; no data page is changed")
     for writing, what in ((add, "by default those that deserve a filter"), (drop, "by default all")):
-        writing.add_argument("-c", "--column", action="append", metavar="COLUMN", help=f"may be repeated; {what}")
+        writing.add_argument(
+            "-c",
+            "--column",
+            action="append",
+            metavar="COLUMN",
+            help=f"a name, whatever is in it; repeat -c for more; {what}",
+        )
         writing.add_argument("-o", "--output", metavar="DEST", help="write another file, which must not exist")
         writing.add_argument("--dry-run", action="store_true", help="tell what would be done, and write nothing")
         writing.add_argument("--break-hard-links", action="store_true", help="let other names keep the old file")
@@ -101,7 +108,7 @@ def _parser() -> argparse.ArgumentParser:
     add.add_argument(
         "--existing",
         choices=["replace", "keep", "error"],
-        help="what to do with filters (replace; for a folder keep, so that a run that was interrupted goes on)",
+        help="what to do with filters that are there (replace; for a folder keep, so that an interrupted run goes on)",
     )
     command("check", _check, "read the data and prove the filters of a file by them")
     add_commands(commands, command)
@@ -140,7 +147,22 @@ def _add(options: argparse.Namespace) -> int:
             dry_run=options.dry_run,
         )
 
-    return _rewrite_all(options, add) if folder else _rewritten(add(options.file), options.json)
+    if folder:
+        return _rewrite_all(options, add)
+    before = set() if options.existing is not None else _present(options)
+    report = add(options.file)
+    code = _rewritten(report, options.json)
+    replaced = sum((one.row_group, one.column) in before for one in report.added)
+    if replaced:
+        would = "would take" if options.dry_run else "took"
+        print(f"{replaced} {would} the place of filters that were there: --existing keep leaves those", file=sys.stderr)
+    tell_of_index(options, report.written)
+    return code
+
+
+def _present(options: argparse.Namespace) -> set[tuple[int, Any]]:
+    with ps.open_filters(options.file, _keys(options)) as filters:
+        return {(place.row_group, place.column) for place in filters.ranges()}
 
 
 def _drop(options: argparse.Namespace) -> int:
@@ -156,7 +178,12 @@ def _drop(options: argparse.Namespace) -> int:
             dry_run=options.dry_run,
         )
 
-    return _rewrite_all(options, drop) if Path(options.file).is_dir() else _rewritten(drop(options.file), options.json)
+    if Path(options.file).is_dir():
+        return _rewrite_all(options, drop)
+    report = drop(options.file)
+    code = _rewritten(report, options.json)
+    tell_of_index(options, report.written)
+    return code
 
 
 def _all(options: argparse.Namespace, work: Callable[[Path], Any]) -> list[Outcome[Any]]:
@@ -211,6 +238,7 @@ def _rewrite_all(options: argparse.Namespace, work: Callable[[Path], ps.RewriteR
             f"{options.file}: {len(outcomes)} files, {changed} {would}written, {len(reports) - changed} unchanged, "
             f"{len(failed)} failed; {summary['added']} filters added, {summary['dropped']} dropped"
         )
+    tell_of_index(options, bool(summary["written"]))
     return _failures(failed)
 
 
@@ -379,15 +407,29 @@ def _probe(options: argparse.Namespace) -> int:
         values = [_value(text, filters.column_type(options.column)) for text in options.values]
         answers = filters.might_contain({options.column: values})
         rows = [
-            {"row_group": number, "rows": rows, "answer": "maybe" if answer else "no"}
-            for number, (rows, answer) in enumerate(zip(filters.num_rows, answers, strict=True))
+            {"row_group": number, "rows": rows, "answer": "maybe" if answer else "no", "why": why}
+            for number, (rows, answer, why) in enumerate(
+                zip(filters.num_rows, answers, _reasons(filters, options.column, answers), strict=True)
+            )
         ]
         cost = {"bytes_fetched": filters.bytes_fetched, "requests": filters.requests}
     if options.json:
         print(json.dumps({"file": options.file, "column": options.column, "row_groups": rows} | cost, indent=2))
     else:
-        _table(["row_group", "rows", "answer"], rows)
+        _table(["row_group", "rows", "answer", "why"], rows)
     return 0 if any(answers) else 1
+
+
+def _reasons(filters: ps.FileFilters, column: str, answers: Sequence[bool]) -> list[str]:
+    """Why each row group may hold a value or does not, as far as the footer and the answer tell."""
+    places = {place.row_group for place in filters.ranges() if _cell(place.column) == column}
+    if filters.column_type(column) is None:
+        return ["no filter excludes anything of this type"] * len(answers)
+    absent = "there is no filter" + (" that can be read without its key" if filters.encrypted else "")
+    return [
+        "the filter excludes it" if not answer else "the filter does not exclude it" if number in places else absent
+        for number, answer in enumerate(answers)
+    ]
 
 
 # How text is read for each meaning of a column type.

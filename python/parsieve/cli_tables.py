@@ -8,10 +8,12 @@ import datetime as dt
 import json
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import parsieve as ps
 from parsieve.explaining import doubts
+from parsieve.folders import indexed_folder
 from parsieve.keyfile import read_key_bytes
 
 FORMATS = ["parquet", "delta", "iceberg", "hudi"]
@@ -34,7 +36,7 @@ def add_commands(commands: Any, command: Command) -> None:
         return command(name, run, about, "TABLE", index)
 
     build = of_index("build", _build, "index some columns of a table in one scan")
-    build.add_argument("columns", metavar="COLUMN", nargs="+", help="its path, with dots")
+    build.add_argument("columns", metavar="COLUMN", nargs="+", help="its path, with dots; commas are part of a name")
     build.add_argument(
         "--kind",
         choices=["auto", "sieve", "bloom", "both"],
@@ -59,7 +61,21 @@ def add_commands(commands: Any, command: Command) -> None:
     expire = of_index("expire", _expire, "remove old versions of an index, and files that no version names")
     expire.add_argument("--older-than", type=float, default=7, metavar="DAYS", help="keep those of so many days (7)")
     of_index("verify", _verify, "compare an index with its table by reading both")
-    of_index("stats", _stats, "tell what the index of each column costs and wastes")
+    of_index("stats", _asked_stats, "tell what the index of each column costs and wastes")
+
+
+def tell_of_index(options: argparse.Namespace, written: bool) -> None:
+    """Say that files with other filters are other files, which an index beside them does not know by itself."""
+    if not written or "://" in options.file or options.output is not None:
+        return
+    changed = Path(options.file).resolve()
+    folder = indexed_folder(changed / "any" if changed.is_dir() else changed)
+    if folder is not None:
+        print(
+            f"the index of {folder} does not know the files as they are now, and excludes none of them; this binds it "
+            f"anew: parsieve index update {folder}",
+            file=sys.stderr,
+        )
 
 
 def _open(options: argparse.Namespace) -> ps.Table:
@@ -108,7 +124,9 @@ def _expire(options: argparse.Namespace) -> int:
 
 
 def _verify(options: argparse.Namespace) -> int:
-    lies = _open(options).verify_index()
+    table = _open(options)
+    _must_be_indexed(table)
+    lies = table.verify_index()
     found = [{"column": ".".join(lie.column), "part": lie.part, "problem": lie.problem} for lie in lies]
     if options.json:
         print(json.dumps(found, indent=2))
@@ -117,6 +135,21 @@ def _verify(options: argparse.Namespace) -> int:
     if not lies:
         print(f"{options.file}: nothing wrong was found", file=sys.stderr)
     return 1 if lies else 0
+
+
+def _must_be_indexed(table: ps.Table) -> dict[str, str]:
+    kinds = table.index_kinds()
+    if not kinds:
+        raise FileNotFoundError(f"{table.uri} has no index; parsieve index build makes one")
+    return kinds
+
+
+def _asked_stats(options: argparse.Namespace) -> int:
+    kinds = _must_be_indexed(_open(options))
+    for name, kind in {} if options.json else kinds.items():
+        if kind == "bloom":
+            print(f"{name}: a filter for each file")
+    return _stats(options)
 
 
 def _stats(options: argparse.Namespace) -> int:
@@ -135,7 +168,7 @@ def _plan(options: argparse.Namespace) -> int:
     table = _open(options)
     plan = table.plan(
         options.where,
-        _state(options.as_of),
+        _state(options.as_of, table.format),
         row_groups=options.row_groups or None,
         timezone=options.timezone,
     )
@@ -152,10 +185,27 @@ def _plan(options: argparse.Namespace) -> int:
     return 0 if plan.kept else 1
 
 
-def _state(text: str | None) -> Any:
+# How each format calls its states.
+STATES = {"delta": "a version, or a time", "hudi": "an instant of 14 or 17 digits, or a time"}
+
+
+def _state(text: str | None, format: str) -> Any:
     if text is None:
         return None
     if text.isascii() and text.isdigit():
         # Hudi's instants are numbers of 14 or 17 digits, and are known as text.
-        return text if len(text) in (14, 17) else int(text)
-    return dt.datetime.fromisoformat(text)
+        return text if len(text) in (14, 17) and format != "iceberg" else int(text)
+    try:
+        time = dt.datetime.fromisoformat(text)
+    except ValueError:
+        if format in STATES:
+            raise ValueError(
+                f"--as-of of a {format} table is {STATES[format]} such as 2026-01-31T12:00:00Z, not {text!r}"
+            ) from None
+        # A branch or a tag of Iceberg; whatever it is, a plain folder has none.
+        return text
+    if time.tzinfo is None:
+        if format == "iceberg":
+            return text
+        raise ValueError(f"--as-of {text} names no time zone; say which, as in {time.isoformat()}Z")
+    return time

@@ -6,6 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from parsieve.predicate.expr import unknowns
+from parsieve.prune.questions import leaves
 
 if TYPE_CHECKING:
     from parsieve.plan import Plan
@@ -27,6 +28,10 @@ def explain(plan: Plan) -> str:
         lines.extend(
             f"    {stage.name}: {_count(stage.asked, 'row group')}, {stage.kept} kept" for stage in groups[0].stages
         )
+    sievings = [files] if groups is None else [files, groups[0]]
+    for question in leaves(files.tree):
+        if plan.kept and not any(question in one.heard for one in sievings):
+            lines.append(f"  nothing speaks of {question}: no min/max, no index, no filter")
     total = len(plan._snapshot.slices)
     lines.append(f"kept {len(plan.kept)} of {_count(total, 'file')}{_sizes(plan)}{_groups(plan)}")
     for evidence, number in Counter(skip.evidence for skip in plan.skipped).most_common():

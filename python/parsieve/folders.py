@@ -91,3 +91,8 @@ class Progress:
         failed = f", {self._failed} failed" if self._failed else ""
         text = f"[{bar:<{self.WIDTH}}] {self._done}/{self._total} files{failed}, {left:.0f} s left"
         print(f"\r{text:<79}", end="", file=self._stream, flush=True)
+
+
+def indexed_folder(path: Path) -> Path | None:
+    """The nearest folder around a file that has an index beside it."""
+    return next((folder for folder in path.parents if (folder / "_parsieve" / "commits").is_dir()), None)

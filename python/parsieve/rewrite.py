@@ -13,6 +13,7 @@ from parsieve import _core, atomic, journal
 from parsieve._typing import LeafPath
 from parsieve.files import LocalFile, Range
 from parsieve.filters import Decryption, FileFilters
+from parsieve.folders import indexed_folder
 from parsieve.making import Chunk, Filters, digest, in_threads, usual_threads
 from parsieve.rewritten import AddedFilter, ColumnName, RewriteReport
 from parsieve.upload import rewrite_object
@@ -219,7 +220,14 @@ class _Places:
         """Write what was planned; the size of the new file."""
         if self.in_place is not None:
             return self.in_place.finish(self.seen, wipe, tail, verify)
-        return self.begin().finish(copy, wipe, tail(), verify)
+        size = self.begin().finish(copy, wipe, tail(), verify)
+        renewed = self.replacement.renewed if self.replacement is not None and not self.is_copy else None
+        if renewed is not None and indexed_folder(self.target) is not None:
+            # Indexes need pyarrow, and files alone do not.
+            from parsieve.index.renewals import note
+
+            note(self.target, *renewed)
+        return size
 
 
 def _several(columns: Any) -> list[LeafPath]:

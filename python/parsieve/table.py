@@ -13,6 +13,7 @@ from parsieve._core import ParsieveError
 from parsieve.advice import Advice, advise_column
 from parsieve.index.index import TableIndex
 from parsieve.index.inspect import Lie, Stats
+from parsieve.index.renewals import Renewals
 from parsieve.index.store import FOLDER
 from parsieve.index.view import View
 from parsieve.lake.base import AsOf, Lake, Snapshot
@@ -225,10 +226,16 @@ class Table:
         memory: int = 1 << 30,
         threads: int | None = None,
         progress: bool | None = None,
+        compact: bool | None = None,
         expose: ColumnName | Sequence[ColumnName] = (),
     ) -> None:
         """Bring the index to the table as it is now: only files that are new or changed are read.
 
+        `compact` tells whether the index is compacted at once. None does so where a lake's table is copied on write, or
+        has just been compacted itself: no file has logs or deletes above it. Otherwise it waits until what updates
+        added costs readers more than a compaction.
+
+        A file whose filters alone are others since, by `add_filters` or `drop_filters`, is not read either.
         Files that encrypt an indexed column stay unread, and so are kept by every plan, unless `expose` names it.
 
         >>> import tempfile, time, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
@@ -247,7 +254,15 @@ class Table:
         self._index.refresh()
         snapshot = self._lake.snapshot()
         lake = self._lake.exposing(self._paths(expose, snapshot.schema))
-        self._index.update(lake, snapshot, memory=memory, threads=threads, progress=progress)
+        renewals = Renewals.read(self._index.store, snapshot)
+        effort: dict[str, Any] = {"memory": memory, "threads": threads, "progress": progress}
+        self._index.update(lake, snapshot, **effort, renewed=renewals.tokens)
+        renewals.forget()
+        if compact is None:
+            compact = self._lake.format != "parquet" and all(piece.clean for piece in snapshot.slices)
+        view = self._index.newest()
+        if compact and view is not None and any(state.deltas for state in view.columns.values()):
+            self._index.compact()
 
     def compact_index(self, columns: ColumnName | Sequence[ColumnName] | None = None) -> None:
         """Make one file set of what updates added. Earlier versions of the index keep theirs until they expire.
@@ -326,6 +341,26 @@ class Table:
         """
         self._index.refresh()
         return self._index.verify(self._lake.exposing(None), self._lake.snapshot())
+
+    def index_kinds(self) -> dict[str, str]:
+        """Which columns are indexed, and how: "sieve", "bloom" or "both".
+
+        >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
+        >>> folder = tempfile.mkdtemp()
+        >>> pq.write_table(pa.table({"id": [1, 9]}), folder + "/part-0.parquet")
+        >>> table = ps.open_table(folder)
+        >>> table.index_kinds()
+        {}
+        >>> _ = table.build_index("id", kind="bloom")
+        >>> table.index_kinds()
+        {'id': 'bloom'}
+        """
+        view = self._index.refresh()
+        if view is None:
+            return {}
+        blooms = dict.fromkeys(view.commit.blooms, "bloom")
+        found = blooms | {path: "both" if path in blooms else "sieve" for path in view.columns}
+        return {".".join(path): kind for path, kind in found.items()}
 
     def index_stats(self) -> dict[str, Stats]:
         """What the index of each column costs and wastes.

@@ -155,6 +155,8 @@ pub trait Key: Clone + Ord + Debug + Send + Sync {
     const CODE: u8;
     /// Bytes of a point of this axis.
     const POINT_BYTES: usize;
+    /// Whether different keys always have different points.
+    const POINTS_DIFFER: bool;
 
     /// Leading bits that two keys share, each continued by zeros; `u32::MAX` when all of them are.
     fn common_bits(&self, other: &Self) -> u32;
@@ -186,6 +188,7 @@ pub trait Key: Clone + Ord + Debug + Send + Sync {
 impl Key for u64 {
     const CODE: u8 = 1;
     const POINT_BYTES: usize = 8;
+    const POINTS_DIFFER: bool = true;
 
     #[inline]
     fn common_bits(&self, other: &Self) -> u32 {
@@ -247,6 +250,7 @@ impl Key for u64 {
 impl Key for u128 {
     const CODE: u8 = 2;
     const POINT_BYTES: usize = 16;
+    const POINTS_DIFFER: bool = true;
 
     #[inline]
     fn common_bits(&self, other: &Self) -> u32 {
@@ -310,6 +314,7 @@ impl Key for u128 {
 impl Key for Bytes {
     const CODE: u8 = 3;
     const POINT_BYTES: usize = 16;
+    const POINTS_DIFFER: bool = false;
 
     fn common_bits(&self, other: &Self) -> u32 {
         let (a, b) = (&*self.0, &*other.0);

@@ -1,6 +1,6 @@
 //! Bit streams, least significant bit first: one writer, and readers that walk forwards or backwards.
 
-use crate::int::{low_u8, low_u32, low_u64, saturating_u32, to_u64};
+use crate::int::{low_u8, low_u32, saturating_u32, to_u64};
 
 /// Where a coder puts its fields; a field has at most 32 bits.
 pub(super) trait Sink {
@@ -76,14 +76,12 @@ impl BitWriter {
         to_u64(self.bytes.len()) * 8 + u64::from(self.used)
     }
 
-    /// Puts a field of up to 128 bits.
-    fn put_wide(&mut self, mut value: u128, mut bits: u32) {
-        while bits > 32 {
-            self.put(u64::from(low_u32(low_u64(value))), 32);
-            value >>= 32;
-            bits -= 32;
-        }
-        self.put(low_u64(value), bits);
+    /// Puts a field of up to 64 bits.
+    #[inline]
+    fn put_wide(&mut self, value: u64, bits: u32) {
+        let low = bits.min(32);
+        self.put(mask(value, low), low);
+        self.put(value >> low, bits - low);
     }
 
     /// The bytes, the last one filled up with zeros.
@@ -114,14 +112,27 @@ impl Sink for BitWriter {
 /// Fields that a reader will take from the end of a region towards its start: each lies below those before it.
 #[derive(Debug, Default, Clone)]
 pub(super) struct BackWriter {
-    word: u128,
+    word: u64,
     used: u32,
     /// Words that are full, the first one highest.
-    full: Vec<(u128, u32)>,
+    full: Vec<(u64, u32)>,
 }
 
 impl BackWriter {
+    /// Puts a field of few bits and a phase-in code behind it in one go.
+    #[inline]
+    pub(super) fn put_after(&mut self, (field, field_bits): (u8, u32), value: u32, bound: u32) {
+        debug_assert!(value < bound);
+        // Both fields of a long code follow each other as the bits of one.
+        let (short, spare) = phase_in(bound);
+        let is_long = value >= spare;
+        let code = u64::from(value) + if is_long { u64::from(spare) } else { 0 };
+        let bits = short + u32::from(is_long);
+        self.put(u64::from(field) << bits | code, field_bits + bits);
+    }
+
     /// Puts the fields into `out`, the first one last, and forgets them.
+    #[inline]
     pub(super) fn drain_into(&mut self, out: &mut BitWriter) {
         out.put_wide(std::mem::take(&mut self.word), std::mem::take(&mut self.used));
         while let Some((word, bits)) = self.full.pop() {
@@ -133,23 +144,18 @@ impl BackWriter {
 impl Sink for BackWriter {
     #[inline]
     fn put(&mut self, value: u64, bits: u32) {
-        debug_assert!(bits <= 32 && value >> bits == 0);
-        if self.used + bits > u128::BITS {
+        debug_assert!(bits <= 48 && value >> bits == 0);
+        if self.used + bits > u64::BITS {
             self.full.push((self.word, self.used));
             (self.word, self.used) = (0, 0);
         }
-        self.word = self.word << bits | u128::from(value);
+        self.word = self.word << bits | value;
         self.used += bits;
     }
 
-    /// Both fields of a long code follow each other as the bits of one.
     #[inline]
     fn put_below(&mut self, value: u32, bound: u32) {
-        debug_assert!(value < bound);
-        let (short, spare) = phase_in(bound);
-        let is_long = value >= spare;
-        let code = u64::from(value) + if is_long { u64::from(spare) } else { 0 };
-        self.put(code, short + u32::from(is_long));
+        self.put_after((0, 0), value, bound);
     }
 
     /// The reader meets the highest bit first, so a prefix code is turned round.

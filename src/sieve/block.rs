@@ -11,7 +11,7 @@ use super::offset::Offset;
 use super::run::{Habit, MAX_SEPARATORS, put_separators, rank};
 use super::set::{put_members, take_members};
 use super::split::Split;
-use crate::int::{index, low_u32, saturating_u32};
+use crate::int::{index, low_u32, low_u64, saturating_u32};
 
 /// How the set of a run is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -30,6 +30,11 @@ pub(super) enum Kind {
 }
 
 pub(super) const KINDS: [Kind; 5] = [Kind::One, Kind::Shared, Kind::Inline, Kind::Previous, Kind::BeforePrevious];
+
+/// Flag of a segment whose separators come in clumps.
+pub(super) const CLUMPED: u8 = 1;
+/// Flag of a segment that keeps the unions of neighbouring blocks.
+pub(super) const UNIONS: u8 = 2;
 
 /// What the blocks of a segment have in common.
 #[derive(Debug, Clone)]
@@ -103,13 +108,15 @@ pub(super) fn put_block<'a, P: Offset>(
     out.put(u64::from(saturating_u32(separators.len())), layout.count_bits);
     put_separators(out, separators, P::ZERO, layout.shift, layout.habit);
     for told in sets {
-        let (code, bits) = codes[usize::from(told.kind() as u8)];
-        back.put(u64::from(code), bits);
+        let kind @ (code, bits) = codes[usize::from(told.kind() as u8)];
         match told {
-            Told::One(local) => back.put_below(local, layout.num_locals),
-            Told::Shared(number) => back.put_below(number, layout.num_shared),
-            Told::Inline(members) => put_set(back, members, layout),
-            Told::Previous | Told::BeforePrevious => {}
+            Told::One(local) => back.put_after(kind, local, layout.num_locals),
+            Told::Shared(number) => back.put_after(kind, number, layout.num_shared),
+            Told::Inline(members) => {
+                back.put(u64::from(code), bits);
+                put_set(back, members, layout);
+            }
+            Told::Previous | Told::BeforePrevious => back.put(u64::from(code), bits),
         }
     }
     back.drain_into(out);
@@ -255,4 +262,12 @@ pub(super) fn visit_union(unions: Shared<'_>, number: usize, num_locals: u32, vi
     let count = reader.take_below(num_locals + 1);
     take_members(&mut reader, count, 0, num_locals, visit);
     if reader.exhausted() { Err(Damaged) } else { Ok(()) }
+}
+
+/// Where bound `at` of `0..=last` would lie, were all blocks equally long.
+pub(super) fn on_line(at: u64, last: u64, total: u64) -> u64 {
+    match at.checked_mul(total) {
+        Some(product) => product / last.max(1),
+        None => low_u64(u128::from(at) * u128::from(total) / u128::from(last.max(1))),
+    }
 }

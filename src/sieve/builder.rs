@@ -80,16 +80,25 @@ struct Sealer<K> {
     num_locations: u32,
     scratch: Scratch,
     built: Built<K>,
-    /// Last key of each location in the page at hand, by index.
-    last: Vec<usize>,
+    /// What is known of each location in the page at hand.
+    seen: Vec<Seen>,
     touched: Vec<u32>,
+}
+
+/// The keys of a location in a page, by index.
+#[derive(Debug, Clone, Copy, Default)]
+struct Seen {
+    first: usize,
+    /// One more than the index, so that zero says "not in this page".
+    end: usize,
+    rows: u64,
 }
 
 impl<K: Key> Sealer<K> {
     fn new(num_locations: u32, options: Options) -> Self {
         let built = Built { segments: Vec::new(), spans: vec![None; index(num_locations)] };
-        let last = vec![0; index(num_locations)];
-        Self { options, num_locations, scratch: Scratch::default(), built, last, touched: Vec::new() }
+        let seen = vec![Seen::default(); index(num_locations)];
+        Self { options, num_locations, scratch: Scratch::default(), built, seen, touched: Vec::new() }
     }
 
     fn page(&mut self, records: &Records<K>, len: usize) {
@@ -104,25 +113,28 @@ impl<K: Key> Sealer<K> {
         let mut start = 0;
         for key in 0..len {
             let end = records.end(key);
-            for pair in std::mem::replace(&mut start, end)..end {
-                let location = records.locations[pair];
-                let span = &mut self.built.spans[index(location)];
-                let span = span.get_or_insert_with(|| {
-                    let key = &records.keys[key];
-                    Span { least: key.clone(), most: key.clone(), rows: 0 }
-                });
-                span.rows = span.rows.saturating_add(records.rows[pair]);
-                // One more than the index, so that zero says "not in this page".
-                if self.last[index(location)] == 0 {
+            let pairs = std::mem::replace(&mut start, end)..end;
+            for (&location, &rows) in records.locations[pairs.clone()].iter().zip(&records.rows[pairs]) {
+                let seen = &mut self.seen[index(location)];
+                if seen.end == 0 {
+                    seen.first = key;
                     self.touched.push(location);
                 }
-                self.last[index(location)] = key + 1;
+                seen.end = key + 1;
+                seen.rows = seen.rows.saturating_add(rows);
             }
         }
         for location in self.touched.drain(..) {
-            let last = std::mem::take(&mut self.last[index(location)]);
-            if let Some(span) = &mut self.built.spans[index(location)] {
-                span.most = records.keys[last - 1].clone();
+            let Seen { first, end, rows } = std::mem::take(&mut self.seen[index(location)]);
+            match &mut self.built.spans[index(location)] {
+                Some(span) => {
+                    span.most = records.keys[end - 1].clone();
+                    span.rows = span.rows.saturating_add(rows);
+                }
+                none => {
+                    let (least, most) = (records.keys[first].clone(), records.keys[end - 1].clone());
+                    *none = Some(Span { least, most, rows });
+                }
             }
         }
     }
@@ -183,6 +195,25 @@ impl<K: Key> Builder<K> {
         let records = self.cutter.records();
         records.locations.push(location);
         records.rows.push(rows);
+        Ok(())
+    }
+
+    /// Adds rows in order of key and location, one for each: as [`Builder::push`] one by one would, only faster.
+    pub(super) fn push_rows(&mut self, mut rows: &[(K, u32)]) -> Result<()> {
+        while let Some(first) = rows.first() {
+            if self.pending.as_ref().is_none_or(|pending| *pending < first.0) {
+                self.close_pending();
+                // Keys of one location each, but for the last one, of which more may come.
+                let most = self.cutter.room().min(rows.len() - 1);
+                let alone = |at: &usize| rows[*at].0 < rows[*at + 1].0 && rows[*at].1 < self.sealer.num_locations;
+                let count = (0..most).find(|at| !alone(at)).unwrap_or(most);
+                self.cutter.close_rows(&rows[..count]);
+                rows = &rows[count..];
+            }
+            let Some(((key, location), rest)) = rows.split_first() else { break };
+            self.push(key.clone(), *location, 1)?;
+            rows = rest;
+        }
         Ok(())
     }
 

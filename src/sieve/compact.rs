@@ -3,7 +3,8 @@
 use super::axis::Key;
 use super::builder::{Builder, Built};
 use super::delta::Delta;
-use super::index::{Extent, Index, Location, Root, Stats};
+use super::directory::{Extent, Location, Root, Stats};
+use super::index::Index;
 use super::keys::take_keys;
 use super::options::Options;
 use super::record::Records;

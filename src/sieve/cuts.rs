@@ -8,15 +8,15 @@
 use super::axis::Key;
 use super::options::Options;
 use super::record::Records;
-use crate::int::to_u64;
+use crate::int::{to_u64, to_usize};
 
 /// Cuts a sorted stream of keys into pages.
 #[derive(Debug, Clone)]
 pub(super) struct Cutter<K> {
     options: Options,
     records: Records<K>,
-    /// Locations of the runs up to and with each key, were the buffer's first key the first of a run.
-    weights: Vec<u64>,
+    /// Locations of all runs in the buffer, whose first key is the first of a run.
+    weight: u64,
     heap_bytes: usize,
     /// The last key before the buffer.
     before: Option<K>,
@@ -25,7 +25,7 @@ pub(super) struct Cutter<K> {
 impl<K: Key> Cutter<K> {
     /// A cutter whose stream begins after `before`, which belongs to another page.
     pub(super) fn new(options: Options, before: Option<K>) -> Self {
-        Self { options, records: Records::default(), weights: Vec::new(), heap_bytes: 0, before }
+        Self { options, records: Records::default(), weight: 0, heap_bytes: 0, before }
     }
 
     /// The buffer, whose pairs the caller appends before it closes their key.
@@ -42,8 +42,24 @@ impl<K: Key> Cutter<K> {
     pub(super) fn close(&mut self, key: K, page: &mut impl FnMut(&Records<K>, usize)) {
         self.heap_bytes += key.heap_bytes();
         self.records.close(key);
-        self.weigh(self.records.keys.len() - 1);
+        let last = self.records.keys.len() - 1;
+        self.weight += self.records.weight(last..last + 1);
         while !self.fits() && self.cut_before_last(page) {}
+    }
+
+    /// Closes keys of one row in one location each, after all others, if there is [`Self::room`] for them.
+    pub(super) fn close_rows(&mut self, rows: &[(K, u32)]) {
+        let start = self.records.keys.len();
+        self.heap_bytes += rows.iter().map(|row| row.0.heap_bytes()).sum::<usize>();
+        self.records.extend(rows);
+        self.weight += self.records.weight(start..start + rows.len());
+    }
+
+    /// So many more keys of one location each complete no page, whatever they are.
+    pub(super) fn room(&self) -> usize {
+        let weight = u64::from(self.options.max_weight).saturating_sub(self.weight);
+        let records = self.options.max_records.saturating_sub(self.records.locations.len());
+        to_usize(weight).unwrap_or(usize::MAX).min(records)
     }
 
     /// Gives the rest as pages; `next` is the first key after the stream, which belongs to another page.
@@ -54,17 +70,9 @@ impl<K: Key> Cutter<K> {
         }
     }
 
-    fn weigh(&mut self, key: usize) {
-        let before = if key == 0 { 0 } else { self.weights[key - 1] };
-        let repeats = key > 0 && self.records.repeats(key);
-        let weight = if repeats { 0 } else { to_u64(self.records.set(key).len()) };
-        self.weights.push(before + weight);
-    }
-
     fn fits(&self) -> bool {
-        let weight = self.weights.last().copied().unwrap_or(0);
         self.records.locations.len() <= self.options.max_records
-            && weight <= u64::from(self.options.max_weight)
+            && self.weight <= u64::from(self.options.max_weight)
             && self.heap_bytes <= self.options.max_key_bytes
     }
 
@@ -88,10 +96,11 @@ impl<K: Key> Cutter<K> {
         page(&self.records, count);
         self.before = Some(self.records.keys[count - 1].clone());
         self.heap_bytes -= self.records.keys[..count].iter().map(Key::heap_bytes).sum::<usize>();
-        self.records.forget(count);
-        self.weights.clear();
-        for key in 0..self.records.keys.len() {
-            self.weigh(key);
+        self.weight -= self.records.weight(0..count);
+        if count < self.records.keys.len() && self.records.repeats(count) {
+            // It becomes the first of a run.
+            self.weight += to_u64(self.records.set(count).len());
         }
+        self.records.forget(count);
     }
 }

@@ -5,8 +5,8 @@
 //! an answer once the exact keys prove that no row is left, and that is the compaction's to say.
 
 use super::axis::Key;
+use super::directory::Location;
 use super::format::{DELTA, cursor, finished, frame, malformed, unframe};
-use super::index::Location;
 use super::root::{put_location, take_location, take_u32};
 use super::varint::put_varint;
 use crate::error::{Error, ErrorKind, Result};

@@ -1,7 +1,7 @@
 //! The first eight bytes that tell keys apart, side by side: most comparisons of a lookup need no more.
 
 use super::axis::Key;
-use super::index::{Entry, Stats};
+use super::directory::{Entry, Stats};
 use crate::int::index;
 use std::cmp::Ordering;
 

@@ -15,21 +15,28 @@ pub(super) fn put_keys<K: Key>(records: &Records<K>, range: Range<usize>) -> Vec
     let mut body = begin(KEYS, range.len() * 6);
     body.push(K::CODE);
     put_varint(&mut body, to_u64(range.len()));
+    let pairs = records.pairs(range.clone());
+    if pairs.len() == range.len() && records.rows[pairs.clone()].iter().all(|&rows| rows == 1) {
+        // One row in one location each: by far the most keys of scattered rows.
+        let mut previous = None;
+        for ((key, &location), at) in records.keys[range.clone()].iter().zip(&records.locations[pairs]).zip(range) {
+            key.write_after(previous, &mut body);
+            if previous.is_some() && records.repeats(at) {
+                body.push(0);
+            } else {
+                put_one(&mut body, location);
+            }
+            previous = Some(key);
+        }
+        return end(body);
+    }
     let mut previous: Option<usize> = None;
-    let mut start = records.pairs(0..range.start).end;
+    let mut start = pairs.start;
     for key in range {
         records.keys[key].write_after(previous.map(|before| &records.keys[before]), &mut body);
         let end = records.end(key);
         let pairs = std::mem::replace(&mut start, end)..end;
         let rows = &records.rows[pairs.clone()];
-        // One row in one location: by far the most keys of scattered rows.
-        if let ([location], [1]) = (&records.locations[pairs.clone()], rows)
-            && !(previous.is_some() && records.repeats(key))
-        {
-            put_one(&mut body, *location);
-            previous = Some(key);
-            continue;
-        }
         let single_rows = rows.iter().all(|&rows| rows == 1);
         let same_set = previous.is_some() && records.repeats(key);
         // 0: the set of the key before, one row each; 1: that set, rows follow; else twice the pairs, plus 1 if rows follow.

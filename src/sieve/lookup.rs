@@ -4,8 +4,9 @@
 //! greatest key; rays by those alone, which is optimal (Theorem 1 of the spec).
 
 use super::axis::{AxisType, Bytes, Key};
+use super::directory::{Extent, Stats};
 use super::heads::Meets;
-use super::index::{Extent, Index, Slot, Stats};
+use super::index::{Index, Slot};
 use crate::int::{index, saturating_u32};
 use std::ops::Range;
 
@@ -178,14 +179,23 @@ impl<K: Key> Index<K> {
         let found = match segments.len() {
             0 => Some(()),
             1 => self.interval_of(segments.start, low, high, None, out),
-            _ => self.interval_over(segments, low, high, out),
+            _ => self.interval_over(segments.clone(), low, high, out),
         };
         if found.is_none() {
             out.clear();
             out.extend(0..saturating_u32(self.root.stats.len()));
         }
-        self.narrow(low, high, out);
+        // To ask a segment costs more than to compare a location, and the answer is often no where there are many.
+        if found.is_none() || out.len() <= 4 * segments.len() || !segments.into_iter().all(|at| self.is_covered(at)) {
+            self.narrow(low, high, out);
+        }
         self.add_unknown(out);
+    }
+
+    /// Whether every location of a segment has keys on both sides of all of the segment's, so that an interval which meets the
+    /// segment meets the spans of its locations too.
+    fn is_covered(&self, at: usize) -> bool {
+        matches!(&self.slots[at], Slot::Ready(segment) if segment.warmth.get().is_some_and(|warm| warm.covered))
     }
 
     /// What one segment adds to what is known already; `None` where it cannot tell.

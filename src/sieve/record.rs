@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use super::axis::Key;
+use crate::int::to_u64;
 
 /// Keys in ascending order, each with its `(location, rows)` pairs in ascending order.
 #[derive(Debug, Clone)]
@@ -35,6 +36,33 @@ impl<K: Key> Records<K> {
         self.keys.push(key);
         self.ends.push(end);
         self.repeats.push(repeats);
+    }
+
+    /// Closes keys of one row in one location each, which ascend.
+    pub(super) fn extend(&mut self, rows: &[(K, u32)]) {
+        let Some((_, first)) = rows.first() else { return };
+        let pairs = self.locations.len();
+        let repeats = self.ends.len().checked_sub(1).is_some_and(|last| *self.set(last) == [*first]);
+        self.keys.extend(rows.iter().map(|row| row.0.clone()));
+        self.ends.extend(pairs + 1..=pairs + rows.len());
+        self.repeats.push(repeats);
+        self.repeats.extend(rows.iter().zip(&rows[1..]).map(|(before, row)| before.1 == row.1));
+        self.locations.extend(rows.iter().map(|row| row.1));
+        self.rows.resize(pairs + rows.len(), 1);
+    }
+
+    /// Locations of the runs that begin with one of these keys, the first of all keys being the first of a run.
+    pub(super) fn weight(&self, keys: Range<usize>) -> u64 {
+        let first = keys.start;
+        let pairs = self.pairs(keys.clone()).len();
+        let repeated = if pairs == keys.len() {
+            self.repeats[keys].iter().filter(|&&repeats| repeats).count()
+        } else {
+            keys.filter(|&key| self.repeats(key)).map(|key| self.pairs(key..key + 1).len()).sum()
+        };
+        // The key before the first one may have been forgotten.
+        let first = if first == 0 && self.repeats.first() == Some(&true) { self.pairs(0..1).len() } else { 0 };
+        to_u64(pairs - repeated + first)
     }
 
     /// Whether a key, not the first one, has the location set of the key before it.

@@ -1,7 +1,8 @@
 //! What an index costs and what its answers waste, in numbers for people.
 
 use super::axis::Key;
-use super::index::{Entry, Index, Slot};
+use super::directory::Entry;
+use super::index::{Index, Slot};
 use super::root;
 use super::seal::Counts;
 use crate::int::to_u64;

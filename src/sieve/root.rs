@@ -2,8 +2,8 @@
 
 use super::axis::{AxisType, Key};
 use super::builder::Span;
+use super::directory::{Entry, Extent, Location, Root, Stats};
 use super::format::{ROOT, cursor, finished, frame, malformed, unframe};
-use super::index::{Entry, Extent, Location, Root, Stats};
 use super::options::{Coarsen, Options};
 use super::seal::Counts;
 use super::varint::{put_varint, take_len};

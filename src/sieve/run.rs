@@ -33,20 +33,23 @@ const FREE_SHIFT: u32 = 12;
 /// Separators up to which counting is faster than halving.
 const COUNTED: usize = 16;
 
-/// Adds to `separators` (and to `sets`, the set of each run) the boundaries of runs given as `(first, last, set)`, relative
-/// to their block. Where two boundaries lie on either side of a cell's middle, but the middle is in no gap, the run between
-/// them is cut there: the tree needs it, and it costs less than a flag at every node.
-pub(super) fn separate<P: Offset>(
-    runs: impl Iterator<Item = (P, P, u32)>,
-    separators: &mut Vec<P>,
-    sets: &mut Vec<u32>,
-) {
-    let start = separators.len();
-    let mut before: Option<(P, u32)> = None;
-    for (first, last, set) in runs {
-        if let Some((end, previous_set)) = before {
+/// The runs of one block on their way to separators. Where two boundaries lie on either side of a cell's middle, but the middle
+/// is in no gap, the run between them is cut there: the tree needs it, and it costs less than a flag at every node.
+#[derive(Debug, Default)]
+pub(super) struct Parting<P> {
+    /// The last point of the run before, and its set.
+    before: Option<(P, u32)>,
+    separator: Option<P>,
+}
+
+impl<P: Offset> Parting<P> {
+    /// Adds to `separators` (and to `sets`, the set of each run) the boundary before a run from its first to its last point,
+    /// relative to the block.
+    #[inline]
+    pub(super) fn run(&mut self, (first, last, set): (P, P, u32), separators: &mut Vec<P>, sets: &mut Vec<u32>) {
+        if let Some((end, previous_set)) = self.before {
             let next = parting(end, first);
-            if let Some(&previous) = separators[start..].last() {
+            if let Some(previous) = self.separator {
                 let middle = parting(previous, next);
                 if middle != next && middle.trailing_zeros() > previous.trailing_zeros() {
                     separators.push(middle);
@@ -54,9 +57,10 @@ pub(super) fn separate<P: Offset>(
                 }
             }
             separators.push(next);
+            self.separator = Some(next);
         }
         sets.push(set);
-        before = Some((last, set));
+        self.before = Some((last, set));
     }
 }
 
@@ -72,7 +76,7 @@ pub(super) fn put_separators<P: Offset>(out: &mut impl Sink, separators: &[P], l
     let mut low = low;
     let mut half = P::ONE << (shift - 1);
     if habit == Habit::Clumped {
-        // The highest point between the outer separators is one of them: `separate` saw to it.
+        // The highest point between the outer separators is one of them: `Parting` saw to it.
         let between = parting(*first, *last);
         let middle = if first.trailing_zeros() > between.trailing_zeros() { *first } else { between };
         let down = shift - 1 - middle.trailing_zeros();
@@ -321,7 +325,8 @@ mod tests {
             }
         }
         let (mut separators, mut sets) = (Vec::new(), Vec::new());
-        separate(runs.into_iter(), &mut separators, &mut sets);
+        let mut parting = Parting::default();
+        runs.into_iter().for_each(|run| parting.run(run, &mut separators, &mut sets));
         assert_eq!(sets.len(), separators.len() + 1);
         let mut writer = BitWriter::default();
         put_separators(&mut writer, &separators, 0, shift, habit);

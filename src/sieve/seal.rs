@@ -8,7 +8,7 @@ use super::keys::put_keys;
 use super::offset::{Offset, parting, shifted};
 use super::options::{Coarsen, Options};
 use super::record::Records;
-use super::run::separate;
+use super::run::Parting;
 use super::write::{Header, Plan, Planned, write};
 use crate::int::{index, saturating_u32, to_u64, to_usize};
 
@@ -203,6 +203,20 @@ fn runs<K: Key, P: Offset>(
 ) -> Vec<Run> {
     let mut runs: Vec<Run> = std::mem::take(&mut scratch.runs);
     runs.clear();
+    let pairs = records.pairs(range.clone());
+    if K::POINTS_DIFFER && pairs.len() == range.len() {
+        // Nearly all keys of most tables: one location each.
+        let mut locals = records.locations[pairs].iter().map(|&location| scratch.local(location));
+        let mut run = Run { start: range.start, end: range.end, set: locals.next().unwrap_or(0) };
+        for (key, set) in (range.start + 1..).zip(locals) {
+            if set != run.set {
+                runs.push(Run { end: key, ..run });
+                run = Run { start: key, set, ..run };
+            }
+        }
+        runs.push(run);
+        return runs;
+    }
     let mut members = Vec::new();
     let mut start = range.start;
     let mut after_single = false;
@@ -246,7 +260,9 @@ fn runs<K: Key, P: Offset>(
 }
 
 fn runs_per_block(runs: &[Run], sets: &Sets) -> u64 {
-    let bits: u64 = runs.iter().map(|run| sets.bits(run.set)).sum();
+    let one = sets.bits(0);
+    let bits_of = |run: &Run| if run.set < sets.num_locals() { one } else { sets.bits(run.set) };
+    let bits: u64 = runs.iter().map(bits_of).sum();
     (BITS_PER_BLOCK * to_u64(runs.len()) / bits.max(1)).clamp(1, RUNS_PER_BLOCK)
 }
 
@@ -270,52 +286,81 @@ fn plan<P: Offset>(
     plan.sets.reserve(runs.len() + runs.len() / 8);
     let base = shifted(point(runs.first()?.start), shift);
     let inside = (P::ONE << shift) - P::ONE;
-    // The pieces of the block at hand.
-    let (mut block, mut pieces) = (base, Vec::new());
+    let mut block = Open::new(plan, base);
     for run in runs {
         let last_point = point(run.end - 1);
         let mut start = run.start;
         while start < run.end {
             let first = point(start);
-            if shifted(first, shift) != block {
-                plan_block(plan, block - base, &mut pieces, plain, sets)?;
-                block = shifted(first, shift);
+            if shifted(first, shift) != block.number {
+                block.close(plan, base, sets)?;
+                block = Open::new(plan, shifted(first, shift));
             }
-            let (end, last) = if shifted(last_point, shift) == block {
+            let (end, last) = if shifted(last_point, shift) == block.number {
                 (run.end, last_point)
             } else {
-                let end = first_beyond(start, run.end, |key| shifted(point(key), shift) > block);
+                let end = first_beyond(start, run.end, |key| shifted(point(key), shift) > block.number);
                 (end, point(end - 1))
             };
             let keys = to_u64(end - start);
-            pieces.push(Piece { first: first & inside, last: last & inside, set: run.set, keys });
+            let piece = Piece { first: first & inside, last: last & inside, set: run.set, keys };
+            if plain {
+                block.unite(piece, sets);
+            } else {
+                block.put(piece, plan, sets);
+            }
             start = end;
         }
     }
-    plan_block(plan, block - base, &mut pieces, plain, sets)
+    block.close(plan, base, sets)
 }
 
-fn plan_block<P: Offset>(
-    plan: &mut Plan<P>,
-    block: P,
-    pieces: &mut Vec<Piece<P>>,
-    plain: bool,
-    sets: &mut Sets,
-) -> Option<()> {
-    if plain {
-        unite(pieces, sets);
+/// A block that is being planned.
+struct Open<P> {
+    number: P,
+    separators: usize,
+    sets: usize,
+    parting: Parting<P>,
+    /// The thesis's blocks: one set for all keys of a block.
+    united: Option<Piece<P>>,
+}
+
+impl<P: Offset> Open<P> {
+    fn new(plan: &Plan<P>, number: P) -> Self {
+        let (separators, sets) = (plan.separators.len(), plan.sets.len());
+        Self { number, separators, sets, parting: Parting::default(), united: None }
     }
-    let before = (plan.separators.len(), plan.sets.len());
-    let runs = pieces.iter().map(|piece| (piece.first, piece.last, piece.set));
-    separate(runs, &mut plan.separators, &mut plan.sets);
-    plan.blocks.push(Planned {
-        block: to_usize(block.low())?,
-        separators: before.0..plan.separators.len(),
-        sets: before.1..plan.sets.len(),
-    });
-    plan.reads += pieces.iter().map(|piece| piece.keys * sets.len_of(piece.set)).sum::<u64>();
-    pieces.clear();
-    (plan.separators.len() - before.0 <= EVEN_SEPARATORS).then_some(())
+
+    #[inline]
+    fn put(&mut self, piece: Piece<P>, plan: &mut Plan<P>, sets: &Sets) {
+        let Piece { first, last, set, keys } = piece;
+        self.parting.run((first, last, set), &mut plan.separators, &mut plan.sets);
+        plan.reads += keys * sets.len_of(set);
+    }
+
+    fn unite(&mut self, piece: Piece<P>, sets: &mut Sets) {
+        self.united = Some(match self.united.take() {
+            Some(before) => Piece {
+                first: before.first,
+                last: piece.last,
+                set: sets.union(before.set, piece.set),
+                keys: before.keys + piece.keys,
+            },
+            None => piece,
+        });
+    }
+
+    /// None if it has too many runs.
+    fn close(mut self, plan: &mut Plan<P>, base: P, sets: &Sets) -> Option<()> {
+        if let Some(united) = self.united.take() {
+            self.put(united, plan, sets);
+        }
+        let separators = self.separators..plan.separators.len();
+        let is_even = separators.len() <= EVEN_SEPARATORS;
+        let block = to_usize((self.number - base).low())?;
+        plan.blocks.push(Planned { block, separators, sets: self.sets..plan.sets.len() });
+        is_even.then_some(())
+    }
 }
 
 /// The first of `start..end` that is beyond, in a range that is sorted by it.
@@ -325,15 +370,4 @@ fn first_beyond(mut start: usize, mut end: usize, beyond: impl Fn(usize) -> bool
         if beyond(middle) { end = middle } else { start = middle + 1 }
     }
     start
-}
-
-/// The thesis's blocks: one set for all keys of a block.
-fn unite<P: Offset>(pieces: &mut Vec<Piece<P>>, sets: &mut Sets) {
-    let united = pieces.drain(..).reduce(|a, b| Piece {
-        first: a.first,
-        last: b.last,
-        set: sets.union(a.set, b.set),
-        keys: a.keys + b.keys,
-    });
-    pieces.extend(united);
 }

@@ -7,7 +7,9 @@ use std::marker::PhantomData;
 
 use super::axis::{Bytes, Key, Place, take_point};
 use super::bits::{BitReader, Source};
-use super::block::{BLOCKS_PER_UNION, Damaged, FUEL, KINDS, Layout, Shared, Visited, visit_runs, visit_union};
+use super::block::{
+    BLOCKS_PER_UNION, CLUMPED, Damaged, FUEL, KINDS, Layout, Shared, UNIONS, Visited, on_line, visit_runs, visit_union,
+};
 use super::chart::Chart;
 use super::format::{SEGMENT, cursor, finished, malformed, unframe};
 use super::offset::{Offset, shifted};
@@ -19,11 +21,6 @@ use super::warm::{Warm, Warmth};
 use crate::cursor::Cursor;
 use crate::error::Result;
 use crate::int::{index, low_u64, saturating_u32, to_u64, to_usize};
-
-/// Flag of a segment whose separators come in clumps.
-pub(super) const CLUMPED: u8 = 1;
-/// Flag of a segment that keeps the unions of neighbouring blocks.
-pub(super) const UNIONS: u8 = 2;
 
 /// A segment's lookup section, checked and ready to answer.
 #[derive(Debug, Clone)]
@@ -301,12 +298,4 @@ fn take_bounds(cursor: &mut Cursor<'_>, count: u64, total: u32) -> Result<Vec<u3
     let bounds =
         bounds.filter(|bounds| bounds.is_sorted() && bounds.first() == Some(&0) && bounds.last() == Some(&total));
     bounds.ok_or_else(|| malformed(cursor, "bounds"))
-}
-
-/// Where bound `at` of `0..=last` would lie, were all blocks equally long.
-pub(super) fn on_line(at: u64, last: u64, total: u64) -> u64 {
-    match at.checked_mul(total) {
-        Some(product) => product / last.max(1),
-        None => low_u64(u128::from(at) * u128::from(total) / u128::from(last.max(1))),
-    }
 }

@@ -3,8 +3,8 @@
 
 use super::axis::{AxisType, Key};
 use super::builder::{Builder, Built, Fragment, Part, Span, join};
+use super::directory::{Entry, Extent, Location, Root, Stats};
 use super::format::{SHARE, cursor, finished, frame, malformed, unframe};
-use super::index::{Entry, Location, Root, Stats};
 use super::keys::take_keys;
 use super::options::Options;
 use super::record::Records;
@@ -38,7 +38,7 @@ impl<K: Key> Spool<K> {
         let file = self.file;
         for sealed in segments {
             let extent = |at: &mut u64, section: &[u8]| {
-                let extent = super::index::Extent { file, offset: *at, len: to_u64(section.len()) };
+                let extent = Extent { file, offset: *at, len: to_u64(section.len()) };
                 *at += extent.len;
                 extent
             };
@@ -290,7 +290,7 @@ mod tests {
         assert_eq!(spans, whole.spans);
         assert_eq!(entries.len(), whole.segments.len());
         for (entry, sealed) in entries.iter().zip(&whole.segments) {
-            let section = |extent: super::super::index::Extent| {
+            let section = |extent: Extent| {
                 let start = usize::try_from(extent.offset).unwrap();
                 &files[index(extent.file)][start..start + usize::try_from(extent.len).unwrap()]
             };

@@ -414,7 +414,7 @@ fn unions_of_blocks_answer_long_intervals_exactly() {
         .collect();
     let (root, file) = build(&pairs, Options::default());
     assert_eq!(root.segments.len(), 1);
-    assert_ne!(file[5] & segment::UNIONS, 0, "the case needs unions");
+    assert_ne!(file[5] & block::UNIONS, 0, "the case needs unions");
     let index = open((root, file));
     for _ in 0..300 {
         let (a, b) = (

@@ -11,11 +11,13 @@ use super::run::{MAX_SEPARATORS, unfold};
 use crate::int::{index, low_u32, low_u64, saturating_u32, to_usize};
 use std::ops::Range;
 
-/// Marks a run whose set has several members: the number of their list follows.
+/// Marks a run whose set has several members: where their list begins follows.
 const SEVERAL: u32 = 1 << 31;
 
-/// Runs whose union is kept, so that a long interval passes them in one step.
-const RUNS_PER_GROUP: usize = 128;
+/// Runs whose union is kept, so that a long interval passes them in one step: fewer where a union is a few words.
+fn runs_per_group(words: usize) -> usize {
+    if words <= 4 { 32 } else { 128 }
+}
 
 /// Runs and members of a segment that is worth decoding: some times what `Options::max_weight` makes by default.
 const MOST_ENTRIES: usize = 1 << 18;
@@ -46,8 +48,8 @@ pub(super) struct Unpacked {
     starts: Vec<u32>,
     runs: Runs,
     num_runs: usize,
+    /// Lists of locations, each after its length, so that one stretch of memory tells both.
     lists: Vec<u32>,
-    members: Vec<u32>,
     /// Unions of neighbouring runs, as bits; empty if there are few runs or too many locations.
     unions: Vec<u64>,
     /// The location of the first bit.
@@ -73,17 +75,24 @@ struct Growing<P> {
     /// The location of each run, or its list.
     sets: Vec<u32>,
     lists: Vec<u32>,
-    members: Vec<u32>,
     /// The list of each shared set that was met.
     shared: Vec<u32>,
     fuel: u64,
 }
 
 impl<P: Offset> Growing<P> {
-    /// Ends the list of members that were pushed.
-    fn close_list(&mut self) -> u32 {
-        self.lists.push(saturating_u32(self.members.len()));
-        SEVERAL | saturating_u32(self.lists.len() - 2)
+    /// Adds a list of what `take` gives.
+    fn list(
+        &mut self,
+        locations: &[u32],
+        take: impl FnOnce(&mut u64, &mut dyn FnMut(u32)) -> Option<()>,
+    ) -> Option<u32> {
+        let Self { lists, fuel, .. } = self;
+        let start = lists.len();
+        lists.push(0);
+        take(fuel, &mut |local| lists.extend(locations.get(index(local))))?;
+        lists[start] = saturating_u32(lists.len() - start - 1);
+        Some(SEVERAL | saturating_u32(start))
     }
 
     fn block(&mut self, packed: &Packed<'_>, start: usize, end: usize) -> Option<()> {
@@ -101,10 +110,9 @@ impl<P: Offset> Growing<P> {
                     let number = back.take_below(layout.num_shared);
                     let known = *self.shared.get(index(number))?;
                     if known == u32::MAX {
-                        let Self { members, fuel, .. } = self;
-                        let add = &mut |local: u32| members.extend(packed.locations.get(index(local)));
-                        take_shared(packed.shared, number, layout, fuel, add).ok()?;
-                        let list = self.close_list();
+                        let list = self.list(packed.locations, |fuel, mut add| {
+                            take_shared(packed.shared, number, layout, fuel, &mut add).ok()
+                        })?;
                         self.shared[index(number)] = list;
                         list
                     } else {
@@ -112,10 +120,7 @@ impl<P: Offset> Growing<P> {
                     }
                 }
                 Kind::Inline => {
-                    let Self { members, fuel, .. } = self;
-                    let add = &mut |local: u32| members.extend(packed.locations.get(index(local)));
-                    take_set(&mut back, layout, fuel, add).ok()?;
-                    self.close_list()
+                    self.list(packed.locations, |fuel, mut add| take_set(&mut back, layout, fuel, &mut add).ok())?
                 }
                 Kind::Previous => *self.sets.get(run.checked_sub(1).filter(|&run| run >= first)?)?,
                 Kind::BeforePrevious => *self.sets.get(run.checked_sub(2).filter(|&run| run >= first)?)?,
@@ -125,7 +130,7 @@ impl<P: Offset> Growing<P> {
             }
             self.sets.push(set);
         }
-        (self.sets.len().max(self.members.len()) <= MOST_ENTRIES).then_some(())
+        (self.sets.len().max(self.lists.len()) <= MOST_ENTRIES).then_some(())
     }
 }
 
@@ -137,8 +142,7 @@ impl Unpacked {
             starts: Vec::with_capacity(packed.bounds.len()),
             lows: Vec::new(),
             sets: Vec::new(),
-            lists: vec![0],
-            members: Vec::new(),
+            lists: Vec::new(),
             shared: vec![u32::MAX; index(layout.num_shared)],
             fuel: FUEL,
         };
@@ -149,7 +153,7 @@ impl Unpacked {
             }
         }
         growing.starts.push(saturating_u32(growing.sets.len()));
-        let Growing { starts, mut lows, mut sets, lists, members, .. } = growing;
+        let Growing { starts, mut lows, mut sets, lists, .. } = growing;
         let zeros = lows.iter().filter(|&&low| low != P::ZERO).map(|low| low.trailing_zeros()).min();
         let down = zeros.unwrap_or(0).min(layout.shift);
         let num_runs = sets.len();
@@ -165,19 +169,20 @@ impl Unpacked {
         let (base, words) = (shifted(packed.least, layout.shift), index(end.checked_sub(origin)?) / 64 + 1);
         let unions = Vec::new();
         let shift = layout.shift;
-        let mut unpacked = Self { shift, down, base, starts, runs, num_runs, lists, members, unions, origin, words };
+        let mut unpacked = Self { shift, down, base, starts, runs, num_runs, lists, unions, origin, words };
         unpacked.unite();
         Some(unpacked)
     }
 
     fn unite(&mut self) {
-        let groups = self.num_runs / RUNS_PER_GROUP;
+        let per_group = runs_per_group(self.words);
+        let groups = self.num_runs / per_group;
         if groups < 3 || groups * self.words * 8 > MOST_UNION_BYTES {
             return;
         }
         let mut unions = vec![0; groups * self.words];
         for (group, union) in unions.chunks_mut(self.words).enumerate() {
-            self.mark(group * RUNS_PER_GROUP..(group + 1) * RUNS_PER_GROUP, union);
+            self.mark(group * per_group..(group + 1) * per_group, union);
         }
         self.unions = unions;
     }
@@ -188,7 +193,7 @@ impl Unpacked {
             Runs::Short(runs) => size_of_val(runs.as_slice()),
             Runs::Long(runs) => size_of_val(runs.as_slice()),
         };
-        runs + (self.starts.len() + self.lists.len() + self.members.len()) * 4 + self.unions.len() * 8
+        runs + (self.starts.len() + self.lists.len()) * 4 + self.unions.len() * 8
     }
 
     /// Low bits of a point that need not be known.
@@ -225,8 +230,8 @@ impl Unpacked {
 
     #[inline]
     fn list(&self, set: u32) -> &[u32] {
-        let ends = self.lists.get(index(set & !SEVERAL)..).and_then(|rest| rest.first_chunk::<2>());
-        ends.and_then(|ends| self.members.get(index(ends[0])..index(ends[1]))).unwrap_or_default()
+        let list = self.lists.get(index(set & !SEVERAL)..).and_then(<[u32]>::split_first);
+        list.and_then(|(len, rest)| rest.get(..index(*len))).unwrap_or_default()
     }
 
     /// Sets the bit of each location of some neighbouring runs.
@@ -257,12 +262,13 @@ impl Unpacked {
         let end = self.run_of(most).map(|run| run.0 + 1).or_else(|| block(most).map(start_of));
         let end = end.unwrap_or(self.num_runs).max(first);
         let mut seen = vec![0; self.words];
-        let groups = first.div_ceil(RUNS_PER_GROUP)..end / RUNS_PER_GROUP;
+        let per_group = runs_per_group(self.words);
+        let groups = first.div_ceil(per_group)..end / per_group;
         if groups.is_empty() || self.unions.is_empty() {
             self.mark(first..end, &mut seen);
         } else {
-            self.mark(first..groups.start * RUNS_PER_GROUP, &mut seen);
-            self.mark(groups.end * RUNS_PER_GROUP..end, &mut seen);
+            self.mark(first..groups.start * per_group, &mut seen);
+            self.mark(groups.end * per_group..end, &mut seen);
             for union in self.unions.chunks(self.words).take(groups.end).skip(groups.start) {
                 seen.iter_mut().zip(union).for_each(|(seen, union)| *seen |= union);
             }

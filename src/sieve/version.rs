@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use super::axis::{AxisType, Key};
 use super::delta::{Change, Delta};
-use super::index::{Index, Location};
+use super::directory::Location;
+use super::index::Index;
 use super::lookup::{Answer, Lookup, Query};
 use crate::error::{Error, ErrorKind, Result};
 use crate::int::{index, saturating_u32};

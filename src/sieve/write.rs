@@ -4,13 +4,14 @@ use std::ops::Range;
 
 use super::axis::{Bytes, Key, put_point};
 use super::bits::{BackWriter, BitWriter, Sink, width_of};
-use super::block::{BLOCKS_PER_UNION, KINDS, Kind, Layout, Told, put_block, put_set, put_union};
+use super::block::{
+    BLOCKS_PER_UNION, CLUMPED, KINDS, Kind, Layout, Told, UNIONS, on_line, put_block, put_set, put_union,
+};
 use super::chart::Chart;
 use super::coarsen::Sets;
 use super::format::{SEGMENT, frame};
 use super::offset::Offset;
 use super::run::{Habit, put_separators};
-use super::segment::{CLUMPED, UNIONS, on_line};
 use super::set::put_members;
 use super::varint::put_varint;
 use crate::int::{index, low_u8, saturating_u32, to_u64};
@@ -61,19 +62,23 @@ pub(super) struct Header<'a> {
 
 /// How each set of a block is told; `shared` maps the handle of a set of several to its number in the dictionary.
 fn tell<'a>(handles: &'a [u32], sets: &'a Sets, shared: &'a [u32]) -> impl Iterator<Item = Told<'a>> {
-    (0..handles.len()).map(move |run| {
-        let handle = handles[run];
-        if run >= 1 && handles[run - 1] == handle {
+    let num_locals = sets.num_locals();
+    let (mut previous, mut before) = (None, None);
+    handles.iter().map(move |&handle| {
+        let told = if previous == Some(handle) {
             Told::Previous
-        } else if run >= 2 && handles[run - 2] == handle {
+        } else if before == Some(handle) {
             Told::BeforePrevious
+        } else if handle < num_locals {
+            Told::One(handle)
         } else {
-            match handle.checked_sub(sets.num_locals()).map(|several| shared.get(index(several))) {
-                None => Told::One(handle),
-                Some(Some(&number)) if number != u32::MAX => Told::Shared(number),
-                Some(_) => Told::Inline(sets.members(handle)),
+            match shared.get(index(handle - num_locals)) {
+                Some(&number) if number != u32::MAX => Told::Shared(number),
+                _ => Told::Inline(sets.members(handle)),
             }
-        }
+        };
+        (before, previous) = (previous, Some(handle));
+        told
     })
 }
 
@@ -133,7 +138,8 @@ pub(super) fn write<K: Key, P: Offset>(header: &Header<'_>, locations: &[u32], p
             times[usize::from(told.kind() as u8)] += 1;
         }
     }
-    for &handle in plan.sets.iter().filter(|&&handle| handle >= sets.num_locals()) {
+    let several = if sets.num_several() == 0 { &[][..] } else { &plan.sets };
+    for &handle in several.iter().filter(|&&handle| handle >= sets.num_locals()) {
         max_members = max_members.max(saturating_u32(sets.members(handle).len()));
     }
     let mut kinds: Vec<Kind> = KINDS.into_iter().filter(|&kind| times[usize::from(kind as u8)] > 0).collect();

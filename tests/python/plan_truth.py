@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import math
 import random
+from decimal import Decimal
 from typing import Any
 
 import duckdb
@@ -18,6 +21,7 @@ from parsieve.predicate.expr import Operator
 from parsieve.predicate.names import Names
 from parsieve.predicate.place import UnlikeError
 
+INDEXED = ["id", "name", "real", "at"]
 OPERATORS: tuple[Operator, ...] = ("=", "!=", "<", "<=", ">", ">=")
 
 
@@ -71,3 +75,40 @@ def check_plans(table: ps.Table, full: pa.Table, random_: random.Random, count: 
         with duckdb.connect() as con:
             # Not as Python values: DuckDB makes moments with a library of its own choice.
             assert plan.to_duckdb(con).aggregate("count(*)").fetchall() == [(len(expected),)], str(expr)
+
+
+def check_no_more_is_kept(table: ps.Table, full: pa.Table, random_: random.Random, as_of: Any = None) -> None:
+    """An index, fresh or stale, never keeps what the table's own statistics and the footers exclude."""
+    plain = ps.open_table(getattr(table._lake, "_given", None) or table.uri, index_location=f"{table.uri}/_none")
+    for _ in range(6):
+        expr = random_predicate(random_, full)
+        by_metadata = plain.plan(expr, as_of, row_groups=False)
+        assert set(table.plan(expr, as_of).files) <= set(by_metadata.files), str(expr)
+        by_footers = plain.plan(expr, as_of, row_groups=True)
+        assert set(table.plan(expr, as_of, row_groups=True).files) <= set(by_footers.files), str(expr)
+
+
+def some_rows(random_: random.Random, count: int, first: int = 0) -> pa.Table:
+    def pick(*values: Any) -> list[Any]:
+        return [random_.choice(values) for _ in range(count)]
+
+    micros = [-1_999, -1, 0, 1, 999, 1_234_567, 1_767_225_600_123_456, 1_767_225_600_123_999]
+    return pa.table(
+        {
+            "id": pa.array([first + random_.randrange(100) for _ in range(count)], pa.int64()),
+            "name": pa.array(pick("a", "ab", "ü" * 40, "x" * 31 + "😀" * 4, "x" * 40 + "y", None), pa.string()),
+            "real": pa.array(pick(0.0, -0.0, math.nan, 0.1, -1e300, math.inf, None), pa.float64()),
+            "paid": pa.array(pick(Decimal("1.20"), Decimal("-99999.99"), None), pa.decimal128(12, 2)),
+            "at": pa.array(pick(*micros, None), pa.timestamp("us", "UTC")),
+            "day": pa.array(pick(dt.date(1970, 1, 1), dt.date(2026, 1, 1), dt.date(2026, 1, 2), None), pa.date32()),
+            "flag": pa.array(pick(True, False, None), pa.bool_()),
+            "point": pa.array(pick({"x": 1}, {"x": 7}, {"x": None}, None), pa.struct([("x", pa.int64())])),
+            "year": pa.array(pick(2025, 2026), pa.int32()),
+        }
+    )
+
+
+def build(table: ps.Table, kind: str) -> None:
+    """One kind of index of some columns, or both kinds."""
+    for one in ("sieve", "bloom") if kind == "both" else (kind,):
+        table.build_index(INDEXED, kind=one, progress=False)

@@ -20,6 +20,7 @@ from parsieve.index.columns import current_field, field_id_of, path_of
 from parsieve.index.commit import BloomState, Commit, Log, Part, Shelf, TableState
 from parsieve.index.feeder import threads_of
 from parsieve.index.publish import Blooms, Columns, commit
+from parsieve.index.renewals import Renewed
 from parsieve.index.shelf import SHELF_BYTES, Filled, Filling, shelve
 from parsieve.index.store import Store, unique
 from parsieve.lake.base import ColumnPath, Lake, Location, Slice, Snapshot
@@ -113,12 +114,12 @@ def build_by(
     return done
 
 
-def update(log: Log, lake: Lake, snapshot: Snapshot, effort: Effort) -> Commit | None:
+def update(log: Log, lake: Lake, snapshot: Snapshot, effort: Effort, renewed: Renewed | None = None) -> Commit | None:
     """Bring every Bloom index to a snapshot: new and changed slices are read, others keep their filters."""
-    return update_by(log, snapshot, _OwnHands(lake, effort, log.store))
+    return update_by(log, snapshot, _OwnHands(lake, effort, log.store), renewed)
 
 
-def update_by(log: Log, snapshot: Snapshot, hands: Hands) -> Commit | None:
+def update_by(log: Log, snapshot: Snapshot, hands: Hands, renewed: Renewed | None = None) -> Commit | None:
     """The same by whoever reads and stores; None where there is no index at all."""
     table, tokens = TableState.of(snapshot), tokens_of(snapshot)
 
@@ -127,7 +128,7 @@ def update_by(log: Log, snapshot: Snapshot, hands: Hands) -> Commit | None:
             return None
         blooms = {}
         for state in newest.blooms.values():
-            followed = _followed(log.store, hands, snapshot, state, table, tokens)
+            followed = _followed(log.store, hands, snapshot, state, table, tokens, renewed or {})
             if followed is not None:
                 blooms[followed.path] = followed
         if blooms == newest.blooms:
@@ -144,6 +145,7 @@ def _followed(
     state: BloomState,
     table: TableState,
     tokens: Mapping[Location, str],
+    renewed: Renewed,
 ) -> BloomState | None:
     """A column at a later snapshot; None where the table has it no more, or as another type, and all is kept."""
     try:
@@ -156,8 +158,11 @@ def _followed(
         for piece in snapshot.slices
         if tokens.get(piece.location, before.get(piece.location)) != before.get(piece.location)
     ]
-    changed.sort(key=lambda piece: piece.location)
+    # Those with the same rows as by the token that is bound are bound anew, and keep their filters.
+    same = [one for one in changed if before.get(one.location, "") in renewed.get(one.location, ())]
+    changed = sorted(set(changed) - set(same), key=lambda piece: piece.location)
     after = {location: before.get(location, "") for location in tokens}
+    after |= {piece.location: tokens[piece.location] for piece in same}
     found, failed = hands.shelve(changed, {path: state.fpp})
     after |= {piece.location: tokens[piece.location] for piece in changed} | dict.fromkeys(failed, "")
     shelves = (*state.shelves, *found[path])

@@ -11,6 +11,7 @@ from parsieve import _core
 from parsieve.index import bloom, build, inspect, update, upkeep
 from parsieve.index.commit import Commit, Log, TableState
 from parsieve.index.opening import open_store
+from parsieve.index.renewals import Renewed
 from parsieve.index.store import Store
 from parsieve.index.view import View
 from parsieve.lake.base import Lake, Location, Snapshot
@@ -140,14 +141,16 @@ class TableIndex:
         progress: bool | None = None,
         spill: Path | str | None = None,
         compaction: bool = True,
+        renewed: Renewed | None = None,
     ) -> View:
         """Bring every column to a snapshot: only slices that are new or changed are read.
 
-        A location with a `Difference` from the version that is indexed is not read at all.
+        A location with a `Difference` from the version that is indexed is not read at all, nor is one that had the same
+        rows by the indexed token, as `renewed` tells.
         """
         effort = build.Effort(memory, threads, progress, spill)
-        updated = update.update(self.log, lake, snapshot, effort, differences, compaction)
-        return self._now(bloom.update(self.log, lake, snapshot, effort) or updated)
+        updated = update.update(self.log, lake, snapshot, effort, differences, compaction, renewed)
+        return self._now(bloom.update(self.log, lake, snapshot, effort, renewed) or updated)
 
     def compact(self, columns: Sequence[Column] | None = None, options: _core.SieveOptions | None = None) -> View:
         """Make one base of each column's base and deltas. Older versions keep theirs."""

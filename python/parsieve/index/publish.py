@@ -11,8 +11,9 @@ from collections.abc import Callable
 
 from parsieve import _core
 from parsieve.errors import ConflictError
-from parsieve.index.commit import Base, BloomState, ColumnState, Commit, Log, Part, TableState, after
+from parsieve.index.commit import Base, BloomState, ColumnState, Commit, Log, Part, TableState, after, name_of
 from parsieve.index.feeder import Built
+from parsieve.index.garbage import lost
 from parsieve.index.store import Store, unique
 from parsieve.lake.base import ColumnPath
 
@@ -32,10 +33,43 @@ def commit(log: Log, operation: str, change: Callable[[Commit | None, int], Chan
         if changed is None:
             return newest
         made = after(newest, operation, *changed)
-        if log.publish(made):
-            return made
+        known = set() if newest is None else set(newest.parts())
+        fresh = [part for part in made.parts() if part not in known]
+        # Nobody shall see a version without its files, not even for the moment in which it is put and looked at.
+        gone = lost(log.store, fresh)
+        if not gone and log.publish(made):
+            gone = lost(log.store, fresh)
+            if not gone:
+                return made
+            _withdraw(log, made, set(gone))
+        if gone:
+            raise ConflictError(
+                f"{log.store}: files of this {operation} were removed as garbage before it could be committed, for it "
+                f"took longer than the age of garbage: {', '.join(gone)}; begin it again"
+            )
         time.sleep(random.uniform(0, min(0.5, 0.005 * 2 ** min(attempt, 10))))
     raise ConflictError(f"{log.store} had a newer version each time that {operation} was tried; try again later")
+
+
+def _withdraw(log: Log, made: Commit, gone: set[str]) -> None:
+    """Undo a version that names files that are gone, and whatever was put on top of it with these files."""
+    if max((version for version, _ in log.stored()), default=made.version) == made.version:
+        log.store.delete(name_of(made.version))
+
+    def change(newest: Commit | None, _: int) -> Changed | None:
+        if newest is None:
+            return None
+        columns = {path: state for path, state in newest.columns.items() if not _names(state, gone)}
+        blooms = {path: state for path, state in newest.blooms.items() if not _names(state, gone)}
+        if len(columns) + len(blooms) == len(newest.columns) + len(newest.blooms):
+            return None
+        return newest.table, columns, blooms
+
+    commit(log, "withdraw", change)
+
+
+def _names(state: ColumnState | BloomState, gone: set[str]) -> bool:
+    return any(part.name in gone for part in state.parts())
 
 
 def put_base(store: Store, axis: _core.SieveAxis, built: Built, instant: int) -> Base:

@@ -16,6 +16,7 @@ from parsieve.index.columns import current_field, field_id_of
 from parsieve.index.commit import ColumnState, Commit, DeltaPart, Log, Part, TableState
 from parsieve.index.feeder import Gathered
 from parsieve.index.publish import Columns, commit
+from parsieve.index.renewals import Renewed
 from parsieve.index.spill import Room
 from parsieve.index.store import Store, unique
 from parsieve.index.upkeep import compact
@@ -157,10 +158,14 @@ def update(
     effort: Effort,
     differences: Differences | None = None,
     compaction: bool = True,
+    renewed: Renewed | None = None,
 ) -> Commit:
-    """Bring every column to a snapshot: read the slices that are new or changed, and forget those that went."""
+    """Bring every column to a snapshot: read the slices that are new or changed, and forget those that went.
+
+    A location that had the same rows by the token that is indexed, as `renewed` tells, is bound anew and not read.
+    """
     with effort.room() as room:
-        done, rebuild = follow(log, snapshot, _OwnHands(lake, effort, room, log.store), differences)
+        done, rebuild = follow(log, snapshot, _OwnHands(lake, effort, room, log.store), differences, renewed)
     if rebuild:
         done = build(log, lake, snapshot, rebuild, effort)
     due = overgrown(done)
@@ -168,7 +173,11 @@ def update(
 
 
 def follow(
-    log: Log, snapshot: Snapshot, hands: Hands[ReadT], differences: Differences | None = None
+    log: Log,
+    snapshot: Snapshot,
+    hands: Hands[ReadT],
+    differences: Differences | None = None,
+    renewed: Renewed | None = None,
 ) -> tuple[Commit, list[ColumnPath]]:
     """Commit deltas that bring every column to a snapshot; and the columns that must be built anew instead."""
     table, tokens = TableState.of(snapshot), tokens_of(snapshot)
@@ -189,7 +198,7 @@ def follow(
                 continue
             if state.bindings not in chains:
                 chains[state.bindings] = bindings.read(log.store, state.bindings)
-            plan = _planned(state, snapshot, tokens, chains[state.bindings], differences or {})
+            plan = _planned(state, snapshot, tokens, chains[state.bindings], differences or {}, renewed or {})
             if isinstance(plan, _Plan):
                 plans.append(plan)
             elif plan is not None:
@@ -225,6 +234,7 @@ def _planned(
     tokens: Mapping[Location, str],
     before: Mapping[Location, str],
     differences: Differences,
+    renewed: Renewed,
 ) -> _Plan | ColumnPath | None:
     """The way of a column; its path alone if it must be built anew, None if the table has it no more."""
     try:
@@ -237,7 +247,7 @@ def _planned(
     read, counted = [], {}
     for piece in snapshot.slices:
         token, bound = tokens.get(piece.location), before.get(piece.location)
-        if token is None or token == bound:
+        if token is None or token == bound or (bound and bound in renewed.get(piece.location, ())):
             continue
         known = differences.get(piece.location)
         if known is not None and bound and (known.since, known.until) == (bound, token):
@@ -285,7 +295,8 @@ def _followed(
         sides.append((len(locations), counted.nulls, counted.nans, False))
         locations.append(location)
     if not locations:
-        return state
+        # Nothing was read: versions with the same rows have other tokens, or none has.
+        return replace(state, bindings=bindings.write(store, state.bindings, plan.before, tokens))
     delta = hands.put(Changes(plan.state.type, instant, locations, num_new, sides, plus, minus), found)
     if delta is None:
         return None

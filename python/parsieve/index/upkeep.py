@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import datetime as dt
 from collections.abc import Callable, Sequence
 
 from parsieve import _core
 from parsieve._core import FormatError
 from parsieve.errors import ColumnNotFoundError
-from parsieve.index import bindings
+from parsieve.index import garbage
 from parsieve.index.columns import path_of
-from parsieve.index.commit import Base, ColumnState, Commit, Log, TableState, without
+from parsieve.index.commit import Base, ColumnState, Commit, Log, TableState, name_of, without
 from parsieve.index.feeder import Built
 from parsieve.index.publish import Blooms, Columns, commit, put_base
 from parsieve.index.spill import Room, Sections
@@ -121,8 +120,8 @@ def expire(
 ) -> tuple[int, int]:
     """Remove versions written before, but never the newest, and files that no version names; how many of each.
 
-    A file without a version may belong to a commit being prepared, so it must be older than `garbage_age`, which
-    is longer than any build takes.
+    A file without a version may belong to a commit being prepared, so it must be older than `garbage_age`. Whoever
+    takes longer than that to commit gets a `ConflictError`.
     """
     now = dt.datetime.now(dt.UTC)
     if isinstance(older_than, dt.datetime) and older_than.tzinfo is None:
@@ -133,16 +132,5 @@ def expire(
     expired = [version for version, stored in versions[:-1] if stored.modified < limit]
     expired = expired[: next((at for at, (version, _) in enumerate(versions) if version not in expired), len(expired))]
     for version in expired:
-        log.store.delete(f"commits/v{version:020d}")
-    # What a version names that was put since then is young; everything else is listed before the versions are read.
-    oldest = now.timestamp() - garbage_age.total_seconds()
-    folders = ("roots", "segments", "deltas", "shelves", bindings.BINDINGS, "commits")
-    candidates = [one for folder in folders for one in log.store.list(folder) if one.modified < oldest]
-    live = {f"commits/v{version:020d}" for version, _ in log.stored()}
-    for version, _ in log.stored():
-        with contextlib.suppress(FileNotFoundError):
-            live.update(part.name for part in log.read(version).parts())
-    garbage = [one for one in candidates if one.name not in live]
-    for one in garbage:
-        log.store.delete(one.name)
-    return len(expired), len(garbage)
+        log.store.delete(name_of(version))
+    return len(expired), garbage.collect(log, garbage_age)

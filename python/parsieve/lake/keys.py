@@ -58,7 +58,7 @@ class TableKeys:
             raise DecryptionError(f"the KMS gave no key: {type(error).__name__}: {error}") from error
 
     def for_rows(self, source: Any) -> Any:
-        """The same as pyarrow's properties; `UnsupportedError` for keys that it takes in no way."""
+        """As pyarrow takes them, None for a file that is open; `UnsupportedError` for keys that it refuses."""
         encryption = _encryption()
         if self._factory is not None:
             return self._factory.file_decryption_properties(self._connection)
@@ -70,6 +70,8 @@ class TableKeys:
         footer_key, columns = self._bytes.get("footer_key"), self._bytes.get("column_keys") or {}
         named = {name if isinstance(name, str) else ".".join(name): bytes(key) for name, key in columns.items()}
         wrapped = self._wrapped(source, named) if named else {}
+        if wrapped is None:
+            return None
         if wrapped:
             # Files of a KMS: pyarrow asks it for each key, and here it is told those that are known.
             factory = encryption.CryptoFactory(lambda _: _known(encryption.KmsClient, wrapped))
@@ -81,8 +83,8 @@ class TableKeys:
             raise UnsupportedError("keys by their bytes need a newer pyarrow; (kms, connection) works with this one")
         return create(bytes(footer_key), aad_prefix=self._bytes.get("aad_prefix"), allow_plaintext_files=True)
 
-    def _wrapped(self, source: Any, named: Mapping[str, bytes]) -> dict[str, bytes]:
-        """The keys by what the file calls them, where a KMS wrapped them; nothing for a file of another kind."""
+    def _wrapped(self, source: Any, named: Mapping[str, bytes]) -> dict[str, bytes] | None:
+        """The keys by what the file calls them, where a KMS wrapped them, else none; None for an open file."""
         assert self._keys is not None
         assert self._bytes is not None
         reader = RangeReader(source)
@@ -92,6 +94,8 @@ class TableKeys:
         finally:
             reader.close()
         assert file is not None
+        if not file.encrypted:
+            return None
         told = [(path, material) for path, material in file.column_key_metadata()]
         if footer is not None and self._bytes.get("footer_key") is not None:
             told.append(([], footer))

@@ -38,7 +38,10 @@ def foreign(what: str, keyed: bool = False) -> Iterator[None]:
         if error.errno is not None:
             raise
         if keyed and _is_of_keys(str(error)):
-            raise DecryptionError(f"{what}: a key is missing or wrong: {error}") from error
+            raise DecryptionError(
+                f"{what}: a key is missing or wrong, or it is a column's own, which pyarrow takes from a KMS alone "
+                f"(decryption=(kms, connection)): {error}"
+            ) from error
         if "crypt" in str(error):
             raise UnsupportedError(f"{what} is encrypted: {error}") from error
         raise FormatError(f"{what}: {error}") from error

@@ -12,6 +12,7 @@ import sqlglot
 from sqlglot import exp, tokens
 from sqlglot.dialects.dialect import Dialect
 
+from parsieve.errors import ColumnNotFoundError
 from parsieve.predicate.build import MIRRORED, Builder, Operand, cast_operand, cast_value, unknown
 from parsieve.predicate.expr import Always, And, Expr, Not, Operator, Or, both
 from parsieve.predicate.names import Names
@@ -36,6 +37,21 @@ _COMPARISONS: dict[type[exp.Expression], Operator] = {
 }
 
 
+def _with_quotes(error: ColumnNotFoundError, column: exp.Expression) -> ColumnNotFoundError:
+    """The error, with a word where a text was meant: a bare name beside a comparison, or among the values of IN."""
+    beside = column.parent
+    is_value = (isinstance(beside, exp.Binary) and beside.expression is column) or (
+        isinstance(beside, exp.In) and beside.this is not column
+    )
+    is_value = is_value or (isinstance(beside, exp.Between) and beside.this is not column)
+    if not is_value or not isinstance(column, exp.Column):
+        return error
+    text = column.sql()
+    if column.this.args.get("quoted"):
+        return ColumnNotFoundError(f"{error}. A text stands in single quotes: '{column.name}'")
+    return ColumnNotFoundError(f"{error}. If {text} is a text, it stands in quotes: '{text}'")
+
+
 def parse_sql(text: str, schema: pa.Schema, zone: str | None) -> Expr:
     """The typed form of a WHERE clause."""
     try:
@@ -52,7 +68,10 @@ def parse_sql(text: str, schema: pa.Schema, zone: str | None) -> Expr:
         for column in tree.find_all(exp.Column, exp.Dot):
             # A name that is nowhere is an error even where the rest is not understood.
             if not isinstance(column.parent, exp.Dot):
-                reader.operand(column)
+                try:
+                    reader.operand(column)
+                except ColumnNotFoundError as error:
+                    raise _with_quotes(error, column) from None
         return reader.truth(tree)
     except RecursionError:
         raise ValueError("the SQL predicate is nested too deeply to be read") from None

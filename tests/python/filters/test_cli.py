@@ -86,8 +86,8 @@ def test_inspect_shows_what_is_damaged(capsys: pytest.CaptureFixture[str], file:
 def test_probe(capsys: pytest.CaptureFixture[str], file: str, column: str, values: list[str], expect: str) -> None:
     code = 0 if "maybe" in expect else 1
     table = run(capsys, "probe", file, column, *values, code=code).splitlines()
-    assert table[0].split() == ["row_group", "rows", "answer"]
-    assert [line.split()[-1] for line in table[1:]] == expect.split()
+    assert table[0].split() == ["row_group", "rows", "answer", "why"]
+    assert [line.split()[2] for line in table[1:]] == expect.split()
     answer = json.loads(run(capsys, "probe", file, column, *values, "--json", code=code))
     assert [entry["answer"] for entry in answer["row_groups"]] == expect.split()
 
@@ -118,7 +118,7 @@ def test_as_a_program(file: str) -> None:
     command = [sys.executable, "-W", "error", "-m", "parsieve", "probe", file, "id", "9"]
     answer = subprocess.run(command, capture_output=True, text=True, check=False, timeout=50)
     assert (answer.returncode, answer.stderr) == (1, "")
-    assert answer.stdout.splitlines()[1].split() == ["0", "2", "no"]
+    assert answer.stdout.splitlines()[1].split() == ["0", "2", "no", "the", "filter", "excludes", "it"]
 
 
 def test_a_reader_that_stops_early_is_no_error(file: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import multiprocessing
 import os
 import random
@@ -80,7 +81,7 @@ def contend(tmp_path: Path, commits: int, kills: int, seconds: float, seed: int)
         return process, note
 
     writers = [begin() for _ in range(WRITERS)]
-    spared = killed = 0
+    spared = killed = collected = 0
     log = Log(LocalStore(store))
     try:
         end = time.monotonic() + seconds
@@ -91,6 +92,9 @@ def contend(tmp_path: Path, commits: int, kills: int, seconds: float, seed: int)
                 state = grow(r, state, version)
                 lake.save(version, state)
             spared += check_reader(r, lake, store)
+            if r.random() < 0.1:
+                # Far younger than a slow writer's files: such a writer gets a conflict.
+                collected += TableIndex(store).expire(dt.timedelta(days=1), dt.timedelta(seconds=0.3))[1]
             for at, (process, note) in enumerate(writers):
                 assert process.is_alive(), f"a writer ended by itself with {process.exitcode}; see its error above"
                 # Who has not committed anything yet is not worth killing.
@@ -113,8 +117,10 @@ def contend(tmp_path: Path, commits: int, kills: int, seconds: float, seed: int)
     assert len(acknowledged) > len(made) // 2
     assert all(written[int(number)] == writer for number, writer in acknowledged)
     assert len(made) > 5
+    assert collected > 0
     index = TableIndex.open(store)
     assert index is not None
+    assert [part.name for part in made[-1].parts() if part.name and not (store / part.name).exists()] == []
     index.update(lake, lake.snapshot(), progress=False)
     assert index.verify(lake, lake.snapshot()) == []
     return spared

@@ -35,18 +35,18 @@ def memory() -> Any:
     """Files of a filesystem that is no disk."""
     filesystem = fsspec.filesystem("memory", skip_instance_cache=True)
     for number in range(3):
-        filesystem.pipe_file(f"/lake/t/{number}.parquet", written(rows(number, number + 10)))
+        filesystem.pipe_file(f"/handed/t/{number}.parquet", written(rows(number, number + 10)))
     yield filesystem
-    filesystem.rm("/lake", recursive=True)
+    filesystem.rm("/handed", recursive=True)
 
 
 def test_engines_read_no_local_file_of_the_same_path(memory: Any, tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "lake" / "t").mkdir(parents=True)
+    (tmp_path / "handed" / "t").mkdir(parents=True)
     for number in range(3):
-        pq.write_table(rows(number, 99), tmp_path / "lake" / "t" / f"{number}.parquet")
+        pq.write_table(rows(number, 99), tmp_path / "handed" / "t" / f"{number}.parquet")
     for filesystem in (memory, fs.PyFileSystem(fs.FSSpecHandler(memory))):
-        plan = ps.open_table((filesystem, "lake/t")).plan("id >= 1")
+        plan = ps.open_table((filesystem, "handed/t")).plan("id >= 1")
         wanted = [1, 2, 10, 11, 12]
         assert sorted(plan.to_arrow()["id"].to_pylist()) == wanted
         assert sorted(plan.to_polars().collect()["id"].to_list()) == wanted

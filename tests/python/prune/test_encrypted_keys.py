@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import time
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ import pyarrow.parquet as pq
 import pyarrow.parquet.encryption as pe
 import pytest
 from encrypted_files import Kms, encrypted
+from lake_truth import rows as texts
+from plan_truth import INDEXED, check_plans, some_rows
 
 import parsieve as ps
 from parsieve.cli import main
@@ -170,6 +173,27 @@ def test_keys_by_their_bytes(uniform: Path) -> None:
     assert not any(path.endswith("part-0.parquet") for path in plan.files)
 
 
+@pytest.mark.parametrize("index", [None, "sieve", "bloom"])
+def test_random_predicates_on_encrypted_files(tmp_path: Path, index: str | None) -> None:
+    """As on tables that are open: against a full read, in every engine, and with never more kept than by footers."""
+    random_ = random.Random(str(index))
+    properties = pe.create_encryption_properties(UNIFORM["footer_key"])
+    parts = [some_rows(random_, 20, first=number * 30) for number in range(4)]
+    for number, table in enumerate(parts):
+        # One of them is open to all.
+        options = {} if number == 2 else {"encryption_properties": properties}
+        pq.write_table(table, tmp_path / f"part-{number}.parquet", row_group_size=6, **options)
+    ps.add_filters(tmp_path / "part-1.parquet", columns=["id", "name"], encryption=UNIFORM)
+    time.sleep(0.1)
+    opened = ps.open_table(str(tmp_path), decryption=UNIFORM)
+    full = opened.plan().to_arrow()
+    assert texts(full) == texts(pa.concat_tables(parts))
+    if index is not None:
+        opened.build_index(INDEXED, kind=index, expose=INDEXED)
+        assert opened.verify_index() == []
+    check_plans(opened, full, random_, 12)
+
+
 def test_keys_of_columns_by_their_bytes(tmp_path: Path) -> None:
     seen = encrypted(tmp_path / "part-0.parquet", part(0))
     time.sleep(0.1)
@@ -183,6 +207,35 @@ def test_keys_of_columns_by_their_bytes(tmp_path: Path) -> None:
     assert table.plan("other = 8").to_arrow(["open"])["open"].to_pylist() == [8]
     with pytest.raises(ps.DecryptionError, match="one"):
         table.plan("other = 8").to_arrow()
+
+
+def test_open_files_need_no_key_of_the_footer(tmp_path: Path) -> None:
+    pq.write_table(part(0), tmp_path / "part-0.parquet")
+    time.sleep(0.1)
+    table = ps.open_table(str(tmp_path), decryption={"column_keys": {"secret": bytes(16)}})
+    assert table.plan("other = 8").to_arrow()["secret"].to_pylist() == ["secret 00008"]
+    assert table.build_index("secret", kind="sieve") == {"secret": "sieve"}
+
+
+REAL = Path(__file__).parents[4] / "shared" / "data" / "parquet-testing" / "no-bloom"
+
+
+@pytest.mark.skipif(not REAL.exists(), reason="the files of apache/parquet-testing are not on this machine")
+def test_files_of_other_writers(tmp_path: Path) -> None:
+    """A key that no KMS wrapped: pyarrow takes the footer's, and none of a column's own."""
+    keys = {"footer_key": b"0123456789012345", "column_keys": {"double_field": b"1234567890123450"}}
+    for name in ("uniform_encryption", "encrypt_columns_plaintext_footer"):
+        data = (REAL / f"{name}.parquet.encrypted").read_bytes()
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "part-0.parquet").write_bytes(data)
+    time.sleep(0.1)
+    table = ps.open_table(str(tmp_path / "uniform_encryption"), decryption=keys)
+    assert table.plan("double_field >= 0").to_arrow(["double_field"]).num_rows > 0
+    assert table.plan("double_field < -1e9").files == []
+    table = ps.open_table(str(tmp_path / "encrypt_columns_plaintext_footer"), decryption=keys)
+    assert table.plan("double_field < -1e9").files == []
+    with pytest.raises(ps.DecryptionError, match="KMS alone"):
+        table.plan("double_field >= 0").to_arrow(["double_field"])
 
 
 def test_keys_that_pyarrow_cannot_take_are_refused_with_words(tmp_path: Path) -> None:

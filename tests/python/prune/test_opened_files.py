@@ -117,6 +117,61 @@ def test_a_plan_with_an_index_opens_one_file_for_the_schema_and_then_none(folder
     assert len(ray.files) == FILES
 
 
+def test_several_columns_are_indexed_in_one_scan(folder: Path) -> None:
+    """Each file is opened as often for two columns as for one."""
+    for kind in ("sieve", "bloom"):
+        counted = []
+        for columns in (["key"], ["key", "row"]):
+            table = ps.open_table(str(folder))
+            _ = table.schema
+            with opened(folder) as counts:
+                table.build_index(columns, kind=kind)
+            assert set(counts) == {path.name for path in folder.glob("*.parquet")}
+            counted.append(counts)
+        assert counted[0] == counted[1]
+
+
+@pytest.mark.parametrize("kind", ["sieve", "bloom", "both"])
+def test_an_update_opens_the_files_that_changed_and_no_others(folder: Path, kind: str) -> None:
+    table = ps.open_table(str(folder))
+    table.build_index(["key", "row"], kind=kind)
+    for name in ("part-03.parquet", "part-12.parquet"):
+        pq.write_table(pa.table({"key": [7_000], "row": [1]}), folder / name)
+    (folder / "part-05.parquet").unlink()
+    (folder / "part-06.parquet").rename(folder / "part-13.parquet")
+    time.sleep(0.1)
+    with opened(folder) as counts:
+        table.update_index()
+    assert set(counts) == {"part-03.parquet", "part-12.parquet", "part-13.parquet"}
+    with opened(folder) as counts:
+        table.update_index()
+    assert counts == {}
+    assert table.verify_index() == []
+    assert len(table.plan("key = 7000", row_groups=False).files) == 2
+
+
+@pytest.mark.parametrize("kind", [None, "sieve", "bloom"])
+def test_a_semi_join_reads_the_files_of_its_keys(folder: Path, kind: str | None) -> None:
+    table = ps.open_table(str(folder))
+    if kind is not None:
+        table.build_index("key", kind=kind)
+    # Of every twelfth number all are in one file.
+    keys = pa.chunked_array([[17, None, 29], [41, 9_999]])
+    plan = table.plan("row >= 0", keys={"key": keys}, row_groups=None if kind is None else False)
+    expected = [17, 29, 41]
+    with opened(folder) as counts:
+        assert sorted(plan.to_arrow(["key"])["key"].to_pylist()) == expected
+    if kind is not None:
+        assert set(counts) == {"part-05.parquet"}
+    assert sorted(plan.to_polars().collect()["key"].to_list()) == expected
+    with duckdb.connect() as con:
+        assert sorted(key for (key,) in plan.to_duckdb(con).project("key").fetchall()) == expected
+    assert table.plan(keys={"key": pa.array([], pa.int64())}).to_arrow().num_rows == 0
+    rows = table.plan(keys={"key": keys}).to_arrow(["row"])["row"].to_pylist()
+    both = table.plan(keys={"key": keys, "row": pa.array([rows[0], rows[1], -1])})
+    assert sorted(both.to_arrow(["row"])["row"].to_pylist()) == sorted(rows[:2])
+
+
 def test_a_warm_plan_of_delta_reads_nothing_of_the_log(tmp_path: Path) -> None:
     for part in range(FILES):
         write_deltalake(str(tmp_path), pa.table({"key": [part, 1000 - part]}), mode="append")

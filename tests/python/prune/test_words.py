@@ -1,0 +1,110 @@
+"""What the command line says where a newcomer would be left alone: reasons, what to run, what was meant."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import parsieve as ps
+from parsieve.cli import main
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for number in range(3):
+        table = pa.table({"id": range(number, 30, 3), "a,b": [number] * 10, "flag": [True] * 10})
+        pq.write_table(table, tmp_path / f"part-{number}.parquet", row_group_size=5)
+    time.sleep(0.1)
+    return tmp_path
+
+
+def test_probe_says_why(folder: Path, capsys: Any) -> None:
+    path = str(folder / "part-0.parquet")
+
+    def why(*arguments: str) -> list[str]:
+        main(["probe", path, *arguments, "--json"])
+        return [one["why"] for one in json.loads(capsys.readouterr().out)["row_groups"]]
+
+    assert why("id", "3") == ["there is no filter"] * 2
+    ps.add_filters(path, columns="id")
+    assert why("id", "3") == ["the filter does not exclude it", "the filter excludes it"]
+    assert why("flag", "true") == ["no filter excludes anything of this type"] * 2
+    assert main(["probe", path, "id", "3"]) == 0
+    assert "the filter does not exclude it" in capsys.readouterr().out
+
+
+def test_explain_says_of_what_nothing_is_known(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"id": [1, 2]}), tmp_path / "part-0.parquet", write_statistics=False)
+    time.sleep(0.1)
+    table = ps.open_table(str(tmp_path))
+    said = table.plan("id = 7", row_groups=False).explain()
+    assert "nothing speaks of id = 7: no min/max, no index, no filter" in said
+    table.build_index("id", kind="sieve")
+    assert "nothing speaks" not in table.plan("id = 2").explain()
+
+
+def test_an_index_that_is_not_there(folder: Path, capsys: Any) -> None:
+    for command in ("stats", "verify", "update", "compact"):
+        assert main(["index", command, str(folder)]) == 2, command
+        assert "no index" in capsys.readouterr().err
+    assert main(["index", "build", str(folder), "id", "--kind", "bloom"]) == 0
+    capsys.readouterr()
+    assert main(["index", "stats", str(folder)]) == 0
+    assert capsys.readouterr().out == "id: a filter for each file\n"
+    assert main(["index", "verify", str(folder)]) == 0
+    assert "nothing wrong" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("state", ["yesterday", "-1", "2026-13-45"])
+def test_states_that_a_format_does_not_know(tmp_path: Path, capsys: Any, state: str) -> None:
+    deltalake = pytest.importorskip("deltalake")
+    deltalake.write_deltalake(str(tmp_path), pa.table({"id": [1]}))
+    assert main(["plan", str(tmp_path), "id = 1", f"--as-of={state}"]) == 2
+    assert f"a version, or a time such as 2026-01-31T12:00:00Z, not {state!r}" in capsys.readouterr().err
+    assert main(["plan", str(tmp_path), "id = 1", "--as-of", "2026-01-31"]) == 2
+    assert "names no time zone" in capsys.readouterr().err
+    assert main(["plan", str(tmp_path), "id = 1", "--as-of", "0"]) == 0
+
+
+def test_a_text_without_quotes(folder: Path, capsys: Any) -> None:
+    table = ps.open_table(str(folder))
+    for where in ("id = SKU", "id IN (1, SKU)", "id BETWEEN 1 AND SKU", "id LIKE SKU", "id != SKU"):
+        with pytest.raises(ps.ColumnNotFoundError, match=r"in quotes: 'SKU'"):
+            table.plan(where)
+    with pytest.raises(ps.ColumnNotFoundError, match=r"single quotes: 'SKU'"):
+        table.plan('id = "SKU"')
+    for where in ("SKU = 1", "SKU IS NULL", "SKU IN (1)", "st.x = 5", "id = st.x"):
+        with pytest.raises(ps.ColumnNotFoundError) as caught:
+            table.plan(where)
+        assert ("quotes" in str(caught.value)) is (where == "id = st.x")
+    assert main(["plan", str(folder), "id = SKU"]) == 2
+    assert "'SKU'" in capsys.readouterr().err
+
+
+def test_a_name_with_a_comma(folder: Path, capsys: Any) -> None:
+    path = str(folder / "part-0.parquet")
+    assert main(["add", path, "-c", "a,b", "-c", "id"]) == 0
+    with ps.open_filters(path) as filters:
+        assert {place.column for place in filters.ranges()} == {"a,b", "id"}
+    assert main(["index", "build", str(folder), "a,b"]) == 0
+    assert ps.open_table(str(folder)).index_kinds() == {"a,b": "sieve"}
+
+
+def test_add_says_what_became_of_filters_that_were_there(folder: Path, capsys: Any) -> None:
+    path = str(folder / "part-0.parquet")
+    assert main(["add", path, "-c", "id"]) == 0
+    assert "place of filters" not in capsys.readouterr().err
+    assert main(["add", path, "-c", "id"]) == 0
+    assert "2 took the place of filters that were there: --existing keep" in capsys.readouterr().err
+    assert main(["add", path, "-c", "id", "--existing", "keep"]) == 0
+    said = capsys.readouterr()
+    assert "nothing written" in said.out
+    assert "place of filters" not in said.err
+    assert main(["add", str(folder), "-c", "id"]) == 0
+    assert "--existing replace makes them anew" in capsys.readouterr().err
