@@ -52,7 +52,7 @@ test-spark: develop .venv-spark/stamp-spark ## the tests on Spark, with Hudi, De
 	PYTHONPATH=$(CURDIR)/python $(SPARK_BIN)/python -m pytest tests/python/spark
 
 # Hudi has no jars for it. What takes long for reasons of its own is left to test-spark.
-SPARK4_TESTS := $(addprefix tests/python/spark/test_,skip.py build.py matching.py session.py source.py)
+SPARK4_TESTS := $(addprefix tests/python/spark/test_,skip.py build.py matching.py session.py)
 
 .PHONY: test-spark4
 test-spark4: develop .venv-spark4/stamp-spark4 ## a share of them on the newest PySpark: plain Parquet, Delta and Iceberg
@@ -94,7 +94,6 @@ bench: develop .venv/stamp-bench ## the Rust and Python benches beside their pee
 bench-spark: develop .venv-spark/stamp-bench-spark ## the benches on Spark; the table of 20 million rows stays in target/thesis
 	PYTHONPATH=$(CURDIR)/python $(SPARK_BIN)/python benches/spark/build.py --scale 3.34 --save
 	PYTHONPATH=$(CURDIR)/python $(SPARK_BIN)/python benches/spark/engines.py --save
-	PYTHONPATH=$(CURDIR)/python $(SPARK_BIN)/python benches/spark/indexes.py --rows 20000000 --save
 	PYTHONPATH=$(CURDIR)/python $(SPARK_BIN)/python benches/spark/thesis.py target/thesis --save
 
 .PHONY: bench-smoke

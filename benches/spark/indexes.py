@@ -242,22 +242,24 @@ def run(spark: Any, place: Path, rows: int, files: int, rounds: int) -> list[dic
         "hoodie.metadata.index.column.stats.enable": "true",
         "hoodie.metadata.index.column.stats.column.list": ",".join(COLUMNS),
     }
-    lock = {
-        "hoodie.write.lock.provider": "org.apache.hudi.client.transaction.lock.InProcessLockProvider",
-        "hoodie.metadata.global.record.level.index.enable": "true",
-    }
+    # Whoever makes an index by SQL is another writer to Hudi.
+    lock = {"hoodie.write.lock.provider": "org.apache.hudi.client.transaction.lock.InProcessLockProvider"}
+    keys = {**lock, "hoodie.metadata.global.record.level.index.enable": "true"}
     contenders = [
         Contender(ALONE, place / "alone", every),
         Contender(OURS, place / "ours", every),
         Contender("column stats", place / "stats", every, stats),
-        Contender("bloom", place / "bloom", ("key", "user")),
-        Contender("record-level", place / "record", ("key",), lock),
-        Contender("secondary", place / "secondary", ("user",), lock),
+        Contender("bloom", place / "bloom", ("key", "user"), lock),
+        Contender("record-level", place / "record", ("key",), keys),
+        Contender("secondary", place / "secondary", ("user",), keys),
     ]
     for one in contenders:
         shutil.copytree(base, one.folder)
-        for name, value in lock.items():
-            spark.conf.set(name, value) if one.settings is lock else spark.conf.unset(name)
+        for name in keys:
+            if name in one.settings:
+                spark.conf.set(name, one.settings[name])
+            else:
+                spark.conf.unset(name)
         attempt(one, lambda one=one: build(spark, one, rows, files))  # type: ignore[misc]
         one.measure_bytes("built", size_of(contenders[0].folder / METADATA))
         print(f"  {one.name:<13} built in {one.build_seconds:6.2f} s, {one.index_bytes['built']:,} bytes")
