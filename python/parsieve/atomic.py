@@ -48,6 +48,11 @@ def identity(of: os.stat_result) -> Identity:
     return of.st_dev, of.st_ino, of.st_size, of.st_mtime_ns, of.st_ctime_ns
 
 
+def is_settled(of: os.stat_result, now: int) -> bool:
+    """Whether whoever writes to a file from `now` on leaves another time than it has; a young one's may stay."""
+    return max(of.st_mtime_ns, of.st_ctime_ns) <= now - TICKS_NS
+
+
 def target_of(source: Path, dest: Path | None, hard_links: str) -> Path:
     """The path to write: links followed, and refused where a new file would break something."""
     if hard_links not in ("refuse", "break"):
@@ -89,9 +94,12 @@ def refuse_tables(path: Path) -> None:
 class Replacement:
     """A file that is being written to take the place of another. Left without `finish`, nothing happened."""
 
-    def __init__(self, source: Path, seen: Identity, target: Path) -> None:
-        """Begin to replace `target` by what `source` was when it was `seen`, with other bytes at its end."""
-        self._source, self._seen, self._target = source, seen, target
+    def __init__(self, source: Path, seen: Identity, target: Path, settled: bool) -> None:
+        """Begin to replace `target` by what `source` was when it was `seen`, with other bytes at its end.
+
+        `settled` tells that nobody could write to it since without a trace; else nothing proves what was copied.
+        """
+        self._source, self._seen, self._target, self._settled = source, seen, target, settled
         self._temporary = target.with_name(TEMPORARY.format(secrets.token_hex(8)))
         # What proves a version of the file before and after, once it was replaced; None where nothing does.
         self.renewed: tuple[str, str] | None = None
@@ -160,7 +168,7 @@ class Replacement:
         os.replace(self._temporary, self._target)
         now = os.stat(self._target)
         # Whoever writes to it from now on leaves another time than that which it was given.
-        if written is not None and now.st_mtime_ns == written and now.st_size == end:
+        if self._settled and written is not None and now.st_mtime_ns == written and now.st_size == end:
             self.renewed = (token_parts(was), token_parts(now))
         sync_folder(self._target.parent)
         return end

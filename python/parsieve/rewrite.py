@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -197,7 +198,8 @@ class _Places:
         self.in_place = journal.InPlace(self.old) if in_place and not dry_run else None
         self.keep_footer = in_place
         journal.recover(self.old) if self.in_place is None else None
-        self.seen = atomic.identity(self.old.stat())
+        now, state = time.time_ns(), self.old.stat()
+        self.seen, self.settled = atomic.identity(state), atomic.is_settled(state, now)
         self.replacement: atomic.Replacement | None = None
 
     def __enter__(self) -> _Places:
@@ -213,7 +215,7 @@ class _Places:
     def begin(self) -> atomic.Replacement:
         """The new file, begun at the first call."""
         if self.replacement is None:
-            self.replacement = atomic.Replacement(self.old, self.seen, self.target)
+            self.replacement = atomic.Replacement(self.old, self.seen, self.target, self.settled)
         return self.replacement
 
     def write(self, copy: int, wipe: list[Range], tail: Callable[[], Iterator[bytes]], verify: Any) -> int:

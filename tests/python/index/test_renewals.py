@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import parsieve as ps
+from parsieve import rewrite
 from parsieve.cli import main
 from parsieve.lake.base import Slice
 from parsieve.lake.parquet_dir import ParquetDir
@@ -150,6 +151,21 @@ def test_a_note_of_another_file_says_nothing(folder: Path, read: list[str]) -> N
     table.update_index()
     assert read == [other.relative_to(folder).as_posix()]
     assert table.verify_index() == []
+
+
+def test_what_was_copied_of_a_file_that_was_still_young_is_not_vouched_for(folder: Path) -> None:
+    ps.open_table(str(folder)).build_index("id", kind="sieve")
+    one = files(folder)[0]
+    os.utime(one)
+    # Where the clock of files ticks slowly, whoever writes now leaves the same time, whatever was copied of it.
+    with rewrite._Places(one, None, "refuse", False, False) as places:
+        time.sleep(0.2)
+        places.write(one.stat().st_size, [], lambda: iter(()), lambda _: None)
+    assert not (folder / "_parsieve" / "renewals").exists()
+    time.sleep(0.1)
+    with rewrite._Places(one, None, "refuse", False, False) as places:
+        places.write(one.stat().st_size, [], lambda: iter(()), lambda _: None)
+    assert len(list((folder / "_parsieve" / "renewals").iterdir())) == 1
 
 
 def test_without_an_index_nothing_is_noted(folder: Path) -> None:

@@ -266,7 +266,7 @@ def test_wiped_bytes_are_zeros_and_no_others(tmp_path: Path, monkeypatch: pytest
     wipe = [(0, 3), (95, 120), (500, 901)]
     seen = atomic.identity(old.stat())
     tail = [b"more", b"", b"end"]
-    with atomic.Replacement(old, seen, new) as replacement:
+    with atomic.Replacement(old, seen, new, settled=True) as replacement:
         size = replacement.finish(1000, wipe, tail, lambda _: None)
     expected = bytearray(old.read_bytes()[:1000])
     for start, end in wipe:
