@@ -12,11 +12,14 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import fs
 
+from parsieve._core import UnsupportedError
 from parsieve.files import Source, filesystem_of, local_path, open_source
 from parsieve.lake.listing import ListedFile, LocalListing, is_ignored, of_path, token_of
 
 # Stores stamp objects by their own clock, which may differ from ours.
 REMOTE_NS = 60_000_000_000
+# From one end of the world's clocks to the other.
+ANY_ZONE_NS = 26 * 3600 * 1_000_000_000
 
 
 class _Ranged(io.RawIOBase):
@@ -61,6 +64,9 @@ class Storage:
         self.filesystem: Any = None
         if isinstance(source, tuple) and len(source) == 2:
             self.filesystem, root = _unwrapped(source[0], os.fsdecode(source[1]))
+            if hasattr(self.filesystem, "get_range"):
+                # Objects are named without a slash in front, however the folder was named.
+                root = root.strip("/")
         elif isinstance(source, str) and "://" in source and not source.startswith("file:"):
             root = self._of_uri(source)
         elif isinstance(source, (str, os.PathLike)):
@@ -94,6 +100,7 @@ class Storage:
             self.prefix = uri.rstrip("/") + "/"
             return ""
         self.filesystem, path = filesystem_of(uri)
+        self.filesystem = _uncached(self.filesystem)
         bare = path.rstrip("/")
         trimmed = uri.rstrip("/")
         self.prefix = trimmed[: -len(bare)] if bare and trimmed.endswith(bare) else uri.partition("://")[0] + "://"
@@ -219,6 +226,7 @@ class Storage:
 
 def _unwrapped(filesystem: Any, root: str) -> tuple[Any, str]:
     """A filesystem without what only stands before it; none for this machine's, whose files have more than a time."""
+    filesystem = _uncached(filesystem)
     match type(filesystem).__name__:
         case "SubTreeFileSystem":
             return _unwrapped(filesystem.base_fs, f"{filesystem.base_path.rstrip('/')}/{root.lstrip('/')}")
@@ -232,6 +240,29 @@ def _unwrapped(filesystem: Any, root: str) -> tuple[Any, str]:
     return filesystem, root
 
 
+def _uncached(filesystem: Any) -> Any:
+    """A filesystem of fsspec's without what remembers files or lists of them: it tells new tokens and gives old rows.
+
+    Pyarrow's handler stands before one that remembers lists, and cannot have it forget them.
+    """
+    while True:
+        kinds = {kind.__name__ for kind in type(filesystem).__mro__}
+        if "PyFileSystem" in kinds and type(filesystem.handler).__name__ == "FSSpecHandler":
+            filesystem = filesystem.handler.fs
+        elif "CachingFileSystem" in kinds and hasattr(filesystem, "cat_file"):
+            filesystem = filesystem.fs
+        else:
+            return filesystem
+
+
+def _below(path: str, root: str) -> str:
+    """A listed path as it is called in the folder that was listed."""
+    inside, folder = path.lstrip("/"), root.strip("/")
+    if folder and not inside.startswith(folder + "/"):
+        raise UnsupportedError(f"the filesystem lists {path!r} in {root!r}; name the folder as it does")
+    return inside[len(folder) + 1 if folder else 0 :]
+
+
 def _visible(relative: str) -> bool:
     return not any(map(is_ignored, relative.split("/")))
 
@@ -239,12 +270,12 @@ def _visible(relative: str) -> bool:
 def _pyarrow(filesystem: fs.FileSystem, root: str, now: int) -> Iterator[ListedFile]:
     whole = filesystem.get_file_info(root)
     if whole.type == fs.FileType.File:
-        found, cut = [whole], None
+        found, single = [whole], True
     else:
-        found, cut = filesystem.get_file_info(fs.FileSelector(root, recursive=True)), len(root.rstrip("/")) + 1
+        found, single = filesystem.get_file_info(fs.FileSelector(root, recursive=True)), False
     for info in found:
-        relative = info.base_name if cut is None else info.path[cut:]
-        if info.type == fs.FileType.File and (cut is None or _visible(relative)):
+        relative = info.base_name if single else _below(info.path, root)
+        if info.type == fs.FileType.File and (single or _visible(relative)):
             changed = info.mtime_ns or now
             token = token_of((info.size, changed), changed, now, REMOTE_NS)
             yield ListedFile(relative, info.path, info.size, token)
@@ -258,17 +289,18 @@ def _etag_token(details: Callable[[str], Any], size: int, changed: Any, now: int
     if changed is None:
         return ""
     seconds = changed if isinstance(changed, (int, float)) else changed.timestamp()
-    return token_of((size, seconds), int(seconds * 1e9), now, REMOTE_NS)
+    # A time without a zone may be that of any zone.
+    doubt = ANY_ZONE_NS if getattr(changed, "tzinfo", now) is None else 0
+    return token_of((size, seconds), int(seconds * 1e9), now, REMOTE_NS + doubt)
 
 
 def _fsspec(filesystem: Any, root: str, now: int) -> Iterator[ListedFile]:
     # A listing that fsspec remembers from earlier would hide what changed since.
     filesystem.invalidate_cache()
-    cut = len(filesystem._strip_protocol(root).rstrip("/")) + 1
-    single = filesystem.isfile(root)
+    folder, single = filesystem._strip_protocol(root), filesystem.isfile(root)
     found = {root: filesystem.info(root)} if single else filesystem.find(root, detail=True)
     for path, info in found.items():
-        relative = path.rsplit("/", 1)[-1] if single else path[cut:]
+        relative = path.rsplit("/", 1)[-1] if single else _below(path, folder)
         if info.get("type", "file") == "file" and (single or _visible(relative)):
             changed = next((info[name] for name in ("mtime", "LastModified", "last_modified") if info.get(name)), None)
             yield ListedFile(relative, path, info["size"], _etag_token(info.get, info["size"], changed, now))
@@ -283,7 +315,10 @@ def _obstore(store: Any, root: str, now: int) -> Iterator[ListedFile]:
     for meta in found:
         path = meta["path"]
         single = path == root
-        relative = path.rsplit("/", 1)[-1] if single else path[len(root) + 1 if root else 0 :]
+        relative = path.rsplit("/", 1)[-1] if single else _below(path, root)
         if single or _visible(relative):
             token = _etag_token(meta.get, meta["size"], meta.get("last_modified"), now)
+            if type(store).__name__ == "MemoryStore":
+                # Each such store counts its tags from nothing, and the index may lie elsewhere and outlive it.
+                token += f"-{meta['last_modified'].isoformat()}"
             yield ListedFile(relative, path, meta["size"], token)
