@@ -49,7 +49,7 @@ test-python: develop .venv/stamp-test ## the Python tests, with the README's cod
 # What runs on Spark has an environment of its own; the extension is the one that develop builds beside the sources.
 .PHONY: test-spark
 test-spark: develop .venv-spark/stamp-spark ## the tests on Spark, with Hudi, Delta and Iceberg; downloads their jars once
-	PYTHONPATH=$(CURDIR)/python $(SPARK_BIN)/python -m pytest tests/python/spark
+	PYTHONPATH=$(CURDIR)/python $(SPARK_BIN)/python -m pytest tests/python/spark --durations=12
 
 # Hudi has no jars for it. What takes long for reasons of its own is left to test-spark.
 SPARK4_TESTS := $(addprefix tests/python/spark/test_,skip.py build.py matching.py session.py)

@@ -85,7 +85,7 @@ pub(crate) fn build_time(rows: u64) -> Vec<String> {
             ("two_threads_of_sort_wall", number(two.1 / bare.1)),
             ("capped_peak_memory_kib", number(peak)),
             ("cap_kib", (CAP >> 10).to_string()),
-            ("pairs_kib", (rows * 16 >> 10).to_string()),
+            ("pairs_kib", ((rows * 16) >> 10).to_string()),
         ]));
     }
     lines

@@ -1,0 +1,101 @@
+"""Records of benches as one page, by the command: what they hold is shown, and what they lack is named."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from browser import CHROMIUM, DRIVER, browser
+
+from parsieve.cli import main
+from parsieve.report.records import page_of_records
+
+
+def chart(**other: Any) -> dict[str, Any]:
+    return {
+        "title": "Files <read>",
+        "says": "Of 200.",
+        "kind": "dots",
+        "unit": "files",
+        "categories": ["sorted", "uniform"],
+        "series": [
+            {"name": "min/max", "values": [1, 200], "ours": False},
+            {"name": "Sieve", "values": [1.5, None], "ours": True},
+        ],
+    } | other
+
+
+def record(path: Path, **other: Any) -> Path:
+    machine = {"cpu": "A processor", "cores": 2}
+    held = {"date": "2026-01-31", "commit": "c" * 40, "how": "make it", "machine": machine, "packages": {"duckdb": "2"}}
+    path.write_text(json.dumps(held | {"figures": [chart()]} | other))
+    return path
+
+
+def test_the_figures_of_all_records_are_on_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    one = record(tmp_path / "one.json")
+    two = record(tmp_path / "two.json", figures=[chart(title="Second", how="other", notes=["Two cores."])])
+    out = tmp_path / "page.html"
+    assert main(["report", str(one), str(two), "-o", str(out)]) == 0
+    assert capsys.readouterr().out.strip() == str(out)
+    page = out.read_text()
+    assert page.index("Files &lt;read&gt;") < page.index("Second")
+    for said in ("make it", "other", "Two cores.", "2 cores of A processor", "duckdb 2", "commit cccccccccc;", "1.5"):
+        assert said in page
+    assert "<td>-</td>" in page, "what was not measured is a dash"
+
+
+@pytest.mark.parametrize(
+    ("broken", "said"),
+    [
+        (chart(kind="pie"), "figure 1: kind 'pie'"),
+        (chart(unit="miles"), "unit 'miles'"),
+        (chart(categories=["one"]), "2 values for 1 categories"),
+        (chart(series=[{"values": [1, 2]}]), "'name' is missing"),
+        (chart(series=[{"name": "x", "values": ["many", 2]}]), "figure 1"),
+        ({"title": "x"}, "is missing"),
+        ("text", "figure 1"),
+        ([], "figure 1"),
+    ],
+)
+def test_a_broken_record_is_named_with_its_figure(tmp_path: Path, broken: Any, said: str) -> None:
+    path = record(tmp_path / "record.json", figures=[chart(), broken])
+    with pytest.raises(ValueError, match=r"record\.json") as error:
+        page_of_records([path])
+    assert said in str(error.value)
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "{}", '{"figures": 1}', '"figures"', "\x00"])
+def test_what_is_no_record_is_said_to_be_none(tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str) -> None:
+    path = tmp_path / "record.json"
+    path.write_text(text)
+    assert main(["report", str(path), "-o", str(tmp_path / "page.html")]) == 2
+    assert "record.json is no record" in capsys.readouterr().err
+    assert not (tmp_path / "page.html").exists()
+
+
+def test_tables_need_questions_and_records_take_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", str(tmp_path)]) == 2
+    assert "--where" in capsys.readouterr().err
+    assert main(["report", str(tmp_path), str(tmp_path), "--where", "a = 1"]) == 2
+    assert "one table" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(not (DRIVER and CHROMIUM), reason="needs chromium and chromedriver")
+def test_the_records_of_this_project_fit_a_phone(tmp_path: Path) -> None:
+    results = Path(__file__).resolve().parents[3] / "benches" / "results"
+    drawn = [path for path in sorted(results.glob("*.json")) if "figures" in json.loads(path.read_text())]
+    assert drawn
+    page = tmp_path / "page.html"
+    page.write_text(page_of_records(drawn), encoding="utf-8")
+    with browser() as window:
+        for width in (400, 1280):
+            window.open(page, width, dark=width == 400)
+            assert window.evaluate("return document.documentElement.scrollWidth") <= width
+            assert window.complaints() == []
+            assert [one for one in window.requests() if not one.startswith(("file:", "data:"))] == []
+            assert window.evaluate(
+                "return [...document.querySelectorAll('svg')].every(svg => svg.querySelector('desc'))"
+            )
