@@ -399,6 +399,8 @@ def main() -> None:
             "spark.sql.files.openCostInBytes": str(1 << 30),
             "spark.sql.files.maxPartitionBytes": str(1 << 30),
             "spark.sql.adaptive.enabled": "false",
+            # With a partition for each core Spark's own sort has no room in 2 GB.
+            "spark.sql.shuffle.partitions": str(max(16, asked.rows // 300_000)),
             "spark.ui.showConsoleProgress": "false",
         },
     )
