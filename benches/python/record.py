@@ -13,6 +13,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import parsieve
+
 ROOT = Path(__file__).resolve().parents[2]
 HOW = {
     "python": "make develop .venv/stamp-bench && .venv/bin/python",
@@ -40,7 +42,7 @@ def save(
         "commit": _output("git", "rev-parse", "HEAD") + ("+" if changed else ""),
         "how": " ".join([HOW[by], *sys.argv]),
         "python": platform.python_version(),
-        "packages": {name: version(name) for name in ("parsieve", *packages)},
+        "packages": {"parsieve": parsieve.__version__} | {name: version(name) for name in packages},
         "machine": {
             "cpu": _cpu(),
             "cores": os.cpu_count(),
