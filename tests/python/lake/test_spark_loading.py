@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hudi_tables import HudiTable
 
 import parsieve as ps
 from parsieve.reading import Rows
@@ -92,6 +93,17 @@ def test_delta_stays_at_its_version(tmp_path: Path) -> None:
     deltalake.write_deltalake(tmp_path, pa.table({"id": [3]}), mode="append")
     assert _ids(shares(fixed.plan())) == [1, 2]
     assert _ids(shares(Request(str(tmp_path)).plan())) == [1, 2, 3]
+
+
+def test_hudi(tmp_path: Path) -> None:
+    pytest.importorskip("hudi", reason="pip install 'parsieve[hudi]'")
+    made = HudiTable(tmp_path / "t", pa.schema({"id": pa.int64()}))
+    first = made.commit({f"g{group}-0": pa.table({"id": range(group * 10, group * 10 + 10)}) for group in range(3)})
+    made.commit({"g1-0": pa.table({"id": [10, 99]})})
+    request = Request(str(made.folder), where="id >= 10").settled()[0]
+    sent = [pickle.loads(pickle.dumps(rows)) for rows in shares(request.plan())]
+    assert _ids(sent) == [10, *range(20, 30), 99]
+    assert _ids(shares(Request(str(made.folder), where="id < 12", as_of=first).plan())) == list(range(12))
 
 
 def _ids(found: Sequence[Rows]) -> list[int]:
