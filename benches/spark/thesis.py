@@ -16,7 +16,6 @@ and one interval of each column, since a scan takes as long for any question.
 from __future__ import annotations
 
 import argparse
-import json
 import shutil
 import statistics
 import subprocess
@@ -37,6 +36,7 @@ import parsieve.spark as pss
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "benches" / "python"))
 import record  # noqa: E402
+from kept import Kept  # noqa: E402
 
 SCAN, MINMAX, BLOOM, SIEVE, OPTIMUM = "full scan", "min/max", "Bloom per file", "Sieve", "optimum"
 SORT = "Spark's sort"
@@ -63,25 +63,6 @@ class Question:
         if self.low == self.high:
             return f"{self.column} = {self.low}"
         return f"{self.column} BETWEEN {self.low} AND {self.high}"
-
-
-class Kept:
-    """What was measured so far, in a file that is replaced whole."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.found: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
-
-    def once(self, name: str, measure: Callable[[], Any]) -> Any:
-        """The result of a step, taken now if it was not before."""
-        if name not in self.found:
-            begun = time.perf_counter()
-            self.found[name] = measure()
-            passing = self.path.with_suffix(".new")
-            passing.write_text(json.dumps(self.found, indent=1))
-            passing.replace(self.path)
-            print(f"{name}: {time.perf_counter() - begun:.1f} s", flush=True)
-        return self.found[name]
 
 
 def generate(folder: Path, rows: int, part: int, parts: int) -> list[str]:

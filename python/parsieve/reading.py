@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 
 
 class Rows:
-    """The rows of some slices for which a predicate is true."""
+    """The rows of some slices for which a predicate is true.
+
+    A copy in another process, where it comes as a pickle, knows of no other slices.
+    """
 
     def __init__(
         self,
@@ -40,6 +43,10 @@ class Rows:
         self._expr = expr
         self._slices = slices
         self._row_groups = row_groups
+
+    def __getstate__(self) -> dict[str, Any]:
+        whole = self._snapshot
+        return self.__dict__ | {"_snapshot": Snapshot(whole.id, whole.instant, whole.schema, ())}
 
     def _filter(self) -> Any:
         """The predicate for pyarrow; None where every row is wanted."""
