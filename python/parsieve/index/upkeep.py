@@ -124,6 +124,8 @@ def expire(
     takes longer than that to commit gets a `ConflictError`.
     """
     now = dt.datetime.now(dt.UTC)
+    if not isinstance(older_than, dt.datetime | dt.timedelta):
+        raise TypeError(f"older_than is a timedelta or a datetime, such as timedelta(days=7), not {older_than!r}")
     if isinstance(older_than, dt.datetime) and older_than.tzinfo is None:
         raise ValueError("older_than is a datetime without a zone; give it one, such as datetime.UTC")
     limit = (now - older_than if isinstance(older_than, dt.timedelta) else older_than).timestamp()

@@ -194,6 +194,8 @@ def test_dropped_and_expired(tmp_path: Path) -> None:
     assert kept(index, "k", point(99), before) == {"a"}
     with pytest.raises(ValueError, match="zone"):
         index.expire(dt.datetime(2020, 1, 1))
+    with pytest.raises(TypeError, match="timedelta"):
+        index.expire(7)  # type: ignore[arg-type]
 
 
 def test_time_travel_by_name_and_by_instant(tmp_path: Path) -> None:
