@@ -95,7 +95,7 @@ def spared(minmax: ps.Plan, plan: ps.Plan, kinds: dict[str, str]) -> str:
     >>> for query in ("id = 1", "state = 'open'"):
     ...     print(spared(by_minmax(table, query), table.plan(query), table.index_kinds()))
     Min/max alone reads 1 of 3 files: little is left that an index could spare.
-    Min/max alone reads 3 of 3 files, and no index of state is there; `parsieve advise` tells whether one would pay.
+    Min/max alone reads 3 of 3 files, and no index of state is there; parsieve advise tells whether one would pay.
     """
     few, all_few = len(plan.kept), len(minmax.kept)
     total = few + len(plan.skipped)
@@ -108,7 +108,7 @@ def spared(minmax: ps.Plan, plan: ps.Plan, kinds: dict[str, str]) -> str:
         return f"{begun}: this query is spared nothing by the index of {', '.join(indexed)}."
     if few < 2 or not asked:
         return f"{begun}: little is left that an index could spare."
-    return f"{begun}, and no index of {', '.join(asked)} is there; `parsieve advise` tells whether one would pay."
+    return f"{begun}, and no index of {', '.join(asked)} is there; parsieve advise tells whether one would pay."
 
 
 def _cells(query: str, minmax: ps.Plan, plan: ps.Plan, kinds: dict[str, str]) -> Figure:
@@ -117,6 +117,7 @@ def _cells(query: str, minmax: ps.Plan, plan: ps.Plan, kinds: dict[str, str]) ->
     notes += [f"{count:,} skipped by {name}" for name, count in evidence.most_common()]
     doubts = dict.fromkeys(doubt for keep in plan.kept for doubt in keep.doubt)
     notes += [f"in doubt: {doubt}" for doubt in list(doubts)[:SHOWN]]
-    notes.append(f"the plan read {plan.bytes_fetched:,} bytes of files in {plan.requests:,} requests")
+    requests = "1 request" if plan.requests == 1 else f"{plan.requests:,} requests"
+    notes.append(f"the plan read {plan.bytes_fetched:,} bytes in {requests}")
     shows = Cells([(MINMAX, verdicts(minmax)), (OURS, verdicts(plan))])
     return Figure(query, "Each cell is a file.", shows, notes=notes)

@@ -52,7 +52,7 @@ def losses(chart: Chart) -> list[str]:
 
     >>> shown = [Series("Bloom", [0.0, 2.0]), Series("Sieve", [1.0, 1.0], ours=True), Series("optimum", [0, 0])]
     >>> losses(Chart("dots", ["no such key", "one key"], shown, "files"))
-    ['Bloom does better than Sieve: no such key.']
+    ['Better than Sieve: Bloom (no such key).']
     """
     if chart.unit not in COSTS:
         return []
@@ -65,7 +65,7 @@ def losses(chart: Chart) -> list[str]:
                 if mine is not None and theirs is not None and mine > theirs * NOISE
             ]
             if places:
-                told.append(f"{other.name} does better than {our.name}: {', '.join(places)}.")
+                told.append(f"Better than {our.name}: {other.name} ({'; '.join(places)}).")
     return told
 
 
