@@ -40,7 +40,9 @@ table{border-collapse:collapse;font-size:.85rem;font-variant-numeric:tabular-num
 caption{text-align:left;color:var(--quiet);font-size:.85rem}
 th,td{padding:.2rem .5rem;border-bottom:1px solid var(--rule);text-align:right;vertical-align:top}
 td{white-space:nowrap}thead th{overflow-wrap:normal}
-tr>:first-child{text-align:left;min-width:6rem}tr.ours-row>*{font-weight:600;fill:none;stroke:none}
+tr>:first-child{text-align:left;min-width:6rem}
+@media(max-width:30rem){th,td{padding:.2rem .25rem}tr>:first-child{min-width:5rem}}
+tr.ours-row>*{font-weight:600;fill:none;stroke:none}
 code{font-size:.85em}p.how,p.note{color:var(--quiet);font-size:.85rem;margin:.3rem 0}
 """
 
