@@ -101,7 +101,7 @@ def _look(path: str, below: str, last: _Folder | None, now: int) -> _Folder:
     known = {} if last is None else last.files
     for name, fact in zip(names, facts, strict=True):
         if S_ISDIR(fact[0]):
-            if not _leads_back(path + name):
+            if not _leads_back(path + name, path[: len(path) - len(below) - 1]):
                 folders.append(name)
             continue
         one = known.get(name)
@@ -149,9 +149,13 @@ def _listed(path: str, relative: str, facts: _Facts, now: int) -> ListedFile:
     return ListedFile(relative, path, size, token_of((size, modified, changed, inode), latest, now, grain))
 
 
-def _leads_back(path: str) -> bool:
-    """Whether a folder is a link to one that it lies in."""
+def _leads_back(path: str, root: str) -> bool:
+    """Whether a folder is a link to one that it lies in, be it by way of other links."""
     if not os.path.islink(path):  # noqa: PTH114
         return False
     target = os.path.realpath(path)
-    return os.path.commonpath((target, os.path.realpath(os.path.dirname(path)))) == target  # noqa: PTH120
+    while len(path) > len(root):
+        path = os.path.dirname(path)  # noqa: PTH120
+        if os.path.commonpath((target, os.path.realpath(path))) == target:
+            return True
+    return False
