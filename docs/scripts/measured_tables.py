@@ -27,6 +27,7 @@ class Record(NamedTuple):
 
 Records = Mapping[str, Record]
 SCAN, MINMAX, BLOOM, SIEVE, OPTIMUM = "full scan", "min/max", "Bloom per file", "Sieve", "optimum"
+SORT = "Spark's sort"
 ALONE, WITH = "alone", "with parsieve"
 COST = "writer's cost of a filter"
 
@@ -76,9 +77,9 @@ def layouts(files: int, records: Records) -> str:
 
 def lineitem(rows: int, first_index: str, records: Records) -> str:
     """Lineitem on Hudi: the questions, and what the indexes take."""
-    command = f"benches/spark/thesis.py FOLDER --rows {rows}"
     found = records.get(f"thesis-{rows}-spark")
     if found is None:
+        command = f"benches/spark/thesis.py FOLDER --rows {rows} --rows-of-a-commit 10000000 --lean --save"
         return f"There is no record of {rows / 1e6:g} million rows yet: `{command}` makes it, and may be interrupted."
     case = found.data["cases"][0]
     kinds = {
@@ -107,25 +108,44 @@ def lineitem(rows: int, first_index: str, records: Records) -> str:
                 )
                 cells.append(f"{_number(files)}, {seconds:.2g} s" if of else "-")
             lines.append([*cells, _number(statistics.median(one["least_files"] for one in asked))])
-    turns = len([one for one in case["asked"] if (one["column"], one["kind"]) == ("l_orderkey", "point")])
+    turns = [sum((one["column"], one["kind"]) == ("l_orderkey", kind) for one in case["asked"]) for kind in kinds]
     built = case["built"]
-    sort = built["Spark's sort"]
     for column, name in (("l_orderkey", "order key"), ("l_partkey", "part key")):
-        spent = [f"{built[way][column]['seconds']:.2g} s" for way in (MINMAX, BLOOM, SIEVE)]
-        lines.append([f"build, {name}", "", *spent, f"(Spark's sort: {sort[column]['seconds']:.2g} s)"])
+        spent = [f"{built[way][column]['seconds']:.3g} s" for way in (MINMAX, BLOOM, SIEVE)]
+        sort = f"(Spark's sort: {built[SORT][column]['seconds']:.3g} s)" if SORT in built else ""
+        lines.append([f"build, {name}", "", *spent, sort])
     for column, name in (("l_orderkey", "order key"), ("l_partkey", "part key")):
         sizes = [_bytes(built[way][column]["bytes"]) for way in (MINMAX, BLOOM, SIEVE)]
         lines.append([f"size that questions read, {name}", "", *sizes, ""])
     upkeep = [_bytes(built[SIEVE][column]["bytes_for_maintenance"]) for column in ("l_orderkey", "l_partkey")]
     size = _bytes(built[SIEVE]["l_orderkey"]["bytes"])
     return (
-        f"Files read and seconds taken, planning included: medians of {turns} questions each over "
+        f"Files read and seconds taken, planning included: medians of {turns[0]} questions for each kind of key and "
+        f"{turns[-1]} for each width of interval, over "
         f"{rows / 1e6:g} million rows in {case['files']:,} files of {_bytes(case['bytes'])} in all, Spark with "
         f"{case['memory'].replace('g', ' GB')} ({found.source}).\n\n"
         f"{_table(['', SCAN, MINMAX, BLOOM, SIEVE, OPTIMUM], lines)}\n\n"
         f"What questions read of the order key's index takes {size}; the experiment's first index of this key took "
         f"{first_index}. Keys and counts, which deletes and compaction need and no question reads, take {upkeep[0]} "
         f"more beside it ({upkeep[1]} for the part key)."
+    )
+
+
+def large(records: Records) -> str:
+    """An index that is larger than the memory of the Spark that built it."""
+    found = records.get("large-build-spark")
+    if found is None:
+        return "There is no record of it yet: `benches/spark/large.py FOLDER --save` makes it, and may be interrupted."
+    case = found.data["cases"][0]
+    build, asked = case["build"], case["look_up"]
+    sort = f" Spark's own sort of the column takes {case['sort']['seconds']:,.0f} s." if "sort" in case else ""
+    return (
+        f"{case['rows'] / 1e6:g} million rows in {case['files']:,} files ({_bytes(case['table_bytes'])}), Spark with "
+        f"{case['memory'].replace('g', ' GB')}: {build['seconds']:,.0f} s, and at most "
+        f"{_bytes(build['peak_bytes_of_all_processes'])} in all processes ({_bytes(build['peak_bytes_of_java'])} of "
+        f"them Java's); {build['bits_per_row']:.1f} bits a row ({_bytes(build['lookup_bytes'])}), and "
+        f"{_bytes(build['keys_bytes'])} of keys for maintenance.{sort} A key keeps {asked['files_kept']:.2f} files in "
+        f"the mean, planned in {asked['plan_ms']:.1f} ms ({found.source})."
     )
 
 
@@ -270,12 +290,13 @@ def rewrite(records: Records) -> str:
     )
 
 
-# What the first experiment's index took, by its own account.
+# Of lineitem also what the first experiment's index took, by its own account.
 SECTIONS: dict[str, Callable[[Records], str]] = {
     "layouts-200": partial(layouts, 200),
     "layouts-5000": partial(layouts, 5_000),
     "lineitem-20": partial(lineitem, 20_000_000, "11 MB"),
     "lineitem-600": partial(lineitem, 600_000_000, "300 MB"),
+    "large-build": large,
     "engines": engines,
     "tables": tables,
     "speed": speed,

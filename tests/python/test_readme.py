@@ -46,6 +46,18 @@ def test_the_reference_names_all_that_is_public() -> None:
             assert name.startswith("_") or full in shown or f"{full}.{name}" in shown, full
 
 
+def test_one_version_is_told_everywhere() -> None:
+    told = {
+        "Cargo.toml": r'(?m)^version = "([^"]+)"$',
+        "CHANGELOG.md": r"(?m)^## \[([^\]]+)\] - \d{4}-\d{2}-\d{2}$",
+        "README.md": r"(?m)^- Young: ([^,]+),",
+    }
+    for name, form in told.items():
+        found = re.search(form, (ROOT / name).read_text(encoding="utf-8"))
+        assert found is not None, name
+        assert found[1] == ps.__version__, name
+
+
 def test_every_page_has_its_place_in_the_navigation() -> None:
     places = re.findall(r"^ +- (?:.+: )?(\S+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
     assert sorted(places) == sorted(page.relative_to(ROOT / "docs").as_posix() for page in PAGES[1:])

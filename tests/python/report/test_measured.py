@@ -49,6 +49,37 @@ def test_the_newest_record_of_a_kind_counts(measured: ModuleType, tmp_path: Path
 def test_what_was_not_measured_is_said_to_be_missing(measured: ModuleType) -> None:
     assert "no record" in measured.SECTIONS["lineitem-600"]({})
     assert "no record" in measured.SECTIONS["engines"]({})
+    assert "no record" in measured.SECTIONS["large-build"]({})
+
+
+def test_a_lean_experiment_is_told_without_what_it_left_out(measured: ModuleType) -> None:
+    record = measured.newest()["thesis-20000000-spark"]
+    case = json.loads(json.dumps(record.data["cases"][0]))
+    del case["built"]["Spark's sort"]
+    case["asked"] = [one for one in case["asked"] if one["kind"] not in ("0.001", "absent key")]
+    for one in case["asked"]:
+        one["ways"].pop("full scan", None)
+    lean = record._replace(data=record.data | {"cases": [case]})
+    told = measured.SECTIONS["lineitem-600"]({"thesis-600000000-spark": lean})
+    assert "600 million rows" in told
+    assert "300 MB" in told
+    assert "1/1,000 (" not in told
+    assert "does not exist" not in told
+    assert "sort" not in told
+    assert "| - |" in told, "what was not asked is no zero"
+
+
+def test_the_large_build_is_told(measured: ModuleType) -> None:
+    build = {"seconds": 3600.0, "peak_bytes_of_all_processes": 3e9, "peak_bytes_of_java": 2e9}
+    build |= {"lookup_bytes": 1e9, "keys_bytes": 3e9, "bits_per_row": 13.3}
+    case = {"rows": 600_000_000, "files": 60, "table_bytes": 5e9, "memory": "2g", "build": build}
+    case["look_up"] = {"files_kept": 1.0, "plan_ms": 2.5}
+    data = {"date": "d", "machine": {"cpu": "c", "cores": 4}, "cases": [case]}
+    told = measured.SECTIONS["large-build"](
+        {"large-build-spark": type(measured.newest()["tables-python"])("l.json", data)}
+    )
+    assert "600 million rows in 60 files (5 GB), Spark with 2 GB: 3,600 s, and at most 3 GB" in told
+    assert "13.3 bits a row (1 GB), and 3 GB of keys for maintenance. A key keeps 1.00 files" in told
 
 
 def test_engines_are_told_with_the_better_way_in_bold(measured: ModuleType) -> None:
