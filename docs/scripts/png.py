@@ -27,8 +27,8 @@ from parsieve.report.page import STYLE
 from parsieve.report.records import figures_of
 
 SCALE = 2
-# Its height; as much as the letters of pictures need.
-HEADING = 26
+# Its height; letters are a little larger than in pictures.
+HEADING = 30
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 PICTURES = ROOT / "docs" / "pictures"
 # The scheme that a page without colours of its own has is light.
@@ -86,7 +86,7 @@ def drawings(name: str, figure: Figure, source: str, heading: str) -> Iterator[D
     assert DARK is not None
     width, height = (int(one) * SCALE for one in size.groups())
     body = f"body{{margin:0;padding:0;max-width:none}}svg{{max-width:none;width:{width}px}}"
-    body += f"h2{{font:600 {13 * SCALE}px/{HEADING * SCALE}px system-ui,sans-serif;padding:4px 16px 0}}"
+    body += f"h2{{font:600 {13 * SCALE}px/{HEADING * SCALE}px system-ui,sans-serif;margin:0;padding:0 16px}}"
     for scheme, colours in (("", ""), ("-dark", DARK[1])):
         page = f"<!doctype html><style>{STYLE}{colours}{body}</style><h2>{escape(heading)}</h2>{svg}"
         # By it a test sees that a picture is of this record and this drawing, without a browser.
