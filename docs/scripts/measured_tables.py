@@ -153,6 +153,32 @@ def _bytes(value: float) -> str:
     return written(value, "bytes")
 
 
+def indexes(records: Records) -> str:
+    """Hudi's own indexes beside the Sieve."""
+    found = records.get("indexes-spark")
+    if found is None:
+        return "There is no record of it yet: `benches/spark/indexes.py --rows 20000000 --save` makes it."
+    about, *cases = found.data["cases"]
+    lines = []
+    for name, of in about["contenders"].items():
+        cells = [_strong(name, name == "parsieve")]
+        for case in cases:
+            taken = case["seconds"].get(name)
+            cells.append(f"{case['files'][name]}, {statistics.median(taken):.2g} s" if taken else "-")
+        # Whoever failed took no time at all.
+        spent = [of[f"{what}_seconds"] for what in ("build", "update")]
+        cells += [f"{seconds:.3g} s" if seconds else "-" for seconds in spent]
+        lines.append([*cells, _bytes(of["index_bytes"]["built"])])
+    asked = [f"{case['question']}, {case['moment']}" for case in cases]
+    # What was said before Java's stack.
+    failed = [f"{name}: {of['failed'].split(' at ')[0]}" for name, of in about["contenders"].items() if of["failed"]]
+    refused = "\n\nWhat failed in Hudi: `" + "`; `".join(failed) + "`." if failed else ""
+    return (
+        f"Files read and seconds taken over {about['rows'] / 1e6:g} million rows in {about['files']:,} files, "
+        f"medians ({found.source}).\n\n{_table(['', *asked, 'build', 'upsert and update', 'index'], lines)}{refused}"
+    )
+
+
 def engines(records: Records) -> str:
     """The lake of late events through four engines, in three places."""
     found = records.get("engines-spark")
@@ -296,6 +322,7 @@ SECTIONS: dict[str, Callable[[Records], str]] = {
     "layouts-5000": partial(layouts, 5_000),
     "lineitem-20": partial(lineitem, 20_000_000, "11 MB"),
     "lineitem-600": partial(lineitem, 600_000_000, "300 MB"),
+    "indexes": indexes,
     "large-build": large,
     "engines": engines,
     "tables": tables,

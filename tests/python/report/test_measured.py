@@ -50,6 +50,26 @@ def test_what_was_not_measured_is_said_to_be_missing(measured: ModuleType) -> No
     assert "no record" in measured.SECTIONS["lineitem-600"]({})
     assert "no record" in measured.SECTIONS["engines"]({})
     assert "no record" in measured.SECTIONS["large-build"]({})
+    assert "no record" in measured.SECTIONS["indexes"]({})
+
+
+def test_hudis_indexes_are_told_beside_ours(measured: ModuleType) -> None:
+    sizes = {"build_seconds": 12.0, "update_seconds": 3.5, "index_bytes": {"built": 2e6}, "failed": None}
+    contenders = {
+        "no index": sizes,
+        "parsieve": sizes,
+        "secondary": sizes | {"update_seconds": 0.0, "failed": "an error"},
+    }
+    about = {"rows": 20_000_000, "files": 160, "contenders": contenders}
+    case = {"question": "key", "moment": "built", "files": {"no index": 160, "parsieve": 1}}
+    case["seconds"] = {"no index": [3.0, 4.0, 5.0], "parsieve": [0.5]}
+    data = {"date": "d", "machine": {"cpu": "c", "cores": 2}, "cases": [about, case]}
+    record = type(measured.newest()["tables-python"])("i.json", data)
+    told = measured.SECTIONS["indexes"]({"indexes-spark": record})
+    assert "| no index | 160, 4 s | 12 s | 3.5 s | 2 MB |" in told
+    assert "| **parsieve** | 1, 0.5 s | 12 s | 3.5 s | 2 MB |" in told
+    assert "| secondary | - | 12 s | - | 2 MB |" in told
+    assert "What failed in Hudi: `secondary: an error`." in told
 
 
 def test_a_lean_experiment_is_told_without_what_it_left_out(measured: ModuleType) -> None:
