@@ -28,6 +28,13 @@ class Record(NamedTuple):
 Records = Mapping[str, Record]
 SCAN, MINMAX, BLOOM, SIEVE, OPTIMUM = "full scan", "min/max", "Bloom per file", "Sieve", "optimum"
 SORT = "Spark's sort"
+# The four charts of the first experiment, by the names of their pictures; the table below them has their numbers.
+LINEITEM_CHARTS = {
+    "points": "point queries, seconds",
+    "intervals": "intervals of l_orderkey, seconds",
+    "build": "build time",
+    "size": "size that queries read",
+}
 ALONE, WITH = "alone", "with parsieve"
 COST = "writer's cost of a filter"
 
@@ -117,13 +124,19 @@ def lineitem(rows: int, first_index: str, records: Records) -> str:
     for column, name in (("l_orderkey", "order key"), ("l_partkey", "part key")):
         sizes = [_bytes(built[way][column]["bytes"]) for way in (MINMAX, BLOOM, SIEVE)]
         lines.append([f"size that questions read, {name}", "", *sizes, ""])
+    millions = f"{rows / 1e6:g}"
+    pictures = "\n".join(
+        f"![{title[0].upper()}{title[1:]}, {millions} million rows: the table has the numbers.]"
+        f"(pictures/lineitem-{millions}-{name}.png)"
+        for name, title in LINEITEM_CHARTS.items()
+    )
     upkeep = [_bytes(built[SIEVE][column]["bytes_for_maintenance"]) for column in ("l_orderkey", "l_partkey")]
     size = _bytes(built[SIEVE]["l_orderkey"]["bytes"])
     return (
         f"Files read and seconds taken, planning included: medians of {turns[0]} questions for each kind of key and "
         f"{turns[-1]} for each width of interval, over "
         f"{rows / 1e6:g} million rows in {case['files']:,} files of {_bytes(case['bytes'])} in all, Spark with "
-        f"{case['memory'].replace('g', ' GB')} ({found.source}).\n\n"
+        f"{case['memory'].replace('g', ' GB')} ({found.source}).\n\n{pictures}\n\n"
         f"{_table(['', SCAN, MINMAX, BLOOM, SIEVE, OPTIMUM], lines)}\n\n"
         f"What questions read of the order key's index takes {size}; the experiment's first index of this key took "
         f"{first_index}. Keys and counts, which deletes and compaction need and no question reads, take {upkeep[0]} "
