@@ -22,7 +22,9 @@ class Record(NamedTuple):
         machine = self.data["machine"]
         cores = {1: "one core", 2: "two cores"}.get(machine["cores"], f"{machine['cores']} cores")
         cpu = machine["cpu"].replace("(R)", "").replace(" Processor", "").strip()
-        return f"{self.data['date']}, {cores} of an {cpu}; `benches/results/{self.name}`"
+        return (
+            f"{self.data['date']}, {cores} of an {cpu}, commit {self.data['commit'][:7]}; `benches/results/{self.name}`"
+        )
 
 
 Records = Mapping[str, Record]

@@ -63,7 +63,7 @@ def test_hudis_indexes_are_told_beside_ours(measured: ModuleType) -> None:
     about = {"rows": 20_000_000, "files": 160, "contenders": contenders}
     case = {"question": "key", "moment": "built", "files": {"no index": 160, "parsieve": 1}}
     case["seconds"] = {"no index": [3.0, 4.0, 5.0], "parsieve": [0.5]}
-    data = {"date": "d", "machine": {"cpu": "c", "cores": 2}, "cases": [about, case]}
+    data = {"date": "d", "commit": "c" * 40, "machine": {"cpu": "c", "cores": 2}, "cases": [about, case]}
     record = type(measured.newest()["tables-python"])("i.json", data)
     told = measured.SECTIONS["indexes"]({"indexes-spark": record})
     assert "| no index | 160, 4 s | 12 s | 3.5 s | 2 MB |" in told
@@ -94,7 +94,7 @@ def test_the_large_build_is_told(measured: ModuleType) -> None:
     build |= {"lookup_bytes": 1e9, "keys_bytes": 3e9, "bits_per_row": 13.3}
     case = {"rows": 600_000_000, "files": 60, "table_bytes": 5e9, "memory": "2g", "build": build}
     case["look_up"] = {"files_kept": 1.0, "plan_ms": 2.5}
-    data = {"date": "d", "machine": {"cpu": "c", "cores": 4}, "cases": [case]}
+    data = {"date": "d", "commit": "c" * 40, "machine": {"cpu": "c", "cores": 4}, "cases": [case]}
     told = measured.SECTIONS["large-build"](
         {"large-build-spark": type(measured.newest()["tables-python"])("l.json", data)}
     )
@@ -109,7 +109,9 @@ def test_engines_are_told_with_the_better_way_in_bold(measured: ModuleType) -> N
     far["counted"] = {alone: {"bytes": 5e6, "requests": 400}, ours: {"bytes": 1e5, "requests": 12}}
     cases = [case | {"place": "warm"}, case | {"place": "cold"}, far | {"place": "far"}]
     machine = {"cpu": "Some CPU", "cores": 2}
-    record = type(measured.newest()["layouts-python"])("e.json", {"date": "d", "machine": machine, "cases": cases})
+    record = type(measured.newest()["layouts-python"])(
+        "e.json", {"date": "d", "commit": "c" * 40, "machine": machine, "cases": cases}
+    )
     told = measured.SECTIONS["engines"]({"engines-spark": record})
     assert "| one user, DuckDB | **10 ms** → 20 ms | **10 ms** → 20 ms | 9 s → **300 ms** |" in told
     assert "| 5 MB → **100 kB** | 400 → **12** |" in told
