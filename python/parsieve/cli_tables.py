@@ -15,6 +15,7 @@ import parsieve as ps
 from parsieve.explaining import doubts
 from parsieve.folders import indexed_folder
 from parsieve.keyfile import read_key_bytes
+from parsieve.lake.states import state_of
 
 FORMATS = ["parquet", "delta", "iceberg", "hudi"]
 Command = Callable[..., argparse.ArgumentParser]
@@ -168,7 +169,7 @@ def _plan(options: argparse.Namespace) -> int:
     table = _open(options)
     plan = table.plan(
         options.where,
-        _state(options.as_of, table.format),
+        state_of(options.as_of, table.format, "--as-of"),
         row_groups=options.row_groups or None,
         timezone=options.timezone,
     )
@@ -183,29 +184,3 @@ def _plan(options: argparse.Namespace) -> int:
         for line in doubts(plan):
             print(line, file=sys.stderr)
     return 0 if plan.kept else 1
-
-
-# How each format calls its states.
-STATES = {"delta": "a version, or a time", "hudi": "an instant of 14 or 17 digits, or a time"}
-
-
-def _state(text: str | None, format: str) -> Any:
-    if text is None:
-        return None
-    if text.isascii() and text.isdigit():
-        # Hudi's instants are numbers of 14 or 17 digits, and are known as text.
-        return text if len(text) in (14, 17) and format != "iceberg" else int(text)
-    try:
-        time = dt.datetime.fromisoformat(text)
-    except ValueError:
-        if format in STATES:
-            raise ValueError(
-                f"--as-of of a {format} table is {STATES[format]} such as 2026-01-31T12:00:00Z, not {text!r}"
-            ) from None
-        # A branch or a tag of Iceberg; whatever it is, a plain folder has none.
-        return text
-    if time.tzinfo is None:
-        if format == "iceberg":
-            return text
-        raise ValueError(f"--as-of {text} names no time zone; say which, as in {time.isoformat()}Z")
-    return time

@@ -157,11 +157,13 @@ class Plan:
 
         return json.dumps(to_dict(self), indent=2)
 
-    def _rows(self) -> Rows:
-        slices = [self._slice(number) for number in self._kept]
+    def _rows(self, numbers: Sequence[int] | None = None) -> Rows:
+        """The rows of all files that are kept, or of some of them."""
+        numbers = self._kept if numbers is None else numbers
+        slices = [self._slice(number) for number in numbers]
         groups = [
             chosen if len(chosen) < len(units) else None
-            for units, chosen in (self._opened.get(number, ([], [])) for number in self._kept)
+            for units, chosen in (self._opened.get(number, ([], [])) for number in numbers)
         ]
         return Rows(self._lake, self._snapshot, self._expr, slices, groups)
 

@@ -106,6 +106,10 @@ class Changes:
         return cls(tuple(added), tuple(location for location in tokens if location not in seen), tuple(changed))
 
 
+def _untold(_: ColumnPath) -> None:
+    """Nothing is known of any column."""
+
+
 @dataclass(frozen=True, eq=False)
 class Snapshot:
     """A table at an instant."""
@@ -118,7 +122,7 @@ class Snapshot:
     schema: pa.Schema
     slices: tuple[Slice, ...]
     # The lake's own statistics; an adapter that has none leaves it out.
-    _statistics: Callable[[ColumnPath], Statistics | None] = field(default=lambda _: None, repr=False)
+    _statistics: Callable[[ColumnPath], Statistics | None] = field(default=_untold, repr=False)
 
     def statistics(self, column: ColumnPath) -> Statistics | None:
         """What the table's own metadata say of a column; None where they say nothing."""

@@ -74,6 +74,11 @@ class Iceberg(Adapter):
         with foreign(address):
             return StaticTable.from_metadata(address, dict(self.storage_options))
 
+    @property
+    def metadata_file(self) -> str:
+        """The metadata file that says what the table is now; it never changes."""
+        return str(self._table().metadata_location)
+
     def _newest(self, uri: str) -> str:
         from pyiceberg.io import load_file_io
 

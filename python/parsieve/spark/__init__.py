@@ -6,6 +6,7 @@ from parsieve.spark.joining import semi_join
 from parsieve.spark.maintain import compact, expire, update_index
 from parsieve.spark.matching import filter_of, keep_matching
 from parsieve.spark.reading import read
+from parsieve.spark.registering import register
 from parsieve.spark.session import session
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "filter_of",
     "keep_matching",
     "read",
+    "register",
     "semi_join",
     "session",
     "update_index",

@@ -71,7 +71,10 @@ def read_also(
 ) -> Any:
     """What `read` gives, of fewer files: `also` are conditions that the caller will put to every row by other means."""
     if not hasattr(spark, "_jvm"):
-        raise UnsupportedError("Spark Connect shows no file lists to its clients; plan.files works with any engine")
+        raise UnsupportedError(
+            "Spark Connect shows no file lists to its clients; pss.register(spark) makes "
+            'spark.read.format("parsieve") known to it, from PySpark 4.1 on'
+        )
     found, name = _table(spark, table, index_location, storage_options)
     if found.format == "hudi" and isinstance(as_of, dt.datetime):
         as_of = _snapshot_id(found, as_of)

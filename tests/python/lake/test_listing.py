@@ -98,3 +98,10 @@ def test_folders_that_link_to_each_other_end(tmp_path: Path) -> None:
     assert [one.relative for one in listing.files()] == ["a/file", "a/x/file", "b/file", "b/y/file"]
     (tmp_path / "t" / "a" / "up").symlink_to(tmp_path)
     assert [one.relative for one in listing.files()] == ["a/file", "a/x/file", "b/file", "b/y/file"]
+
+
+def test_links_to_nothing_are_no_files(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"1")
+    for name, target in (("gone", "nowhere"), ("itself", "itself"), ("below", "file/x")):
+        (tmp_path / name).symlink_to(target)
+        assert [one.relative for one in LocalListing(str(tmp_path)).files()] == ["file"], name

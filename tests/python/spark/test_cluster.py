@@ -9,8 +9,11 @@ import socket
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -26,44 +29,55 @@ from parsieve.spark.java import choose, home_for
 pyspark = pytest.importorskip("pyspark", reason="pip install 'parsieve[spark]'")
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
-# Reads so slowly that there is time to kill somebody, and says what it began.
-SLOW = """
+# Five processes of Java start, and what has a deadline of its own says what it waited for.
+patient = pytest.mark.timeout(700)
+
+# Leaves a mark for each file that is begun, named by the worker whose process this is. Each worker finishes its first
+# file, and goes no further in its second while the test holds it.
+MARKING = """
 import os, time
 from pathlib import Path
+
+def began(name):
+    worker = next(part for part in Path.cwd().parts if part.startswith("worker-"))
+    marks = Path(os.environ["MARKS"])
+    (marks / f"{name},{worker},{os.getpid()},{time.time_ns()}").touch()
+    is_second = len(list(marks.glob(f"*,{worker},*"))) > 1
+    while is_second and (marks.parent / "hold").exists():
+        time.sleep(0.05)
+"""
+MARKED_READING = """
+from marking import began
 from parsieve.lake.parquet_dir import ParquetDir
 
-class Slow(ParquetDir):
+class Marked(ParquetDir):
     def read_keys(self, piece, columns):
-        marks = Path(os.environ["MARKS"])
-        (marks / f"{piece.group}.{os.getpid()}.{time.time_ns()}").touch()
-        time.sleep(2)
+        began(piece.group)
         yield from super().read_keys(piece, columns)
 """
-# Replaces files so slowly that somebody dies with half of one written.
-SLOW_ADDING = """
-import os, time
-from pathlib import Path
+# Whoever replaces a file is held before the new one is whole.
+MARKED_ADDING = """
+from marking import began
 from parsieve import atomic
 from parsieve.lake.parquet_dir import ParquetDir
 from parsieve.lake.storage import Storage
 
 finish = atomic.Replacement.finish
 
-def slowly(replacement, *rest):
-    (Path(os.environ["MARKS"]) / f"{replacement._target.stem}.{os.getpid()}.{time.time_ns()}").touch()
-    time.sleep(2)
+def marked(replacement, *rest):
+    began(replacement._target.name)
     return finish(replacement, *rest)
 
 # Whoever gets a task with this storage imports this.
-atomic.Replacement.finish = slowly
+atomic.Replacement.finish = marked
 
-class SlowStorage(Storage):
+class MarkedStorage(Storage):
     pass
 
-class Slow(ParquetDir):
+class Marked(ParquetDir):
     def __init__(self, source):
         super().__init__(source)
-        self._storage = SlowStorage(source)
+        self._storage = MarkedStorage(source)
 """
 SESSION = """
 import sys
@@ -76,14 +90,14 @@ spark = pss.session(lakes=[], master=master, memory="512m", warehouse=warehouse,
 })
 """
 BUILDING = """
-from slow_lake import Slow
-view = pss.build_index(spark, Slow(table), ["k", "s"], index=index, parts=3, options={"max_records": 500})
+from marked_reading import Marked
+view = pss.build_index(spark, Marked(table), ["k", "s"], index=index, parts=3, options={"max_records": 500})
 print("version", view.version)
 spark.stop()
 """
 ADDING = """
-from slow_adding import Slow
-done = pss.add_filters(spark, Slow(table), ["k", "s"], fpp=0.001).collect()
+from marked_adding import Marked
+done = pss.add_filters(spark, Marked(table), ["k", "s"], fpp=0.001).collect()
 print("done", *sorted(f"{row.path.rpartition('/')[2]}:{row.status}:{row.error}" for row in done))
 spark.stop()
 """
@@ -100,8 +114,8 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
     """A master's address, its two workers, and the environment of all."""
     known = versions.installed()
     (tmp_path / "marks").mkdir()
-    (tmp_path / "slow_lake.py").write_text(SLOW)
-    (tmp_path / "slow_adding.py").write_text(SLOW_ADDING)
+    for name, text in {"marking": MARKING, "marked_reading": MARKED_READING, "marked_adding": MARKED_ADDING}.items():
+        (tmp_path / f"{name}.py").write_text(text)
     environment = {
         **os.environ,
         "JAVA_HOME": str(home_for(choose(known), known)),
@@ -126,7 +140,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
     start("org.apache.spark.deploy.master.Master", "--host", "127.0.0.1", "--port", port, "--webui-port", "0")
     worker = ["org.apache.spark.deploy.worker.Worker", "--host", "127.0.0.1", "--webui-port", "0"]
     worker += ["--cores", "1", "--memory", "600m"]
-    workers = [start(*worker, "--work-dir", str(tmp_path / f"work{number}"), master) for number in range(2)]
+    workers = [start(*worker, "--work-dir", str(tmp_path / f"worker-{number}"), master) for number in range(2)]
     try:
         yield master, workers, environment
     finally:
@@ -153,26 +167,48 @@ def plain_table(folder: Path) -> Path:
     return folder
 
 
-def said_after_a_kill(cluster: Cluster, program: str, tmp_path: Path, look: Callable[[], None]) -> str:
-    """What a program prints, of whose two workers one is killed in the middle of a file; `look` is called until then.
+class Mark(NamedTuple):
+    """A file that an executor began."""
 
-    The executors leave a mark for each file that they begin.
+    file: str
+    worker: str
+    process: int
+    time: int
+
+
+def marks_in(folder: Path) -> list[Mark]:
+    found = [path.name.split(",") for path in folder.iterdir()]
+    return [Mark(file, worker, int(process), int(time)) for file, worker, process, time in found]
+
+
+def said_after_a_kill(
+    cluster: Cluster, program: str, tmp_path: Path, look: Callable[[], None]
+) -> tuple[str, list[Mark], str]:
+    """What a program prints of whose two workers one is killed, all that was begun, and which file the dead one had.
+
+    Both are held in the middle of their second file until one of them is dead: left alone, a slow machine might be
+    between two files just then. `look` is called all the time.
     """
     master, workers, environment = cluster
     marks, log = tmp_path / "marks", tmp_path / "driver.log"
+    (tmp_path / "hold").touch()
     places = [str(tmp_path / name) for name in ("t", "index", "warehouse")]
     with log.open("wb") as file:
         command = [sys.executable, "-c", SESSION + program, master, *places]
         driver = subprocess.Popen(command, env=environment, stdout=file, stderr=file, start_new_session=True)
     try:
         deadline = time.monotonic() + 300
-        # Both executors are at work, and one of them is in the middle of a file.
-        while len({mark.name.split(".")[-2] for mark in marks.iterdir()}) < 2 or len(list(marks.iterdir())) < 3:
+        while Counter(mark.worker for mark in marks_in(marks)) != {"worker-0": 2, "worker-1": 2}:
             assert driver.poll() is None, log.read_text()
-            assert time.monotonic() < deadline
+            assert time.monotonic() < deadline, log.read_text()
             look()
             time.sleep(0.05)
+        dead = max((mark for mark in marks_in(marks) if mark.worker == "worker-0"), key=lambda mark: mark.time)
         kill(workers[0])
+        # Spark's Python processes lead a group of their own, and might outlive the worker for a moment.
+        with suppress(ProcessLookupError):
+            os.kill(dead.process, signal.SIGKILL)
+        (tmp_path / "hold").unlink()
         while driver.poll() is None:
             assert time.monotonic() < deadline + 300, log.read_text()
             look()
@@ -181,9 +217,10 @@ def said_after_a_kill(cluster: Cluster, program: str, tmp_path: Path, look: Call
         assert driver.returncode == 0, log.read_text()
     finally:
         kill(driver)
-    return log.read_text()
+    return log.read_text(), marks_in(marks), dead.file
 
 
+@patient
 def test_a_worker_is_killed_while_it_reads(cluster: Cluster, tmp_path: Path) -> None:
     folder, where = plain_table(tmp_path / "t"), tmp_path / "index"
     unseen = []
@@ -191,11 +228,11 @@ def test_a_worker_is_killed_while_it_reads(cluster: Cluster, tmp_path: Path) -> 
     def nothing_yet() -> None:
         unseen.append(TableIndex.open(where) is None)
 
-    assert "version 1" in said_after_a_kill(cluster, BUILDING, tmp_path, nothing_yet)
+    said, marks, dead = said_after_a_kill(cluster, BUILDING, tmp_path, nothing_yet)
+    assert "version 1" in said
     assert unseen[0]
-    read = [mark.name.split(".")[0] for mark in (tmp_path / "marks").iterdir()]
-    assert set(read) == {str(number) for number in range(8)}
-    assert len(read) > 8, "the killed worker's file was read again"
+    assert {mark.file for mark in marks} == {f"{number}.parquet" for number in range(8)}
+    assert len([mark for mark in marks if mark.file == dead]) > 1, "the killed worker's file was read again"
     lake = open_lake(str(folder))
     index = TableIndex(where)
     view = index.newest()
@@ -207,6 +244,7 @@ def test_a_worker_is_killed_while_it_reads(cluster: Cluster, tmp_path: Path) -> 
     assert index.verify(lake, lake.snapshot()) == []
 
 
+@patient
 def test_a_worker_is_killed_while_it_adds_filters(cluster: Cluster, tmp_path: Path) -> None:
     folder = plain_table(tmp_path / "t")
     shutil.copytree(folder, tmp_path / "local")
@@ -223,13 +261,12 @@ def test_a_worker_is_killed_while_it_adds_filters(cluster: Cluster, tmp_path: Pa
             assert data in (old[path.name], new[path.name])
             looks.append(data == new[path.name])
 
-    said = said_after_a_kill(cluster, ADDING, tmp_path, old_or_new)
+    said, marks, dead = said_after_a_kill(cluster, ADDING, tmp_path, old_or_new)
     [told] = [line for line in said.splitlines() if line.startswith("done")]
     # The killed worker's earlier files had theirs when another came to them.
     assert [one.split(":")[0] for one in told.split()[1:]] == sorted(whole)
     assert all(one.split(":", 1)[1] in ("added:None", "unchanged:None") for one in told.split()[1:])
-    began = [mark.name.split(".")[0] for mark in (tmp_path / "marks").iterdir()]
-    assert len(began) > 8, "the killed worker's file was begun again"
+    assert len([mark for mark in marks if mark.file == dead]) > 1, "the killed worker's file was begun again"
     assert not looks[0]
     assert {path.name: path.read_bytes() for path in folder.glob("*.parquet")} == new
     for path in folder.glob("*.parquet"):
