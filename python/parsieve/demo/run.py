@@ -19,7 +19,7 @@ from parsieve.report.plans import by_minmax, verdicts
 from parsieve.report.records import losses
 
 BY_MINMAX = "min/max"
-ALSO_ALONE = "Alone, DuckDB and Spark use the Bloom filters that were just added to the files; pyarrow reads none."
+ALSO_ALONE = "Alone, all engines but pyarrow use the Bloom filters that were just added to the files."
 # A question that no index helps: each file holds every kind.
 OF_ALL_FILES = "kind = 'buy'"
 
