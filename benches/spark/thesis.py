@@ -7,12 +7,15 @@ Every step leaves its result in FOLDER: a command that was interrupted goes on w
 rows may take several evenings. The table holds the key and a few columns, written in the generator's order: by order
 key its files follow each other, by part key each file holds nearly all. One file of the generator becomes one of
 Hudi, so that the least number of files for a question is counted in those, without Spark. See `benches/README.md`.
+
+Of hundreds of millions of rows, `--lean` leaves out what takes long and says little: Hudi's own five columns of each
+row and its metadata table, Spark's sort (builds are compared with it at 20 million), and full scans but for one point
+and one interval of each column, since a scan takes as long for any question.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import shutil
 import statistics
 import subprocess
@@ -33,8 +36,10 @@ import parsieve.spark as pss
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "benches" / "python"))
 import record  # noqa: E402
+from kept import Kept  # noqa: E402
 
 SCAN, MINMAX, BLOOM, SIEVE, OPTIMUM = "full scan", "min/max", "Bloom per file", "Sieve", "optimum"
+SORT = "Spark's sort"
 KEYS = ("l_orderkey", "l_partkey")
 COLUMNS = ["l_orderkey", "l_linenumber", "l_partkey", "l_extendedprice"]
 ROWS_OF_A_SCALE = 6_000_000
@@ -60,25 +65,6 @@ class Question:
         return f"{self.column} BETWEEN {self.low} AND {self.high}"
 
 
-class Kept:
-    """What was measured so far, in a file that is replaced whole."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.found: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
-
-    def once(self, name: str, measure: Callable[[], Any]) -> Any:
-        """The result of a step, taken now if it was not before."""
-        if name not in self.found:
-            begun = time.perf_counter()
-            self.found[name] = measure()
-            passing = self.path.with_suffix(".new")
-            passing.write_text(json.dumps(self.found, indent=1))
-            passing.replace(self.path)
-            print(f"{name}: {time.perf_counter() - begun:.1f} s", flush=True)
-        return self.found[name]
-
-
 def generate(folder: Path, rows: int, part: int, parts: int) -> list[str]:
     """One part of lineitem, its few columns in files of equal size."""
     raw, made = folder / "raw", folder / "lineitem"
@@ -101,7 +87,7 @@ def generate(folder: Path, rows: int, part: int, parts: int) -> list[str]:
     return names
 
 
-def insert(spark: Any, folder: Path, files: list[str]) -> int:
+def insert(spark: Any, folder: Path, files: list[str], lean: bool) -> int:
     """A commit of Hudi's, a file for each that was generated; how many commits there are then."""
     table = folder / "hudi"
     frame = spark.read.parquet(*(str(folder / "lineitem" / name) for name in files))
@@ -113,6 +99,8 @@ def insert(spark: Any, folder: Path, files: list[str]) -> int:
         "hoodie.datasource.write.keygenerator.class": "org.apache.hudi.keygen.NonpartitionedKeyGenerator",
         "hoodie.bulkinsert.sort.mode": "NONE",
         "hoodie.metadata.index.column.stats.enable": "false",
+        "hoodie.populate.meta.fields": str(not lean).lower(),
+        "hoodie.metadata.enable": str(not lean).lower(),
         "hoodie.parquet.max.file.size": str(1 << 40),
         "hoodie.parquet.compression.codec": "snappy",
     }
@@ -126,7 +114,7 @@ def commits(table: Path) -> int:
     return len(list(timeline.glob("*.commit"))) if timeline.exists() else 0
 
 
-def ask_which(folder: Path, count: int) -> list[dict[str, Any]]:
+def ask_which(folder: Path, count: int, intervals: int) -> list[dict[str, Any]]:
     """Points, absent keys and intervals about rows that were picked at random."""
     random = np.random.default_rng(5)
     files = sorted((folder / "lineitem").glob("*.parquet"))
@@ -143,7 +131,7 @@ def ask_which(folder: Path, count: int) -> list[dict[str, Any]]:
                 # Eight of every 32 order keys are used.
                 absent = key // 32 * 32 + 8 + turn % 16
                 found.append(Question(column, ABSENT, absent, absent))
-            for part in SELECTIVITIES:
+            for part in SELECTIVITIES if turn < intervals else ():
                 found.append(Question(column, f"{part:g}", key, key + max(1, round(part * span)) - 1))
     return [asdict(one) for one in found]
 
@@ -172,11 +160,11 @@ def build(spark: Any, folder: Path, column: str, way: str) -> dict[str, Any]:
     table, where = str(folder / "hudi"), folder / f"{way.split()[0].replace('/', '')}-{column}"
     shutil.rmtree(where, ignore_errors=True)
     if way == MINMAX:
-        read = f"SELECT _hoodie_file_name, min({column}), max({column}) FROM lineitem GROUP BY 1"
+        read = f"SELECT input_file_name(), min({column}), max({column}) FROM lineitem GROUP BY 1"
         spark.read.format("hudi").load(table).createOrReplaceTempView("lineitem")
         spent = seconds_of(lambda: spark.sql(read).coalesce(1).write.parquet(str(where)))
         return {"seconds": spent, "bytes": sum(one.stat().st_size for one in where.glob("*.parquet"))}
-    if way == "Spark's sort":
+    if way == SORT:
         frame = spark.read.format("hudi").load(table).select(column)
         return {"seconds": seconds_of(lambda: frame.sort(column).write.format("noop").mode("overwrite").save())}
     kind = "sieve" if way == SIEVE else "bloom"
@@ -240,24 +228,27 @@ def ask(make: dict[str, Callable[[str], Any]], question: Question, rows: int, wh
     return found
 
 
-def measure(spark: Any, folder: Path, rows: int, parts: int, count: int, scans: int) -> dict[str, Any]:
+def measure(spark: Any, asked_for: argparse.Namespace) -> dict[str, Any]:
     """Every step that was not taken before."""
+    folder, rows, lean = asked_for.folder, asked_for.rows, asked_for.lean
+    parts = max(1, rows // asked_for.rows_of_a_commit)
     kept = Kept(folder / "measured.json")
     table = folder / "hudi"
     for part in range(parts):
         files = kept.once(f"generate {part}", partial(generate, folder, rows, part, parts))
         # A commit that was whole when the command was interrupted counts.
         if commits(table) <= part:
-            kept.once(f"insert {part}", partial(insert, spark, folder, files))
+            kept.once(f"insert {part}", partial(insert, spark, folder, files, lean))
     generated = sorted((folder / "lineitem").glob("*.parquet"))
     num_files = len(list(table.glob("*.parquet")))
     assert num_files == len(generated), f"{num_files} files of Hudi for {len(generated)} that were generated"
-    questions = [Question(**one) for one in kept.once("questions", lambda: ask_which(folder, count))]
+    picked = kept.once("questions", lambda: ask_which(folder, asked_for.questions, asked_for.intervals))
+    questions = [Question(**one) for one in picked]
     found = [kept.once(f"count {file.name}", partial(least, file, questions)) for file in generated]
     matching = np.array(found)
     built: dict[str, dict[str, Any]] = {}
     for column in KEYS:
-        for way in (MINMAX, "Spark's sort", BLOOM, SIEVE):
+        for way in (MINMAX, BLOOM, SIEVE) if lean else (MINMAX, SORT, BLOOM, SIEVE):
             name = f"build {way} of {column}"
             built.setdefault(way, {})[column] = kept.once(name, partial(build, spark, folder, column, way))
     asked = []
@@ -270,10 +261,12 @@ def measure(spark: Any, folder: Path, rows: int, parts: int, count: int, scans: 
             turns[question.kind] = turns.get(question.kind, 0) + 1
             if f"ask {question.where}" not in kept.found and not make:
                 make = ways(spark, folder, column)
-                for one in make.values():
+                for way, one in make.items():
                     # What is read and compiled once.
-                    answer(one, f"{column} = -1")
-            total, whole = int(matching[:, number].sum()), turns[question.kind] <= scans
+                    if not (lean and way == SCAN):
+                        answer(one, f"{column} = -1")
+            total, first = int(matching[:, number].sum()), turns[question.kind] == 1
+            whole = first and (not lean or question.kind in (POINT, f"{SELECTIVITIES[-1]:g}"))
             of = kept.once(f"ask {question.where}", partial(ask, make, question, total, whole))
             asked.append(
                 asdict(question) | {"rows": total, "ways": of, "least_files": int((matching[:, number] > 0).sum())}
@@ -383,7 +376,8 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=20_000_000)
     parser.add_argument("--rows-of-a-commit", type=int, default=2_000_000)
     parser.add_argument("--questions", type=int, default=5, help="of each kind and column")
-    parser.add_argument("--scans", type=int, default=1, help="questions of each that the full scan answers, too")
+    parser.add_argument("--intervals", type=int, default=5, help="of those, with intervals of each width")
+    parser.add_argument("--lean", action="store_true", help="leave out what takes long at hundreds of millions of rows")
     parser.add_argument("--memory", default="2g", help="of Spark's driver, which does all the work here")
     parser.add_argument("--save", action="store_true", help="write a record into benches/results")
     asked = parser.parse_args()
@@ -405,13 +399,13 @@ def main() -> None:
         },
     )
     try:
-        parts = max(1, asked.rows // asked.rows_of_a_commit)
-        case = measure(spark, asked.folder, asked.rows, parts, asked.questions, asked.scans)
+        case = measure(spark, asked)
     finally:
         spark.stop()
     for way, of in case["built"].items():
         print(f"{way}: {of}")
-    drawn = list(figures(case, f"benches/spark/thesis.py FOLDER --rows {asked.rows}"))
+    lean = " --lean" if asked.lean else ""
+    drawn = list(figures(case, f"benches/spark/thesis.py FOLDER --rows {asked.rows}{lean}"))
     for one in drawn:
         print(one["title"], one["categories"], {of["name"]: of["values"] for of in one["series"]})
     if asked.save:

@@ -138,15 +138,19 @@ class Rows:
         """The rows as a LazyFrame."""
         import polars as pl
 
+        if _has(self._snapshot.schema, pa.types.is_decimal256):
+            raise UnsupportedError("Polars has no decimals of more than 38 digits; use to_arrow")
         files = self._plain_files()
-        if files is not None and not _has(self._snapshot.schema, _not_for_polars):
+        by_name = not any(map(_is_no_name, self._snapshot.schema.names))
+        if files is not None and by_name and not _has(self._snapshot.schema, _not_for_polars):
             frame = pl.scan_parquet(files, hive_partitioning=False, glob=False, extra_columns="ignore")
             frame = frame.select(self._snapshot.schema.names)
             # What Polars makes of the files must be what it makes of the table's types.
             if frame.collect_schema() == pl.DataFrame(pl.from_arrow(self._snapshot.schema.empty_table())).schema:
                 return frame if self._filter() is None else frame.filter(to_polars(self._expr))
         scan = self.dataset()
-        if scan is not None and self._slices:
+        # A column without a name is not found in a dataset.
+        if scan is not None and self._slices and "" not in self._snapshot.schema.names:
             return pl.scan_pyarrow_dataset(scan)
         return pl.LazyFrame(pl.from_arrow(self.reader(None).read_all()))
 
@@ -160,6 +164,8 @@ class Rows:
             con = duckdb.default_connection()
         condition = self._filter()
         files = self._plain_files()
+        if files is not None and any(set(path) & _PATTERNS for path in files):
+            files = None
         # By a file's maximum DuckDB believes `c <= maximum` of every row, NaN among them, and no longer looks.
         by_floats = any(pa.types.is_floating(column.value_type) for column in columns(self._expr))
         if files is not None and not by_floats and not _has(self._snapshot.schema, _not_for_duckdb):
@@ -167,7 +173,8 @@ class Rows:
                 text = to_duckdb(self._expr)
             except UnsupportedError:
                 text = None
-            if text is not None:
+            # A column without a name is called otherwise by DuckDB.
+            if text is not None and "" not in self._snapshot.schema.names:
                 relation = con.read_parquet(files, hive_partitioning=False, union_by_name=False)
                 names = ", ".join('"' + name.replace('"', '""') + '"' for name in self._snapshot.schema.names)
                 meant = con.from_arrow(self._snapshot.schema.empty_table()).types
@@ -175,6 +182,15 @@ class Rows:
                     return relation.filter(text).project(names) if condition is not None else relation.project(names)
         # Filtered by pyarrow: what DuckDB cannot hold is compared before it comes there.
         return con.from_arrow(self.reader(None).read_all())
+
+
+# With one of these a path is a pattern to DuckDB, which reads all files that it fits, and maybe not the one meant.
+_PATTERNS = set("[*?\\")
+
+
+def _is_no_name(name: str) -> bool:
+    """Whether Polars finds no column by a name, or many."""
+    return name in ("", "*") or (name.startswith("^") and name.endswith("$"))
 
 
 def _has(schema: pa.Schema, test: Any) -> bool:
@@ -191,7 +207,7 @@ def _not_for_polars(kind: pa.DataType) -> bool:
     """Types that Polars reads from files as something else."""
     if isinstance(kind, pa.BaseExtensionType) or pa.types.is_map(kind):
         return True
-    return bool(pa.types.is_fixed_size_binary(kind) or pa.types.is_float16(kind) or pa.types.is_decimal256(kind))
+    return bool(pa.types.is_fixed_size_binary(kind) or pa.types.is_float16(kind))
 
 
 def _never_in_duckdb(kind: pa.DataType) -> bool:

@@ -216,7 +216,8 @@ class Table:
         return [advise_column(lake, snapshot, path, ranges=not asked or path in intervals) for path in paths]
 
     def _paths(self, columns: ColumnName | Sequence[ColumnName], schema: pa.Schema) -> list[tuple[str, ...]]:
-        listed = [columns] if columns and isinstance(columns, str | tuple) else list(columns)
+        # A name may be empty; `()` is no columns.
+        listed = [columns] if columns != () and isinstance(columns, str | tuple) else list(columns)
         names = Names(schema)
         return [names.find([one] if isinstance(one, str) else one).path for one in listed]
 
@@ -324,7 +325,11 @@ class Table:
     def _named(self, columns: ColumnName | Sequence[ColumnName] | None) -> list[ColumnName] | None:
         if columns is None:
             return None
-        return [columns] if isinstance(columns, str | tuple) else list(columns)
+        listed = [columns] if isinstance(columns, str | tuple) else list(columns)
+        view = self._index.newest()
+        known = set() if view is None else {*view.commit.columns, *view.commit.blooms}
+        # A dot is also a part of names.
+        return [(one,) if (one,) in known else one for one in listed]
 
     def verify_index(self) -> list[Lie]:
         """Compare the index with the table by reading both; what is damaged, missing or wrong, the first lies first.

@@ -15,6 +15,8 @@ from parsieve.demo import lake
 from parsieve.demo.engines import ALONE, TURNS, WITH, Answered, DuckDB, Engine, Pyarrow, Spark, spark_session
 from parsieve.report import Cells, Chart, Figure, Series, render
 from parsieve.report.figures import Verdict, written
+from parsieve.report.plans import verdicts
+from parsieve.report.records import losses
 
 BY_MINMAX = "min/max"
 
@@ -36,7 +38,7 @@ def run(
     questions = {"one user": events.point, "one hour": events.range}
     for name, where in questions.items():
         say(f"  {name}: {where}")
-    before = {name: _verdicts(ps.open_table(folder), where) for name, where in questions.items()}
+    before = {name: verdicts(ps.open_table(folder).plan(where)) for name, where in questions.items()}
     say("Adding Bloom filters for user_id to the files that exist, and building an index of user_id and event_time ...")
     added = time.perf_counter()
     with ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -59,7 +61,7 @@ def run(
     finally:
         for engine in engines:
             engine.close()
-    after = {name: _verdicts(table, where) for name, where in questions.items()}
+    after = {name: verdicts(table.plan(where)) for name, where in questions.items()}
     say("")
     for line in _lines(answers):
         say(line)
@@ -73,14 +75,6 @@ def _indexed(folder: Path) -> ps.Table:
     table = ps.open_table(folder)
     table.build_index(["user_id", "event_time"], progress=False)
     return table
-
-
-def _verdicts(table: ps.Table, where: str) -> list[Verdict]:
-    """What becomes of each file, in order of their names."""
-    plan = table.plan(where)
-    found: dict[str, Verdict] = {one.path: "doubted" if one.doubt else "kept" for one in plan.kept}
-    found |= {one.path: "skipped" for one in plan.skipped}
-    return [found[path] for path in sorted(found)]
 
 
 def _lines(answers: Sequence[Answered]) -> list[str]:
@@ -127,14 +121,9 @@ def _page(
             return Series(way, [of(one) for one in of_name if one.way == way], ours=way == WITH)
 
         times = [series(way, lambda one: one.seconds) for way in (ALONE, WITH)]
-        figures.append(
-            Figure(
-                f"Time for {name}",
-                f"The best of {TURNS} turns, all columns of the matching rows, plan included, on a warm machine.",
-                Chart("dots", engines, times, "seconds", "engine"),
-                how="parsieve demo",
-            )
-        )
+        chart = Chart("dots", engines, times, "seconds", "engine")
+        says = f"The best of {TURNS} turns, all columns of the matching rows, plan included, on a warm machine."
+        figures.append(Figure(f"Time for {name}", says, chart, how="parsieve demo", notes=losses(chart)))
     facts = {
         "lake": f"{events.num_files} files, {events.num_rows:,} rows, {written(events.num_bytes, 'bytes')}",
         "machine": f"{platform.machine()}, {os.cpu_count()} cores, {platform.system()}",

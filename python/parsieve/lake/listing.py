@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
 from stat import S_ISDIR
 from typing import NamedTuple
+
+from parsieve._core import UnsupportedError
 
 # A file that changed so shortly before it was listed may change again without a new time: its token says nothing.
 # Kernels stamp files by their tick; whole seconds are the mark of a filesystem that knows no finer ones (FAT: two).
@@ -30,6 +32,8 @@ class ListedFile(NamedTuple):
 # Kind, size, times of change (of content, of anything) and inode: whatever tells that a file is another one.
 _facts = attrgetter("st_mode", "st_size", "st_mtime_ns", "st_ctime_ns", "st_ino")
 _Facts = tuple[int, int, int, int, int]
+# Gone since the folder was read, or a link to nothing, to something below a file, or to itself: no rows.
+_NOTHING_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 # By an open folder the kernel finds a file without its way from the root.
 _BY_FOLDER = os.stat in os.supports_dir_fd and os.listdir in os.supports_fd
 
@@ -101,7 +105,7 @@ def _look(path: str, below: str, last: _Folder | None, now: int) -> _Folder:
     known = {} if last is None else last.files
     for name, fact in zip(names, facts, strict=True):
         if S_ISDIR(fact[0]):
-            if not _leads_back(path + name):
+            if not _leads_back(path + name, path[: len(path) - len(below) - 1]):
                 folders.append(name)
             continue
         one = known.get(name)
@@ -127,13 +131,16 @@ def _stats(names: list[str], stat: Callable[[str], os.stat_result]) -> tuple[lis
     try:
         # No turn of Python's for a file; what the system said of it is forgotten at once but for a few numbers.
         return names, list(map(_facts, map(stat, names)))
-    except FileNotFoundError:
-        pass
+    except OSError as error:
+        if error.errno not in _NOTHING_THERE:
+            raise
     found = []
     for name in names:
-        # Gone since the folder was read, or a link to nothing: no rows.
-        with suppress(FileNotFoundError):
+        try:
             found.append((name, _facts(stat(name))))
+        except OSError as error:
+            if error.errno not in _NOTHING_THERE:
+                raise
     return [name for name, _ in found], [one for _, one in found]
 
 
@@ -143,15 +150,23 @@ def of_path(path: str, now: int) -> ListedFile:
 
 
 def _listed(path: str, relative: str, facts: _Facts, now: int) -> ListedFile:
+    try:
+        relative.encode()
+    except UnicodeEncodeError:
+        raise UnsupportedError(f"the name of {path!r} is no UTF-8, and engines do not open such; rename it") from None
     _, size, modified, changed, inode = facts
     latest = max(modified, changed)
     grain = COARSE_NS if latest % 1_000_000_000 == 0 else TICK_NS
     return ListedFile(relative, path, size, token_of((size, modified, changed, inode), latest, now, grain))
 
 
-def _leads_back(path: str) -> bool:
-    """Whether a folder is a link to one that it lies in."""
+def _leads_back(path: str, root: str) -> bool:
+    """Whether a folder is a link to one that it lies in, be it by way of other links."""
     if not os.path.islink(path):  # noqa: PTH114
         return False
     target = os.path.realpath(path)
-    return os.path.commonpath((target, os.path.realpath(os.path.dirname(path)))) == target  # noqa: PTH120
+    while len(path) > len(root):
+        path = os.path.dirname(path)  # noqa: PTH120
+        if os.path.commonpath((target, os.path.realpath(path))) == target:
+            return True
+    return False

@@ -86,3 +86,22 @@ def test_a_file_that_takes_the_place_of_a_folder(tmp_path: Path) -> None:
     assert [one.relative for one in listing.files()] == ["a"]
     (tmp_path / "t" / "a").unlink()
     assert listing.files() == ()
+
+
+def test_folders_that_link_to_each_other_end(tmp_path: Path) -> None:
+    for name, link, target in (("a", "x", "b"), ("b", "y", "a")):
+        (tmp_path / "t" / name).mkdir(parents=True)
+        (tmp_path / "t" / name / "file").write_bytes(b"1")
+        (tmp_path / "t" / name / link).symlink_to(tmp_path / "t" / target)
+    listing = LocalListing(str(tmp_path / "t"))
+    # Links are followed, each once on a way: engines read a file by both of its names, too.
+    assert [one.relative for one in listing.files()] == ["a/file", "a/x/file", "b/file", "b/y/file"]
+    (tmp_path / "t" / "a" / "up").symlink_to(tmp_path)
+    assert [one.relative for one in listing.files()] == ["a/file", "a/x/file", "b/file", "b/y/file"]
+
+
+def test_links_to_nothing_are_no_files(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"1")
+    for name, target in (("gone", "nowhere"), ("itself", "itself"), ("below", "file/x")):
+        (tmp_path / name).symlink_to(target)
+        assert [one.relative for one in LocalListing(str(tmp_path)).files()] == ["file"], name

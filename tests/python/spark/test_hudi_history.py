@@ -119,7 +119,7 @@ def test_merge_on_read(spark: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1500)
+@pytest.mark.timeout(4000)
 @pytest.mark.parametrize("kind", ["hudi_mor", "hudi_cow"])
 def test_every_form_after_each_step(spark: Any, tmp_path: Path, kind: str) -> None:
     needs("hudi")
