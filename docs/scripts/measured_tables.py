@@ -22,12 +22,21 @@ class Record(NamedTuple):
         machine = self.data["machine"]
         cores = {1: "one core", 2: "two cores"}.get(machine["cores"], f"{machine['cores']} cores")
         cpu = machine["cpu"].replace("(R)", "").replace(" Processor", "").strip()
-        return f"{self.data['date']}, {cores} of an {cpu}; `benches/results/{self.name}`"
+        return (
+            f"{self.data['date']}, {cores} of an {cpu}, commit {self.data['commit'][:7]}; `benches/results/{self.name}`"
+        )
 
 
 Records = Mapping[str, Record]
 SCAN, MINMAX, BLOOM, SIEVE, OPTIMUM = "full scan", "min/max", "Bloom per file", "Sieve", "optimum"
 SORT = "Spark's sort"
+# The four charts of the first experiment, by the names of their pictures; the table below them has their numbers.
+LINEITEM_CHARTS = {
+    "points": "point queries, seconds",
+    "intervals": "intervals of l_orderkey, seconds",
+    "build": "build time",
+    "size": "size that queries read",
+}
 ALONE, WITH = "alone", "with parsieve"
 COST = "writer's cost of a filter"
 
@@ -117,13 +126,19 @@ def lineitem(rows: int, first_index: str, records: Records) -> str:
     for column, name in (("l_orderkey", "order key"), ("l_partkey", "part key")):
         sizes = [_bytes(built[way][column]["bytes"]) for way in (MINMAX, BLOOM, SIEVE)]
         lines.append([f"size that questions read, {name}", "", *sizes, ""])
+    millions = f"{rows / 1e6:g}"
+    pictures = "\n".join(
+        f"![{title[0].upper()}{title[1:]}, {millions} million rows: the table has the numbers.]"
+        f"(pictures/lineitem-{millions}-{name}.png)"
+        for name, title in LINEITEM_CHARTS.items()
+    )
     upkeep = [_bytes(built[SIEVE][column]["bytes_for_maintenance"]) for column in ("l_orderkey", "l_partkey")]
     size = _bytes(built[SIEVE]["l_orderkey"]["bytes"])
     return (
         f"Files read and seconds taken, planning included: medians of {turns[0]} questions for each kind of key and "
         f"{turns[-1]} for each width of interval, over "
         f"{rows / 1e6:g} million rows in {case['files']:,} files of {_bytes(case['bytes'])} in all, Spark with "
-        f"{case['memory'].replace('g', ' GB')} ({found.source}).\n\n"
+        f"{case['memory'].replace('g', ' GB')} ({found.source}).\n\n{pictures}\n\n"
         f"{_table(['', SCAN, MINMAX, BLOOM, SIEVE, OPTIMUM], lines)}\n\n"
         f"What questions read of the order key's index takes {size}; the experiment's first index of this key took "
         f"{first_index}. Keys and counts, which deletes and compaction need and no question reads, take {upkeep[0]} "
@@ -151,6 +166,32 @@ def large(records: Records) -> str:
 
 def _bytes(value: float) -> str:
     return written(value, "bytes")
+
+
+def indexes(records: Records) -> str:
+    """Hudi's own indexes beside the Sieve."""
+    found = records.get("indexes-spark")
+    if found is None:
+        return "There is no record of it yet: `benches/spark/indexes.py --rows 20000000 --save` makes it."
+    about, *cases = found.data["cases"]
+    lines = []
+    for name, of in about["contenders"].items():
+        cells = [_strong(name, name == "parsieve")]
+        for case in cases:
+            taken = case["seconds"].get(name)
+            cells.append(f"{case['files'][name]}, {statistics.median(taken):.2g} s" if taken else "-")
+        # Whoever failed took no time at all.
+        spent = [of[f"{what}_seconds"] for what in ("build", "update")]
+        cells += [f"{seconds:.3g} s" if seconds else "-" for seconds in spent]
+        lines.append([*cells, _bytes(of["index_bytes"]["built"])])
+    asked = [f"{case['question']}, {case['moment']}" for case in cases]
+    # What was said before Java's stack.
+    failed = [f"{name}: {of['failed'].split(' at ')[0]}" for name, of in about["contenders"].items() if of["failed"]]
+    refused = "\n\nWhat failed in Hudi: `" + "`; `".join(failed) + "`." if failed else ""
+    return (
+        f"Files read and seconds taken over {about['rows'] / 1e6:g} million rows in {about['files']:,} files, "
+        f"medians ({found.source}).\n\n{_table(['', *asked, 'build', 'upsert and update', 'index'], lines)}{refused}"
+    )
 
 
 def engines(records: Records) -> str:
@@ -296,6 +337,7 @@ SECTIONS: dict[str, Callable[[Records], str]] = {
     "layouts-5000": partial(layouts, 5_000),
     "lineitem-20": partial(lineitem, 20_000_000, "11 MB"),
     "lineitem-600": partial(lineitem, 600_000_000, "300 MB"),
+    "indexes": indexes,
     "large-build": large,
     "engines": engines,
     "tables": tables,

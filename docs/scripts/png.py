@@ -19,6 +19,7 @@ from html import escape
 from pathlib import Path
 
 from measured import RESULTS, ROOT, newest
+from measured_tables import LINEITEM_CHARTS
 from palette import small
 
 from parsieve.report.charts import picture
@@ -45,6 +46,8 @@ class Wanted:
     # What stands above the picture, instead of the figure's title.
     heading: str = ""
     categories: Sequence[str] = ()
+    # Pages of MkDocs show the light one alone.
+    dark: bool = True
 
 
 LAYOUTS = (
@@ -55,7 +58,7 @@ LAYOUTS = (
     "the table's sort key",
     "twenty values",
 )
-WANTED = (
+WANTED = [
     Wanted("one-key", "layouts-python", "5,000 files: one key that is there", "One key: files read, of 5,000", LAYOUTS),
     Wanted(
         "interval",
@@ -64,7 +67,12 @@ WANTED = (
         "1/10,000 of the rows: files read, of 5,000",
         LAYOUTS,
     ),
-)
+]
+WANTED += [
+    Wanted(f"lineitem-{millions}-{name}", f"thesis-{millions}000000-spark", f"{millions} M rows: {title}", dark=False)
+    for millions in (20, 600)
+    for name, title in LINEITEM_CHARTS.items()
+]
 
 
 @dataclass(frozen=True)
@@ -98,9 +106,12 @@ def wanted() -> Iterator[Drawn]:
     """The pictures of docs/pictures, as the newest records have them."""
     records = newest()
     for one in WANTED:
+        if one.kind not in records:
+            continue
         name, data = records[one.kind]
         figures = {figure.title: figure for figure in figures_of(RESULTS / name, data)}
-        yield from drawings(one.name, _only(figures[one.title], one.categories), name, one.heading or one.title)
+        drawn = list(drawings(one.name, _only(figures[one.title], one.categories), name, one.heading or one.title))
+        yield from drawn if one.dark else drawn[:1]
 
 
 def _only(figure: Figure, categories: Sequence[str]) -> Figure:

@@ -50,6 +50,26 @@ def test_what_was_not_measured_is_said_to_be_missing(measured: ModuleType) -> No
     assert "no record" in measured.SECTIONS["lineitem-600"]({})
     assert "no record" in measured.SECTIONS["engines"]({})
     assert "no record" in measured.SECTIONS["large-build"]({})
+    assert "no record" in measured.SECTIONS["indexes"]({})
+
+
+def test_hudis_indexes_are_told_beside_ours(measured: ModuleType) -> None:
+    sizes = {"build_seconds": 12.0, "update_seconds": 3.5, "index_bytes": {"built": 2e6}, "failed": None}
+    contenders = {
+        "no index": sizes,
+        "parsieve": sizes,
+        "secondary": sizes | {"update_seconds": 0.0, "failed": "an error"},
+    }
+    about = {"rows": 20_000_000, "files": 160, "contenders": contenders}
+    case = {"question": "key", "moment": "built", "files": {"no index": 160, "parsieve": 1}}
+    case["seconds"] = {"no index": [3.0, 4.0, 5.0], "parsieve": [0.5]}
+    data = {"date": "d", "commit": "c" * 40, "machine": {"cpu": "c", "cores": 2}, "cases": [about, case]}
+    record = type(measured.newest()["tables-python"])("i.json", data)
+    told = measured.SECTIONS["indexes"]({"indexes-spark": record})
+    assert "| no index | 160, 4 s | 12 s | 3.5 s | 2 MB |" in told
+    assert "| **parsieve** | 1, 0.5 s | 12 s | 3.5 s | 2 MB |" in told
+    assert "| secondary | - | 12 s | - | 2 MB |" in told
+    assert "What failed in Hudi: `secondary: an error`." in told
 
 
 def test_a_lean_experiment_is_told_without_what_it_left_out(measured: ModuleType) -> None:
@@ -74,7 +94,7 @@ def test_the_large_build_is_told(measured: ModuleType) -> None:
     build |= {"lookup_bytes": 1e9, "keys_bytes": 3e9, "bits_per_row": 13.3}
     case = {"rows": 600_000_000, "files": 60, "table_bytes": 5e9, "memory": "2g", "build": build}
     case["look_up"] = {"files_kept": 1.0, "plan_ms": 2.5}
-    data = {"date": "d", "machine": {"cpu": "c", "cores": 4}, "cases": [case]}
+    data = {"date": "d", "commit": "c" * 40, "machine": {"cpu": "c", "cores": 4}, "cases": [case]}
     told = measured.SECTIONS["large-build"](
         {"large-build-spark": type(measured.newest()["tables-python"])("l.json", data)}
     )
@@ -89,7 +109,9 @@ def test_engines_are_told_with_the_better_way_in_bold(measured: ModuleType) -> N
     far["counted"] = {alone: {"bytes": 5e6, "requests": 400}, ours: {"bytes": 1e5, "requests": 12}}
     cases = [case | {"place": "warm"}, case | {"place": "cold"}, far | {"place": "far"}]
     machine = {"cpu": "Some CPU", "cores": 2}
-    record = type(measured.newest()["layouts-python"])("e.json", {"date": "d", "machine": machine, "cases": cases})
+    record = type(measured.newest()["layouts-python"])(
+        "e.json", {"date": "d", "commit": "c" * 40, "machine": machine, "cases": cases}
+    )
     told = measured.SECTIONS["engines"]({"engines-spark": record})
     assert "| one user, DuckDB | **10 ms** → 20 ms | **10 ms** → 20 ms | 9 s → **300 ms** |" in told
     assert "| 5 MB → **100 kB** | 400 → **12** |" in told
