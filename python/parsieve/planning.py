@@ -21,7 +21,7 @@ from parsieve.prune.footer_stats import Cost, FileFooter, Footers, bounds_of
 from parsieve.prune.index import IndexEvidence
 from parsieve.prune.minmax import ColumnBounds, MinMax, lake_statistics, partitions
 from parsieve.prune.planner import Sieving
-from parsieve.prune.questions import Question, Tree, ask, leaves
+from parsieve.prune.questions import Beyond, Question, Tree, ask, leaves
 from parsieve.prune.shelf import ShelfEvidence
 
 STALE = "the index does not hold this version of it; update_index() reads it"
@@ -47,7 +47,8 @@ def make_plan(
     expr = parse(where, snapshot.schema, timezone)
     if keys:
         expr = And((expr, parse_keys(keys, snapshot.schema)))
-    tree = ask(expr)
+    # The types of a plain folder are those of its first file.
+    tree = ask(expr, types_are_certain=lake.format != "parquet")
     cost = Cost()
     doubts: dict[int, list[str]] = {}
     files = Sieving.begin(tree, len(snapshot.slices))
@@ -154,6 +155,13 @@ def _judge_groups(
         return bounds_of(column, [(known[number], group) for number, group in units])
 
     groups.hear(MinMax("footers' min/max", bounds))
+    for question in leaves(files.tree):
+        if isinstance(question, Beyond) and question in groups.answers:
+            other = pc.and_(groups.kept, groups.answers[question])
+            for number in dict.fromkeys(units[unit][0] for unit in pc.indices_nonzero(other).to_pylist()):
+                doubts.setdefault(number, []).append(
+                    f"its {question.column} may have values that are no {question.column.value_type}, the table's type"
+                )
 
     def filters(number: int) -> FileFilters:
         piece = snapshot.slices[number]

@@ -93,7 +93,9 @@ class Builder:
             return either(*(self._compare_day(column, "=", value) for value in given), *nulls)
         places = [place(value, column.value_type, self.zone) for value in given]
         found = pa.array([spot.floor for spot in places if spot.exact], column.value_type)
-        return either(members(column, found), *nulls)
+        # What no value of the type equals finds no row, and is said all the same: a file may hold another type.
+        rest = (never(column),) if 0 < len(found) < len(places) else ()
+        return either(members(column, found), *rest, *nulls)
 
     def starts_with(self, operand: Operand, prefix: Value | None) -> Expr:
         """Whether text or bytes begin with `prefix`."""

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from parsieve.predicate.build import members, scalar_value
-from parsieve.predicate.expr import Always, And, Column, Expr, both, columns
+from parsieve.predicate.expr import Always, And, Column, Expr, both, columns, either, never
 from parsieve.predicate.names import Names
 from parsieve.predicate.place import UnlikeError, place, zone_named
 
@@ -75,7 +75,8 @@ def parse_keys(keys: Mapping[Any, Any], schema: pa.Schema) -> Expr:
     parts = []
     for name, values in keys.items():
         column = names.find([name] if isinstance(name, str) else name)
-        parts.append(members(column, _keys(column, _array(values))))
+        found, is_whole = _keys(column, _array(values))
+        parts.append(members(column, found) if is_whole else either(members(column, found), never(column)))
     return both(*parts) if parts else And(())
 
 
@@ -89,8 +90,8 @@ def _array(values: Any) -> pa.Array:
     return pa.array(values)
 
 
-def _keys(column: Column, values: pa.Array) -> pa.Array:
-    """Keys as values of the column's type; what no value of it equals is left out."""
+def _keys(column: Column, values: pa.Array) -> tuple[pa.Array, bool]:
+    """Keys as values of the column's type, and whether these are all: what no value of it equals is left out."""
     from parsieve.predicate.expr import value_type
 
     plain = value_type(values.type)
@@ -99,10 +100,10 @@ def _keys(column: Column, values: pa.Array) -> pa.Array:
     values = values.drop_null()
     type = column.value_type
     if values.type == type:
-        return values
+        return values, True
     if pa.types.is_integer(values.type) and pa.types.is_integer(type) and values.type.bit_width < type.bit_width:
         try:
-            return values.cast(type)
+            return values.cast(type), True
         except pa.ArrowInvalid:
             # Negative keys of an unsigned column.
             pass
@@ -110,4 +111,4 @@ def _keys(column: Column, values: pa.Array) -> pa.Array:
         spots = [place(value, type) for one in values.unique() if (value := scalar_value(one)) is not None]
     except UnlikeError as error:
         raise TypeError(f"keys of type {plain} do not join column {column} of type {column.type}: {error}") from None
-    return pa.array([spot.floor for spot in spots if spot.exact], type)
+    return pa.array([spot.floor for spot in spots if spot.exact], type), all(spot.exact for spot in spots)

@@ -18,6 +18,7 @@ from parsieve.files import REQUESTS_AT_ONCE, RangeReader
 from parsieve.lake.base import Lake, Slice
 from parsieve.predicate.build import is_bytes, is_text
 from parsieve.predicate.expr import Column
+from parsieve.predicate.place import NANOS
 from parsieve.prune.leaf import LeafKey, find_leaf, leaf_key
 from parsieve.prune.minmax import ColumnBounds
 
@@ -187,6 +188,7 @@ def bounds_of(column: Column, footers: Sequence[tuple[FileFooter | None, int]]) 
     """What footers say of a column, for pairs of a footer and a row group's number; without a footer, nothing."""
     nothing: _Raw = (None, None, None, None, None)
     by_type: dict[str, list[int]] = {}
+    fits = [False] * len(footers)
     raw: list[_Raw] = []
     for unit, (footer, group) in enumerate(footers):
         known = footer.columns.get(column.path) if footer is not None else None
@@ -200,9 +202,14 @@ def bounds_of(column: Column, footers: Sequence[tuple[FileFooter | None, int]]) 
     lower: list[Any] = [None] * len(raw)
     upper: list[Any] = [None] * len(raw)
     for stored, units in by_type.items():
+        fully = _holds_no_other(stored, column.value_type)
         for side, into in ((0, lower), (1, upper)):
             for unit, value in zip(units, _typed([raw[unit][side] for unit in units], stored, kind), strict=True):
                 into[unit] = value
+        for unit in units:
+            # A bound that was brought to the type is in its range, and so is what lies between.
+            bounded = lower[unit] is not None and upper[unit] is not None
+            fits[unit] = bounded if fully is None else fully
     sides = []
     for low, high in zip(lower, upper, strict=True):
         # One bound that does not fit the table's type makes the other one doubtful too.
@@ -214,7 +221,29 @@ def bounds_of(column: Column, footers: Sequence[tuple[FileFooter | None, int]]) 
         counts[0],
         counts[2],
         counts[1],
+        pa.array(fits, pa.bool_()),
     )
+
+
+def _holds_no_other(stored: str, kind: pa.DataType) -> bool | None:
+    """Whether a column of a file has values of the table's type alone; None if that is a matter of their range."""
+    held, found = file_type(stored), _MEANING.fullmatch(stored)
+    is_bytewise = is_text(kind) or is_bytes(kind)
+    if held is None or found is None or not _same_meaning(stored, held, pa.large_binary() if is_bytewise else kind):
+        return False
+    types, physical = pa.types, found["physical"]
+    if types.is_floating(held):
+        return bool(kind.bit_width >= {"FLOAT": 32, "DOUBLE": 64}.get(physical, 16))
+    if types.is_integer(held):
+        same = types.is_signed_integer(held) == types.is_signed_integer(kind)
+        return True if same and kind.bit_width >= int(physical.removeprefix("INT")) else None
+    if types.is_decimal(held):
+        return None if held.scale <= kind.scale else False
+    if types.is_timestamp(held) or types.is_time(held):
+        return True if held.unit == kind.unit else None if NANOS[held.unit] > NANOS[kind.unit] else False
+    if types.is_fixed_size_binary(kind):
+        return physical == f"FIXED_LEN_BYTE_ARRAY({kind.byte_width})"
+    return True
 
 
 def _assemble(scalars: list[Any], kind: pa.DataType) -> pa.Array:

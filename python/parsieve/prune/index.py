@@ -15,7 +15,7 @@ from parsieve.lake.base import Slice
 from parsieve.predicate.build import is_bytes, is_text
 from parsieve.predicate.expr import Column
 from parsieve.prune.evidence import Evidence
-from parsieve.prune.questions import Among, Begins, HasNan, HasNull, HasValue, Question, Within
+from parsieve.prune.questions import Among, Begins, Beyond, HasNan, HasNull, HasValue, Question, Within
 
 
 class IndexEvidence(Evidence):
@@ -31,6 +31,10 @@ class IndexEvidence(Evidence):
 
     def may_match(self, question: Question, wanted: pa.BooleanArray) -> pa.BooleanArray | None:
         """Looks the values up, of all slices at once."""
+        if isinstance(question, Beyond):
+            # Whoever indexed these versions read them as this type, value by value.
+            held = self.speaks(question)
+            return None if held is None else pc.invert(held)
         path = self._path(question.column)
         asked = asked_of_index(question)
         if path is None or asked is None:
@@ -48,9 +52,13 @@ class IndexEvidence(Evidence):
     def speaks(self, question: Question) -> pa.BooleanArray | None:
         """For each slice, whether the index holds this version of it for a question; None if it is not asked that."""
         path = self._path(question.column)
-        if path is None or asked_of_index(question) is None or str(question.column) in self.failed:
+        if path is None or str(question.column) in self.failed:
+            return None
+        if not isinstance(question, Beyond) and asked_of_index(question) is None:
             return None
         reader = self._view.reader(path)
+        if isinstance(question, Beyond) and reader.state.type != question.column.value_type:
+            return None
         # The index knows the least and the greatest key of each location: of texts their beginnings, and with changes
         # what they were before. Then a footer may know better.
         if _is_ray(question) and (reader.state.deltas or not _is_exact(question.column)):

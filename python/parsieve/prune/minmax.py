@@ -17,6 +17,7 @@ from parsieve.prune.evidence import Evidence
 from parsieve.prune.questions import (
     Among,
     Begins,
+    Beyond,
     HasNan,
     HasNull,
     HasValue,
@@ -40,6 +41,8 @@ class ColumnBounds:
     # Values, nulls and NaNs too.
     values: pa.Array
     nans: pa.Array | None = None
+    # Whether all values are certainly of the column's type; None where nobody looked.
+    fits: pa.BooleanArray | None = None
 
 
 class MinMax(Evidence):
@@ -68,6 +71,8 @@ class MinMax(Evidence):
         nulls, values = bounds.nulls[unit].as_py(), bounds.values[unit].as_py()
         if values is not None and nulls == values:
             return "all values are null" if values else "there are no values"
+        if isinstance(question, Beyond):
+            return "it holds values of this type alone"
         if isinstance(question, HasNull):
             return "there is no null"
         if isinstance(question, HasNan):
@@ -99,6 +104,8 @@ def may_match(question: Question, bounds: ColumnBounds) -> pa.BooleanArray | Non
             if not pa.types.is_floating(question.column.value_type):
                 return _all(some, False)
             return some if bounds.nans is None else pc.and_(some, _not(pc.equal(bounds.nans, 0)))
+        case Beyond():
+            return None if bounds.fits is None else pc.and_(some, pc.invert(bounds.fits))
     try:
         lower, upper = comparable(bounds.lower), comparable(bounds.upper)
         match question:
@@ -202,7 +209,9 @@ def partitions(rows: Sequence[Any]) -> MinMax:
             return pa.array([int(flag) if sure else None for flag, sure in pairs], pa.int64())
 
         nulls = counted([one is None for one in given])
-        return ColumnBounds(values, values, nulls, counted([True] * len(rows)), counted(nan))
+        return ColumnBounds(
+            values, values, nulls, counted([True] * len(rows)), counted(nan), pa.array(known, pa.bool_())
+        )
 
     return MinMax("partition values", bounds)
 

@@ -1,0 +1,69 @@
+"""Folders whose files hold more than the type that the first one gives the table: nothing of it is skipped unseen."""
+
+from __future__ import annotations
+
+import time
+from decimal import Decimal
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+import parsieve as ps
+
+INT, MILLIS = pa.array([1, None], pa.int32()), pa.array([1], pa.timestamp("ms"))
+CASES: dict[str, tuple[pa.Array, pa.Array, Any]] = {
+    "a larger number": (INT, pa.array([2**40], pa.int64()), f"x = {2**40}"),
+    "beyond all numbers": (INT, pa.array([2**40], pa.int64()), f"x > {2**33}"),
+    "below all numbers": (INT, pa.array([-(2**40)], pa.int64()), [("x", "<", -(2**33))]),
+    "among others": (INT, pa.array([2**40], pa.int64()), f"x IN (1, {2**40})"),
+    "among others of Arrow": (INT, pa.array([2**40], pa.int64()), pc.field("x").isin(pa.array([1, 2**40]))),
+    "a negative number": (pa.array([1], pa.uint32()), pa.array([-1], pa.int32()), "x = -1"),
+    "a fraction": (INT, pa.array([1.5]), "x = 1.5"),
+    "a double": (pa.array([0.5], pa.float32()), pa.array([0.1]), "x = 0.1"),
+    "a finer moment": (MILLIS, pa.array([1500], pa.timestamp("us")), "x = '1970-01-01 00:00:00.0015'"),
+    "more digits": (pa.array([Decimal("1.5")]), pa.array([Decimal("1.25")]), "x = 1.25"),
+    "fewer bytes": (pa.array([b"abc"], pa.binary(3)), pa.array([b"ab"], pa.binary(2)), "x = X'6162'"),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_value_that_the_table_has_no_type_for(tmp_path: Path, case: str) -> None:
+    first, other, asked = CASES[case]
+    folder, like = tmp_path / "more", tmp_path / "like"
+    for place, arrays in ((folder, [first, other]), (like, [first, first])):
+        place.mkdir()
+        for number, array in enumerate(arrays):
+            # A filter of the file says "no" to the values that are left of the question.
+            pq.write_table(pa.table({"x": array}), place / f"{number}.parquet", bloom_filter_options={"x": True})
+    time.sleep(0.1)
+    for kind in (None, "sieve", "bloom"):
+        more, same = (ps.open_table(str(one)) for one in (folder, like))
+        if kind is not None:
+            more.build_index("x", kind=kind, progress=False)
+            same.build_index("x", kind=kind, progress=False)
+        for row_groups in (None, True, False):
+            plan = more.plan(asked, row_groups=row_groups)
+            assert str(folder / "1.parquet") in plan.files, plan.explain()
+        plan = more.plan(asked)
+        assert [keep for keep in plan.kept if keep.path == str(folder / "1.parquet") and keep.doubt], plan.explain()
+        with duckdb.connect() as con:
+            for read in (plan.to_arrow, plan.to_polars, partial(plan.to_duckdb, con)):
+                with pytest.raises(ps.UnsupportedError, match="a file holds"):
+                    read()
+        # Where all files are of the table's type, such a value is nowhere.
+        assert same.plan(asked).files == ([] if "among" not in case else [str(like / f"{n}.parquet") for n in (0, 1)])
+
+
+def test_keys_that_the_table_has_no_type_for(tmp_path: Path) -> None:
+    for number, array in enumerate([INT, pa.array([2**40], pa.int64())]):
+        pq.write_table(pa.table({"x": array}), tmp_path / f"{number}.parquet", bloom_filter_options={"x": True})
+    table = ps.open_table(str(tmp_path))
+    assert len(table.plan(keys={"x": pa.array([5, 2**40])}).files) == 1
+    assert len(table.plan(keys={"x": pa.array([1, 2**40])}).files) == 2
+    assert len(table.plan(keys={"x": pa.array([1, 2])}).files) == 1
