@@ -11,6 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+import pyarrow as pa
+
 from parsieve import _core
 from parsieve._core import UnsupportedError
 from parsieve.errors import ColumnNotFoundError, ConflictError
@@ -147,12 +149,15 @@ def _followed(
     tokens: Mapping[Location, str],
     renewed: Renewed,
 ) -> BloomState | None:
-    """A column at a later snapshot; None where the table has it no more, or as another type, and all is kept."""
+    """A column at a later snapshot; None where the table has it no more."""
     try:
         path, field = current_field(snapshot.schema, state.path, state.field_id)
     except ColumnNotFoundError:
         return None
-    before = bindings.read(store, state.bindings)
+    if not _is_alike(field.type, state.type):
+        # Filters of another kind of values say nothing of these.
+        state = replace(state, bindings=(), shelves=())
+    before = bindings.read(store, state.bindings) if state.bindings else {}
     changed = [
         piece
         for piece in snapshot.slices
@@ -177,6 +182,14 @@ def _followed(
         bindings=bindings.write(store, state.bindings, before, after),
         shelves=shelves,
     )
+
+
+def _is_alike(one: pa.DataType, other: pa.DataType) -> bool:
+    """Whether values of two types are of one kind, so that filters of the one are asked for the other exactly."""
+    try:
+        return bool(_core.SieveAxis(one).meaning == _core.SieveAxis(other).meaning)
+    except UnsupportedError:
+        return one == other
 
 
 def fill(lake: Lake, piece: Slice, rates: Mapping[ColumnPath, float]) -> tuple[list[Filled], Exception | None]:

@@ -203,3 +203,21 @@ def test_shelves_that_no_version_names_are_removed(folder: Folder) -> None:
     index.expire(dt.timedelta(0), garbage_age=dt.timedelta(0))
     assert len(list((folder.path / "_parsieve" / "shelves").iterdir())) == 2
     assert asked(index, folder, 7) >= {"f7.parquet"}
+
+
+def test_filters_of_another_kind_of_values_are_made_anew(tmp_path: Path) -> None:
+    # What the values of a folder's name are is a matter of all names.
+    for number in range(8):
+        (tmp_path / f"p={number}").mkdir()
+        pq.write_table(pa.table({"row": [number]}), tmp_path / f"p={number}" / "a.parquet")
+    time.sleep(0.1)
+    table = ps.open_table(str(tmp_path))
+    assert table.build_index("p", kind="bloom") == {"p": "bloom"}
+    (tmp_path / "p=text").mkdir()
+    pq.write_table(pa.table({"row": [8]}), tmp_path / "p=text" / "a.parquet")
+    time.sleep(0.1)
+    table.update_index(progress=False)
+    assert table.verify_index() == []
+    plan = table.plan("p = '3'")
+    assert plan.to_arrow()["row"].to_pylist() == [3]
+    assert not plan._notes
