@@ -200,6 +200,58 @@ def ask(spark: Any, contenders: list[Contender], questions: dict[str, str], mome
     return cases
 
 
+def figures(about: dict[str, Any], cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The measurements as `parsieve report` draws them."""
+    names = list(about["contenders"])
+    failed = [f"{name} failed: {of['failed']}" for name, of in about["contenders"].items() if of["failed"]]
+    rows = f"{about['rows'] / 1e6:g} M rows of Hudi"
+    found = []
+
+    def chart(title: str, says: str, unit: str, categories: list[str], value: Callable[[str, int], Any]) -> None:
+        series = [
+            record.series(name, [value(name, at) for at in range(len(categories))], ours=name == OURS) for name in names
+        ]
+        about_it = {"kind": "bars" if unit == "seconds" else "dots", "unit": unit, "categories": categories}
+        found.append({"title": f"{rows}: {title}", "says": says, "notes": failed} | about_it | {"series": series})
+
+    for moment in dict.fromkeys(case["moment"] for case in cases):
+        of = [case for case in cases if case["moment"] == moment]
+        asked = [case["question"] for case in of]
+        when = "right after the build" if moment == "built" else "after an upsert of a hundredth of the rows"
+        chart(
+            f"seconds, {moment}",
+            f"Seconds of a question {when}; medians. An index is asked what it is made for.",
+            "seconds",
+            asked,
+            # Whoever was not asked is a gap.
+            lambda name, at, of=of: statistics.median(took) if (took := of[at]["seconds"].get(name)) else None,  # type: ignore[misc]
+        )
+        chart(
+            f"files, {moment}",
+            f"Files that Spark opens for a question {when}, of {about['files']}.",
+            "files",
+            asked,
+            lambda name, at, of=of: of[at]["files"].get(name),  # type: ignore[misc]
+        )
+    moments = ["build", "update"]
+    chart(
+        "building and updating",
+        "Seconds to build the index, and of the upsert with the index after it.",
+        "seconds",
+        moments,
+        # Whoever failed took no time at all.
+        lambda name, at: about["contenders"][name][f"{moments[at]}_seconds"] or None,
+    )
+    chart(
+        "size of the index",
+        "Bytes after the build and after the upsert; of Hudi what its metadata have grown by.",
+        "bytes",
+        ["built", "updated"],
+        lambda name, at: about["contenders"][name]["index_bytes"].get(("built", "updated")[at]),
+    )
+    return found
+
+
 def main() -> None:
     """Measure, print, and save if asked."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -227,7 +279,8 @@ def main() -> None:
         spark.stop()
         shutil.rmtree(place)
     if asked.save:
-        record.save("indexes", cases, ["pyspark", "hudi", "pyarrow"], by="spark")
+        drawn = figures(cases[0], cases[1:])
+        record.save("indexes", cases, ["pyspark", "hudi", "pyarrow"], drawn, by="spark")
 
 
 def run(spark: Any, place: Path, rows: int, files: int, rounds: int) -> list[dict[str, Any]]:

@@ -169,11 +169,12 @@ def sieve() -> str:
     drawing.line(12, 40, 706, 40)
     for block in range(5):
         drawing.line(12 + block * 172, 34, 12 + block * 172, 150, kind="line")
-    runs = [("A", 0, 120), ("A C", 120, 52), ("B", 172, 200), ("B D", 372, 60), ("C", 432, 84), ("D", 516, 172)]
+    runs = [("A B", 0, 120), ("A C", 120, 52), ("B", 172, 200), ("B D", 372, 60), ("C", 432, 84)]
+    runs += [("A D", 516, 120), ("C", 636, 52)]
     for files, start, width in runs:
         drawing.rect(12 + start + 1, 62, width - 2, 30)
         drawing.text(12 + start + width / 2, 82, files, "mono", "middle")
-    for start in (120, 372, 432):
+    for start in (120, 372, 432, 636):
         drawing.line(12 + start, 52, 12 + start, 102, kind="ours")
     drawing.text(98, 124, "block 0", "quiet", "middle")
     for block in range(1, 4):
@@ -187,7 +188,9 @@ def sieve() -> str:
     drawing.line(500, 170, 500, 96)
     drawing.text(436, 218, "360 <= key < 488", "head", "middle")
     drawing.text(436, 236, "reads B, C and D: the union of three runs", "quiet", "middle")
-    drawing.text(12, 260, "A to D are files whose minima and maxima all span the whole axis", "quiet")
+    drawing.text(
+        12, 260, "A to D are files; by minima and maxima the key would read B too, and the interval A", "quiet"
+    )
     return drawing.svg()
 
 

@@ -37,8 +37,13 @@ def make_plan(
     row_groups: bool | None,
     timezone: str | None,
     notes: Sequence[str] = (),
+    *,
+    filters: bool = True,
 ) -> Plan:
-    """The plan of a predicate on a snapshot of a table; `notes` are doubts that are known already."""
+    """The plan of a predicate on a snapshot of a table; `notes` are doubts that are known already.
+
+    Without a view and `filters` it says what minima and maxima can do alone.
+    """
     expr = parse(where, snapshot.schema, timezone)
     if keys:
         expr = And((expr, parse_keys(keys, snapshot.schema)))
@@ -65,7 +70,7 @@ def make_plan(
             silent = pc.invert(functools.reduce(pc.or_, asked))
             doubts = {number: [STALE] for number in pc.indices_nonzero(silent).to_pylist()}
     chosen = _to_open(lake, snapshot, files, judged, row_groups)
-    groups = _judge_groups(lake, snapshot, footers, files, chosen, cost, doubts) if chosen else None
+    groups = _judge_groups(lake, snapshot, footers, files, chosen, cost, doubts, filters) if chosen else None
     return Plan(lake, snapshot, expr, files, groups, doubts, list(notes), cost)
 
 
@@ -132,6 +137,7 @@ def _judge_groups(
     chosen: list[int],
     cost: Cost,
     doubts: dict[int, list[str]],
+    blooms: bool,
 ) -> tuple[Sieving, list[tuple[int, int]]]:
     """The row groups of some slices on their way through what their files say."""
     pieces: list[Slice] = [snapshot.slices[number] for number in chosen]
@@ -161,7 +167,8 @@ def _judge_groups(
         piece = snapshot.slices[number]
         return FileFilters(lake.open_base(piece), lake.file_keys(piece))
 
-    groups.hear(FileBlooms(units, known, filters, cost))
+    if blooms:
+        groups.hear(FileBlooms(units, known, filters, cost))
     return groups, units
 
 

@@ -4,6 +4,8 @@
 ```pycon    shows its output, which must be what comes out
 ```console  what follows `$ ` runs in a shell in which `parsieve` is ours; the lines below are what it prints, with
             `...` for anything
+```sh       runs in the same shell if each of its lines begins with `parsieve`; what installs is for reading only
+```python spark    as Python, but only where there is Spark
 ```
 
 Other languages are for reading only.
@@ -19,7 +21,7 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
-FENCE = re.compile(r"^```(?P<language>[\w-]*)\s*$")
+FENCE = re.compile(r"^```(?P<language>[\w-]*(?: \w+)*)\s*$")
 RUN = ("python", "pycon", "console")
 PACKAGE = Path(__file__).parents[2] / "python"
 
@@ -30,8 +32,9 @@ class Block(NamedTuple):
     text: str
 
 
-def blocks(text: str) -> list[Block]:
-    """The blocks of a page that are run."""
+def blocks(text: str, *, spark: bool = False) -> list[Block]:
+    """The blocks of a page that are run, those for Spark if there is one."""
+    runs = {name: name for name in RUN} | ({"python spark": "python"} if spark else {})
     found: list[Block] = []
     language: str | None = None
     first_line, lines = 0, list[str]()
@@ -40,8 +43,10 @@ def blocks(text: str) -> list[Block]:
         if language is None and fence:
             language, first_line, lines = fence["language"], number + 1, []
         elif language is not None and line.rstrip() == "```":
-            if language in RUN:
-                found.append(Block(language, first_line, "\n".join(lines) + "\n"))
+            if language == "sh" and all(line.startswith("parsieve ") for line in lines):
+                language, lines = "console", [f"$ {line}" for line in lines]
+            if language in runs:
+                found.append(Block(runs[language], first_line, "\n".join(lines) + "\n"))
             language = None
         elif language is not None:
             lines.append(line)

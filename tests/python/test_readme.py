@@ -46,6 +46,18 @@ def test_the_reference_names_all_that_is_public() -> None:
             assert name.startswith("_") or full in shown or f"{full}.{name}" in shown, full
 
 
+def test_one_version_is_told_everywhere() -> None:
+    told = {
+        "Cargo.toml": r'(?m)^version = "([^"]+)"$',
+        "CHANGELOG.md": r"(?m)^## \[([^\]]+)\] - \d{4}-\d{2}-\d{2}$",
+        "README.md": r"(?m)^- Young: ([^,]+),",
+    }
+    for name, form in told.items():
+        found = re.search(form, (ROOT / name).read_text(encoding="utf-8"))
+        assert found is not None, name
+        assert found[1] == ps.__version__, name
+
+
 def test_every_page_has_its_place_in_the_navigation() -> None:
     places = re.findall(r"^ +- (?:.+: )?(\S+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
     assert sorted(places) == sorted(page.relative_to(ROOT / "docs").as_posix() for page in PAGES[1:])
@@ -54,8 +66,16 @@ def test_every_page_has_its_place_in_the_navigation() -> None:
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_links_to_our_own_files_lead_there(page: Path) -> None:
     prose = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
-    for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", prose):
+    for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", prose) + re.findall(r'(?:src|srcset)="([^"]+)"', prose):
         assert "://" in target or (page.parent / target).exists() or target in MADE, target
+
+
+def test_blocks_for_spark_and_commands_of_ours_are_run_where_they_can_be() -> None:
+    page = "```sh\nparsieve --version\nparsieve --help\n```\n```sh\npip install .\n```\n```python spark\nx = 1\n```\n"
+    assert [(block.language, block.text) for block in blocks(page)] == [
+        ("console", "$ parsieve --version\n$ parsieve --help\n")
+    ]
+    assert [block.text for block in blocks(page, spark=True)][1:] == ["x = 1\n"]
 
 
 def test_blocks_of_a_page_share_names_and_pages_do_not() -> None:

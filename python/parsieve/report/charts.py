@@ -14,8 +14,11 @@ LEFT, RIGHT = 8, 8
 LINE = 15
 # Letters are no wider than this on average; longer names are cut in the picture, and whole in the table.
 LETTER, LONGEST_NAME = 6.4, 25
-# Told apart without colour too: dots by shape, lines by dashes, bars by the name beside each.
-DASHES = ("", "6 3", "2 3", "8 3 2 3", "1 4", "10 4")
+# Heads are bold, and have the whole width.
+LONGEST_HEAD = 44
+# Told apart without colour too: lines by dashes, ours by none, dots and bars by the name beside each.
+DASHES = ("6 3", "2 3", "8 3 2 3", "1 4", "10 4", "4 2")
+DOT = 4.5
 NUM_COLOURS = 6
 
 
@@ -58,14 +61,15 @@ def _rows(chart: Chart) -> tuple[str, float]:
     numbers = _numbers(chart)
     place = _logarithmic(numbers) if chart.kind == "dots" else _linear(numbers)
     names = max((LETTER * len(_short(series.name)) for series in chart.series), default=0.0)
-    start, end = LEFT + names + 6, WIDTH - RIGHT - 62
+    # A zero lies at the foot of the scale, beside the name and not on it.
+    start, end = LEFT + names + 6 + (DOT if chart.kind == "dots" else 0), WIDTH - RIGHT - 62
     for at, category in enumerate(chart.categories):
         y += LINE
-        parts.append(_text(LEFT, y, category, "head"))
+        parts.append(_text(LEFT, y, _short(category, LONGEST_HEAD), "head"))
         for number, series in enumerate(chart.series):
             y += LINE
             value = series.values[at]
-            parts.append(_text(start - 6, y, _short(series.name), "ours-text" if series.ours else "", "end"))
+            parts.append(_text(LEFT + names, y, _short(series.name), "ours-text" if series.ours else "", "end"))
             if value is None:
                 parts.append(_text(start + 2, y, "not measured", "quiet"))
                 continue
@@ -78,7 +82,7 @@ def _rows(chart: Chart) -> tuple[str, float]:
                 )
             else:
                 parts.append(f'<line x1="{start:.1f}" x2="{x:.1f}" y1="{y - 4:.1f}" y2="{y - 4:.1f}" class="rule"/>')
-                parts.append(f'<circle cx="{x:.1f}" cy="{y - 4:.1f}" r="4.5" class="{colour}"/>')
+                parts.append(f'<circle cx="{x:.1f}" cy="{y - 4:.1f}" r="{DOT}" class="{colour}"/>')
             parts.append(_text(max(x, start) + 8, y, written(value, chart.unit), "value"))
         y += 5
     if chart.kind == "dots":
@@ -87,8 +91,8 @@ def _rows(chart: Chart) -> tuple[str, float]:
     return "".join(parts), y + 8
 
 
-def _short(name: str) -> str:
-    return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"
+def _short(name: str, longest: int = LONGEST_NAME) -> str:
+    return name if len(name) <= longest else f"{name[: longest - 1]}…"
 
 
 def _linear(numbers: Sequence[float]) -> _Place:
@@ -153,7 +157,7 @@ def _lines(chart: Chart) -> tuple[str, float]:
     # Ours last, so that no peer's line lies over it.
     for number, series in sorted(enumerate(chart.series), key=lambda numbered: numbered[1].ours):
         colour = _colour(number, series)
-        dash = DASHES[number % len(DASHES)]
+        dash = "" if series.ours else DASHES[number % len(DASHES)]
         points = [
             (x, bottom - place(value) * (bottom - top))
             for x, value in zip(xs, series.values, strict=True)

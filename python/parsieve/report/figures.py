@@ -71,6 +71,8 @@ def written(value: Value, unit: Unit) -> str:
     if value is None:
         return "-"
     if unit == "seconds":
+        if value == 0:
+            return "0 s"
         for factor, name in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")):
             if abs(value) >= factor:
                 return f"{_rounded(value / factor)} {name}"

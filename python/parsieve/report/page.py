@@ -19,8 +19,9 @@ body{margin:0 auto;padding:1rem;max-width:76rem;font:16px/1.5 system-ui,sans-ser
 background:var(--paper);overflow-wrap:anywhere}
 h1{font-size:1.6rem;line-height:1.2}h2{font-size:1.2rem;margin:0 0 .3rem}
 a{color:var(--c1)}a:focus-visible,[tabindex]:focus-visible{outline:3px solid var(--c1);outline-offset:2px}
-nav ul,dl.facts{padding:0;margin:0 0 1rem}nav li{margin-left:1.2rem}
-dl.facts{display:grid;grid-template-columns:max-content 1fr;gap:0 1rem}dt{color:var(--quiet)}dd{margin:0}
+nav ul,dl.facts{padding:0;margin:0 0 1rem}nav ul{columns:24rem}nav li{margin-left:1.2rem;break-inside:avoid}
+dt{color:var(--quiet)}dd{margin:0 0 .3rem}
+@media(min-width:40rem){dl.facts{display:grid;grid-template-columns:max-content 1fr;gap:0 1rem}dd{margin:0}}
 section{border-top:1px solid var(--rule);padding:1.2rem 0}
 .pair{display:grid;gap:1rem;grid-template-columns:1fr;align-items:start}
 @media(min-width:60rem){.pair{grid-template-columns:minmax(0,34rem) minmax(0,1fr)}}
@@ -31,14 +32,17 @@ svg text.quiet{fill:var(--quiet)}svg text.value{font-variant-numeric:tabular-num
 .ours{fill:var(--ours);stroke:var(--ours)}
 .c0{fill:var(--c0);stroke:var(--c0)}.c1{fill:var(--c1);stroke:var(--c1)}.c2{fill:var(--c2);stroke:var(--c2)}
 .c3{fill:var(--c3);stroke:var(--c3)}.c4{fill:var(--c4);stroke:var(--c4)}.c5{fill:var(--c5);stroke:var(--c5)}
-svg .line{fill:none;stroke-width:2}svg .rule{stroke:var(--rule)}
+svg .line{fill:none;stroke-width:2}svg .line.ours{stroke-width:3.5}svg .rule{stroke:var(--rule)}
 .cell{stroke:var(--rule);stroke-width:.5}.kept{fill:var(--ours)}.skipped{fill:var(--hollow)}
 .doubted{fill:var(--c4);stroke:var(--ink);stroke-width:1}
 .scroll{overflow-x:auto;max-width:100%}
 table{border-collapse:collapse;font-size:.85rem;font-variant-numeric:tabular-nums;width:100%}
 caption{text-align:left;color:var(--quiet);font-size:.85rem}
 th,td{padding:.2rem .5rem;border-bottom:1px solid var(--rule);text-align:right;vertical-align:top}
-th:first-child,td:first-child{text-align:left}tr.ours-row>*{font-weight:600;fill:none;stroke:none}
+td{white-space:nowrap}thead th{overflow-wrap:normal}
+tr>:first-child{text-align:left;min-width:6rem}
+@media(max-width:30rem){th,td{padding:.2rem .25rem}tr>:first-child{min-width:5rem}}
+tr.ours-row>*{font-weight:600;fill:none;stroke:none}
 code{font-size:.85em}p.how,p.note{color:var(--quiet);font-size:.85rem;margin:.3rem 0}
 """
 
@@ -105,7 +109,8 @@ def _table(figure: Figure) -> str:
                 (False, [category, *(written(series.values[at], chart.unit) for series in chart.series)])
                 for at, category in enumerate(chart.categories)
             ]
-    heads = "".join(f'<th scope="col">{escape(one)}</th>' for one in head)
+    # A head of nothing would be read aloud as one.
+    heads = "".join(f'<th scope="col">{escape(one)}</th>' if one else "<td></td>" for one in head)
     lines = "".join(
         f'<tr{" class=ours-row" if ours else ""}><th scope="row">{escape(cells[0])}</th>'
         + "".join(f"<td>{escape(cell)}</td>" for cell in cells[1:])

@@ -11,6 +11,11 @@ from parsieve.report.figures import Chart, Figure, Series, Unit
 from parsieve.report.page import render
 
 KINDS = ("bars", "dots", "lines")
+# Units of which less is better, and a contender that nobody can beat.
+COSTS = ("seconds", "bytes", "files", "bits per row")
+BOUND = "optimum"
+# Two runs on one machine differ by so much.
+NOISE = 1.1
 
 
 def page_of_records(paths: Sequence[Path]) -> str:
@@ -42,6 +47,28 @@ def figures_of(path: Path, record: Mapping[str, Any]) -> list[Figure]:
     return [_figure(path, at, one, how) for at, one in enumerate(record["figures"])]
 
 
+def losses(chart: Chart) -> list[str]:
+    """Where another contender does better than ours by more than a tenth: a sentence for each of them.
+
+    >>> shown = [Series("Bloom", [0.0, 2.0]), Series("Sieve", [1.0, 1.0], ours=True), Series("optimum", [0, 0])]
+    >>> losses(Chart("dots", ["no such key", "one key"], shown, "files"))
+    ['Better than Sieve: Bloom (no such key).']
+    """
+    if chart.unit not in COSTS:
+        return []
+    told = []
+    for our in (series for series in chart.series if series.ours):
+        for other in (series for series in chart.series if not series.ours and series.name != BOUND):
+            places = [
+                category
+                for category, mine, theirs in zip(chart.categories, our.values, other.values, strict=True)
+                if mine is not None and theirs is not None and mine > theirs * NOISE
+            ]
+            if places:
+                told.append(f"Better than {our.name}: {other.name} ({'; '.join(places)}).")
+    return told
+
+
 def _read(path: Path) -> dict[str, Any]:
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
@@ -69,7 +96,7 @@ def _figure(path: Path, at: int, one: Any, how: str) -> Figure:
         chart = Chart(
             one["kind"], [str(name) for name in one["categories"]], series, unit, str(one.get("category", ""))
         )
-        notes = [str(note) for note in one.get("notes", ())]
+        notes = [*(str(note) for note in one.get("notes", ())), *losses(chart)]
         return Figure(str(one["title"]), str(one["says"]), chart, str(one.get("how", how)), notes)
     except KeyError as error:
         raise ValueError(f"{where}: {error} is missing") from None

@@ -10,8 +10,8 @@ from parsieve._core import UnsupportedError
 def register(spark: Any) -> None:
     """Let a session, also one of Spark Connect, read tables by `spark.read.format("parsieve")`.
 
-    Use `read` wherever it works: it leaves reading to Spark. Here each row comes through Python, in about twice the
-    time; what is saved are the files that need not be opened. They are chosen by the option `where` alone, SQL as
+    Use `read` wherever it works: it leaves reading to Spark. Here each row comes through Python, in two to three times
+    the time; what is saved are the files that need not be opened. They are chosen by the option `where` alone, SQL as
     `Table.plan` takes it, and the DataFrame holds the rows for which it is true. Conditions that are put to the
     DataFrame later filter its rows as ever, and leave no file out.
 

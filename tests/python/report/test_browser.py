@@ -1,14 +1,26 @@
-"""Pages of figures in a real browser: on a phone and a desk, in light and dark, with a keyboard."""
+"""Pages of figures in a real browser: on a phone and a desk, in light and dark, with a keyboard.
+
+The pages are one of long names and numbers, that of the demo, that of this project's records, and one of a user's own
+queries.
+"""
 
 from __future__ import annotations
 
+import datetime as dt
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from browser import CHROMIUM, DRIVER, Browser, browser
 
+import parsieve as ps
+from parsieve.demo.run import run
 from parsieve.report import Cells, Chart, Figure, Series, render
+from parsieve.report.plans import page_of_plans
+from parsieve.report.records import page_of_records
+
+RESULTS = Path(__file__).resolve().parents[3] / "benches" / "results"
 
 pytestmark = pytest.mark.skipif(not (DRIVER and CHROMIUM), reason="needs chromium and chromedriver")
 
@@ -34,10 +46,26 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.fixture(scope="module")
+def pages(page: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("pages")
+    run(folder / "lake", folder / "demo.html", files=12, rows=24_000, spark=False, say=lambda _: None)
+    queries = ["user_id = 210", "kind = 'buy'", "event_time > TIMESTAMP '2026-01-03T00:00:00+00:00' AND amount < 3"]
+    own = page_of_plans(ps.open_table(folder / "lake"), queries, dt.date(2026, 1, 31))
+    (folder / "own.html").write_text(own, encoding="utf-8")
+    records = [path for path in sorted(RESULTS.glob("*.json")) if "figures" in json.loads(path.read_text())]
+    assert records
+    (folder / "records.html").write_text(page_of_records(records), encoding="utf-8")
+    return {"long": page} | {name: folder / f"{name}.html" for name in ("demo", "own", "records")}
+
+
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize("width", [320, 400, 1280])
-def test_a_page_fits_says_nothing_and_asks_for_nothing(window: Browser, page: Path, width: int, dark: bool) -> None:
-    window.open(page, width, dark=dark)
+@pytest.mark.parametrize("width", [320, 400, 1200])
+@pytest.mark.parametrize("name", ["long", "demo", "own", "records"])
+def test_a_page_fits_says_nothing_and_asks_for_nothing(
+    window: Browser, pages: dict[str, Path], name: str, width: int, dark: bool
+) -> None:
+    window.open(pages[name], width, dark=dark)
     assert window.evaluate("return document.documentElement.scrollWidth") <= width
     assert window.complaints() == []
     assert [one for one in window.requests() if not one.startswith(("file:", "data:"))] == []
@@ -48,7 +76,30 @@ def test_a_page_fits_says_nothing_and_asks_for_nothing(window: Browser, page: Pa
             return a.x < 0 || a.y < 0 || a.x + a.width > b.width || a.y + a.height > b.height })
             .map(text => text.textContent))""")
     assert cut == []
+    # Nor is a number broken in two, or a fact squeezed to a word a line.
+    broken = window.evaluate("""const range = document.createRange();
+        return [...document.querySelectorAll('td')].filter(cell => {
+            range.selectNodeContents(cell); return range.getClientRects().length > 1 })
+            .map(cell => cell.textContent)""")
+    assert broken == []
+    narrow = "return [...document.querySelectorAll('dd')].map(fact => fact.getBoundingClientRect().width)"
+    assert min(window.evaluate(narrow), default=width) > width / 3
     assert window.screenshot().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("name", ["demo", "own", "records"])
+def test_every_picture_of_a_page_is_named_and_its_table_is_reached(
+    window: Browser, pages: dict[str, Path], name: str
+) -> None:
+    window.open(pages[name], 400, dark=False)
+    figures = window.evaluate("return document.querySelectorAll('section').length")
+    assert figures >= 4
+    named = window.evaluate("""return [...document.querySelectorAll('svg[role=img]')].filter(svg =>
+        svg.getAttribute('aria-labelledby').split(' ').every(id => document.getElementById(id).textContent)).length""")
+    assert named == figures
+    reached = window.evaluate("""return [...document.querySelectorAll('a[href], [tabindex="0"]')].filter(one => {
+        one.focus(); return document.activeElement === one }).length""")
+    assert reached == 2 * figures
 
 
 def test_ink_and_paper_follow_the_scheme(window: Browser, page: Path) -> None:

@@ -22,6 +22,10 @@ def test_engines_find_the_same_rows_in_fewer_files(tmp_path: Path) -> None:
         assert answer.rows == alone[asked].rows > 0
     assert "<svg" in page.read_text(encoding="utf-8")
     assert any("one hour" in line for line in said)
+    shown = page.read_text(encoding="utf-8")
+    assert "Where nothing is spared" in shown
+    assert "Min/max alone reads 12 files, and all evidence 12." in shown
+    assert any("recommends for kind: none, since each key is in nearly every file" in line for line in said)
 
 
 def test_the_command_leaves_spark_out(

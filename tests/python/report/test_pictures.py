@@ -33,9 +33,28 @@ def test_a_picture_says_what_it_shows(path: Path) -> None:
     tree = ElementTree.parse(path)
     for part in ("title", "desc"):
         assert tree.findtext(f"{SVG}{part}")
+    assert_shown(path)
+
+
+def assert_shown(path: Path) -> None:
+    """Some page shows the picture, and each that does says in words what there is to see."""
     shown = [page for page in (DOCS.parent / "README.md", *DOCS.rglob("*.md")) if path.name in page.read_text("utf-8")]
     assert shown, "nobody shows it"
     for page in shown:
-        assert re.search(rf"!\[[^\]]+\]\([^)]*{path.name}\)", page.read_text("utf-8")), (
-            f"{page}: no words for {path.name}"
-        )
+        text = page.read_text("utf-8")
+        told = rf"!\[[^\]]+\]\([^)]*{path.name}\)|<img src=\"[^\"]*{path.name}\"[^>]* alt=\"[^\"]+\""
+        assert re.search(told, text) or f'{path.name}">' in text, f"{page}: no words for {path.name}"
+
+
+def test_the_pngs_are_of_the_newest_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(DOCS / "scripts"))
+    png, palette = importlib.import_module("png"), importlib.import_module("palette")
+    drawn = {one.name: one.about for one in png.wanted()}
+    kept = {path.name: palette.words(path.read_bytes()) for path in (DOCS / "pictures").glob("*.png")}
+    assert drawn == kept, "python docs/scripts/png.py draws them anew"
+
+
+@pytest.mark.parametrize("path", sorted((DOCS / "pictures").glob("*.png")), ids=lambda path: path.stem)
+def test_a_png_is_small_and_shown(path: Path) -> None:
+    assert path.stat().st_size < 100_000
+    assert_shown(path)

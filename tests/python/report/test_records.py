@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browser import CHROMIUM, DRIVER, browser
 
 from parsieve.cli import main
 from parsieve.report.records import page_of_records
@@ -81,21 +80,3 @@ def test_tables_need_questions_and_records_take_none(tmp_path: Path, capsys: pyt
     assert "--where" in capsys.readouterr().err
     assert main(["report", str(tmp_path), str(tmp_path), "--where", "a = 1"]) == 2
     assert "one table" in capsys.readouterr().err
-
-
-@pytest.mark.skipif(not (DRIVER and CHROMIUM), reason="needs chromium and chromedriver")
-def test_the_records_of_this_project_fit_a_phone(tmp_path: Path) -> None:
-    results = Path(__file__).resolve().parents[3] / "benches" / "results"
-    drawn = [path for path in sorted(results.glob("*.json")) if "figures" in json.loads(path.read_text())]
-    assert drawn
-    page = tmp_path / "page.html"
-    page.write_text(page_of_records(drawn), encoding="utf-8")
-    with browser() as window:
-        for width in (400, 1280):
-            window.open(page, width, dark=width == 400)
-            assert window.evaluate("return document.documentElement.scrollWidth") <= width
-            assert window.complaints() == []
-            assert [one for one in window.requests() if not one.startswith(("file:", "data:"))] == []
-            assert window.evaluate(
-                "return [...document.querySelectorAll('svg')].every(svg => svg.querySelector('desc'))"
-            )

@@ -1,4 +1,4 @@
-"""The guides that need Spark are followed to their ends."""
+"""The README and the guides that need Spark are followed to their ends."""
 
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,8 @@ from parsieve.spark import versions
 pytest.importorskip("pyspark", reason="pip install 'parsieve[spark]'")
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")]
 
-GUIDES = Path(__file__).parents[3] / "docs/guides"
+ROOT = Path(__file__).parents[3]
+GUIDES = ROOT / "docs/guides"
 
 
 def test_a_hudi_table_with_deletes(
@@ -25,3 +26,12 @@ def test_a_hudi_table_with_deletes(
     monkeypatch.setattr(pss, "session", lambda **_: spark)
     run("docs/guides/hudi.md", blocks((GUIDES / "hudi.md").read_text(encoding="utf-8")))
     assert not [record.message for record in caplog.records if record.name == "parsieve.spark"], "files are skipped"
+
+
+def test_the_readme_with_what_needs_spark(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(pss, "session", lambda **_: spark)
+    program = blocks((ROOT / "README.md").read_text(encoding="utf-8"), spark=True)
+    assert any("pss.session()" in block.text for block in program)
+    # What stands in the shell's blocks is run without Spark.
+    run("README.md", [block for block in program if block.language != "console"])
