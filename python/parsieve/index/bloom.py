@@ -189,7 +189,7 @@ def _is_alike(one: pa.DataType, other: pa.DataType) -> bool:
     try:
         return bool(_core.SieveAxis(one).meaning == _core.SieveAxis(other).meaning)
     except UnsupportedError:
-        return one == other
+        return bool(one == other)
 
 
 def fill(lake: Lake, piece: Slice, rates: Mapping[ColumnPath, float]) -> tuple[list[Filled], Exception | None]:
