@@ -1,9 +1,10 @@
-"""The commands that show what skipping does: `parsieve demo` and `parsieve report`."""
+"""The commands that show what skipping takes and does: `parsieve size`, `demo` and `report`."""
 
 from __future__ import annotations
 
 import argparse
 import datetime as dt
+import json
 import sys
 import tempfile
 from collections.abc import Callable
@@ -27,6 +28,13 @@ def add_commands(commands: Any, exit_codes: str) -> None:
         added.set_defaults(run=run)
         return added
 
+    size = command("size", _size, "tell how large a Bloom filter is, or what rate of false positives one keeps")
+    size.add_argument("values", type=int, metavar="VALUES", help="how many distinct ones it shall hold")
+    either = size.add_mutually_exclusive_group()
+    either.add_argument("--fpp", type=float, action="append", help="the rate to keep; may be repeated (0.1 to 0.0001)")
+    either.add_argument("--bytes", type=int, metavar="N", help="the size that a filter has")
+    size.add_argument("--tight", action="store_true", help="any multiple of 32 bytes; some old readers refuse those")
+    size.add_argument("--json", action="store_true", help="print JSON instead of a table")
     demo = command("demo", _demo, "make a lake of late events, and ask it without and with parsieve; needs DuckDB")
     demo.add_argument("--keep", metavar="DIR", help="make the lake in this new folder, and leave it there")
     demo.add_argument(
@@ -43,6 +51,26 @@ def add_commands(commands: Any, exit_codes: str) -> None:
     )
     report.add_argument("--where", action="append", metavar="WHERE", help="a query of the table; may be repeated")
     report.add_argument("-o", "--output", metavar="FILE", default="parsieve-report.html", help="(%(default)s)")
+
+
+def _size(options: argparse.Namespace) -> int:
+    if options.bytes is not None:
+        sizes = [options.bytes]
+    else:
+        rates = options.fpp or [0.1, 0.01, 0.001, 0.0001]
+        sizes = [ps.optimal_num_bytes(options.values, rate, tight=options.tight) for rate in rates]
+        if options.fpp is None:
+            # Powers of two: one size keeps several of these rates.
+            sizes = list(dict.fromkeys(sizes))
+    rows = [(size, size * 8 / max(1, options.values), ps.false_positive_rate(size, options.values)) for size in sizes]
+    if options.json:
+        names = ("bytes", "bits_per_value", "fpp")
+        print(json.dumps([dict(zip(names, row, strict=True)) for row in rows], indent=2))
+        return 0
+    print(f"{'bytes':>12} {'bits a value':>12} {'false positives':>15}")
+    for size, bits, rate in rows:
+        print(f"{size:12,} {bits:12.2f} {rate:15.2%}" if rate >= 0.001 else f"{size:12,} {bits:12.2f} {rate:15.1e}")
+    return 0
 
 
 def _demo(options: argparse.Namespace) -> int:

@@ -18,7 +18,7 @@ from parsieve.spark import delta, file_index, iceberg
 from parsieve.spark.catalyst import Filter
 from parsieve.spark.keeping import comparable, is_listed, kept
 from parsieve.spark.question import Types, ids_of
-from parsieve.spark.reading import address
+from parsieve.spark.reading import address, plain
 
 
 def frame_of(plan: Plan, spark: Any, name: str | None = None) -> Any:
@@ -83,7 +83,7 @@ def _folder(plan: Plan, spark: Any, name: str | None) -> Any:
             raise _moved(plan, f"{piece.path} is gone")
         if piece.token and found.token and not found.same_rows(piece):
             raise _moved(plan, f"{piece.path} was written anew")
-    whole = spark.read.parquet(address(plan._lake))
+    whole = plain(spark, plan._lake)
     chosen = _chosen(plan)
     chosen(file_index.listed(whole), Filter((), None))
     if chosen.missing:

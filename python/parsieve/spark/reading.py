@@ -119,6 +119,11 @@ def address(lake: Lake) -> str:
     return f"file:{uri}"
 
 
+def plain(spark: Any, lake: Lake) -> Any:
+    """A folder of Parquet files as Spark reads it. Its name is no pattern to us, whatever signs are in it."""
+    return spark.read.option("__globPaths__", "false").parquet(address(lake))
+
+
 def _whole(spark: Any, table: Table, name: str | None, as_of: AsOf) -> Any:
     """The whole table as Spark reads it."""
     lake = table._lake
@@ -128,7 +133,7 @@ def _whole(spark: Any, table: Table, name: str | None, as_of: AsOf) -> Any:
                 # It has no states, and says so.
                 lake.snapshot(as_of)
             # Spark's catalog knows of partitions that lie elsewhere.
-            return spark.table(name) if name is not None else spark.read.parquet(address(lake))
+            return spark.table(name) if name is not None else plain(spark, lake)
         case "hudi":
             reader = spark.read.format("hudi")
             if as_of is not None:

@@ -92,6 +92,21 @@ def test_probe(capsys: pytest.CaptureFixture[str], file: str, column: str, value
     assert [entry["answer"] for entry in answer["row_groups"]] == expect.split()
 
 
+def test_size(capsys: pytest.CaptureFixture[str]) -> None:
+    table = run(capsys, "size", "1000000", "--fpp", "0.01", code=0).splitlines()
+    assert table[1].split()[0] == f"{ps.optimal_num_bytes(1_000_000, 0.01):,}"
+    rates = ["--fpp", "0.1", "--fpp", "0.001"]
+    rows = json.loads(run(capsys, "size", "1000000", *rates, "--tight", "--json", code=0))
+    sizes = [ps.optimal_num_bytes(1_000_000, rate, tight=True) for rate in (0.1, 0.001)]
+    assert [row["bytes"] for row in rows] == sizes
+    assert 0.09 < rows[0]["fpp"] <= 0.1
+    [kept] = json.loads(run(capsys, "size", "1000", "--bytes", "1024", "--json", code=0))
+    assert (kept["bytes"], kept["bits_per_value"]) == (1024, 8.192)
+    assert kept["fpp"] == ps.false_positive_rate(1024, 1000)
+    main(["size", "5", "--bytes", "33"])
+    assert capsys.readouterr().err.startswith("parsieve: ")
+
+
 def test_errors_are_one_line(capsys: pytest.CaptureFixture[str], file: str, tmp_path: Path) -> None:
     (tmp_path / "text").write_text("no Parquet file at all")
     for arguments, said in [

@@ -126,6 +126,16 @@ def test_every_form_of_predicate_and_of_table(spark: Any, folder: Path) -> None:
         pss.read(spark, table, index_location=folder / "other")
 
 
+def test_a_folder_s_name_is_no_pattern(spark: Any, tmp_path: Path) -> None:
+    """Spark takes such names for patterns: it would read another table."""
+    for name, first in (("t[1]{2}", 0), ("t12", 1000)):
+        spark.range(first, first + 10).coalesce(1).write.parquet(str(tmp_path / name))
+    table = ps.open_table(tmp_path / "t[1]{2}")
+    assert ids(pss.read(spark, table)) == list(range(10))
+    assert ids_and_files(pss.read(spark, table, "id = 3")) == ([3], 1)
+    assert ids(table.plan("id > 7").to_spark(spark)) == [8, 9]
+
+
 def test_cache_joins_and_explain(spark: Any, folder: Path) -> None:
     table = ps.open_table(folder)
     cached = pss.read(spark, table, "id < 100").cache()
