@@ -20,7 +20,7 @@ pytestmark = [
 ]
 
 
-@pytest.mark.parametrize("kind", ["hudi_cow", "hudi_mor"])
+@pytest.mark.parametrize("kind", [pytest.param("hudi_cow", marks=pytest.mark.slow), "hudi_mor"])
 def test_whatever_is_done_to_a_table_is_noticed(spark: Any, tmp_path: Path, kind: str) -> None:
     needs(kind)
     table = SparkTable(spark, kind, f"seen_{kind}", tmp_path / "t")
