@@ -26,7 +26,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.get_closest_marker("spark"):
             # Starting Java and the first query of each lake take long where other work runs beside them.
-            item.add_marker(pytest.mark.timeout(400))
+            item.add_marker(pytest.mark.timeout(1200))
             if find_spec("pyspark") is None:
                 item.add_marker(pytest.mark.skip(reason="PySpark is not installed here: make test-spark"))
         if Path(__file__).parent / "spark" in item.path.parents:

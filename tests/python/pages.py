@@ -93,7 +93,7 @@ def _console(page: str, block: Block) -> None:
             capture_output=True,
             encoding="utf-8",
             check=False,
-            timeout=50,
+            timeout=500,
         )
         where = f"{page}:{block.first_line}: {command}"
         assert answer.returncode == 0, f"{where}\n{answer.stdout}{answer.stderr}"

@@ -15,7 +15,7 @@ NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
 def test_the_example_runs(example: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-W", "error", str(example)]
-    answer = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=50)
+    answer = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=500)
     assert answer.returncode == 0, answer.stderr
     assert answer.stdout, "an example shows what it found"
 

@@ -9,7 +9,7 @@ import pytest
 def modules_after(statement: str) -> set[str]:
     """The modules that a fresh interpreter has loaded after a statement."""
     program = f"{statement}\nimport sys\nprint(*sys.modules, sep='\\n')"
-    answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=50)
+    answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=500)
     return set(answer.stdout.split())
 
 

@@ -24,7 +24,7 @@ def name_of(page: Path) -> str:
 
 
 # A page may start an interpreter for each of its commands.
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("page", [page for page in PAGES if name_of(page) not in ON_SPARK], ids=name_of)
 def test_the_code_of_the_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

@@ -131,7 +131,7 @@ def test_usage(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_as_a_program(file: str) -> None:
     command = [sys.executable, "-W", "error", "-m", "parsieve", "probe", file, "id", "9"]
-    answer = subprocess.run(command, capture_output=True, text=True, check=False, timeout=50)
+    answer = subprocess.run(command, capture_output=True, text=True, check=False, timeout=500)
     assert (answer.returncode, answer.stderr) == (1, "")
     assert answer.stdout.splitlines()[1].split() == ["0", "2", "no", "the", "filter", "excludes", "it"]
 

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux boun
 
 def python(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, *arguments], cwd=HOSTILE, capture_output=True, text=True, check=False, timeout=58
+        [sys.executable, *arguments], cwd=HOSTILE, capture_output=True, text=True, check=False, timeout=500
     )
 
 

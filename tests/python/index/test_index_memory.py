@@ -24,7 +24,7 @@ def run(script: str, *arguments: object) -> str:
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="it has no getrusage")
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(1200)
 def test_i14_a_hundred_times_more_rows_than_memory(tmp_path: Path) -> None:
     rows = ROWS - ROWS % 1_000_000
     grown, pairs = map(int, run("index_memory.py", tmp_path / "index", MEMORY, rows).split())
@@ -35,7 +35,7 @@ def test_i14_a_hundred_times_more_rows_than_memory(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="it has no getrusage")
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(1200)
 def test_i14_a_compaction_holds_a_segment_and_a_page_of_an_index_of_any_size(tmp_path: Path) -> None:
     grown, sizes = [], []
     for rows in (1_000_000, 8_000_000):

@@ -128,13 +128,13 @@ def contend(tmp_path: Path, commits: int, kills: int, seconds: float, seed: int)
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="it has no fork")
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(1200)
 def test_eight_writers_lose_no_commit_and_readers_lose_no_row(tmp_path: Path) -> None:
     assert contend(tmp_path, commits=60, kills=10, seconds=90, seed=1) > 0
 
 
 @pytest.mark.slow
 @pytest.mark.skipif("PARSIEVE_LONG" not in os.environ, reason="takes ten minutes; PARSIEVE_LONG=1 runs it")
-@pytest.mark.timeout(1200)
+@pytest.mark.timeout(2400)
 def test_eight_writers_for_a_long_time(tmp_path: Path) -> None:
     contend(tmp_path, commits=100_000, kills=100_000, seconds=600, seed=2)

@@ -26,12 +26,12 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Path:
     source = Path(__file__).with_name("arrow_filters.cc")
     command = [compiler, "-std=c++20", f"-I{LIBRARY / 'include'}", str(source), "-o", str(program)]
     command += [str(found[0]) for found in libraries] + [f"-Wl,-rpath,{LIBRARY}"]
-    subprocess.run(command, check=True, timeout=55)
+    subprocess.run(command, check=True, timeout=500)
     return program
 
 
 def read(reader: Path, path: Path, *keys: str) -> dict[tuple[int, str], bytes]:
-    done = subprocess.run([reader, path, *keys], capture_output=True, text=True, timeout=30)
+    done = subprocess.run([reader, path, *keys], capture_output=True, text=True, timeout=500)
     if done.returncode != 0:
         raise RuntimeError(done.stderr)
     lines = [line.split(" ") for line in done.stdout.splitlines()]

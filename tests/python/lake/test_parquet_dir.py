@@ -325,7 +325,7 @@ def test_a_rewrite_within_the_clocks_tick_is_never_the_same(tmp_path: Path) -> N
 def test_times_in_whole_seconds_are_doubted_for_longer(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"a": [1]}), path)
-    os.utime(path, (0, int(time.time()) + 5))
+    os.utime(path, (0, int(time.time()) + 5000))
     settle()
     # A time in the future will come again.
     assert open_lake(tmp_path).snapshot().slices[0].token == ""

@@ -85,7 +85,7 @@ def test_footers_are_read_at_once_and_again_only_where_a_file_changed(
     snapshot = table._lake.snapshot()
     read: list[str] = []
     # Four that wait for each other: one after the other would never end.
-    meet = threading.Barrier(4, timeout=20)
+    meet = threading.Barrier(4, timeout=200)
     open_base = table._lake.open_base
 
     def waiting(piece: Slice) -> Any:

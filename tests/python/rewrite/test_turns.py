@@ -49,7 +49,7 @@ def test_two_processes_add_both_their_filters(tmp_path: Path, ways: tuple[str, s
             process.stdin.write("go\n")
             process.stdin.flush()
         for process in running:
-            _, error = process.communicate(timeout=50)
+            _, error = process.communicate(timeout=500)
             assert process.returncode == 0, error
         found = {place.column for place in ps.open_filters(path).ranges()}
         assert found == set(columns)
@@ -60,7 +60,7 @@ def test_two_processes_add_both_their_filters(tmp_path: Path, ways: tuple[str, s
 def test_the_one_who_comes_second_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "t.parquet"
     pq.write_table(pa.table({"a": range(900), "b": range(900)}), path)
-    lock, met = atomic.lock, threading.Barrier(2, timeout=20)
+    lock, met = atomic.lock, threading.Barrier(2, timeout=200)
     results: list[object] = []
 
     def meet(source: Path, fd: int) -> None:

@@ -30,7 +30,7 @@ pyspark = pytest.importorskip("pyspark", reason="pip install 'parsieve[spark]'")
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 # Five processes of Java start, and what has a deadline of its own says what it waited for.
-patient = pytest.mark.timeout(700)
+patient = pytest.mark.timeout(2400)
 
 # Leaves a mark for each file that is begun, named by the worker whose process this is. Each worker finishes its first
 # file, and goes no further in its second while the test holds it.

@@ -111,7 +111,7 @@ def told(full: pa.Table) -> list[tuple[Any, ...]]:
     return sorted(zip(*(full[name].to_pylist() for name in ("id", "name", "part")), strict=True))
 
 
-@pytest.mark.timeout(1000)
+@pytest.mark.timeout(2400)
 def test_merge_on_read(spark: Any, tmp_path: Path) -> None:
     """Some forms after each step."""
     needs("hudi")

@@ -15,7 +15,7 @@ from parsieve.lake import open_lake
 pytest.importorskip("pyspark", reason="pip install 'parsieve[spark]'")
 pytestmark = [
     pytest.mark.spark,
-    pytest.mark.timeout(300),
+    pytest.mark.timeout(1200),
     pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning"),
 ]
 

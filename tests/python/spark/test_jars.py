@@ -101,7 +101,7 @@ def test_processes_download_at_once(repository: Path) -> None:
         subprocess.Popen([sys.executable, "-c", program], env=os.environ, stdout=subprocess.PIPE, text=True)
         for _ in range(4)
     ]
-    said = {process.communicate(timeout=100)[0] for process in running}
+    said = {process.communicate(timeout=500)[0] for process in running}
     assert {process.returncode for process in running} == {0}
     assert len(said) == 1
     assert [one.name for one in jars.folder().iterdir()] == [JAR.name]

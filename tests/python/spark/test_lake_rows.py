@@ -115,7 +115,7 @@ def test_iceberg_deleted_on_read(spark: Any, version: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1000)
+@pytest.mark.timeout(2400)
 def test_delta_with_what_deltalake_does_not_write(spark: Any, tmp_path: Path) -> None:
     """Deletion vectors, columns renamed and dropped by mapping, widened types, checkpoints, vacuum."""
     needs("delta")

@@ -115,7 +115,7 @@ print(session.range(3).count())
 session.stop()
 assert before == {{name: os.environ.get(name) for name in before}}
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=350, cwd=tmp_path)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=1000, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1:] == ["3"], done.stdout
     assert "Failed example" not in done.stdout

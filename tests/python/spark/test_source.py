@@ -295,7 +295,7 @@ def test_through_spark_connect(spark: Any, known: None, table: Path) -> None:
     }
     command = [sys.executable, "-W", "ignore", "-c", CONNECTED, str(table), str(table.parent / "index")]
     done = subprocess.run(
-        command, env=environment, cwd=table.parent, capture_output=True, text=True, timeout=300, check=False
+        command, env=environment, cwd=table.parent, capture_output=True, text=True, timeout=1000, check=False
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.split("\n")[:2] == ["one n41", "ids 33 41"]
