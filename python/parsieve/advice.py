@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from parsieve import _core
+from parsieve.errors import ConflictError
 from parsieve.index.feeder import gather, merge
 from parsieve.index.spill import Room
 from parsieve.lake.base import ColumnPath, Lake, Location, Slice, Snapshot
@@ -104,7 +105,12 @@ def advise_column(
         return _nothing(name, snapshot, str(error))
     chosen = _spread(snapshot.slices, SAMPLED_SLICES)
     begun = time.perf_counter()
-    sampled = [one for one in (_read(lake, piece, path) for piece in chosen) if one is not None]
+    read = [_read(lake, piece, path) for piece in chosen]
+    failed = [one for one in read if isinstance(one, Exception)]
+    if failed and len(failed) == len(chosen):
+        # Nobody could build an index of these either.
+        raise failed[0]
+    sampled = [one for one in read if isinstance(one, _Sampled)]
     seconds = time.perf_counter() - begun
     if len(snapshot.slices) < 2 or not sampled:
         return _nothing(name, snapshot, "there is nothing to skip")
@@ -184,19 +190,39 @@ def _spread(slices: Sequence[Slice], most: int) -> list[Slice]:
     return [slices[at * len(slices) // count] for at in range(count)]
 
 
-def _read(lake: Lake, piece: Slice, path: ColumnPath) -> _Sampled | None:
-    """The distinct values of a slice; batches are thinned as they come, so repeated values take no memory."""
+def _read(lake: Lake, piece: Slice, path: ColumnPath) -> _Sampled | Exception | None:
+    """The distinct values of a slice, or why it cannot be read, which a build passes over too.
+
+    Batches are thinned as they come, so repeated values take no memory.
+    """
     found: list[pa.Array] = []
-    for batch in lake.read_keys(piece, [path]):
-        values = pc.drop_null(pc.unique(batch.column(0)))
-        if pa.types.is_floating(values.type):
-            values = values.filter(pc.invert(pc.is_nan(values)))
-        found.append(values)
+    try:
+        for batch in lake.read_keys(piece, [path]):
+            values = pc.drop_null(pc.unique(_sortable(batch.column(0))))
+            if pa.types.is_floating(values.type):
+                values = values.filter(pc.invert(pc.is_nan(values)))
+            found.append(values)
+    except (ConflictError, FileNotFoundError, _core.UnsupportedError) as error:
+        return error
     values = pc.unique(pa.chunked_array(found)) if found else pa.array([])
     if len(values) == 0:
         return None
     order = pc.min_max(values)
     return _Sampled(values, order["min"], order["max"])
+
+
+def _sortable(values: pa.Array) -> pa.Array:
+    """Values of a type that pyarrow tells apart and sorts, in the same order: it cannot for each type it reads."""
+    if isinstance(values.type, pa.BaseExtensionType):
+        values = values.storage
+    kind = values.type
+    if pa.types.is_float16(kind):
+        return values.cast(pa.float32())
+    if pa.types.is_decimal32(kind) or pa.types.is_decimal64(kind):
+        return values.cast(pa.decimal128(kind.precision, kind.scale))
+    if pa.types.is_duration(kind):
+        return values.view(pa.int64())
+    return values
 
 
 def _probes(sampled: Sequence[_Sampled]) -> pa.Array:

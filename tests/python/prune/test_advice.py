@@ -118,3 +118,36 @@ def test_both_kinds_and_no_other(tmp_path: Path) -> None:
     assert table.verify_index() == []
     with pytest.raises(ValueError, match="kinds of index"):
         table.build_index("key", kind="magic")
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.float16(), pa.decimal32(9, 2), pa.decimal64(18, 2), pa.uuid(), pa.duration("us")], ids=str
+)
+def test_types_that_pyarrow_cannot_sort(tmp_path: Path, kind: pa.DataType) -> None:
+    """Of which an index is built all the same; and one such column leaves no table without advice."""
+
+    def values(part: int) -> pa.Array:
+        numbers = [part + 24 * n for n in range(20)]
+        if kind == pa.uuid():
+            return pa.array([number.to_bytes(16) for number in numbers], pa.binary(16)).cast(kind)
+        if kind == pa.float16():
+            return pa.array(numbers, pa.float32()).cast(kind)
+        return pa.array(numbers, kind if kind == pa.duration("us") else pa.int16()).cast(kind)
+
+    table = table_of(tmp_path, values)
+    advice, _ = table.advise()
+    assert advice.column == "key"
+    assert advice.minmax_reads == pytest.approx(FILES, rel=0.2)
+    assert table.build_index("key") == {"key": advice.recommendation}
+    assert table.build_index("key", kind="sieve") == {"key": "sieve"}
+    assert table.verify_index() == []
+
+
+def test_a_file_that_cannot_be_read_is_passed_over_as_in_a_build(tmp_path: Path) -> None:
+    table_of(tmp_path, scattered)
+    pq.write_table(pa.table({"key": ["text"], "noise": [b""]}), tmp_path / "07.parquet")
+    time.sleep(0.1)
+    table = ps.open_table(str(tmp_path))
+    [advice] = table.advise("key")
+    assert advice.recommendation == "sieve"
+    assert table.build_index("key") == {"key": "sieve"}

@@ -161,6 +161,8 @@ def test_keys_by_their_bytes(uniform: Path) -> None:
     same_rows(table)
     with pytest.raises(ps.UnsupportedError, match="expose="):
         table.build_index("open")
+    with pytest.raises(ps.UnsupportedError, match="expose="):
+        table.advise("open")
     [advice] = ps.advise(str(uniform), "open", decryption=UNIFORM, expose="open")
     assert advice.sampled == PARTS
     table.build_index("open", kind="sieve", expose="open")
