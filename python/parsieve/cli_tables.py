@@ -141,7 +141,7 @@ def _verify(options: argparse.Namespace) -> int:
 def _must_be_indexed(table: ps.Table) -> dict[str, str]:
     kinds = table.index_kinds()
     if not kinds:
-        raise FileNotFoundError(f"{table.uri} has no index; parsieve index build makes one")
+        raise ps.IndexNotFoundError(f"{table.uri} has no index; parsieve index build makes one")
     return kinds
 
 

@@ -11,8 +11,14 @@ class ColumnNotFoundError(ParsieveError, KeyError):
     __str__ = Exception.__str__
 
 
+class IndexNotFoundError(ParsieveError, FileNotFoundError):
+    """No column of the table is indexed where what was asked for needs an index."""
+
+    __module__ = "parsieve"
+
+
 class StaleIndexError(ParsieveError):
-    """The index does not hold the table as it is, and the caller wants no plan without it."""
+    """The index does not hold the table as it is, or there is none, and the caller wants no plan without it."""
 
     __module__ = "parsieve"
 

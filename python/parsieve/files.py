@@ -15,6 +15,7 @@ import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
 from parsieve import _core, journal
@@ -163,22 +164,41 @@ class _Fsspec(_Remote):
         return data
 
 
+@contextmanager
+def system_errors() -> Iterator[None]:
+    """Failures that obstore reports, as `OSError`: most of its own are none, and pass by who expects a failing disk."""
+    try:
+        yield
+    except Exception as error:
+        if all(kind.__module__ != "obstore.exceptions" for kind in type(error).__mro__):
+            raise
+        # What follows the first line is for those who write obstore.
+        raise OSError(str(error).partition("\n")[0]) from error
+
+
 class _Obstore(_Remote):
     # What names this version of the object, where the store has such a name.
     _tag: str | None = None
 
     def size(self) -> int:
-        head = self._filesystem.head(self._path)
+        with system_errors():
+            head = self._filesystem.head(self._path)
         self._tag = head.get("e_tag")
         return int(head["size"])
 
     def read(self, start: int, end: int) -> Bytes:
+        with system_errors():
+            return memoryview(self._read(start, end))
+
+    def _read(self, start: int, end: int) -> Bytes:
         if self._tag is None:
-            return memoryview(self._filesystem.get_range(self._path, start=start, end=end))
+            whole: Bytes = self._filesystem.get_range(self._path, start=start, end=end)
+            return whole
         # The footer of one version must not lead into another one.
         options = {"range": (start, end), "if_match": self._tag}
         try:
-            return memoryview(self._filesystem.get(self._path, options=options).bytes())
+            same: Bytes = self._filesystem.get(self._path, options=options).bytes()
+            return same
         except Exception as error:
             if type(error).__name__ != "PreconditionError":
                 raise

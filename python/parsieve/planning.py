@@ -64,7 +64,7 @@ def make_plan(
         judged = [_either(*pair) for pair in zip(judged, sieved, strict=True)]
         filtered = [shelves.speaks(question) for question in leaves(tree)]
         spoken = [_either(*pair) for pair in zip(sieved, filtered, strict=True)]
-        notes = [*notes, *(f"the index, {part}: {why}" for part, why in index.doubts.items())]
+        notes = [*notes, *(f"the index, {part}: {why}" for part, why in (index.doubts | shelves.failed).items())]
         asked = [one for one in spoken if one is not None]
         if asked:
             silent = pc.invert(functools.reduce(pc.or_, asked))
@@ -74,8 +74,13 @@ def make_plan(
     return Plan(lake, snapshot, expr, files, groups, doubts, list(notes), cost)
 
 
-def refuse_stale(plan: Plan) -> None:
-    """`StaleIndexError` for a plan that keeps files of which the index does not know, or that could not use it."""
+def refuse_stale(plan: Plan, is_indexed: bool) -> None:
+    """`StaleIndexError` for a plan that keeps files of which no index knows, or that could not use it."""
+    if plan.kept and not (is_indexed or plan._notes):
+        raise StaleIndexError(
+            f"{plan._lake.uri} has no index, so {len(plan.kept)} files are kept unseen, such as {plan.kept[0].path}. "
+            'Build one with build_index(), or plan with stale="keep"'
+        )
     unknown = [keep.path for keep in plan.kept if STALE in keep.doubt]
     if not unknown and not plan._notes:
         return

@@ -78,7 +78,8 @@ class Table:
             row_groups: Read footers to judge row groups too. None reads them where nothing else is known of a file.
             timezone: Where the clocks stand of literals that name no zone, beside columns that have one.
             stale: What to do where the index of a column does not hold the table as it is. "keep" keeps the files that
-                it does not know; "error" raises `StaleIndexError` if any is left, for jobs that must not be slow.
+                it does not know; "error" raises `StaleIndexError` if any is left, for jobs that must not be slow. Where
+                the table has no index at all, no file is known.
 
         >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
         >>> folder = tempfile.mkdtemp()
@@ -95,7 +96,7 @@ class Table:
             raise ValueError(f'stale is "keep" or "error", not {stale!r}')
         plan = self._plan(self._snapshot(as_of), where, keys, row_groups, timezone)
         if stale == "error":
-            refuse_stale(plan)
+            refuse_stale(plan, not self._index.is_empty)
         return plan
 
     def _plan(
@@ -334,6 +335,8 @@ class Table:
     def verify_index(self) -> list[Lie]:
         """Compare the index with the table by reading both; what is damaged, missing or wrong, the first lies first.
 
+        Without an index there is nothing to compare: `IndexNotFoundError`.
+
         >>> import tempfile, time, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
         >>> folder = tempfile.mkdtemp()
         >>> pq.write_table(pa.table({"id": [1, 9]}), folder + "/part-0.parquet")
@@ -344,7 +347,6 @@ class Table:
         >>> table.verify_index()
         []
         """
-        self._index.refresh()
         return self._index.verify(self._lake.exposing(None), self._lake.snapshot())
 
     def index_kinds(self) -> dict[str, str]:
@@ -360,7 +362,7 @@ class Table:
         >>> table.index_kinds()
         {'id': 'bloom'}
         """
-        view = self._index.refresh()
+        view = self._index.look()
         if view is None:
             return {}
         blooms = dict.fromkeys(view.commit.blooms, "bloom")
@@ -381,7 +383,7 @@ class Table:
         >>> stats.keys, stats.rows, stats.locations
         (2, 2, 1)
         """
-        view = self._index.refresh()
+        view = self._index.look()
         return {} if view is None else {".".join(path): self._index.stats(path) for path in view.columns}
 
 

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
+from typing import ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,7 +14,7 @@ import pyarrow.compute as pc
 from parsieve._core import ParsieveError
 from parsieve.files import REQUESTS_AT_ONCE, RangeReader, Source
 from parsieve.index import bindings
-from parsieve.index.commit import BloomState, Part, Shelf
+from parsieve.index.commit import BloomState, BrokenPartError, Part, Shelf
 from parsieve.index.shelf import ShelfReader
 from parsieve.index.store import Store
 from parsieve.lake.base import Location, Slice
@@ -33,11 +34,17 @@ class _Stored(Source):
         return self._part.size
 
     def read(self, start: int, end: int) -> bytes:
-        return self._store.get_ranges(self._part.name, [(start, end)])[0]
+        data = self._store.get_ranges(self._part.name, [(start, end)])[0]
+        if not data:
+            raise BrokenPartError(self._store, self._part.name, "it is shorter than what was written")
+        return data
 
 
 class BloomReader:
     """The Bloom index of one column in one version. Threads may share it."""
+
+    # What makes a part useless for good. What the disk or the network says may pass: it is raised, and tried again.
+    useless: ClassVar[tuple[type[Exception], ...]] = (ParsieveError, FileNotFoundError)
 
     def __init__(self, store: Store, state: BloomState) -> None:
         self.store = store
@@ -52,7 +59,7 @@ class BloomReader:
         """The version of each location that it speaks of; none where that cannot be read."""
         try:
             return bindings.read(self.store, self.state.bindings)
-        except (ParsieveError, OSError) as error:
+        except self.useless as error:
             self.doubts["bindings"] = str(error)
             return {}
 
@@ -66,7 +73,7 @@ class BloomReader:
     def _open(self, shelf: Shelf) -> ShelfReader | None:
         try:
             return ShelfReader(shelf.directory.get(self.store), RangeReader(_Stored(self.store, shelf.rows)))
-        except (ParsieveError, OSError) as error:
+        except self.useless as error:
             self.doubts[shelf.directory.name] = str(error)
             return None
 
@@ -88,7 +95,7 @@ class BloomReader:
         assert shelf is not None
         try:
             may = shelf.might_contain(values)
-        except (ParsieveError, OSError) as error:
+        except self.useless as error:
             self.doubts["rows of a shelf"] = str(error)
             return None
         if shelf.damaged:

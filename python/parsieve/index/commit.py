@@ -196,6 +196,11 @@ class Commit:
             history=tuple((one.get("version", int), _state_of(one)) for one in fields.objects("history")),
         )
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether no column is indexed."""
+        return not (self.columns or self.blooms)
+
     def parts(self) -> list[Part]:
         """Every file that this version names."""
         states: list[ColumnState | BloomState] = [*self.columns.values(), *self.blooms.values()]

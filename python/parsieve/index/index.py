@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from parsieve import _core
+from parsieve.errors import IndexNotFoundError
 from parsieve.index import bloom, build, inspect, update, upkeep
 from parsieve.index.commit import Commit, Log, TableState
 from parsieve.index.opening import open_store
@@ -167,16 +168,30 @@ class TableIndex:
         """Remove old versions and files that no version names; how many of each. The newest version stays."""
         return upkeep.expire(self.log, older_than, garbage_age)
 
+    def look(self) -> View | None:
+        """`refresh` for who looks at the index itself: what the disk or the network says against it is named."""
+        try:
+            return self.refresh()
+        except OSError as error:
+            raise _core.ParsieveError(f"the index in {self.store} cannot be read: {error}") from error
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the version that was seen last, if any, indexes no column."""
+        return self._newest is None or self._newest.commit.is_empty
+
     def verify(self, lake: Lake | None = None, snapshot: Snapshot | None = None) -> list[inspect.Lie]:
         """Read every part of the newest version, and with a lake every row; what is damaged, missing or wrong."""
-        view = self.refresh()
-        return [] if view is None else inspect.verify(view, lake, snapshot)
+        view = self.look()
+        if view is None or view.commit.is_empty:
+            raise IndexNotFoundError(f"{self.store} holds no index; build one first")
+        return inspect.verify(view, lake, snapshot)
 
     def stats(self, column: Column) -> inspect.Stats:
         """What a column's index costs, and what its answers waste."""
         view = self.newest()
         if view is None:
-            raise FileNotFoundError(f"{self.store} holds no index")
+            raise IndexNotFoundError(f"{self.store} holds no index; build one first")
         return inspect.stats(view, column)
 
     def _now(self, commit: Commit) -> View:

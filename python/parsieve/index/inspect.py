@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from parsieve import _core
-from parsieve._core import DecryptionError, ParsieveError, UnsupportedError
+from parsieve._core import ParsieveError
 from parsieve.index import inspect_bloom
-from parsieve.index.bloom_view import BloomReader
-from parsieve.index.lies import UNREAD, Lie, current_rows, name_of
+from parsieve.index.lies import UNREAD, Lie, current_rows, name_of, out_of_reach
 from parsieve.index.query import is_nan, is_null
 from parsieve.index.view import ColumnReader, View
 from parsieve.lake.base import ColumnPath, Lake, Snapshot
@@ -48,20 +48,29 @@ class Stats:
     largest_lookup: int
 
 
+class _Inspected(ColumnReader):
+    """A reader that names each part which cannot be read, for whatever reason, and counts on no second time."""
+
+    useless = (ParsieveError, OSError)
+
+
 def stats(view: View, column: str | Sequence[str]) -> Stats:
     """What a column costs and wastes; some of its segments are read for it."""
-    reader = view.reader(column)
-    state, timeline = reader.state, reader.timeline
-    if timeline is None:
-        found = "; ".join(f"{name}: {why}" for name, why in reader.doubts.items())
-        raise _core.FormatError(f"{'.'.join(state.path)} cannot be read: {found}")
+    reader = _Inspected(view.store, view.reader(column).state)
+    state, timeline, bound = reader.state, reader.timeline, reader.bound
+    if timeline is None or reader.doubts:
+        raise _unreadable(reader)
     entries = timeline.segments()
     step = max(1, len(entries) // SAMPLED_SEGMENTS)
-    report = timeline.report(list(_lookups(reader, range(0, len(entries), step))))
+    try:
+        report = timeline.report(list(_lookups(reader, range(0, len(entries), step))))
+    except (ParsieveError, OSError) as error:
+        reader.doubts["a segment"] = str(error)
+        raise _unreadable(reader) from error
     assert report is not None
     return Stats(
         path=state.path,
-        locations=len(reader.bound),
+        locations=len(bound),
         keys=report["keys"],
         rows=report["rows"],
         segments=report["segments"],
@@ -77,6 +86,14 @@ def stats(view: View, column: str | Sequence[str]) -> Stats:
         waste_share=report["error"],
         reads_of_absent_keys=report["reads_of_absent_keys"],
         largest_lookup=report["largest_lookup"],
+    )
+
+
+def _unreadable(reader: ColumnReader) -> ParsieveError:
+    found = "; ".join(f"{name}: {why}" for name, why in reader.doubts.items())
+    return ParsieveError(
+        f"the index of {'.'.join(reader.state.path)} in {reader.store} cannot be read: {found}. verify_index() tells "
+        "all that is wrong; build_index() makes it anew"
     )
 
 
@@ -96,7 +113,7 @@ def verify(view: View, lake: Lake | None, snapshot: Snapshot | None) -> list[Lie
     lies: list[Lie] = []
     for path, state in view.columns.items():
         # A reader of its own: nothing that was read before counts.
-        reader = ColumnReader(view.store, state)
+        reader = _Inspected(view.store, state)
         timeline = reader.timeline
         if timeline is not None and reader.bound is not None:
             lies += _damaged_segments(path, reader, timeline)
@@ -104,25 +121,29 @@ def verify(view: View, lake: Lake | None, snapshot: Snapshot | None) -> list[Lie
         if timeline is not None and lake is not None and snapshot is not None:
             lies += _false_answers(path, reader, timeline, lake, snapshot)
     for bloom in view.commit.blooms.values():
-        lies += inspect_bloom.verify(BloomReader(view.store, bloom), lake, snapshot)
+        lies += inspect_bloom.verify(view.store, bloom, lake, snapshot)
     return lies
 
 
 def _damaged_segments(path: ColumnPath, reader: ColumnReader, timeline: _core.SieveTimeline) -> list[Lie]:
     lies = []
     files = reader.state.base.files
+    lost: set[int] = set()
     for segment, (file, offset, length, keys_file, keys_offset, keys_length) in enumerate(timeline.segments()):
-        name = files[file].name if file < len(files) else f"segment file {file}"
-        try:
-            data = reader.store.get_ranges(files[file].name, [(offset, offset + length)])[0]
-            timeline.load(segment, data)
-            keys = reader.store.get_ranges(files[keys_file].name, [(keys_offset, keys_offset + keys_length)])[0]
-            timeline.check_keys(keys)
-        except FileNotFoundError:
-            lies.append(Lie(path, name, "it is gone", loses_rows=False))
-            break
-        except (ParsieveError, IndexError) as error:
-            lies.append(Lie(path, f"{name}, segment {segment}", str(error), loses_rows=False))
+        for number, start, size, check in (
+            (file, offset, length, partial(timeline.load, segment)),
+            (keys_file, keys_offset, keys_length, timeline.check_keys),
+        ):
+            name = files[number].name if number < len(files) else f"segment file {number}"
+            try:
+                if number not in lost:
+                    check(reader.store.get_ranges(files[number].name, [(start, start + size)])[0])
+            except OSError as error:
+                # Whatever else lies in that file is as much out of reach.
+                lost.add(number)
+                lies.append(Lie(path, name, out_of_reach(error), loses_rows=False))
+            except (ParsieveError, IndexError) as error:
+                lies.append(Lie(path, f"{name}, segment {segment}", str(error), loses_rows=False))
     return lies
 
 
@@ -145,7 +166,7 @@ def _false_answers(
                 nulls, nans = nulls + more_nulls, nans + more_nans
                 if pairs.num_bytes > PAIRS_BYTES:
                     lie = lie or _missing(timeline, pairs, number)
-        except (UnsupportedError, DecryptionError) as error:
+        except (ParsieveError, OSError) as error:
             yield Lie(path, name_of(piece.location), UNREAD.format(error), loses_rows=False)
             continue
         lie = lie or _missing(timeline, pairs, number)

@@ -8,17 +8,26 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from parsieve import _core
-from parsieve._core import DecryptionError, ParsieveError, UnsupportedError
+from parsieve._core import ParsieveError
 from parsieve.index.bloom_view import BloomReader
-from parsieve.index.lies import UNREAD, Lie, current_rows, name_of
+from parsieve.index.commit import BloomState
+from parsieve.index.lies import UNREAD, Lie, current_rows, name_of, out_of_reach
+from parsieve.index.store import Store
 from parsieve.lake.base import Lake, Location, Snapshot
 
 # A filter, and whether rows were not read.
 _Shelved = tuple[_core.BloomFilter | None, bool]
 
 
-def verify(reader: BloomReader, lake: Lake | None, snapshot: Snapshot | None) -> list[Lie]:
+class _Inspected(BloomReader):
+    """A reader that names what cannot be read, for whatever reason, and counts on no second time."""
+
+    useless = (ParsieveError, OSError)
+
+
+def verify(store: Store, state: BloomState, lake: Lake | None, snapshot: Snapshot | None) -> list[Lie]:
     """Every shelf of a column read and checked; with a lake, every value of the versions that are bound."""
+    reader = _Inspected(store, state)
     path = reader.state.path
     lies: list[Lie] = []
     filters: dict[Location, _Shelved] = {}
@@ -29,8 +38,8 @@ def verify(reader: BloomReader, lake: Lake | None, snapshot: Snapshot | None) ->
             name = shelf.rows.name
             for partition, group, held, _, _, unread in directory.unshelve(reader.store.get(name)):
                 filters[Location(partition, group)] = (held, unread)
-        except FileNotFoundError:
-            lies.append(Lie(path, name, "it is gone", loses_rows=False))
+        except OSError as error:
+            lies.append(Lie(path, name, out_of_reach(error), loses_rows=False))
         except ParsieveError as error:
             lies.append(Lie(path, name, str(error), loses_rows=False))
     bound = reader.bound
@@ -40,7 +49,7 @@ def verify(reader: BloomReader, lake: Lake | None, snapshot: Snapshot | None) ->
             held, unread = filters.get(piece.location, (None, True))
             try:
                 problem = None if unread else _missing(held, rows)
-            except (UnsupportedError, DecryptionError) as error:
+            except (ParsieveError, OSError) as error:
                 lies.append(Lie(path, name_of(piece.location), UNREAD.format(error), loses_rows=False))
                 continue
             if problem is not None:

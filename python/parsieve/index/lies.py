@@ -50,6 +50,11 @@ def _values(lake: Lake, piece: Slice, path: ColumnPath) -> Iterator[pa.Array]:
         return
 
 
+def out_of_reach(error: OSError) -> str:
+    """Why a file of the index is not to be had, for messages that name it."""
+    return "it is gone" if isinstance(error, FileNotFoundError) else f"it cannot be read: {error}"
+
+
 def name_of(location: Location) -> str:
     """A location, for messages."""
     return f"{location.partition}/{location.group}" if location.partition else location.group

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import itertools
 import os
 import secrets
 import threading
@@ -26,7 +27,7 @@ from typing import Any, NamedTuple
 from parsieve import _core, atomic
 from parsieve._core import UnsupportedError
 from parsieve.atomic import BINARY, sync_folder
-from parsieve.files import LOCAL_GAP, REMOTE_GAP, REQUESTS_AT_ONCE, Range
+from parsieve.files import LOCAL_GAP, REMOTE_GAP, REQUESTS_AT_ONCE, Range, system_errors
 
 # Beside the table, and hidden from engines by its first letter.
 FOLDER = "_parsieve"
@@ -261,16 +262,19 @@ class ObjectStore(Store):
         return self._name
 
     def _get(self, name: str) -> bytes:
-        return bytes(self._obstore.get(self._store, self._prefix + name).bytes())
+        with system_errors():
+            return bytes(self._obstore.get(self._store, self._prefix + name).bytes())
 
     def _get_range(self, name: str, start: int, end: int) -> bytes:
-        return bytes(self._obstore.get_range(self._store, self._prefix + name, start=start, end=end))
+        with system_errors():
+            return bytes(self._obstore.get_range(self._store, self._prefix + name, start=start, end=end))
 
     def put(self, name: str, data: Data) -> None:
         """Write a file."""
         # Large files go up in parts; a name of ours is never taken by others.
         source = data if isinstance(data, bytes) else _pieces(data)
-        self._obstore.put(self._store, self._prefix + name, source)
+        with system_errors():
+            self._obstore.put(self._store, self._prefix + name, source)
 
     def put_if_absent(self, name: str, data: bytes) -> bool:
         """Write a file unless the name is taken."""
@@ -287,16 +291,17 @@ class ObjectStore(Store):
     def list(self, folder: str) -> list[Stored]:
         """The files of a folder."""
         found = []
-        for page in self._obstore.list(self._store, f"{self._prefix}{folder}/"):
-            for meta in page:
-                name = meta["path"].removeprefix(self._prefix)
-                found.append(Stored(name, int(meta["size"]), meta["last_modified"].timestamp()))
+        with system_errors():
+            pages = list(self._obstore.list(self._store, f"{self._prefix}{folder}/"))
+        for meta in itertools.chain.from_iterable(pages):
+            name = meta["path"].removeprefix(self._prefix)
+            found.append(Stored(name, int(meta["size"]), meta["last_modified"].timestamp()))
         self._count(0)
         return sorted(found)
 
     def delete(self, name: str) -> None:
         """Remove a file."""
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(FileNotFoundError), system_errors():
             self._obstore.delete(self._store, self._prefix + name)
 
 

@@ -9,7 +9,7 @@ from typing import Protocol, TypeVar
 import pyarrow as pa
 
 from parsieve import _core
-from parsieve.errors import ColumnNotFoundError
+from parsieve.errors import ColumnNotFoundError, IndexNotFoundError
 from parsieve.index import bindings
 from parsieve.index.build import Effort, build, gather_columns, readable, tokens_of
 from parsieve.index.columns import current_field, field_id_of
@@ -185,8 +185,8 @@ def follow(
     rebuild: list[ColumnPath] = []
 
     def change(newest: Commit | None, attempt: int) -> tuple[TableState, Columns] | None:
-        if newest is None:
-            raise FileNotFoundError(f"{log.store} holds no index; build one first")
+        if newest is None or newest.is_empty:
+            raise IndexNotFoundError(f"{log.store} holds no index; build one first")
         columns: Columns = {}
         plans = []
         rebuild.clear()

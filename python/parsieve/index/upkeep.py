@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from parsieve import _core
 from parsieve._core import FormatError
-from parsieve.errors import ColumnNotFoundError
+from parsieve.errors import ColumnNotFoundError, IndexNotFoundError
 from parsieve.index import garbage
 from parsieve.index.columns import path_of
 from parsieve.index.commit import Base, ColumnState, Commit, Log, TableState, name_of, without
@@ -36,8 +36,8 @@ def compact(
     `make` makes and stores them, where that is not for this process to do.
     """
     newest = log.newest()
-    if newest is None:
-        raise FileNotFoundError(f"{log.store} holds no index; build one first")
+    if newest is None or newest.is_empty:
+        raise IndexNotFoundError(f"{log.store} holds no index; build one first")
     paths = [path_of(column) for column in columns] if columns is not None else list(newest.columns)
     for path in paths:
         if path not in newest.columns:
@@ -48,7 +48,7 @@ def compact(
 
     def change(newest: Commit | None, _: int) -> tuple[TableState, Columns] | None:
         if newest is None:
-            raise FileNotFoundError(f"{log.store} holds no index any more")
+            raise IndexNotFoundError(f"{log.store} holds no index any more")
         columns = dict(newest.columns)
         for path, (old, new) in made.items():
             # Who built or compacted it meanwhile was there first, and nothing is lost.

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
+from typing import ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -31,6 +32,9 @@ CACHE_BYTES = 64 << 20
 class ColumnReader:
     """One column of a version: its root and deltas read once, segments as they are needed. Threads may share it."""
 
+    # What makes a part useless for good. What the disk or the network says may pass: it is raised, and tried again.
+    useless: ClassVar[tuple[type[Exception], ...]] = (ParsieveError,)
+
     def __init__(self, store: Store, state: ColumnState) -> None:
         self.store = store
         self.state = state
@@ -52,7 +56,7 @@ class ColumnReader:
         """The version of each location that it speaks of; none where that cannot be read."""
         try:
             return bindings.read(self.store, self.state.bindings)
-        except ParsieveError as error:
+        except self.useless as error:
             self._doubt("bindings", error)
             return {}
 
@@ -63,7 +67,7 @@ class ColumnReader:
         def get(part: Part) -> bytes | None:
             try:
                 return part.get(self.store)
-            except BrokenPartError as error:
+            except self.useless as error:
                 self._doubt(part.name, error)
                 return None
 
@@ -156,6 +160,8 @@ class ColumnReader:
         elif isinstance(error, FileNotFoundError):
             self.gone = True
             self.doubts[name] = "it is gone"
+        elif isinstance(error, OSError):
+            self.doubts[name] = f"it cannot be read: {error}"
         else:
             self.doubts[name] = str(error)
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from parsieve._core import UnsupportedError
-from parsieve.files import Source, filesystem_of, local_path, open_source
+from parsieve.files import Source, filesystem_of, local_path, open_source, system_errors
 from parsieve.lake.listing import ListedFile, LocalListing, is_ignored, of_path, token_of
 
 # Stores stamp objects by their own clock, which may differ from ours.
@@ -179,7 +179,8 @@ class Storage:
             return {one.rstrip("/").rsplit("/", 1)[-1] for one in found}
         import obstore
 
-        listed = obstore.list_with_delimiter(self.filesystem, prefix=path or None)
+        with system_errors():
+            listed = obstore.list_with_delimiter(self.filesystem, prefix=path or None)
         paths = [*listed["common_prefixes"], *(meta["path"] for meta in listed["objects"])]
         return {one.rstrip("/").rsplit("/", 1)[-1] for one in paths}
 
@@ -309,9 +310,10 @@ def _fsspec(filesystem: Any, root: str, now: int) -> Iterator[ListedFile]:
 def _obstore(store: Any, root: str, now: int) -> Iterator[ListedFile]:
     import obstore
 
-    found = [meta for chunk in obstore.list(store, prefix=root or None) for meta in chunk]
-    if not found and root:
-        found = [obstore.head(store, root)]
+    with system_errors():
+        found = [meta for chunk in obstore.list(store, prefix=root or None) for meta in chunk]
+        if not found and root:
+            found = [obstore.head(store, root)]
     for meta in found:
         path = meta["path"]
         single = path == root

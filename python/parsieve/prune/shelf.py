@@ -23,6 +23,8 @@ class ShelfEvidence(Evidence):
     def __init__(self, view: View, slices: Sequence[Slice]) -> None:
         self._view = view
         self._slices = slices
+        # Columns whose filters could not be asked, and why.
+        self.failed: dict[str, str] = {}
 
     def _reader(self, question: Question) -> BloomReader | None:
         if not isinstance(question, Among):
@@ -37,14 +39,20 @@ class ShelfEvidence(Evidence):
         try:
             return reader.may_match(question.values, self._slices)
         except (ParsieveError, OSError, TypeError, ValueError) as error:
-            # A part that is damaged or gone excludes nothing.
-            reader.doubts[str(question.column)] = str(error)
+            # What cannot be read excludes nothing.
+            self.failed[str(question.column)] = str(error)
             return None
 
     def speaks(self, question: Question) -> pa.BooleanArray | None:
         """For each slice, whether there is a filter of this version of it; None if filters are not asked this."""
         reader = self._reader(question)
-        return None if reader is None else reader.known(self._slices)
+        if reader is None or str(question.column) in self.failed:
+            return None
+        try:
+            return reader.known(self._slices)
+        except (ParsieveError, OSError) as error:
+            self.failed[str(question.column)] = str(error)
+            return None
 
     def expected_waste(self, question: Question, answer: pa.BooleanArray, wanted: pa.BooleanArray) -> float | None:
         """Filters say "maybe" by chance, as often for each value as they were made for."""
