@@ -12,7 +12,7 @@ from parsieve import _core
 from parsieve.errors import ColumnNotFoundError, IndexNotFoundError
 from parsieve.index import bindings
 from parsieve.index.build import Effort, build, gather_columns, readable, tokens_of
-from parsieve.index.columns import current_field, field_id_of
+from parsieve.index.columns import current_field, field_id_of, has_other_values
 from parsieve.index.commit import ColumnState, Commit, DeltaPart, Log, Part, TableState
 from parsieve.index.feeder import Gathered
 from parsieve.index.publish import Columns, commit
@@ -243,6 +243,10 @@ def _planned(
         return None
     axis = _core.SieveAxis(state.type)
     if _core.SieveAxis(found.type).meaning != axis.meaning:
+        return path
+    # A folder has the type of its first file, and who asks of an index for what that type has not must hear of values
+    # that were read as this very type. The types of other formats are certain, and nobody asks that of them.
+    if snapshot.id is None and has_other_values(found.type, state.type):
         return path
     read, counted = [], {}
     for piece in snapshot.slices:

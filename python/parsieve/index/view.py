@@ -213,7 +213,7 @@ class View:
         return {name: why for reader in readers for name, why in reader.doubts.items()}
 
     def find(self, column: str | Sequence[str], field_id: int | None = None) -> ColumnPath | None:
-        """The column's path in this version: by the field's id where both know one, else by name."""
+        """The column's path in this version: by the field's id, or by name where neither knows one."""
         return _find(self.columns, column, field_id)
 
     def bloom(self, column: str | Sequence[str], field_id: int | None = None) -> BloomReader | None:
@@ -256,8 +256,9 @@ class View:
         numbers = reader.numbered(slices)
         if reader.gone and self._newer is not None:
             newer = self._newer()
-            if newer is not None and newer.version > self.version and reader.state.path in newer.columns:
-                return newer.may_match(column, query, slices)
+            path = None if newer is None else newer.find(reader.state.path, reader.state.field_id)
+            if newer is not None and newer.version > self.version and path is not None:
+                return newer.may_match(path, query, slices)
         if answer is None:
             return pa.array([True] * len(slices), pa.bool_())
         return pc.or_(pc.is_null(numbers), pc.is_in(numbers, value_set=answer))
@@ -268,8 +269,7 @@ def _find(
 ) -> ColumnPath | None:
     path = tuple(column.split(".")) if isinstance(column, str) else tuple(column)
     if field_id is not None:
-        for known, state in states.items():
-            if state.field_id == field_id:
-                return known
+        return next((known for known, state in states.items() if state.field_id == field_id), None)
     found = states.get(path)
-    return path if found is not None and (field_id is None or found.field_id is None) else None
+    # Without ids a table knows no column that was given one: it may be another one of the same name.
+    return path if found is not None and found.field_id is None else None

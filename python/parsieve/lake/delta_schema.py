@@ -17,9 +17,8 @@ from parsieve._core import FormatError, UnsupportedError
 from parsieve.lake import bounds
 from parsieve.lake.base import ColumnPath, Statistics
 from parsieve.lake.delta_log import DataFile
-from parsieve.lake.leaves import BY_NAME, FIELD_ID, Matching, by_name, leaf_field
+from parsieve.lake.leaves import BY_NAME, FIELD_ID, PHYSICAL_NAME, Matching, by_name, leaf_field
 
-_PHYSICAL = b"delta.columnMapping.physicalName"
 _WIDENED = b"delta.typeChanges"
 _TYPES = {
     "string": pa.string(),
@@ -53,7 +52,7 @@ def schema_of(metadata: Mapping[str, Any]) -> pa.Schema:
 def _field(said: Mapping[str, Any]) -> pa.Field:
     about, kept = said.get("metadata") or {}, {}
     if "delta.columnMapping.physicalName" in about:
-        kept[_PHYSICAL] = str(about["delta.columnMapping.physicalName"])
+        kept[PHYSICAL_NAME] = str(about["delta.columnMapping.physicalName"])
     if "delta.columnMapping.id" in about:
         kept[FIELD_ID] = str(about["delta.columnMapping.id"])
     if "delta.typeChanges" in about:
@@ -80,7 +79,7 @@ def _type(said: Any) -> pa.DataType:
 
 def physical(field: pa.Field) -> str:
     """The name of a column in data files, statistics and partition values."""
-    found: str = (field.metadata or {}).get(_PHYSICAL, field.name.encode()).decode()
+    found: str = (field.metadata or {}).get(PHYSICAL_NAME, field.name.encode()).decode()
     return found
 
 

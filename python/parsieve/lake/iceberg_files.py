@@ -48,6 +48,8 @@ class DataFile:
     """A data file of a snapshot, and the deletes that touch it."""
 
     file: Any
+    # Of the commit that added it: a path that is added again may have been written anew.
+    sequence: int
     positions: tuple[Entry, ...]
     equality: tuple[Entry, ...]
     vector: Entry | None
@@ -56,7 +58,7 @@ class DataFile:
     def token(self) -> str:
         """Changes with the file or any of its deletes."""
         deletes = sorted(one.identity for one in (*self.positions, *self.equality, *filter(None, [self.vector])))
-        return "|".join([f"{self.file.file_size_in_bytes}-{self.file.record_count}", *deletes])
+        return "|".join([f"{self.file.file_size_in_bytes}-{self.file.record_count}-{self.sequence}", *deletes])
 
 
 def data_files(table: Any, snapshot: Any) -> list[DataFile]:
@@ -94,9 +96,8 @@ def data_files(table: Any, snapshot: Any) -> list[DataFile]:
         # A vector holds what earlier files of positions said.
         touching = () if mine else tuple(two for two in deletes if two.sequence >= at)
         equal = [*equality.get(None, ()), *equality.get(_partition(one.file), ())]
-        found.append(
-            DataFile(one.file, touching, tuple(two for two in equal if two.sequence > at), mine[0] if mine else None)
-        )
+        stricken = tuple(two for two in equal if two.sequence > at)
+        found.append(DataFile(one.file, at, touching, stricken, mine[0] if mine else None))
     return found
 
 

@@ -15,6 +15,8 @@ from parsieve.errors import ColumnNotFoundError
 from parsieve.lake.base import ColumnPath
 
 FIELD_ID = b"PARQUET:field_id"
+# What Delta's files call a column, where that may be another name than the table's.
+PHYSICAL_NAME = b"delta.columnMapping.physicalName"
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from parsieve._core import FileReader
+from parsieve.lake.leaves import PHYSICAL_NAME
 from parsieve.predicate.expr import Column
-
-_PHYSICAL = b"delta.columnMapping.physicalName"
 
 # All that decides which leaf of a file is meant: a name may be another column's in the next state of a table.
 LeafKey = tuple[tuple[str, ...], int | None, tuple[bytes | None, ...]]
@@ -17,7 +16,7 @@ LeafKey = tuple[tuple[str, ...], int | None, tuple[bytes | None, ...]]
 
 def leaf_key(schema: pa.Schema, column: Column) -> LeafKey:
     """What two columns have in common that are the same leaf in every file."""
-    physical = tuple((field.metadata or {}).get(_PHYSICAL) for field in _fields(schema, column.path))
+    physical = tuple((field.metadata or {}).get(PHYSICAL_NAME) for field in _fields(schema, column.path))
     return column.path, column.field_id, physical
 
 
@@ -25,8 +24,8 @@ def find_leaf(reader: FileReader, schema: pa.Schema, column: Column) -> int | No
     """The leaf's number; None where it is not there, or nobody can be sure."""
     fields = _fields(schema, column.path)
     ids = reader.leaf_ids
-    if any(_PHYSICAL in (field.metadata or {}) for field in fields):
-        path = [(field.metadata or {}).get(_PHYSICAL, field.name.encode()).decode() for field in fields]
+    if any(PHYSICAL_NAME in (field.metadata or {}) for field in fields):
+        path = [(field.metadata or {}).get(PHYSICAL_NAME, field.name.encode()).decode() for field in fields]
         return _named(reader, path)
     if column.field_id is not None:
         found = [number for number, (known, _) in enumerate(ids) if known == column.field_id]

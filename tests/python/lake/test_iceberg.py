@@ -435,3 +435,33 @@ def test_a_snapshot_is_read_once_while_its_table_reads_it_alike(catalog: SqlCata
     assert third.id == second.id
     assert third.schema.names == ["b"]
     assert lake.snapshot(first.id).schema.names == ["a"]
+
+
+@pytest.mark.parametrize("kind", ["none", "sieve", "bloom"])
+def test_a_file_that_was_written_anew_before_it_was_added_again(catalog: SqlCatalog, tmp_path: Path, kind: str) -> None:
+    """A job that registers the same path each night: its size and its number of rows may well be the same."""
+    file = tmp_path / "daily.parquet"
+
+    def register(*ids: int) -> None:
+        pq.write_table(
+            pa.table({"id": pa.array(ids, pa.int64())}),
+            file,
+            compression="none",
+            use_dictionary=False,
+            row_group_size=2,
+        )
+        there.add_files([file.as_uri()])
+
+    there = catalog.create_table("n.t", pa.schema([("id", pa.int64())]))
+    register(1, 3, 5, 9)
+    size = file.stat().st_size
+    table = ps.open_table(there)
+    if kind != "none":
+        table.build_index("id", kind=kind)
+    assert table.plan("id = 3", row_groups=True).to_arrow().num_rows == 1
+    there.delete("id >= 0")
+    register(1, 4, 6, 9)
+    assert file.stat().st_size == size
+    for row_groups in (None, True):
+        assert table.plan("id = 4", row_groups=row_groups).to_arrow()["id"].to_pylist() == [4]
+        assert table.plan("id = 6", row_groups=row_groups).to_arrow()["id"].to_pylist() == [6]

@@ -60,6 +60,32 @@ def test_a_value_that_the_table_has_no_type_for(tmp_path: Path, case: str) -> No
         assert same.plan(asked).files == ([] if "among" not in case else [str(like / f"{n}.parquet") for n in (0, 1)])
 
 
+def test_an_index_from_when_the_table_had_another_type(tmp_path: Path) -> None:
+    """A file that was read as a wider type, and is bound still, is not one that was read as the narrow one."""
+
+    def write(name: str, value: int, kind: pa.DataType) -> None:
+        pq.write_table(pa.table({"x": pa.array([value], kind)}), tmp_path / f"{name}.parquet")
+
+    for name in ("0", "1"):
+        write(name, 7, pa.int32())
+    time.sleep(0.1)
+    table = ps.open_table(str(tmp_path))
+    table.build_index("x", kind="both", progress=False)
+    for kind in (pa.int64(), pa.int32()):
+        write("0", 7, kind)
+        if kind == pa.int64():
+            write("1", 2**40, kind)
+        time.sleep(0.1)
+        for updated in (False, True):
+            if updated:
+                table.update_index(progress=False)
+            for row_groups in (None, True, False):
+                plan = table.plan(f"x = {2**40}", row_groups=row_groups)
+                assert str(tmp_path / "1.parquet") in plan.files, plan.explain()
+    # Nobody can read it as the narrow type, and so nobody can say more.
+    assert not any(lie.loses_rows for lie in table.verify_index())
+
+
 def test_keys_that_the_table_has_no_type_for(tmp_path: Path) -> None:
     for number, array in enumerate([INT, pa.array([2**40], pa.int64())]):
         pq.write_table(pa.table({"x": array}), tmp_path / f"{number}.parquet", bloom_filter_options={"x": True})
