@@ -218,7 +218,7 @@ def _sortable(values: pa.Array) -> pa.Array:
     kind = values.type
     if pa.types.is_float16(kind):
         return values.cast(pa.float32())
-    if pa.types.is_decimal32(kind) or pa.types.is_decimal64(kind):
+    if pa.types.is_decimal(kind) and kind.bit_width < 128:
         return values.cast(pa.decimal128(kind.precision, kind.scale))
     if pa.types.is_duration(kind):
         return values.view(pa.int64())

@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 import datetime as dt
 import json
+import os
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -73,11 +75,29 @@ def _size(options: argparse.Namespace) -> int:
     return 0
 
 
+def _page(name: str, sources: Sequence[str] = ()) -> Path:
+    """Where a page goes. What forbids it is said before the work is done, and not after."""
+    page = Path(name)
+    folder = page.absolute().parent
+    if page.is_dir():
+        raise IsADirectoryError(f"{page} is a folder; name the file that the page goes to")
+    if not folder.is_dir():
+        raise FileNotFoundError(f"{page} cannot be written: there is no folder {folder}")
+    if not os.access(page if page.exists() else folder, os.W_OK):
+        raise PermissionError(f"{page} cannot be written")
+    if any(page.resolve() == Path(one).resolve() for one in sources):
+        raise FileExistsError(f"the page would take the place of {page}, which it is made from")
+    return page
+
+
 def _demo(options: argparse.Namespace) -> int:
+    if find_spec("duckdb") is None:
+        raise ps.UnsupportedError("the demo needs DuckDB: pip install duckdb")
     from parsieve.demo.run import run
 
     if options.files < 8 or options.rows < 1000 * options.files:
         raise ValueError("a lake needs at least 8 files of 1,000 rows")
+    page = _page(options.report)
 
     def say(line: str) -> None:
         print(line, flush=True)
@@ -85,16 +105,17 @@ def _demo(options: argparse.Namespace) -> int:
     sizes = {"files": options.files, "rows": options.rows, "spark": not options.no_spark}
     if options.keep is None:
         with tempfile.TemporaryDirectory(prefix="parsieve-demo-") as passing:
-            run(Path(passing), Path(options.report), **sizes, say=say)
+            run(Path(passing), page, **sizes, say=say)
         return 0
     folder = Path(options.keep)
     if folder.exists() and any(folder.iterdir()):
         raise FileExistsError(f"{folder} is not empty; the demo makes a lake of its own")
-    run(folder, Path(options.report), **sizes, say=say)
+    run(folder, page, **sizes, say=say)
     return 0
 
 
 def _report(options: argparse.Namespace) -> int:
+    output = _page(options.output, options.sources)
     if options.where is not None:
         from parsieve.report.plans import page_of_plans
 
@@ -110,7 +131,7 @@ def _report(options: argparse.Namespace) -> int:
             raise ValueError(f"{other[0]} is no record (.json); a table is reported by what --where asks of it")
         page = page_of_records([Path(one) for one in options.sources])
         about = f"{len(options.sources)} records"
-    Path(options.output).write_text(page, encoding="utf-8")
+    output.write_text(page, encoding="utf-8")
     print(options.output)
     print(about, file=sys.stderr)
     return 0

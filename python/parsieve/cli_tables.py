@@ -60,9 +60,16 @@ def add_commands(commands: Any, command: Command) -> None:
         )
     of_index("compact", _compact, "make one of an index and its updates")
     expire = of_index("expire", _expire, "remove old versions of an index, and files that no version names")
-    expire.add_argument("--older-than", type=float, default=7, metavar="DAYS", help="keep those of so many days (7)")
+    expire.add_argument("--older-than", type=_days, default="7", metavar="DAYS", help="keep those of so many days (7)")
     of_index("verify", _verify, "compare an index with its table by reading both")
     of_index("stats", _asked_stats, "tell what the index of each column costs and wastes")
+
+
+def _days(text: str) -> dt.timedelta:
+    try:
+        return dt.timedelta(days=float(text))
+    except (ValueError, OverflowError):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of days") from None
 
 
 def tell_of_index(options: argparse.Namespace, written: bool) -> None:
@@ -116,7 +123,7 @@ def _indexed(options: argparse.Namespace, change: Callable[[ps.Table], Any]) -> 
 
 
 def _expire(options: argparse.Namespace) -> int:
-    versions, files = _open(options).expire_index(dt.timedelta(days=options.older_than))
+    versions, files = _open(options).expire_index(options.older_than)
     if options.json:
         print(json.dumps({"versions": versions, "files": files}))
     else:
@@ -128,7 +135,10 @@ def _verify(options: argparse.Namespace) -> int:
     table = _open(options)
     _must_be_indexed(table)
     lies = table.verify_index()
-    found = [{"column": ".".join(lie.column), "part": lie.part, "problem": lie.problem} for lie in lies]
+    found = [
+        {"column": ".".join(lie.column), "part": lie.part, "problem": lie.problem, "loses_rows": lie.loses_rows}
+        for lie in lies
+    ]
     if options.json:
         print(json.dumps(found, indent=2))
     for lie in [] if options.json else found:
@@ -154,9 +164,11 @@ def _asked_stats(options: argparse.Namespace) -> int:
 
 
 def _stats(options: argparse.Namespace) -> int:
-    found = {name: dataclasses.asdict(one) for name, one in _open(options).index_stats().items()}
+    table = _open(options)
+    found = {name: dataclasses.asdict(one) for name, one in table.index_stats().items()}
     if options.json:
-        print(json.dumps(found, indent=2))
+        kinds = table.index_kinds()
+        print(json.dumps({name: {"kind": kind} | found.get(name, {}) for name, kind in kinds.items()}, indent=2))
     for name, one in {} if options.json else found.items():
         print(
             f"{name}: {one['keys']} keys and {one['rows']} rows of {one['locations']} files, "

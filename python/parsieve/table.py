@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from parsieve._core import ParsieveError
 from parsieve.advice import Advice, advise_column
+from parsieve.index.bloom import fields_of
 from parsieve.index.index import TableIndex
 from parsieve.index.inspect import Lie, Stats
 from parsieve.index.renewals import Renewals
@@ -170,6 +171,8 @@ class Table:
             raise ValueError(f'the kinds of index are "sieve", "bloom", "both" and "auto", not {kind!r}')
         snapshot = self._lake.snapshot()
         paths = self._paths(columns, snapshot.schema)
+        if not paths:
+            raise ValueError("name at least one column to index")
         lake = self._lake.exposing(self._paths(expose, snapshot.schema))
         chosen = dict.fromkeys(paths, "sieve" if kind == "auto" else kind)
         # A sample of few files says nothing.
@@ -177,6 +180,8 @@ class Table:
             chosen = {path: advise_column(lake, snapshot, path).recommendation for path in paths}
         sieves = [path for path, one in chosen.items() if one in ("sieve", "both")]
         blooms = [path for path, one in chosen.items() if one in ("bloom", "both")]
+        # Of both nothing is built where one cannot be.
+        fields_of(snapshot.schema, blooms)
         if sieves:
             self._index.build(lake, snapshot, sieves, memory=memory, threads=threads, progress=progress)
         if blooms:

@@ -83,10 +83,7 @@ def build_by(
         raise ValueError("name at least one column to index")
     if not 0 < fpp < 1:
         raise ValueError(f"fpp lies between 0 and 1, both excluded, not {fpp}")
-    fields = {path: leaf_field(snapshot.schema, path) for path in paths}
-    for field in fields.values():
-        # A type without filters is refused before anything is read.
-        _core.BloomFilter(num_bytes=32, type=field.type)
+    fields = fields_of(snapshot.schema, paths)
     newest = log.newest()
     started = dict(newest.blooms) if newest else {}
     tokens = tokens_of(snapshot)
@@ -114,6 +111,14 @@ def build_by(
     done = commit(log, "build bloom", change)
     assert done is not None
     return done
+
+
+def fields_of(schema: pa.Schema, paths: Sequence[ColumnPath]) -> dict[ColumnPath, pa.Field]:
+    """Columns that can have filters: a type that has none is refused before anything is read."""
+    fields = {path: leaf_field(schema, path) for path in paths}
+    for field in fields.values():
+        _core.BloomFilter(num_bytes=32, type=field.type)
+    return fields
 
 
 def update(log: Log, lake: Lake, snapshot: Snapshot, effort: Effort, renewed: Renewed | None = None) -> Commit | None:

@@ -361,7 +361,13 @@ class Log:
                 return None
             # Somebody may expire it between the two looks; then there is a newer one.
             with contextlib.suppress(FileNotFoundError):
-                return self.read(versions[-1][0])
+                try:
+                    return self.read(versions[-1][0])
+                except FormatError as error:
+                    raise FormatError(
+                        f"{error}. Without this file the version before it is the newest; without the folder "
+                        f"{self.store} there is no index, and another one can be built"
+                    ) from error
         raise FileNotFoundError(f"the versions of {self.store} vanish as fast as they are listed")
 
     def publish(self, commit: Commit) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import time
 from collections.abc import Callable, Sequence
 
 from parsieve import _core
@@ -40,9 +41,11 @@ def compact(
         raise IndexNotFoundError(f"{log.store} holds no index; build one first")
     paths = [path_of(column) for column in columns] if columns is not None else list(newest.columns)
     for path in paths:
-        if path not in newest.columns:
+        if path not in {*newest.columns, *newest.blooms}:
             raise ColumnNotFoundError(f"{'.'.join(path)} is not indexed")
-    states = [newest.columns[path] for path in paths if newest.columns[path].deltas or options is not None]
+    # Filters are put together by updates.
+    known = [newest.columns[path] for path in paths if path in newest.columns]
+    states = [state for state in known if state.deltas or options is not None]
     bases = [compacted(log.store, state, options) for state in states] if make is None else make(states)
     made = {state.path: (state.base, base) for state, base in zip(states, bases, strict=True)}
 
@@ -123,12 +126,12 @@ def expire(
     A file without a version may belong to a commit being prepared, so it must be older than `garbage_age`. Whoever
     takes longer than that to commit gets a `ConflictError`.
     """
-    now = dt.datetime.now(dt.UTC)
     if not isinstance(older_than, dt.datetime | dt.timedelta):
         raise TypeError(f"older_than is a timedelta or a datetime, such as timedelta(days=7), not {older_than!r}")
     if isinstance(older_than, dt.datetime) and older_than.tzinfo is None:
         raise ValueError("older_than is a datetime without a zone; give it one, such as datetime.UTC")
-    limit = (now - older_than if isinstance(older_than, dt.timedelta) else older_than).timestamp()
+    # In seconds: of a million days ago there is no date.
+    limit = older_than.timestamp() if isinstance(older_than, dt.datetime) else time.time() - older_than.total_seconds()
     versions = log.stored()
     # The oldest first, so that whatever is left is a whole history.
     expired = [version for version, stored in versions[:-1] if stored.modified < limit]

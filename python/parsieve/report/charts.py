@@ -115,7 +115,9 @@ class _Place:
             # A zero has no place on such an axis; it is drawn at its foot, and the value beside it says zero.
             if value <= self.low or self.high <= self.low:
                 return 0.0
-            return math.log(value / self.low) / math.log(self.high / self.low)
+            # Quotients of the largest and the smallest numbers would be infinite.
+            low, high = math.log(self.low), math.log(self.high)
+            return (math.log(value) - low) / (high - low)
         return (value - self.low) / (self.high - self.low)
 
     def ticks(self) -> Iterator[float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -40,6 +41,12 @@ class Chart:
                     f"{series.name!r} has {len(series.values)} values for {len(self.categories)} categories; "
                     "give None where nothing was measured"
                 )
+            for value in series.values:
+                if value is not None and not math.isfinite(value):
+                    raise ValueError(
+                        f"{series.name!r} has the value {value}, which has no place in a picture; give None where "
+                        "nothing was measured"
+                    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +96,8 @@ def written(value: Value, unit: Unit) -> str:
 
 def _rounded(value: float) -> str:
     """Three digits, and thousands told apart: more would claim a precision that no noisy machine has."""
+    if abs(value) >= 1e15:
+        return f"{value:.3g}"
     if abs(value) >= 100 or value == int(value):
         return f"{value:,.0f}"
     return f"{value:.3g}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from html import escape
 
@@ -47,6 +48,10 @@ code{font-size:.85em}p.how,p.note{color:var(--quiet);font-size:.85rem;margin:.3r
 """
 
 
+# What no page may hold, and what cannot be written as UTF-8; names of files and columns may hold anything.
+UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
+
+
 def render(title: str, says: str, figures: Sequence[Figure], facts: Mapping[str, str] | None = None) -> str:
     """One HTML page of figures: a picture and a table each.
 
@@ -62,7 +67,7 @@ def render(title: str, says: str, figures: Sequence[Figure], facts: Mapping[str,
     """
     listed = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in (facts or {}).items())
     links = "".join(f'<li><a href="#f{at}">{escape(figure.title)}</a></li>' for at, figure in enumerate(figures, 1))
-    return (
+    page = (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         # No icon either: a browser would ask for one.
@@ -73,6 +78,7 @@ def render(title: str, says: str, figures: Sequence[Figure], facts: Mapping[str,
         + "".join(_section(figure, f"f{at}") for at, figure in enumerate(figures, 1))
         + "</main></body></html>\n"
     )
+    return UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", page)
 
 
 def _section(figure: Figure, name: str) -> str:

@@ -29,7 +29,12 @@ def page_of_plans(table: ps.Table, queries: Sequence[Any], day: dt.date) -> str:
     >>> "reads 1 of 3 files" in page, "little is left that an index could spare" in page
     (True, True)
     """
-    kinds = table.index_kinds()
+    try:
+        kinds = table.index_kinds()
+        indexed = ", ".join(f"{column} ({kind})" for column, kind in kinds.items()) or "nothing"
+    except ps.ParsieveError as error:
+        # Plans are made without it.
+        kinds, indexed = {}, str(error)
     pairs = [(by_minmax(table, query), table.plan(query)) for query in queries]
     figures = [_cells(str(query), *pair, kinds) for query, pair in zip(queries, pairs, strict=True)]
     reads = [
@@ -42,7 +47,7 @@ def page_of_plans(table: ps.Table, queries: Sequence[Any], day: dt.date) -> str:
     facts = {
         "table": table.uri,
         "format": table.format,
-        "indexed": ", ".join(f"{column} ({kind})" for column, kind in kinds.items()) or "nothing",
+        "indexed": indexed,
         "parsieve": ps.__version__,
         "date": day.isoformat(),
     }
@@ -115,7 +120,7 @@ def _cells(query: str, minmax: ps.Plan, plan: ps.Plan, kinds: dict[str, str]) ->
     notes = [spared(minmax, plan, kinds)]
     evidence = Counter(skip.evidence for skip in plan.skipped)
     notes += [f"{count:,} skipped by {name}" for name, count in evidence.most_common()]
-    doubts = dict.fromkeys(doubt for keep in plan.kept for doubt in keep.doubt)
+    doubts = dict.fromkeys([*plan._notes, *(doubt for keep in plan.kept for doubt in keep.doubt)])
     notes += [f"in doubt: {doubt}" for doubt in list(doubts)[:SHOWN]]
     requests = "1 request" if plan.requests == 1 else f"{plan.requests:,} requests"
     notes.append(f"the plan read {plan.bytes_fetched:,} bytes in {requests}")

@@ -34,7 +34,9 @@ def page_of_records(paths: Sequence[Path]) -> str:
     for path in paths:
         record = _read(path)
         figures += figures_of(path, record)
-        facts |= _facts(path, record)
+        # Records of one name may lie in two folders.
+        alone = sum(other.stem == path.stem for other in paths) == 1
+        facts[path.stem if alone else str(path)] = _facts(record)
     says = (
         "Measured with and without parsieve; what was not measured is a gap. Where an index spares nothing, it says so."
     )
@@ -72,7 +74,7 @@ def losses(chart: Chart) -> list[str]:
 def _read(path: Path) -> dict[str, Any]:
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is no record: {error}") from None
     if not isinstance(record, dict) or not isinstance(record.get("figures"), list):
         raise ValueError(f'{path} is no record with figures: its object has no list "figures"')
@@ -100,12 +102,12 @@ def _figure(path: Path, at: int, one: Any, how: str) -> Figure:
         return Figure(str(one["title"]), str(one["says"]), chart, str(one.get("how", how)), notes)
     except KeyError as error:
         raise ValueError(f"{where}: {error} is missing") from None
-    except (TypeError, AttributeError, ValueError) as error:
+    except (TypeError, AttributeError, ValueError, OverflowError) as error:
         raise ValueError(f"{where}: {error}") from None
 
 
-def _facts(path: Path, record: Mapping[str, Any]) -> dict[str, str]:
-    """One line for each record: when, on what, of which commit."""
+def _facts(record: Mapping[str, Any]) -> str:
+    """One line for a record: when, on what, of which commit."""
     machine = record.get("machine") if isinstance(record.get("machine"), dict) else {}
     packages = record.get("packages") if isinstance(record.get("packages"), dict) else {}
     told = [
@@ -114,4 +116,4 @@ def _facts(path: Path, record: Mapping[str, Any]) -> dict[str, str]:
         f"commit {str(record['commit'])[:10]}" if "commit" in record else "",
         ", ".join(f"{name} {version}" for name, version in (packages or {}).items()),
     ]
-    return {path.stem: "; ".join(one for one in told if one)}
+    return "; ".join(one for one in told if one)

@@ -57,17 +57,21 @@ def test_a_folder_where_a_part_should_be(folder: Path) -> None:
             assert lies or victim.name not in named(folder), victim
             assert all(victim.name in lie.part + lie.problem and not lie.loses_rows for lie in lies), (victim, lies)
             seen.add(victim.parent.name if lies else "")
-        try:
-            told = table.index_stats()
-        except ps.ParsieveError as error:
-            assert victim.name in str(error)
-            assert "verify_index()" in str(error) or victim == newest
-        else:
-            assert {name: one.locations for name, one in told.items()} == {"id": 3, "f": 3}, victim
+        told = locations(table)
+        assert told == {"id": 3, "f": 3} or victim.name in told, (victim, told)
+        assert victim == newest or not isinstance(told, str) or "verify_index()" in told
         victim.rmdir()
         victim.write_bytes(whole)
     assert seen >= {"bindings", "roots", "segments", "deltas", "shelves"}
     assert ps.open_table(folder).verify_index() == []
+
+
+def locations(table: ps.Table) -> dict[str, int] | str:
+    """How many each column has, or why nobody can tell."""
+    try:
+        return {name: one.locations for name, one in table.index_stats().items()}
+    except ps.ParsieveError as error:
+        return str(error)
 
 
 def named(folder: Path) -> str:

@@ -118,6 +118,18 @@ def test_both_kinds_and_no_other(tmp_path: Path) -> None:
     assert table.verify_index() == []
     with pytest.raises(ValueError, match="kinds of index"):
         table.build_index("key", kind="magic")
+    with pytest.raises(ValueError, match="at least one column"):
+        table.build_index([])
+
+
+def test_of_both_kinds_none_is_built_where_one_cannot_be(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"id": [1, 2], "flag": [True, False]}), tmp_path / "0.parquet")
+    time.sleep(0.1)
+    table = ps.open_table(tmp_path)
+    with pytest.raises(ps.UnsupportedError, match="BOOLEAN"):
+        table.build_index(["id", "flag"], kind="both")
+    assert table.index_kinds() == {}
+    assert not (tmp_path / "_parsieve").exists()
 
 
 @pytest.mark.parametrize(

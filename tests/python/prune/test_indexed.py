@@ -251,6 +251,40 @@ def test_the_life_of_an_index(folder: Path, capsys: pytest.CaptureFixture[str]) 
     assert main(["index", "stats", str(folder), "--json"]) == 0
 
 
+def test_what_programs_are_told_of_an_index(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table = ps.open_table(str(folder))
+    table.build_index("id", kind="bloom")
+    # There is nothing to compact, and that is no mistake.
+    table.compact_index("id")
+    assert main(["index", "stats", str(folder), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"id": {"kind": "bloom"}}
+    table.build_index(["id", "other"], kind="sieve")
+    assert main(["index", "stats", str(folder), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert [(name, one["kind"], one["locations"]) for name, one in told.items()] == [
+        ("id", "both", 10),
+        ("other", "sieve", 10),
+    ]
+    (victim, *_) = (folder / "_parsieve").rglob("*.root")
+    victim.write_bytes(b"")
+    assert main(["index", "verify", str(folder), "--json"]) == 1
+    assert {one["loses_rows"] for one in json.loads(capsys.readouterr().out)} == {False}
+
+
+def test_versions_older_than_any_date(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table = ps.open_table(str(folder))
+    table.build_index("id")
+    table.build_index("id")
+    for span in (dt.timedelta(days=1_000_000), dt.timedelta.max):
+        assert table.expire_index(span) == (0, 0)
+    assert main(["index", "expire", str(folder), "--older-than", "1e6"]) == 0
+    for text in ("inf", "nan", "1e300", "week"):
+        with pytest.raises(SystemExit):
+            main(["index", "expire", str(folder), "--older-than", text])
+        assert f"{text!r} is no number of days" in capsys.readouterr().err
+    assert table.expire_index(-dt.timedelta(days=1)) == (1, 0)
+
+
 def test_an_index_elsewhere(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     place = tmp_path_factory.mktemp("elsewhere")
     ps.open_table(str(folder), index_location=str(place)).build_index("id")

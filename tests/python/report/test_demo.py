@@ -1,5 +1,6 @@
 """The demo on a small lake: every engine finds the same rows with parsieve as alone, in fewer files."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,29 @@ def test_engines_find_the_same_rows_in_fewer_files(tmp_path: Path) -> None:
     assert "Where nothing is spared" in shown
     assert "Min/max alone reads 12 files, and all evidence 12." in shown
     assert any("recommends for kind: none, since each key is in nearly every file" in line for line in said)
+
+
+def test_a_folder_of_any_name(tmp_path: Path) -> None:
+    """DuckDB takes a quote for the end of a name, and brackets and stars for a pattern."""
+    for name in ("it's a lake", "lake[1]", "l*ke?"):
+        answers = run(tmp_path / name, tmp_path / "page.html", files=8, rows=8_000, spark=False, say=lambda line: None)
+        assert {one.files for one in answers if one.way == ALONE} == {8}
+
+
+def test_what_the_demo_cannot_use_is_said_before_it_works(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    small = ["demo", "--no-spark", "--files", "8", "--rows", "8000", "--report", str(tmp_path / "page.html")]
+    (tmp_path / "file").write_text("")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "mine").write_text("")
+    for keep, said in (("file", "Not a directory"), ("full", "is not empty"), ("file/below", "Not a directory")):
+        assert main([*small, "--keep", str(tmp_path / keep)]) == 2
+        assert said in capsys.readouterr().err
+    monkeypatch.setitem(sys.modules, "duckdb", None)
+    assert main(small) == 2
+    assert "pip install duckdb" in capsys.readouterr().err
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["file", "full"]
 
 
 def test_the_command_leaves_spark_out(

@@ -75,6 +75,32 @@ def test_the_page_shows_both_plans(table: ps.Table) -> None:
     assert "no index of country is there" in page
 
 
+def test_a_damaged_index_is_told_on_the_page(table: ps.Table, tmp_path: Path) -> None:
+    table.build_index("scattered", kind="sieve")
+    [root] = (tmp_path / "_parsieve").rglob("*.root")
+    root.write_bytes(b"damaged")
+    page = page_of_plans(ps.open_table(tmp_path), ["scattered = 500"], dt.date(2026, 1, 31))
+    assert "its bytes are not those that were written" in page
+    for commit in (tmp_path / "_parsieve" / "commits").iterdir():
+        commit.write_bytes(b"damaged")
+    page = page_of_plans(ps.open_table(tmp_path), ["scattered = 500"], dt.date(2026, 1, 31))
+    assert "in doubt: the index cannot be used" in page
+    assert "reads 10 of 10 files" in page
+
+
+def test_odd_tables_and_queries(tmp_path: Path) -> None:
+    """No row, one file, a query that nobody understands, that all or none match, and names that are markup."""
+    name = "<script>\u202e\"'"
+    pq.write_table(pa.table({name: pa.array([], pa.int64())}), tmp_path / f"{name.replace('/', '')}.parquet")
+    quoted = '"' + name.replace('"', '""') + '"'
+    queries = [f"{quoted} = 1", f"{quoted} IS NULL OR TRUE", "FALSE", f"{quoted} % 2 = 1", "1 = 1"]
+    page = page_of_plans(ps.open_table(tmp_path), queries, dt.date(2026, 1, 31))
+    assert "<script>" not in page
+    assert page.count("<svg") == len(queries) + 1
+    with pytest.raises(ps.ParsieveError, match="no column"):
+        page_of_plans(ps.open_table(tmp_path), ["absent = 1"], dt.date(2026, 1, 31))
+
+
 def test_whoever_does_better_is_named_beyond_noise_and_bounds() -> None:
     kinds = ["a", "b, c", "d"]
     series = [

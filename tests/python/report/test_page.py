@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import xml.etree.ElementTree as ET
 from html.parser import HTMLParser
+from typing import Any
 
 import pytest
 
@@ -96,6 +98,47 @@ def test_a_zero_lies_at_the_foot_of_a_logarithmic_scale() -> None:
     root = ET.fromstring(picture(Figure("T", "S", chart), "f"))
     zero, one, thousand = (float(dot.get("cx", "")) for dot in root.iter(f"{SVG}circle"))
     assert zero <= one < thousand
+
+
+ANYTHING = "a\0b\ud800c\x1b[31m\x85\ufffe\u202eltr\u2066 \"'<b>&amp;"
+
+
+def test_names_of_any_letters_make_a_page_that_can_be_written_and_read() -> None:
+    chart = Chart("bars", [ANYTHING], [Series(ANYTHING, [1.0])], "files", ANYTHING)
+    page = render(ANYTHING, ANYTHING, [Figure(ANYTHING, ANYTHING, chart, ANYTHING, [ANYTHING])], {ANYTHING: ANYTHING})
+    page.encode()
+    assert not set(map(chr, range(32))) - {"\n"} & set(page)
+    assert "\x85" not in page
+    assert "a\ufffdb\ufffdc\ufffd[31m\ufffd\ufffd\u202eltr" in page
+    seen = _Page(page)
+    assert "b" not in seen.tags
+    assert seen.tags.count("svg") == 1
+    svg = page[page.index("<svg") : page.index("</svg>") + 6]
+    assert ET.fromstring(svg).findtext(f"{SVG}title", "").endswith("\"'<b>&amp;")
+
+
+@pytest.mark.parametrize("kind", ["bars", "dots", "lines"])
+@pytest.mark.parametrize(
+    "values", [[5e-324, 1.7e308], [0.0, 0.0], [-1.0, 2.0], [1e-300, None], [None, None], [], [3.0], [2.0, 2.0]]
+)
+@pytest.mark.parametrize("unit", ["seconds", "bytes", ""])
+def test_any_numbers_have_their_place(kind: Any, values: list[float | None], unit: Any) -> None:
+    chart = Chart(kind, [str(at) for at in range(len(values))], [Series("one", values, ours=True)], unit)
+    root = ET.fromstring(picture(Figure("T", "S", chart), "f"))
+    for element in root.iter():
+        for name in ("x", "y", "x1", "x2", "y1", "y2", "cx", "cy", "width", "height"):
+            if name in element.attrib:
+                assert math.isfinite(float(element.attrib[name])), (name, element.attrib)
+        for point in element.attrib.get("points", "").split():
+            assert all(math.isfinite(float(one)) for one in point.split(","))
+    assert all(len(text.text or "") < 40 for text in root.iter(f"{SVG}text"))
+    assert "<table>" in render("T", "S", [Figure("T", "S", chart)])
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_what_is_no_number_is_refused(value: float) -> None:
+    with pytest.raises(ValueError, match="give None where nothing was measured"):
+        Chart("bars", ["a"], [Series("one", [value])])
 
 
 def test_values_are_told_with_their_unit() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,9 @@ def test_the_figures_of_all_records_are_on_the_page(tmp_path: Path, capsys: pyte
         (chart(categories=["one"]), "2 values for 1 categories"),
         (chart(series=[{"values": [1, 2]}]), "'name' is missing"),
         (chart(series=[{"name": "x", "values": ["many", 2]}]), "figure 1"),
+        (chart(series=[{"name": "x", "values": [math.inf, 2]}]), "'x' has the value inf"),
+        (chart(series=[{"name": "x", "values": [1, math.nan]}]), "'x' has the value nan"),
+        (chart(series=[{"name": "x", "values": [1, 10**400]}]), "too large"),
         ({"title": "x"}, "is missing"),
         ("text", "figure 1"),
         ([], "figure 1"),
@@ -66,13 +70,41 @@ def test_a_broken_record_is_named_with_its_figure(tmp_path: Path, broken: Any, s
     assert said in str(error.value)
 
 
-@pytest.mark.parametrize("text", ["{", "[]", "{}", '{"figures": 1}', '"figures"', "\x00"])
+@pytest.mark.parametrize("text", ["{", "[]", "{}", '{"figures": 1}', '"figures"', "\x00", "[" * 10**6])
 def test_what_is_no_record_is_said_to_be_none(tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str) -> None:
     path = tmp_path / "record.json"
     path.write_text(text)
     assert main(["report", str(path), "-o", str(tmp_path / "page.html")]) == 2
     assert "record.json is no record" in capsys.readouterr().err
     assert not (tmp_path / "page.html").exists()
+
+
+def test_records_of_one_name_are_both_told_of(tmp_path: Path) -> None:
+    for name, date in (("one", "2026-01-31"), ("two", "2026-02-01")):
+        (tmp_path / name).mkdir()
+        record(tmp_path / name / "record.json", date=date)
+    page = page_of_records([tmp_path / "one" / "record.json", tmp_path / "two" / "record.json"])
+    assert "2026-01-31" in page
+    assert "2026-02-01" in page
+
+
+def test_a_page_that_cannot_be_written_is_refused_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = record(tmp_path / "record.json")
+    for output, said in [
+        (path, "is made from"),
+        (tmp_path / "." / "record.json", "is made from"),
+        (tmp_path, "is a folder"),
+        (tmp_path / "absent" / "page.html", "there is no folder"),
+        (path / "page.html", "there is no folder"),
+    ]:
+        assert main(["report", str(path), "-o", str(output)]) == 2
+        assert said in capsys.readouterr().err
+        if "is made from" not in said:
+            assert main(["demo", "--no-spark", "--files", "8", "--rows", "8000", "--report", str(output)]) == 2
+            shown = capsys.readouterr()
+            assert said in shown.err
+            assert shown.out == ""
+    assert [one.name for one in tmp_path.iterdir()] == ["record.json"]
 
 
 def test_tables_need_questions_and_records_take_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
