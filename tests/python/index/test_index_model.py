@@ -144,7 +144,7 @@ def run(seed: int, steps: int, folder: Path) -> int:
         readers = [index, TableIndex(folder)]
         spared += check(r, r.choice(readers), snapshot, current=True)
         spared += check(r, r.choice(readers), lake.snapshot(r.randrange(1, len(lake.states))), current=False)
-    if index.refresh() is not None:
+    if index.refresh() is not None and not index.is_empty:
         assert index.verify(lake, lake.snapshot()) == []
     return spared
 
