@@ -19,6 +19,7 @@ from typing import Any
 
 from parsieve import _core, journal
 from parsieve.errors import ConflictError
+from parsieve.object_store import os_errors
 
 Range = tuple[int, int]
 Bytes = bytes | bytearray | memoryview
@@ -168,19 +169,22 @@ class _Obstore(_Remote):
     _tag: str | None = None
 
     def size(self) -> int:
-        head = self._filesystem.head(self._path)
+        with os_errors(self._path):
+            head = self._filesystem.head(self._path)
         self._tag = head.get("e_tag")
         return int(head["size"])
 
     def read(self, start: int, end: int) -> Bytes:
         if self._tag is None:
-            return memoryview(self._filesystem.get_range(self._path, start=start, end=end))
+            with os_errors(self._path):
+                return memoryview(self._filesystem.get_range(self._path, start=start, end=end))
         # The footer of one version must not lead into another one.
         options = {"range": (start, end), "if_match": self._tag}
         try:
-            return memoryview(self._filesystem.get(self._path, options=options).bytes())
+            with os_errors(self._path):
+                return memoryview(self._filesystem.get(self._path, options=options).bytes())
         except Exception as error:
-            if type(error).__name__ != "PreconditionError":
+            if type(error.__cause__ or error).__name__ != "PreconditionError":
                 raise
             raise ConflictError(
                 f"{self._path} was replaced by somebody else while it was read; open it again"

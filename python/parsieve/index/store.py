@@ -27,6 +27,7 @@ from parsieve import _core, atomic
 from parsieve._core import UnsupportedError
 from parsieve.atomic import BINARY, sync_folder
 from parsieve.files import LOCAL_GAP, REMOTE_GAP, REQUESTS_AT_ONCE, Range
+from parsieve.object_store import os_errors
 
 # Beside the table, and hidden from engines by its first letter.
 FOLDER = "_parsieve"
@@ -245,7 +246,9 @@ class ObjectStore(Store):
         try:
             import obstore
         except ImportError:
-            raise UnsupportedError("an index on an object store needs the package obstore") from None
+            raise UnsupportedError(
+                "an index on an object store needs the package obstore: pip install obstore"
+            ) from None
         self._obstore = obstore
         self._store = store
         self._prefix = prefix.strip("/") + "/" if prefix.strip("/") else ""
@@ -261,16 +264,19 @@ class ObjectStore(Store):
         return self._name
 
     def _get(self, name: str) -> bytes:
-        return bytes(self._obstore.get(self._store, self._prefix + name).bytes())
+        with os_errors(self):
+            return bytes(self._obstore.get(self._store, self._prefix + name).bytes())
 
     def _get_range(self, name: str, start: int, end: int) -> bytes:
-        return bytes(self._obstore.get_range(self._store, self._prefix + name, start=start, end=end))
+        with os_errors(self):
+            return bytes(self._obstore.get_range(self._store, self._prefix + name, start=start, end=end))
 
     def put(self, name: str, data: Data) -> None:
         """Write a file."""
         # Large files go up in parts; a name of ours is never taken by others.
         source = data if isinstance(data, bytes) else _pieces(data)
-        self._obstore.put(self._store, self._prefix + name, source)
+        with os_errors(self):
+            self._obstore.put(self._store, self._prefix + name, source)
 
     def put_if_absent(self, name: str, data: bytes) -> bool:
         """Write a file unless the name is taken."""
@@ -287,16 +293,17 @@ class ObjectStore(Store):
     def list(self, folder: str) -> list[Stored]:
         """The files of a folder."""
         found = []
-        for page in self._obstore.list(self._store, f"{self._prefix}{folder}/"):
-            for meta in page:
-                name = meta["path"].removeprefix(self._prefix)
-                found.append(Stored(name, int(meta["size"]), meta["last_modified"].timestamp()))
+        with os_errors(self):
+            for page in self._obstore.list(self._store, f"{self._prefix}{folder}/"):
+                for meta in page:
+                    name = meta["path"].removeprefix(self._prefix)
+                    found.append(Stored(name, int(meta["size"]), meta["last_modified"].timestamp()))
         self._count(0)
         return sorted(found)
 
     def delete(self, name: str) -> None:
         """Remove a file."""
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(FileNotFoundError), os_errors(self):
             self._obstore.delete(self._store, self._prefix + name)
 
 
