@@ -407,8 +407,9 @@ def open_table(
     in the folder, or by `format`. The index lies in `_parsieve` below the table, or at `index_location`.
 
     A plain folder is every file below it, whatever its name, but those whose names begin with `_` or a dot. A single
-    file is a table too; patterns of names and lists of files are none. `storage_options` have obstore's names for a
-    plain folder (`aws_region`, `aws_endpoint`, `aws_allow_http`), and those of its library for a lake's table.
+    file is a table too, whose index lies at `index_location`; patterns of names and lists of files are none.
+    `storage_options` have obstore's names for a plain folder (`aws_region`, `aws_endpoint`, `aws_allow_http`), and
+    those of its library for a lake's table.
 
     `decryption` are the keys of a plain folder's encrypted files: a dict of `footer_key`, `column_keys` and
     `aad_prefix`; or `(kms, connection)`, a `KmsClient`, or the function that makes one, and the `KmsConnectionConfig`

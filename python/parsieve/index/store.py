@@ -131,6 +131,10 @@ class LocalStore(Store):
     def __str__(self) -> str:
         return str(self.root)
 
+    def _is_below_a_file(self) -> bool:
+        """Whether the table is a file by itself, below which there can be no folder."""
+        return self.root.parent.is_file()
+
     def _get(self, name: str) -> bytes:
         return (self.root / name).read_bytes()
 
@@ -172,6 +176,11 @@ class LocalStore(Store):
         """A finished, durable file under a name that nobody looks at."""
         folder = (self.root / name).parent
         if not folder.is_dir():
+            if self._is_below_a_file():
+                raise UnsupportedError(
+                    f"{self.root.parent} is one file, and an index lies in a folder: name one with index_location=, or "
+                    "open the folder of the file as a table"
+                )
             folder.mkdir(parents=True, exist_ok=True)
             for made in [folder, *folder.parents][: len(folder.relative_to(self.root).parts) + 2]:
                 sync_folder(made)
@@ -194,7 +203,8 @@ class LocalStore(Store):
     def list(self, folder: str) -> list[Stored]:
         """The files of a folder."""
         found = []
-        with contextlib.suppress(FileNotFoundError), os.scandir(self.root / folder) as entries:
+        nothing_there = (FileNotFoundError, NotADirectoryError) if self._is_below_a_file() else (FileNotFoundError,)
+        with contextlib.suppress(*nothing_there), os.scandir(self.root / folder) as entries:
             for entry in entries:
                 # A file may be deleted between its name and its size.
                 with contextlib.suppress(FileNotFoundError):

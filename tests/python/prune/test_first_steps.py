@@ -91,3 +91,16 @@ def test_the_demo_says_at_once_that_it_wants_duckdb(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert done.stdout == ""
     assert done.stderr == "parsieve: the demo asks DuckDB, too, which is not installed: pip install duckdb\n"
+
+
+def test_a_single_file_is_a_table_whose_index_lies_elsewhere(folder: Path, tmp_path: Path) -> None:
+    file = folder / "0.parquet"
+    table = ps.open_table(file)
+    assert table.plan("id = 6", stale="error").to_arrow().num_rows == 1
+    assert "in doubt" not in table.plan("id = 6").explain()
+    with pytest.raises(ps.UnsupportedError, match=r"0\.parquet is one file, .*: name one with index_location="):
+        table.build_index("id")
+    elsewhere = ps.open_table(file, index_location=tmp_path / "index")
+    elsewhere.build_index("id")
+    assert elsewhere.plan("id = 6").to_arrow().num_rows == 1
+    assert elsewhere.index_kinds() == {"id": "sieve"}
