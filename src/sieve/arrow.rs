@@ -1,7 +1,6 @@
 //! Arrow columns as keys: which axis a type has, and the keys of an array with its nulls and NaN counted.
 
 use super::axis::{AxisType, Bytes, Key, double, signed, uuid, wide_signed};
-use super::pairs::{Numbers, Pairs, Texts};
 use crate::arrow::Leaf;
 use crate::error::{Error, ErrorKind, Result};
 use crate::hash::column::without_runs;
@@ -158,8 +157,6 @@ pub struct Sides {
 pub trait Encode: Key {
     /// What an array holds.
     type Value<'a>: Copy;
-    /// How values are gathered to be sorted.
-    type Pairs: Pairs<Self>;
 
     /// Visits the slots that are not skipped, which may hold anything; `None` is NaN.
     fn each(
@@ -177,7 +174,6 @@ pub trait Encode: Key {
 
 impl Encode for u64 {
     type Value<'a> = Self;
-    type Pairs = Numbers<Self>;
 
     fn each(
         array: &dyn Array,
@@ -244,7 +240,6 @@ impl Encode for u64 {
 
 impl Encode for u128 {
     type Value<'a> = Self;
-    type Pairs = Numbers<Self>;
 
     fn each(
         array: &dyn Array,
@@ -286,7 +281,6 @@ impl Encode for u128 {
 
 impl Encode for Bytes {
     type Value<'a> = &'a [u8];
-    type Pairs = Texts;
 
     fn each(
         array: &dyn Array,

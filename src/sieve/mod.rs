@@ -59,7 +59,7 @@ pub use index::Index;
 pub use lookup::{Answer, Lookup, Need, Query};
 pub use merge::Merge;
 pub use options::{Coarsen, Options};
-pub use pairs::{Gathered, Piece, Pieces};
+pub use pairs::{Gather, Gathered, Piece, Pieces};
 pub use report::Report;
 pub use seal::{Counts, Sealed};
 pub use segment::Segment;

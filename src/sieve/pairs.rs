@@ -15,13 +15,31 @@ use arrow_array::ArrayRef;
 /// Bytes after which a piece is closed: enough for one read to be worth it, few enough to merge many runs.
 const PIECE_BYTES: usize = 64 * 1024;
 
+/// A key type with the buffer in which its values wait to be sorted.
+pub trait Gather: Encode {
+    /// That buffer.
+    type Pairs: Pairs<Self>;
+}
+
+impl Gather for u64 {
+    type Pairs = Numbers<Self>;
+}
+
+impl Gather for u128 {
+    type Pairs = Numbers<Self>;
+}
+
+impl Gather for Bytes {
+    type Pairs = Texts;
+}
+
 /// Gathers the rows of columns until they are sorted.
 #[derive(Debug)]
-pub struct Gathered<K: Encode> {
+pub struct Gathered<K: Gather> {
     pairs: K::Pairs,
 }
 
-impl<K: Encode> Default for Gathered<K> {
+impl<K: Gather> Default for Gathered<K> {
     fn default() -> Self {
         Self { pairs: K::Pairs::default() }
     }
@@ -37,7 +55,7 @@ pub trait Pairs<K: Encode>: Default + std::fmt::Debug + Send {
     fn drain(&mut self, take: &mut dyn FnMut(K, u32, u64));
 }
 
-impl<K: Encode> Gathered<K> {
+impl<K: Gather> Gathered<K> {
     /// Adds the rows of a column of a location.
     pub fn push(&mut self, axis: &Axis, column: &ArrayRef, location: u32) -> Result<Sides> {
         axis.visit::<K>(column, |value, rows| self.pairs.push(value, location, rows))

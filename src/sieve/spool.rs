@@ -219,17 +219,16 @@ pub fn check_keys<K: Key>(bytes: &[u8], num_locations: u32) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sieve::arrow::Encode;
     use crate::sieve::axis::Bytes;
     use crate::sieve::merge::Merge;
     use crate::sieve::options::Coarsen;
-    use crate::sieve::pairs::{Pairs, Pieces};
+    use crate::sieve::pairs::{Gather, Pairs, Pieces};
     use proptest::prelude::*;
 
     const SMALL: Options = Options { max_records: 40, max_key_bytes: 400, max_weight: 24, coarsen: Coarsen::Exact };
 
     /// Sorts rows into `runs` runs, and pours them merged into a builder.
-    fn poured<K: Encode>(rows: &[(K::Value<'_>, u32)], runs: usize, mut builder: Builder<K>) -> Builder<K> {
+    fn poured<K: Gather>(rows: &[(K::Value<'_>, u32)], runs: usize, mut builder: Builder<K>) -> Builder<K> {
         let runs: Vec<Vec<Vec<u8>>> = (0..runs)
             .map(|run| {
                 let mut pairs = K::Pairs::default();
@@ -247,7 +246,7 @@ mod tests {
         builder
     }
 
-    fn check<K: Encode>(rows: &[(K::Value<'_>, u32)], runs: usize, borders: &[K::Value<'_>]) {
+    fn check<K: Gather>(rows: &[(K::Value<'_>, u32)], runs: usize, borders: &[K::Value<'_>]) {
         let about = (AxisType::Unsigned, 3, SMALL);
         let locations: Vec<Location> =
             (0..9).map(|number| Location { partition: String::new(), group: format!("{number}") }).collect();
