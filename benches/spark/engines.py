@@ -17,6 +17,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -53,6 +54,32 @@ class _Far(ArrowFSWrapper):  # type: ignore[misc] # it has no types
     @classmethod
     def _strip_protocol(cls, path: Any) -> str:
         return str(path).removeprefix("far://").lstrip("/")
+
+    def open(self, path: str, mode: str = "rb", **_: Any) -> _FarFile:
+        """A file for DuckDB, which only reads."""
+        return _FarFile(self.fs.open_input_file(self._strip_protocol(path)))
+
+
+class _FarFile:
+    """A file that DuckDB's threads share: one seeks and reads, and another may have sought between the two."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+        self._places: dict[int, int] = {}
+
+    def seek(self, place: int) -> None:
+        self._places[threading.get_ident()] = place
+
+    def tell(self) -> int:
+        return self._places.get(threading.get_ident(), 0)
+
+    def read(self, size: int) -> bytes:
+        found: bytes = self._file.read_at(size, self.tell())
+        self.seek(self.tell() + len(found))
+        return found
+
+    def close(self) -> None:
+        self._file.close()
 
 
 class Store:

@@ -33,7 +33,7 @@ class Browser:
 
     def _ask(self, path: str, body: dict[str, Any]) -> Any:
         asked = Request(self._at + path, json.dumps(body).encode(), {"Content-Type": "application/json"})
-        with urlopen(asked, timeout=40) as answer:
+        with urlopen(asked, timeout=300) as answer:
             return json.load(answer)["value"]
 
     def open(self, page: Path, width: int, *, dark: bool) -> None:
@@ -67,7 +67,7 @@ class Browser:
 
     def close(self) -> None:
         """End the session."""
-        with urlopen(Request(self._at, method="DELETE"), timeout=40):
+        with urlopen(Request(self._at, method="DELETE"), timeout=300):
             pass
 
 
