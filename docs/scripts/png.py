@@ -1,5 +1,7 @@
 """Figures of records as PNG files, for pages that show no SVG, in light and dark; needs Chromium.
 
+What shows the dark ones: docs/pictures/pictures.css on the site, <picture> in README.md.
+
 png.py                           docs/pictures/*.png anew, from the newest records
 png.py RECORD FOLDER TITLE...    figures of one record by their titles, or all of them
 """
@@ -46,8 +48,6 @@ class Wanted:
     # What stands above the picture, instead of the figure's title.
     heading: str = ""
     categories: Sequence[str] = ()
-    # Pages of MkDocs show the light one alone.
-    dark: bool = True
 
 
 LAYOUTS = (
@@ -69,7 +69,7 @@ WANTED = [
     ),
 ]
 WANTED += [
-    Wanted(f"lineitem-{millions}-{name}", f"thesis-{millions}000000-spark", f"{millions} M rows: {title}", dark=False)
+    Wanted(f"lineitem-{millions}-{name}", f"thesis-{millions}000000-spark", f"{millions} M rows: {title}")
     for millions in (20, 600)
     for name, title in LINEITEM_CHARTS.items()
 ]
@@ -110,8 +110,7 @@ def wanted() -> Iterator[Drawn]:
             continue
         name, data = records[one.kind]
         figures = {figure.title: figure for figure in figures_of(RESULTS / name, data)}
-        drawn = list(drawings(one.name, _only(figures[one.title], one.categories), name, one.heading or one.title))
-        yield from drawn if one.dark else drawn[:1]
+        yield from drawings(one.name, _only(figures[one.title], one.categories), name, one.heading or one.title)
 
 
 def _only(figure: Figure, categories: Sequence[str]) -> Figure:

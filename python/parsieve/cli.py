@@ -335,9 +335,8 @@ def _inspect(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(summary, indent=2, allow_nan=False))
         return 0
-    print(
-        f"{options.file}: {len(rows)} filters, {len(summary['num_rows'])} row groups, {len(summary['columns'])} columns"
-    )
+    counts = {"filter": len(rows), "row group": len(summary["num_rows"]), "column": len(summary["columns"])}
+    print(f"{options.file}: {', '.join(f'{n} {what}' + 's' * (n != 1) for what, n in counts.items())}")
     names = ["row_group", "column", "type", "offset", "length"]
     _table(names + ["blocks", "values", "rate", "error"] * options.read, rows)
     return 0

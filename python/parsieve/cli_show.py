@@ -123,12 +123,12 @@ def _report(options: argparse.Namespace) -> int:
             raise ValueError("--where asks one table; name one")
         table = ps.open_table(options.sources[0])
         page = page_of_plans(table, options.where, dt.datetime.now(dt.UTC).date())
-        about = f"{len(options.where)} queries of {table.uri}"
+        about = f"{len(options.where)} quer{'y' if len(options.where) == 1 else 'ies'} of {table.uri}"
     else:
         from parsieve.report.records import page_of_records
 
         if other := [one for one in options.sources if not one.endswith(".json")]:
-            raise ValueError(f"{other[0]} is no record (.json); a table is reported by what --where asks of it")
+            raise ValueError(f"{other[0]} is no record (.json); to report a table, ask it something with --where")
         page = page_of_records([Path(one) for one in options.sources])
         about = f"{len(options.sources)} records"
     output.write_text(page, encoding="utf-8")

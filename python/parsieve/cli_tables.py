@@ -59,6 +59,8 @@ def add_commands(commands: Any, command: Command) -> None:
             help="index it though files encrypt it, so that its values lie open in the index; may be repeated",
         )
     of_index("compact", _compact, "make one of an index and its updates")
+    drop = of_index("drop", _drop, "forget the index of some columns, or of all; its files go when they expire")
+    drop.add_argument("columns", metavar="COLUMN", nargs="*", help="by default all that are indexed")
     expire = of_index("expire", _expire, "remove old versions of an index, and files that no version names")
     expire.add_argument("--older-than", type=_days, default="7", metavar="DAYS", help="keep those of so many days (7)")
     of_index("verify", _verify, "compare an index with its table by reading both")
@@ -115,6 +117,11 @@ def _update(options: argparse.Namespace) -> int:
 
 def _compact(options: argparse.Namespace) -> int:
     return _indexed(options, lambda table: table.compact_index())
+
+
+def _drop(options: argparse.Namespace) -> int:
+    _must_be_indexed(_open(options))
+    return _indexed(options, lambda table: table.drop_index(options.columns or None))
 
 
 def _indexed(options: argparse.Namespace, change: Callable[[ps.Table], Any]) -> int:

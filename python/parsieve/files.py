@@ -15,11 +15,11 @@ import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from typing import Any
 
 from parsieve import _core, journal
 from parsieve.errors import ConflictError
+from parsieve.object_store import os_errors
 
 Range = tuple[int, int]
 Bytes = bytes | bytearray | memoryview
@@ -164,43 +164,27 @@ class _Fsspec(_Remote):
         return data
 
 
-@contextmanager
-def system_errors() -> Iterator[None]:
-    """Failures that obstore reports, as `OSError`: most of its own are none, and pass by who expects a failing disk."""
-    try:
-        yield
-    except Exception as error:
-        if all(kind.__module__ != "obstore.exceptions" for kind in type(error).__mro__):
-            raise
-        # What follows the first line is for those who write obstore.
-        raise OSError(str(error).partition("\n")[0]) from error
-
-
 class _Obstore(_Remote):
     # What names this version of the object, where the store has such a name.
     _tag: str | None = None
 
     def size(self) -> int:
-        with system_errors():
+        with os_errors(self._path):
             head = self._filesystem.head(self._path)
         self._tag = head.get("e_tag")
         return int(head["size"])
 
     def read(self, start: int, end: int) -> Bytes:
-        with system_errors():
-            return memoryview(self._read(start, end))
-
-    def _read(self, start: int, end: int) -> Bytes:
         if self._tag is None:
-            whole: Bytes = self._filesystem.get_range(self._path, start=start, end=end)
-            return whole
+            with os_errors(self._path):
+                return memoryview(self._filesystem.get_range(self._path, start=start, end=end))
         # The footer of one version must not lead into another one.
         options = {"range": (start, end), "if_match": self._tag}
         try:
-            same: Bytes = self._filesystem.get(self._path, options=options).bytes()
-            return same
+            with os_errors(self._path):
+                return memoryview(self._filesystem.get(self._path, options=options).bytes())
         except Exception as error:
-            if type(error).__name__ != "PreconditionError":
+            if type(error.__cause__ or error).__name__ != "PreconditionError":
                 raise
             raise ConflictError(
                 f"{self._path} was replaced by somebody else while it was read; open it again"

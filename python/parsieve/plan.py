@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from parsieve._core import UnsupportedError
 from parsieve.lake.base import Lake, Slice, Snapshot
 from parsieve.lake.rows import foreign
-from parsieve.predicate.expr import Expr
+from parsieve.predicate.expr import Expr, unknowns
 from parsieve.prune.footer_stats import Cost
 from parsieve.prune.planner import Sieving
 from parsieve.prune.verdict import Keep, Skip
@@ -181,7 +181,7 @@ class Plan:
             yield from self._rows().reader(columns)
 
     def to_arrow(self, columns: Sequence[str] | None = None) -> pa.Table:
-        """The matching rows, with the columns asked for (None: all).
+        """The matching rows, with the columns asked for (None: all). pandas has them by `.to_pandas()`.
 
         >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
         >>> folder = tempfile.mkdtemp()
@@ -249,7 +249,9 @@ class Plan:
         return frame_of(self, spark, name)
 
     def __repr__(self) -> str:
-        return f"<parsieve.Plan of {self._expr}: {len(self._kept)} of {len(self._snapshot.slices)} files>"
+        # Whoever sees no more than this would look for the reason elsewhere.
+        doubt = ", not understood in part: see explain()" if unknowns(self._expr) else ""
+        return f"<parsieve.Plan of {self._expr}: {len(self._kept)} of {len(self._snapshot.slices)} files{doubt}>"
 
 
 def _proof(found: Sequence[Sequence[tuple[str, str]]]) -> str:

@@ -45,8 +45,9 @@ def make_plan(
     Without a view and `filters` it says what minima and maxima can do alone.
     """
     expr = parse(where, snapshot.schema, timezone)
-    if keys:
-        expr = And((expr, parse_keys(keys, snapshot.schema)))
+    if keys is not None:
+        joined = parse_keys(keys, snapshot.schema)
+        expr = joined if where is None else And((expr, joined))
     # The types of a plain folder are those of its first file.
     tree = ask(expr, types_are_certain=lake.format != "parquet")
     cost = Cost()

@@ -151,7 +151,7 @@ class Table:
             columns: A name, a tuple of names below structs, or a list of those.
             kind: "sieve" answers keys and intervals exactly; "bloom" keeps a filter for each file, which answers keys
                 alone and rejects those that do not exist; "both" is both, in a scan each; "auto" builds for each column
-                what `advise` recommends, which may be nothing.
+                what `advise` recommends without queries, which may be nothing.
             memory: Bytes of rows that are held at once; the rest is spilled to the disk.
             threads: None is as many as the machine has.
             progress: A bar on standard error; None shows it if that is a terminal.
@@ -412,6 +412,11 @@ def open_table(
 
     Plain folders of Parquet files (hive-partitioned or not), Delta Lake, Iceberg and Hudi are told apart by what lies
     in the folder, or by `format`. The index lies in `_parsieve` below the table, or at `index_location`.
+
+    A plain folder is every file below it, whatever its name, but those whose names begin with `_` or a dot. A single
+    file is a table too, whose index lies at `index_location`; patterns of names and lists of files are none.
+    `storage_options` have obstore's names for a plain folder (`aws_region`, `aws_endpoint`, `aws_allow_http`), and
+    those of its library for a lake's table.
 
     `decryption` are the keys of a plain folder's encrypted files: a dict of `footer_key`, `column_keys` and
     `aad_prefix`; or `(kms, connection)`, a `KmsClient`, or the function that makes one, and the `KmsConnectionConfig`

@@ -11,6 +11,7 @@ from typing import Any
 from parsieve._core import UnsupportedError
 from parsieve.errors import ConflictError
 from parsieve.files import RangeReader
+from parsieve.object_store import store_at
 from parsieve.rewritten import RewriteReport
 
 # What S3 and its like take as one request; only such a request can have a condition.
@@ -82,8 +83,4 @@ def _store(source: Any) -> tuple[Any, str]:
     if not is_remote(source):
         raise ValueError(f"upload is for objects of a store: a URI or a (store, path) pair, not {source!r}")
     folder, _, name = str(source).rpartition("/")
-    try:
-        from obstore.store import from_url
-    except ImportError:
-        raise UnsupportedError("objects are uploaded through obstore; install it") from None
-    return from_url(folder), name
+    return store_at(folder), name

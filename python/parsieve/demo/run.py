@@ -8,6 +8,7 @@ import platform
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
 from pathlib import Path
 
 import parsieve as ps
@@ -34,6 +35,8 @@ def run(
     say: Callable[[str], None],
 ) -> list[Answered]:
     """Make the lake, ask, index, ask again, and write a report; `spark` asks Spark too, where there is one."""
+    if find_spec("duckdb") is None:
+        raise ps.UnsupportedError("the demo asks DuckDB, too, which is not installed: pip install duckdb")
     begun = time.perf_counter()
     say(f"Writing {files} files of events, {rows:,} rows, into {folder} ...")
     events = lake.write(folder, files, rows // files)

@@ -22,13 +22,16 @@ class MountedStore(Store):
 
     gap = REMOTE_GAP
 
-    def __init__(self, filesystem: Any, folder: str) -> None:
+    def __init__(self, filesystem: Any, folder: str, name: str | None = None, why: str | None = None) -> None:
         super().__init__()
         self._filesystem = filesystem
         self._root = folder.rstrip("/")
+        self._name = name or self._root
+        # Why it is not written to by obstore, where it would have been.
+        self._why = why
 
     def __str__(self) -> str:
-        return self._root
+        return self._name
 
     def _get(self, name: str) -> bytes:
         with contextlib.closing(open_source((self._filesystem, f"{self._root}/{name}"))) as source:
@@ -79,6 +82,8 @@ class MountedStore(Store):
         self._refuse()
 
     def _refuse(self) -> NoReturn:
+        if self._why is not None:
+            raise UnsupportedError(f"the index at {self} can only be read: {self._why}")
         raise UnsupportedError(
             f"the index at {self} can only be read: {type(self._filesystem).__name__} cannot write a file only if "
             "there is none, so two writers could lose each other's work. Name the table or index_location= by a URI, "

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from parsieve._core import UnsupportedError
-from parsieve.files import local_path
+from parsieve.files import filesystem_of, local_path
 from parsieve.index.mounted import MountedStore
 from parsieve.index.store import FOLDER, LocalStore, ObjectStore, Store
+from parsieve.object_store import store_at
 
 
 def open_store(where: Any, storage_options: Mapping[str, str] | None = None) -> Store:
@@ -22,18 +23,28 @@ def open_store(where: Any, storage_options: Mapping[str, str] | None = None) -> 
         if hasattr(where[0], "open_input_file") or hasattr(where[0], "cat_file"):
             return MountedStore(where[0], os.fspath(where[1]))
     if isinstance(where, str) and "://" in where and not where.startswith("file:"):
-        try:
-            import obstore.store as stores
-        except ImportError:
-            raise UnsupportedError(f"an index at {where} needs the package obstore") from None
-        from_url: Any = stores.from_url
-        return ObjectStore(from_url(where, config=dict(storage_options or {})), name=where)
+        return _at(where, storage_options)
     if isinstance(where, (str, os.PathLike)):
         text = os.fspath(where)
         return LocalStore(local_path(text) if text.startswith("file:") else text)
     raise TypeError(
         f"an index lies in a folder, at a URI, or in a (filesystem, path) pair, not in a {type(where).__qualname__}"
     )
+
+
+def _at(uri: str, storage_options: Mapping[str, str] | None) -> Store:
+    """The store at a URI: obstore's, or one that reads through the filesystem that the table is read by."""
+    try:
+        return ObjectStore(store_at(uri, storage_options), name=uri)
+    except UnsupportedError as error:
+        if storage_options:
+            # Only obstore would know what they mean.
+            raise
+        try:
+            filesystem, path = filesystem_of(uri)
+        except ValueError:
+            raise error from None
+        return MountedStore(filesystem, path, uri, why=str(error))
 
 
 def beside(uri: str, storage_options: Mapping[str, str] | None = None) -> Store:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import itertools
 import os
 import secrets
 import threading
@@ -27,7 +26,8 @@ from typing import Any, NamedTuple
 from parsieve import _core, atomic
 from parsieve._core import UnsupportedError
 from parsieve.atomic import BINARY, sync_folder
-from parsieve.files import LOCAL_GAP, REMOTE_GAP, REQUESTS_AT_ONCE, Range, system_errors
+from parsieve.files import LOCAL_GAP, REMOTE_GAP, REQUESTS_AT_ONCE, Range
+from parsieve.object_store import os_errors
 
 # Beside the table, and hidden from engines by its first letter.
 FOLDER = "_parsieve"
@@ -131,6 +131,10 @@ class LocalStore(Store):
     def __str__(self) -> str:
         return str(self.root)
 
+    def _is_below_a_file(self) -> bool:
+        """Whether the table is a file by itself, below which there can be no folder."""
+        return self.root.parent.is_file()
+
     def _get(self, name: str) -> bytes:
         return (self.root / name).read_bytes()
 
@@ -172,6 +176,11 @@ class LocalStore(Store):
         """A finished, durable file under a name that nobody looks at."""
         folder = (self.root / name).parent
         if not folder.is_dir():
+            if self._is_below_a_file():
+                raise UnsupportedError(
+                    f"{self.root.parent} is one file, and an index lies in a folder: name one with index_location=, or "
+                    "open the folder of the file as a table"
+                )
             folder.mkdir(parents=True, exist_ok=True)
             for made in [folder, *folder.parents][: len(folder.relative_to(self.root).parts) + 2]:
                 sync_folder(made)
@@ -194,7 +203,8 @@ class LocalStore(Store):
     def list(self, folder: str) -> list[Stored]:
         """The files of a folder."""
         found = []
-        with contextlib.suppress(FileNotFoundError), os.scandir(self.root / folder) as entries:
+        nothing_there = (FileNotFoundError, NotADirectoryError) if self._is_below_a_file() else (FileNotFoundError,)
+        with contextlib.suppress(*nothing_there), os.scandir(self.root / folder) as entries:
             for entry in entries:
                 # A file may be deleted between its name and its size.
                 with contextlib.suppress(FileNotFoundError):
@@ -246,7 +256,9 @@ class ObjectStore(Store):
         try:
             import obstore
         except ImportError:
-            raise UnsupportedError("an index on an object store needs the package obstore") from None
+            raise UnsupportedError(
+                "an index on an object store needs the package obstore: pip install obstore"
+            ) from None
         self._obstore = obstore
         self._store = store
         self._prefix = prefix.strip("/") + "/" if prefix.strip("/") else ""
@@ -262,18 +274,18 @@ class ObjectStore(Store):
         return self._name
 
     def _get(self, name: str) -> bytes:
-        with system_errors():
+        with os_errors(self):
             return bytes(self._obstore.get(self._store, self._prefix + name).bytes())
 
     def _get_range(self, name: str, start: int, end: int) -> bytes:
-        with system_errors():
+        with os_errors(self):
             return bytes(self._obstore.get_range(self._store, self._prefix + name, start=start, end=end))
 
     def put(self, name: str, data: Data) -> None:
         """Write a file."""
         # Large files go up in parts; a name of ours is never taken by others.
         source = data if isinstance(data, bytes) else _pieces(data)
-        with system_errors():
+        with os_errors(self):
             self._obstore.put(self._store, self._prefix + name, source)
 
     def put_if_absent(self, name: str, data: bytes) -> bool:
@@ -291,17 +303,17 @@ class ObjectStore(Store):
     def list(self, folder: str) -> list[Stored]:
         """The files of a folder."""
         found = []
-        with system_errors():
-            pages = list(self._obstore.list(self._store, f"{self._prefix}{folder}/"))
-        for meta in itertools.chain.from_iterable(pages):
-            name = meta["path"].removeprefix(self._prefix)
-            found.append(Stored(name, int(meta["size"]), meta["last_modified"].timestamp()))
+        with os_errors(self):
+            for page in self._obstore.list(self._store, f"{self._prefix}{folder}/"):
+                for meta in page:
+                    name = meta["path"].removeprefix(self._prefix)
+                    found.append(Stored(name, int(meta["size"]), meta["last_modified"].timestamp()))
         self._count(0)
         return sorted(found)
 
     def delete(self, name: str) -> None:
         """Remove a file."""
-        with contextlib.suppress(FileNotFoundError), system_errors():
+        with contextlib.suppress(FileNotFoundError), os_errors(self):
             self._obstore.delete(self._store, self._prefix + name)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import errno
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +16,7 @@ import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 import pyarrow.types as pt
 
-from parsieve._core import UnsupportedError
+from parsieve._core import FormatError, UnsupportedError
 from parsieve.errors import ConflictError
 from parsieve.files import REQUESTS_AT_ONCE
 from parsieve.lake import hive
@@ -88,14 +89,19 @@ class ParquetDir(Adapter):
         if as_of is not None:
             raise UnsupportedError(f"{self.uri} is a plain folder of Parquet files, which keeps no earlier states")
         instant = time.time_ns()
-        listed = self._storage.list()
+        try:
+            listed = self._storage.list()
+        except FileNotFoundError as error:
+            if error.filename and str(error.filename).rstrip("/") != self.uri:
+                raise
+            raise FileNotFoundError(errno.ENOENT, f"no such file or folder{self._no_pattern()}", self.uri) from error
         last = self._last
         if last is not None and last.listed is listed:
             return replace(last.snapshot, instant=instant)
         # Zero bytes are no Parquet file: object stores mark folders so, and writers that have only begun.
         files = [file for file in listed if file.size]
         if not files:
-            raise FileNotFoundError(f"no Parquet files in {self.uri}")
+            raise FileNotFoundError(f"no Parquet files in {self.uri}{self._no_pattern()}")
         folders = [file.relative.rpartition("/")[0] for file in files]
         partitions = hive.fields_of(dict.fromkeys(folders))
         schemas = self._schemas(files)
@@ -139,13 +145,26 @@ class ParquetDir(Adapter):
         with ThreadPoolExecutor(REQUESTS_AT_ONCE, "parsieve-read") as pool:
             return dict(zip([file.path for file in wanted], pool.map(held, wanted), strict=True))
 
+    def _no_pattern(self) -> str:
+        """What to say to those who gave a pattern of names."""
+        is_pattern = any(sign in self.uri for sign in "*?[")
+        return " (a table is a folder, or one file; patterns of names are not followed)" if is_pattern else ""
+
     def _physical(self, path: str) -> pa.Schema:
         properties = None if self.keys is None else self.keys.for_rows(self._storage.source(path))
-        with (
-            foreign(self._storage.address(path), keyed=properties is not None),
-            pq.ParquetFile(self._storage.open(path), decryption_properties=properties) as file,
-        ):
-            return file.schema_arrow
+        try:
+            with (
+                foreign(self._storage.address(path), keyed=properties is not None),
+                pq.ParquetFile(self._storage.open(path), decryption_properties=properties) as file,
+            ):
+                return file.schema_arrow
+        except FormatError as error:
+            if ".parquet" in path.rpartition("/")[2]:
+                raise
+            raise FormatError(
+                f"{error}. Every file below a table's folder is taken for Parquet, whatever its name, unless that "
+                "begins with _ or a dot: move this one away, or name it so"
+            ) from error
 
     def _table_schema(self, schemas: list[pa.Schema], partitions: list[pa.Field]) -> pa.Schema:
         if isinstance(self._schema, pa.Schema):

@@ -13,8 +13,9 @@ import pyarrow as pa
 from pyarrow import fs
 
 from parsieve._core import UnsupportedError
-from parsieve.files import Source, filesystem_of, local_path, open_source, system_errors
+from parsieve.files import Source, filesystem_of, local_path, open_source
 from parsieve.lake.listing import ListedFile, LocalListing, is_ignored, of_path, token_of
+from parsieve.object_store import os_errors, store_at
 
 # Stores stamp objects by their own clock, which may differ from ours.
 REMOTE_NS = 60_000_000_000
@@ -63,6 +64,8 @@ class Storage:
         self.prefix = ""
         self.filesystem: Any = None
         if isinstance(source, tuple) and len(source) == 2:
+            if not isinstance(source[1], (str, bytes, os.PathLike)):
+                raise TypeError(f"a (filesystem, path) pair ends with a path, not {type(source[1]).__qualname__}")
             self.filesystem, root = _unwrapped(source[0], os.fsdecode(source[1]))
             if hasattr(self.filesystem, "get_range"):
                 # Objects are named without a slash in front, however the folder was named.
@@ -73,7 +76,10 @@ class Storage:
             text = os.fspath(source)
             root = os.path.abspath(local_path(text) if text.startswith("file:") else text)  # noqa: PTH100 - no symlinks
         else:
-            raise TypeError(f"a table is a path, a URI or a (filesystem, path) pair, not {type(source).__qualname__}")
+            raise TypeError(
+                "a table is the path or URI of a folder or of one file, or a (filesystem, path) pair, "
+                f"not {type(source).__qualname__}"
+            )
         self.root = root.rstrip("/") if len(root) > 1 else root
         self.uri = self.prefix + self.root
         self._listing = LocalListing(self.root)
@@ -89,14 +95,12 @@ class Storage:
     def _of_uri(self, uri: str) -> str:
         if self.options:
             try:
-                import obstore.store as stores
-            except ImportError:
+                # The store stands at the folder itself, so the path in it is empty.
+                self.filesystem = store_at(uri, self.options)
+            except UnsupportedError as error:
                 raise ValueError(
-                    "storage_options for a plain folder need the package obstore; or give a (filesystem, path) pair"
+                    f"storage_options for a plain folder: {error}; or give a (filesystem, path) pair"
                 ) from None
-            # The store stands at the folder itself, so the path in it is empty.
-            from_url: Any = stores.from_url
-            self.filesystem = from_url(uri, config=self.options)
             self.prefix = uri.rstrip("/") + "/"
             return ""
         self.filesystem, path = filesystem_of(uri)
@@ -179,7 +183,7 @@ class Storage:
             return {one.rstrip("/").rsplit("/", 1)[-1] for one in found}
         import obstore
 
-        with system_errors():
+        with os_errors(self.uri or self.filesystem):
             listed = obstore.list_with_delimiter(self.filesystem, prefix=path or None)
         paths = [*listed["common_prefixes"], *(meta["path"] for meta in listed["objects"])]
         return {one.rstrip("/").rsplit("/", 1)[-1] for one in paths}
@@ -310,7 +314,7 @@ def _fsspec(filesystem: Any, root: str, now: int) -> Iterator[ListedFile]:
 def _obstore(store: Any, root: str, now: int) -> Iterator[ListedFile]:
     import obstore
 
-    with system_errors():
+    with os_errors(root or store):
         found = [meta for chunk in obstore.list(store, prefix=root or None) for meta in chunk]
         if not found and root:
             found = [obstore.head(store, root)]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from parsieve.predicate.build import members, scalar_value
-from parsieve.predicate.expr import Always, And, Column, Expr, both, columns, either, never
+from parsieve.predicate.expr import Always, Column, Expr, both, columns, either, never
 from parsieve.predicate.names import Names
 from parsieve.predicate.place import UnlikeError, place, zone_named
 
@@ -71,22 +71,30 @@ def parse(where: Any, schema: pa.Schema, timezone: str | None = None) -> Expr:
 
 def parse_keys(keys: Mapping[Any, Any], schema: pa.Schema) -> Expr:
     """The typed form of a semi-join: every column has one of the values of its Arrow column; nulls join nothing."""
+    if not isinstance(keys, Mapping):
+        raise TypeError(
+            f'keys is a dict of columns by their names, as in {{"id": wanted["id"]}}, not {type(keys).__qualname__}'
+        )
     names = Names(schema)
     parts = []
     for name, values in keys.items():
         column = names.find([name] if isinstance(name, str) else name)
-        found, is_whole = _keys(column, _array(values))
+        found, is_whole = _keys(column, _array(column, values))
         parts.append(members(column, found) if is_whole else either(members(column, found), never(column)))
-    return both(*parts) if parts else And(())
+    return both(*parts) if parts else Always(True)
 
 
-def _array(values: Any) -> pa.Array:
+def _array(column: Column, values: Any) -> pa.Array:
     if isinstance(values, pa.ChunkedArray):
         return values.combine_chunks()
     if isinstance(values, pa.Array):
         return values
     if hasattr(values, "__arrow_c_stream__"):
         return pa.chunked_array(values).combine_chunks()
+    # A text would be taken for a column of its letters.
+    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
+        kind = type(values).__qualname__
+        raise TypeError(f"the keys of {column} are an Arrow column or a list of values, not {kind}")
     return pa.array(values)
 
 

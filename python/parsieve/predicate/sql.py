@@ -18,6 +18,8 @@ from parsieve.predicate.expr import Always, And, Expr, Not, Operator, Or, both
 from parsieve.predicate.names import Names
 from parsieve.predicate.place import Nearest, UnlikeError, Value, moment, read_number
 
+_WHAT_TO_WRITE = "write what would stand after WHERE"
+
 
 class Predicates(Dialect):
     """The SQL that predicates are written in: ANSI, with names in backticks as Spark writes them too."""
@@ -57,11 +59,11 @@ def parse_sql(text: str, schema: pa.Schema, zone: str | None) -> Expr:
     try:
         tree = sqlglot.parse_one(text, dialect=Predicates)
     except sqlglot.errors.SqlglotError as error:
-        raise ValueError(f"{text!r} is no SQL predicate: {_plain(error)}") from None
+        raise ValueError(f"{text!r} is no SQL predicate: {_plain(error)}; {_WHAT_TO_WRITE}") from None
     except RecursionError:
         raise ValueError("the SQL predicate is nested too deeply to be read") from None
     if not isinstance(tree, exp.Condition) or isinstance(tree, exp.Query | exp.Alias):
-        raise ValueError(f"{text!r} is no SQL predicate; write what would stand after WHERE")
+        raise ValueError(f"{text!r} is no SQL predicate; {_WHAT_TO_WRITE}")
     reader = _Reader(Names(schema), Builder(zone))
     assert isinstance(tree, exp.Expression)
     try:
@@ -257,7 +259,7 @@ class _Reader:
                 return cast_value(self.value(node.this), pa.date32(), self._build.zone)
         if node.find(exp.Column) is not None:
             raise UnlikeError("a column is compared with a literal, not with another column or an expression of one")
-        raise UnlikeError("this literal is not understood")
+        raise UnlikeError("this is no literal, and nothing is computed here; put the value itself in its place")
 
     def _cast_value(self, value: Value | None, to: exp.DataType) -> Value | None:
         kind = to.this

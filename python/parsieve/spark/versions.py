@@ -44,8 +44,10 @@ class Spark(NamedTuple):
         for lake in lakes:
             if lake not in self.jars:
                 lines = " or ".join(f"{major}.{minor}" for (major, minor), jars in _JARS.items() if lake in jars)
+                newest = max(line for line, jars in _JARS.items() if lake in jars)
                 raise UnsupportedError(
-                    f"there are no jars of {lake} for PySpark {self.version}; it goes with PySpark {lines}"
+                    f"there are no jars of {lake} for PySpark {self.version}; it goes with PySpark {lines}: "
+                    f"pip install 'pyspark=={newest[0]}.{newest[1]}.*'"
                 )
         return tuple(jar for lake in lakes for jar in self.jars[lake])
 

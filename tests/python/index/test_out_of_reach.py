@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import time
 from collections.abc import Callable
@@ -114,10 +115,10 @@ def test_a_store_that_is_not_reached(folder: Path) -> None:
     table = ps.open_table(folder, index_location=(store, "index"))
     plan = table.plan("id = 101")
     assert any(path.endswith("2.parquet") for path in plan.files)
-    assert "the index cannot be used: Generic S3 error" in plan.explain()
+    assert re.search("the index cannot be used: .*Generic S3 error", plan.explain())
     asked: list[Callable[[], Any]] = [table.verify_index, table.index_stats, table.index_kinds]
     for ask in asked:
-        with pytest.raises(ps.ParsieveError, match=r"bucket.* cannot be read: Generic S3 error"):
+        with pytest.raises(ps.ParsieveError, match=r"bucket.* cannot be read: .*Generic S3 error"):
             ask()
     with pytest.raises(OSError, match="Generic S3 error"):
         table.build_index("id")

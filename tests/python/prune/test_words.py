@@ -50,7 +50,7 @@ def test_explain_says_of_what_nothing_is_known(tmp_path: Path) -> None:
 
 
 def test_an_index_that_is_not_there(folder: Path, capsys: Any) -> None:
-    for command in ("stats", "verify", "update", "compact"):
+    for command in ("stats", "verify", "update", "compact", "drop"):
         assert main(["index", command, str(folder)]) == 2, command
         assert "no index" in capsys.readouterr().err
     assert main(["index", "build", str(folder), "id", "--kind", "bloom"]) == 0

@@ -57,4 +57,12 @@ def test_the_pngs_are_of_the_newest_records(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize("path", sorted((DOCS / "pictures").glob("*.png")), ids=lambda path: path.stem)
 def test_a_png_is_small_and_shown(path: Path) -> None:
     assert path.stat().st_size < 100_000
-    assert_shown(path)
+    assert_shown(path.with_stem(path.stem.removesuffix("-dark")))
+
+
+def test_dark_pages_of_the_site_show_the_dark_twin_of_each_png(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(DOCS / "scripts"))
+    wanted = {one.name for one in importlib.import_module("png").WANTED}
+    style = (DOCS / "pictures/pictures.css").read_text(encoding="utf-8")
+    rule = r'\[data-md-color-scheme="slate"\] img\[src\$="/([\w-]+)\.png"\] \{\s*content: url\("\1-dark\.png"\);'
+    assert set(re.findall(rule, style)) == wanted, "a rule of pictures.css for each figure that png.py draws"

@@ -1,0 +1,106 @@
+"""What people try first, and how they are told what to do instead."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyarrow import fs
+
+import parsieve as ps
+from parsieve.cli import main
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    place = tmp_path / "events"
+    place.mkdir()
+    for part in range(3):
+        pq.write_table(pa.table({"id": range(part, 90, 3), "sku": ["a"] * 30}), place / f"{part}.parquet")
+    return place
+
+
+def test_a_pattern_of_names_is_no_table(folder: Path, capsys: Any) -> None:
+    with pytest.raises(FileNotFoundError, match=r"patterns of names are not followed.*\*\.parquet"):
+        ps.open_table(f"{folder}/*.parquet").plan("id = 7")
+    assert main(["plan", f"{folder}/*.parquet", "id = 7"]) == 2
+    assert "patterns of names are not followed" in capsys.readouterr().err
+    with pytest.raises(FileNotFoundError) as caught:
+        ps.open_table(folder / "none").plan("id = 7")
+    assert "not followed" not in str(caught.value)
+    assert caught.value.filename == str(folder / "none")
+
+
+def test_what_else_is_no_table(folder: Path) -> None:
+    with pytest.raises(TypeError, match=r"URI of a folder or of one file, or a .* pair, not list"):
+        ps.open_table([str(folder / "0.parquet")])
+    with pytest.raises(TypeError, match="ends with a path, not LocalFileSystem"):
+        ps.open_table((str(folder), fs.LocalFileSystem()))
+
+
+def test_a_file_of_another_kind_in_the_folder(folder: Path) -> None:
+    (folder / "0-readme.txt").write_text("events of March\n")
+    with pytest.raises(ps.FormatError, match=r"0-readme\.txt.*begins with _ or a dot: move this one away"):
+        ps.open_table(folder).plan("id = 7")
+    (folder / "0-readme.txt").rename(folder / "0-readme.parquet")
+    with pytest.raises(ps.FormatError) as caught:
+        ps.open_table(folder).plan("id = 7")
+    assert "move this one away" not in str(caught.value)
+
+
+def test_keys_that_are_no_columns(folder: Path) -> None:
+    table = ps.open_table(folder)
+    keys: Any
+    for keys in (pa.table({"id": [7]}), [("id", 7)]):
+        with pytest.raises(TypeError, match="keys is a dict of columns by their names"):
+            table.plan(keys=keys)
+    for keys in ({"id": 7}, {"sku": "abc"}, {"sku": b"abc"}):
+        with pytest.raises(TypeError, match="an Arrow column or a list of values, not"):
+            table.plan(keys=keys)
+    assert str(table.plan(keys={"id": {7}})) == "<parsieve.Plan of id = 7: 3 of 3 files>"
+    assert table.plan("id < 5", keys={}).to_arrow().num_rows == 5
+
+
+def test_a_plan_shows_at_once_that_a_part_was_not_understood(folder: Path) -> None:
+    table = ps.open_table(folder)
+    assert repr(table.plan("id = 'x'")).endswith("3 of 3 files, not understood in part: see explain()>")
+    assert "understood" not in repr(table.plan("id = 7"))
+
+
+@pytest.mark.parametrize("where", ["WHERE id = 7", "SELECT * FROM t WHERE id = 7", "", "id = 7 LIMIT 3"])
+def test_sql_that_is_no_predicate_says_what_to_write(folder: Path, where: str) -> None:
+    with pytest.raises(ValueError, match="write what would stand after WHERE"):
+        ps.open_table(folder).plan(where)
+
+
+@pytest.mark.parametrize("where", ["id = ?", "id > abs(-7)", "id > CURRENT_DATE - 7"])
+def test_a_value_that_would_be_computed_is_asked_for(folder: Path, where: str) -> None:
+    plan = ps.open_table(folder).plan(where)
+    assert len(plan.files) == 3
+    assert "put the value itself in its place" in plan.explain()
+
+
+def test_the_demo_says_at_once_that_it_wants_duckdb(tmp_path: Path) -> None:
+    program = "import sys; sys.modules['duckdb'] = None\nfrom parsieve.cli import main\nsys.exit(main(['demo']))"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, cwd=tmp_path, timeout=500
+    )
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr == "parsieve: the demo asks DuckDB, too, which is not installed: pip install duckdb\n"
+
+
+def test_a_single_file_is_a_table_whose_index_lies_elsewhere(folder: Path, tmp_path: Path) -> None:
+    file = folder / "0.parquet"
+    table = ps.open_table(file)
+    assert table.plan("id = 6", stale="error").to_arrow().num_rows == 1
+    assert "in doubt" not in table.plan("id = 6").explain()
+    with pytest.raises(ps.UnsupportedError, match=r"0\.parquet is one file, .*: name one with index_location="):
+        table.build_index("id")
+    elsewhere = ps.open_table(file, index_location=tmp_path / "index")
+    elsewhere.build_index("id")
+    assert elsewhere.plan("id = 6").to_arrow().num_rows == 1
+    assert elsewhere.index_kinds() == {"id": "sieve"}
