@@ -42,6 +42,10 @@ test: test-spark test-rust test-python ## all tests: Rust, layers, Python, READM
 test-rust: ## the Rust tests, with the test that the layers point one way
 	cargo test --locked $(CARGO_FEATURES)
 
+.PHONY: compile-test-rust
+compile-test-rust: ## compile the Rust tests, and run none
+	cargo test --locked $(CARGO_FEATURES) --no-run
+
 .PHONY: test-python
 test-python: develop .venv/stamp-test ## the Python tests, with the README's code and the examples
 	$(BIN)/python -m pytest

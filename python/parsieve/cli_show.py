@@ -9,7 +9,6 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -91,8 +90,6 @@ def _page(name: str, sources: Sequence[str] = ()) -> Path:
 
 
 def _demo(options: argparse.Namespace) -> int:
-    if find_spec("duckdb") is None:
-        raise ps.UnsupportedError("the demo needs DuckDB: pip install duckdb")
     from parsieve.demo.run import run
 
     if options.files < 8 or options.rows < 1000 * options.files:

@@ -19,6 +19,7 @@ import parsieve as ps
 import parsieve.spark as pss
 from parsieve.index import TableIndex, View, bindings
 from parsieve.index.build import Effort
+from parsieve.index.columns import field_id_of
 from parsieve.index.commit import Log
 from parsieve.index.store import LocalStore
 from parsieve.lake import Lake, Snapshot, open_lake
@@ -213,7 +214,7 @@ def test_tables_of_a_lake_get_the_index_beside_them(spark: Any, tmp_path: Path, 
     assert TableIndex(tmp_path / "index").newest().version == view.version  # type: ignore[union-attr]
     with pytest.raises(ValueError, match="name the columns"):
         pss.add_filters(spark, table)
-    reader = view.bloom("k")
+    reader = view.bloom("k", field_id_of(snapshot.schema.field("k")))
     assert reader is not None
     assert any(reader.may_match(pa.array([3999]), snapshot.slices).to_pylist())
     assert not any(reader.may_match(pa.array([10**12 + 1]), snapshot.slices).to_pylist())
