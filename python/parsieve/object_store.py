@@ -60,7 +60,7 @@ def store_at(uri: str, options: Mapping[str, str] | None = None) -> Any:
     try:
         return from_url(uri, config=of_store, client_options=of_connections or None)
     except BaseError as error:
-        said = str(error).splitlines()[0]
+        said = str(error).partition("\n")[0]
         if options:
             raise ValueError(
                 f"obstore makes no store at {uri} with these storage_options: {said} Options have obstore's names, "
@@ -80,5 +80,6 @@ def os_errors(where: object) -> Iterator[None]:
     except Exception as error:
         if isinstance(error, OSError) or type(error).__module__ != "obstore.exceptions":
             raise
+        said = str(error).partition("\n")[0]
         # The number tells it from what is wrong with a file's bytes.
-        raise OSError(errno.EIO, f"{where}: {str(error).splitlines()[0]}") from error
+        raise OSError(errno.EIO, f"{where}: {said}") from error
