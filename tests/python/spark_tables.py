@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -103,6 +105,21 @@ def ids_and_files(frame: Any) -> tuple[list[int], int]:
 def files_of_scans(query: Any) -> list[int]:
     """How many files each scan of a query opened that has been executed."""
     return list(map(_files, _leaves(query._jdf.queryExecution().executedPlan())))
+
+
+def callbacks_left(spark: Any, enough: int = -1, rounds: int = 3) -> int:
+    """The objects that Java may call, once both collectors of garbage have run; at most so many, if time brings them.
+
+    Java tells what it let go from a thread of its own: how soon, is for a busy machine to say.
+    """
+    pool = spark.sparkContext._gateway.gateway_property.pool
+    for _ in range(rounds):
+        gc.collect()
+        spark._jvm.System.gc()
+        time.sleep(0.3)
+        if len(pool) <= enough:
+            break
+    return len(pool)
 
 
 def _leaves(plan: Any) -> Iterator[Any]:

@@ -46,7 +46,7 @@ class CountingStore:
         assert 0 <= start < end <= len(self.data)
         self.reads.append((start, end))
         if self.barrier and len(self.reads) > 1:
-            self.barrier.wait(10)
+            self.barrier.wait(200)
         return self.data[start:end]
 
 

@@ -304,13 +304,19 @@ def test_int96_is_exact_or_refused(tmp_path: Path) -> None:
     assert next(micros.read_keys(piece, [("t",)]))["t"].to_pylist() == [dt.datetime(1066, 10, 14)]
 
 
-def test_a_rewrite_within_the_clocks_tick_is_never_the_same(tmp_path: Path) -> None:
+def test_a_rewrite_within_the_clocks_tick_is_never_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Same size, same inode, same times: what git calls racily clean."""
     path = tmp_path / "a.parquet"
-    pq.write_table(pa.table({"a": [1]}), path)
-    lake, first = open_lake(tmp_path), open_lake(tmp_path).snapshot()
-    pq.write_table(pa.table({"a": [2]}), path)
-    second = lake.snapshot()
+    lake = open_lake(tmp_path)
+
+    def looked_at_at_once(value: int) -> Snapshot:
+        pq.write_table(pa.table({"a": [value]}), path)
+        with monkeypatch.context() as however_slow_we_are:
+            at_once = path.stat().st_ctime_ns + TICK_NS // 2
+            however_slow_we_are.setattr("parsieve.lake.listing.time.time_ns", lambda: at_once)
+            return lake.snapshot()
+
+    first, second = looked_at_at_once(1), looked_at_at_once(2)
     (before,), (after,) = first.slices, second.slices
     assert before.size == after.size
     assert not before.same_rows(after)

@@ -76,8 +76,9 @@ def main(folder: Path, mode: str, count: int, in_place: bool) -> None:
     ps.add_filters(path, columns="id", in_place=in_place)
     new = path.read_bytes()
     assert old != new
-    # A disk that others keep busy makes one run ten times as long as the next: the shortest of five is what is usual.
-    usual = min(measure(path, old, in_place) for _ in range(5))
+    # A disk that others keep busy makes one run ten times as long as the next: the shortest of five is a beginning, and
+    # what becomes of each run moves the window in which the next one is killed.
+    window = 4 * min(measure(path, old, in_place) for _ in range(5))
     random.seed(count)
     kills = survived_old = survived_new = 0
     deadly = rounds = 0
@@ -94,7 +95,7 @@ def main(folder: Path, mode: str, count: int, in_place: bool) -> None:
 
         process = child(at_a_call if mode == "calls" else at_a_time)
         if mode == "times":
-            select.select([], [], [], random.random() * usual * 4)
+            select.select([], [], [], random.random() * window)
             os.kill(process, signal.SIGKILL)
         _, status = os.waitpid(process, 0)
         if os.WIFSIGNALED(status):
@@ -103,6 +104,7 @@ def main(folder: Path, mode: str, count: int, in_place: bool) -> None:
             assert os.WEXITSTATUS(status) == 0, "the child failed by itself"
             # All calls were counted; begin again, with the writes cut otherwise.
             deadly, rounds = 0, rounds + 1
+            window *= 0.9
         if in_place:
             # Undoing may be interrupted as well.
             while journal.journal_of(path).exists():
@@ -118,6 +120,8 @@ def main(folder: Path, mode: str, count: int, in_place: bool) -> None:
         assert now in (old, new), f"neither the old file nor the new one: {len(now)} bytes"
         survived_old += now == old
         survived_new += now == new
+        if now == old:
+            window *= 1.1
         for left in folder.iterdir():
             if left.name.startswith(".parsieve-"):
                 assert left.suffix == ".tmp"

@@ -152,7 +152,7 @@ def kill(process: subprocess.Popen[bytes]) -> None:
     """A process with the executors that it started."""
     if process.poll() is None:
         os.killpg(process.pid, signal.SIGKILL)
-    process.wait(60)
+    process.wait(300)
 
 
 Cluster = tuple[str, list[subprocess.Popen[bytes]], dict[str, str]]

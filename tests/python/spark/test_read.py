@@ -1,7 +1,6 @@
 """`pss.read` and `plan.to_spark`: the rows of a whole read, from no more files than the plan keeps."""
 
 import dataclasses
-import gc
 import random
 import time
 from pathlib import Path
@@ -11,7 +10,7 @@ import pyarrow as pa
 import pytest
 from plan_truth import random_predicate
 from predicate_reference import rows as matching
-from spark_tables import KINDS, SparkTable, ids, ids_and_files, needs
+from spark_tables import KINDS, SparkTable, callbacks_left, ids, ids_and_files, needs
 
 import parsieve as ps
 import parsieve.spark as pss
@@ -189,18 +188,10 @@ def _lakes() -> set[str]:
 
 def test_nothing_is_left_after_many_reads(spark: Any, folder: Path) -> None:
     """Neither callbacks that Java may call, nor settings, nor views."""
-    pool = spark.sparkContext._gateway.gateway_property.pool
     table = ps.open_table(folder)
     spark.sql(f"CREATE TABLE many_reads (id BIGINT, s STRING) USING parquet LOCATION '{folder}/part=0'")
 
-    def collected() -> int:
-        for _ in range(3):
-            gc.collect()
-            spark._jvm.System.gc()
-            time.sleep(0.3)
-        return len(pool)
-
-    before, settings = collected(), {row.key: row.value for row in spark.sql("SET").collect()}
+    before, settings = callbacks_left(spark), {row.key: row.value for row in spark.sql("SET").collect()}
     views = spark.catalog.listTables()
     for number in range(200):
         # Without a catalog, Spark reads a footer for the columns at every read.
@@ -210,7 +201,7 @@ def test_nothing_is_left_after_many_reads(spark: Any, folder: Path) -> None:
         elif number % 4 == 0:
             query._jdf.queryExecution().executedPlan().toString()
     del query
-    assert collected() <= before + 2
+    assert callbacks_left(spark, before + 2, rounds=200) <= before + 2
     assert {row.key: row.value for row in spark.sql("SET").collect()} == settings
     assert spark.catalog.listTables() == views
     spark.sql("DROP TABLE many_reads")

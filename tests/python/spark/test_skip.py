@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
+from spark_tables import callbacks_left
 
 import parsieve as ps
 from parsieve.spark import delta, file_index, iceberg, versions
@@ -171,17 +172,9 @@ def test_a_failing_choice_reads_everything(
 @pytest.mark.slow
 def test_nothing_is_left_after_many_reads(spark: Any, folder: Path) -> None:
     """Neither callbacks that Java may call, nor settings, nor views."""
-    pool = spark.sparkContext._gateway.gateway_property.pool
-
-    def collected() -> int:
-        for _ in range(3):
-            gc.collect()
-            spark._jvm.System.gc()
-            time.sleep(0.3)
-        return len(pool)
 
     keep = Exact()
-    before, settings = collected(), {row.key: row.value for row in spark.sql("SET").collect()}
+    before, settings = callbacks_left(spark), {row.key: row.value for row in spark.sql("SET").collect()}
     views = spark.catalog.listTables()
     for number in range(200):
         query = plain(spark, folder, keep).where(f"id = {number}")
@@ -190,7 +183,7 @@ def test_nothing_is_left_after_many_reads(spark: Any, folder: Path) -> None:
         else:
             query._jdf.queryExecution().executedPlan().toString()
     del query
-    assert collected() <= before + 2
+    assert callbacks_left(spark, before + 2, rounds=200) <= before + 2
     assert {row.key: row.value for row in spark.sql("SET").collect()} == settings
     assert spark.catalog.listTables() == views
 
@@ -305,7 +298,7 @@ def test_iceberg_with_deletes_snapshots_and_schemas(spark: Any) -> None:
     del answer
     assert iceberg._staged
     # Asked far more often than py4j lets go of what it has handed out, which is once a second.
-    for _ in range(100):
+    for _ in range(600):
         gc.collect()
         spark._jvm.System.gc()
         iceberg._release(spark)

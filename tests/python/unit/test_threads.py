@@ -19,7 +19,7 @@ import parsieve as ps
 NUM_BYTES = 32 << 12
 
 
-def run(*jobs: Callable[[], Any], seconds: float = 50) -> None:
+def run(*jobs: Callable[[], Any], seconds: float = 500) -> None:
     """Runs jobs side by side; their errors are ours. The threads are daemons, so that a deadlock ends too."""
     barrier, errors = threading.Barrier(len(jobs)), list[BaseException]()
 
