@@ -35,9 +35,9 @@ class Scattered(ModelLake):
 
 def peak() -> int:
     """The most bytes that this process has held; by `getrusage`, Linux counts what its parent held when it began it."""
-    if sys.platform == "linux":
-        status = Path("/proc/self/status").read_text().splitlines()
-        return 1024 * next(int(line.split()[1]) for line in status if line.startswith("VmHWM"))
+    status = Path("/proc/self/status")
+    if status.exists():
+        return 1024 * next(int(line.split()[1]) for line in status.read_text().splitlines() if line.startswith("VmHWM"))
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
