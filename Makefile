@@ -192,5 +192,6 @@ develop: .venv/stamp-build
 	PIP_CONSTRAINT=requirements/constraints-spark4.txt $(SPARK4_BIN)/python -m pip install --quiet --group spark4
 	@touch $@
 
+# It runs for a second, so it need not be optimised for minutes.
 $(CARGO_DENY):
-	cargo install --locked --root .tools --version 0.20.2 cargo-deny
+	CARGO_PROFILE_DEV_DEBUG=false cargo install --debug --locked --root .tools --version 0.20.2 cargo-deny

@@ -14,6 +14,7 @@ from parsieve._core import UnsupportedError
 from parsieve.errors import ColumnNotFoundError
 from parsieve.lake.base import Lake, Slice, Snapshot
 from parsieve.lake.scan import without_dictionaries
+from parsieve.lake.streams import matching, streamed
 from parsieve.predicate.expr import Always, Expr, columns
 from parsieve.predicate.normalize import normalize
 from parsieve.predicate.render import to_duckdb, to_polars, to_pyarrow
@@ -105,7 +106,7 @@ class Rows:
             return pa.RecordBatchReader.from_batches(pa.schema([schema.field(name) for name in wanted]), [])
         scan = self._scan()
         if scan is not None and not self._is_filtered_late:
-            return scan.scanner(columns=wanted, filter=condition).to_reader()
+            return streamed(scan.scanner(columns=wanted, filter=condition))
         if condition is None:
             return self._lake.read(self._snapshot, self._slices, wanted)
         # Read first, filtered then, so that no statistics come between, and no column is read that nobody asks for.
@@ -116,10 +117,10 @@ class Rows:
                 # True of no row, unless a file has values that the table's type has not: then reading it is an error.
                 for _ in stream:
                     pass
-            return pads.Scanner.from_batches(stream, columns=wanted, filter=condition).to_reader()
+            return matching(stream, stream.schema, wanted, condition)
         batches = scan.scanner(columns=read).to_batches()
         held = pa.schema([schema.field(name) for name in read])
-        return pads.Scanner.from_batches(batches, schema=held, columns=wanted, filter=condition).to_reader()
+        return matching(batches, held, wanted, condition)
 
     def _plain_files(self) -> list[str] | None:
         """The files' paths where every engine reads the table's rows from them by itself: local, whole and alike."""

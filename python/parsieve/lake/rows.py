@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import pyarrow as pa
-import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 import pyarrow.types as pt
 
 from parsieve._core import DecryptionError, FormatError, UnsupportedError
 from parsieve.lake.base import ColumnPath
 from parsieve.lake.leaves import BY_NAME, Matching, conform, constant, leaf_of
+from parsieve.lake.streams import matching
 
 BATCH_ROWS = 64 * 1024
 
@@ -35,7 +35,7 @@ def foreign(what: str, keyed: bool = False) -> Iterator[None]:
             raise DecryptionError(f"{what}: not the right keys: {error}") from error
         raise FormatError(f"{what}: {error}") from error
     except OSError as error:
-        if error.errno is not None:
+        if error.errno is not None or _is_of_python(error):
             raise
         if keyed and _is_of_keys(str(error)):
             raise DecryptionError(
@@ -45,6 +45,14 @@ def foreign(what: str, keyed: bool = False) -> Iterator[None]:
         if "crypt" in str(error):
             raise UnsupportedError(f"{what} is encrypted: {error}") from error
         raise FormatError(f"{what}: {error}") from error
+
+
+def _is_of_python(error: BaseException) -> bool:
+    """Whether a filesystem written in Python raised it, which gives no number; Arrow gives none to damaged bytes."""
+    at = error.__traceback__
+    while at is not None and at.tb_next is not None:
+        at = at.tb_next
+    return at is not None and not at.tb_frame.f_code.co_filename.endswith((".pxi", ".pyx"))
 
 
 def _is_of_keys(said: str) -> bool:
@@ -211,8 +219,4 @@ def selected(
     names = list(schema.names if columns is None else columns)
     # What a filter names cannot be asked of it.
     needed = schema if filter is not None else pa.schema([schema.field(name) for name in dict.fromkeys(names)])
-    batches = (batch for file in files for batch in file.batches(needed))
-    if not needed.names:
-        # A batch without columns has rows all the same, which a scanner forgets.
-        return pa.RecordBatchReader.from_batches(needed, batches)
-    return pads.Scanner.from_batches(batches, schema=needed, columns=names, filter=filter).to_reader()
+    return matching((batch for file in files for batch in file.batches(needed)), needed, names, filter)

@@ -16,6 +16,7 @@ from parsieve._core import UnsupportedError
 from parsieve.files import REQUESTS_AT_ONCE
 from parsieve.lake.leaves import BY_NAME, Matching
 from parsieve.lake.rows import foreign
+from parsieve.lake.streams import matching, streamed
 
 
 class ScanFile(NamedTuple):
@@ -54,9 +55,9 @@ def scanned(dataset: pads.Dataset, columns: Sequence[str] | None, filter: Any) -
     """
     names = list(dataset.schema.names if columns is None else columns)
     if filter is None or not _names_floats(dataset.schema, str(filter)):
-        return dataset.scanner(columns=names, filter=filter).to_reader()
+        return streamed(dataset.scanner(columns=names, filter=filter))
     batches = dataset.scanner().to_batches()
-    return pads.Scanner.from_batches(batches, schema=dataset.schema, columns=names, filter=filter).to_reader()
+    return matching(batches, dataset.schema, names, filter)
 
 
 def _names_floats(schema: pa.Schema, filter: str) -> bool:
