@@ -48,6 +48,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
             "spark.sql.session.timeZone": "UTC",
             # Queries of some milliseconds are not worth the second compiler of Java, nor its threads.
             "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+            # A machine may stand still for longer than Spark waits for a process beside it, and nothing is wrong.
+            "spark.network.timeout": "1200s",
+            "spark.python.authenticate.socketTimeout": "600s",
         },
     )
     yield session

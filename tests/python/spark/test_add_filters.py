@@ -129,7 +129,7 @@ def test_a_twin_that_ends_right_after_the_look_is_noticed(tmp_path: Path) -> Non
     time.sleep(0.1)
     [file] = Storage(str(folder)).list()
     options = {"columns": "k", "fpp": 0.01, "threads": 1, "upload": False}
-    twins = []
+    twins: list[str] = []
 
     class Slow(Storage):
         def stat(self, path: str) -> str:
