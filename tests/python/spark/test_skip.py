@@ -297,7 +297,6 @@ def test_iceberg_with_deletes_snapshots_and_schemas(spark: Any) -> None:
     assert ids(held.where("portion = 'a 1'")) == [51]
     assert ids(iceberg.read(spark, name, keep)) == sorted(set(range(100)) - {50})
     assert iceberg._staged, "those of a frame that is held stay"
-    assert ids(held) == [51]
     del answer, held
     # Asked far more often than py4j lets go of what it has handed out, which is once a second.
     for _ in range(600):
