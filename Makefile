@@ -39,8 +39,8 @@ demo: develop .venv/stamp-demo ## a filter of a real column; a lake of late even
 test: test-spark test-rust test-python ## all tests: Rust, layers, Python, README, examples and Spark
 
 .PHONY: test-rust
-test-rust: ## the Rust tests, with the test that the layers point one way
-	cargo test --locked $(CARGO_FEATURES)
+test-rust: ## the Rust tests, with the test that the layers point one way; random ones as in the run before
+	PROPTEST_RNG_SEED=$${PROPTEST_RNG_SEED:-1} cargo test --locked $(CARGO_FEATURES)
 
 .PHONY: compile-test-rust
 compile-test-rust: ## compile the Rust tests, and run none

@@ -76,7 +76,7 @@ def measure(spark: Any, table: Path, column: str, rounds: int, check: bool) -> d
             frame = spark.read.parquet(str(table)).select(column)
             frame.sort(column).write.format("noop").mode("overwrite").save()
             sorted_at = time.perf_counter()
-            view = pss.build_index(spark, str(table), column, index=where)
+            view = pss.build_index(spark, str(table), column, index_location=where)
             built_at = time.perf_counter()
             [state] = view.columns.values()
             index_bytes = sum(part.size for part in [state.base.root, *state.base.files])

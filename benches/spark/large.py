@@ -96,7 +96,7 @@ def build(spark: Any, table: Path, index: Path) -> dict[str, Any]:
     shutil.rmtree(index, ignore_errors=True)
     with Peak() as peak:
         begun = time.perf_counter()
-        pss.build_index(spark, str(table), "key", index=index)
+        pss.build_index(spark, str(table), "key", index_location=index)
         spent = time.perf_counter() - begun
     of = ps.open_table(table, index_location=index).index_stats()["key"]
     return {

@@ -30,7 +30,6 @@ def add_commands(commands: Any, command: Command) -> None:
     plan.add_argument("--as-of", metavar="STATE", help="a Delta version, Iceberg snapshot id, Hudi instant, or a time")
     plan.add_argument("--format", choices=FORMATS, help="by default what lies in the folder")
     plan.add_argument("--row-groups", action="store_true", help="read footers, to judge row groups too")
-    plan.add_argument("--timezone", metavar="ZONE", help="where clocks stand of timestamps that name no zone")
     index = commands.add_parser("index", help="the index of a table").add_subparsers(required=True, metavar="COMMAND")
 
     def of_index(name: str, run: Callable[[argparse.Namespace], int], about: str) -> argparse.ArgumentParser:
@@ -47,6 +46,8 @@ def add_commands(commands: Any, command: Command) -> None:
     advice = command("advise", _advise, "tell what indexes of a table would cost and save, by a sample", "TABLE")
     advice.add_argument("columns", metavar="COLUMN", nargs="*", help="by default those of the queries, else all")
     advice.add_argument("--where", action="append", default=[], metavar="WHERE", help="a query; may be repeated")
+    for one in (plan, advice):
+        one.add_argument("--timezone", metavar="ZONE", help="where clocks stand of timestamps that name no zone")
     update = of_index(
         "update", _update, "bring the index to the table as it is now; only new and changed files are read"
     )
@@ -103,7 +104,9 @@ def _build(options: argparse.Namespace) -> int:
 
 
 def _advise(options: argparse.Namespace) -> int:
-    advice = _open(options).advise(options.columns or None, options.where, expose=options.expose)
+    advice = _open(options).advise(
+        options.columns or None, options.where, expose=options.expose, timezone=options.timezone
+    )
     if options.json:
         print(json.dumps([one._asdict() for one in advice], indent=2))
     for one in [] if options.json else advice:

@@ -221,8 +221,14 @@ def _name(source: Any) -> str | None:
 
 
 def _local(path: str | os.PathLike[str]) -> Source:
-    journal.recover(path)
-    return LocalFile(path)
+    """A file whose end, as it was when it was opened, is not that of half a change in its place."""
+    while True:
+        journal.recover(path)
+        file = LocalFile(path)
+        # One that began since the look above is under way, or it is over, and the file has another end.
+        if not journal.is_begun(path) and not file.changed():
+            return file
+        file.close()
 
 
 def _on(filesystem: Any, path: str) -> Source:

@@ -120,16 +120,21 @@ class InPlace:
         return length
 
 
-def recover(path: str | os.PathLike[str]) -> None:
-    """Finish or undo a change of a local file that a crash interrupted, before somebody reads the file."""
+def is_begun(path: str | os.PathLike[str]) -> bool:
+    """Whether a change of a local file is under way, or was interrupted."""
     # Asked at every opening, so without the price of `pathlib`: only a link leads to another folder.
     found = os.fspath(path)
     if os.path.islink(found):
         found = os.path.realpath(found)
     folder, name = os.path.split(found)
-    if not os.path.lexists(os.path.join(folder, JOURNAL.format(name))):
+    return os.path.exists(os.path.join(folder, JOURNAL.format(name)))
+
+
+def recover(path: str | os.PathLike[str]) -> None:
+    """Finish or undo a change of a local file that a crash interrupted, before somebody reads the file."""
+    if not is_begun(path):
         return
-    path = Path(os.path.realpath(found))
+    path = Path(os.path.realpath(path))
     try:
         fd = os.open(path, os.O_RDWR | BINARY)
     except PermissionError:

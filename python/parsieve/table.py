@@ -21,6 +21,7 @@ from parsieve.lake.base import AsOf, Lake, Snapshot
 from parsieve.lake.detect import open_lake
 from parsieve.plan import Plan
 from parsieve.planning import make_plan, refuse_stale
+from parsieve.predicate.expr import Expr, unknowns
 from parsieve.predicate.expr import columns as columns_of
 from parsieve.predicate.names import Names
 from parsieve.predicate.parse import parse
@@ -194,6 +195,7 @@ class Table:
         queries: Sequence[Any] = (),
         *,
         expose: ColumnName | Sequence[ColumnName] = (),
+        timezone: str | None = None,
     ) -> list[Advice]:
         """Tell what an index of each column would cost and save, by a sample of the table's files.
 
@@ -201,6 +203,7 @@ class Table:
             columns: None is those of the queries, and without queries all that can be indexed.
             queries: Predicates as `plan` takes them. Without any, keys and intervals both count.
             expose: Columns that would be indexed though files encrypt them, as for `build_index`.
+            timezone: Where the clocks stand of literals in `queries` that name no zone, as for `plan`.
 
         >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
         >>> folder = tempfile.mkdtemp()
@@ -210,11 +213,13 @@ class Table:
         [('id', 'sieve'), ('n', 'none')]
         """
         snapshot = self._lake.snapshot()
-        asked = [parse(one, snapshot.schema) for one in ([queries] if isinstance(queries, str) else queries)]
+        asked = [parse(one, snapshot.schema, timezone) for one in ([queries] if isinstance(queries, str) else queries)]
         if columns is not None:
             paths = self._paths(columns, snapshot.schema)
         elif asked:
             paths = list(dict.fromkeys(column.path for one in asked for column in columns_of(one)))
+            if not paths:
+                raise ValueError(f"no column is asked for by what is understood of the queries{_left_out(asked)}")
         else:
             paths = [(field.name,) for field in snapshot.schema if not pa.types.is_nested(field.type)]
         intervals = {leaf.column.path for one in asked for leaf in leaves(ask(one)) if not isinstance(leaf, Among)}
@@ -431,6 +436,11 @@ def open_table(
     return Table(open_lake(source, format, storage_options, decryption), index_location)
 
 
+def _left_out(asked: Sequence[Expr]) -> str:
+    parts = [f"{part.text!r} is not ({part.reason})" for one in asked for part in unknowns(one)]
+    return "".join(f"; {part}" for part in parts)
+
+
 def advise(
     table: Any,
     columns: ColumnName | Sequence[ColumnName] | None = None,
@@ -438,6 +448,7 @@ def advise(
     *,
     decryption: Any = None,
     expose: ColumnName | Sequence[ColumnName] = (),
+    timezone: str | None = None,
 ) -> list[Advice]:
     """What an index of each column of a table would cost and save, before it is built; see `Table.advise`.
 
@@ -452,4 +463,4 @@ def advise(
     (9, 1)
     """
     opened = table if isinstance(table, Table) else open_table(table, decryption=decryption)
-    return opened.advise(columns, queries, expose=expose)
+    return opened.advise(columns, queries, expose=expose, timezone=timezone)

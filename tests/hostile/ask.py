@@ -26,6 +26,7 @@ import parsieve as ps
 # What a process may claim for one file beyond what it has: the largest file has 60 KB.
 MIB = 1 << 20
 BOUND = 8 * MIB
+# Of its processor: how long the machine lets it wait is no file's fault.
 SECONDS = 10
 PROBES = {"id": 1200, "text": "text 7", "list.list.element": 3}
 
@@ -84,7 +85,7 @@ def wrong(damaged: corpus.Damaged, folder: Path, asked: Any = questions) -> Iter
     path.write_bytes(damaged.data)
     for name, ask in asked(path):
         said = {"file": damaged.name, "asked": name}
-        signal.alarm(SECONDS)
+        signal.setitimer(signal.ITIMER_PROF, SECONDS)
         limit(BOUND)
         try:
             answer = ask()
@@ -100,7 +101,7 @@ def wrong(damaged: corpus.Damaged, folder: Path, asked: Any = questions) -> Iter
             yield {**said, "wrong": f"{type(error).__name__}: {error}"}
         finally:
             limit(None)
-            signal.alarm(0)
+            signal.setitimer(signal.ITIMER_PROF, 0)
     path.unlink()
 
 
@@ -110,7 +111,7 @@ def overtime(*_: object) -> None:
 
 def main(folder: str, number: str, of: str) -> None:
     steady_memory()
-    signal.signal(signal.SIGALRM, overtime)
+    signal.signal(signal.SIGPROF, overtime)
     # What is loaded and kept at the first use is no file's fault.
     for data in corpus.sound().values():
         assert not list(wrong(corpus.Damaged("sound", data), Path(folder)))

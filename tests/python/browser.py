@@ -15,7 +15,12 @@ from urllib.request import Request, urlopen
 
 DRIVER = shutil.which("chromedriver")
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome") or shutil.which("chromium-browser")
-QUIET = "--headless=new --no-sandbox --disable-gpu --no-first-run --disable-background-networking --disable-sync"
+QUIET = (
+    "--headless=new --no-sandbox --disable-gpu --no-first-run --disable-background-networking --disable-sync "
+    "--disable-dev-shm-usage"
+)
+# Seconds that a busy machine may take for anything.
+PATIENCE = 300
 
 
 class Browser:
@@ -24,7 +29,11 @@ class Browser:
     def __init__(self, port: int, profile: str) -> None:
         self._at = f"http://127.0.0.1:{port}/session"
         options = {"binary": CHROMIUM, "args": [*QUIET.split(), f"--user-data-dir={profile}"]}
-        wanted = {"goog:chromeOptions": options, "goog:loggingPrefs": {"browser": "ALL", "performance": "ALL"}}
+        wanted = {
+            "goog:chromeOptions": options,
+            "goog:loggingPrefs": {"browser": "ALL", "performance": "ALL"},
+            "timeouts": {"script": PATIENCE * 1000, "pageLoad": PATIENCE * 1000},
+        }
         answer = self._ask("", {"capabilities": {"alwaysMatch": wanted}})
         self._at += f"/{answer['sessionId']}"
         # A new window begins with a page of the browser's own.
@@ -33,7 +42,7 @@ class Browser:
 
     def _ask(self, path: str, body: dict[str, Any]) -> Any:
         asked = Request(self._at + path, json.dumps(body).encode(), {"Content-Type": "application/json"})
-        with urlopen(asked, timeout=300) as answer:
+        with urlopen(asked, timeout=PATIENCE) as answer:
             return json.load(answer)["value"]
 
     def open(self, page: Path, width: int, *, dark: bool) -> None:
@@ -67,7 +76,7 @@ class Browser:
 
     def close(self) -> None:
         """End the session."""
-        with urlopen(Request(self._at, method="DELETE"), timeout=300):
+        with urlopen(Request(self._at, method="DELETE"), timeout=PATIENCE):
             pass
 
 
@@ -75,7 +84,8 @@ class Browser:
 def browser() -> Iterator[Browser]:
     """A window that is closed in the end, with the driver behind it."""
     assert DRIVER
-    with tempfile.TemporaryDirectory() as profile:
+    # What a browser that was told to go is still writing may stand in the way of its folder's removal.
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         driver = subprocess.Popen([DRIVER, "--port=0"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         assert driver.stdout is not None
         try:

@@ -8,8 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 sys.path.insert(0, str(Path(__file__).parent))
+
+# Whether a change is good must not be a matter of luck, nor of how long a busy machine takes to draw a table: a run
+# takes the examples of the run before. `pytest --hypothesis-profile=others` looks for new ones.
+PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("others", PATIENT)
+settings.register_profile("same", PATIENT, derandomize=True, database=None)
+settings.load_profile("same")
 
 # PySpark leaves sockets to the collector of garbage, and reads versions with distutils.
 PYSPARK_WARNINGS = [

@@ -26,11 +26,11 @@ OPERATORS: tuple[Operator, ...] = ("=", "!=", "<", "<=", ">", ">=")
 
 
 def values_of(table: pa.Table, path: tuple[str, ...]) -> list[pa.Scalar]:
-    """All values at a path through structs."""
+    """All values at a path through structs, in an order that is not that of the files, whose names are random."""
     found = list(table[path[0]])
     for part in path[1:]:
         found = [one[part] if one.is_valid else None for one in found]
-    return [one for one in found if one is not None and one.is_valid]
+    return sorted((one for one in found if one is not None and one.is_valid), key=repr)
 
 
 def random_predicate(random_: random.Random, full: pa.Table, depth: int = 2) -> Expr:

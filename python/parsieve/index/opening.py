@@ -9,7 +9,7 @@ from typing import Any
 from parsieve._core import UnsupportedError
 from parsieve.files import filesystem_of, local_path
 from parsieve.index.mounted import MountedStore
-from parsieve.index.store import FOLDER, LocalStore, ObjectStore, Store
+from parsieve.index.store import LocalStore, ObjectStore, Store
 from parsieve.object_store import store_at
 
 
@@ -45,8 +45,3 @@ def _at(uri: str, storage_options: Mapping[str, str] | None) -> Store:
         except ValueError:
             raise error from None
         return MountedStore(filesystem, path, uri, why=str(error))
-
-
-def beside(uri: str, storage_options: Mapping[str, str] | None = None) -> Store:
-    """The store of a table's index where nobody says otherwise: a folder in the table's own."""
-    return open_store(f"{uri.rstrip('/')}/{FOLDER}", storage_options)

@@ -26,6 +26,8 @@ class Entry:
 
     file: Any
     sequence: int
+    # The commit that added it: its sequence number, or in tables of version 1, which have none, its snapshot.
+    added: int
     # Of version 3: where the deletes of one data file lie in a Puffin file.
     referenced: str | None
     offset: int | None
@@ -48,8 +50,8 @@ class DataFile:
     """A data file of a snapshot, and the deletes that touch it."""
 
     file: Any
-    # Of the commit that added it: a path that is added again may have been written anew.
-    sequence: int
+    # The commit that added it: a path that is added again may have been written anew.
+    added: int
     positions: tuple[Entry, ...]
     equality: tuple[Entry, ...]
     vector: Entry | None
@@ -58,7 +60,7 @@ class DataFile:
     def token(self) -> str:
         """Changes with the file or any of its deletes."""
         deletes = sorted(one.identity for one in (*self.positions, *self.equality, *filter(None, [self.vector])))
-        return "|".join([f"{self.file.file_size_in_bytes}-{self.file.record_count}-{self.sequence}", *deletes])
+        return "|".join([f"{self.file.file_size_in_bytes}-{self.file.record_count}-{self.added}", *deletes])
 
 
 def data_files(table: Any, snapshot: Any) -> list[DataFile]:
@@ -97,7 +99,7 @@ def data_files(table: Any, snapshot: Any) -> list[DataFile]:
         touching = () if mine else tuple(two for two in deletes if two.sequence >= at)
         equal = [*equality.get(None, ()), *equality.get(_partition(one.file), ())]
         stricken = tuple(two for two in equal if two.sequence > at)
-        found.append(DataFile(one.file, at, touching, stricken, mine[0] if mine else None))
+        found.append(DataFile(one.file, one.added, touching, stricken, mine[0] if mine else None))
     return found
 
 
@@ -139,10 +141,11 @@ def _entries(io: Any, manifest: Any) -> list[Entry]:
             if sequence is None:
                 # Inherited by what a commit added; tables of version 1 have none.
                 sequence = manifest.sequence_number or 0
+            added = sequence or entry.snapshot_id or manifest.added_snapshot_id or 0
             file = entry.data_file
             file.spec_id = manifest.partition_spec_id
             referenced, offset, length = (file[place] for place in places)
-            found.append(Entry(file, sequence, referenced, offset, length))
+            found.append(Entry(file, sequence, added, referenced, offset, length))
     return found
 
 

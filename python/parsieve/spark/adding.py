@@ -28,7 +28,7 @@ from parsieve.lake.storage import Storage
 from parsieve.rewritten import RewriteReport
 from parsieve.spark import executors
 from parsieve.spark.bloom import Executors
-from parsieve.spark.tables import lake_of, store_of
+from parsieve.spark.tables import lake_and_store
 from parsieve.upload import is_remote
 
 SUMMARY = "path string, status string, filters int, bytes long, seconds double, error string"
@@ -60,7 +60,7 @@ def add_filters(
     existing: str = "keep",
     hard_links: str = "refuse",
     upload: bool = False,
-    index: Any = None,
+    index_location: Any = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> Any:
     """Give every file of a table Bloom filters, by Spark's executors; a DataFrame tells what became of each file.
@@ -79,7 +79,7 @@ def add_filters(
 
     Args:
         spark: a session of your own, or of `pss.session()`. Its settings and views are left alone.
-        table: a path or URI, a name in Spark's catalog, or anything else that `open_lake` takes.
+        table: a path or URI, a name in Spark's catalog, a table from `open_table`, or whatever that takes.
         columns: one or several; for plain Parquet also "auto", those that deserve it, or a dict of options by column,
             as `parsieve.add_filters` takes them.
         fpp: the rate of false positives that each filter keeps.
@@ -87,7 +87,7 @@ def add_filters(
         existing: filters that are there are kept, or replaced (`"replace"`).
         hard_links: `"break"` lets other names of a file keep the old bytes; by default such a file fails.
         upload: for plain Parquet in an object store: fetch each object, and put it anew if nobody changed it.
-        index: where the index of a Hudi, Delta or Iceberg table lies; None: beside the table.
+        index_location: where the index of a Hudi, Delta or Iceberg table lies; None: beside the table.
         storage_options: of the table's and the index's object store.
 
     >>> import tempfile, parsieve.spark as pss
@@ -103,14 +103,14 @@ def add_filters(
         raise ValueError(f'existing is "keep" or "replace", not {existing!r}')
     if not 0 < fpp < 1:
         raise ValueError(f"fpp lies between 0 and 1, both excluded, not {fpp!r}")
-    lake = lake_of(spark, table, storage_options)
+    lake, store = lake_and_store(spark, table, index_location, storage_options)
     if isinstance(lake, ParquetDir):
         options = {"columns": columns, "fpp": fpp, "max_bytes": max_bytes, "hard_links": hard_links, "upload": upload}
         done = _to_files(spark, lake, options, existing == "replace")
     else:
         if not isinstance(columns, (str, Sequence)) or columns == "auto":
             raise ValueError(f"name the columns to index: the table's format is {lake.format}")
-        log = Log(store_of(lake, index, storage_options))
+        log = Log(store)
         done = _beside(spark, log, lake, [columns] if isinstance(columns, (str, tuple)) else columns, fpp, existing)
     return spark.createDataFrame([tuple(one) for one in done], SUMMARY)
 

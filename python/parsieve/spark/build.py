@@ -39,7 +39,7 @@ from parsieve.lake.leaves import leaf_field
 from parsieve.spark import executors, runs
 from parsieve.spark.bloom import Executors
 from parsieve.spark.runs import Run
-from parsieve.spark.tables import lake_of, store_of
+from parsieve.spark.tables import lake_and_store
 
 Column = str | Sequence[str]
 # What a task of the executors holds of a table's rows.
@@ -57,7 +57,7 @@ def build_index(
     kind: str = "sieve",
     *,
     as_of: AsOf = None,
-    index: Any = None,
+    index_location: Any = None,
     storage_options: Mapping[str, str] | None = None,
     options: Mapping[str, Any] | None = None,
     parts: int | None = None,
@@ -71,12 +71,12 @@ def build_index(
 
     Args:
         spark: a session of your own, or of `pss.session()`. Its settings and views are left alone.
-        table: a path or URI, a name in Spark's catalog, or anything else that `open_lake` takes.
+        table: a path or URI, a name in Spark's catalog, a table from `open_table`, or whatever that takes.
         columns: one column, dotted where it is nested, or several.
         kind: "sieve", which answers points, ranges and prefixes; or "bloom", a filter for each file, which answers
             points alone, takes fewer bytes, and rejects keys that do not exist.
         as_of: a version, snapshot id, instant or time of the table, as its format has them.
-        index: where the index lies; None: beside the table.
+        index_location: where the index lies; None: beside the table.
         storage_options: of the table's and the index's object store.
         options: of a Sieve, as `SieveOptions` takes them.
         parts: in how many parts to build a Sieve; None: as many as the rows ask for. The segments are the same.
@@ -96,8 +96,8 @@ def build_index(
         raise ValueError("options and parts are those of a Sieve, and this is to be a Bloom index")
     if parts is not None and parts < 1:
         raise ValueError("an index is built in at least one part")
-    lake = lake_of(spark, table, storage_options)
-    log = Log(store_of(lake, index, storage_options))
+    lake, store = lake_and_store(spark, table, index_location, storage_options)
+    log = Log(store)
     paths = paths_of(columns)
     if kind == "bloom":
         Effort(memory).room()

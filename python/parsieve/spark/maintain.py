@@ -25,7 +25,7 @@ from parsieve.spark import executors, runs
 from parsieve.spark.bloom import Executors
 from parsieve.spark.build import MEMORY, Column, Found, build_at, paths_of, read
 from parsieve.spark.runs import Run
-from parsieve.spark.tables import lake_of, store_of
+from parsieve.spark.tables import lake_and_store
 
 
 def update_index(
@@ -33,7 +33,7 @@ def update_index(
     table: Any,
     *,
     as_of: AsOf = None,
-    index: Any = None,
+    index_location: Any = None,
     storage_options: Mapping[str, str] | None = None,
     compaction: bool = True,
     memory: int = MEMORY,
@@ -54,8 +54,8 @@ def update_index(
     >>> pss.update_index(spark, folder).version
     2
     """
-    lake = lake_of(spark, table, storage_options)
-    log = Log(store_of(lake, index, storage_options))
+    lake, store = lake_and_store(spark, table, index_location, storage_options)
+    log = Log(store)
     snapshot = lake.snapshot(as_of)
     hands = _Hands(spark, lake, log.store, memory)
     try:
@@ -108,7 +108,7 @@ def compact(
     table: Any,
     columns: Column | Sequence[Column] | None = None,
     *,
-    index: Any = None,
+    index_location: Any = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> View:
     """Make one base of each column's base and deltas, on the executors: equal to a build from scratch.
@@ -123,7 +123,7 @@ def compact(
     >>> pss.compact(spark, folder).version
     3
     """
-    log = Log(store_of(lake_of(spark, table, storage_options), index, storage_options))
+    log = Log(lake_and_store(spark, table, index_location, storage_options)[1])
     done = _compacted(spark, log, None if columns is None else paths_of(columns))
     return View(log.store, done, TableIndex(log.store).refresh)
 
@@ -147,7 +147,7 @@ def expire(
     table: Any,
     older_than: dt.timedelta | dt.datetime,
     *,
-    index: Any = None,
+    index_location: Any = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> tuple[int, int]:
     """Remove old versions of an index and files that none of them names; how many of each. The newest version stays.
@@ -162,5 +162,4 @@ def expire(
     >>> pss.expire(spark, folder, datetime.timedelta(days=30))
     (0, 0)
     """
-    lake = lake_of(spark, table, storage_options)
-    return TableIndex(store_of(lake, index, storage_options)).expire(older_than)
+    return TableIndex(lake_and_store(spark, table, index_location, storage_options)[1]).expire(older_than)

@@ -16,7 +16,7 @@ from parsieve.predicate.parse import parse
 from parsieve.spark import delta, file_index, iceberg
 from parsieve.spark.keeping import Keeper
 from parsieve.spark.question import Types, ids_of
-from parsieve.spark.tables import is_name, lake_of
+from parsieve.spark.tables import is_name, lake_of, refuse_second_place
 from parsieve.table import Table
 
 _log = logging.getLogger("parsieve.spark")
@@ -102,8 +102,7 @@ def read_also(
 def _table(spark: Any, table: Any, location: Any, options: Mapping[str, str] | None) -> tuple[Table, str | None]:
     """The table, and its name in Spark's catalog if it was named so."""
     if isinstance(table, Table):
-        if location is not None or options is not None:
-            raise ValueError("a table from open_table has its index and its options already")
+        refuse_second_place(location, options)
         return table, None
     lake = lake_of(spark, table, options)
     return Table(lake, location), table if is_name(table) else None

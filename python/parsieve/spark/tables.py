@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from parsieve._core import UnsupportedError
-from parsieve.index.opening import beside, open_store
-from parsieve.index.store import Store
+from parsieve.index.opening import open_store
+from parsieve.index.store import FOLDER, Store
 from parsieve.lake import open_lake
 from parsieve.lake.base import Lake
+from parsieve.table import Table
 
 FORMATS = ("delta", "hudi", "iceberg", "parquet")
 
@@ -38,7 +39,19 @@ def is_name(table: Any) -> bool:
     return isinstance(table, str) and not ("/" in table or os.sep in table or Path(table).exists())
 
 
-def store_of(lake: Lake, index: Any, storage_options: Mapping[str, str] | None) -> Store:
-    """Where the table's index lies: beside it unless the caller says otherwise."""
+def lake_and_store(
+    spark: Any, table: Any, index_location: Any = None, storage_options: Mapping[str, str] | None = None
+) -> tuple[Lake, Store]:
+    """The table, and where its index lies: beside it unless the caller says otherwise."""
+    if isinstance(table, Table):
+        refuse_second_place(index_location, storage_options)
+        return table._lake, table._index.store
+    lake = lake_of(spark, table, storage_options)
     options = lake.storage_options if storage_options is None else storage_options
-    return beside(lake.uri, options) if index is None else open_store(index, options)
+    return lake, open_store(lake.beside(FOLDER) if index_location is None else index_location, options)
+
+
+def refuse_second_place(index_location: Any, storage_options: Mapping[str, str] | None) -> None:
+    """`ValueError` where a table from `open_table` is told once more where its index lies."""
+    if index_location is not None or storage_options is not None:
+        raise ValueError("a table from open_table has its index and its options already")

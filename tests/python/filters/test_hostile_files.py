@@ -41,7 +41,7 @@ def spin():
 
 ask.steady_memory()
 ask.SECONDS = 1
-signal.signal(signal.SIGALRM, ask.overtime)
+signal.signal(signal.SIGPROF, ask.overtime)
 sound = corpus.sound()["none"]
 bitset = bytes(memoryview(ps.open_filters(sound).filter(0, "id")))
 lost = corpus.Damaged("lost", sound.replace(bitset, bytes(len(bitset))), keeps=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from parsieve.index import TableIndex, query
-from parsieve.index.opening import beside
+from parsieve.index.store import FOLDER
 from parsieve.lake import open_lake
 from parsieve.lake.base import Lake, Snapshot
 
@@ -22,7 +23,7 @@ def rows(r: random.Random) -> pa.Table:
     return pa.table({"k": pa.array(keys, pa.int64()), "s": [f"{key:03}" for key in keys]})
 
 
-def delta(path: Path) -> tuple[Callable[[], Lake], Callable[[random.Random], None]]:
+def delta(path: Path, closing: ExitStack) -> tuple[Callable[[], Lake], Callable[[random.Random], None]]:
     def change(r: random.Random) -> None:
         if r.random() < 0.3 and (path / "_delta_log").is_dir():
             DeltaTable(path).delete(f"k % 7 = {r.randrange(7)}")
@@ -32,11 +33,12 @@ def delta(path: Path) -> tuple[Callable[[], Lake], Callable[[random.Random], Non
     return lambda: open_lake(str(path)), change
 
 
-def iceberg(path: Path) -> tuple[Callable[[], Lake], Callable[[random.Random], None]]:
+def iceberg(path: Path, closing: ExitStack) -> tuple[Callable[[], Lake], Callable[[random.Random], None]]:
     from pyiceberg.catalog.sql import SqlCatalog
 
     path.mkdir()
     catalog = SqlCatalog("test", uri=f"sqlite:///{path}/catalog.db", warehouse=str(path))
+    closing.callback(catalog.close)
     catalog.create_namespace("n")
     table = catalog.create_table("n.t", schema=rows(random.Random(0)).schema)
 
@@ -67,19 +69,20 @@ def check(index: TableIndex, lake: Lake, snapshot: Snapshot) -> int:
 
 @pytest.mark.parametrize("make", [delta, iceberg])
 def test_the_index_follows_a_table_and_answers_for_each_of_its_states(tmp_path: Path, make: Any) -> None:
-    opened, change = make(tmp_path / "table")
-    r = random.Random(5)
-    change(r)
-    lake = opened()
-    index = TableIndex(beside(lake.uri))
-    index.build(lake, lake.snapshot(), ["k", "s"], progress=False)
-    snapshots = []
-    for _ in range(8):
+    with ExitStack() as closing:
+        opened, change = make(tmp_path / "table", closing)
+        r = random.Random(5)
         change(r)
         lake = opened()
-        snapshots.append(lake.snapshot())
-        index.update(lake, snapshots[-1], progress=False)
-    assert index.verify(lake, snapshots[-1]) == []
-    assert all(check(index, lake, snapshot) > 0 for snapshot in snapshots)
-    index.compact()
-    assert index.verify(lake, snapshots[-1]) == []
+        index = TableIndex(lake.beside(FOLDER))
+        index.build(lake, lake.snapshot(), ["k", "s"], progress=False)
+        snapshots = []
+        for _ in range(8):
+            change(r)
+            lake = opened()
+            snapshots.append(lake.snapshot())
+            index.update(lake, snapshots[-1], progress=False)
+        assert index.verify(lake, snapshots[-1]) == []
+        assert all(check(index, lake, snapshot) > 0 for snapshot in snapshots)
+        index.compact()
+        assert index.verify(lake, snapshots[-1]) == []

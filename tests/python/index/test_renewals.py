@@ -14,6 +14,7 @@ import pytest
 
 import parsieve as ps
 from parsieve import rewrite
+from parsieve.atomic import TICKS_NS
 from parsieve.cli import main
 from parsieve.lake.base import Slice
 from parsieve.lake.parquet_dir import ParquetDir
@@ -153,12 +154,18 @@ def test_a_note_of_another_file_says_nothing(folder: Path, read: list[str]) -> N
     assert table.verify_index() == []
 
 
-def test_what_was_copied_of_a_file_that_was_still_young_is_not_vouched_for(folder: Path) -> None:
+def test_what_was_copied_of_a_file_that_was_still_young_is_not_vouched_for(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ps.open_table(str(folder)).build_index("id", kind="sieve")
     one = files(folder)[0]
     os.utime(one)
+    with monkeypatch.context() as however_slow_we_are:
+        at_once = one.stat().st_ctime_ns + TICKS_NS // 2
+        however_slow_we_are.setattr("parsieve.rewrite.time.time_ns", lambda: at_once)
+        places = rewrite._Places(one, None, "refuse", False, False)
     # Where the clock of files ticks slowly, whoever writes now leaves the same time, whatever was copied of it.
-    with rewrite._Places(one, None, "refuse", False, False) as places:
+    with places:
         time.sleep(0.2)
         places.write(one.stat().st_size, [], lambda: iter(()), lambda _: None)
     assert not (folder / "_parsieve" / "renewals").exists()

@@ -20,7 +20,7 @@ from model_lake import ModelLake, place
 
 from parsieve import ColumnNotFoundError, ConflictError, FormatError, UnsupportedError, _core
 from parsieve.index import LocalStore, ObjectStore, TableIndex, query
-from parsieve.index.opening import beside
+from parsieve.index.store import FOLDER
 from parsieve.index.update import Difference
 from parsieve.lake import open_lake
 from parsieve.lake.base import ColumnPath, Location, Slice, Snapshot
@@ -453,7 +453,7 @@ def test_a_real_folder_of_parquet_files(tmp_path: Path) -> None:
     time.sleep(0.2)
     lake = open_lake(table)
     snapshot = lake.snapshot()
-    index = TableIndex(beside(lake.uri))
+    index = TableIndex(lake.beside(FOLDER))
     index.build(lake, snapshot, ["k"], progress=False)
     assert kept(index, "k", point(3), snapshot) == {"b.parquet"}
     # What the index writes is no part of the table.

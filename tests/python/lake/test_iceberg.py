@@ -437,8 +437,11 @@ def test_a_snapshot_is_read_once_while_its_table_reads_it_alike(catalog: SqlCata
     assert lake.snapshot(first.id).schema.names == ["a"]
 
 
+@pytest.mark.parametrize("version", ["1", "2"])
 @pytest.mark.parametrize("kind", ["none", "sieve", "bloom"])
-def test_a_file_that_was_written_anew_before_it_was_added_again(catalog: SqlCatalog, tmp_path: Path, kind: str) -> None:
+def test_a_file_that_was_written_anew_before_it_was_added_again(
+    catalog: SqlCatalog, tmp_path: Path, kind: str, version: str
+) -> None:
     """A job that registers the same path each night: its size and its number of rows may well be the same."""
     file = tmp_path / "daily.parquet"
 
@@ -452,7 +455,8 @@ def test_a_file_that_was_written_anew_before_it_was_added_again(catalog: SqlCata
         )
         there.add_files([file.as_uri()])
 
-    there = catalog.create_table("n.t", pa.schema([("id", pa.int64())]))
+    schema = pa.schema([("id", pa.int64())])
+    there = catalog.create_table("n.t", schema, properties={"format-version": version})
     register(1, 3, 5, 9)
     size = file.stat().st_size
     table = ps.open_table(there)

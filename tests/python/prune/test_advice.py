@@ -80,6 +80,22 @@ def test_filters_where_keys_alone_are_asked_for(tmp_path: Path) -> None:
     assert table.advise(queries=[[("key", ">=", key), ("key", "<", key + "~")]])[0].recommendation == "sieve"
 
 
+def test_queries_whose_literals_name_no_zone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table = table_of(tmp_path, lambda part: pa.array(range(part, 2_000 * FILES, FILES), pa.timestamp("s", "UTC")))
+    query = "key BETWEEN '1970-01-01 00:00:05' AND '1970-01-01 00:00:06'"
+    with pytest.raises(ValueError, match=r"no column is asked for by.*timezone="):
+        table.advise(queries=[query])
+    [advice] = table.advise("key")
+    for said in (
+        table.advise(queries=[query], timezone="Europe/Berlin"),
+        ps.advise(table, None, query, timezone="UTC"),
+    ):
+        assert said == [advice._replace(build_seconds=said[0].build_seconds)]
+    assert main(["advise", str(tmp_path), "--where", query, "--timezone", "UTC"]) == 0
+    assert capsys.readouterr().out.startswith("key")
+    assert main(["advise", str(tmp_path), "--where", query]) == 2
+
+
 @pytest.mark.parametrize(
     ("slice_bytes", "absent", "ranges", "kind"),
     [

@@ -135,7 +135,7 @@ def test_hudi_tables(tmp_path: Path, seed: int, index: str) -> None:
             time.sleep(0.1)
             table.update_index(progress=False)
             assert table.verify_index() == []
-        for instant in {None, random_.choice(sorted(history))}:
+        for instant in (None, random_.choice(sorted(history))):
             state = held if instant is None else history[instant]
             full = table.plan(as_of=instant).to_arrow()
             assert row_texts(full.select(HUDI.names)) == row_texts(pa.concat_tables(state.values()))

@@ -88,7 +88,7 @@ def test_rows_of_every_type(tmp_path: Path, name: str) -> None:
         if "_as_int" in name:
             assert pq.ParquetFile(path).schema.column(0).physical_type == name.rpartition("_")[2].upper()
         parts.append(table)
-    time.sleep(0.05)
+    time.sleep(0.1)
     table = ps.open_table(str(tmp_path))
     full = table.plan().to_arrow()
     asked = predicates("x", table.schema, values)

@@ -20,6 +20,9 @@ from parsieve import atomic
 def path(tmp_path: Path) -> Path:
     path = tmp_path / "t.parquet"
     pq.write_table(pa.table({"id": range(3000), "other": range(3000)}), path, row_group_size=1000)
+    # Of an hour ago: else who changes it within a tick of the clock leaves the time that it had.
+    hour_ago = path.stat().st_mtime - 3600
+    os.utime(path, (hour_ago, hour_ago))
     return path
 
 

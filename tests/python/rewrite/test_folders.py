@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import parsieve as ps
-from parsieve import folders
+from parsieve import atomic, folders
 from parsieve.cli import main
 
 
@@ -39,6 +39,11 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, 
     return code, said.out, said.err
 
 
+def versions(folder: Path) -> dict[Path, tuple[int, ...]]:
+    """Which file each is, and when it was changed; not when it was read."""
+    return {path: atomic.identity(path.stat()) for path in folders.parquet_files(folder)}
+
+
 def test_all_files_get_filters_and_a_second_run_has_nothing_to_do(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -46,13 +51,13 @@ def test_all_files_get_filters_and_a_second_run_has_nothing_to_do(
     assert (code, err) == (0, "")
     assert "6 files, 6 written, 0 unchanged, 0 failed; 12 filters added" in out
     assert all(len(ps.open_filters(path).ranges()) == 2 for path in folders.parquet_files(folder))
-    before = {path: path.stat() for path in folders.parquet_files(folder)}
+    before = versions(folder)
     code, out, _ = run(capsys, "add", str(folder), "-c", "id", "--json")
     report = json.loads(out)
     assert code == 0
     assert report["summary"]["unchanged"] == 6
     assert [file["written"] for file in report["files"]] == [False] * 6
-    assert before == {path: path.stat() for path in folders.parquet_files(folder)}
+    assert before == versions(folder)
     code, out, _ = run(capsys, "check", str(folder))
     assert (code, out) == (0, f"{folder}: 6 files, every filter holds every value\n")
     code, out, _ = run(capsys, "inspect", str(folder))

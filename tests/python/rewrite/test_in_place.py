@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import parsieve as ps
-from parsieve import atomic, journal
+from parsieve import atomic, files, journal
 
 
 @pytest.fixture
@@ -161,6 +161,32 @@ def test_a_change_under_way_is_not_undone(path: Path, monkeypatch: pytest.Monkey
     finally:
         os.close(fd)
     assert ps.open_filters(path).ranges() == []
+
+
+@pytest.mark.parametrize("is_over", [False, True])
+def test_a_change_that_begins_while_the_file_is_opened(
+    path: Path, monkeypatch: pytest.MonkeyPatch, is_over: bool
+) -> None:
+    """After the look for its journal: where a file is half changed, its end is no footer."""
+    looked, opened = journal.recover, files.LocalFile
+    begun: list[bytes] = []
+
+    def begin(source: Any) -> None:
+        looked(source)
+        if not begun:
+            begun.append(b"")
+            begun[0] = interrupted(path, monkeypatch, "write", 4)[1]
+
+    def open_and_wait(source: Any) -> files.LocalFile:
+        file = opened(source)
+        if is_over and begun[0] and file.size() == len(begun[0]):
+            looked(source)
+        return file
+
+    monkeypatch.setattr(journal, "recover", begin)
+    monkeypatch.setattr(files, "LocalFile", open_and_wait)
+    assert ps.open_filters(path).ranges() == []
+    assert begun[0]
 
 
 # The second fsync is that of the folder, which some filesystems cannot.

@@ -213,7 +213,7 @@ def local_bloom(lake: Lake, snapshot: Snapshot, where: Path, columns: list[str],
 def test_tables_of_a_lake_get_the_index_beside_them(spark: Any, tmp_path: Path, lake: str) -> None:
     table, place = some_table(spark, tmp_path / "t", lake)
     before = contents(Path(place))
-    done = pss.add_filters(spark, table, ["k", "s"], index=tmp_path / "index").collect()
+    done = pss.add_filters(spark, table, ["k", "s"], index_location=tmp_path / "index").collect()
     opened = open_lake(place)
     snapshot = opened.snapshot()
     assert contents(Path(place)) == before
@@ -228,7 +228,7 @@ def test_tables_of_a_lake_get_the_index_beside_them(spark: Any, tmp_path: Path, 
     # What waited between the executors is gone.
     named = {part.name for state in view.commit.blooms.values() for part in state.parts()}
     assert {one.name for one in LocalStore(tmp_path / "index").list("shelves")} <= named
-    again = pss.add_filters(spark, table, ["k", "s"], index=tmp_path / "index").collect()
+    again = pss.add_filters(spark, table, ["k", "s"], index_location=tmp_path / "index").collect()
     assert [(row.status, row.filters) for row in again] == [("unchanged", 0)] * len(again)
     assert TableIndex(tmp_path / "index").newest().version == view.version  # type: ignore[union-attr]
     with pytest.raises(ValueError, match="name the columns"):
@@ -250,7 +250,7 @@ def test_the_index_of_a_plain_table_built_and_updated_as_one_process_does_it(
     time.sleep(0.1)
     lake = open_lake(str(folder))
     snapshot = lake.snapshot()
-    view = pss.build_index(spark, str(folder), ["k", "s"], kind="bloom", fpp=0.001, index=tmp_path / "index")
+    view = pss.build_index(spark, str(folder), ["k", "s"], kind="bloom", fpp=0.001, index_location=tmp_path / "index")
     local = TableIndex(tmp_path / "local")
     assert shelves(view) == shelves(local.build_bloom(lake, snapshot, ["k", "s"], fpp=0.001))
     assert len(view.commit.blooms["k",].shelves) == 1
@@ -268,7 +268,7 @@ def test_the_index_of_a_plain_table_built_and_updated_as_one_process_does_it(
     pq.write_table(rows(10), folder / "part=0" / "0.parquet")
     (folder / "part=0" / "2.parquet").unlink()
     time.sleep(0.1)
-    view = pss.update_index(spark, str(folder), index=tmp_path / "index")
+    view = pss.update_index(spark, str(folder), index_location=tmp_path / "index")
     updated = local.update(lake, lake.snapshot(), progress=False)
     assert view.version == updated.version == 2
     assert shelves(view) == shelves(updated)
@@ -276,7 +276,7 @@ def test_the_index_of_a_plain_table_built_and_updated_as_one_process_does_it(
     monkeypatch.setattr("parsieve.index.bloom.MOST_SHELVES", 1)
     pq.write_table(rows(11), folder / "part=0" / "11.parquet")
     time.sleep(0.1)
-    view = pss.update_index(spark, str(folder), index=tmp_path / "index")
+    view = pss.update_index(spark, str(folder), index_location=tmp_path / "index")
     assert shelves(view) == shelves(local.update(lake, lake.snapshot(), progress=False))
     assert len(view.commit.blooms["k",].shelves) == 1
     snapshot = lake.snapshot()

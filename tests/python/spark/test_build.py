@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import os
 import random
 import time
@@ -14,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from index_bytes import sections
 
+import parsieve as ps
 import parsieve.spark as pss
 from parsieve import ConflictError, UnsupportedError, _core
 from parsieve.index import LocalStore, TableIndex, View, query
@@ -100,9 +102,9 @@ def test_delta_with_deletion_vectors(spark: Any, tmp_path: Path) -> None:
     snapshot = lake.snapshot()
     assert any(not piece.clean for piece in snapshot.slices)
     columns = ["k", "name", "part"]
-    view = pss.build_index(spark, folder, columns, options=SMALL, parts=3, index=tmp_path / "index")
+    view = pss.build_index(spark, folder, columns, options=SMALL, parts=3, index_location=tmp_path / "index")
     same_as_local(lake, snapshot, view, tmp_path / "local", columns)
-    earlier = pss.build_index(spark, folder, "k", as_of=0, index=tmp_path / "earlier")
+    earlier = pss.build_index(spark, folder, "k", as_of=0, index_location=tmp_path / "earlier")
     assert earlier.columns["k",].base.pairs > view.columns["k",].base.pairs
     assert earlier.table.id == 0
 
@@ -115,14 +117,14 @@ def test_iceberg_by_its_name_with_deletes(spark: Any, tmp_path: Path) -> None:
         "TBLPROPERTIES ('format-version' = '2', 'write.delete.mode' = 'merge-on-read')"
     )
     try:
-        empty = pss.build_index(spark, "iceberg.build.t", "k", index=tmp_path / "empty")
+        empty = pss.build_index(spark, "iceberg.build.t", "k", index_location=tmp_path / "empty")
         assert empty.lookup("k", query.is_not_null()) == set()
         for number in range(2):
             rows = some_rows(number).select(["k", "name"]).to_pylist()
             spark.createDataFrame(rows, "k long, name string").coalesce(1).writeTo("iceberg.build.t").append()
         spark.sql("DELETE FROM iceberg.build.t WHERE k = 7")
         view = pss.build_index(
-            spark, "iceberg.build.t", ["k", "name"], options=SMALL, parts=2, index=tmp_path / "index"
+            spark, "iceberg.build.t", ["k", "name"], options=SMALL, parts=2, index_location=tmp_path / "index"
         )
         place = Path(str(spark.conf.get("spark.sql.catalog.iceberg.warehouse")).removeprefix("file:")) / "build" / "t"
         lake = open_lake(str(place))
@@ -165,7 +167,7 @@ def test_a_file_that_cannot_be_read_belongs_to_every_answer(spark: Any, tmp_path
     old(only)
     (only / "a.parquet").unlink()
     with pytest.raises(UnsupportedError):
-        pss.build_index(spark, open_with_schema(only), "k", index=tmp_path / "index")
+        pss.build_index(spark, open_with_schema(only), "k", index_location=tmp_path / "index")
     assert TableIndex.open(tmp_path / "index") is None
 
 
@@ -199,7 +201,7 @@ def test_who_is_slower_commits_nothing(spark: Any, tmp_path: Path, monkeypatch: 
 
     monkeypatch.setattr(build, "build", slow)
     with pytest.raises(ConflictError, match="k was indexed by somebody else"):
-        pss.build_index(spark, lake, "k", index=tmp_path / "index")
+        pss.build_index(spark, lake, "k", index_location=tmp_path / "index")
     view = TableIndex(tmp_path / "index").newest()
     assert view is not None
     assert view.version == 1
@@ -216,3 +218,34 @@ def test_arguments(spark: Any, tmp_path: Path) -> None:
         pss.build_index(spark, lake, "k", parts=0)
     with pytest.raises(KeyError, match="nothing"):
         pss.build_index(spark, lake, "nothing")
+
+
+@pytest.mark.parametrize("name", ["t[1]", "x{a,b}*", "a b%20?"])
+def test_an_open_table_whose_name_looks_like_a_pattern(spark: Any, tmp_path: Path, name: str) -> None:
+    """What `open_table` gave goes wherever a path goes, with its index; no sign in a name chooses other folders."""
+    for decoy in ("t1", "xa", "xb", "a b "):
+        (tmp_path / decoy).mkdir()
+        pq.write_table(pa.table({"id": [3]}), tmp_path / decoy / "a.parquet")
+    folder = tmp_path / name
+    for part in range(2):
+        (folder / f"p={part}").mkdir(parents=True)
+        for file in range(2):
+            first = 4 * part + 2 * file
+            pq.write_table(pa.table({"id": [first, first + 1]}), folder / f"p={part}" / f"{file}.parquet")
+    old(folder)
+    table = ps.open_table(folder, index_location=tmp_path / "index")
+    pss.build_index(spark, table, "id")
+    assert not (folder / "_parsieve").exists()
+    assert [Path(file).name for file in table.plan("id = 3").files] == ["1.parquet"]
+    for frame in (pss.read(spark, table), pss.read(spark, str(folder), index_location=tmp_path / "index")):
+        assert sorted(row.id for row in frame.collect()) == list(range(8))
+        assert [(row.id, row.p) for row in frame.where("id = 3").collect()] == [(3, 0)]
+    assert [row.id for row in table.plan("id = 3").to_spark(spark).collect()] == [3]
+    (folder / "p=0" / "0.parquet").unlink()
+    pss.update_index(spark, table)
+    assert table.plan("id = 1").files == []
+    pss.compact(spark, table)
+    assert pss.expire(spark, table, dt.timedelta(days=1)) == (0, 0)
+    assert {row.status for row in pss.add_filters(spark, table, "id").collect()} == {"added"}
+    with pytest.raises(ValueError, match="has its index"):
+        pss.update_index(spark, table, index_location=tmp_path / "index")

@@ -49,7 +49,7 @@ def test_deletes_updates_and_new_files_as_the_local_update_tells_them(spark: Any
     frame = spark.range(300).selectExpr("id AS k", "CASE WHEN id % 10 = 0 THEN NULL ELSE 'n' || id END AS name")
     frame.repartition(3).write.format("delta").option("delta.enableDeletionVectors", "true").save(str(folder))
     lake = open_lake(str(folder))
-    pss.build_index(spark, str(folder), ["k", "name"], index=where)
+    pss.build_index(spark, str(folder), ["k", "name"], index_location=where)
     local = TableIndex(tmp_path / "local")
     local.build(lake, lake.snapshot(), ["k", "name"], progress=False)
     spark.sql(f"DELETE FROM delta.`{folder}` WHERE k < 5")
@@ -57,7 +57,7 @@ def test_deletes_updates_and_new_files_as_the_local_update_tells_them(spark: Any
     spark.range(2000, 2010).selectExpr("id AS k", "'new' AS name").coalesce(1).write.format("delta").mode(
         "append"
     ).save(str(folder))
-    view = pss.update_index(spark, str(folder), index=where)
+    view = pss.update_index(spark, str(folder), index_location=where)
     same = local.update(lake, lake.snapshot(), progress=False)
     assert (view.version, view.table) == (same.version, same.table)
     assert len(deltas(view)) == 2
@@ -67,21 +67,21 @@ def test_deletes_updates_and_new_files_as_the_local_update_tells_them(spark: Any
         assert found >= held(folder, value)
         assert value != 3 or not found
     # Nothing new: nothing is committed.
-    assert pss.update_index(spark, str(folder), index=where).version == view.version
+    assert pss.update_index(spark, str(folder), index_location=where).version == view.version
     # A whole new table, in which nothing but places are gone.
     spark.range(5).selectExpr("id AS k", "'x' AS name").coalesce(1).write.format("delta").mode("overwrite").save(
         str(folder)
     )
-    view = pss.update_index(spark, str(folder), index=where)
+    view = pss.update_index(spark, str(folder), index_location=where)
     assert len(view.lookup("k", query.is_not_null())) == 1
-    compacted = pss.compact(spark, str(folder), index=where)
+    compacted = pss.compact(spark, str(folder), index_location=where)
     rebuilt = TableIndex(tmp_path / "rebuilt").build(lake, lake.snapshot(), ["k", "name"], progress=False)
     for path, state in compacted.columns.items():
         assert not state.deltas
         assert sections(compacted.store, state) == sections(rebuilt.store, rebuilt.columns[path])
     assert TableIndex(where).verify(lake, lake.snapshot()) == []
     before = len(LocalStore(where).list("commits"))
-    gone, _ = pss.expire(spark, str(folder), dt.timedelta(), index=where)
+    gone, _ = pss.expire(spark, str(folder), dt.timedelta(), index_location=where)
     assert gone == before - 1
     assert not [one for one in LocalStore(where).list("segments") if one.name.endswith(".run")]
 
@@ -116,12 +116,12 @@ def test_a_streaming_query_keeps_its_index_fresh(spark: Any, tmp_path: Path) -> 
     source, folder, where = tmp_path / "source", tmp_path / "t", tmp_path / "index"
     source.mkdir()
     spark.createDataFrame([], "k long").write.format("delta").save(str(folder))
-    pss.build_index(spark, str(folder), "k", index=where)
+    pss.build_index(spark, str(folder), "k", index_location=where)
     seen: list[tuple[int, int]] = []
 
     def each(batch: Any, number: int) -> None:
         batch.coalesce(1).write.format("delta").mode("append").save(str(folder))
-        view = pss.update_index(batch.sparkSession, str(folder), index=where)
+        view = pss.update_index(batch.sparkSession, str(folder), index_location=where)
         snapshot = open_lake(str(folder)).snapshot()
         for value in range(0, 60, 7):
             mask = view.may_match("k", query.equals(pa.scalar(value)), snapshot.slices).to_pylist()
@@ -161,9 +161,9 @@ def test_a_streaming_query_into_hudi(spark: Any, tmp_path: Path) -> None:
         batch.coalesce(1).write.format("hudi").options(**settings).mode("append").save(str(folder))
         lake = open_lake(str(folder))
         if number:
-            view = pss.update_index(batch.sparkSession, str(folder), index=where)
+            view = pss.update_index(batch.sparkSession, str(folder), index_location=where)
         else:
-            view = pss.build_index(batch.sparkSession, str(folder), "k", index=where)
+            view = pss.build_index(batch.sparkSession, str(folder), "k", index_location=where)
         snapshot = lake.snapshot()
         assert view.table.id == snapshot.id
         assert all(view.token(piece.location) == piece.token != "" for piece in snapshot.slices)

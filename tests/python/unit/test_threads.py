@@ -1,6 +1,6 @@
 """Threads may share a filter: nothing is lost, nothing waits for ever, the interpreter is free meanwhile.
 
-Nothing here asserts a time; a deadlock is a thread that has not ended after a minute.
+Nothing here asserts a time; a deadlock is a thread that has not ended after minutes.
 """
 
 import itertools
@@ -197,14 +197,14 @@ def test_the_interpreter_is_released(name: str, monkeypatch: pytest.MonkeyPatch)
 
         monkeypatch.setattr(pa, "array", noting_turns)
         sys.setswitchinterval(3600)
-        for _ in range(100):
+        # A busy machine may not wake the other thread in the moment that we give it: as often as it takes.
+        end = time.monotonic() + 200
+        while turns == 0 and time.monotonic() < end:
             handed = Handed(column)
             turns_at_result.clear()
             before = counter.turns
             WORK[name](filter, other, handed)
             turns = [*turns_at_result, counter.turns][0] - before
-            if turns > 0:
-                break
         assert len(turns_at_result) == (name in ("check", "hash_column"))
     assert turns > 0
 
