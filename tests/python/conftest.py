@@ -1,6 +1,5 @@
 """Lets every test import the independent models beside this file (`oracle`, `disk`, ...), and use one Spark session."""
 
-import os
 import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -43,29 +42,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 item.add_marker(pytest.mark.filterwarnings(warning))
 
 
-# Each write of a table of some rows by a few tasks, without a server and an archive of its own. What a test asks for
-# comes before these.
-HUDI = "".join(
-    f"hoodie.{name}={value}\n"
-    for name, value in {
-        "embed.timeline.server": "false",
-        "archive.automatic": "false",
-        "metadata.index.column.stats.enable": "false",
-        **{f"{one}.shuffle.parallelism": "1" for one in ("insert", "upsert", "delete", "bulkinsert")},
-        **{f"{one}.index.parallelism": "1" for one in ("simple", "global.simple", "bloom")},
-        **{f"{one}.parallelism": "1" for one in ("finalize.write", "markers.delete", "rollback", "cleaner")},
-    }.items()
-)
-
-
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A session with the lakes that the installed PySpark has jars for; `iceberg` is its Iceberg catalog."""
     import parsieve.spark as pss
 
-    defaults = tmp_path_factory.mktemp("hudi")
-    (defaults / "hudi-defaults.conf").write_text(HUDI)
-    os.environ["HUDI_CONF_DIR"] = str(defaults)
     session = pss.session(
         master="local[2]",
         memory="1g",
@@ -74,7 +55,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
             "spark.ui.showConsoleProgress": False,
             "spark.sql.session.timeZone": "UTC",
             # Queries of some milliseconds are not worth the second compiler of Java, nor its threads. Without it, Java
-            # has room for a third of what is compiled for all these tests, and would compile the rest again and again.
+            # has 48 MiB for compiled code, throws some away in the course of all tests, and compiles it again.
             "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m "
             "-XX:+UseSerialGC -XX:MetaspaceSize=256m -Xms1g",
             # A machine may stand still for longer than Spark waits for a process beside it, and nothing is wrong.
