@@ -292,9 +292,6 @@ def test_through_spark_connect(spark: Any, known: None, table: Path) -> None:
         "PYTHONPATH": os.pathsep.join(sys.path),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "PYSPARK_SUBMIT_ARGS": "--driver-memory 512m --conf spark.ui.enabled=false pyspark-shell",
-        "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-        # Then Spark looks for a free port, instead of the one that another session of this machine may have.
-        "SPARK_TESTING": "1",
     }
     command = [sys.executable, "-W", "ignore", "-c", CONNECTED, str(table), str(table.parent / "index")]
     done = subprocess.run(
