@@ -91,14 +91,45 @@ def add_filters(
     """
     if existing not in ("replace", "keep", "error"):
         raise ValueError(f'existing is "replace", "keep" or "error", not {existing!r}')
+    return added(
+        source,
+        dest,
+        columns,
+        fpp,
+        lambda: existing,
+        max_bytes=max_bytes,
+        encryption=encryption,
+        hard_links=hard_links,
+        in_place=in_place,
+        upload=upload,
+        threads=threads,
+        dry_run=dry_run,
+    )
+
+
+def added(
+    source: Any,
+    dest: Any,
+    columns: Columns,
+    fpp: float,
+    existing: Callable[[], str],
+    *,
+    max_bytes: int = MAX_BYTES,
+    encryption: Decryption | None = None,
+    hard_links: str = "refuse",
+    in_place: bool = False,
+    upload: bool = False,
+    threads: int | None = None,
+    dry_run: bool = False,
+) -> RewriteReport:
+    """What `add_filters` does, where `existing` decides once the file was seen: who changes it later is noticed."""
     if not 0 < fpp < 1:
         raise ValueError(f"fpp lies between 0 and 1, both excluded, not {fpp!r}")
     threads = usual_threads(threads)
     if upload:
-        options: dict[str, Any] = {"max_bytes": max_bytes, "encryption": encryption, "existing": existing}
+        options: dict[str, Any] = {"max_bytes": max_bytes, "encryption": encryption}
         options |= {"threads": threads, "dry_run": dry_run}
-        add = partial(add_filters, columns=columns, fpp=fpp, **options)
-        return rewrite_object(source, dest, add, dry_run)
+        return rewrite_object(source, dest, lambda path: added(path, None, columns, fpp, existing, **options), dry_run)
     with _Places(source, dest, hard_links, in_place, dry_run) as places, FileFilters(places.old, encryption) as file:
         work = _Work(file, places, encryption)
         automatic = isinstance(columns, str) and columns == "auto"
@@ -108,13 +139,14 @@ def add_filters(
         if not automatic:
             _check(work, wishes)
         present = {(place.row_group, file._number(place.column)) for place in file.ranges()}
-        if existing == "error" and (taken := sorted({column for _, column in present} & wishes.keys())):
+        wanted = existing()
+        if wanted == "error" and (taken := sorted({column for _, column in present} & wishes.keys())):
             names = ", ".join(str(file._name(column)) for column in taken)
             raise ValueError(f'there are filters already of: {names}; pass existing="replace" or "keep"')
         with Filters(file, work.rewriter, places.target.parent) as filters:
             for number, wish in wishes.items():
                 chunks = [(row_group, number) for row_group in range(file.num_row_groups)]
-                if existing == "keep":
+                if wanted == "keep":
                     chunks = [chunk for chunk in chunks if chunk not in present]
                 if chunks and not automatic:
                     work.start()

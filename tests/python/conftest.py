@@ -54,8 +54,13 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         config={
             "spark.ui.showConsoleProgress": False,
             "spark.sql.session.timeZone": "UTC",
-            # Queries of some milliseconds are not worth the second compiler of Java, nor its threads.
-            "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+            # Queries of some milliseconds are not worth the second compiler of Java, nor its threads. Without it, Java
+            # has 48 MiB for compiled code, throws some away in the course of all tests, and compiles it again.
+            "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m "
+            "-XX:+UseSerialGC -XX:MetaspaceSize=256m -Xms1g",
+            # A machine may stand still for longer than Spark waits for a process beside it, and nothing is wrong.
+            "spark.network.timeout": "1200s",
+            "spark.python.authenticate.socketTimeout": "600s",
         },
     )
     yield session

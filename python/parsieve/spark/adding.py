@@ -11,6 +11,7 @@ import random
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 from parsieve import rewrite
@@ -174,17 +175,26 @@ def _until_nobody_interferes(
     address = storage.address(file.path)
     if is_remote(source) and not hasattr(source[0], "get_range"):
         source = address
+    columns, fpp = options["columns"], options["fpp"]
+    more = {name: value for name, value in options.items() if name not in ("columns", "fpp")}
     for attempt in range(ATTEMPTS):
-        # A file that is not as the driver saw it has got its filters: from this task's first attempt, or from a twin.
-        untouched = not file.token or storage.stat(file.path) == file.token
-        existing = "replace" if replace and untouched and not attempt else "keep"
+        existing = partial(_of_those_that_are_there, storage, file, replace and not attempt)
         try:
-            return rewrite.add_filters(source, existing=existing, **options)
+            return rewrite.added(source, None, columns, fpp, existing, **more)
         except ConflictError:
             if attempt == ATTEMPTS - 1:
                 raise
             time.sleep(random.uniform(0.1, 0.5) * (attempt + 1))
     raise AssertionError("unreachable")
+
+
+def _of_those_that_are_there(storage: Storage, file: ListedFile, replace: bool) -> str:
+    """What becomes of a file's filters: one that is not as the driver saw it got them from another attempt or a twin.
+
+    Asked once the file was seen, so that a twin who ends right after the answer is noticed.
+    """
+    untouched = replace and (not file.token or storage.stat(file.path) == file.token)
+    return "replace" if untouched else "keep"
 
 
 def _beside(spark: Any, log: Log, lake: Lake, columns: Iterable[Any], fpp: float, existing: str) -> list[Done]:

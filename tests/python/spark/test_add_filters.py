@@ -56,7 +56,7 @@ def test_every_file_as_one_process_adds_them(spark: Any, tmp_path: Path) -> None
     folder = plain(tmp_path / "t")
     shutil.copytree(folder, tmp_path / "local")
     # Rows and what the reader of that moment needs.
-    before = spark.read.parquet(str(folder)).orderBy("k", "part").collect()
+    before = spark.read.parquet(str(folder)).orderBy("k", "part", "s").collect()
     (folder / "part=0" / "broken.parquet").write_bytes(b"PAR1 and nothing of it is true PAR1")
     done = summary(pss.add_filters(spark, str(folder), ["k", "s"], fpp=0.001))
     assert len(done) == 7
@@ -69,7 +69,7 @@ def test_every_file_as_one_process_adds_them(spark: Any, tmp_path: Path) -> None
     for path in sorted((tmp_path / "local").rglob("*.parquet")):
         ps.add_filters(path, columns=["k", "s"], fpp=0.001)
     assert contents(folder) == contents(tmp_path / "local")
-    assert spark.read.parquet(str(folder)).orderBy("k", "part").collect() == before
+    assert spark.read.parquet(str(folder)).orderBy("k", "part", "s").collect() == before
     assert not [path for path in folder.rglob(".*") if path.suffix == ".tmp"]
 
 
@@ -121,6 +121,25 @@ def test_twins_of_a_task_add_once(tmp_path: Path, replace: bool) -> None:
     assert again.status == "unchanged"
     assert Path(file.path).read_bytes() == once
     assert pq.read_table(file.path, partitioning=None).equals(rows(3))
+
+
+def test_a_twin_that_ends_right_after_the_look_is_noticed(tmp_path: Path) -> None:
+    """Its filters would be replaced by the same ones, and the file would grow by the old ones."""
+    folder = plain(tmp_path / "t", 1)
+    time.sleep(0.1)
+    [file] = Storage(str(folder)).list()
+    options = {"columns": "k", "fpp": 0.01, "threads": 1, "upload": False}
+    twins: list[str] = []
+
+    class Slow(Storage):
+        def stat(self, path: str) -> str:
+            found = super().stat(path)
+            if not twins:
+                twins.append(adding._add_one(Storage(str(folder)), file, options, True)[0].status)
+            return found
+
+    assert adding._add_one(Slow(str(folder)), file, options, True)[0].status == "unchanged"
+    assert twins == ["added"]
 
 
 def test_what_fits_no_file_is_an_error_and_what_fails_in_one_is_told(spark: Any, tmp_path: Path) -> None:

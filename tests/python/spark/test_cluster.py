@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -103,10 +103,14 @@ spark.stop()
 """
 
 
-def free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return int(taken.getsockname()[1])
+def address_in(log: Path, process: subprocess.Popen[bytes]) -> str:
+    """The address that a master has found for itself: a port that we chose might be taken before it starts."""
+    deadline = time.monotonic() + 900
+    while not (found := re.search(r"Starting Spark master at (spark://\S+)", log.read_text())):
+        assert process.poll() is None, log.read_text()
+        assert time.monotonic() < deadline, log.read_text()
+        time.sleep(0.1)
+    return found[1]
 
 
 @pytest.fixture
@@ -125,7 +129,6 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_DAEMON_MEMORY": "256m",
     }
-    master = f"spark://127.0.0.1:{free_port()}"
     started: list[subprocess.Popen[bytes]] = []
 
     def start(*arguments: str) -> subprocess.Popen[bytes]:
@@ -136,12 +139,12 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
         started.append(process)
         return process
 
-    port = master.rpartition(":")[2]
-    start("org.apache.spark.deploy.master.Master", "--host", "127.0.0.1", "--port", port, "--webui-port", "0")
     worker = ["org.apache.spark.deploy.worker.Worker", "--host", "127.0.0.1", "--webui-port", "0"]
     worker += ["--cores", "1", "--memory", "600m"]
-    workers = [start(*worker, "--work-dir", str(tmp_path / f"worker-{number}"), master) for number in range(2)]
     try:
+        anywhere = ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]
+        master = address_in(tmp_path / "0.log", start("org.apache.spark.deploy.master.Master", *anywhere))
+        workers = [start(*worker, "--work-dir", str(tmp_path / f"worker-{number}"), master) for number in range(2)]
         yield master, workers, environment
     finally:
         for process in started:
@@ -193,11 +196,12 @@ def said_after_a_kill(
     marks, log = tmp_path / "marks", tmp_path / "driver.log"
     (tmp_path / "hold").touch()
     places = [str(tmp_path / name) for name in ("t", "index", "warehouse")]
+    look()
     with log.open("wb") as file:
         command = [sys.executable, "-c", SESSION + program, master, *places]
         driver = subprocess.Popen(command, env=environment, stdout=file, stderr=file, start_new_session=True)
     try:
-        deadline = time.monotonic() + 300
+        deadline = time.monotonic() + 900
         while Counter(mark.worker for mark in marks_in(marks)) != {"worker-0": 2, "worker-1": 2}:
             assert driver.poll() is None, log.read_text()
             assert time.monotonic() < deadline, log.read_text()
@@ -210,7 +214,7 @@ def said_after_a_kill(
             os.kill(dead.process, signal.SIGKILL)
         (tmp_path / "hold").unlink()
         while driver.poll() is None:
-            assert time.monotonic() < deadline + 300, log.read_text()
+            assert time.monotonic() < deadline + 900, log.read_text()
             look()
             time.sleep(0.2)
         look()

@@ -132,8 +132,9 @@ def test_a_streaming_query_keeps_its_index_fresh(spark: Any, tmp_path: Path) -> 
     stream = spark.readStream.schema("k long").option("maxFilesPerTrigger", 1).parquet(str(source))
     for number in range(3):
         pq.write_table(pa.table({"k": range(number * 20, number * 20 + 20)}), source / f"{number}.parquet")
+        os.utime(source / f"{number}.parquet", (number + 1, number + 1))
     running = stream.writeStream.foreachBatch(each).option("checkpointLocation", str(tmp_path / "checkpoint"))
-    running.trigger(availableNow=True).start().awaitTermination(300)
+    running.trigger(availableNow=True).start().awaitTermination(1000)
     assert [number for number, _ in seen] == [0, 1, 2]
     assert seen[-1][1] == 3
     view = TableIndex(where).newest()
@@ -178,8 +179,10 @@ def test_a_streaming_query_into_hudi(spark: Any, tmp_path: Path) -> None:
         ids = list(range(20 - number))
         keys = [identity * 10 + number * 100 for identity in ids]
         pq.write_table(pa.table({"id": ids, "k": keys}), source / f"{number}.parquet")
+        # Batches come in the order of the files' times, which would be one time for all where the machine is quick.
+        os.utime(source / f"{number}.parquet", (number + 1, number + 1))
     running = stream.writeStream.foreachBatch(each).option("checkpointLocation", str(tmp_path / "checkpoint"))
-    running.trigger(availableNow=True).start().awaitTermination(390)
+    running.trigger(availableNow=True).start().awaitTermination(1000)
     assert len(logs) == 3
     assert logs[0] == 0 < logs[-1]
 

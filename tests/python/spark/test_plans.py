@@ -81,6 +81,10 @@ def test_base_file_statistics_under_logs(spark: Any, tmp_path: Path, kind: str) 
             f"FROM range({first}, {last})"
         )
 
+    def now() -> pa.Table:
+        """In an order that does not hang on the names of files, which are others in every run."""
+        return table.plan().to_arrow().sort_by("id")
+
     hudi_write(some(0, 40, "id * 10", 0), folder, "bulk_insert", kind)
     table = ps.open_table(folder)
     table.build_index(["price", "name"], progress=False)
@@ -90,15 +94,14 @@ def test_base_file_statistics_under_logs(spark: Any, tmp_path: Path, kind: str) 
         plan = table.plan("price = 9999", row_groups=row_groups)
         assert sorted(plan.to_arrow()["id"].to_pylist()) == [4, 5, 6, 7]
         assert sorted(plan.to_polars().collect()["id"]) == [4, 5, 6, 7]
-    check_plans(table, table.plan().to_arrow(), random_, 4)
+    check_plans(table, now(), random_, 4)
     table.update_index(progress=False)
     hudi_write(some(0, 4, "id", 2), folder, "delete", kind)
     compact = {"compact__inline": "true"} if kind == "MERGE_ON_READ" else {}
     hudi_write(some(10, 14, "-1", 2), folder, "upsert", kind, **compact)
-    check_plans(table, table.plan().to_arrow(), random_, 4)
+    check_plans(table, now(), random_, 4)
     table.update_index(progress=False)
-    full = table.plan().to_arrow()
-    check_plans(table, full, random_, 4)
+    check_plans(table, now(), random_, 4)
     assert sorted(table.plan("price = -1").to_arrow()["id"].to_pylist()) == [10, 11, 12, 13]
     assert table.plan("id < 4").to_arrow().num_rows == 0
     assert table.verify_index() == []
