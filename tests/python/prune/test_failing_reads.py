@@ -1,4 +1,4 @@
-"""Reading that fails, thousands of times: each failure is told, and none waits for a lock for ever."""
+"""Reading that fails, hundreds of times: each failure is told, and none waits for a lock for ever."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ folder, way, kind = sys.argv[1:]
 failing = Failing(skip_instance_cache=True)
 table = ps.open_table(folder if way == "of another type" else (failing, folder))
 told = set()
-for number in range(int(600 if kind == "arrow" else 50)):
+for number in range(600 if kind == "arrow" else 50):
     failing.most = sys.maxsize
     plan = table.plan("x IN (1, 1099511627776)" if way == "of another type" else "s = 'b'")
     # When its footer is read, or the file for its rows.

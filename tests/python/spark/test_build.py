@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pyarrow.parquet.encryption as pe
 import pytest
 from index_bytes import sections
 
@@ -249,3 +250,20 @@ def test_an_open_table_whose_name_looks_like_a_pattern(spark: Any, tmp_path: Pat
     assert {row.status for row in pss.add_filters(spark, table, "id").collect()} == {"added"}
     with pytest.raises(ValueError, match="has its index"):
         pss.update_index(spark, table, index_location=tmp_path / "index")
+
+
+@pytest.mark.parametrize("kind", ["sieve", "bloom"])
+def test_keys_of_an_open_table_expose_nothing(spark: Any, tmp_path: Path, kind: str) -> None:
+    """Who may read a closed column has not asked for an index that tells its values to everybody."""
+    key = b"0123456789abcdef"
+    properties = pe.create_encryption_properties(key)
+    pq.write_table(
+        pa.table({"secret": ["secret 1", "secret 2"]}), tmp_path / "a.parquet", encryption_properties=properties
+    )
+    old(tmp_path)
+    table = ps.open_table(tmp_path, decryption={"footer_key": key})
+    assert table.plan("secret = 'secret 1'").to_arrow().num_rows == 1
+    with pytest.raises(UnsupportedError, match="encrypted"):
+        pss.build_index(spark, table, "secret", kind=kind)
+    assert table.index_kinds() == {}
+    assert not [path for path in tmp_path.rglob("*") if path.is_file() and b"secret 1" in path.read_bytes()]
