@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from parsieve._core import ParsieveError
 from parsieve.advice import Advice, advise_column
+from parsieve.index.accounts import Account
 from parsieve.index.bloom import fields_of
 from parsieve.index.index import TableIndex
 from parsieve.index.inspect import Lie, Stats
@@ -170,10 +171,12 @@ class Table:
         """
         if kind not in ("auto", "sieve", "bloom", "both"):
             raise ValueError(f'the kinds of index are "sieve", "bloom", "both" and "auto", not {kind!r}')
+        account = Account()
         snapshot = self._lake.snapshot()
         paths = self._paths(columns, snapshot.schema)
         if not paths:
             raise ValueError("name at least one column to index")
+        snapshot = account.settle(self._lake, snapshot)
         lake = self._lake.exposing(self._paths(expose, snapshot.schema))
         chosen = dict.fromkeys(paths, "sieve" if kind == "auto" else kind)
         # A sample of few files says nothing.
@@ -184,9 +187,9 @@ class Table:
         # Of both nothing is built where one cannot be.
         fields_of(snapshot.schema, blooms)
         if sieves:
-            self._index.build(lake, snapshot, sieves, memory=memory, threads=threads, progress=progress)
+            self._index.build(lake, snapshot, sieves, memory=memory, threads=threads, progress=progress, account=account)
         if blooms:
-            self._index.build_bloom(lake, snapshot, blooms, memory=memory, threads=threads)
+            self._index.build_bloom(lake, snapshot, blooms, memory=memory, threads=threads, account=account)
         return {".".join(path): one for path, one in chosen.items()}
 
     def advise(
@@ -250,25 +253,24 @@ class Table:
         A file whose filters alone are others since, by `add_filters` or `drop_filters`, is not read either.
         Files that encrypt an indexed column stay unread, and so are kept by every plan, unless `expose` names it.
 
-        >>> import tempfile, time, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
+        >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
         >>> folder = tempfile.mkdtemp()
         >>> pq.write_table(pa.table({"id": [1, 9]}), folder + "/part-0.parquet")
-        >>> time.sleep(0.1)  # A file of this very moment might still change unseen, and is not bound.
         >>> table = ps.open_table(folder)
         >>> table.build_index("id")
         {'id': 'sieve'}
         >>> pq.write_table(pa.table({"id": [2, 7]}), folder + "/part-1.parquet")
-        >>> time.sleep(0.1)
         >>> table.update_index()
         >>> table.index_stats()["id"].locations
         2
         """
         self._index.refresh()
-        snapshot = self._lake.snapshot()
+        account = Account()
+        snapshot = account.settle(self._lake, self._lake.snapshot())
         lake = self._lake.exposing(self._paths(expose, snapshot.schema))
         renewals = Renewals.read(self._index.store, snapshot)
         effort: dict[str, Any] = {"memory": memory, "threads": threads, "progress": progress}
-        self._index.update(lake, snapshot, **effort, renewed=renewals.tokens)
+        self._index.update(lake, snapshot, **effort, renewed=renewals.tokens, account=account)
         renewals.forget()
         if compact is None:
             compact = self._lake.format != "parquet" and all(piece.clean for piece in snapshot.slices)
@@ -279,15 +281,13 @@ class Table:
     def compact_index(self, columns: ColumnName | Sequence[ColumnName] | None = None) -> None:
         """Make one file set of what updates added. Earlier versions of the index keep theirs until they expire.
 
-        >>> import tempfile, time, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
+        >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
         >>> folder = tempfile.mkdtemp()
         >>> pq.write_table(pa.table({"id": [1, 9]}), folder + "/part-0.parquet")
-        >>> time.sleep(0.1)  # A file of this very moment might still change unseen, and is not bound.
         >>> table = ps.open_table(folder)
         >>> table.build_index("id")
         {'id': 'sieve'}
         >>> pq.write_table(pa.table({"id": [2, 7]}), folder + "/part-1.parquet")
-        >>> time.sleep(0.1)
         >>> table.update_index()
         >>> table.compact_index("id")
         >>> table.index_stats()["id"].deltas
@@ -301,10 +301,9 @@ class Table:
 
         The newest version stays, and so do files that are younger than a day, which somebody may be about to name.
 
-        >>> import tempfile, time, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
+        >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
         >>> folder = tempfile.mkdtemp()
         >>> pq.write_table(pa.table({"id": [1, 9]}), folder + "/part-0.parquet")
-        >>> time.sleep(0.1)  # A file of this very moment might still change unseen, and is not bound.
         >>> table = ps.open_table(folder)
         >>> table.build_index("id")
         {'id': 'sieve'}
@@ -319,10 +318,9 @@ class Table:
     def drop_index(self, columns: ColumnName | Sequence[ColumnName] | None = None) -> None:
         """Forget the index of some columns, or of all of them.
 
-        >>> import tempfile, time, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
+        >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
         >>> folder = tempfile.mkdtemp()
         >>> pq.write_table(pa.table({"id": [1, 9]}), folder + "/part-0.parquet")
-        >>> time.sleep(0.1)  # A file of this very moment might still change unseen, and is not bound.
         >>> table = ps.open_table(folder)
         >>> table.build_index("id")
         {'id': 'sieve'}
@@ -347,10 +345,9 @@ class Table:
 
         Without an index there is nothing to compare: `IndexNotFoundError`.
 
-        >>> import tempfile, time, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
+        >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
         >>> folder = tempfile.mkdtemp()
         >>> pq.write_table(pa.table({"id": [1, 9]}), folder + "/part-0.parquet")
-        >>> time.sleep(0.1)  # A file of this very moment might still change unseen, and is not bound.
         >>> table = ps.open_table(folder)
         >>> table.build_index("id")
         {'id': 'sieve'}
@@ -382,10 +379,9 @@ class Table:
     def index_stats(self) -> dict[str, Stats]:
         """What the index of each column costs and wastes.
 
-        >>> import tempfile, time, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
+        >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
         >>> folder = tempfile.mkdtemp()
         >>> pq.write_table(pa.table({"id": [1, 9]}), folder + "/part-0.parquet")
-        >>> time.sleep(0.1)  # A file of this very moment might still change unseen, and is not bound.
         >>> table = ps.open_table(folder)
         >>> table.build_index("id")
         {'id': 'sieve'}

@@ -49,8 +49,6 @@ def run(
     added = time.perf_counter()
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         list(pool.map(lambda path: ps.add_filters(path, columns=["user_id"]), sorted(folder.glob("*.parquet"))))
-    # A file that changed a moment ago may change again unnoticed: it has no token yet, and would be in doubt.
-    time.sleep(0.1)
     indexed = time.perf_counter()
     table = _indexed(folder)
     done = time.perf_counter()

@@ -10,6 +10,7 @@ from typing import Any, Self
 from parsieve import _core
 from parsieve.errors import IndexNotFoundError
 from parsieve.index import bloom, build, inspect, update, upkeep
+from parsieve.index.accounts import Account
 from parsieve.index.commit import Commit, Log, TableState
 from parsieve.index.opening import open_store
 from parsieve.index.renewals import Renewed
@@ -23,13 +24,12 @@ Column = str | Sequence[str]
 class TableIndex:
     """An index in a folder or an object store; there need be none yet.
 
-    >>> import tempfile, time, pyarrow as pa, pyarrow.parquet as pq
+    >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq
     >>> from parsieve.index import TableIndex, query
     >>> from parsieve.lake import open_lake
     >>> folder = tempfile.mkdtemp()
     >>> for name, keys in [("a", [1, 5]), ("b", [3, 9])]:
     ...     pq.write_table(pa.table({"k": keys}), f"{folder}/{name}.parquet")
-    >>> time.sleep(0.1)  # A file of this very moment might still change unseen, and is not bound.
     >>> lake = open_lake(folder)
     >>> index = TableIndex(folder + "/_parsieve")
     >>> view = index.build(lake, lake.snapshot(), ["k"])
@@ -112,10 +112,18 @@ class TableIndex:
         progress: bool | None = None,
         spill: Path | str | None = None,
         options: _core.SieveOptions | None = None,
+        account: Account | None = None,
     ) -> View:
-        """Index some columns of a snapshot in one scan. At most `memory` of the rows is held, the rest is spilled."""
+        """Index some columns of a snapshot in one scan. At most `memory` of the rows is held, the rest is spilled.
+
+        Files that changed within one tick of the filesystem's clock are waited for once, see `settle`.
+        """
         effort = build.Effort(memory, threads, progress, spill, options)
-        return self._now(build.build(self.log, lake, snapshot, columns, effort))
+        account = account or Account()
+        snapshot = account.settle(lake, snapshot)
+        view = self._now(build.build(self.log, account.watch(lake), snapshot, columns, effort))
+        account.warn(self.store)
+        return view
 
     def build_bloom(
         self,
@@ -126,10 +134,15 @@ class TableIndex:
         fpp: float = 0.01,
         memory: int = 1 << 30,
         threads: int | None = None,
+        account: Account | None = None,
     ) -> View:
         """Fill a Bloom filter for each location and column, in one scan: it answers for keys alone."""
         effort = build.Effort(memory, threads)
-        return self._now(bloom.build(self.log, lake, snapshot, columns, effort, fpp))
+        account = account or Account()
+        snapshot = account.settle(lake, snapshot)
+        view = self._now(bloom.build(self.log, account.watch(lake), snapshot, columns, effort, fpp))
+        account.warn(self.store)
+        return view
 
     def update(
         self,
@@ -143,6 +156,7 @@ class TableIndex:
         spill: Path | str | None = None,
         compaction: bool = True,
         renewed: Renewed | None = None,
+        account: Account | None = None,
     ) -> View:
         """Bring every column to a snapshot: only slices that are new or changed are read.
 
@@ -150,8 +164,13 @@ class TableIndex:
         rows by the indexed token, as `renewed` tells.
         """
         effort = build.Effort(memory, threads, progress, spill)
-        updated = update.update(self.log, lake, snapshot, effort, differences, compaction, renewed)
-        return self._now(bloom.update(self.log, lake, snapshot, effort, renewed) or updated)
+        account = account or Account()
+        snapshot = account.settle(lake, snapshot)
+        watched = account.watch(lake)
+        updated = update.update(self.log, watched, snapshot, effort, differences, compaction, renewed)
+        view = self._now(bloom.update(self.log, watched, snapshot, effort, renewed) or updated)
+        account.warn(self.store)
+        return view
 
     def compact(self, columns: Sequence[Column] | None = None, options: _core.SieveOptions | None = None) -> View:
         """Make one base of each column's base and deltas. Older versions keep theirs."""

@@ -24,10 +24,10 @@ from parsieve.lake.adapter import Adapter
 from parsieve.lake.base import AsOf, ColumnPath, Slice, Snapshot
 from parsieve.lake.keys import TableKeys
 from parsieve.lake.leaves import pruned
-from parsieve.lake.listing import ListedFile
+from parsieve.lake.listing import NEVER, ListedFile
 from parsieve.lake.rows import FileRows, foreign
 from parsieve.lake.scan import ScanFile, dataset_of, without_dictionaries
-from parsieve.lake.storage import Storage
+from parsieve.lake.storage import LONGEST_WAIT_NS, REMOTE_NS, Storage
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -126,6 +126,17 @@ class ParquetDir(Adapter):
         found = Snapshot(None, instant, schema, tuple(slices))
         self._last = _Last(listed, found, {one.group: one for one in slices})
         return found
+
+    def settled(self, snapshot: Snapshot) -> Snapshot:
+        """The folder once its youngest files can have a token; files that change meanwhile stay without one."""
+        if all(one.token for one in snapshot.slices):
+            return replace(snapshot, unsettled={})
+        self._storage.wait()
+        found = self.snapshot()
+        assert self._last is not None
+        listed = {file.relative: file for file in self._last.listed}
+        young = {one.location: _why_young(listed.get(one.group)) for one in found.slices if not one.token}
+        return replace(found, unsettled=young)
 
     def _schemas(self, files: Sequence[ListedFile]) -> dict[str, pa.Schema]:
         """The schemas that decide the table's, by path; those of files that did not change are not read again."""
@@ -233,6 +244,18 @@ class ParquetDir(Adapter):
         return FileRows(
             lambda: self._storage.open(path), str(piece.path), constants=piece.partition_values, decryption=decryption
         )
+
+
+def _why_young(file: ListedFile | None) -> str:
+    """Why a file has no token even after a wait."""
+    if file is not None and file.settles >= NEVER:
+        return "its store gives neither an ETag nor a time of change, so a change would go unnoticed"
+    seconds = 0.0 if file is None else (file.settles - time.time_ns()) / 1e9
+    if seconds <= LONGEST_WAIT_NS / 1e9:
+        return "it changed while the index was being prepared"
+    if seconds <= REMOTE_NS / 1e9:
+        return f"its store gives no ETag, so it can be indexed only {seconds:.0f} s from now"
+    return f"its timestamp is in the future, so it can be indexed only {seconds:.0f} s from now"
 
 
 def _plain(schema: pa.Schema) -> pa.Schema:
