@@ -16,7 +16,6 @@ from parsieve.index.bloom import fields_of
 from parsieve.index.index import TableIndex
 from parsieve.index.inspect import Lie, Stats
 from parsieve.index.renewals import Renewals
-from parsieve.index.store import FOLDER
 from parsieve.index.view import View
 from parsieve.lake.base import AsOf, Lake, Snapshot
 from parsieve.lake.detect import open_lake
@@ -41,8 +40,7 @@ class Table:
         self._lake = lake
         self._footers = Footers()
         self._last: Snapshot | None = None
-        place = lake.beside(FOLDER) if index_location is None else index_location
-        self._index = TableIndex(place, lake.storage_options or None)
+        self._index = TableIndex.of(lake, index_location, lake.storage_options or None)
 
     def __repr__(self) -> str:
         return f"<parsieve.Table {self.format} {self.uri}>"
@@ -111,11 +109,11 @@ class Table:
         timezone: str | None = None,
     ) -> Plan:
         """The same on a snapshot that is at hand."""
-        store = self._index.store
-        before = store.requests, store.bytes_fetched
+        before = self._index.cost
         view, notes = self._view(snapshot)
         plan = make_plan(self._lake, snapshot, self._footers, view, where, keys, row_groups, timezone, notes)
-        plan._count(store.requests - before[0], store.bytes_fetched - before[1])
+        requests, num_bytes = self._index.cost
+        plan._count(requests - before[0], num_bytes - before[1])
         return plan
 
     def _snapshot(self, as_of: AsOf) -> Snapshot:
@@ -172,6 +170,7 @@ class Table:
         if kind not in ("auto", "sieve", "bloom", "both"):
             raise ValueError(f'the kinds of index are "sieve", "bloom", "both" and "auto", not {kind!r}')
         account = Account()
+        self._index.refresh()
         snapshot = self._lake.snapshot()
         paths = self._paths(columns, snapshot.schema)
         if not paths:
@@ -187,7 +186,9 @@ class Table:
         # Of both nothing is built where one cannot be.
         fields_of(snapshot.schema, blooms)
         if sieves:
-            self._index.build(lake, snapshot, sieves, memory=memory, threads=threads, progress=progress, account=account)
+            self._index.build(
+                lake, snapshot, sieves, memory=memory, threads=threads, progress=progress, account=account
+            )
         if blooms:
             self._index.build_bloom(lake, snapshot, blooms, memory=memory, threads=threads, account=account)
         return {".".join(path): one for path, one in chosen.items()}
@@ -313,6 +314,7 @@ class Table:
         >>> table.expire_index(older_than=datetime.timedelta(0))
         (1, 0)
         """
+        self._index.refresh()
         return self._index.expire(older_than)
 
     def drop_index(self, columns: ColumnName | Sequence[ColumnName] | None = None) -> None:
@@ -412,7 +414,8 @@ def open_table(
     """The table at a path or URI, in a `(filesystem, path)` pair, or that of a `DeltaTable` or a pyiceberg `Table`.
 
     Plain folders of Parquet files (hive-partitioned or not), Delta Lake, Iceberg and Hudi are told apart by what lies
-    in the folder, or by `format`. The index lies in `_parsieve` below the table, or at `index_location`.
+    in the folder, or by `format`. The index of `lake/orders` is stored in
+    `lake/.parsieve/orders` if that is a plain folder, else in `lake/orders/_parsieve`, or at `index_location`.
 
     A plain folder is every file below it, whatever its name, but those whose names begin with `_` or a dot. A single
     file is a table too, whose index lies at `index_location`; patterns of names and lists of files are none.

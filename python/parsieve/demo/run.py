@@ -14,6 +14,7 @@ from pathlib import Path
 import parsieve as ps
 from parsieve.demo import lake
 from parsieve.demo.engines import ALONE, TURNS, WITH, Answered, DuckDB, Engine, Pyarrow, Spark, spark_session
+from parsieve.placing import next_to_local
 from parsieve.report import Cells, Chart, Figure, Series, render
 from parsieve.report.figures import Verdict, written
 from parsieve.report.plans import by_minmax, verdicts
@@ -52,7 +53,8 @@ def run(
     indexed = time.perf_counter()
     table = _indexed(folder)
     done = time.perf_counter()
-    size = sum(path.stat().st_size for path in (folder / "_parsieve").rglob("*") if path.is_file())
+    index = Path(next_to_local(str(folder)) or folder)
+    size = sum(path.stat().st_size for path in index.rglob("*") if path.is_file())
     say(f"  filters {indexed - added:.1f} s, index {done - indexed:.1f} s, {written(size, 'bytes')} beside the table")
     engines: list[Engine] = [Pyarrow(events), DuckDB(events)]
     if spark and (session := spark_session(say)) is not None:

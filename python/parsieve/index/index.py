@@ -14,7 +14,7 @@ from parsieve.index.accounts import Account
 from parsieve.index.commit import Commit, Log, TableState
 from parsieve.index.opening import open_store
 from parsieve.index.renewals import Renewed
-from parsieve.index.store import Store
+from parsieve.index.store import NoStore, Store
 from parsieve.index.view import View
 from parsieve.lake.base import Lake, Location, Snapshot
 
@@ -37,10 +37,27 @@ class TableIndex:
     ['b.parquet']
     """
 
-    def __init__(self, where: Any, storage_options: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, where: Any, storage_options: Mapping[str, str] | None = None, *, before: Store | None = None
+    ) -> None:
         self.store: Store = open_store(where, storage_options)
         self.log = Log(self.store)
+        # Where a new index goes, and where an older version of the package may have stored one.
+        self._home = self.log
+        self._before = None if before is None else Log(before)
         self._newest: View | None = None
+
+    @classmethod
+    def of(cls, lake: Lake, where: Any = None, storage_options: Mapping[str, str] | None = None) -> Self:
+        """The index of a table, at the place that the caller names, or else at the one that its format has for it."""
+        if isinstance(where, cls):
+            return where
+        if where is not None:
+            return cls(where, storage_options)
+        places = lake.places()
+        before = None if places.before is None else open_store(places.before, storage_options)
+        home = NoStore(places.problem) if places.home is None else places.home
+        return cls(home, storage_options, before=before)
 
     @classmethod
     def open(cls, where: Any, storage_options: Mapping[str, str] | None = None) -> Self | None:
@@ -53,13 +70,42 @@ class TableIndex:
         return self._newest or self.refresh()
 
     def refresh(self) -> View | None:
-        """Look for the newest version. What was read of it before is kept."""
-        commit = self.log.newest()
+        """Look for the newest version. What was read of it before is kept.
+
+        An index that an older version of the package stored elsewhere is used until it is dropped.
+        """
+        commit = self._look()
         if commit is None:
             self._newest = None
         elif self._newest is None or self._newest.commit != commit:
             self._newest = self._view(commit)
         return self._newest
+
+    def _look(self) -> Commit | None:
+        """The newest version, and from now on the place where it is."""
+        home = self._home.newest()
+        if self._before is None or (home is not None and not home.is_empty):
+            self._use(self._home)
+            return home
+        before = self._before.newest()
+        if before is None:
+            # Nobody builds one there any more, so this is asked only once.
+            self._before = None
+        if before is None or before.is_empty:
+            self._use(self._home)
+            return home
+        self._use(self._before)
+        return before
+
+    def _use(self, log: Log) -> None:
+        if log is not self.log:
+            self.log, self.store, self._newest = log, log.store, None
+
+    @property
+    def cost(self) -> tuple[int, int]:
+        """Requests made and bytes read so far, at all of its places."""
+        stores = {id(one): one for one in (self.store, self._home.store, self._before and self._before.store) if one}
+        return sum(one.requests for one in stores.values()), sum(one.bytes_fetched for one in stores.values())
 
     def _view(self, commit: Commit) -> View:
         return View(self.store, commit, self.refresh)

@@ -40,9 +40,7 @@ def unsettled(snapshot: Snapshot) -> tuple[LeftOut, ...]:
     """Return the slices of a settled snapshot that an index cannot cover."""
     reasons = snapshot.unsettled or {}
     return tuple(
-        LeftOut(path_of_slice(piece), reasons[piece.location])
-        for piece in snapshot.slices
-        if piece.location in reasons
+        LeftOut(path_of_slice(piece), reasons[piece.location]) for piece in snapshot.slices if piece.location in reasons
     )
 
 

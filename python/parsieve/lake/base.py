@@ -14,6 +14,7 @@ import pyarrow.dataset as pads
 
 from parsieve._core import FileKeys
 from parsieve.lake.keys import TableKeys
+from parsieve.placing import BELOW, Places
 
 ColumnPath = tuple[str, ...]
 AsOf = int | str | dt.datetime | None
@@ -181,6 +182,10 @@ class Lake(ABC):
     def beside(self, name: str) -> Any:
         """A folder in the table's own, as a caller would name it: a path, a URI, or a (filesystem, path) pair."""
         return f"{self.uri.rstrip('/')}/{name}"
+
+    def places(self) -> Places:
+        """Where the index of the table is stored, unless the caller names another place."""
+        return Places(self.beside(BELOW))
 
     @abstractmethod
     def snapshot(self, as_of: AsOf = None) -> Snapshot:

@@ -28,6 +28,7 @@ from parsieve.lake.listing import NEVER, ListedFile
 from parsieve.lake.rows import FileRows, foreign
 from parsieve.lake.scan import ScanFile, dataset_of, without_dictionaries
 from parsieve.lake.storage import LONGEST_WAIT_NS, REMOTE_NS, Storage
+from parsieve.placing import BELOW, Places
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,6 +76,17 @@ class ParquetDir(Adapter):
     def beside(self, name: str) -> Any:
         """A folder in the table's own, on the same filesystem."""
         return self._storage.beside(name)
+
+    def places(self) -> Places:
+        """Next to the folder, where no reader of it looks. Version 0.1 stored the index in the folder."""
+        below = self.beside(BELOW)
+        if self._storage.is_single_file():
+            return Places(below)
+        problem = (
+            f"no folder next to {self.uri or 'the root of the store'} can hold its index, because it is at the root of "
+            "its filesystem or bucket; name another place with index_location="
+        )
+        return Places(self._storage.next_to(), below, problem)
 
     @property
     def storage(self) -> Storage:

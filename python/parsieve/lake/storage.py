@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import fs
 
+from parsieve import placing
 from parsieve._core import UnsupportedError
 from parsieve.files import Source, filesystem_of, local_path, open_source
 from parsieve.lake.listing import COARSE_NS, NEVER, ListedFile, LocalListing, is_ignored, of_path, token_of
@@ -130,6 +131,21 @@ class Storage:
         if self.filesystem is not None and not self.prefix:
             return self.filesystem, self.join(name)
         return f"{self.uri.rstrip('/')}/{name}"
+
+    def next_to(self) -> Any:
+        """The folder for the index of this folder, outside of it, named as `beside` does; None where there is none."""
+        if self.filesystem is None:
+            return placing.next_to_local(self.root)
+        if self.prefix:
+            return placing.next_to_uri(self.uri)
+        # Only obstore's stores begin inside a bucket.
+        is_bucket_first = not hasattr(self.filesystem, "get_range") and not self.root.startswith("/")
+        found = placing.next_to(self.root, int(is_bucket_first))
+        return None if found is None else (self.filesystem, found)
+
+    def is_single_file(self) -> bool:
+        """Whether this is a file of this machine by itself."""
+        return self.filesystem is None and os.path.isfile(self.root)  # noqa: PTH113
 
     def join(self, relative: str) -> str:
         """The path of something below the folder."""
@@ -296,9 +312,7 @@ def _pyarrow(filesystem: fs.FileSystem, root: str, now: int) -> Iterator[ListedF
         relative = info.base_name if single else _below(info.path, root)
         if info.type == fs.FileType.File and (single or _visible(relative)):
             changed = info.mtime_ns or now
-            yield ListedFile(
-                relative, info.path, info.size, *token_of((info.size, changed), changed, now, REMOTE_NS)
-            )
+            yield ListedFile(relative, info.path, info.size, *token_of((info.size, changed), changed, now, REMOTE_NS))
 
 
 def _etag_token(details: Callable[[str], Any], size: int, changed: Any, now: int) -> tuple[str, int]:

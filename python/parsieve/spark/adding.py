@@ -19,9 +19,9 @@ from parsieve._core import UnsupportedError
 from parsieve.errors import ColumnNotFoundError, ConflictError
 from parsieve.index import bloom
 from parsieve.index.build import bindable
-from parsieve.index.settling import settle
 from parsieve.index.columns import path_of
 from parsieve.index.commit import Log
+from parsieve.index.settling import settle
 from parsieve.lake.base import Lake, Slice
 from parsieve.lake.listing import ListedFile
 from parsieve.lake.parquet_dir import ParquetDir

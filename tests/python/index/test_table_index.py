@@ -20,7 +20,6 @@ from model_lake import ModelLake, place
 
 from parsieve import ColumnNotFoundError, ConflictError, FormatError, UnsupportedError, _core
 from parsieve.index import LocalStore, ObjectStore, TableIndex, query
-from parsieve.index.store import FOLDER
 from parsieve.index.update import Difference
 from parsieve.lake import open_lake
 from parsieve.lake.base import ColumnPath, Location, Slice, Snapshot
@@ -450,15 +449,15 @@ def test_a_real_folder_of_parquet_files(tmp_path: Path) -> None:
     table.mkdir()
     for name, keys in [("a", [1, 5]), ("b", [3, 9])]:
         pq.write_table(pa.table({"k": keys}), table / f"{name}.parquet")
-    time.sleep(0.2)
     lake = open_lake(table)
     snapshot = lake.snapshot()
-    index = TableIndex(lake.beside(FOLDER))
+    index = TableIndex.of(lake)
     index.build(lake, snapshot, ["k"], progress=False)
+    snapshot = lake.snapshot()
     assert kept(index, "k", point(3), snapshot) == {"b.parquet"}
     # What the index writes is no part of the table.
     assert {piece.token for piece in lake.snapshot().slices} == {piece.token for piece in snapshot.slices}
-    assert (table / "_parsieve" / "commits" / f"v{1:020d}").is_file()
+    assert (tmp_path / ".parsieve" / "table" / "commits" / f"v{1:020d}").is_file()
 
 
 def test_a_version_is_what_the_format_says(tmp_path: Path) -> None:

@@ -80,7 +80,8 @@ def test_the_wait_is_one_tick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     snapshot = lake.snapshot()
     assert not snapshot.slices[0].token
     settled = settle(lake, snapshot)
-    assert settled.slices[0].token and not unsettled(settled)
+    assert settled.slices[0].token
+    assert not unsettled(settled)
     [slept] = clock.slept
     assert TICK_NS * 0.79 < slept * 1e9 < TICK_NS
     # A snapshot that is settled, or has nothing to wait for, costs no more time.
@@ -119,7 +120,8 @@ def test_a_table_that_is_written_all_the_time_delays_nobody(
         ("1.parquet", "it changed while the index was being prepared")
     ]
     assert report.files == 1
-    assert "leaves out 1 file" in caplog.text and "1.parquet" in caplog.text
+    assert "leaves out 1 file" in caplog.text
+    assert "1.parquet" in caplog.text
     plan = table.plan("k = 1")
     assert [Path(path).name for path in plan.files] == ["0.parquet", "1.parquet"]
     assert "update_index() reads it" in plan.explain()
@@ -148,7 +150,8 @@ def test_a_store_without_etags_is_reported_and_not_waited_for(tmp_path: Path, mo
     report = table.build_index("k")
     assert clock.slept == []
     [left] = report.left_out
-    assert "no ETag" in left.reason and "59 s from now" in left.reason
+    assert "no ETag" in left.reason
+    assert "59 s from now" in left.reason
     clock.now += REMOTE_NS
     assert table.update_index().left_out == ()
     assert bound(table) == 1

@@ -10,6 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from places import index_of
 
 import parsieve as ps
 from parsieve.advice import _judge
@@ -145,7 +146,7 @@ def test_of_both_kinds_none_is_built_where_one_cannot_be(tmp_path: Path) -> None
     with pytest.raises(ps.UnsupportedError, match="BOOLEAN"):
         table.build_index(["id", "flag"], kind="both")
     assert table.index_kinds() == {}
-    assert not (tmp_path / "_parsieve").exists()
+    assert not index_of(tmp_path).exists()
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ import pyarrow.parquet.encryption as pe
 import pytest
 from encrypted_files import Kms, encrypted
 from lake_truth import rows as texts
+from places import index_of
 from plan_truth import INDEXED, check_plans, some_rows
 
 import parsieve as ps
@@ -103,7 +104,7 @@ def test_an_index_of_closed_columns_must_be_asked_for_by_name(folder: Path) -> N
         with pytest.raises(ps.UnsupportedError, match="expose="):
             table.build_index(["secret", "other"], kind=kind, expose="other")
     assert table.index_stats() == {}
-    stored = b"".join(path.read_bytes() for path in (folder / "_parsieve").rglob("*") if path.is_file())
+    stored = b"".join(path.read_bytes() for path in index_of(folder).rglob("*") if path.is_file())
     assert b"secret 0" not in stored
     assert table.build_index(["secret", "other"], kind="sieve", expose=["secret", "other"])
     assert len(table.plan("secret = 'secret 00042'").files) == 1
@@ -134,7 +135,7 @@ def test_an_update_reads_closed_columns_only_by_name(folder: Path) -> None:
     table.build_index("secret", kind="both")
     # Of five files one is plain. The others belong to every answer.
     assert len(table.plan("secret = 'no such'", row_groups=False).files) == PARTS
-    stored = b"".join(path.read_bytes() for path in (folder / "_parsieve").rglob("*") if path.is_file())
+    stored = b"".join(path.read_bytes() for path in index_of(folder).rglob("*") if path.is_file())
     assert b"secret 00001" not in stored
     table.update_index()
     assert len(table.plan("secret = 'no such'", row_groups=False).files) == PARTS
