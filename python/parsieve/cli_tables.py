@@ -96,7 +96,7 @@ def _open(options: argparse.Namespace) -> ps.Table:
 
 def _build(options: argparse.Namespace) -> int:
     built = _open(options).build_index(options.columns, options.kind, expose=options.expose)
-    for name, kind in {} if options.json else built.items():
+    for name, kind in {} if options.json else built.columns.items():
         # What is a Sieve has more to tell.
         if kind in ("bloom", "none"):
             print(f"{name}: {kind}")
@@ -133,11 +133,11 @@ def _indexed(options: argparse.Namespace, change: Callable[[ps.Table], Any]) -> 
 
 
 def _expire(options: argparse.Namespace) -> int:
-    versions, files = _open(options).expire_index(options.older_than)
+    report = _open(options).expire_index(options.older_than)
     if options.json:
-        print(json.dumps({"versions": versions, "files": files}))
+        print(json.dumps({"versions": report.versions_removed, "files": report.files_removed}))
     else:
-        print(f"removed {versions} versions and {files} files")
+        print(report)
     return 0
 
 

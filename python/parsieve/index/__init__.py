@@ -3,7 +3,31 @@
 from parsieve.index.index import TableIndex
 from parsieve.index.opening import open_store
 from parsieve.index.query import Query
+from parsieve.index.reports import (
+    BuildReport,
+    CompactReport,
+    DropReport,
+    ExpireReport,
+    LeftOut,
+    Remaining,
+    UpdateReport,
+)
 from parsieve.index.store import LocalStore, ObjectStore, Store
 from parsieve.index.view import View
 
-__all__ = ["LocalStore", "ObjectStore", "Query", "Store", "TableIndex", "View", "open_store"]
+__all__ = [
+    "BuildReport",
+    "CompactReport",
+    "DropReport",
+    "ExpireReport",
+    "LeftOut",
+    "LocalStore",
+    "ObjectStore",
+    "Query",
+    "Remaining",
+    "Store",
+    "TableIndex",
+    "UpdateReport",
+    "View",
+    "open_store",
+]

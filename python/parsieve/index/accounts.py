@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
 import pyarrow as pa
 
 from parsieve._core import UnsupportedError
 from parsieve.errors import ConflictError
+from parsieve.index import bindings
+from parsieve.index.commit import BloomState, ColumnState
+from parsieve.index.renewals import Renewed
+from parsieve.index.reports import BuildReport, UpdateReport
 from parsieve.index.settling import path_of_slice, settle, unsettled, warn_of
+from parsieve.index.sizes import lookup_bytes, stored_bytes
+from parsieve.index.view import View
 from parsieve.lake.base import ColumnPath, Lake, LeftOut, Location, Slice, Snapshot
 
 
@@ -20,6 +26,7 @@ class Account:
 
     def __init__(self) -> None:
         self.rows: dict[Location, int] = {}
+        self.snapshot: Snapshot | None = None
         self._left_out: dict[str, LeftOut] = {}
         self._warned = 0
         self._begun = time.monotonic()
@@ -37,7 +44,7 @@ class Account:
 
     def settle(self, lake: Lake, snapshot: Snapshot) -> Snapshot:
         """Wait until files can be trusted, as `settle` does, and note those that cannot."""
-        settled = settle(lake, snapshot)
+        self.snapshot = settled = settle(lake, snapshot)
         self._left_out |= {one.path: one for one in unsettled(settled)}
         return settled
 
@@ -61,6 +68,56 @@ class Account:
         if len(self._left_out) > self._warned:
             warn_of(self.left_out, f"the index in {where}")
         self._warned = len(self._left_out)
+
+    def built(self, view: View | None, columns: Mapping[ColumnPath, str], notes: Sequence[str]) -> BuildReport:
+        """The report of a build of some columns, each with its kind."""
+        paths = [path for path, kind in columns.items() if kind != "none"]
+        sizes = (0, 0)
+        if view is not None and paths:
+            sizes = stored_bytes(view.commit, paths), lookup_bytes(view, paths)
+        names = {".".join(path): kind for path, kind in columns.items()}
+        rows = sum(self.rows.values())
+        return BuildReport(names, len(self.rows), rows, *sizes, self.seconds, self.left_out, tuple(notes))
+
+    def updated(self, view: View | None, before: Mapping[Location, set[str]], renewed: Renewed) -> UpdateReport:
+        """The report of an update of an index that was bound to these tokens."""
+        slices = () if self.snapshot is None else self.snapshot.slices
+        there = {piece.location for piece in slices}
+        fresh = {
+            location
+            for location, tokens in renewed.items()
+            if location not in self.rows and before.get(location, set()).intersection(tokens)
+        }
+        left = sum(path_of_slice(piece) in self._left_out for piece in slices)
+        return UpdateReport(
+            columns=() if view is None else names_of(view),
+            files_read=len(self.rows),
+            files_renewed=len(fresh),
+            files_removed=sum(location not in there for location in before),
+            files_unchanged=max(0, len(slices) - len(self.rows) - len(fresh) - left),
+            rows=sum(self.rows.values()),
+            bytes_stored=0 if view is None else stored_bytes(view.commit),
+            bytes_lookup=0 if view is None else lookup_bytes(view),
+            seconds=self.seconds,
+            left_out=self.left_out,
+        )
+
+
+def names_of(view: View) -> tuple[str, ...]:
+    """The columns that are indexed, by name."""
+    return tuple(".".join(path) for path in dict.fromkeys([*view.columns, *view.commit.blooms]))
+
+
+def bound_tokens(view: View | None) -> dict[Location, set[str]]:
+    """Every version of each location that some column of an index holds."""
+    found: dict[Location, set[str]] = {}
+    if view is None:
+        return found
+    states: list[ColumnState | BloomState] = [*view.columns.values(), *view.commit.blooms.values()]
+    for chain in {state.bindings for state in states}:
+        for location, token in bindings.read(view.store, chain).items():
+            found.setdefault(location, set()).add(token)
+    return found
 
 
 class _Watched:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Self
 
 from parsieve import _core
 from parsieve.errors import IndexNotFoundError
-from parsieve.index import bloom, build, inspect, update, upkeep
+from parsieve.index import bloom, build, expiry, inspect, update, upkeep
 from parsieve.index.accounts import Account
 from parsieve.index.commit import Commit, Log, TableState
+from parsieve.index.drafts import drafting
 from parsieve.index.opening import open_store
 from parsieve.index.renewals import Renewed
-from parsieve.index.store import NoStore, Store
+from parsieve.index.reports import DropReport, ExpireReport
+from parsieve.index.store import LocalStore, NoStore, Store
 from parsieve.index.view import View
 from parsieve.lake.base import Lake, Location, Snapshot
 
@@ -94,7 +97,7 @@ class TableIndex:
         if before is None or before.is_empty:
             self._use(self._home)
             return home
-        self._use(self._before)
+        self._use(self._before or self._home)
         return before
 
     def _use(self, log: Log) -> None:
@@ -167,7 +170,8 @@ class TableIndex:
         effort = build.Effort(memory, threads, progress, spill, options)
         account = account or Account()
         snapshot = account.settle(lake, snapshot)
-        view = self._now(build.build(self.log, account.watch(lake), snapshot, columns, effort))
+        with self._drafting() as log:
+            view = self._now(build.build(log, account.watch(lake), snapshot, columns, effort))
         account.warn(self.store)
         return view
 
@@ -186,7 +190,8 @@ class TableIndex:
         effort = build.Effort(memory, threads)
         account = account or Account()
         snapshot = account.settle(lake, snapshot)
-        view = self._now(bloom.build(self.log, account.watch(lake), snapshot, columns, effort, fpp))
+        with self._drafting() as log:
+            view = self._now(bloom.build(log, account.watch(lake), snapshot, columns, effort, fpp))
         account.warn(self.store)
         return view
 
@@ -213,25 +218,46 @@ class TableIndex:
         account = account or Account()
         snapshot = account.settle(lake, snapshot)
         watched = account.watch(lake)
-        updated = update.update(self.log, watched, snapshot, effort, differences, compaction, renewed)
-        view = self._now(bloom.update(self.log, watched, snapshot, effort, renewed) or updated)
+        with self._drafting() as log:
+            updated = update.update(log, watched, snapshot, effort, differences, compaction, renewed)
+            view = self._now(bloom.update(log, watched, snapshot, effort, renewed) or updated)
         account.warn(self.store)
         return view
 
     def compact(self, columns: Sequence[Column] | None = None, options: _core.SieveOptions | None = None) -> View:
         """Make one base of each column's base and deltas. Older versions keep theirs."""
-        return self._now(upkeep.compact(self.log, columns, options))
+        with self._drafting() as log:
+            return self._now(upkeep.compact(log, columns, options))
 
-    def drop(self, columns: Sequence[Column] | None = None) -> None:
-        """Forget some columns, or all of them."""
-        upkeep.drop(self.log, columns)
+    def _drafting(self) -> AbstractContextManager[Log]:
+        self.store.require_writable()
+        return drafting(self.store)
+
+    def drop(self, columns: Sequence[Column] | None = None) -> DropReport:
+        """Forget some columns, or all of them, and remove the files that nobody needs any more."""
+        report = expiry.drop(self.log, columns)
+        self._tidy()
         self.refresh()
+        return report
 
     def expire(
-        self, older_than: dt.timedelta | dt.datetime, garbage_age: dt.timedelta = upkeep.GARBAGE_AGE
-    ) -> tuple[int, int]:
-        """Remove old versions and files that no version names; how many of each. The newest version stays."""
-        return upkeep.expire(self.log, older_than, garbage_age)
+        self,
+        older_than: expiry.OlderThan = expiry.OLDER_THAN,
+        garbage_age: dt.timedelta = expiry.GARBAGE_AGE,
+    ) -> ExpireReport:
+        """Remove old versions, and files that no version names. The newest version stays."""
+        report = expiry.expire(self.log, older_than, garbage_age)
+        if self._before is not None and self._before is not self.log:
+            # What was dropped there, but was too young to be removed then.
+            report = report.plus(expiry.expire(self._before, older_than, garbage_age))
+        self._tidy()
+        return report
+
+    def _tidy(self) -> None:
+        """Remove what a dropped index leaves below a plain folder, where it would be in the way of other readers."""
+        before = None if self._before is None else self._before.store
+        if isinstance(before, LocalStore):
+            expiry.vanish(before)
 
     def look(self) -> View | None:
         """`refresh` for who looks at the index itself: what the disk or the network says against it is named."""

@@ -110,6 +110,9 @@ class Store(ABC):
     def put_if_absent(self, name: str, data: bytes) -> bool:
         """Write a file unless the name is taken; whether it was written. An unknown outcome is an `OSError`."""
 
+    def require_writable(self) -> None:  # noqa: B027 - many stores cannot know
+        """Raise an error if it is certain that nothing can be written here, before a table is read in vain."""
+
     @abstractmethod
     def list(self, folder: str) -> list[Stored]:
         """The files of a folder, in order of their names."""
@@ -172,15 +175,25 @@ class LocalStore(Store):
             sync_folder(target.parent)
         return True
 
+    def require_writable(self) -> None:
+        """Raise an error if the folder cannot be written to, or made."""
+        if self._is_below_a_file():
+            raise UnsupportedError(
+                f"{self.root.parent} is one file, and an index lies in a folder: name one with index_location=, or "
+                "open the folder of the file as a table"
+            )
+        there = next((one for one in [self.root, *self.root.absolute().parents] if one.is_dir()), None)
+        if there is not None and not os.access(there, os.W_OK | os.X_OK):
+            number = errno.EROFS if _is_read_only(there) else errno.EACCES
+            with _named(self.root):
+                raise OSError(number, os.strerror(number))
+
     def _write(self, name: str, pieces: Iterable[bytes]) -> Path:
         """A finished, durable file under a name that nobody looks at."""
         folder = (self.root / name).parent
         if not folder.is_dir():
             if self._is_below_a_file():
-                raise UnsupportedError(
-                    f"{self.root.parent} is one file, and an index lies in a folder: name one with index_location=, or "
-                    "open the folder of the file as a table"
-                )
+                self.require_writable()
             folder.mkdir(parents=True, exist_ok=True)
             for made in [folder, *folder.parents][: len(folder.relative_to(self.root).parts) + 2]:
                 sync_folder(made)
@@ -231,6 +244,10 @@ def _named(path: Path) -> Iterator[None]:
         raise
 
 
+def _is_read_only(folder: Path) -> bool:
+    return hasattr(os, "statvfs") and bool(os.statvfs(folder).f_flag & os.ST_RDONLY)
+
+
 class NoStore(Store):
     """No place at all: it holds nothing, and says why it takes nothing."""
 
@@ -246,6 +263,10 @@ class NoStore(Store):
 
     def _get_range(self, name: str, start: int, end: int) -> bytes:
         return self._get(name)
+
+    def require_writable(self) -> None:
+        """Raise the error that says why not."""
+        raise UnsupportedError(self._problem)
 
     def put(self, name: str, data: Data) -> None:
         """Refuse to write a file."""

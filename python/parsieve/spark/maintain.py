@@ -164,4 +164,5 @@ def expire(
     >>> pss.expire(spark, folder, datetime.timedelta(days=30))
     (0, 0)
     """
-    return TableIndex(lake_and_store(spark, table, index_location, storage_options)[1]).expire(older_than)
+    report = TableIndex(lake_and_store(spark, table, index_location, storage_options)[1]).expire(older_than)
+    return report.versions_removed, report.files_removed

@@ -7,7 +7,6 @@ import hashlib
 import json
 import os
 import random
-import time
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -181,11 +180,11 @@ def test_dropped_and_expired(tmp_path: Path) -> None:
     old = index.at(before)
     assert old is not None
     assert old.version == 1
-    assert index.expire(dt.timedelta(days=1)) == (0, 0)
+    assert index.expire(dt.timedelta(days=1)).versions_removed == 0
     moment = dt.datetime.now(dt.UTC) + dt.timedelta(seconds=5)
-    versions, files = index.expire(moment, garbage_age=dt.timedelta(seconds=-5))
-    assert versions == 5
-    assert files > 5
+    report = index.expire(moment, garbage_age=dt.timedelta(seconds=-5))
+    assert report.versions_removed == 5
+    assert report.files_removed > 5
     # What is left is whole, and answers; the version that is gone keeps what it would have spoken of.
     assert index.verify(lake, lake.snapshot()) == []
     assert kept(index, "k", point(2), lake.snapshot()) == {"a"}
@@ -194,7 +193,7 @@ def test_dropped_and_expired(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="zone"):
         index.expire(dt.datetime(2020, 1, 1))
     with pytest.raises(TypeError, match="timedelta"):
-        index.expire(7)  # type: ignore[arg-type]
+        index.expire("7")  # type: ignore[arg-type]
 
 
 def test_time_travel_by_name_and_by_instant(tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ def test_nothing_where_nothing_pays(tmp_path: Path, values: Callable[[int], pa.A
     [advice] = table.advise("key")
     assert advice.recommendation == "none"
     assert advice.why
-    assert table.build_index("key") == {"key": "none"}
+    assert table.build_index("key").columns == {"key": "none"}
     assert table.index_stats() == {}
 
 
@@ -67,7 +67,7 @@ def test_a_sieve_for_keys_that_are_scattered(tmp_path: Path) -> None:
     assert advice.minmax_reads == pytest.approx(FILES, rel=0.2)
     assert advice.sieve_reads < 2
     assert "sieve" in str(advice)
-    assert table.build_index("key") == {"key": "sieve"}
+    assert table.build_index("key").columns == {"key": "sieve"}
     assert len(table.plan("key = 77").files) == 1
     assert len(table.plan("key BETWEEN 77 AND 78").files) == 2
 
@@ -128,7 +128,7 @@ def test_the_command_says_what_was_built(tmp_path: Path, capsys: pytest.CaptureF
 
 def test_both_kinds_and_no_other(tmp_path: Path) -> None:
     table = table_of(tmp_path, scattered)
-    assert table.build_index("key", kind="both") == {"key": "both"}
+    assert table.build_index("key", kind="both").columns == {"key": "both"}
     assert len(table.plan("key = 77").files) == 1
     assert table.plan("key IN (-1, 12000)").files == []
     assert len(table.plan("key BETWEEN 77 AND 78").files) == 2
@@ -167,8 +167,8 @@ def test_types_that_pyarrow_cannot_sort(tmp_path: Path, kind: pa.DataType) -> No
     advice, _ = table.advise()
     assert advice.column == "key"
     assert advice.minmax_reads == pytest.approx(FILES, rel=0.2)
-    assert table.build_index("key") == {"key": advice.recommendation}
-    assert table.build_index("key", kind="sieve") == {"key": "sieve"}
+    assert table.build_index("key").columns == {"key": advice.recommendation}
+    assert table.build_index("key", kind="sieve").columns == {"key": "sieve"}
     assert table.verify_index() == []
 
 
@@ -179,4 +179,4 @@ def test_a_file_that_cannot_be_read_is_passed_over_as_in_a_build(tmp_path: Path)
     table = ps.open_table(str(tmp_path))
     [advice] = table.advise("key")
     assert advice.recommendation == "sieve"
-    assert table.build_index("key") == {"key": "sieve"}
+    assert table.build_index("key").columns == {"key": "sieve"}
