@@ -14,6 +14,7 @@ from typing import Any
 import parsieve as ps
 from parsieve.explaining import doubts
 from parsieve.folders import indexed_folder
+from parsieve.index.reports import size_of
 from parsieve.keyfile import read_key_bytes
 from parsieve.lake.states import state_of
 
@@ -182,7 +183,8 @@ def _stats(options: argparse.Namespace) -> int:
     for name, one in {} if options.json else found.items():
         print(
             f"{name}: {one['keys']} keys and {one['rows']} rows of {one['locations']} files, "
-            f"{one['lookup_bytes']} bytes for lookups, {one['reads_of_absent_keys']:.2f} files read for an absent key"
+            f"{size_of(one['stored_bytes'])} on disk, {size_of(one['lookup_bytes'])} read by lookups; a missing key reads "
+            f"{one['reads_of_absent_keys']:.1f} files on average"
         )
     return 0
 

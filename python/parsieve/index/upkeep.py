@@ -70,12 +70,12 @@ def compacted(store: Store, state: ColumnState, options: _core.SieveOptions | No
     instant = state.deltas[-1].instant if state.deltas else state.base.instant
     with Room(WAITING) as room:
         sections = Sections(room)
-        root, _ = timeline.compact(places, _ReadAhead(store, state), sections.add, options)
+        root, _ = timeline.compact(places, ReadAhead(store, state), sections.add, options)
         size = sections.size()
         return put_base(store, reader.axis, Built(root, sections.finish(), size), instant)
 
 
-class _ReadAhead:
+class ReadAhead:
     """Ranges of segment files that ascend, in few requests."""
 
     def __init__(self, store: Store, state: ColumnState) -> None:

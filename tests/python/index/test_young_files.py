@@ -104,7 +104,7 @@ def test_a_table_that_is_written_all_the_time_delays_nobody(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     write(tmp_path / "t" / "0.parquet", 1)
-    hot = write(tmp_path / "t" / "1.parquet", 2)
+    hot = write(tmp_path / "t" / "1.parquet", 0, 9)
     clock = Clock(monkeypatch, changed_ns(hot) + 10)
 
     def sleep_while_written(seconds: float) -> None:

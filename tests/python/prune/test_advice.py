@@ -111,7 +111,7 @@ def test_queries_whose_literals_name_no_zone(tmp_path: Path, capsys: pytest.Capt
 def test_filters_beside_a_sieve_where_files_are_large(slice_bytes: int, absent: float, ranges: bool, kind: str) -> None:
     reads = {"minmax_reads": 100.0, "bloom_reads": 1.1, "sieve_reads": 1.0}
     none = {"minmax_absent": 100.0, "bloom_absent": 0.1, "sieve_absent": absent}
-    size = {"sieve_bytes": 8 << 20, "bloom_bytes": 10 << 20, "build_seconds": 1.0}
+    size = {"sieve_bytes": 8 << 20, "sieve_lookup_bytes": 1 << 20, "bloom_bytes": 10 << 20, "build_seconds": 1.0}
     advice = ps.Advice(column="k", recommendation="none", why="", slices=1000, sampled=16, **reads, **none, **size)  # type: ignore[arg-type]
     assert _judge(advice, slice_bytes, ranges, fpp=0.01)[0] == kind
 
