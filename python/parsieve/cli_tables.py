@@ -183,8 +183,8 @@ def _stats(options: argparse.Namespace) -> int:
     for name, one in {} if options.json else found.items():
         print(
             f"{name}: {one['keys']} keys and {one['rows']} rows of {one['locations']} files, "
-            f"{size_of(one['stored_bytes'])} on disk, {size_of(one['lookup_bytes'])} read by lookups; a missing key reads "
-            f"{one['reads_of_absent_keys']:.1f} files on average"
+            f"{size_of(one['stored_bytes'])} on disk, {size_of(one['lookup_bytes'])} read by lookups; "
+            f"a missing key reads {one['reads_of_absent_keys']:.1f} files on average"
         )
     return 0
 

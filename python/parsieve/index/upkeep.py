@@ -85,6 +85,7 @@ class ReadAhead:
         self._data = b""
 
     def __call__(self, file: int, offset: int, length: int) -> bytes:
+        """One range of one file."""
         known, start = self._at
         if known != file or not start <= offset <= offset + length <= start + len(self._data):
             if file >= len(self._files) or offset + length > self._files[file].size:

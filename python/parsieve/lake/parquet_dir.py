@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import errno
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -106,14 +105,15 @@ class ParquetDir(Adapter):
         except FileNotFoundError as error:
             if error.filename and str(error.filename).rstrip("/") != self.uri:
                 raise
-            raise FileNotFoundError(errno.ENOENT, f"no such file or folder{self._no_pattern()}", self.uri) from error
+            raise self._storage.missing() from error
         last = self._last
         if last is not None and last.listed is listed:
             return replace(last.snapshot, instant=instant)
         # Zero bytes are no Parquet file: object stores mark folders so, and writers that have only begun.
         files = [file for file in listed if file.size]
         if not files:
-            raise FileNotFoundError(f"no Parquet files in {self.uri}{self._no_pattern()}")
+            hint = str(self._storage.missing().strerror).removeprefix("no such file or folder")
+            raise FileNotFoundError(f"no Parquet files in {self.uri}{hint}")
         folders = [file.relative.rpartition("/")[0] for file in files]
         partitions = hive.fields_of(dict.fromkeys(folders))
         schemas = self._schemas(files)
@@ -168,11 +168,6 @@ class ParquetDir(Adapter):
         with ThreadPoolExecutor(REQUESTS_AT_ONCE, "parsieve-read") as pool:
             return dict(zip([file.path for file in wanted], pool.map(held, wanted), strict=True))
 
-    def _no_pattern(self) -> str:
-        """What to say to those who gave a pattern of names."""
-        is_pattern = any(sign in self.uri for sign in "*?[")
-        return " (a table is a folder, or one file; patterns of names are not followed)" if is_pattern else ""
-
     def _physical(self, path: str) -> pa.Schema:
         properties = None if self.keys is None else self.keys.for_rows(self._storage.source(path))
         try:
@@ -182,12 +177,7 @@ class ParquetDir(Adapter):
             ):
                 return file.schema_arrow
         except FormatError as error:
-            if ".parquet" in path.rpartition("/")[2]:
-                raise
-            raise FormatError(
-                f"{error}. Every file below a table's folder is taken for Parquet, whatever its name, unless that "
-                "begins with _ or a dot: move this one away, or name it so"
-            ) from error
+            raise _with_remedy(error, path) from error
 
     def _table_schema(self, schemas: list[pa.Schema], partitions: list[pa.Field]) -> pa.Schema:
         if isinstance(self._schema, pa.Schema):
@@ -212,7 +202,10 @@ class ParquetDir(Adapter):
         """The rows of one file; `ConflictError` where somebody changed it since it was listed."""
         if self.keys is not None and self._exposed is not None:
             self._refuse_closed(piece, [path for path in columns if path not in self._exposed])
-        yield from super().read_keys(piece, columns)
+        try:
+            yield from super().read_keys(piece, columns)
+        except FormatError as error:
+            raise _with_remedy(error, piece.native.path) from error
         if piece.token and self._storage.stat(piece.native.path) != piece.token:
             raise ConflictError(f"{piece.path} was changed while it was read; try again")
 
@@ -256,6 +249,16 @@ class ParquetDir(Adapter):
         return FileRows(
             lambda: self._storage.open(path), str(piece.path), constants=piece.partition_values, decryption=decryption
         )
+
+
+def _with_remedy(error: FormatError, path: str) -> FormatError:
+    """The error for a file that is not Parquet, and by its name was never meant to be."""
+    if ".parquet" in path.rpartition("/")[2]:
+        return error
+    return FormatError(
+        f"not a Parquet file: {str(error).rstrip('.')}. Every file in a table's folder counts as Parquet unless its "
+        "name starts with _ or a dot: move this one, or rename it"
+    )
 
 
 def _why_young(file: ListedFile | None) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import errno
 import io
 import os
 import time
@@ -142,6 +143,12 @@ class Storage:
         is_bucket_first = not hasattr(self.filesystem, "get_range") and not self.root.startswith("/")
         found = placing.next_to(self.root, int(is_bucket_first))
         return None if found is None else (self.filesystem, found)
+
+    def missing(self) -> FileNotFoundError:
+        """The error for a folder or file that does not exist."""
+        is_pattern = any(sign in self.uri for sign in "*?[")
+        hint = " (a table is a folder or one file; globs are not supported)" if is_pattern else ""
+        return FileNotFoundError(errno.ENOENT, f"no such file or folder{hint}", self.uri)
 
     def is_single_file(self) -> bool:
         """Whether this is a file of this machine by itself."""

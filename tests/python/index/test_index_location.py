@@ -29,15 +29,15 @@ def polars_read(folder: str) -> int:
 
 
 def duckdb_folder(folder: str) -> int:
-    return len(duckdb.sql(f"SELECT k FROM read_parquet('{folder}/*')").fetchall())
+    return len(duckdb.execute(f"SELECT k FROM read_parquet('{folder}/*')").fetchall())
 
 
 def duckdb_everything(folder: str) -> int:
-    return len(duckdb.sql(f"SELECT k FROM read_parquet('{folder}/**')").fetchall())
+    return len(duckdb.execute(f"SELECT k FROM read_parquet('{folder}/**')").fetchall())
 
 
 def duckdb_glob(folder: str) -> int:
-    return len(duckdb.sql(f"SELECT k FROM '{folder}/**/*.parquet'").fetchall())
+    return len(duckdb.execute(f"SELECT k FROM '{folder}/**/*.parquet'").fetchall())
 
 
 def dask(folder: str) -> int:

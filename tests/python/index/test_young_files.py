@@ -172,7 +172,7 @@ def test_a_file_that_is_replaced_while_it_is_read_is_left_out(
     assert not view.token(snapshot.slices[1].location)
 
 
-class _Remote(fs.FileSystemHandler):
+class _Remote(fs.FileSystemHandler):  # type: ignore[misc] # it has no types
     """Another filesystem as a handler: it passes everything on but what makes a filesystem local."""
 
     def __init__(self, inner: fs.FileSystem) -> None:
@@ -185,10 +185,10 @@ class _Remote(fs.FileSystemHandler):
         return path
 
     def get_file_info(self, paths: list[str]) -> list[fs.FileInfo]:
-        return self._inner.get_file_info(paths)
+        return list(self._inner.get_file_info(paths))
 
     def get_file_info_selector(self, selector: fs.FileSelector) -> list[fs.FileInfo]:
-        return self._inner.get_file_info(selector)
+        return list(self._inner.get_file_info(selector))
 
     def open_input_file(self, path: str) -> pa.NativeFile:
         return self._inner.open_input_file(path)
