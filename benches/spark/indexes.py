@@ -24,7 +24,6 @@ from pathlib import Path
 from typing import Any
 
 import parsieve.spark as pss
-from parsieve.placing import next_to_local
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "benches" / "python"))
@@ -96,7 +95,7 @@ class Contender:
     def measure_bytes(self, moment: str, before: int) -> None:
         """How large the index is: for Hudi, what its metadata have grown by beside those of the table alone."""
         if self.name == OURS:
-            self.index_bytes[moment] = size_of(Path(next_to_local(str(self.folder)) or self.folder))
+            self.index_bytes[moment] = size_of(self.folder / "_parsieve")
         else:
             self.index_bytes[moment] = size_of(self.folder / METADATA) - before
 

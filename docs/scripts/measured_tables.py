@@ -256,8 +256,8 @@ def tables(records: Records) -> str:
     return (
         f"{_bytes(lake['bytes'])} in {of[0]['files']['alone']} files: {lake['rows'] / 1e6:g} million events that came "
         f"late, by users who are never the sort key; both columns indexed in {lake['build_seconds']:.0f} s; {asked} "
-        f"([sizes](docs/faq.md)). Each engine by its own means alone, and on what a plan keeps, planning included, files in memory "
-        f"({found.source}).\n\n"
+        f"([sizes](docs/faq.md)). Each engine by its own means alone, and on what a plan keeps, planning included, "
+        f"files in memory ({found.source}).\n\n"
         f"{_table(['question', 'files', 'pyarrow', 'Polars', 'DuckDB', 'bytes read'], lines)}\n\n"
         f"A point planned over {many['plain']['files']:,} files that did not change: {warm['delta']:.0f} ms (Delta), "
         f"{warm['iceberg']:.0f} ms (Iceberg), {warm['plain']:.0f} ms in a plain folder, where names and one `stat` a "
