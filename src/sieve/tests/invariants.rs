@@ -1,4 +1,4 @@
-//! The spec's invariants, one named test each; holes are in `holes.rs`, what needs a history is in `model.rs`, determinism
+//! The spec's invariants, one named test each; errors found in the thesis are in `thesis_errors.rs`, what needs a history is in `model.rs`, determinism
 //! over partitions (I5) in `builder.rs` and `sort.rs`, compaction (I7) in `compact.rs`.
 
 use std::collections::BTreeMap;
