@@ -76,6 +76,10 @@ class In:
     column: Column
     values: pa.Array
 
+    def __hash__(self) -> int:
+        # Arrow arrays have no hash.
+        return hash((self.column, len(self.values), self.values[0]))
+
     def __str__(self) -> str:
         shown = ", ".join(str(Literal(value)) for value in self.values[:3])
         more = f", and {len(self.values) - 3} more" if len(self.values) > 3 else ""
@@ -101,6 +105,22 @@ class StartsWith:
 
     def __str__(self) -> str:
         return f"{self.column} STARTS WITH {self.prefix}"
+
+
+@dataclass(frozen=True, slots=True)
+class OutOfType:
+    """Equality with something that no value of the column's type equals: false for a value, null for null.
+
+    A file may hold another type than the table, and there it may be true. So this stays a leaf, below NOT too, until
+    it is certain that every file holds the table's type.
+    """
+
+    column: Column
+    # The condition as people read it.
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,8 +174,7 @@ class Unknown:
         return self.text
 
 
-Expr = Compare | In | IsNull | StartsWith | And | Or | Not | Always | Unknown
-Leaf = Compare | In | IsNull | StartsWith
+Expr = Compare | In | IsNull | StartsWith | OutOfType | And | Or | Not | Always | Unknown
 
 
 def both(*parts: Expr) -> Expr:
@@ -166,16 +185,6 @@ def both(*parts: Expr) -> Expr:
 def either(*parts: Expr) -> Expr:
     """OR, without a disjunction of one."""
     return parts[0] if len(parts) == 1 else Or(parts)
-
-
-def never(column: Column) -> Expr:
-    """False where the column has a value, null where it has none."""
-    return And((IsNull(column), Always(None)))
-
-
-def present(column: Column) -> Expr:
-    """True where the column has a value, null where it has none."""
-    return Or((Not(IsNull(column)), Always(None)))
 
 
 def walk(expr: Expr) -> Iterator[Expr]:
@@ -192,7 +201,8 @@ def walk(expr: Expr) -> Iterator[Expr]:
 
 def columns(expr: Expr) -> list[Column]:
     """The columns of an expression, each once, in the order in which they are met."""
-    return list(_unique(part.column for part in walk(expr) if isinstance(part, Compare | In | IsNull | StartsWith)))
+    leaves = (part for part in walk(expr) if isinstance(part, Compare | In | IsNull | StartsWith | OutOfType))
+    return list(_unique(leaf.column for leaf in leaves))
 
 
 def unknowns(expr: Expr) -> list[Unknown]:

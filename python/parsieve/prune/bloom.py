@@ -10,12 +10,21 @@ import pyarrow as pa
 from parsieve._core import ParsieveError
 from parsieve.files import REQUESTS_AT_ONCE
 from parsieve.filters import FileFilters
+from parsieve.predicate.build import is_text
 from parsieve.prune.evidence import Evidence
-from parsieve.prune.footer_stats import Cost, FileFooter
+from parsieve.prune.footer_stats import ChunkStatistics, Cost, FileFooter, holds_no_other
 from parsieve.prune.questions import Among, Question
 
 # A filter says "maybe" to one of many values by chance alone.
 MOST_VALUES = 1000
+
+
+def _can_answer(chunk: ChunkStatistics, kind: pa.DataType) -> bool:
+    """Whether there are filters that know values of the table's type: the bytes of a UUID are not its text."""
+    if not chunk.has_filter or chunk.stored is None:
+        return False
+    is_bytewise = pa.types.is_fixed_size_binary(kind) or is_text(kind)
+    return not is_bytewise or holds_no_other(chunk.stored, kind) is True
 
 
 class FileBlooms(Evidence):
@@ -44,7 +53,7 @@ class FileBlooms(Evidence):
         for (piece, _), want in zip(self._units, wanted.to_pylist(), strict=True):
             footer = self._footers.get(piece)
             known = footer.columns.get(question.column.path) if footer is not None and want else None
-            if known is not None and known.has_filter and known.path is not None:
+            if known is not None and known.path is not None and _can_answer(known, question.column.value_type):
                 asked[piece] = known.path
         if not asked:
             return None

@@ -202,9 +202,12 @@ def bounds_of(column: Column, footers: Sequence[tuple[FileFooter | None, int]]) 
     lower: list[Any] = [None] * len(raw)
     upper: list[Any] = [None] * len(raw)
     for stored, units in by_type.items():
-        fully = _holds_no_other(stored, column.value_type)
+        fully = holds_no_other(stored, column.value_type)
         for side, into in ((0, lower), (1, upper)):
-            for unit, value in zip(units, _typed([raw[unit][side] for unit in units], stored, kind), strict=True):
+            values = _typed([raw[unit][side] for unit in units], stored, kind)
+            if not fully:
+                values = [value if _is_value(value, column.value_type) else None for value in values]
+            for unit, value in zip(units, values, strict=True):
                 into[unit] = value
         for unit in units:
             # A bound that was brought to the type is in its range, and so is what lies between.
@@ -225,7 +228,14 @@ def bounds_of(column: Column, footers: Sequence[tuple[FileFooter | None, int]]) 
     )
 
 
-def _holds_no_other(stored: str, kind: pa.DataType) -> bool | None:
+def _is_value(value: Any, kind: pa.DataType) -> bool:
+    """Whether a bound of a file that may hold another type is a value of the table's type, where that is bytewise."""
+    if pa.types.is_fixed_size_binary(kind):
+        return value is not None and len(value) == kind.byte_width
+    return not is_text(kind)
+
+
+def holds_no_other(stored: str, kind: pa.DataType) -> bool | None:
     """Whether a column of a file has values of the table's type alone; None if that is a matter of their range."""
     held, found = file_type(stored), _MEANING.fullmatch(stored)
     is_bytewise = is_text(kind) or is_bytes(kind)
@@ -243,6 +253,9 @@ def _holds_no_other(stored: str, kind: pa.DataType) -> bool | None:
         return True if held.unit == kind.unit else None if NANOS[held.unit] > NANOS[kind.unit] else False
     if types.is_fixed_size_binary(kind):
         return physical == f"FIXED_LEN_BYTE_ARRAY({kind.byte_width})"
+    if is_text(kind):
+        # The 16 bytes of a UUID are not its text.
+        return physical == "BYTE_ARRAY"
     return True
 
 
