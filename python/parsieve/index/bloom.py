@@ -29,6 +29,7 @@ from parsieve.index.store import Store, unique
 from parsieve.index.waiting import Budget, WaitingFilters
 from parsieve.lake.base import ColumnPath, Lake, Location, Slice, Snapshot
 from parsieve.lake.leaves import leaf_field
+from parsieve.rates import checked_fpp
 
 # More shelves than these behind the full ones are put together: each costs a lookup a request.
 MOST_SHELVES = 8
@@ -103,8 +104,7 @@ def build_by(
     paths = list(dict.fromkeys(path_of(column) for column in columns))
     if not paths:
         raise ValueError("name at least one column to index")
-    if not 0 < fpp < 1:
-        raise ValueError(f"fpp lies between 0 and 1, both excluded, not {fpp}")
+    fpp = checked_fpp(fpp)
     fields = fields_of(snapshot.schema, paths)
     newest = log.newest()
     started = dict(newest.blooms) if newest else {}
@@ -126,7 +126,7 @@ def build_by(
         for path in paths:
             if blooms.get(path) != started.get(path):
                 raise ConflictError(
-                    f"{'.'.join(path)} was indexed by somebody else while it was built here; nothing was committed"
+                    f"{'.'.join(path)} was indexed by somebody else during this build; nothing was committed"
                 )
         return table, dict(newest.columns) if newest else {}, blooms | made
 

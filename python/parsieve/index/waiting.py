@@ -64,7 +64,7 @@ class _Spilled:
 
 
 class WaitingFilters:
-    """The filters of one column, in the order of their slices. Threads may put them at once, and read when all are done."""
+    """The filters of one column, in the order of their slices. Threads may put them; one reads, when all are put."""
 
     def __init__(self, room: Room, count: int) -> None:
         """Expect `count` filters, which share the memory of `room` with all others."""
@@ -100,9 +100,8 @@ class WaitingFilters:
         self._room.note(len(data))
         assert filled.column_type is not None
         sides = (filled.nulls, filled.nans, filled.unknown)
-        return _Spilled(
-            filled.location, filled.column_type, filled.num_bytes, *sides, file=self._file, start=start, length=len(data)
-        )
+        known = (filled.location, filled.column_type, filled.num_bytes, *sides)
+        return _Spilled(*known, file=self._file, start=start, length=len(data))
 
     def __iter__(self) -> Iterator[Filled | _Spilled]:
         for filled in self._filters:
