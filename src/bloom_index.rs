@@ -10,15 +10,18 @@
 //! rows hold one block of each; a point reads one row of each class, 32 bytes for a location. `docs/format/shelf-v1.md` says
 //! what each byte means. What cannot be read, or fails its checksum, keeps every location that it covers.
 
-use std::collections::BTreeMap;
+mod arrange;
+
 use std::ops::Range;
 
 use crate::arrow::ColumnType;
 use crate::bloom::{Block, Probe, Sbbf, batch::block_index};
 use crate::cursor::Cursor;
 use crate::error::{Error, ErrorKind, Result};
-use crate::int::{high_u32, index, low_u8, low_u32, saturating_u32, to_u64, to_usize};
+use crate::int::{high_u32, index, low_u8, low_u32, to_u64, to_usize};
 use crate::ranges::{Fetched, Step};
+
+pub use arrange::Arrangement;
 
 /// The directory's first bytes; the last is the version.
 const MAGIC: &[u8; 4] = b"BlS1";
@@ -92,31 +95,16 @@ pub fn shelf_blocks(num_blocks: u64) -> u64 {
 impl Shelf {
     /// A shelf of filters of one column type, in the order of their locations, and its rows. A location without a filter
     /// has no values.
-    pub fn arrange(column: ColumnType, filters: Vec<(Member, Option<Sbbf>)>) -> (Self, Vec<u8>) {
-        let mut sizes: BTreeMap<u64, Vec<u32>> = BTreeMap::new();
-        for (number, (_, filter)) in filters.iter().enumerate() {
+    pub fn arrange(column: ColumnType, filters: Vec<(Member, Option<Sbbf>)>) -> Result<(Self, Vec<u8>)> {
+        let (members, filters): (Vec<_>, Vec<_>) = filters.into_iter().unzip();
+        let sizes: Vec<_> = filters.iter().map(|filter| filter.as_ref().map(Sbbf::num_blocks)).collect();
+        let mut arrangement = Arrangement::new(column, members.into_iter().zip(sizes).collect())?;
+        for (number, filter) in filters.iter().enumerate() {
             if let Some(filter) = filter {
-                sizes.entry(filter.num_blocks()).or_default().push(saturating_u32(number));
+                arrangement.place(number, filter)?;
             }
         }
-        let mut rows = Vec::new();
-        let mut classes = Vec::new();
-        for (num_blocks, members) in sizes {
-            let class = Class { num_blocks, offset: to_u64(rows.len()), members };
-            for block in 0..num_blocks {
-                let start = rows.len();
-                for &member in &class.members {
-                    let bitset = filters[index(member)].1.as_ref().map(Sbbf::bitset).unwrap_or_default();
-                    let at = to_usize(block).map(|block| block * Block::BYTES);
-                    rows.extend_from_slice(at.and_then(|at| bitset.get(at..at + Block::BYTES)).unwrap_or_default());
-                }
-                let checksum = row_checksum(&class, block, &rows[start..]);
-                rows.extend_from_slice(&checksum.to_le_bytes());
-            }
-            classes.push(class);
-        }
-        let members = filters.into_iter().map(|(member, _)| member).collect();
-        (Self { column, members, classes }, rows)
+        arrangement.finish()
     }
 
     /// Type of the values.
@@ -341,7 +329,7 @@ mod tests {
             });
             (member(number), filter)
         });
-        Shelf::arrange(COLUMN.parse().unwrap(), filters.collect())
+        Shelf::arrange(COLUMN.parse().unwrap(), filters.collect()).unwrap()
     }
 
     fn probe(values: &[i64]) -> Probe {
@@ -395,7 +383,7 @@ mod tests {
         let full = || Some(Sbbf::new(1).unwrap());
         let of = |nans, unknown| Member { nans, unknown, ..Member::default() };
         let members = vec![(of(false, false), None), (of(true, false), full()), (of(false, true), None)];
-        let (shelf, rows) = Shelf::arrange(column, members);
+        let (shelf, rows) = Shelf::arrange(column, members).unwrap();
         let one = Probe::new(&(Arc::new(Float64Array::from(vec![1.0])) as ArrayRef), column).unwrap();
         assert_eq!(ask(&shelf, &rows, &one).0.may_contain, [false, true, true]);
         assert_eq!(ask(&shelf, &rows, &Probe::ANYTHING).0.may_contain, [true; 3]);
@@ -409,7 +397,7 @@ mod tests {
         let (shelf, rows) = shelf(&values);
         let filters = shelf.unshelve(&rows).unwrap();
         assert_eq!(filters.iter().map(|(_, filter)| filter.is_some()).collect::<Vec<_>>(), [true, false, true, true]);
-        assert_eq!(Shelf::arrange(shelf.column(), filters), (shelf.clone(), rows.clone()));
+        assert_eq!(Shelf::arrange(shelf.column(), filters).unwrap(), (shelf.clone(), rows.clone()));
         let mut damaged = rows.clone();
         damaged[40] ^= 1;
         assert!(shelf.unshelve(&damaged).is_err());

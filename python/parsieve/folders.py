@@ -1,16 +1,18 @@
-"""One task over all Parquet files of a folder: several at once, and no failure ends the others."""
+"""Run one task for all Parquet files of a folder: several at once, and a failure does not stop the others."""
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
-from typing import Generic, NamedTuple, TextIO, TypeVar
+from typing import Any, Generic, NamedTuple, TextIO, TypeVar
 
 from parsieve._core import ParsieveError
+from parsieve.errors import FolderError
 from parsieve.making import usual_threads
 
 Result = TypeVar("Result")
@@ -24,6 +26,7 @@ class Outcome(NamedTuple, Generic[Result]):
     path: Path
     result: Result | None
     error: str | None
+    failure: Exception | None = None
 
 
 def parquet_files(folder: Path) -> list[Path]:
@@ -48,13 +51,46 @@ def for_each_file(
                 try:
                     outcomes[path] = Outcome(path, done.result(), None)
                 except (ParsieveError, OSError, ValueError) as error:
-                    outcomes[path] = Outcome(path, None, " ".join(str(error).split()))
+                    outcomes[path] = Outcome(path, None, " ".join(str(error).split()), error)
                 if bar is not None:
                     bar.step(outcomes[path].error is not None)
         finally:
             # After an interrupt those that have begun end in order, and the others do not begin.
             pool.shutdown(cancel_futures=True)
     return [outcomes[path] for path in files]
+
+
+def local_folder(source: Any) -> Path | None:
+    """Return the local folder that a caller means, or None for a file, a URI or anything else."""
+    if not isinstance(source, (str, os.PathLike)):
+        return None
+    path = Path(source).expanduser()
+    return path if path.is_dir() else None
+
+
+def over_folder(
+    folder: Path,
+    work: Callable[[Path], Result],
+    combine: Callable[[dict[str, Result]], Any],
+    *,
+    threads: int | None = None,
+    before: Callable[[list[Path]], None] | None = None,
+) -> Any:
+    """Combine the results of all Parquet files below a folder, by their paths.
+
+    `before` may refuse the files before any is touched. `FolderError` if some fail, once the others are done.
+    """
+    files = parquet_files(folder)
+    if not files:
+        raise FileNotFoundError(errno.ENOENT, f"no Parquet files ({', '.join(SUFFIXES)}) in this folder", str(folder))
+    if before is not None:
+        before(files)
+    outcomes = for_each_file(work, files, threads=threads)
+    failed = {str(one.path): one.failure for one in outcomes if one.failure is not None}
+    combined = combine({str(one.path): one.result for one in outcomes if one.result is not None})
+    if failed:
+        raise FolderError(str(folder), failed, combined, len(files))
+    return combined
 
 
 class Progress:

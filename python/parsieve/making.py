@@ -47,7 +47,7 @@ def usual_threads(threads: int | None) -> int:
         affinity = getattr(os, "sched_getaffinity", None)
         return len(affinity(0)) if affinity else os.cpu_count() or 1
     if threads < 1:
-        raise ValueError(f"threads is at least 1, not {threads}")
+        raise ValueError(f"threads must be at least 1, not {threads}")
     return threads
 
 

@@ -2,18 +2,53 @@
 
 use super::bloom::BloomFilter;
 use super::file::{Fetched, Probe, Ranges, probe_of};
+use crate::bloom::Filter;
 use crate::bloom::sizing::{self, Model, Sizes};
-use crate::bloom::{Filter, Sbbf};
 use crate::bloom_index;
-use crate::error::Result;
 use crate::parquet::ColumnProbe;
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-/// Partition, group, filter (none where the location has no values), and whether there are nulls, NaNs, unread rows.
-type Shelved<'py> = (String, String, Option<Bound<'py, BloomFilter>>, bool, bool, bool);
+/// Partition, group, blocks of the filter (none where the location has no values), and whether there are nulls, NaNs,
+/// unread rows.
+type Shelved = (String, String, Option<u64>, bool, bool, bool);
 
+/// The same with the filter.
 type Unshelved = (String, String, Option<BloomFilter>, bool, bool, bool);
+
+/// A shelf that is being filled with the filters of locations of one column type, one at a time.
+#[pyclass(module = "parsieve._core")]
+pub(super) struct ShelfArrangement(Option<bloom_index::Arrangement>);
+
+#[pymethods]
+impl ShelfArrangement {
+    #[new]
+    fn new(py: Python<'_>, column_type: &str, locations: Vec<Shelved>) -> PyResult<Self> {
+        let column = column_type.parse()?;
+        let members = locations.into_iter().map(|(partition, group, num_blocks, nulls, nans, unknown)| {
+            (bloom_index::Member { partition, group, nulls, nans, unknown }, num_blocks)
+        });
+        Ok(Self(Some(py.detach(|| bloom_index::Arrangement::new(column, members.collect()))?)))
+    }
+
+    /// Place the filter of the location with this number.
+    fn place(&mut self, py: Python<'_>, number: usize, filter: &Bound<'_, BloomFilter>) -> PyResult<()> {
+        let arrangement = self.0.as_mut().ok_or_else(finished)?;
+        Ok(filter.get().read(py, |filter| arrangement.place(number, filter.sbbf()))?)
+    }
+
+    /// The directory and the rows, once every filter is in its place.
+    fn finish<'py>(&mut self, py: Python<'py>) -> PyResult<(Shelf, Bound<'py, PyBytes>)> {
+        let arrangement = self.0.take().ok_or_else(finished)?;
+        let (shelf, rows) = py.detach(|| arrangement.finish())?;
+        Ok((Shelf(shelf), PyBytes::new(py, &rows)))
+    }
+}
+
+fn finished() -> PyErr {
+    PyValueError::new_err("the shelf is finished")
+}
 
 /// The directory of a shelf of filters.
 #[pyclass(frozen, module = "parsieve._core")]
@@ -21,24 +56,6 @@ pub(super) struct Shelf(bloom_index::Shelf);
 
 #[pymethods]
 impl Shelf {
-    /// Shelve the filters of locations of one column type; also the rows.
-    #[staticmethod]
-    fn arrange<'py>(
-        py: Python<'py>,
-        column_type: &str,
-        filters: Vec<Shelved<'py>>,
-    ) -> PyResult<(Self, Bound<'py, PyBytes>)> {
-        let column = column_type.parse()?;
-        let mut shelved = Vec::with_capacity(filters.len());
-        for (partition, group, filter, nulls, nans, unknown) in filters {
-            let copy = |filter: &Filter| -> Result<Sbbf> { filter.sbbf().try_clone() };
-            let filter = filter.map(|filter| filter.get().read(py, copy)).transpose()?;
-            shelved.push((bloom_index::Member { partition, group, nulls, nans, unknown }, filter));
-        }
-        let (shelf, rows) = py.detach(|| bloom_index::Shelf::arrange(column, shelved));
-        Ok((Self(shelf), PyBytes::new(py, &rows)))
-    }
-
     /// Read a directory.
     #[staticmethod]
     fn read(py: Python<'_>, data: &[u8]) -> PyResult<Self> {

@@ -30,6 +30,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(functions::false_positive_rate, module)?)?;
     module.add_function(wrap_pyfunction!(functions::instruction_sets, module)?)?;
     module.add_class::<bloom_index::Shelf>()?;
+    module.add_class::<bloom_index::ShelfArrangement>()?;
     module.add_function(wrap_pyfunction!(bloom_index::shelf_num_bytes, module)?)?;
     module.add_function(wrap_pyfunction!(file::coalesce, module)?)?;
     module.add_function(wrap_pyfunction!(keys::unwrap_key, module)?)?;

@@ -119,12 +119,13 @@ def gather(
                 column.failed[number] = error
         advance(1)
 
-    _each(read, range(len(slices)), threads)
-    _each(lambda at: workers[at].finish(), range(len(workers)), threads)
+    each(read, range(len(slices)), threads)
+    each(lambda at: workers[at].finish(), range(len(workers)), threads)
     return gathered
 
 
-def _each(act: Callable[[int], None], items: Iterable[int], threads: int) -> None:
+def each(act: Callable[[int], None], items: Iterable[int], threads: int) -> None:
+    """Act on all items, some at once; the first error ends the rest."""
     if threads <= 1:
         for item in items:
             act(item)

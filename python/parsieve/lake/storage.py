@@ -74,7 +74,8 @@ class Storage:
             root = self._of_uri(source)
         elif isinstance(source, (str, os.PathLike)):
             text = os.fspath(source)
-            root = os.path.abspath(local_path(text) if text.startswith("file:") else text)  # noqa: PTH100 - no symlinks
+            path = local_path(text) if text.startswith("file:") else os.path.expanduser(text)  # noqa: PTH111
+            root = os.path.abspath(path)  # noqa: PTH100 - no symlinks
         else:
             raise TypeError(
                 "a table is the path or URI of a folder or of one file, or a (filesystem, path) pair, "

@@ -156,7 +156,7 @@ fn fields(reader: &mut Reader<'_>, structure: &'static str) -> Result<Vec<Field>
 fn structures(reader: &mut Reader<'_>, field: &'static str) -> Result<usize> {
     let at = reader.offset();
     let header = reader.list()?;
-    match header.element == Type::Struct || header.len == 0 {
+    match header.element == Some(Type::Struct) || header.len == 0 {
         true => Ok(header.len),
         false => Err(Error::at(ErrorKind::FieldType { field }, at)),
     }

@@ -401,7 +401,7 @@ mod tests {
         check(&file(&[], &[0]), &shape("a group has fewer children than it claims"));
         check(&file(&[&root(2), leaf], &[0]), &shape("a group has fewer children than it claims"));
         check(&file(&[&root(0), leaf], &[0]), &shape("an element follows the last group"));
-        check(&file(&[leaf], &[0]), &shape("the root is no group"));
+        check(&file(&[leaf], &[0]), &shape("the root is not a group"));
         check(
             &file(&[&root(1), &[0x15, 2, 0x38, 1, b'a', 0]], &[0]),
             &ErrorKind::MissingField { field: "SchemaElement.repetition_type" },

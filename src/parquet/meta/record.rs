@@ -87,7 +87,7 @@ impl<'r, 'a> Record<'r, 'a> {
         if self.field.kind == Type::List {
             let header = self.reader.clone().list()?;
             // Some writers give an empty list any element type.
-            if header.element == element || header.len == 0 {
+            if header.element == Some(element) || header.len == 0 {
                 return Ok(Some((self.reader.list()?.len, self.reader)));
             }
         }

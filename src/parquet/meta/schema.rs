@@ -197,7 +197,7 @@ impl Schema {
             let children = element.num_children.unwrap_or(0);
             match element.physical {
                 _ if children < 0 => return Err(shape("a group has a negative number of children")),
-                Some(_) if index == 0 => return Err(shape("the root is no group")),
+                Some(_) if index == 0 => return Err(shape("the root is not a group")),
                 Some(_) if children > 0 => return Err(shape("an element is both a leaf and a group")),
                 Some(physical) => schema.leaves.push(Leaf {
                     node,

@@ -113,7 +113,7 @@ def test_errors_are_one_line(capsys: pytest.CaptureFixture[str], file: str, tmp_
         (["probe", file, "nothing", "1"], "there is no column 'nothing'"),
         (["probe", file, "id", "one"], "'one' is no value of a column of type INT64 integer"),
         (["inspect", str(tmp_path / "gone")], "gone: No such file or directory"),
-        (["inspect", str(tmp_path / "text")], "no Parquet file"),
+        (["inspect", str(tmp_path / "text")], "not a Parquet file: "),
         (["probe", str(tmp_path), "id", "1"], "directory"),
     ]:
         assert said in run(capsys, *arguments, code=2)

@@ -259,7 +259,7 @@ def test_one_value_that_cannot_be_there_raises(column: Any, value: Any, error: t
 def test_one_value_of_a_type() -> None:
     stored = filter_of(pa.array([1], pa.int32())).to_bytes()
     unknown = ps.BloomFilter.from_bytes(stored)
-    with pytest.raises(TypeError, match="give type="):
+    with pytest.raises(TypeError, match="pass type="):
         unknown.might_contain(1)
     assert unknown.might_contain(1, type=pa.int32())
     assert unknown.might_contain(1, type=pa.int16())
@@ -446,11 +446,11 @@ def test_arguments_are_checked() -> None:
         filter.insert(column, threads=0)
     with pytest.raises(ValueError, match="portable"):
         filter.check(column, instruction_set="mmx")
-    with pytest.raises(ValueError, match="give either"):
+    with pytest.raises(ValueError, match="pass either"):
         ps.BloomFilter()
-    with pytest.raises(ValueError, match="give either"):
+    with pytest.raises(ValueError, match="pass either"):
         ps.BloomFilter(10, num_bytes=32)
-    with pytest.raises(ValueError, match="physical_type needs type="):
+    with pytest.raises(ValueError, match="physical_type also needs type="):
         ps.BloomFilter(num_bytes=32, physical_type="INT32")
     with pytest.raises(ps.UnsupportedError, match="BOOLEAN"):
         ps.BloomFilter(num_bytes=32, type=pa.bool_())
