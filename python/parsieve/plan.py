@@ -190,7 +190,7 @@ class Plan:
         ['b']
         """
         with foreign(self._lake.uri):
-            return self._rows().reader(columns).read_all()
+            return self._rows().reader(columns, hold=True).read_all()
 
     def to_dataset(self) -> pads.Dataset:
         """The kept files and row groups as a pyarrow dataset that yields the matching rows.
