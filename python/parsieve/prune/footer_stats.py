@@ -19,7 +19,7 @@ from parsieve.lake.base import Lake, Slice
 from parsieve.predicate.build import is_bytes, is_text
 from parsieve.predicate.expr import Column
 from parsieve.predicate.place import NANOS
-from parsieve.prune.leaf import LeafKey, find_leaf, leaf_key
+from parsieve.prune.leaf import FileLeaves, LeafKey, WantedLeaf
 from parsieve.prune.minmax import ColumnBounds
 
 # Row groups times columns that are remembered, each some 200 bytes.
@@ -90,7 +90,8 @@ class Footers:
         """The footer of each slice's base file, or why there is none."""
         found: dict[int, FileFooter | str] = {}
         missing: list[int] = []
-        keys = {column.path: leaf_key(schema, column) for column in columns}
+        leaves = [WantedLeaf(schema, column) for column in columns]
+        keys = {leaf.column.path: leaf.key for leaf in leaves}
         for number, piece in enumerate(pieces):
             known = self._find(piece, keys)
             if known is None:
@@ -99,7 +100,7 @@ class Footers:
                 found[number] = known
 
         def fetch(number: int) -> tuple[FileFooter | str, int, int]:
-            return self._fetch(pieces[number], columns, schema, lake)
+            return self._fetch(pieces[number], leaves, lake)
 
         if missing:
             with ThreadPoolExecutor(min(REQUESTS_AT_ONCE, len(missing)), "parsieve-footer") as pool:
@@ -120,23 +121,21 @@ class Footers:
                 self._known.move_to_end((piece.location, piece.token))
             return footer
 
-    def _fetch(
-        self, piece: Slice, columns: Sequence[Column], schema: pa.Schema, lake: Lake
-    ) -> tuple[FileFooter | str, int, int]:
+    def _fetch(self, piece: Slice, leaves: Sequence[WantedLeaf], lake: Lake) -> tuple[FileFooter | str, int, int]:
         try:
             keys = lake.file_keys(piece)
             reader = RangeReader(lake.open_base(piece))
         except (ParsieveError, OSError, ValueError) as error:
             return f"its footer cannot be read: {error}", 0, 0
         try:
-            footer = _footer(open_footer(reader, keys), columns, schema)
+            footer = _footer(open_footer(reader, keys), leaves)
         except (ParsieveError, OSError) as error:
             # Whoever reads the file will meet the same error; here it excludes nothing.
             return f"its footer cannot be read: {error}", reader.bytes_fetched, reader.requests
         finally:
             reader.close()
         self._remember(
-            piece, _Known(footer.num_rows, {leaf_key(schema, one): footer.columns[one.path] for one in columns})
+            piece, _Known(footer.num_rows, {leaf.key: footer.columns[leaf.column.path] for leaf in leaves})
         )
         return footer, reader.bytes_fetched, reader.requests
 
@@ -170,17 +169,18 @@ def open_footer(reader: RangeReader, keys: FileKeys | None = None) -> FileReader
         reader.fetch(needed, fetched)
 
 
-def _footer(file: FileReader, columns: Sequence[Column], schema: pa.Schema) -> FileFooter:
+def _footer(file: FileReader, wanted: Sequence[WantedLeaf]) -> FileFooter:
     footer = FileFooter(file.num_rows, {})
     with_filter = {column for _, column, _, _ in file.ranges()}
-    for column in columns:
-        number = find_leaf(file, schema, column)
+    leaves, stored = FileLeaves(file), file.bound_types
+    for leaf in wanted:
+        number = leaves.find(leaf)
         if number is None:
-            footer.columns[column.path] = ChunkStatistics(None, [], None, False)
+            footer.columns[leaf.column.path] = ChunkStatistics(None, [], None, False)
         else:
-            path = tuple(file.columns[number])
-            groups = file.statistics(number)
-            footer.columns[column.path] = ChunkStatistics(file.bound_types[number], groups, path, number in with_filter)
+            footer.columns[leaf.column.path] = ChunkStatistics(
+                stored[number], file.statistics(number), leaves.paths[number], number in with_filter
+            )
     return footer
 
 
