@@ -19,6 +19,7 @@ from parsieve.lake.base import Lake, Slice
 from parsieve.predicate.build import is_bytes, is_text
 from parsieve.predicate.expr import Column
 from parsieve.predicate.place import NANOS
+from parsieve.prune.experience import Experience
 from parsieve.prune.leaf import FileLeaves, LeafKey, WantedLeaf
 from parsieve.prune.minmax import ColumnBounds
 
@@ -69,6 +70,8 @@ class Cost:
     bytes_fetched: int = 0
     requests: int = 0
     files: int = 0
+    # Kept files whose footers and filters were not worth reading.
+    not_opened: int = 0
 
 
 class Footers:
@@ -78,6 +81,15 @@ class Footers:
         self._lock = threading.Lock()
         self._known: OrderedDict[tuple[Any, str], _Known] = OrderedDict()
         self._held = 0
+        self.experience = Experience()
+
+    def num_missing(self, pieces: Sequence[Slice], columns: Sequence[Column], schema: pa.Schema) -> int:
+        """Count the slices whose footers would have to be read for some columns."""
+        if not self._known:
+            return len(pieces)
+        leaves = [WantedLeaf(schema, column) for column in columns]
+        keys = {leaf.column.path: leaf.key for leaf in leaves}
+        return sum(self._find(piece, keys) is None for piece in pieces)
 
     def read(
         self,
@@ -134,9 +146,7 @@ class Footers:
             return f"its footer cannot be read: {error}", reader.bytes_fetched, reader.requests
         finally:
             reader.close()
-        self._remember(
-            piece, _Known(footer.num_rows, {leaf.key: footer.columns[leaf.column.path] for leaf in leaves})
-        )
+        self._remember(piece, _Known(footer.num_rows, {leaf.key: footer.columns[leaf.column.path] for leaf in leaves}))
         return footer, reader.bytes_fetched, reader.requests
 
     def _remember(self, piece: Slice, learned: _Known) -> None:

@@ -189,14 +189,13 @@ def _begins(prefix: bytes, opposite: bool, lower: pa.Array, upper: pa.Array) -> 
 
 def partitions(rows: Sequence[Any]) -> MinMax:
     """The columns that are constant over each of some slices, as their partition values say."""
+    names = {name for row in rows for name in row}
 
     def bounds(column: Column) -> ColumnBounds | None:
-        if len(column.path) > 1:
-            return None
         name = column.path[0]
-        known = [name in row for row in rows]
-        if not any(known):
+        if len(column.path) > 1 or name not in names:
             return None
+        known = [name in row for row in rows]
         given = [row.get(name) for row in rows]
         nan = [isinstance(value, float) and math.isnan(value) for value in given]
         try:
