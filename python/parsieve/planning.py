@@ -73,7 +73,7 @@ def make_plan(
     judge = GroupJudge(lake, snapshot, footers, files, cost, blooms=filters)
     chosen = _unjudged(files, judge, judged, row_groups)
     if row_groups is None and filters and judged:
-        chosen = sorted(chosen + _worth_opening(lake, snapshot, footers, files, judge, chosen, cost))
+        chosen = sorted(chosen + _worth_opening(snapshot, footers, files, judge, chosen, cost))
     groups = judge.judge(chosen) if chosen else None
     if groups is not None:
         for number, why in judge.doubts(groups).items():
@@ -134,12 +134,12 @@ def _unjudged(
 
 
 def _worth_opening(
-    lake: Lake, snapshot: Snapshot, footers: Footers, files: Sieving, judge: GroupJudge, chosen: list[int], cost: Cost
+    snapshot: Snapshot, footers: Footers, files: Sieving, judge: GroupJudge, chosen: list[int], cost: Cost
 ) -> list[int]:
     """Return the kept slices, beside those already chosen, whose own footers and filters pay for being asked."""
     kept = pc.indices_nonzero(files.kept)
     if chosen:
         kept = kept.filter(pc.invert(pc.is_in(kept, value_set=pa.array(chosen, kept.type))))
-    more = CostModel(lake, snapshot, files, judge, footers.experience).choose(kept)
+    more = CostModel(snapshot, files, judge, footers.experience).choose(kept)
     cost.not_opened = len(kept) - len(more) if more else 0
     return more

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pyarrow as pa
 
 from parsieve._core import ParsieveError
-from parsieve.files import REQUESTS_AT_ONCE
 from parsieve.filters import FileFilters
 from parsieve.prune.evidence import Evidence
 from parsieve.prune.footer_stats import Cost, FileFooter
+from parsieve.prune.medium import Medium, read_all
 from parsieve.prune.questions import Among, Question
 
 # Of so many values a filter almost always claims to contain one.
@@ -22,10 +22,18 @@ MOST_VALUES = 1000
 class FilterAnswers:
     """What the filters of files answer. Each file is opened once, for all questions together."""
 
-    def __init__(self, questions: Iterable[Question], open_filters: Callable[[int], FileFilters], cost: Cost) -> None:
+    def __init__(
+        self,
+        questions: Iterable[Question],
+        source: Callable[[int], tuple[Any, Any]],
+        medium: Callable[[int], Medium],
+        cost: Cost,
+    ) -> None:
+        """`source` gives a file by its slice's number, and its keys; `medium` the storage that it is on."""
         # A dict, because questions are compared by identity and there may be thousands.
         self.questions = {one: one for one in questions if isinstance(one, Among) and len(one.values) <= MOST_VALUES}
-        self._open_filters = open_filters
+        self._source = source
+        self._medium = medium
         self._cost = cost
         self._lock = threading.Lock()
         # By file: for each question that a filter answered, its row groups that may match.
@@ -44,9 +52,9 @@ class FilterAnswers:
         }
         if not missing:
             return
-        with ThreadPoolExecutor(min(REQUESTS_AT_ONCE, len(missing)), "parsieve-bloom") as pool:
-            for number, answers in zip(missing, pool.map(self._ask, missing, missing.values()), strict=True):
-                self._answers[number] = answers
+        medium = self._medium(next(iter(missing)))
+        answers = read_all(lambda number: self._ask(number, missing[number]), list(missing), medium)
+        self._answers |= dict(zip(missing, answers, strict=True))
 
     def get(self, number: int, question: Question) -> list[bool] | None:
         """Return the row groups of a file that may match, or None if no filter answered."""
@@ -55,7 +63,7 @@ class FilterAnswers:
     def _ask(self, number: int, footer: FileFooter) -> dict[Question, list[bool]]:
         answers: dict[Question, list[bool]] = {}
         try:
-            with self._open_filters(number) as filters:
+            with FileFilters(*self._source(number)) as filters:
                 try:
                     for question in self.questions:
                         path = _filtered_path(footer, question)

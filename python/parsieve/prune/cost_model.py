@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from parsieve.lake.base import Lake, Snapshot
+from parsieve.lake.base import Snapshot
 from parsieve.prune.experience import Experience
 from parsieve.prune.groups import GroupJudge, excluded_share
 from parsieve.prune.planner import Sieving
@@ -22,55 +19,10 @@ SAMPLE, GROWTH = 3, 4
 ASSUMED_SIZE = 16 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class Medium:
-    """Seconds that reading takes from one kind of storage."""
-
-    # To open a file and read its footer.
-    footer: float
-    # To ask the Bloom filters of a file.
-    filters: float
-    # That an engine spends on a file before it reads rows, and bytes of rows that it reads in a second.
-    opening: float
-    throughput: float
-    # Files that wait at the same time.
-    at_once: int
-    # To begin a batch, whatever its size.
-    batch: float = 0.0005
-
-    def price(self, footers: int, filters: int) -> float:
-        """Return the seconds that reading so many footers and asking so many files' filters takes."""
-        rounds = -(-footers // self.at_once) * self.footer + -(-filters // self.at_once) * self.filters
-        return self.batch + rounds
-
-    def saving(self, size: float) -> float:
-        """Return the seconds that an engine does not spend on a skipped file of a size."""
-        return self.opening + size / self.throughput
-
-
-# Measured: docs/design/cost-model.md.
-LOCAL = Medium(footer=0.0004, filters=0.0004, opening=0.0004, throughput=400e6, at_once=1)
-REMOTE = Medium(footer=0.060, filters=0.090, opening=0.004, throughput=100e6, at_once=16)
-
-
-def medium_of(source: Any) -> Medium:
-    """Return the kind of storage that a file is read from."""
-    if isinstance(source, tuple) and len(source) == 2:
-        is_local = type(source[0]).__name__ in ("LocalFileSystem", "LocalStore", "MemoryStore", "MemoryFileSystem")
-        return LOCAL if is_local else REMOTE
-    if isinstance(source, str | os.PathLike):
-        text = os.fsdecode(source)
-        return REMOTE if "://" in text and not text.startswith("file://") else LOCAL
-    return LOCAL
-
-
 class CostModel:
     """Chooses kept files whose footers and filters are asked although other evidence has judged them."""
 
-    def __init__(
-        self, lake: Lake, snapshot: Snapshot, files: Sieving, judge: GroupJudge, experience: Experience
-    ) -> None:
-        self._lake = lake
+    def __init__(self, snapshot: Snapshot, files: Sieving, judge: GroupJudge, experience: Experience) -> None:
         self._snapshot = snapshot
         self._files = files
         self._judge = judge
@@ -111,18 +63,16 @@ class CostModel:
         # If no row matches, every kept file is a false positive; else, those that the index expects.
         missing = self._experience.excluding_rate(self._columns, self._snapshot.slices)
         wrong = missing + (1 - missing) * min(1.0, waste)
-        evidence = self._experience.rate(self._columns, self._snapshot.slices)
-        return wrong * evidence
+        return float(wrong) * self._experience.rate(self._columns, self._snapshot.slices)
 
     def _saving(self, batch: Sequence[int]) -> float:
         slices = [self._snapshot.slices[number] for number in batch]
         mean = sum(ASSUMED_SIZE if piece.size is None else piece.size for piece in slices) / len(slices)
-        return medium_of(self._lake.open_base(slices[0])).saving(mean)
+        return self._judge.medium(batch[0]).saving(mean)
 
     def _price(self, batch: Sequence[int]) -> float:
-        medium = medium_of(self._lake.open_base(self._snapshot.slices[batch[0]]))
         asks_filters = bool(self._judge.filters.questions) and (not self._judge.known or self._any_filters())
-        return medium.price(self._judge.num_uncached(batch), len(batch) if asks_filters else 0)
+        return self._judge.medium(batch[0]).price(self._judge.num_uncached(batch), len(batch) if asks_filters else 0)
 
     def _any_filters(self) -> bool:
         return any(self._judge.filters.has_filters(footer) for footer in self._judge.known.values())

@@ -6,7 +6,6 @@ import re
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -14,13 +13,14 @@ from typing import Any
 import pyarrow as pa
 
 from parsieve._core import Fetched, FileKeys, FileReader, ParsieveError
-from parsieve.files import REQUESTS_AT_ONCE, RangeReader
+from parsieve.files import RangeReader
 from parsieve.lake.base import Lake, Slice
 from parsieve.predicate.build import is_bytes, is_text
 from parsieve.predicate.expr import Column
 from parsieve.predicate.place import NANOS
 from parsieve.prune.experience import Experience
 from parsieve.prune.leaf import FileLeaves, LeafKey, WantedLeaf
+from parsieve.prune.medium import medium_of, read_all
 from parsieve.prune.minmax import ColumnBounds
 
 # Row groups times columns that are remembered, each some 200 bytes.
@@ -115,12 +115,12 @@ class Footers:
             return self._fetch(pieces[number], leaves, lake)
 
         if missing:
-            with ThreadPoolExecutor(min(REQUESTS_AT_ONCE, len(missing)), "parsieve-footer") as pool:
-                for number, (footer, size, requests) in zip(missing, pool.map(fetch, missing), strict=True):
-                    found[number] = footer
-                    cost.bytes_fetched += size
-                    cost.requests += requests
-                    cost.files += 1
+            fetched = read_all(fetch, missing, medium_of(lake, pieces[missing[0]]))
+            for number, (footer, size, requests) in zip(missing, fetched, strict=True):
+                found[number] = footer
+                cost.bytes_fetched += size
+                cost.requests += requests
+                cost.files += 1
         return [found[number] for number in range(len(pieces))]
 
     def _find(self, piece: Slice, keys: dict[tuple[str, ...], LeafKey]) -> FileFooter | None:

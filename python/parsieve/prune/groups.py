@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from typing import Any
 
 import pyarrow.compute as pc
 
-from parsieve.filters import FileFilters
+from parsieve._core import FileKeys
 from parsieve.lake.base import Lake, Snapshot
 from parsieve.predicate.expr import Column
 from parsieve.prune.bloom import FileBlooms, FilterAnswers
 from parsieve.prune.footer_stats import Cost, FileFooter, Footers, bounds_of
+from parsieve.prune.medium import Medium, medium_of
 from parsieve.prune.minmax import ColumnBounds, MinMax
 from parsieve.prune.planner import Sieving
 from parsieve.prune.questions import Beyond, leaves
@@ -31,7 +33,7 @@ class GroupJudge:
         self._files = files
         self._cost = cost
         self.columns = list({question.column.path: question.column for question in leaves(files.tree)}.values())
-        self.filters = FilterAnswers(leaves(files.tree) if blooms else (), self._open_filters, cost)
+        self.filters = FilterAnswers(leaves(files.tree) if blooms else (), self._source, self.medium, cost)
         # What was read of each file.
         self.known: dict[int, FileFooter] = {}
         # Why a footer could not be read.
@@ -45,6 +47,10 @@ class GroupJudge:
         # The table itself says what the values of constant columns are; the file's own do not count.
         constants = self._lake.constants(piece)
         return any(column.path[0] not in constants for column in self.columns)
+
+    def medium(self, number: int) -> Medium:
+        """Return the kind of storage that a file is on."""
+        return medium_of(self._lake, self._snapshot.slices[number])
 
     def num_uncached(self, numbers: Collection[int]) -> int:
         """Count the files whose footers would have to be read."""
@@ -90,9 +96,9 @@ class GroupJudge:
             else:
                 self.known[number] = _without(footer, self._lake.constants(slices[number]))
 
-    def _open_filters(self, number: int) -> FileFilters:
+    def _source(self, number: int) -> tuple[Any, FileKeys | None]:
         piece = self._snapshot.slices[number]
-        return FileFilters(self._lake.open_base(piece), self._lake.file_keys(piece))
+        return self._lake.open_base(piece), self._lake.file_keys(piece)
 
 
 def _without(footer: FileFooter, constants: Collection[str]) -> FileFooter:
