@@ -1,8 +1,9 @@
-"""How a plan is made: the predicate read, evidence heard by its cost, row groups looked at where it pays."""
+"""Makes plans: parses the predicate, applies evidence in the order of its cost, and judges row groups where it pays."""
 
 from __future__ import annotations
 
 import functools
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ from parsieve.lake.base import Lake, Snapshot
 from parsieve.plan import Plan
 from parsieve.predicate.expr import And
 from parsieve.predicate.parse import parse, parse_keys
+from parsieve.prune import left_out
 from parsieve.prune.cost_model import CostModel
 from parsieve.prune.footer_stats import Cost, Footers
 from parsieve.prune.groups import GroupJudge
@@ -23,8 +25,11 @@ from parsieve.prune.minmax import lake_statistics, partitions
 from parsieve.prune.planner import Sieving
 from parsieve.prune.questions import Question, ask, leaves
 from parsieve.prune.shelf import ShelfEvidence
+from parsieve.wording import count
 
-STALE = "the index does not hold this version of it; update_index() reads it"
+# Plans that take longer are logged.
+SLOW = 1.0
+_log = logging.getLogger("parsieve.plan")
 
 
 def make_plan(
@@ -40,9 +45,9 @@ def make_plan(
     *,
     filters: bool = True,
 ) -> Plan:
-    """The plan of a predicate on a snapshot of a table; `notes` are doubts that are known already.
+    """Plan a predicate on a snapshot of a table. `notes` are doubts that are already known.
 
-    Without a view and `filters` it says what minima and maxima can do alone.
+    Without a view and without `filters`, only min/max statistics are used.
     """
     expr = parse(where, snapshot.schema, timezone)
     if keys is not None:
@@ -65,11 +70,14 @@ def make_plan(
         judged = [_either(*pair) for pair in zip(judged, sieved, strict=True)]
         filtered = [shelves.speaks(question) for question in leaves(tree)]
         spoken = [_either(*pair) for pair in zip(sieved, filtered, strict=True)]
-        notes = [*notes, *(f"the index, {part}: {why}" for part, why in (index.doubts | shelves.failed).items())]
+        broken = index.doubts | shelves.failed
+        notes = [*notes, *(f"the index, {part}: {why}" for part, why in broken.items())]
         asked = [one for one in spoken if one is not None]
         if asked:
             silent = pc.invert(functools.reduce(pc.or_, asked))
-            doubts = {number: [STALE] for number in pc.indices_nonzero(silent).to_pylist()}
+            numbers = pc.indices_nonzero(pc.and_(files.kept, silent)).to_pylist()
+            heard = [one.bound(question) for question in leaves(tree) for one in (index, shelves)] if numbers else []
+            doubts = left_out.reasons(snapshot.slices, numbers, [one for one in heard if one], bool(broken))
     judge = GroupJudge(lake, snapshot, footers, files, cost, blooms=filters)
     chosen = _unjudged(files, judge, judged, row_groups)
     if row_groups is None and filters and judged:
@@ -81,19 +89,33 @@ def make_plan(
     return Plan(lake, snapshot, expr, files, groups, doubts, list(notes), cost)
 
 
+def log_plan(plan: Plan, seconds: float) -> None:
+    """Log what a plan kept and why, and that it was slow."""
+    if seconds > SLOW and _log.isEnabledFor(logging.INFO):
+        _log.info("slow plan: %.1f s for %r, %d requests, %d bytes", seconds, plan, plan.requests, plan.bytes_fetched)
+    if _log.isEnabledFor(logging.DEBUG):
+        stages = [*plan._files.stages, *([] if plan._groups is None else plan._groups[0].stages)]
+        evidence = ", ".join(f"{stage.name} kept {stage.kept} of {stage.asked}" for stage in stages)
+        total = len(plan._snapshot.slices)
+        _log.debug("%s: kept %d of %d files in %.3f s (%s)", plan, len(plan._kept), total, seconds, evidence)
+
+
 def refuse_stale(plan: Plan, is_indexed: bool) -> None:
-    """`StaleIndexError` for a plan that keeps files of which no index knows, or that could not use it."""
+    """Raise `StaleIndexError` if a plan keeps files that no index covers, or if the index could not be used."""
     if plan.kept and not (is_indexed or plan._notes):
         raise StaleIndexError(
-            f"{plan._lake.uri} has no index, so {len(plan.kept)} files are kept unseen, such as {plan.kept[0].path}. "
-            'Build one with build_index(), or plan with stale="keep"'
+            f"{plan._lake.uri} has no index, so {count(len(plan.kept), 'file')} must be read, such as "
+            f'{plan.kept[0].path}. Build one with build_index(), or plan with stale="keep"'
         )
-    unknown = [keep.path for keep in plan.kept if STALE in keep.doubt]
+    unknown = [keep.path for keep in plan.kept if left_out.REASONS.intersection(keep.doubt)]
     if not unknown and not plan._notes:
         return
-    why = [*plan._notes, *([f"{len(unknown)} files are kept unseen, such as {unknown[0]}"] if unknown else [])]
+    why = [
+        *plan._notes,
+        *([f"it does not cover {count(len(unknown), 'file')}, such as {unknown[0]}"] if unknown else []),
+    ]
     raise StaleIndexError(
-        f"the index does not hold {plan._lake.uri} as it is: {'; '.join(why)}. Bring it up to date with "
+        f"the index of {plan._lake.uri} is out of date: {'; '.join(why)}. Bring it up to date with "
         'update_index(), or plan with stale="keep"'
     )
 

@@ -38,6 +38,7 @@ class GroupJudge:
         self.known: dict[int, FileFooter] = {}
         # Why a footer could not be read.
         self.failed: dict[int, str] = {}
+        self._last: tuple[list[int], Judged] | None = None
 
     def is_usable(self, number: int) -> bool:
         """Whether a file's footer can say something about the table's rows."""
@@ -59,6 +60,11 @@ class GroupJudge:
 
     def judge(self, numbers: Sequence[int]) -> Judged:
         """Judge the row groups of some files together."""
+        if self._last is None or self._last[0] != numbers:
+            self._last = list(numbers), self._judge(numbers)
+        return self._last[1]
+
+    def _judge(self, numbers: Sequence[int]) -> Judged:
         self._read([number for number in numbers if number not in self.known and number not in self.failed])
         opened = {number: self.known[number] for number in numbers if number in self.known}
         units = [(number, group) for number, footer in opened.items() for group in range(len(footer.num_rows))]
