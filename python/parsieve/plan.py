@@ -255,9 +255,8 @@ class Plan:
     def __repr__(self) -> str:
         # Without this hint, a predicate that excludes nothing looks like a defect.
         doubt = ", part of the predicate is ignored, see explain()" if unknowns(self._expr) else ""
-        return (
-            f"<parsieve.Plan of {self._expr}: {len(self._kept)} of {count(len(self._snapshot.slices), 'file')}{doubt}>"
-        )
+        files = f"{len(self._kept)} of {count(len(self._snapshot.slices), 'file')}"
+        return f"<parsieve.Plan of {self._expr}: {files}{doubt}>"
 
 
 def _proof(found: Sequence[Sequence[tuple[str, str]]]) -> str:

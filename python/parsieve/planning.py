@@ -25,7 +25,7 @@ from parsieve.prune.minmax import lake_statistics, partitions
 from parsieve.prune.planner import Sieving
 from parsieve.prune.questions import Question, ask, leaves
 from parsieve.prune.shelf import ShelfEvidence
-from parsieve.wording import count
+from parsieve.wording import count, size
 
 # Plans that take longer are logged.
 SLOW = 1.0
@@ -92,12 +92,13 @@ def make_plan(
 def log_plan(plan: Plan, seconds: float) -> None:
     """Log what a plan kept and why, and that it was slow."""
     if seconds > SLOW and _log.isEnabledFor(logging.INFO):
-        _log.info("slow plan: %.1f s for %r, %d requests, %d bytes", seconds, plan, plan.requests, plan.bytes_fetched)
+        read = f"{size(plan.bytes_fetched)} in {count(plan.requests, 'request')}"
+        _log.info("slow plan: %.1f s for %s (read %s)", seconds, plan._expr, read)
     if _log.isEnabledFor(logging.DEBUG):
         stages = [*plan._files.stages, *([] if plan._groups is None else plan._groups[0].stages)]
         evidence = ", ".join(f"{stage.name} kept {stage.kept} of {stage.asked}" for stage in stages)
         total = len(plan._snapshot.slices)
-        _log.debug("%s: kept %d of %d files in %.3f s (%s)", plan, len(plan._kept), total, seconds, evidence)
+        _log.debug("kept %d of %d files in %.3f s for %s (%s)", len(plan._kept), total, seconds, plan._expr, evidence)
 
 
 def refuse_stale(plan: Plan, is_indexed: bool) -> None:
@@ -110,10 +111,9 @@ def refuse_stale(plan: Plan, is_indexed: bool) -> None:
     unknown = [keep.path for keep in plan.kept if left_out.REASONS.intersection(keep.doubt)]
     if not unknown and not plan._notes:
         return
-    why = [
-        *plan._notes,
-        *([f"it does not cover {count(len(unknown), 'file')}, such as {unknown[0]}"] if unknown else []),
-    ]
+    why = list(plan._notes)
+    if unknown:
+        why.append(f"it does not cover {count(len(unknown), 'file')}, such as {unknown[0]}")
     raise StaleIndexError(
         f"the index of {plan._lake.uri} is out of date: {'; '.join(why)}. Bring it up to date with "
         'update_index(), or plan with stale="keep"'
