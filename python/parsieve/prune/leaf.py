@@ -8,6 +8,7 @@ from functools import cached_property
 import pyarrow as pa
 
 from parsieve._core import FileReader
+from parsieve.lake.fields import fields_at
 from parsieve.lake.leaves import PHYSICAL_NAME
 from parsieve.predicate.expr import Column
 
@@ -69,14 +70,3 @@ class FileLeaves:
 
 def _folded(path: Sequence[str]) -> tuple[str, ...]:
     return tuple(part.casefold() for part in path)
-
-
-def fields_at(schema: pa.Schema, path: Sequence[str]) -> list[pa.Field]:
-    """Return the fields along a path through structs, without walking the fields beside them."""
-    fields: list[pa.Field] = []
-    level: pa.Schema | pa.StructType = schema
-    for part in path:
-        (number,) = level.get_all_field_indices(part)
-        fields.append(level.field(number))
-        level = fields[-1].type
-    return fields
