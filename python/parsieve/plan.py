@@ -18,6 +18,7 @@ from parsieve.prune.footer_stats import Cost
 from parsieve.prune.planner import Sieving
 from parsieve.prune.verdict import Keep, Skip
 from parsieve.reading import Rows
+from parsieve.wording import count
 
 if TYPE_CHECKING:
     import polars as pl
@@ -92,12 +93,12 @@ class Plan:
 
     @cached_property
     def kept(self) -> list[Keep]:
-        """An entry for each file that is kept, with what was in doubt about it."""
+        """Return an entry for each kept file, with the reasons why it could not be judged, if any."""
         return [Keep(_name(self._slice(number)), tuple(self._doubts.get(number, ()))) for number in self._kept]
 
     @cached_property
     def skipped(self) -> list[Skip]:
-        """An entry for each file that is skipped, with its evidence and proof."""
+        """Return an entry for each skipped file, with its evidence and proof."""
         kept = set(self._kept)
         return [self._skip(number) for number in range(len(self._snapshot.slices)) if number not in kept]
 
@@ -129,7 +130,7 @@ class Plan:
         return self._snapshot.schema
 
     def explain(self) -> str:
-        """The plan for people: what was kept and skipped by which evidence, what was in doubt, and what it cost.
+        """Explain the plan: which evidence kept and skipped what, what was in doubt, and what the plan read.
 
         >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
         >>> folder = tempfile.mkdtemp()
@@ -143,7 +144,10 @@ class Plan:
         return explain(self)
 
     def to_json(self) -> str:
-        """The plan for programs, as JSON.
+        """Return the plan as JSON, for programs.
+
+        `expected_waste` is the estimated number of kept files without a matching row, if the predicate's values exist;
+        `expected_waste_if_absent` is the number if they do not. Both are null where no index or filter was asked.
 
         >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
         >>> folder = tempfile.mkdtemp()
@@ -249,15 +253,16 @@ class Plan:
         return frame_of(self, spark, name)
 
     def __repr__(self) -> str:
-        # Whoever sees no more than this would look for the reason elsewhere.
-        doubt = ", not understood in part: see explain()" if unknowns(self._expr) else ""
-        return f"<parsieve.Plan of {self._expr}: {len(self._kept)} of {len(self._snapshot.slices)} files{doubt}>"
+        # Without this hint, a predicate that excludes nothing looks like a defect.
+        doubt = ", part of the predicate is ignored, see explain()" if unknowns(self._expr) else ""
+        files = f"{len(self._kept)} of {count(len(self._snapshot.slices), 'file')}"
+        return f"<parsieve.Plan of {self._expr}: {files}{doubt}>"
 
 
 def _proof(found: Sequence[Sequence[tuple[str, str]]]) -> str:
     """The proofs of one file, or of all its row groups."""
     if not found:
-        return "the file has no row groups"
+        return "it has no row groups"
     against: dict[str, list[str]] = {}
     for unit in found:
         for question, held in unit:
@@ -265,7 +270,7 @@ def _proof(found: Sequence[Sequence[tuple[str, str]]]) -> str:
     texts = []
     for question, said in against.items():
         distinct = list(dict.fromkeys(said))
-        more = f", and {len(distinct) - 2} more such" if len(distinct) > 2 else ""
+        more = f" / {count(len(distinct) - 2, 'more row group')}" if len(distinct) > 2 else ""
         texts.append(f"{question}: {' / '.join(distinct[:2])}{more}")
     return "; ".join(texts)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
@@ -20,7 +21,7 @@ from parsieve.index.view import View
 from parsieve.lake.base import AsOf, Lake, Snapshot
 from parsieve.lake.detect import open_lake
 from parsieve.plan import Plan
-from parsieve.planning import make_plan, refuse_stale
+from parsieve.planning import log_plan, make_plan, refuse_stale
 from parsieve.predicate.expr import Expr, unknowns
 from parsieve.predicate.expr import columns as columns_of
 from parsieve.predicate.names import Names
@@ -109,12 +110,14 @@ class Table:
         row_groups: bool | None = None,
         timezone: str | None = None,
     ) -> Plan:
-        """The same on a snapshot that is at hand."""
+        """Plan on a snapshot that was taken before."""
+        started = time.perf_counter()
         store = self._index.store
         before = store.requests, store.bytes_fetched
         view, notes = self._view(snapshot)
         plan = make_plan(self._lake, snapshot, self._footers, view, where, keys, row_groups, timezone, notes)
         plan._count(store.requests - before[0], store.bytes_fetched - before[1])
+        log_plan(plan, time.perf_counter() - started)
         return plan
 
     def _snapshot(self, as_of: AsOf) -> Snapshot:

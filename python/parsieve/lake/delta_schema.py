@@ -17,6 +17,7 @@ from parsieve._core import FormatError, UnsupportedError
 from parsieve.lake import bounds
 from parsieve.lake.base import ColumnPath, Statistics
 from parsieve.lake.delta_log import DataFile
+from parsieve.lake.fields import fields_at
 from parsieve.lake.leaves import BY_NAME, FIELD_ID, PHYSICAL_NAME, Find, Matching, by_name, leaf_field, places_by_id
 
 _WIDENED = b"delta.typeChanges"
@@ -177,13 +178,9 @@ def statistics_of(
 ) -> Statistics:
     """What is certain of a column by the statistics of all files."""
     field = leaf_field(schema, path)
-    names, fields = [], list(schema)
-    widened = False
-    for part in path:
-        one = next(one for one in fields if one.name == part)
-        names.append(physical(one))
-        widened = widened or _WIDENED in (one.metadata or {})
-        fields = list(one.type) if pt.is_struct(one.type) else []
+    fields = fields_at(schema, path)
+    names = [physical(one) for one in fields]
+    widened = any(_WIDENED in (one.metadata or {}) for one in fields)
     kind = field.type
     lower: list[object] = []
     upper: list[object] = []

@@ -13,6 +13,7 @@ import pyarrow.types as pt
 from parsieve._core import UnsupportedError
 from parsieve.errors import ColumnNotFoundError
 from parsieve.lake.base import ColumnPath
+from parsieve.lake.fields import fields_at
 
 FIELD_ID = b"PARQUET:field_id"
 # What Delta's files call a column, where that may be another name than the table's.
@@ -51,14 +52,10 @@ def leaf_field(schema: pa.Schema, path: ColumnPath) -> pa.Field:
     """The field at a path through structs; it must hold values, and no lists may lie on the way."""
     if not path:
         raise ColumnNotFoundError("the path of a column is empty")
-    level: Sequence[pa.Field] = list(schema)
-    found: pa.Field | None = None
-    for part in path:
-        found = next((one for one in level if one.name == part), None)
-        if found is None:
-            raise ColumnNotFoundError(f"there is no column {'.'.join(path)}; the table has {', '.join(schema.names)}")
-        level = list(found.type) if pt.is_struct(found.type) else []
-    assert found is not None
+    fields = fields_at(schema, path)
+    if len(fields) < len(path):
+        raise ColumnNotFoundError(f"there is no column {'.'.join(path)}; the table has {', '.join(schema.names)}")
+    found = fields[-1]
     if pt.is_nested(found.type):
         raise UnsupportedError(
             f"{'.'.join(path)} is a {found.type}; only columns of single values, alone or in structs, can be used"
