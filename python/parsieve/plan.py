@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from parsieve._core import UnsupportedError
 from parsieve.lake.base import Lake, Slice, Snapshot
 from parsieve.lake.rows import foreign
+from parsieve.pickling import plan_state, restore_plan
 from parsieve.predicate.expr import Expr, unknowns
 from parsieve.prune.footer_stats import Cost
 from parsieve.prune.planner import Sieving
@@ -20,12 +21,32 @@ from parsieve.prune.verdict import Keep, Skip
 from parsieve.reading import Rows
 
 if TYPE_CHECKING:
+    import duckdb
     import polars as pl
     import pyarrow.dataset as pads
 
 
+# What stays in its process when a plan is pickled.
+_EVIDENCE = frozenset({"_files", "_groups"})
+
+
 class Plan:
-    """What `Table.plan` found. It is about one state of the table, and does not change with it."""
+    """What `Table.plan` found. It is about one state of the table, and does not change with it.
+
+    A plan is an Arrow stream of its rows, so pass it to any library that reads Arrow: `pa.table(plan)`,
+    `pl.DataFrame(plan)`, or `duckdb.sql("FROM plan")`. A plan pickles, too: plan once, and read in other processes.
+
+    >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
+    >>> folder = tempfile.mkdtemp()
+    >>> pq.write_table(pa.table({"id": [1, 2], "name": ["a", "b"]}), folder + "/part-0.parquet")
+    >>> plan = ps.open_table(folder).plan("id > 1")
+    >>> pa.table(plan)["name"].to_pylist()
+    ['b']
+    """
+
+    # What a plan out of a pickle says of itself; None where its evidence is here.
+    _explained: str | None = None
+    _as_json: str | None = None
 
     def __init__(
         self,
@@ -46,6 +67,12 @@ class Plan:
         self._doubts = doubts
         self._notes = notes
         self._cost = cost
+
+    def __getstate__(self) -> dict[str, Any]:
+        return plan_state(self, left_out=_EVIDENCE)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        restore_plan(self, state)
 
     def _count(self, requests: int, bytes_fetched: int) -> None:
         """Add what was read of the index."""
@@ -140,7 +167,7 @@ class Plan:
         """
         from parsieve.explaining import explain
 
-        return explain(self)
+        return self._explained or explain(self)
 
     def to_json(self) -> str:
         """The plan for programs, as JSON.
@@ -155,7 +182,7 @@ class Plan:
         """
         from parsieve.explaining import to_dict
 
-        return json.dumps(to_dict(self), indent=2)
+        return self._as_json or json.dumps(to_dict(self), indent=2)
 
     def _rows(self, numbers: Sequence[int] | None = None) -> Rows:
         """The rows of all files that are kept, or of some of them."""
@@ -179,6 +206,11 @@ class Plan:
         """
         with foreign(self._lake.uri):
             yield from self._rows().reader(columns)
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """The matching rows as an Arrow C stream, cast to `requested_schema` if the consumer asks for one."""
+        with foreign(self._lake.uri):
+            return self._rows().reader(None).__arrow_c_stream__(requested_schema)
 
     def to_arrow(self, columns: Sequence[str] | None = None) -> pa.Table:
         """The matching rows, with the columns asked for (None: all). pandas has them by `.to_pandas()`.
@@ -224,7 +256,7 @@ class Plan:
         """
         return self._rows().polars()
 
-    def to_duckdb(self, con: Any = None) -> Any:
+    def to_duckdb(self, con: duckdb.DuckDBPyConnection | None = None) -> duckdb.DuckDBPyRelation:
         """The matching rows as a relation of a DuckDB connection (None: the default one).
 
         DuckDB reads the kept files itself where they are exactly the table's rows.

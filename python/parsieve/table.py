@@ -19,6 +19,7 @@ from parsieve.index.store import FOLDER
 from parsieve.index.view import View
 from parsieve.lake.base import AsOf, Lake, Snapshot
 from parsieve.lake.detect import open_lake
+from parsieve.pickling import restore_table, table_state
 from parsieve.plan import Plan
 from parsieve.planning import make_plan, refuse_stale
 from parsieve.predicate.expr import Expr, unknowns
@@ -34,7 +35,10 @@ FEW_FILES = 8
 
 
 class Table:
-    """A table, from `open_table`. Threads may share it; what it learns of files is kept for the next plan."""
+    """A table, from `open_table`. Threads may share it; what it learns of files is kept for the next plan.
+
+    A table pickles, without what it learned, unless it was opened with `decryption=` or its filesystem does not pickle.
+    """
 
     def __init__(self, lake: Lake, index_location: Any = None) -> None:
         self._lake = lake
@@ -42,6 +46,9 @@ class Table:
         self._last: Snapshot | None = None
         place = lake.beside(FOLDER) if index_location is None else index_location
         self._index = TableIndex(place, lake.storage_options or None)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return restore_table, (type(self), *table_state(self))
 
     def __repr__(self) -> str:
         return f"<parsieve.Table {self.format} {self.uri}>"
