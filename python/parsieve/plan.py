@@ -210,7 +210,9 @@ class Plan:
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """The matching rows as an Arrow C stream, cast to `requested_schema` if the consumer asks for one."""
         with foreign(self._lake.uri):
-            return self._rows().reader(None).__arrow_c_stream__(requested_schema)
+            reader = self._rows().reader(None)
+        # What is wrong with the consumer's schema is nothing wrong with the table.
+        return reader.__arrow_c_stream__(requested_schema)
 
     def to_arrow(self, columns: Sequence[str] | None = None) -> pa.Table:
         """The matching rows, with the columns asked for (None: all). pandas has them by `.to_pandas()`.
@@ -268,7 +270,8 @@ class Plan:
         >>> plan.to_duckdb().fetchall()
         [(2, 'b')]
         """
-        return self._rows().duckdb(con)
+        relation: duckdb.DuckDBPyRelation = self._rows().duckdb(con)
+        return relation
 
     def to_spark(self, spark: Any, name: str | None = None) -> Any:
         """The matching rows as a DataFrame of Spark's own, which opens the kept files alone, at the plan's snapshot.
