@@ -13,7 +13,7 @@ from parsieve._core import ParsieveError
 from parsieve.advice import Advice, advise_column
 from parsieve.index.bloom import fields_of
 from parsieve.index.index import TableIndex
-from parsieve.index.inspect import Lie, Stats
+from parsieve.index.inspect import IndexProblem, IndexStats
 from parsieve.index.renewals import Renewals
 from parsieve.index.store import FOLDER
 from parsieve.index.view import View
@@ -349,7 +349,7 @@ class Table:
         # A dot is also a part of names.
         return [(one,) if (one,) in known else one for one in listed]
 
-    def verify_index(self) -> list[Lie]:
+    def verify_index(self) -> list[IndexProblem]:
         """Compare the index with the table by reading both; what is damaged, missing or wrong, the first lies first.
 
         Without an index there is nothing to compare: `IndexNotFoundError`.
@@ -386,7 +386,7 @@ class Table:
         found = blooms | {path: "both" if path in blooms else "sieve" for path in view.columns}
         return {".".join(path): kind for path, kind in found.items()}
 
-    def index_stats(self) -> dict[str, Stats]:
+    def index_stats(self) -> dict[str, IndexStats]:
         """What the index of each column costs and wastes.
 
         >>> import tempfile, time, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
