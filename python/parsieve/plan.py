@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import duckdb
     import polars as pl
     import pyarrow.dataset as pads
+    from pyspark.sql import DataFrame, SparkSession
 
 
 # What stays in its process when a plan is pickled.
@@ -273,7 +274,7 @@ class Plan:
         relation: duckdb.DuckDBPyRelation = self._rows().duckdb(con)
         return relation
 
-    def to_spark(self, spark: Any, name: str | None = None) -> Any:
+    def to_spark(self, spark: SparkSession, name: str | None = None) -> DataFrame:
         """The matching rows as a DataFrame of Spark's own, which opens the kept files alone, at the plan's snapshot.
 
         `ConflictError` where the table has moved on so that they cannot be read as they were planned. `name` is that of
@@ -281,7 +282,8 @@ class Plan:
         """
         from parsieve.spark.planned import frame_of
 
-        return frame_of(self, spark, name)
+        frame: DataFrame = frame_of(self, spark, name)
+        return frame
 
     def __repr__(self) -> str:
         # Whoever sees no more than this would look for the reason elsewhere.

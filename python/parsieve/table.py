@@ -5,11 +5,12 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
 from parsieve._core import ParsieveError
+from parsieve._typing import ColumnName
 from parsieve.advice import Advice, advise_column
 from parsieve.index.bloom import fields_of
 from parsieve.index.index import TableIndex
@@ -29,7 +30,9 @@ from parsieve.predicate.parse import parse
 from parsieve.prune.footer_stats import Footers
 from parsieve.prune.questions import Among, ask, leaves
 
-ColumnName = str | tuple[str, ...]
+if TYPE_CHECKING:
+    from parsieve._typing import IndexLocation, TableKeysArgument, TableSource, Where
+
 # From so many files on, "auto" measures whether an index pays.
 FEW_FILES = 8
 
@@ -40,7 +43,7 @@ class Table:
     A table pickles, without what it learned, unless it was opened with `decryption=` or its filesystem does not pickle.
     """
 
-    def __init__(self, lake: Lake, index_location: Any = None) -> None:
+    def __init__(self, lake: Lake, index_location: IndexLocation = None) -> None:
         self._lake = lake
         self._footers = Footers()
         self._last: Snapshot | None = None
@@ -70,7 +73,7 @@ class Table:
 
     def plan(
         self,
-        where: Any = None,
+        where: Where = None,
         as_of: AsOf = None,
         *,
         keys: Mapping[Any, Any] | None = None,
@@ -111,7 +114,7 @@ class Table:
     def _plan(
         self,
         snapshot: Snapshot,
-        where: Any,
+        where: Where,
         keys: Mapping[Any, Any] | None = None,
         row_groups: bool | None = None,
         timezone: str | None = None,
@@ -199,7 +202,7 @@ class Table:
     def advise(
         self,
         columns: ColumnName | Sequence[ColumnName] | None = None,
-        queries: Sequence[Any] = (),
+        queries: str | Sequence[Where] = (),
         *,
         expose: ColumnName | Sequence[ColumnName] = (),
         timezone: str | None = None,
@@ -413,12 +416,12 @@ def _same_slices(one: Snapshot, other: Snapshot) -> bool:
 
 
 def open_table(
-    source: Any,
+    source: TableSource,
     format: str | None = None,
     storage_options: Mapping[str, str] | None = None,
     *,
-    index_location: Any = None,
-    decryption: Any = None,
+    index_location: IndexLocation = None,
+    decryption: TableKeysArgument = None,
 ) -> Table:
     """The table at a path or URI, in a `(filesystem, path)` pair, or that of a `DeltaTable` or a pyiceberg `Table`.
 
@@ -449,11 +452,11 @@ def _left_out(asked: Sequence[Expr]) -> str:
 
 
 def advise(
-    table: Any,
+    table: Table | TableSource,
     columns: ColumnName | Sequence[ColumnName] | None = None,
-    queries: Sequence[Any] = (),
+    queries: str | Sequence[Where] = (),
     *,
-    decryption: Any = None,
+    decryption: TableKeysArgument = None,
     expose: ColumnName | Sequence[ColumnName] = (),
     timezone: str | None = None,
 ) -> list[Advice]:

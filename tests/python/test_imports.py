@@ -1,8 +1,10 @@
 """What `import parsieve` must not import: every program pays for it, even one that touches no file and no session."""
 
 import importlib
+import inspect
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
@@ -46,6 +48,22 @@ def test_public_modules_need_no_import_of_their_own() -> None:
     used = modules_after("import parsieve; parsieve.index.TableIndex; parsieve.spark.read; parsieve.lake.open_lake")
     assert {"parsieve.index", "parsieve.spark", "parsieve.lake"} <= used
     assert "pyspark" not in used
+
+
+def test_public_functions_say_what_they_return() -> None:
+    import parsieve
+
+    functions = {
+        f"{name}.{member}": value
+        for name in parsieve.__all__
+        for member, value in [("", getattr(parsieve, name)), *getattr(getattr(parsieve, name), "__dict__", {}).items()]
+        if inspect.isfunction(value) and not member.startswith("_")
+    }
+    assert {"open_table.", "Plan.to_duckdb", "Plan.to_polars", "Plan.to_spark"} <= functions.keys()
+    untyped = [name for name, one in functions.items() if inspect.signature(one).return_annotation in ("Any", Any)]
+    assert not untyped
+    plan = inspect.signature(parsieve.Table.plan).parameters
+    assert plan["where"].annotation == "Where"
 
 
 def test_old_names_of_index_reports() -> None:
