@@ -100,11 +100,16 @@ def _rows(chart: Chart) -> tuple[str, float]:
 
 
 def _axis(place: _Place, chart: Chart, start: float, end: float, bottom: float) -> Iterator[str]:
-    """A line and a label for each tick of a horizontal axis."""
+    """A line for each tick of a horizontal axis, and a label where it touches no other one."""
+    free = 0.0
     for tick in place.ticks(TICKS_ACROSS):
         x = start + place(tick) * (end - start)
         yield f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{LINE / 2}" y2="{bottom:.1f}" class="rule"/>'
-        yield _text(x, bottom + LINE - 3, written(tick, chart.unit), "quiet", "middle")
+        label = written(tick, chart.unit)
+        half = LETTER * len(label) / 2
+        if x - half >= free:
+            yield _text(x, bottom + LINE - 3, label, "quiet", "middle")
+            free = x + half
 
 
 def _short(name: str, longest: int = LONGEST_NAME) -> str:
