@@ -1,6 +1,5 @@
 """The index of a table: versions of it in a store, built from a lake and asked by a planner."""
 
-from parsieve.index import query
 from parsieve.index.index import TableIndex
 from parsieve.index.inspect import IndexStats
 from parsieve.index.lies import IndexProblem
@@ -19,7 +18,6 @@ __all__ = [
     "TableIndex",
     "View",
     "open_store",
-    "query",
 ]
 
 
