@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 from typing import Literal as OneOf
 
 import pyarrow as pa
@@ -49,12 +50,21 @@ class Literal:
 
     scalar: pa.Scalar
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # pyarrow pickles a scalar as a Python value, and has none for nanoseconds without pandas.
+        return _literal_in, (pa.array([self.scalar], self.scalar.type),)
+
     def __str__(self) -> str:
         value = self.scalar
         if pa.types.is_timestamp(value.type) or pa.types.is_time(value.type):
             return str(value.cast(pa.string()).as_py())
         python = value.as_py()
         return repr(python) if isinstance(python, (str, bytes)) else str(python)
+
+
+def _literal_in(values: pa.Array) -> Literal:
+    """The literal out of a pickle, where an array holds it."""
+    return Literal(values[0])
 
 
 @dataclass(frozen=True, slots=True)
