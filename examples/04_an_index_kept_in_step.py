@@ -1,6 +1,5 @@
 """A table grows and changes under its index: stale is slower, never wrong; an update reads only what changed."""
 
-import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,8 +10,6 @@ import parsieve as ps
 
 def write(path: Path, ids: list[int]) -> None:
     pq.write_table(pa.table({"id": ids}), path)
-    # What changed a moment ago may change again unnoticed, and has no token yet.
-    time.sleep(0.06)
 
 
 def show(table: ps.Table, what: str) -> None:

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from parsieve import _core
 from parsieve.errors import ConflictError
 from parsieve.index.feeder import gather, merge
+from parsieve.index.reports import size_of
 from parsieve.index.spill import Room
 from parsieve.lake.base import ColumnPath, Lake, Location, Slice, Snapshot
 from parsieve.lake.leaves import leaf_field
@@ -69,16 +70,18 @@ class Advice(NamedTuple):
     minmax_absent: float
     bloom_absent: float
     sieve_absent: float
-    # Bytes of each index, and seconds to read the column for it.
+    # Bytes on disk of each index, what lookups read of a Sieve, and seconds to read the column for it.
     sieve_bytes: int
+    sieve_lookup_bytes: int
     bloom_bytes: int
     build_seconds: float
 
     def __str__(self) -> str:
         return (
             f"{self.column}: {self.recommendation} ({self.why}). A key that exists reads {self.minmax_reads:.1f} of "
-            f"{self.slices} slices by min/max, {self.sieve_reads:.1f} with a Sieve of {self.sieve_bytes:,} bytes, "
-            f"{self.bloom_reads:.1f} with a Bloom index of {self.bloom_bytes:,} bytes; one that does not exist "
+            f"{self.slices} slices by min/max, {self.sieve_reads:.1f} with a Sieve "
+            f"({size_of(self.sieve_bytes)} on disk, {size_of(self.sieve_lookup_bytes)} read by lookups), "
+            f"{self.bloom_reads:.1f} with a Bloom index ({size_of(self.bloom_bytes)}); one that does not exist "
             f"{self.minmax_absent:.1f}, {self.sieve_absent:.1f} and {self.bloom_absent:.1f}; "
             f"building reads the column, some {self.build_seconds:.1f} s ({self.sampled} slices sampled)"
         )
@@ -138,6 +141,7 @@ def advise_column(
         bloom_absent=fpp * minmax_absent,
         sieve_absent=min(minmax_absent, sieve.absent + max(0.0, sieve.absent - 1) * (others - 1)),
         sieve_bytes=sieve.num_bytes,
+        sieve_lookup_bytes=sieve.lookup_bytes,
         bloom_bytes=int(sum(_core.shelf_num_bytes(len(one.values), fpp) for one in sampled) * scale),
         build_seconds=seconds * scale,
     )
@@ -149,7 +153,7 @@ def advise_column(
 def _nothing(name: str, snapshot: Snapshot, why: str) -> Advice:
     everything = float(len(snapshot.slices))
     reads = everything, everything, everything, everything, everything, everything
-    return Advice(name, "none", why, len(snapshot.slices), 0, *reads, 0, 0, 0.0)
+    return Advice(name, "none", why, len(snapshot.slices), 0, *reads, 0, 0, 0, 0.0)
 
 
 def _judge(advice: Advice, slice_bytes: float, ranges: bool, fpp: float) -> tuple[Kind, str]:
@@ -241,7 +245,9 @@ def _covers(one: _Sampled, probes: pa.Array) -> pa.Array:
 
 @dataclass(frozen=True, slots=True)
 class _SieveCost:
+    # All of it, and what lookups read.
     num_bytes: int
+    lookup_bytes: int
     # Locations that are read in vain for a key of the sample, and those that are for one that is not in it.
     waste: float
     absent: float
@@ -262,5 +268,7 @@ def _sieve(lake: Lake, chosen: Sequence[Slice], path: ColumnPath, axis: _core.Si
     assert report is not None
     locations_of_a_key = report["pairs"] / max(1, report["keys"])
     more_bits = report["runs"] * locations_of_a_key * math.log2(max(scale, 1.0))
-    num_bytes = int((report["lookup_bytes"] + more_bits / 8) * scale)
-    return _SieveCost(num_bytes, report["waste_per_key"], report["reads_of_absent_keys"])
+    lookup_bytes = (report["lookup_bytes"] + more_bits / 8) * scale
+    # A key is stored once, however many locations it has; a sample of other keys has other ones.
+    num_bytes = lookup_bytes + (report["keys_bytes"] + report["root_bytes"]) * scale
+    return _SieveCost(int(num_bytes), int(lookup_bytes), report["waste_per_key"], report["reads_of_absent_keys"])

@@ -14,6 +14,7 @@ from typing import Any
 import parsieve as ps
 from parsieve.explaining import doubts
 from parsieve.folders import indexed_folder
+from parsieve.index.reports import size_of
 from parsieve.keyfile import read_key_bytes
 from parsieve.lake.states import state_of
 
@@ -96,7 +97,7 @@ def _open(options: argparse.Namespace) -> ps.Table:
 
 def _build(options: argparse.Namespace) -> int:
     built = _open(options).build_index(options.columns, options.kind, expose=options.expose)
-    for name, kind in {} if options.json else built.items():
+    for name, kind in {} if options.json else built.columns.items():
         # What is a Sieve has more to tell.
         if kind in ("bloom", "none"):
             print(f"{name}: {kind}")
@@ -133,11 +134,11 @@ def _indexed(options: argparse.Namespace, change: Callable[[ps.Table], Any]) -> 
 
 
 def _expire(options: argparse.Namespace) -> int:
-    versions, files = _open(options).expire_index(options.older_than)
+    report = _open(options).expire_index(options.older_than)
     if options.json:
-        print(json.dumps({"versions": versions, "files": files}))
+        print(json.dumps({"versions": report.versions_removed, "files": report.files_removed}))
     else:
-        print(f"removed {versions} versions and {files} files")
+        print(report)
     return 0
 
 
@@ -182,7 +183,8 @@ def _stats(options: argparse.Namespace) -> int:
     for name, one in {} if options.json else found.items():
         print(
             f"{name}: {one['keys']} keys and {one['rows']} rows of {one['locations']} files, "
-            f"{one['lookup_bytes']} bytes for lookups, {one['reads_of_absent_keys']:.2f} files read for an absent key"
+            f"{size_of(one['stored_bytes'])} on disk, {size_of(one['lookup_bytes'])} read by lookups; "
+            f"a missing key reads {one['reads_of_absent_keys']:.1f} files on average"
         )
     return 0
 

@@ -6,7 +6,7 @@ import errno
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TextIO, TypeVar
@@ -14,6 +14,7 @@ from typing import Any, Generic, NamedTuple, TextIO, TypeVar
 from parsieve._core import ParsieveError
 from parsieve.errors import FolderError
 from parsieve.making import usual_threads
+from parsieve.placing import BELOW, next_to_local
 
 Result = TypeVar("Result")
 
@@ -130,5 +131,14 @@ class Progress:
 
 
 def indexed_folder(path: Path) -> Path | None:
-    """The nearest folder around a file that has an index beside it."""
-    return next((folder for folder in path.parents if (folder / "_parsieve" / "commits").is_dir()), None)
+    """The nearest folder around a file that is a table with an index."""
+    return next((folder for folder, _ in indexes_around(path)), None)
+
+
+def indexes_around(path: Path) -> Iterator[tuple[Path, Path]]:
+    """The folders around a file that are tables with an index, the nearest first, and where the index of each is."""
+    for folder in path.parents:
+        beside = next_to_local(str(folder))
+        for index in [folder / BELOW, *([] if beside is None else [Path(beside)])]:
+            if (index / "commits").is_dir():
+                yield folder, index

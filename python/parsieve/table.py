@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -13,12 +12,9 @@ import pyarrow as pa
 from parsieve._core import ParsieveError
 from parsieve._typing import ColumnName
 from parsieve.advice import Advice, advise_column
-from parsieve.index.bloom import fields_of
 from parsieve.index.index import TableIndex
-from parsieve.index.inspect import IndexProblem, IndexStats
-from parsieve.index.renewals import Renewals
-from parsieve.index.store import FOLDER
 from parsieve.index.view import View
+from parsieve.indexing import IndexedTable
 from parsieve.lake.base import AsOf, Lake, Snapshot
 from parsieve.lake.detect import open_lake
 from parsieve.pickling import restore_table, table_state
@@ -34,22 +30,18 @@ from parsieve.prune.questions import Among, ask, leaves
 if TYPE_CHECKING:
     from parsieve._typing import IndexLocation, TableKeysArgument, TableSource, Where
 
-# From so many files on, "auto" measures whether an index pays.
-FEW_FILES = 8
 
-
-class Table:
+class Table(IndexedTable):
     """A table, from `open_table`. Threads may share it; what it learns of files is kept for the next plan.
 
     A table pickles, without what it learned, unless it was opened with `decryption=` or its filesystem does not pickle.
     """
 
-    def __init__(self, lake: Lake, index_location: IndexLocation = None) -> None:
+    def __init__(self, lake: Lake, index_location: IndexLocation | TableIndex = None) -> None:
         self._lake = lake
         self._footers = Footers()
         self._last: Snapshot | None = None
-        place = lake.beside(FOLDER) if index_location is None else index_location
-        self._index = TableIndex(place, lake.storage_options or None)
+        self._index = TableIndex.of(lake, index_location, lake.storage_options or None)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return restore_table, (type(self), *table_state(self))
@@ -122,11 +114,11 @@ class Table:
     ) -> Plan:
         """Plan on a snapshot that was taken before."""
         started = time.perf_counter()
-        store = self._index.store
-        before = store.requests, store.bytes_fetched
+        before = self._index.cost
         view, notes = self._view(snapshot)
         plan = make_plan(self._lake, snapshot, self._footers, view, where, keys, row_groups, timezone, notes)
-        plan._count(store.requests - before[0], store.bytes_fetched - before[1])
+        requests, num_bytes = self._index.cost
+        plan._count(requests - before[0], num_bytes - before[1])
         log_plan(plan, time.perf_counter() - started)
         return plan
 
@@ -146,61 +138,6 @@ class Table:
             return self._index.at(snapshot), []
         except (ParsieveError, OSError) as error:
             return None, [f"the index cannot be used: {error}"]
-
-    def build_index(
-        self,
-        columns: ColumnName | Sequence[ColumnName],
-        kind: str = "auto",
-        *,
-        memory: int = 1 << 30,
-        threads: int | None = None,
-        progress: bool | None = None,
-        expose: ColumnName | Sequence[ColumnName] = (),
-    ) -> dict[str, str]:
-        """Index some columns in one scan of the table; an index that they have is replaced.
-
-        Returns what was built for each column: "sieve", "bloom", "both", or "none" where "auto" found that none pays.
-
-        Args:
-            columns: A name, a tuple of names below structs, or a list of those.
-            kind: "sieve" answers keys and intervals exactly; "bloom" keeps a filter for each file, which answers keys
-                alone and rejects those that do not exist; "both" is both, in a scan each; "auto" builds for each column
-                what `advise` recommends without queries, which may be nothing.
-            memory: Bytes of rows that are held at once; the rest is spilled to the disk.
-            threads: None is as many as the machine has.
-            progress: A bar on standard error; None shows it if that is a terminal.
-            expose: Those of the columns that may be indexed though files encrypt them. The index tells their values to
-                whoever can read it; without this, such a column is `UnsupportedError`.
-
-        >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
-        >>> folder = tempfile.mkdtemp()
-        >>> pq.write_table(pa.table({"id": [1, 9]}), folder + "/part-0.parquet")
-        >>> table = ps.open_table(folder)
-        >>> table.build_index("id")
-        {'id': 'sieve'}
-        >>> list(table.index_stats())
-        ['id']
-        """
-        if kind not in ("auto", "sieve", "bloom", "both"):
-            raise ValueError(f'the kinds of index are "sieve", "bloom", "both" and "auto", not {kind!r}')
-        snapshot = self._lake.snapshot()
-        paths = self._paths(columns, snapshot.schema)
-        if not paths:
-            raise ValueError("name at least one column to index")
-        lake = self._lake.exposing(self._paths(expose, snapshot.schema))
-        chosen = dict.fromkeys(paths, "sieve" if kind == "auto" else kind)
-        # A sample of few files says nothing.
-        if kind == "auto" and len(snapshot.slices) >= FEW_FILES:
-            chosen = {path: advise_column(lake, snapshot, path).recommendation for path in paths}
-        sieves = [path for path, one in chosen.items() if one in ("sieve", "both")]
-        blooms = [path for path, one in chosen.items() if one in ("bloom", "both")]
-        # Of both nothing is built where one cannot be.
-        fields_of(snapshot.schema, blooms)
-        if sieves:
-            self._index.build(lake, snapshot, sieves, memory=memory, threads=threads, progress=progress)
-        if blooms:
-            self._index.build_bloom(lake, snapshot, blooms, memory=memory, threads=threads)
-        return {".".join(path): one for path, one in chosen.items()}
 
     def advise(
         self,
@@ -245,170 +182,6 @@ class Table:
         names = Names(schema)
         return [names.find([one] if isinstance(one, str) else one).path for one in listed]
 
-    def update_index(
-        self,
-        *,
-        memory: int = 1 << 30,
-        threads: int | None = None,
-        progress: bool | None = None,
-        compact: bool | None = None,
-        expose: ColumnName | Sequence[ColumnName] = (),
-    ) -> None:
-        """Bring the index to the table as it is now: only files that are new or changed are read.
-
-        `compact` tells whether the index is compacted at once. None does so where a lake's table is copied on write, or
-        has just been compacted itself: no file has logs or deletes above it. Otherwise it waits until what updates
-        added costs readers more than a compaction.
-
-        A file whose filters alone are others since, by `add_filters` or `drop_filters`, is not read either.
-        Files that encrypt an indexed column stay unread, and so are kept by every plan, unless `expose` names it.
-
-        >>> import tempfile, time, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
-        >>> folder = tempfile.mkdtemp()
-        >>> pq.write_table(pa.table({"id": [1, 9]}), folder + "/part-0.parquet")
-        >>> time.sleep(0.1)  # A file of this very moment might still change unseen, and is not bound.
-        >>> table = ps.open_table(folder)
-        >>> table.build_index("id")
-        {'id': 'sieve'}
-        >>> pq.write_table(pa.table({"id": [2, 7]}), folder + "/part-1.parquet")
-        >>> time.sleep(0.1)
-        >>> table.update_index()
-        >>> table.index_stats()["id"].locations
-        2
-        """
-        self._index.refresh()
-        snapshot = self._lake.snapshot()
-        lake = self._lake.exposing(self._paths(expose, snapshot.schema))
-        renewals = Renewals.read(self._index.store, snapshot)
-        effort: dict[str, Any] = {"memory": memory, "threads": threads, "progress": progress}
-        self._index.update(lake, snapshot, **effort, renewed=renewals.tokens)
-        renewals.forget()
-        if compact is None:
-            compact = self._lake.format != "parquet" and all(piece.clean for piece in snapshot.slices)
-        view = self._index.newest()
-        if compact and view is not None and any(state.deltas for state in view.columns.values()):
-            self._index.compact()
-
-    def compact_index(self, columns: ColumnName | Sequence[ColumnName] | None = None) -> None:
-        """Make one file set of what updates added. Earlier versions of the index keep theirs until they expire.
-
-        >>> import tempfile, time, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
-        >>> folder = tempfile.mkdtemp()
-        >>> pq.write_table(pa.table({"id": [1, 9]}), folder + "/part-0.parquet")
-        >>> time.sleep(0.1)  # A file of this very moment might still change unseen, and is not bound.
-        >>> table = ps.open_table(folder)
-        >>> table.build_index("id")
-        {'id': 'sieve'}
-        >>> pq.write_table(pa.table({"id": [2, 7]}), folder + "/part-1.parquet")
-        >>> time.sleep(0.1)
-        >>> table.update_index()
-        >>> table.compact_index("id")
-        >>> table.index_stats()["id"].deltas
-        0
-        """
-        self._index.refresh()
-        self._index.compact(self._named(columns))
-
-    def expire_index(self, older_than: dt.timedelta | dt.datetime) -> tuple[int, int]:
-        """Remove old versions of the index, and files that no version names; how many of each.
-
-        The newest version stays, and so do files that are younger than a day, which somebody may be about to name.
-
-        >>> import tempfile, time, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
-        >>> folder = tempfile.mkdtemp()
-        >>> pq.write_table(pa.table({"id": [1, 9]}), folder + "/part-0.parquet")
-        >>> time.sleep(0.1)  # A file of this very moment might still change unseen, and is not bound.
-        >>> table = ps.open_table(folder)
-        >>> table.build_index("id")
-        {'id': 'sieve'}
-        >>> table.build_index("id")
-        {'id': 'sieve'}
-        >>> import datetime
-        >>> table.expire_index(older_than=datetime.timedelta(0))
-        (1, 0)
-        """
-        return self._index.expire(older_than)
-
-    def drop_index(self, columns: ColumnName | Sequence[ColumnName] | None = None) -> None:
-        """Forget the index of some columns, or of all of them.
-
-        >>> import tempfile, time, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
-        >>> folder = tempfile.mkdtemp()
-        >>> pq.write_table(pa.table({"id": [1, 9]}), folder + "/part-0.parquet")
-        >>> time.sleep(0.1)  # A file of this very moment might still change unseen, and is not bound.
-        >>> table = ps.open_table(folder)
-        >>> table.build_index("id")
-        {'id': 'sieve'}
-        >>> table.drop_index("id")
-        >>> table.index_stats()
-        {}
-        """
-        self._index.refresh()
-        self._index.drop(self._named(columns))
-
-    def _named(self, columns: ColumnName | Sequence[ColumnName] | None) -> list[ColumnName] | None:
-        if columns is None:
-            return None
-        listed = [columns] if isinstance(columns, str | tuple) else list(columns)
-        view = self._index.newest()
-        known = set() if view is None else {*view.commit.columns, *view.commit.blooms}
-        # A dot is also a part of names.
-        return [(one,) if (one,) in known else one for one in listed]
-
-    def verify_index(self) -> list[IndexProblem]:
-        """Compare the index with the table by reading both; what is damaged, missing or wrong, the first lies first.
-
-        Without an index there is nothing to compare: `IndexNotFoundError`.
-
-        >>> import tempfile, time, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
-        >>> folder = tempfile.mkdtemp()
-        >>> pq.write_table(pa.table({"id": [1, 9]}), folder + "/part-0.parquet")
-        >>> time.sleep(0.1)  # A file of this very moment might still change unseen, and is not bound.
-        >>> table = ps.open_table(folder)
-        >>> table.build_index("id")
-        {'id': 'sieve'}
-        >>> table.verify_index()
-        []
-        """
-        return self._index.verify(self._lake.exposing(None), self._lake.snapshot())
-
-    def index_kinds(self) -> dict[str, str]:
-        """Which columns are indexed, and how: "sieve", "bloom" or "both".
-
-        >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
-        >>> folder = tempfile.mkdtemp()
-        >>> pq.write_table(pa.table({"id": [1, 9]}), folder + "/part-0.parquet")
-        >>> table = ps.open_table(folder)
-        >>> table.index_kinds()
-        {}
-        >>> _ = table.build_index("id", kind="bloom")
-        >>> table.index_kinds()
-        {'id': 'bloom'}
-        """
-        view = self._index.look()
-        if view is None:
-            return {}
-        blooms = dict.fromkeys(view.commit.blooms, "bloom")
-        found = blooms | {path: "both" if path in blooms else "sieve" for path in view.columns}
-        return {".".join(path): kind for path, kind in found.items()}
-
-    def index_stats(self) -> dict[str, IndexStats]:
-        """What the index of each column costs and wastes.
-
-        >>> import tempfile, time, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
-        >>> folder = tempfile.mkdtemp()
-        >>> pq.write_table(pa.table({"id": [1, 9]}), folder + "/part-0.parquet")
-        >>> time.sleep(0.1)  # A file of this very moment might still change unseen, and is not bound.
-        >>> table = ps.open_table(folder)
-        >>> table.build_index("id")
-        {'id': 'sieve'}
-        >>> stats = table.index_stats()["id"]
-        >>> stats.keys, stats.rows, stats.locations
-        (2, 2, 1)
-        """
-        view = self._index.look()
-        return {} if view is None else {".".join(path): self._index.stats(path) for path in view.columns}
-
 
 def _same_slices(one: Snapshot, other: Snapshot) -> bool:
     """Whether the slices of two snapshots are the same files with the same live rows, read by the same schema."""
@@ -429,7 +202,8 @@ def open_table(
     """The table at a path or URI, in a `(filesystem, path)` pair, or that of a `DeltaTable` or a pyiceberg `Table`.
 
     Plain folders of Parquet files (hive-partitioned or not), Delta Lake, Iceberg and Hudi are told apart by what lies
-    in the folder, or by `format`. The index lies in `_parsieve` below the table, or at `index_location`.
+    in the folder, or by `format`. The index of `lake/orders` is stored in
+    `lake/.parsieve/orders` if that is a plain folder, else in `lake/orders/_parsieve`, or at `index_location`.
 
     A plain folder is every file below it, whatever its name, but those whose names begin with `_` or a dot. A single
     file is a table too, whose index lies at `index_location`; patterns of names and lists of files are none.

@@ -17,7 +17,6 @@ import re
 import shlex
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -58,8 +57,6 @@ def run(page: str, program: list[Block]) -> None:
     """Runs the blocks in the current folder; tracebacks name the page and its line."""
     namespace: dict[str, Any] = {"__name__": "__main__"}
     for block in program:
-        # A reader takes a moment between two blocks; a file that was changed just now has no token yet.
-        time.sleep(0.06)
         if block.language == "python":
             code = compile("\n" * (block.first_line - 1) + block.text, page, "exec")
             exec(code, namespace)

@@ -102,8 +102,6 @@ def _indexed(folder: Path, say: Callable[[str], None]) -> ps.Table:
     start = time.perf_counter()
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         list(pool.map(lambda path: ps.add_filters(path, columns=["user_id"]), sorted(folder.glob("*.parquet"))))
-    # A file that changed a moment ago may change again unnoticed: it has no token yet, and would be in doubt.
-    time.sleep(0.1)
     middle = time.perf_counter()
     table = ps.open_table(folder)
     table.build_index(["user_id", "event_time"], progress=False)

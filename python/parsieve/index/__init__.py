@@ -5,17 +5,33 @@ from parsieve.index.inspect import IndexStats
 from parsieve.index.lies import IndexProblem
 from parsieve.index.opening import open_store
 from parsieve.index.query import Query
+from parsieve.index.reports import (
+    BuildReport,
+    CompactReport,
+    DropReport,
+    ExpireReport,
+    LeftOut,
+    Remaining,
+    UpdateReport,
+)
 from parsieve.index.store import LocalStore, ObjectStore, Store
 from parsieve.index.view import View
 
 __all__ = [
+    "BuildReport",
+    "CompactReport",
+    "DropReport",
+    "ExpireReport",
     "IndexProblem",
     "IndexStats",
+    "LeftOut",
     "LocalStore",
     "ObjectStore",
     "Query",
+    "Remaining",
     "Store",
     "TableIndex",
+    "UpdateReport",
     "View",
     "open_store",
 ]

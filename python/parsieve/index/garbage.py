@@ -14,13 +14,14 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
 
 from parsieve._core import FormatError
 from parsieve.index import bindings, document
 from parsieve.index.commit import COMMITS, Log, Part, name_of
 from parsieve.index.renewals import RENEWALS
-from parsieve.index.store import Store, unique
+from parsieve.index.store import Store, Stored, unique
 
 NOTICES = "garbage"
 # Notes of files that were renewed are named by no version: what nobody took up grows old.
@@ -53,34 +54,47 @@ def _is_there(store: Store, part: Part) -> bool:
         return False
 
 
-def collect(log: Log, garbage_age: dt.timedelta) -> int:
-    """Remove files that no version names and that are older than `garbage_age`; how many."""
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """What was removed, and the files that no version names and that are too young to be."""
+
+    removed: tuple[Stored, ...]
+    young: tuple[Stored, ...]
+
+
+def collect(log: Log, garbage_age: dt.timedelta, released: Collection[str] = ()) -> Collected:
+    """Remove files that no version names and that are older than `garbage_age`, or are `released` whatever their age.
+
+    Released are files of versions that were expired or dropped: they were committed, so no build is about to.
+    """
     store, now = log.store, time.time()
     # What a version names that was put since then is young; everything else is listed before the versions are read.
     old = now - garbage_age.total_seconds()
-    candidates = {one.name for folder in FOLDERS for one in store.list(folder) if one.modified < old}
-    garbage = sorted(candidates - _named(log))
+    stored = {one.name: one for folder in FOLDERS for one in store.list(folder)}
+    unnamed = stored.keys() - named(log)
+    garbage = sorted(name for name in unnamed if stored[name].modified < old or name in released)
+    young = tuple(stored[name] for name in sorted(unnamed.difference(garbage)))
     for notice in store.list(NOTICES):
         if notice.modified < min(old, now - NOTICE_AGE.total_seconds()):
             store.delete(notice.name)
     if not garbage:
-        return 0
+        return Collected((), young)
     notice_name = unique(NOTICES, "garbage")
     store.put(notice_name, document.write("garbage", {"names": garbage}))
-    removed = 0
-    looked, doomed = time.time(), set(garbage) - _named(log)
+    removed = []
+    looked, doomed = time.time(), set(garbage) - named(log)
     for name in garbage:
         if time.time() - looked > HASTE:
             # Whoever slept here may have missed a version.
-            looked, doomed = time.time(), set(garbage) - _named(log)
+            looked, doomed = time.time(), set(garbage) - named(log)
         if name in doomed:
             store.delete(name)
-            removed += 1
+            removed.append(stored[name])
     store.delete(notice_name)
-    return removed
+    return Collected(tuple(removed), young)
 
 
-def _named(log: Log) -> set[str]:
+def named(log: Log) -> set[str]:
     """The versions, and every file that one of them names."""
     live: set[str] = set()
     for version, _ in log.stored():

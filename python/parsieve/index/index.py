@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Self
 
 from parsieve import _core
 from parsieve.errors import IndexNotFoundError
-from parsieve.index import bloom, build, inspect, update, upkeep
+from parsieve.index import bloom, build, expiry, inspect, update, upkeep
+from parsieve.index.accounts import Account
 from parsieve.index.commit import Commit, Log, TableState
+from parsieve.index.drafts import drafting
 from parsieve.index.opening import open_store
 from parsieve.index.renewals import Renewed
-from parsieve.index.store import Store
+from parsieve.index.reports import DropReport, ExpireReport
+from parsieve.index.store import LocalStore, NoStore, Store
 from parsieve.index.view import View
 from parsieve.lake.base import Lake, Location, Snapshot
 
@@ -23,13 +27,12 @@ Column = str | Sequence[str]
 class TableIndex:
     """An index in a folder or an object store; there need be none yet.
 
-    >>> import tempfile, time, pyarrow as pa, pyarrow.parquet as pq
+    >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq
     >>> from parsieve.index import TableIndex, query
     >>> from parsieve.lake import open_lake
     >>> folder = tempfile.mkdtemp()
     >>> for name, keys in [("a", [1, 5]), ("b", [3, 9])]:
     ...     pq.write_table(pa.table({"k": keys}), f"{folder}/{name}.parquet")
-    >>> time.sleep(0.1)  # A file of this very moment might still change unseen, and is not bound.
     >>> lake = open_lake(folder)
     >>> index = TableIndex(folder + "/_parsieve")
     >>> view = index.build(lake, lake.snapshot(), ["k"])
@@ -37,10 +40,27 @@ class TableIndex:
     ['b.parquet']
     """
 
-    def __init__(self, where: Any, storage_options: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, where: Any, storage_options: Mapping[str, str] | None = None, *, before: Store | None = None
+    ) -> None:
         self.store: Store = open_store(where, storage_options)
         self.log = Log(self.store)
+        # Where a new index goes, and where an older version of the package may have stored one.
+        self._home = self.log
+        self._before = None if before is None else Log(before)
         self._newest: View | None = None
+
+    @classmethod
+    def of(cls, lake: Lake, where: Any = None, storage_options: Mapping[str, str] | None = None) -> Self:
+        """The index of a table, at the place that the caller names, or else at the one that its format has for it."""
+        if isinstance(where, cls):
+            return where
+        if where is not None:
+            return cls(where, storage_options)
+        places = lake.places()
+        before = None if places.before is None else open_store(places.before, storage_options)
+        home = NoStore(places.problem) if places.home is None else places.home
+        return cls(home, storage_options, before=before)
 
     @classmethod
     def open(cls, where: Any, storage_options: Mapping[str, str] | None = None) -> Self | None:
@@ -53,13 +73,42 @@ class TableIndex:
         return self._newest or self.refresh()
 
     def refresh(self) -> View | None:
-        """Look for the newest version. What was read of it before is kept."""
-        commit = self.log.newest()
+        """Look for the newest version. What was read of it before is kept.
+
+        An index that an older version of the package stored elsewhere is used until it is dropped.
+        """
+        commit = self._look()
         if commit is None:
             self._newest = None
         elif self._newest is None or self._newest.commit != commit:
             self._newest = self._view(commit)
         return self._newest
+
+    def _look(self) -> Commit | None:
+        """The newest version, and from now on the place where it is."""
+        home = self._home.newest()
+        if self._before is None or (home is not None and not home.is_empty):
+            self._use(self._home)
+            return home
+        before = self._before.newest()
+        if before is None:
+            # Nobody builds one there any more, so this is asked only once.
+            self._before = None
+        if before is None or before.is_empty:
+            self._use(self._home)
+            return home
+        self._use(self._before or self._home)
+        return before
+
+    def _use(self, log: Log) -> None:
+        if log is not self.log:
+            self.log, self.store, self._newest = log, log.store, None
+
+    @property
+    def cost(self) -> tuple[int, int]:
+        """Requests made and bytes read so far, at all of its places."""
+        stores = {id(one): one for one in (self.store, self._home.store, self._before and self._before.store) if one}
+        return sum(one.requests for one in stores.values()), sum(one.bytes_fetched for one in stores.values())
 
     def _view(self, commit: Commit) -> View:
         return View(self.store, commit, self.refresh)
@@ -112,10 +161,19 @@ class TableIndex:
         progress: bool | None = None,
         spill: Path | str | None = None,
         options: _core.SieveOptions | None = None,
+        account: Account | None = None,
     ) -> View:
-        """Index some columns of a snapshot in one scan. At most `memory` of the rows is held, the rest is spilled."""
+        """Index some columns of a snapshot in one scan. At most `memory` of the rows is held, the rest is spilled.
+
+        Files that changed within one tick of the filesystem's clock are waited for once, see `settle`.
+        """
         effort = build.Effort(memory, threads, progress, spill, options)
-        return self._now(build.build(self.log, lake, snapshot, columns, effort))
+        account = account or Account()
+        snapshot = account.settle(lake, snapshot)
+        with self._drafting() as log:
+            view = self._now(build.build(log, account.watch(lake), snapshot, columns, effort))
+        account.warn(self.store)
+        return view
 
     def build_bloom(
         self,
@@ -126,10 +184,16 @@ class TableIndex:
         fpp: float = 0.01,
         memory: int = 1 << 30,
         threads: int | None = None,
+        account: Account | None = None,
     ) -> View:
         """Fill a Bloom filter for each location and column, in one scan: it answers for keys alone."""
         effort = build.Effort(memory, threads)
-        return self._now(bloom.build(self.log, lake, snapshot, columns, effort, fpp))
+        account = account or Account()
+        snapshot = account.settle(lake, snapshot)
+        with self._drafting() as log:
+            view = self._now(bloom.build(log, account.watch(lake), snapshot, columns, effort, fpp))
+        account.warn(self.store)
+        return view
 
     def update(
         self,
@@ -143,6 +207,7 @@ class TableIndex:
         spill: Path | str | None = None,
         compaction: bool = True,
         renewed: Renewed | None = None,
+        account: Account | None = None,
     ) -> View:
         """Bring every column to a snapshot: only slices that are new or changed are read.
 
@@ -150,23 +215,49 @@ class TableIndex:
         rows by the indexed token, as `renewed` tells.
         """
         effort = build.Effort(memory, threads, progress, spill)
-        updated = update.update(self.log, lake, snapshot, effort, differences, compaction, renewed)
-        return self._now(bloom.update(self.log, lake, snapshot, effort, renewed) or updated)
+        account = account or Account()
+        snapshot = account.settle(lake, snapshot)
+        watched = account.watch(lake)
+        with self._drafting() as log:
+            updated = update.update(log, watched, snapshot, effort, differences, compaction, renewed)
+            view = self._now(bloom.update(log, watched, snapshot, effort, renewed) or updated)
+        account.warn(self.store)
+        return view
 
     def compact(self, columns: Sequence[Column] | None = None, options: _core.SieveOptions | None = None) -> View:
         """Make one base of each column's base and deltas. Older versions keep theirs."""
-        return self._now(upkeep.compact(self.log, columns, options))
+        with self._drafting() as log:
+            return self._now(upkeep.compact(log, columns, options))
 
-    def drop(self, columns: Sequence[Column] | None = None) -> None:
-        """Forget some columns, or all of them."""
-        upkeep.drop(self.log, columns)
+    def _drafting(self) -> AbstractContextManager[Log]:
+        self.store.require_writable()
+        return drafting(self.store)
+
+    def drop(self, columns: Sequence[Column] | None = None) -> DropReport:
+        """Forget some columns, or all of them, and remove the files that nobody needs any more."""
+        report = expiry.drop(self.log, columns)
+        self._tidy()
         self.refresh()
+        return report
 
     def expire(
-        self, older_than: dt.timedelta | dt.datetime, garbage_age: dt.timedelta = upkeep.GARBAGE_AGE
-    ) -> tuple[int, int]:
-        """Remove old versions and files that no version names; how many of each. The newest version stays."""
-        return upkeep.expire(self.log, older_than, garbage_age)
+        self,
+        older_than: expiry.OlderThan = expiry.OLDER_THAN,
+        garbage_age: dt.timedelta = expiry.GARBAGE_AGE,
+    ) -> ExpireReport:
+        """Remove old versions, and files that no version names. The newest version stays."""
+        report = expiry.expire(self.log, older_than, garbage_age)
+        if self._before is not None and self._before is not self.log:
+            # What was dropped there, but was too young to be removed then.
+            report = report.plus(expiry.expire(self._before, older_than, garbage_age))
+        self._tidy()
+        return report
+
+    def _tidy(self) -> None:
+        """Remove what a dropped index leaves below a plain folder, where it would be in the way of other readers."""
+        before = None if self._before is None else self._before.store
+        if isinstance(before, LocalStore):
+            expiry.vanish(before)
 
     def look(self) -> View | None:
         """`refresh` for who looks at the index itself: what the disk or the network says against it is named."""

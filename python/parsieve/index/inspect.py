@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -11,6 +11,8 @@ from parsieve._core import ParsieveError
 from parsieve.index import inspect_bloom
 from parsieve.index.lies import UNREAD, IndexProblem, Lie, current_rows, name_of, out_of_reach
 from parsieve.index.query import is_nan, is_null
+from parsieve.index.sizes import stored_bytes
+from parsieve.index.upkeep import ReadAhead
 from parsieve.index.view import ColumnReader, View
 from parsieve.lake.base import ColumnPath, Lake, Snapshot
 
@@ -18,6 +20,8 @@ __all__ = ["IndexProblem", "IndexStats", "Lie", "Stats", "stats", "verify"]
 
 # Rows of a slice that are checked at once.
 PAIRS_BYTES = 64 << 20
+# Bytes of keys that are read to count keys and rows after updates.
+MOST_COUNTED = 64 << 20
 # Segments that are read to judge answers to keys that are not there.
 SAMPLED_SEGMENTS = 64
 
@@ -28,9 +32,13 @@ class IndexStats:
 
     path: ColumnPath
     locations: int
+    # Where an index of more than `MOST_COUNTED` bytes was updated, those of its base, without the `changes`.
     keys: int
     rows: int
     segments: int
+    # All files of the index of this column, its Bloom filters included, and those filters alone.
+    stored_bytes: int
+    bloom_bytes: int
     # What lookups read, what compaction reads, and what every reader reads once.
     lookup_bytes: int
     keys_bytes: int
@@ -72,12 +80,16 @@ def stats(view: View, column: str | Sequence[str]) -> Stats:
         reader.doubts["a segment"] = str(error)
         raise _unreadable(reader) from error
     assert report is not None
+    keys, rows = _counts(reader, timeline, report)
+    bloom = view.commit.blooms.get(state.path)
     return Stats(
         path=state.path,
         locations=len(bound),
-        keys=report["keys"],
-        rows=report["rows"],
+        keys=keys,
+        rows=rows,
         segments=report["segments"],
+        stored_bytes=stored_bytes(view.commit, [state.path]),
+        bloom_bytes=0 if bloom is None else sum(one.directory.size + one.rows.size for one in bloom.shelves),
         lookup_bytes=report["lookup_bytes"],
         keys_bytes=report["keys_bytes"],
         root_bytes=report["root_bytes"],
@@ -91,6 +103,19 @@ def stats(view: View, column: str | Sequence[str]) -> Stats:
         reads_of_absent_keys=report["reads_of_absent_keys"],
         largest_lookup=report["largest_lookup"],
     )
+
+
+def _counts(reader: _Inspected, timeline: _core.SieveTimeline, report: Mapping[str, int]) -> tuple[int, int]:
+    """Keys and rows with the changes since the base, as a compaction counts them; of a large index, of the base."""
+    state = reader.state
+    changed = sum(delta.file.size for delta in state.deltas)
+    if not changed or report["keys_bytes"] + changed > MOST_COUNTED:
+        return report["keys"], report["rows"]
+    places = [(location.partition, location.group) for location in sorted(reader.bound)]
+    root, _ = timeline.compact(places, ReadAhead(reader.store, state), lambda _: None)
+    counted = _core.SieveTimeline(reader.axis, root, []).report([])
+    assert counted is not None
+    return counted["keys"], counted["rows"]
 
 
 def _unreadable(reader: ColumnReader) -> ParsieveError:

@@ -69,6 +69,10 @@ class MountedStore(Store):
         self._count(0)
         return named
 
+    def require_writable(self) -> NoReturn:
+        """Not here."""
+        self._refuse()
+
     def put(self, name: str, data: Data) -> NoReturn:
         """Not here."""
         self._refuse()

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from parsieve._core import ParsieveError
-from parsieve.folders import indexed_folder
+from parsieve.folders import indexes_around
 from parsieve.index import document
 from parsieve.index.opening import open_store
-from parsieve.index.store import FOLDER, Store, unique
+from parsieve.index.store import Store, unique
 from parsieve.lake.base import Location, Snapshot
 
 RENEWALS = "renewals"
@@ -22,13 +22,11 @@ Renewed = Mapping[Location, Collection[str]]
 
 def note(path: Path, since: str, until: str) -> None:
     """Note that a file had the same rows by these two tokens. Without the note they are read again, and no more."""
-    folder = indexed_folder(path)
-    if folder is None:
-        return
-    relative = path.relative_to(folder).as_posix()
-    fields: dict[str, Any] = {"same": [[relative.rpartition("/")[0], relative, since, until]]}
-    with contextlib.suppress(OSError):
-        open_store(str(folder / FOLDER)).put(unique(RENEWALS, "note"), document.write(RENEWALS, fields))
+    for folder, index in indexes_around(path):
+        relative = path.relative_to(folder).as_posix()
+        fields: dict[str, Any] = {"same": [[relative.rpartition("/")[0], relative, since, until]]}
+        with contextlib.suppress(OSError):
+            open_store(str(index)).put(unique(RENEWALS, "note"), document.write(RENEWALS, fields))
 
 
 @dataclass(frozen=True)

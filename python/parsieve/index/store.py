@@ -18,7 +18,7 @@ import secrets
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,8 +29,6 @@ from parsieve.atomic import BINARY, sync_folder
 from parsieve.files import LOCAL_GAP, REMOTE_GAP, REQUESTS_AT_ONCE, Range
 from parsieve.object_store import os_errors
 
-# Beside the table, and hidden from engines by its first letter.
-FOLDER = "_parsieve"
 PIECE = 8 << 20
 TEMPORARY = ".tmp-"
 
@@ -112,6 +110,9 @@ class Store(ABC):
     def put_if_absent(self, name: str, data: bytes) -> bool:
         """Write a file unless the name is taken; whether it was written. An unknown outcome is an `OSError`."""
 
+    def require_writable(self) -> None:  # noqa: B027 - many stores cannot know
+        """Raise an error if it is certain that nothing can be written here, before a table is read in vain."""
+
     @abstractmethod
     def list(self, folder: str) -> list[Stored]:
         """The files of a folder, in order of their names."""
@@ -149,38 +150,50 @@ class LocalStore(Store):
 
     def put(self, name: str, data: Data) -> None:
         """Write a file."""
-        temporary = self._write(name, [data] if isinstance(data, bytes) else _pieces(data))
-        try:
-            temporary.replace(self.root / name)
-        except BaseException:
-            _forget(temporary)
-            raise
-        sync_folder((self.root / name).parent)
+        with _named(self.root / name):
+            temporary = self._write(name, [data] if isinstance(data, bytes) else _pieces(data))
+            try:
+                temporary.replace(self.root / name)
+            except BaseException:
+                _forget(temporary)
+                raise
+            sync_folder((self.root / name).parent)
 
     def put_if_absent(self, name: str, data: bytes) -> bool:
         """Write a file unless the name is taken."""
         target = self.root / name
         if target.exists():
             return False
-        temporary = self._write(name, [data])
-        try:
-            _publish(temporary, target)
-        except FileExistsError:
-            return False
-        finally:
-            _forget(temporary)
-        sync_folder(target.parent)
+        with _named(target):
+            temporary = self._write(name, [data])
+            try:
+                _publish(temporary, target)
+            except FileExistsError:
+                return False
+            finally:
+                _forget(temporary)
+            sync_folder(target.parent)
         return True
+
+    def require_writable(self) -> None:
+        """Raise an error if the folder cannot be written to, or made."""
+        if self._is_below_a_file():
+            raise UnsupportedError(
+                f"{self.root.parent} is one file, and an index lies in a folder: name one with index_location=, or "
+                "open the folder of the file as a table"
+            )
+        there = next((one for one in [self.root, *self.root.absolute().parents] if one.is_dir()), None)
+        if there is not None and not os.access(there, os.W_OK | os.X_OK):
+            number = errno.EROFS if _is_read_only(there) else errno.EACCES
+            with _named(self.root):
+                raise OSError(number, os.strerror(number))
 
     def _write(self, name: str, pieces: Iterable[bytes]) -> Path:
         """A finished, durable file under a name that nobody looks at."""
         folder = (self.root / name).parent
         if not folder.is_dir():
             if self._is_below_a_file():
-                raise UnsupportedError(
-                    f"{self.root.parent} is one file, and an index lies in a folder: name one with index_location=, or "
-                    "open the folder of the file as a table"
-                )
+                self.require_writable()
             folder.mkdir(parents=True, exist_ok=True)
             for made in [folder, *folder.parents][: len(folder.relative_to(self.root).parts) + 2]:
                 sync_folder(made)
@@ -215,6 +228,60 @@ class LocalStore(Store):
     def delete(self, name: str) -> None:
         """Remove a file."""
         (self.root / name).unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """Disk errors name the file that was to be written, and what to do where nothing can be."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+            hint = f"{error.strerror}; store the index elsewhere with index_location="
+            raise OSError(error.errno, hint, str(path)) from error
+        if error.filename is None and error.errno is not None:
+            raise OSError(error.errno, error.strerror, str(path)) from error
+        raise
+
+
+def _is_read_only(folder: Path) -> bool:
+    return hasattr(os, "statvfs") and bool(os.statvfs(folder).f_flag & os.ST_RDONLY)
+
+
+class NoStore(Store):
+    """No place at all: it holds nothing, and says why it takes nothing."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__()
+        self._problem = problem
+
+    def __str__(self) -> str:
+        return "nowhere"
+
+    def _get(self, name: str) -> bytes:
+        raise FileNotFoundError(errno.ENOENT, self._problem, name)
+
+    def _get_range(self, name: str, start: int, end: int) -> bytes:
+        return self._get(name)
+
+    def require_writable(self) -> None:
+        """Raise the error that says why not."""
+        raise UnsupportedError(self._problem)
+
+    def put(self, name: str, data: Data) -> None:
+        """Refuse to write a file."""
+        raise UnsupportedError(self._problem)
+
+    def put_if_absent(self, name: str, data: bytes) -> bool:
+        """Refuse to write a file."""
+        raise UnsupportedError(self._problem)
+
+    def list(self, folder: str) -> list[Stored]:
+        """There are no files."""
+        return []
+
+    def delete(self, name: str) -> None:
+        """There are no files."""
 
 
 def _publish(temporary: Path, target: Path) -> None:

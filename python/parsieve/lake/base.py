@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
@@ -14,6 +14,7 @@ import pyarrow.dataset as pads
 
 from parsieve._core import FileKeys
 from parsieve.lake.keys import TableKeys
+from parsieve.placing import BELOW, Places
 
 if TYPE_CHECKING:
     from parsieve.lake.checked import CheckedFiles
@@ -114,6 +115,22 @@ def _untold(_: ColumnPath) -> None:
     """Nothing is known of any column."""
 
 
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A file that an index does not cover, and why. Plans keep it.
+
+    >>> from parsieve.index import LeftOut
+    >>> print(LeftOut("orders/a.parquet", "it changed while the index was built"))
+    orders/a.parquet: it changed while the index was built
+    """
+
+    path: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.reason}"
+
+
 @dataclass(frozen=True, eq=False)
 class Snapshot:
     """A table at an instant."""
@@ -127,6 +144,8 @@ class Snapshot:
     slices: tuple[Slice, ...]
     # The lake's own statistics; an adapter that has none leaves it out.
     _statistics: Callable[[ColumnPath], Statistics | None] = field(default=_untold, repr=False)
+    # Of a snapshot from `Lake.settled`: the slices that still have no token, by location, with the reason.
+    unsettled: Mapping[Location, str] | None = None
 
     def statistics(self, column: ColumnPath) -> Statistics | None:
         """What the table's own metadata say of a column; None where they say nothing."""
@@ -168,9 +187,18 @@ class Lake(ABC):
         """A folder in the table's own, as a caller would name it: a path, a URI, or a (filesystem, path) pair."""
         return f"{self.uri.rstrip('/')}/{name}"
 
+    def places(self) -> Places:
+        """Where the index of the table is stored, unless the caller names another place."""
+        return Places(self.beside(BELOW))
+
     @abstractmethod
     def snapshot(self, as_of: AsOf = None) -> Snapshot:
         """The table now, or at a version, snapshot id, instant or time that the format knows."""
+
+    def settled(self, snapshot: Snapshot) -> Snapshot:
+        """The snapshot to index: waits once, and briefly, for files that are too young to have a token."""
+        reason = "nothing proves that it is still the version that was read"
+        return replace(snapshot, unsettled={one.location: reason for one in snapshot.slices if not one.token})
 
     def changes(self, since: Snapshot | int | str, until: Snapshot) -> Changes:
         """What happened between two snapshots, by their tokens.

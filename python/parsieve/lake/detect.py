@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -84,6 +85,8 @@ def _of_folder(source: Any, storage_options: Mapping[str, str] | None) -> str:
     if isinstance(source, str) and source.endswith(".metadata.json"):
         return "iceberg"
     storage = Storage(source, storage_options)
+    if storage.is_local and not os.path.exists(storage.root):  # noqa: PTH110
+        raise storage.missing()
     names = storage.names()
     found = [kind for kind, mark in (("delta", "_delta_log"), ("hudi", ".hoodie")) if mark in names]
     if "metadata" in names and any(name.endswith(".metadata.json") for name in storage.names("metadata")):

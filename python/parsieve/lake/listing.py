@@ -20,6 +20,10 @@ TICK_NS = 50_000_000
 COARSE_NS = 2_000_000_000
 
 
+# Later than any clock shows: for files whose store gives neither an ETag nor a time.
+NEVER = 1 << 63
+
+
 class ListedFile(NamedTuple):
     """A file below the folder: its path in it, how to open it, and what proves that it is still the same."""
 
@@ -27,6 +31,8 @@ class ListedFile(NamedTuple):
     path: str
     size: int
     token: str
+    # Without a token: when the file can have one if it does not change until then, in nanoseconds since 1970.
+    settles: int = 0
 
 
 # Kind, size, times of change (of content, of anything) and inode: whatever tells that a file is another one.
@@ -55,9 +61,9 @@ def is_ignored(name: str) -> bool:
     return name.startswith(".") or (name.startswith("_") and "=" not in name)
 
 
-def token_of(parts: tuple[object, ...], changed_ns: int, now: int, grain: int) -> str:
-    """A token of these parts, or none for a file that changed within the clock's grain."""
-    return "" if changed_ns > now - grain else "-".join(map(str, parts))
+def token_of(parts: tuple[object, ...], changed_ns: int, now: int, grain: int) -> tuple[str, int]:
+    """A token of these parts; for a file that changed within the clock's grain, none, and when it can have one."""
+    return ("", changed_ns + grain) if changed_ns > now - grain else ("-".join(map(str, parts)), 0)
 
 
 class LocalListing:
@@ -157,7 +163,7 @@ def _listed(path: str, relative: str, facts: _Facts, now: int) -> ListedFile:
     _, size, modified, changed, inode = facts
     latest = max(modified, changed)
     grain = COARSE_NS if latest % 1_000_000_000 == 0 else TICK_NS
-    return ListedFile(relative, path, size, token_of((size, modified, changed, inode), latest, now, grain))
+    return ListedFile(relative, path, size, *token_of((size, modified, changed, inode), latest, now, grain))
 
 
 def _leads_back(path: str, root: str) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import errno
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -24,11 +23,12 @@ from parsieve.lake.base import AsOf, ColumnPath, Slice, Snapshot
 from parsieve.lake.checked import CheckedFiles, files_of
 from parsieve.lake.keys import TableKeys
 from parsieve.lake.leaves import pruned
-from parsieve.lake.listing import ListedFile
+from parsieve.lake.listing import NEVER, ListedFile
 from parsieve.lake.pinned import Version
 from parsieve.lake.rows import FileRows, foreign
 from parsieve.lake.scan import ScanFile, without_dictionaries
-from parsieve.lake.storage import Storage
+from parsieve.lake.storage import LONGEST_WAIT_NS, REMOTE_NS, Storage
+from parsieve.placing import BELOW, Places
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,6 +77,17 @@ class ParquetDir(Adapter):
         """A folder in the table's own, on the same filesystem."""
         return self._storage.beside(name)
 
+    def places(self) -> Places:
+        """Next to the folder, where no reader of it looks. Version 0.1 stored the index in the folder."""
+        below = self.beside(BELOW)
+        if self._storage.is_single_file():
+            return Places(below)
+        problem = (
+            f"no folder next to {self.uri or 'the root of the store'} can hold its index, because it is at the root of "
+            "its filesystem or bucket; name another place with index_location="
+        )
+        return Places(self._storage.next_to(), below, problem)
+
     @property
     def storage(self) -> Storage:
         """The folder and the filesystem it lies on."""
@@ -95,14 +106,15 @@ class ParquetDir(Adapter):
         except FileNotFoundError as error:
             if error.filename and str(error.filename).rstrip("/") != self.uri:
                 raise
-            raise FileNotFoundError(errno.ENOENT, f"no such file or folder{self._no_pattern()}", self.uri) from error
+            raise self._storage.missing() from error
         last = self._last
         if last is not None and last.listed is listed:
             return replace(last.snapshot, instant=instant)
         # Zero bytes are no Parquet file: object stores mark folders so, and writers that have only begun.
         files = [file for file in listed if file.size]
         if not files:
-            raise FileNotFoundError(f"no Parquet files in {self.uri}{self._no_pattern()}")
+            hint = str(self._storage.missing().strerror).removeprefix("no such file or folder")
+            raise FileNotFoundError(f"no Parquet files in {self.uri}{hint}")
         folders = [file.relative.rpartition("/")[0] for file in files]
         partitions = hive.fields_of(dict.fromkeys(folders))
         schemas = self._schemas(files)
@@ -128,6 +140,17 @@ class ParquetDir(Adapter):
         self._last = _Last(listed, found, {one.group: one for one in slices})
         return found
 
+    def settled(self, snapshot: Snapshot) -> Snapshot:
+        """The folder once its youngest files can have a token; files that change meanwhile stay without one."""
+        if all(one.token for one in snapshot.slices):
+            return replace(snapshot, unsettled={})
+        self._storage.wait()
+        found = self.snapshot()
+        assert self._last is not None
+        listed = {file.relative: file for file in self._last.listed}
+        young = {one.location: _why_young(listed.get(one.group)) for one in found.slices if not one.token}
+        return replace(found, unsettled=young)
+
     def _schemas(self, files: Sequence[ListedFile]) -> dict[str, pa.Schema]:
         """The schemas that decide the table's, by path; those of files that did not change are not read again."""
         if isinstance(self._schema, pa.Schema):
@@ -146,11 +169,6 @@ class ParquetDir(Adapter):
         with ThreadPoolExecutor(REQUESTS_AT_ONCE, "parsieve-read") as pool:
             return dict(zip([file.path for file in wanted], pool.map(held, wanted), strict=True))
 
-    def _no_pattern(self) -> str:
-        """What to say to those who gave a pattern of names."""
-        is_pattern = any(sign in self.uri for sign in "*?[")
-        return " (a table is a folder, or one file; patterns of names are not followed)" if is_pattern else ""
-
     def _physical(self, path: str) -> pa.Schema:
         properties = None if self.keys is None else self.keys.for_rows(self._storage.source(path))
         try:
@@ -160,12 +178,7 @@ class ParquetDir(Adapter):
             ):
                 return file.schema_arrow
         except FormatError as error:
-            if ".parquet" in path.rpartition("/")[2]:
-                raise
-            raise FormatError(
-                f"{error}. Every file below a table's folder is taken for Parquet, whatever its name, unless that "
-                "begins with _ or a dot: move this one away, or name it so"
-            ) from error
+            raise _with_remedy(error, path) from error
 
     def _table_schema(self, schemas: list[pa.Schema], partitions: list[pa.Field]) -> pa.Schema:
         if isinstance(self._schema, pa.Schema):
@@ -190,7 +203,10 @@ class ParquetDir(Adapter):
         """The rows of one file; `ConflictError` where somebody changed it since it was listed."""
         if self.keys is not None and self._exposed is not None:
             self._refuse_closed(piece, [path for path in columns if path not in self._exposed])
-        yield from super().read_keys(piece, columns)
+        try:
+            yield from super().read_keys(piece, columns)
+        except FormatError as error:
+            raise _with_remedy(error, piece.native.path) from error
         if piece.token and self._storage.stat(piece.native.path) != piece.token:
             raise ConflictError(f"{piece.path} was changed while it was read; try again")
 
@@ -244,6 +260,28 @@ class ParquetDir(Adapter):
         return FileRows(
             lambda: self._storage.open(path), str(piece.path), constants=piece.partition_values, decryption=decryption
         )
+
+
+def _with_remedy(error: FormatError, path: str) -> FormatError:
+    """The error for a file that is not Parquet, and by its name was never meant to be."""
+    if ".parquet" in path.rpartition("/")[2]:
+        return error
+    return FormatError(
+        f"not a Parquet file: {str(error).rstrip('.')}. Every file in a table's folder counts as Parquet unless its "
+        "name starts with _ or a dot: move this one, or rename it"
+    )
+
+
+def _why_young(file: ListedFile | None) -> str:
+    """Why a file has no token even after a wait."""
+    if file is not None and file.settles >= NEVER:
+        return "its store gives neither an ETag nor a time of change, so a change would go unnoticed"
+    seconds = 0.0 if file is None else (file.settles - time.time_ns()) / 1e9
+    if seconds <= LONGEST_WAIT_NS / 1e9:
+        return "it changed while the index was being prepared"
+    if seconds <= REMOTE_NS / 1e9:
+        return f"its store gives no ETag, so it can be indexed only {seconds:.0f} s from now"
+    return f"its timestamp is in the future, so it can be indexed only {seconds:.0f} s from now"
 
 
 def _plain(schema: pa.Schema) -> pa.Schema:

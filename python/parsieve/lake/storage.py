@@ -13,14 +13,17 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import fs
 
+from parsieve import placing
 from parsieve._core import UnsupportedError
 from parsieve.files import Source, filesystem_of, local_path, open_source
-from parsieve.lake.listing import ListedFile, LocalListing, is_ignored, of_path, token_of
+from parsieve.lake.listing import COARSE_NS, NEVER, ListedFile, LocalListing, is_ignored, of_path, token_of
 from parsieve.lake.pinned import Version, local_version
 from parsieve.object_store import os_errors, store_at
 
 # Stores stamp objects by their own clock, which may differ from ours.
 REMOTE_NS = 60_000_000_000
+# An index build waits no longer than this for files to settle, and reports those that take longer.
+LONGEST_WAIT_NS = COARSE_NS + 500_000_000
 # From one end of the world's clocks to the other.
 ANY_ZONE_NS = 26 * 3600 * 1_000_000_000
 # A time at which no file is young.
@@ -134,6 +137,27 @@ class Storage:
             return self.filesystem, self.join(name)
         return f"{self.uri.rstrip('/')}/{name}"
 
+    def next_to(self) -> Any:
+        """The folder for the index of this folder, outside of it, named as `beside` does; None where there is none."""
+        if self.filesystem is None:
+            return placing.next_to_local(self.root)
+        if self.prefix:
+            return placing.next_to_uri(self.uri)
+        # Only obstore's stores begin inside a bucket.
+        is_bucket_first = not hasattr(self.filesystem, "get_range") and not self.root.startswith("/")
+        found = placing.next_to(self.root, int(is_bucket_first))
+        return None if found is None else (self.filesystem, found)
+
+    def missing(self) -> FileNotFoundError:
+        """The error for a folder or file that does not exist."""
+        is_pattern = any(sign in self.uri for sign in "*?[")
+        hint = " (a table is a folder or one file; globs are not supported)" if is_pattern else ""
+        return FileNotFoundError(errno.ENOENT, f"no such file or folder{hint}", self.uri)
+
+    def is_single_file(self) -> bool:
+        """Whether this is a file of this machine by itself."""
+        return self.filesystem is None and os.path.isfile(self.root)  # noqa: PTH113
+
     def join(self, relative: str) -> str:
         """The path of something below the folder."""
         return f"{self.root}/{relative}" if self.root else relative
@@ -161,6 +185,18 @@ class Storage:
         The same object as last time tells that nothing changed.
         """
         return self._listing.files() if self.filesystem is None else self._remote(self.root)
+
+    def wait(self) -> None:
+        """Wait once until the files that changed a moment ago can have a token: at most one tick of the clock."""
+        now = time.time_ns()
+        settles = [file.settles for file in self.list() if file.size and not file.token]
+        until = max((one for one in settles if one <= now + LONGEST_WAIT_NS), default=0)
+        for _ in range(3):
+            # The system may wake us early, or set its clock meanwhile.
+            if (left := until - now) < 0:
+                return
+            time.sleep((min(left, LONGEST_WAIT_NS) + 1_000_000) / 1e9)
+            now = time.time_ns()
 
     def _remote(self, root: str, now: int | None = None) -> tuple[ListedFile, ...]:
         # Taken before the listing: a file that changes while it goes on counts as changed just now.
@@ -305,17 +341,16 @@ def _pyarrow(filesystem: fs.FileSystem, root: str, now: int) -> Iterator[ListedF
         relative = info.base_name if single else _below(info.path, root)
         if info.type == fs.FileType.File and (single or _visible(relative)):
             changed = info.mtime_ns or now
-            token = token_of((info.size, changed), changed, now, REMOTE_NS)
-            yield ListedFile(relative, info.path, info.size, token)
+            yield ListedFile(relative, info.path, info.size, *token_of((info.size, changed), changed, now, REMOTE_NS))
 
 
-def _etag_token(details: Callable[[str], Any], size: int, changed: Any, now: int) -> str:
-    """The token of an object: its tag where the store gives one, else its time."""
+def _etag_token(details: Callable[[str], Any], size: int, changed: Any, now: int) -> tuple[str, int]:
+    """The token of an object: its tag where the store gives one, else its time, once that is long enough ago."""
     for name in ("ETag", "etag", "e_tag"):
         if tag := details(name):
-            return f"{size}-{str(tag).strip(chr(34))}"
+            return f"{size}-{str(tag).strip(chr(34))}", 0
     if changed is None:
-        return ""
+        return "", NEVER
     seconds = changed if isinstance(changed, (int, float)) else changed.timestamp()
     # A time without a zone may be that of any zone.
     doubt = ANY_ZONE_NS if getattr(changed, "tzinfo", now) is None else 0
@@ -331,7 +366,7 @@ def _fsspec(filesystem: Any, root: str, now: int) -> Iterator[ListedFile]:
         relative = path.rsplit("/", 1)[-1] if single else _below(path, folder)
         if info.get("type", "file") == "file" and (single or _visible(relative)):
             changed = next((info[name] for name in ("mtime", "LastModified", "last_modified") if info.get(name)), None)
-            yield ListedFile(relative, path, info["size"], _etag_token(info.get, info["size"], changed, now))
+            yield ListedFile(relative, path, info["size"], *_etag_token(info.get, info["size"], changed, now))
 
 
 def _obstore(store: Any, root: str, now: int) -> Iterator[ListedFile]:
@@ -346,8 +381,8 @@ def _obstore(store: Any, root: str, now: int) -> Iterator[ListedFile]:
         single = path == root
         relative = path.rsplit("/", 1)[-1] if single else _below(path, root)
         if single or _visible(relative):
-            token = _etag_token(meta.get, meta["size"], meta.get("last_modified"), now)
+            token, settles = _etag_token(meta.get, meta["size"], meta.get("last_modified"), now)
             if type(store).__name__ == "MemoryStore":
                 # Each such store counts its tags from nothing, and the index may lie elsewhere and outlive it.
                 token += f"-{meta['last_modified'].isoformat()}"
-            yield ListedFile(relative, path, meta["size"], token)
+            yield ListedFile(relative, path, meta["size"], token, settles)

@@ -21,6 +21,7 @@ from parsieve.index import bloom
 from parsieve.index.build import bindable
 from parsieve.index.columns import path_of
 from parsieve.index.commit import Log
+from parsieve.index.settling import settle
 from parsieve.lake.base import Lake, Slice
 from parsieve.lake.listing import ListedFile
 from parsieve.lake.parquet_dir import ParquetDir
@@ -198,7 +199,8 @@ def _of_those_that_are_there(storage: Storage, file: ListedFile, replace: bool) 
 
 
 def _beside(spark: Any, log: Log, lake: Lake, columns: Iterable[Any], fpp: float, existing: str) -> list[Done]:
-    snapshot = lake.snapshot()
+    snapshot = settle(lake, lake.snapshot())
+    reasons = snapshot.unsettled or {}
     paths = list(dict.fromkeys(path_of(column) for column in columns))
     newest = log.newest()
     known = newest.blooms if newest is not None and existing == "keep" else {}
@@ -210,7 +212,7 @@ def _beside(spark: Any, log: Log, lake: Lake, columns: Iterable[Any], fpp: float
     done: dict[Any, Done] = {}
     bound = {piece.location for piece in bindable(snapshot)}
     for piece in snapshot.slices:
-        why = None if piece.location in bound else "it changed this very moment; update_index reads it later"
+        why = None if piece.location in bound else reasons.get(piece.location, "it cannot be indexed now")
         done[piece.location] = Done(_name(piece), "unchanged" if why is None else "failed", 0, 0, 0.0, why)
     for one in hands.outcomes:
         before = done[one.piece.location]

@@ -30,6 +30,7 @@ from parsieve.index.commit import ColumnState, Log, Part, TableState
 from parsieve.index.feeder import gather
 from parsieve.index.index import TableIndex
 from parsieve.index.publish import put_root
+from parsieve.index.settling import settle, unsettled, warn_of
 from parsieve.index.shelf import SHELF_BYTES
 from parsieve.index.spill import Room, Sections
 from parsieve.index.store import Store, unique
@@ -99,12 +100,14 @@ def build_index(
     lake, store = lake_and_store(spark, table, index_location, storage_options)
     log = Log(store)
     paths = paths_of(columns)
+    snapshot = settle(lake, lake.snapshot(as_of))
+    warn_of(unsettled(snapshot), f"the index in {log.store}")
     if kind == "bloom":
         Effort(memory).room()
         hands = Executors(spark, lake, log.store, min(SHELF_BYTES, memory))
-        done = bloom.build_by(log, lake.snapshot(as_of), paths, hands, fpp)
+        done = bloom.build_by(log, snapshot, paths, hands, fpp)
         return View(log.store, done, TableIndex(log.store).refresh)
-    return build_at(spark, log, lake, lake.snapshot(as_of), paths, options=options, parts=parts, memory=memory)
+    return build_at(spark, log, lake, snapshot, paths, options=options, parts=parts, memory=memory)
 
 
 def paths_of(columns: Column | Sequence[Column]) -> list[ColumnPath]:

@@ -16,6 +16,7 @@ import pyarrow as pa
 from parsieve.index import bloom, upkeep
 from parsieve.index.commit import Base, ColumnState, Commit, DeltaPart, Log
 from parsieve.index.index import TableIndex
+from parsieve.index.settling import settle, unsettled, warn_of
 from parsieve.index.shelf import SHELF_BYTES
 from parsieve.index.store import Store
 from parsieve.index.update import Changes, follow, overgrown
@@ -56,7 +57,8 @@ def update_index(
     """
     lake, store = lake_and_store(spark, table, index_location, storage_options)
     log = Log(store)
-    snapshot = lake.snapshot(as_of)
+    snapshot = settle(lake, lake.snapshot(as_of))
+    warn_of(unsettled(snapshot), f"the index in {log.store}")
     hands = _Hands(spark, lake, log.store, memory)
     try:
         done, rebuild = follow(log, snapshot, hands)
@@ -162,4 +164,5 @@ def expire(
     >>> pss.expire(spark, folder, datetime.timedelta(days=30))
     (0, 0)
     """
-    return TableIndex(lake_and_store(spark, table, index_location, storage_options)[1]).expire(older_than)
+    report = TableIndex(lake_and_store(spark, table, index_location, storage_options)[1]).expire(older_than)
+    return report.versions_removed, report.files_removed

@@ -205,6 +205,6 @@ def _as_spark_has_it(table: Table, native: Any) -> Table:
     except (ParsieveError, OSError, ValueError) as error:
         _log.warning("Iceberg's metadata file cannot be read here: %s", error)
         return table
-    same = Table(lake, table._index.store)
+    same = Table(lake, table._index)
     same._footers = table._footers
     return same

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from parsieve._core import UnsupportedError
-from parsieve.index.opening import open_store
-from parsieve.index.store import FOLDER, Store
+from parsieve.index.index import TableIndex
+from parsieve.index.store import Store
 from parsieve.lake import open_lake
 from parsieve.lake.base import Lake
 from parsieve.table import Table
@@ -45,10 +45,14 @@ def lake_and_store(
     """The table, and where its index lies: beside it unless the caller says otherwise."""
     if isinstance(table, Table):
         refuse_second_place(index_location, storage_options)
+        table._index.refresh()
         return table._lake, table._index.store
     lake = lake_of(spark, table, storage_options)
     options = lake.storage_options if storage_options is None else storage_options
-    return lake, open_store(lake.beside(FOLDER) if index_location is None else index_location, options)
+    index = TableIndex.of(lake, index_location, options)
+    # The newest version is looked for, since an older version of the package stored it elsewhere.
+    index.refresh()
+    return lake, index.store
 
 
 def refuse_second_place(index_location: Any, storage_options: Mapping[str, str] | None) -> None:

@@ -13,9 +13,9 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from parsieve.index import TableIndex, query
-from parsieve.index.store import FOLDER
 from parsieve.lake import open_lake
 from parsieve.lake.base import Lake, Snapshot
+from parsieve.placing import BELOW
 
 
 def rows(r: random.Random) -> pa.Table:
@@ -74,7 +74,7 @@ def test_the_index_follows_a_table_and_answers_for_each_of_its_states(tmp_path: 
         r = random.Random(5)
         change(r)
         lake = opened()
-        index = TableIndex(lake.beside(FOLDER))
+        index = TableIndex(lake.beside(BELOW))
         index.build(lake, lake.snapshot(), ["k", "s"], progress=False)
         snapshots = []
         for _ in range(8):

@@ -74,7 +74,7 @@ def test_a_writer_who_slept_does_not_commit_below_the_newest_version(tmp_path: P
         for key in range(10, 13):
             theirs.update(lake, lake.change({place("b"): rows([key])}), progress=False)
         soon = dt.datetime.now(dt.UTC) + dt.timedelta(seconds=5)
-        assert theirs.expire(soon)[0] == 3
+        assert theirs.expire(soon).versions_removed == 3
 
     # The number after the version that this writer saw is free again when he comes to put it.
     lake.meanwhile = others_commit_and_expire
@@ -120,7 +120,7 @@ def assert_whole(index: TableIndex, lake: ModelLake) -> None:
 def collect(folder: Path) -> int:
     """What no version names is removed, whatever its age."""
     time.sleep(0.02)
-    return TableIndex(folder).expire(dt.timedelta(days=1), dt.timedelta(0))[1]
+    return TableIndex(folder).expire(dt.timedelta(days=1), dt.timedelta(0)).files_removed
 
 
 @pytest.mark.parametrize("operation", ["build", "update", "compact"])

@@ -94,7 +94,7 @@ def contend(tmp_path: Path, commits: int, kills: int, seconds: float, seed: int)
             spared += check_reader(r, lake, store)
             if r.random() < 0.1:
                 # Far younger than a slow writer's files: such a writer gets a conflict.
-                collected += TableIndex(store).expire(dt.timedelta(days=1), dt.timedelta(seconds=0.3))[1]
+                collected += TableIndex(store).expire(dt.timedelta(days=1), dt.timedelta(seconds=0.3)).files_removed
             for at, (process, note) in enumerate(writers):
                 assert process.is_alive(), f"a writer ended by itself with {process.exitcode}; see its error above"
                 # Who has not committed anything yet is not worth killing.

@@ -13,6 +13,7 @@ import obstore.store
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from places import index_of
 
 import parsieve as ps
 from parsieve.cli import main
@@ -37,7 +38,7 @@ def folder(tmp_path: Path) -> Path:
 
 def test_a_folder_where_a_part_should_be(folder: Path) -> None:
     """As the disk, a right that is missing and a network do: an error that says nothing of the file's bytes."""
-    victims = [file for file in (folder / "_parsieve").rglob("*") if file.is_file()]
+    victims = [file for file in index_of(folder).rglob("*") if file.is_file()]
     newest = max(file for file in victims if file.parent.name == "commits")
     seen = set()
     for victim in victims:
@@ -88,7 +89,7 @@ def test_nothing_that_fails_in_passing_is_remembered(folder: Path, tmp_path: Pat
         table.drop_index()
         table.build_index("id", kind=kind)
         for part in ("bindings", *(["shelves"] if kind == "bloom" else ["roots", "segments"])):
-            table, place = ps.open_table(folder), folder / "_parsieve" / part
+            table, place = ps.open_table(folder), index_of(folder) / part
             shutil.move(place, tmp_path / "aside")
             place.write_bytes(b"")
             plan = table.plan("id = 101", row_groups=False)

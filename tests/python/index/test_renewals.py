@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from places import index_of
 
 import parsieve as ps
 from parsieve import rewrite
@@ -74,7 +75,7 @@ def test_files_with_other_filters_are_bound_and_not_read(folder: Path, read: lis
     read.clear()
     assert table.verify_index() == []
     assert sorted(set(read)) == [path.relative_to(folder).as_posix() for path in files(folder)]
-    assert not list((folder / "_parsieve" / "renewals").iterdir())
+    assert not list((index_of(folder) / "renewals").iterdir())
 
 
 def test_several_changes_one_after_the_other(folder: Path, read: list[str]) -> None:
@@ -130,7 +131,7 @@ def test_a_damaged_note_says_nothing(folder: Path, read: list[str], bytes_: byte
     table = ps.open_table(str(folder))
     table.build_index("id", kind="sieve")
     ps.add_filters(files(folder)[0], columns="id")
-    [note] = (folder / "_parsieve" / "renewals").iterdir()
+    [note] = (index_of(folder) / "renewals").iterdir()
     note.write_bytes(bytes_)
     time.sleep(0.1)
     read.clear()
@@ -168,16 +169,16 @@ def test_what_was_copied_of_a_file_that_was_still_young_is_not_vouched_for(
     with places:
         time.sleep(0.2)
         places.write(one.stat().st_size, [], lambda: iter(()), lambda _: None)
-    assert not (folder / "_parsieve" / "renewals").exists()
+    assert not (index_of(folder) / "renewals").exists()
     time.sleep(0.1)
     with rewrite._Places(one, None, "refuse", False, False) as places:
         places.write(one.stat().st_size, [], lambda: iter(()), lambda _: None)
-    assert len(list((folder / "_parsieve" / "renewals").iterdir())) == 1
+    assert len(list((index_of(folder) / "renewals").iterdir())) == 1
 
 
 def test_without_an_index_nothing_is_noted(folder: Path) -> None:
     ps.add_filters(files(folder)[0], columns="id")
-    assert not (folder / "_parsieve").exists()
+    assert not index_of(folder).exists()
 
 
 def test_the_command_says_what_to_run(folder: Path, capsys: Any) -> None:

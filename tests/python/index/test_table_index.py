@@ -7,7 +7,6 @@ import hashlib
 import json
 import os
 import random
-import time
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -20,7 +19,6 @@ from model_lake import ModelLake, place
 
 from parsieve import ColumnNotFoundError, ConflictError, FormatError, UnsupportedError, _core
 from parsieve.index import LocalStore, ObjectStore, TableIndex, query
-from parsieve.index.store import FOLDER
 from parsieve.index.update import Difference
 from parsieve.lake import open_lake
 from parsieve.lake.base import ColumnPath, Location, Slice, Snapshot
@@ -182,11 +180,11 @@ def test_dropped_and_expired(tmp_path: Path) -> None:
     old = index.at(before)
     assert old is not None
     assert old.version == 1
-    assert index.expire(dt.timedelta(days=1)) == (0, 0)
+    assert index.expire(dt.timedelta(days=1)).versions_removed == 0
     moment = dt.datetime.now(dt.UTC) + dt.timedelta(seconds=5)
-    versions, files = index.expire(moment, garbage_age=dt.timedelta(seconds=-5))
-    assert versions == 5
-    assert files > 5
+    report = index.expire(moment, garbage_age=dt.timedelta(seconds=-5))
+    assert report.versions_removed == 5
+    assert report.files_removed > 5
     # What is left is whole, and answers; the version that is gone keeps what it would have spoken of.
     assert index.verify(lake, lake.snapshot()) == []
     assert kept(index, "k", point(2), lake.snapshot()) == {"a"}
@@ -195,7 +193,7 @@ def test_dropped_and_expired(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="zone"):
         index.expire(dt.datetime(2020, 1, 1))
     with pytest.raises(TypeError, match="timedelta"):
-        index.expire(7)  # type: ignore[arg-type]
+        index.expire("7")  # type: ignore[arg-type]
 
 
 def test_time_travel_by_name_and_by_instant(tmp_path: Path) -> None:
@@ -450,15 +448,15 @@ def test_a_real_folder_of_parquet_files(tmp_path: Path) -> None:
     table.mkdir()
     for name, keys in [("a", [1, 5]), ("b", [3, 9])]:
         pq.write_table(pa.table({"k": keys}), table / f"{name}.parquet")
-    time.sleep(0.2)
     lake = open_lake(table)
     snapshot = lake.snapshot()
-    index = TableIndex(lake.beside(FOLDER))
+    index = TableIndex.of(lake)
     index.build(lake, snapshot, ["k"], progress=False)
+    snapshot = lake.snapshot()
     assert kept(index, "k", point(3), snapshot) == {"b.parquet"}
     # What the index writes is no part of the table.
     assert {piece.token for piece in lake.snapshot().slices} == {piece.token for piece in snapshot.slices}
-    assert (table / "_parsieve" / "commits" / f"v{1:020d}").is_file()
+    assert (tmp_path / ".parsieve" / "table" / "commits" / f"v{1:020d}").is_file()
 
 
 def test_a_version_is_what_the_format_says(tmp_path: Path) -> None:

@@ -70,13 +70,13 @@ def test_a_table_of_a_filesystem_that_obstore_does_not_know_is_planned_and_its_i
     fsspec = pytest.importorskip("fsspec")
     memory = fsspec.filesystem("memory")
     for part in range(3):
-        with memory.open(f"/unknown-to-obstore/{part}.parquet", "wb") as file:
+        with memory.open(f"/lake/unknown-to-obstore/{part}.parquet", "wb") as file:
             pq.write_table(pa.table({"id": range(part, 90, 3)}), file)
-    table = ps.open_table("memory://unknown-to-obstore")
+    table = ps.open_table("memory://lake/unknown-to-obstore")
     assert table.plan("id = 7").to_arrow().num_rows == 1
     with pytest.raises(ps.UnsupportedError, match=r"can only be read: obstore makes no store at memory://"):
         table.build_index("id", kind="sieve")
-    assert not [name for name in memory.ls("/unknown-to-obstore", detail=False) if "_parsieve" in name]
+    assert not [name for name in memory.find("/lake") if "parsieve" in name]
 
 
 WITHOUT = """
@@ -85,9 +85,9 @@ sys.modules["obstore"] = None
 import fsspec, pyarrow as pa, pyarrow.parquet as pq
 import parsieve as ps
 
-with fsspec.open("memory://lake/0.parquet", "wb") as file:
+with fsspec.open("memory://lake/t/0.parquet", "wb") as file:
     pq.write_table(pa.table({"id": [7, 8]}), file)
-table = ps.open_table("memory://lake")
+table = ps.open_table("memory://lake/t")
 print(table.plan("id = 7").to_arrow().num_rows, table.plan("id = 9").files)
 build = lambda: table.build_index("id", kind="sieve")
 for ask in (build, lambda: ps.open_table("s3://bucket", storage_options={"a": "b"})):
@@ -102,5 +102,5 @@ def test_without_obstore_tables_are_planned_all_the_same() -> None:
     done = subprocess.run([sys.executable, "-c", WITHOUT], capture_output=True, text=True, check=True, timeout=500)
     rows, build, options = done.stdout.splitlines()
     assert rows == "1 []"
-    assert "can only be read: memory://lake/_parsieve needs the package obstore: pip install obstore" in build
+    assert "can only be read: memory://lake/.parsieve/t needs the package obstore: pip install obstore" in build
     assert "s3://bucket needs the package obstore: pip install obstore; or give a (filesystem, path) pair" in options

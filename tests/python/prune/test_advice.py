@@ -10,6 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from places import index_of
 
 import parsieve as ps
 from parsieve.advice import _judge
@@ -55,7 +56,7 @@ def test_nothing_where_nothing_pays(tmp_path: Path, values: Callable[[int], pa.A
     [advice] = table.advise("key")
     assert advice.recommendation == "none"
     assert advice.why
-    assert table.build_index("key") == {"key": "none"}
+    assert table.build_index("key").columns == {"key": "none"}
     assert table.index_stats() == {}
 
 
@@ -66,7 +67,7 @@ def test_a_sieve_for_keys_that_are_scattered(tmp_path: Path) -> None:
     assert advice.minmax_reads == pytest.approx(FILES, rel=0.2)
     assert advice.sieve_reads < 2
     assert "sieve" in str(advice)
-    assert table.build_index("key") == {"key": "sieve"}
+    assert table.build_index("key").columns == {"key": "sieve"}
     assert len(table.plan("key = 77").files) == 1
     assert len(table.plan("key BETWEEN 77 AND 78").files) == 2
 
@@ -110,7 +111,7 @@ def test_queries_whose_literals_name_no_zone(tmp_path: Path, capsys: pytest.Capt
 def test_filters_beside_a_sieve_where_files_are_large(slice_bytes: int, absent: float, ranges: bool, kind: str) -> None:
     reads = {"minmax_reads": 100.0, "bloom_reads": 1.1, "sieve_reads": 1.0}
     none = {"minmax_absent": 100.0, "bloom_absent": 0.1, "sieve_absent": absent}
-    size = {"sieve_bytes": 8 << 20, "bloom_bytes": 10 << 20, "build_seconds": 1.0}
+    size = {"sieve_bytes": 8 << 20, "sieve_lookup_bytes": 1 << 20, "bloom_bytes": 10 << 20, "build_seconds": 1.0}
     advice = ps.Advice(column="k", recommendation="none", why="", slices=1000, sampled=16, **reads, **none, **size)  # type: ignore[arg-type]
     assert _judge(advice, slice_bytes, ranges, fpp=0.01)[0] == kind
 
@@ -127,7 +128,7 @@ def test_the_command_says_what_was_built(tmp_path: Path, capsys: pytest.CaptureF
 
 def test_both_kinds_and_no_other(tmp_path: Path) -> None:
     table = table_of(tmp_path, scattered)
-    assert table.build_index("key", kind="both") == {"key": "both"}
+    assert table.build_index("key", kind="both").columns == {"key": "both"}
     assert len(table.plan("key = 77").files) == 1
     assert table.plan("key IN (-1, 12000)").files == []
     assert len(table.plan("key BETWEEN 77 AND 78").files) == 2
@@ -145,7 +146,7 @@ def test_of_both_kinds_none_is_built_where_one_cannot_be(tmp_path: Path) -> None
     with pytest.raises(ps.UnsupportedError, match="BOOLEAN"):
         table.build_index(["id", "flag"], kind="both")
     assert table.index_kinds() == {}
-    assert not (tmp_path / "_parsieve").exists()
+    assert not index_of(tmp_path).exists()
 
 
 @pytest.mark.parametrize(
@@ -166,8 +167,8 @@ def test_types_that_pyarrow_cannot_sort(tmp_path: Path, kind: pa.DataType) -> No
     advice, _ = table.advise()
     assert advice.column == "key"
     assert advice.minmax_reads == pytest.approx(FILES, rel=0.2)
-    assert table.build_index("key") == {"key": advice.recommendation}
-    assert table.build_index("key", kind="sieve") == {"key": "sieve"}
+    assert table.build_index("key").columns == {"key": advice.recommendation}
+    assert table.build_index("key", kind="sieve").columns == {"key": "sieve"}
     assert table.verify_index() == []
 
 
@@ -178,4 +179,4 @@ def test_a_file_that_cannot_be_read_is_passed_over_as_in_a_build(tmp_path: Path)
     table = ps.open_table(str(tmp_path))
     [advice] = table.advise("key")
     assert advice.recommendation == "sieve"
-    assert table.build_index("key") == {"key": "sieve"}
+    assert table.build_index("key").columns == {"key": "sieve"}

@@ -15,6 +15,7 @@ import pyarrow.parquet.encryption as pe
 import pytest
 from encrypted_files import Kms, encrypted
 from lake_truth import rows as texts
+from places import index_of
 from plan_truth import INDEXED, check_plans, some_rows
 
 import parsieve as ps
@@ -103,7 +104,7 @@ def test_an_index_of_closed_columns_must_be_asked_for_by_name(folder: Path) -> N
         with pytest.raises(ps.UnsupportedError, match="expose="):
             table.build_index(["secret", "other"], kind=kind, expose="other")
     assert table.index_stats() == {}
-    stored = b"".join(path.read_bytes() for path in (folder / "_parsieve").rglob("*") if path.is_file())
+    stored = b"".join(path.read_bytes() for path in index_of(folder).rglob("*") if path.is_file())
     assert b"secret 0" not in stored
     assert table.build_index(["secret", "other"], kind="sieve", expose=["secret", "other"])
     assert len(table.plan("secret = 'secret 00042'").files) == 1
@@ -134,7 +135,7 @@ def test_an_update_reads_closed_columns_only_by_name(folder: Path) -> None:
     table.build_index("secret", kind="both")
     # Of five files one is plain. The others belong to every answer.
     assert len(table.plan("secret = 'no such'", row_groups=False).files) == PARTS
-    stored = b"".join(path.read_bytes() for path in (folder / "_parsieve").rglob("*") if path.is_file())
+    stored = b"".join(path.read_bytes() for path in index_of(folder).rglob("*") if path.is_file())
     assert b"secret 00001" not in stored
     table.update_index()
     assert len(table.plan("secret = 'no such'", row_groups=False).files) == PARTS
@@ -149,7 +150,8 @@ def test_open_columns_are_indexed_beside_exposed_ones(tmp_path: Path) -> None:
         encrypted(tmp_path / f"part-{number}.parquet", part(number), plaintext_footer=True)
     time.sleep(0.1)
     table = ps.open_table(str(tmp_path), decryption=service())
-    assert table.build_index(["open", "secret"], kind="sieve", expose="secret") == {"open": "sieve", "secret": "sieve"}
+    report = table.build_index(["open", "secret"], kind="sieve", expose="secret")
+    assert report.columns == {"open": "sieve", "secret": "sieve"}
     assert table.verify_index() == []
     same_rows(table)
     with pytest.raises(ps.UnsupportedError, match="other"):
@@ -216,7 +218,7 @@ def test_open_files_need_no_key_of_the_footer(tmp_path: Path) -> None:
     time.sleep(0.1)
     table = ps.open_table(str(tmp_path), decryption={"column_keys": {"secret": bytes(16)}})
     assert table.plan("other = 8").to_arrow()["secret"].to_pylist() == ["secret 00008"]
-    assert table.build_index("secret", kind="sieve") == {"secret": "sieve"}
+    assert table.build_index("secret", kind="sieve").columns == {"secret": "sieve"}
 
 
 REAL = Path(__file__).parents[4] / "shared" / "data" / "parquet-testing" / "no-bloom"

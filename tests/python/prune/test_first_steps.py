@@ -25,10 +25,10 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_a_pattern_of_names_is_no_table(folder: Path, capsys: Any) -> None:
-    with pytest.raises(FileNotFoundError, match=r"patterns of names are not followed.*\*\.parquet"):
+    with pytest.raises(FileNotFoundError, match=r"globs are not supported.*\*\.parquet"):
         ps.open_table(f"{folder}/*.parquet").plan("id = 7")
     assert main(["plan", f"{folder}/*.parquet", "id = 7"]) == 2
-    assert "patterns of names are not followed" in capsys.readouterr().err
+    assert "globs are not supported" in capsys.readouterr().err
     with pytest.raises(FileNotFoundError) as caught:
         ps.open_table(folder / "none").plan("id = 7")
     assert "not followed" not in str(caught.value)
@@ -44,7 +44,7 @@ def test_what_else_is_no_table(folder: Path) -> None:
 
 def test_a_file_of_another_kind_in_the_folder(folder: Path) -> None:
     (folder / "0-readme.txt").write_text("events of March\n")
-    with pytest.raises(ps.FormatError, match=r"0-readme\.txt.*begins with _ or a dot: move this one away"):
+    with pytest.raises(ps.FormatError, match=r"0-readme\.txt.*starts with _ or a dot: move this one"):
         ps.open_table(folder).plan("id = 7")
     (folder / "0-readme.txt").rename(folder / "0-readme.parquet")
     with pytest.raises(ps.FormatError) as caught:
@@ -107,3 +107,19 @@ def test_a_single_file_is_a_table_whose_index_lies_elsewhere(folder: Path, tmp_p
     elsewhere.build_index("id")
     assert elsewhere.plan("id = 6", stale="error").to_arrow().num_rows == 1
     assert elsewhere.index_kinds() == {"id": "sieve"}
+
+
+def test_a_folder_that_is_missing_is_an_error_at_once(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"no such file or folder: '.*nix'"):
+        ps.open_table(tmp_path / "nix")
+    with pytest.raises(FileNotFoundError, match="globs are not supported"):
+        ps.open_table(tmp_path / "*.parquet")
+
+
+@pytest.mark.parametrize("name", ["0.csv", "x.csv"])
+def test_an_index_of_a_folder_with_a_csv_file_names_the_file(tmp_path: Path, name: str) -> None:
+    pq.write_table(pa.table({"id": [1]}), tmp_path / "a.parquet")
+    (tmp_path / name).write_text("id\n1\n")
+    with pytest.raises(ps.FormatError, match=rf"not a Parquet file: .*{name}.*[^.]\. .*starts with _ or a dot"):
+        ps.open_table(tmp_path).build_index("id")
+    assert ps.open_table(tmp_path / "a.parquet").plan("id = 1").to_arrow().num_rows == 1

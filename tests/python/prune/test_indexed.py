@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import Phase, given, settings
+from places import index_of
 from predicate_reference import rows
 from predicate_strategies import PREDICATES, tables
 from pyarrow import fs
@@ -155,7 +156,7 @@ def test_a_stale_index_is_an_error_where_it_is_asked_for(folder: Path) -> None:
     assert parts(table.plan("id = 4242 AND other = 2", stale="error")) == ["2"]
     table.update_index()
     assert parts(table.plan("id = 4242", stale="error")) == ["2"]
-    for file in (folder / "_parsieve").rglob("*.root"):
+    for file in index_of(folder).rglob("*.root"):
         file.write_bytes(b"damaged")
     with pytest.raises(ps.StaleIndexError, match="not those that were written"):
         ps.open_table(str(folder)).plan("id = 4242", stale="error")
@@ -188,7 +189,7 @@ def test_the_expected_waste_is_told(folder: Path) -> None:
 def test_an_index_that_is_damaged_or_gone_excludes_nothing(folder: Path) -> None:
     table = ps.open_table(str(folder))
     table.build_index("id")
-    for file in sorted((folder / "_parsieve").rglob("*")):
+    for file in sorted(index_of(folder).rglob("*")):
         if file.is_file():
             whole = file.read_bytes()
             for broken in (b"", whole[: len(whole) // 2], bytes(byte ^ 0x55 for byte in whole)):
@@ -198,7 +199,7 @@ def test_an_index_that_is_damaged_or_gone_excludes_nothing(folder: Path) -> None
             file.unlink()
             assert "2" in parts(ps.open_table(str(folder)).plan("id = 4242")), file
             file.write_bytes(whole)
-    shutil.rmtree(folder / "_parsieve")
+    shutil.rmtree(index_of(folder))
     assert "2" in parts(table.plan("id = 4242"))
     assert len(ps.open_table(str(folder)).plan("id = 4242").files) == 10
 
@@ -209,7 +210,7 @@ def test_our_own_files_are_caught_by_no_glob(folder: Path) -> None:
         before = con.execute(count.format(folder / "**/*.parquet")).fetchall()
         ps.open_table(str(folder)).build_index(["id", "other"])
         assert con.execute(count.format(folder / "**/*.parquet")).fetchall() == before
-    assert not list((folder / "_parsieve").rglob("*.parquet"))
+    assert not list(index_of(folder).rglob("*.parquet"))
     assert pl.scan_parquet(folder / "**/*.parquet").select(pl.len()).collect().item() == before[0][0]
     assert len(ps.open_table(str(folder)).plan().files) == 10
 
@@ -272,7 +273,7 @@ def test_what_programs_are_told_of_an_index(folder: Path, capsys: pytest.Capture
         ("id", "both", 10),
         ("other", "sieve", 10),
     ]
-    (victim, *_) = (folder / "_parsieve").rglob("*.root")
+    (victim, *_) = index_of(folder).rglob("*.root")
     victim.write_bytes(b"")
     assert main(["index", "verify", str(folder), "--json"]) == 1
     assert {one["loses_rows"] for one in json.loads(capsys.readouterr().out)} == {False}
@@ -283,19 +284,20 @@ def test_versions_older_than_any_date(folder: Path, capsys: pytest.CaptureFixtur
     table.build_index("id")
     table.build_index("id")
     for span in (dt.timedelta(days=1_000_000), dt.timedelta.max):
-        assert table.expire_index(span) == (0, 0)
+        report = table.expire_index(span)
+        assert (report.versions_removed, report.files_removed) == (0, 0)
     assert main(["index", "expire", str(folder), "--older-than", "1e6"]) == 0
     for text in ("inf", "nan", "1e300", "week"):
         with pytest.raises(SystemExit):
             main(["index", "expire", str(folder), "--older-than", text])
         assert f"{text!r} is no number of days" in capsys.readouterr().err
-    assert table.expire_index(-dt.timedelta(days=1)) == (1, 0)
+    assert table.expire_index(-dt.timedelta(days=1)).versions_removed == 1
 
 
 def test_an_index_elsewhere(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     place = tmp_path_factory.mktemp("elsewhere")
     ps.open_table(str(folder), index_location=str(place)).build_index("id")
-    assert not (folder / "_parsieve").exists()
+    assert not index_of(folder).exists()
     assert parts(ps.open_table(str(folder), index_location=str(place)).plan("id = 4242")) == ["2"]
 
 

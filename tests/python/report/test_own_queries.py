@@ -10,6 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from places import index_of
 
 import parsieve as ps
 from parsieve.report import Chart, Series
@@ -77,11 +78,11 @@ def test_the_page_shows_both_plans(table: ps.Table) -> None:
 
 def test_a_damaged_index_is_told_on_the_page(table: ps.Table, tmp_path: Path) -> None:
     table.build_index("scattered", kind="sieve")
-    [root] = (tmp_path / "_parsieve").rglob("*.root")
+    [root] = index_of(tmp_path).rglob("*.root")
     root.write_bytes(b"damaged")
     page = page_of_plans(ps.open_table(tmp_path), ["scattered = 500"], dt.date(2026, 1, 31))
     assert "its bytes are not those that were written" in page
-    for commit in (tmp_path / "_parsieve" / "commits").iterdir():
+    for commit in (index_of(tmp_path) / "commits").iterdir():
         commit.write_bytes(b"damaged")
     page = page_of_plans(ps.open_table(tmp_path), ["scattered = 500"], dt.date(2026, 1, 31))
     assert "in doubt: the index cannot be used" in page

@@ -1,0 +1,142 @@
+"""What a build or update reads and leaves out, counted while it runs, for the report at its end."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, cast
+
+import pyarrow as pa
+
+from parsieve._core import UnsupportedError
+from parsieve.errors import ConflictError
+from parsieve.index import bindings
+from parsieve.index.commit import BloomState, ColumnState
+from parsieve.index.renewals import Renewed
+from parsieve.index.reports import BuildReport, UpdateReport
+from parsieve.index.settling import path_of_slice, settle, unsettled, warn_of
+from parsieve.index.sizes import lookup_bytes, stored_bytes
+from parsieve.index.view import View
+from parsieve.lake.base import ColumnPath, Lake, LeftOut, Location, Slice, Snapshot
+
+
+class Account:
+    """The slices that one build or update read, with their rows, and those that it left out. Threads may share it."""
+
+    def __init__(self) -> None:
+        self.rows: dict[Location, int] = {}
+        self.snapshot: Snapshot | None = None
+        self._left_out: dict[str, LeftOut] = {}
+        self._warned = 0
+        self._begun = time.monotonic()
+        self._lock = threading.Lock()
+
+    @property
+    def seconds(self) -> float:
+        """How long it has been running."""
+        return time.monotonic() - self._begun
+
+    @property
+    def left_out(self) -> tuple[LeftOut, ...]:
+        """The files that the index does not cover, by path."""
+        return tuple(self._left_out[path] for path in sorted(self._left_out))
+
+    def settle(self, lake: Lake, snapshot: Snapshot) -> Snapshot:
+        """Wait until files can be trusted, as `settle` does, and note those that cannot."""
+        self.snapshot = settled = settle(lake, snapshot)
+        self._left_out |= {one.path: one for one in unsettled(settled)}
+        return settled
+
+    def watch(self, lake: Lake) -> Lake:
+        """The lake, whose reads are counted here."""
+        return cast(Lake, _Watched(lake, self))
+
+    def read(self, piece: Slice, rows: int) -> None:
+        """Note a slice that was read."""
+        with self._lock:
+            self.rows[piece.location] = rows
+
+    def leave_out(self, piece: Slice, error: Exception) -> None:
+        """Note a slice that could not be read."""
+        path = path_of_slice(piece)
+        with self._lock:
+            self._left_out[path] = LeftOut(path, " ".join(str(error).split()))
+
+    def warn(self, where: object) -> None:
+        """Log the files that were left out, once."""
+        if len(self._left_out) > self._warned:
+            warn_of(self.left_out, f"the index in {where}")
+        self._warned = len(self._left_out)
+
+    def built(self, view: View | None, columns: Mapping[ColumnPath, str], notes: Sequence[str]) -> BuildReport:
+        """The report of a build of some columns, each with its kind."""
+        paths = [path for path, kind in columns.items() if kind != "none"]
+        sizes = (0, 0)
+        if view is not None and paths:
+            sizes = stored_bytes(view.commit, paths), lookup_bytes(view, paths)
+        names = {".".join(path): kind for path, kind in columns.items()}
+        rows = sum(self.rows.values())
+        return BuildReport(names, len(self.rows), rows, *sizes, self.seconds, self.left_out, tuple(notes))
+
+    def updated(self, view: View | None, before: Mapping[Location, set[str]], renewed: Renewed) -> UpdateReport:
+        """The report of an update of an index that was bound to these tokens."""
+        slices = () if self.snapshot is None else self.snapshot.slices
+        there = {piece.location for piece in slices}
+        fresh = {
+            location
+            for location, tokens in renewed.items()
+            if location not in self.rows and before.get(location, set()).intersection(tokens)
+        }
+        left = sum(path_of_slice(piece) in self._left_out for piece in slices)
+        return UpdateReport(
+            columns=() if view is None else names_of(view),
+            files_read=len(self.rows),
+            files_renewed=len(fresh),
+            files_removed=sum(location not in there for location in before),
+            files_unchanged=max(0, len(slices) - len(self.rows) - len(fresh) - left),
+            rows=sum(self.rows.values()),
+            bytes_stored=0 if view is None else stored_bytes(view.commit),
+            bytes_lookup=0 if view is None else lookup_bytes(view),
+            seconds=self.seconds,
+            left_out=self.left_out,
+        )
+
+
+def names_of(view: View) -> tuple[str, ...]:
+    """The columns that are indexed, by name."""
+    return tuple(".".join(path) for path in dict.fromkeys([*view.columns, *view.commit.blooms]))
+
+
+def bound_tokens(view: View | None) -> dict[Location, set[str]]:
+    """Every version of each location that some column of an index holds."""
+    found: dict[Location, set[str]] = {}
+    if view is None:
+        return found
+    states: list[ColumnState | BloomState] = [*view.columns.values(), *view.commit.blooms.values()]
+    for chain in {state.bindings for state in states}:
+        for location, token in bindings.read(view.store, chain).items():
+            found.setdefault(location, set()).add(token)
+    return found
+
+
+class _Watched:
+    """A lake whose reads an account counts; everything else is the lake's own."""
+
+    def __init__(self, lake: Lake, account: Account) -> None:
+        self._lake = lake
+        self._account = account
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._lake, name)
+
+    def read_keys(self, piece: Slice, columns: Sequence[ColumnPath]) -> Iterator[pa.RecordBatch]:
+        rows = 0
+        try:
+            for batch in self._lake.read_keys(piece, columns):
+                rows += batch.num_rows
+                yield batch
+        except (ConflictError, FileNotFoundError, UnsupportedError) as error:
+            self._account.leave_out(piece, error)
+            raise
+        self._account.read(piece, rows)

@@ -1,0 +1,219 @@
+"""The reports of building and maintaining an index: what was read, stored, removed and left out."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from parsieve.lake.base import LeftOut
+
+__all__ = ["BuildReport", "CompactReport", "DropReport", "ExpireReport", "LeftOut", "Remaining", "UpdateReport"]
+
+# Left-out files that the text of a report lists.
+LISTED = 5
+_KINDS = {"sieve": "Sieve index", "bloom": "Bloom index", "both": "Sieve and Bloom index"}
+
+
+@dataclass(frozen=True, slots=True)
+class BuildReport:
+    """What `Table.build_index` built. `print` it for a summary.
+
+    >>> from parsieve.index import BuildReport
+    >>> print(BuildReport({"id": "sieve"}, 200, 4_000_000, 10_500_000, 1_600_000, 3.1))
+    id: Sieve index of 200 files, 4,000,000 rows in 3.1 s; 10.5 MB on disk, 1.6 MB read by lookups
+    """
+
+    # Each column with what was built for it: "sieve", "bloom", "both", or "none" where "auto" found that none pays.
+    columns: Mapping[str, str]
+    # Files that were indexed, and their rows; None where nothing counted them.
+    files: int
+    rows: int | None
+    # All files of the index of these columns, and what lookups read of them. The rest is for updates.
+    bytes_stored: int
+    bytes_lookup: int
+    seconds: float
+    # Files that the index does not cover, so that every plan reads them.
+    left_out: tuple[LeftOut, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        built: dict[str, list[str]] = {}
+        for column, kind in self.columns.items():
+            if kind != "none":
+                built.setdefault(kind, []).append(column)
+        told = f"{_files(self.files)}{_rows(self.rows)} in {self.seconds:.1f} s; {self._sizes()}"
+        if len(built) == 1:
+            [(kind, columns)] = built.items()
+            lines = [f"{', '.join(columns)}: {_KINDS[kind]} of {told}"]
+        else:
+            lines = [f"{', '.join(columns)}: {_KINDS[kind]}" for kind, columns in built.items()]
+            lines += [told] if built else []
+        return "\n".join([*lines, *self.notes, *_listed(self.left_out)])
+
+    def _sizes(self) -> str:
+        return _sizes(self.bytes_stored, self.bytes_lookup)
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateReport:
+    """What `Table.update_index` did. `print` it for a summary.
+
+    >>> from parsieve.index import UpdateReport
+    >>> print(UpdateReport(("id",), 1, 0, 0, 200, 100, 10_600_000, 1_600_000, 0.1))
+    read 1 file, 100 rows in 0.1 s; 200 unchanged; 10.6 MB on disk, 1.6 MB read by lookups
+    """
+
+    # The columns that are indexed now.
+    columns: tuple[str, ...]
+    # Files that were new or changed; files that got other filters and kept their rows; files that are gone from the
+    # table; all others that the index covers.
+    files_read: int
+    files_renewed: int
+    files_removed: int
+    files_unchanged: int
+    # Rows of the files that were read.
+    rows: int
+    # The whole index after the update, and what lookups read of it.
+    bytes_stored: int
+    bytes_lookup: int
+    seconds: float
+    left_out: tuple[LeftOut, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        others = [
+            f"{count:,} {what}"
+            for count, what in (
+                (self.files_unchanged, "unchanged"),
+                (self.files_renewed, "with new filters only"),
+                (self.files_removed, "removed"),
+            )
+            if count
+        ]
+        read = f"read {_files(self.files_read)}{_rows(self.rows)}" if self.files_read else "read nothing"
+        parts = [f"{read} in {self.seconds:.1f} s", ", ".join(others), _sizes(self.bytes_stored, self.bytes_lookup)]
+        return "\n".join(["; ".join(filter(None, parts)), *self.notes, *_listed(self.left_out)])
+
+
+@dataclass(frozen=True, slots=True)
+class CompactReport:
+    """What `Table.compact_index` did. `print` it for a summary.
+
+    >>> from parsieve.index import CompactReport
+    >>> print(CompactReport(("id",), 3, 10_500_000, 1_600_000, 0.4))
+    id: 3 updates merged in 0.4 s; 10.5 MB on disk, 1.6 MB read by lookups
+    """
+
+    # The columns that were compacted; those without updates stay as they are.
+    columns: tuple[str, ...]
+    updates_merged: int
+    # The newest version of the whole index, and what lookups read of it.
+    bytes_stored: int
+    bytes_lookup: int
+    seconds: float
+    notes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        merged = f"{self.updates_merged:,} {'update' if self.updates_merged == 1 else 'updates'} merged"
+        did = f"{', '.join(self.columns)}: {merged} in {self.seconds:.1f} s" if self.columns else "nothing to compact"
+        return "\n".join([f"{did}; {_sizes(self.bytes_stored, self.bytes_lookup)}", *self.notes])
+
+
+@dataclass(frozen=True, slots=True)
+class Remaining:
+    """Files that could not be removed yet, why, and when they can be.
+
+    >>> from parsieve.index import Remaining
+    >>> print(Remaining(2, 928_000, "they may belong to a build that is still running"))
+    2 files (928 kB) remain: they may belong to a build that is still running
+    """
+
+    files: int
+    bytes: int
+    reason: str
+    # When `expire_index` can remove them; None where that depends on what you call.
+    until: dt.datetime | None = None
+
+    def __str__(self) -> str:
+        verb = "remains" if self.files == 1 else "remain"
+        until = f" (until {self.until:%Y-%m-%d %H:%M:%S %Z})" if self.until is not None else ""
+        return f"{_files(self.files)} ({size_of(self.bytes)}) {verb}: {self.reason}{until}"
+
+
+@dataclass(frozen=True, slots=True)
+class ExpireReport:
+    """What `Table.expire_index` removed, and what remains. `print` it for a summary.
+
+    >>> from parsieve.index import ExpireReport
+    >>> print(ExpireReport(3, 12, 42_000_000))
+    removed 3 versions and 12 files, 42.0 MB
+    """
+
+    versions_removed: int
+    files_removed: int
+    bytes_freed: int
+    # Files that are not part of the newest version and could not be removed yet.
+    remaining: tuple[Remaining, ...] = ()
+
+    def plus(self, other: ExpireReport) -> ExpireReport:
+        """Both together, of two places of one index."""
+        return ExpireReport(
+            self.versions_removed + other.versions_removed,
+            self.files_removed + other.files_removed,
+            self.bytes_freed + other.bytes_freed,
+            self.remaining + other.remaining,
+        )
+
+    def __str__(self) -> str:
+        versions = f"{self.versions_removed:,} {'version' if self.versions_removed == 1 else 'versions'}"
+        freed = f"removed {versions} and {_files(self.files_removed)}, {size_of(self.bytes_freed)}"
+        return "\n".join([freed, *map(str, self.remaining)])
+
+
+@dataclass(frozen=True, slots=True)
+class DropReport:
+    """What `Table.drop_index` dropped and removed, and what remains. `print` it for a summary.
+
+    >>> from parsieve.index import DropReport
+    >>> print(DropReport(("id",), 9, 10_500_000))
+    dropped id; removed 9 files, 10.5 MB
+    """
+
+    columns: tuple[str, ...]
+    files_removed: int
+    bytes_freed: int
+    remaining: tuple[Remaining, ...] = field(default=())
+
+    def __str__(self) -> str:
+        dropped = f"dropped {', '.join(self.columns)}" if self.columns else "no index to drop"
+        freed = f"{dropped}; removed {_files(self.files_removed)}, {size_of(self.bytes_freed)}"
+        return "\n".join([freed, *map(str, self.remaining)])
+
+
+def size_of(num_bytes: int) -> str:
+    """Bytes as text: `512 bytes`, `928 kB`, `10.5 MB`."""
+    for unit, size in (("GB", 10**9), ("MB", 10**6)):
+        if num_bytes >= size:
+            return f"{num_bytes / size:.1f} {unit}"
+    return f"{num_bytes / 1000:.0f} kB" if num_bytes >= 1000 else f"{num_bytes} bytes"
+
+
+def _sizes(stored: int, lookup: int) -> str:
+    return f"{size_of(stored)} on disk, {size_of(lookup)} read by lookups"
+
+
+def _files(count: int) -> str:
+    return f"{count:,} {'file' if count == 1 else 'files'}"
+
+
+def _rows(count: int | None) -> str:
+    return "" if count is None else f", {count:,} {'row' if count == 1 else 'rows'}"
+
+
+def _listed(left_out: Sequence[LeftOut]) -> list[str]:
+    if not left_out:
+        return []
+    lines = [f"left out {_files(len(left_out))}, which every plan reads until an update:"]
+    lines += [f"  {one}" for one in left_out[:LISTED]]
+    return lines + ([f"  and {len(left_out) - LISTED:,} more"] if len(left_out) > LISTED else [])

@@ -1,0 +1,65 @@
+"""Wait until the files of a table can be trusted before indexing them, and log the files that an index leaves out.
+
+Builds and updates call `settle`, whether this process or Spark's executors read the files.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+from parsieve.lake.base import Lake, LeftOut, Slice, Snapshot
+
+LOG = logging.getLogger("parsieve.index")
+# Paths that one warning lists.
+LISTED = 5
+
+
+def settle(lake: Lake, snapshot: Snapshot) -> Snapshot:
+    """Return the snapshot to index, whose `unsettled` names the slices that cannot be indexed now.
+
+    A file that changed within one tick of the filesystem's clock may change again without a new timestamp, so it
+    cannot be indexed safely. This waits once until the tick is over, and lists the files again. Files that change
+    during the wait are left out, so a table that is written all the time does not delay the build.
+
+    A snapshot that is settled is returned as it is.
+    """
+    if snapshot.unsettled is not None:
+        return snapshot
+    settled = lake.settled(snapshot)
+    counts = Counter(piece.location for piece in settled.slices)
+    twice = {location: "two files have this location" for location, count in counts.items() if count > 1}
+    if twice:
+        settled = replace(settled, unsettled={**(settled.unsettled or {}), **twice})
+    return settled
+
+
+def unsettled(snapshot: Snapshot) -> tuple[LeftOut, ...]:
+    """Return the slices of a settled snapshot that an index cannot cover."""
+    reasons = snapshot.unsettled or {}
+    return tuple(
+        LeftOut(path_of_slice(piece), reasons[piece.location]) for piece in snapshot.slices if piece.location in reasons
+    )
+
+
+def path_of_slice(piece: Slice) -> str:
+    """Return the path of the base file, or the file group where there are only logs."""
+    return piece.path or "/".join(filter(None, (piece.partition, piece.group)))
+
+
+def warn_of(left_out: Sequence[LeftOut], where: object) -> None:
+    """Log the files that an index does not cover."""
+    if not left_out:
+        return
+    listed = "; ".join(map(str, left_out[:LISTED]))
+    more = f"; and {len(left_out) - LISTED} more" if len(left_out) > LISTED else ""
+    LOG.warning(
+        "%s leaves out %d %s, which every plan reads: %s%s",
+        where,
+        len(left_out),
+        "file" if len(left_out) == 1 else "files",
+        listed,
+        more,
+    )

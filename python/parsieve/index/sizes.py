@@ -1,0 +1,38 @@
+"""How many bytes an index has on disk, and how many of them lookups read."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from parsieve._core import ParsieveError
+from parsieve.index.commit import BloomState, ColumnState, Commit
+from parsieve.index.view import View
+from parsieve.lake.base import ColumnPath
+
+
+def stored_bytes(commit: Commit, paths: Collection[ColumnPath] | None = None) -> int:
+    """Return the bytes of all files of some columns, or of all; a file that columns share counts once."""
+    states: list[ColumnState | BloomState] = [*commit.columns.values(), *commit.blooms.values()]
+    parts = {part.name: part.size for one in states if paths is None or one.path in paths for part in one.parts()}
+    return sum(parts.values())
+
+
+def lookup_bytes(view: View, paths: Collection[ColumnPath] | None = None) -> int:
+    """Return the bytes that lookups in some columns, or in all, read when they read everything they ever may.
+
+    The rest are keys and counts, which only updates, compaction and verification read.
+    """
+    total = 0
+    for path, state in view.columns.items():
+        if paths is None or path in paths:
+            timeline = view.reader(path).timeline
+            try:
+                report = None if timeline is None else timeline.report([])
+            except ParsieveError:
+                report = None
+            total += int(report["lookup_bytes"]) if report is not None else sum(one.size for one in state.base.files)
+            total += state.base.root.size + sum(delta.file.size for delta in state.deltas)
+    for path, bloom in view.commit.blooms.items():
+        if paths is None or path in paths:
+            total += sum(shelf.directory.size + shelf.rows.size for shelf in bloom.shelves)
+    return total

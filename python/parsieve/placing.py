@@ -1,0 +1,73 @@
+"""Where the index of a table is stored unless you name another place.
+
+```text
+lake/orders            Delta, Iceberg, Hudi  ->  lake/orders/_parsieve
+lake/orders            a plain folder        ->  lake/.parsieve/orders
+lake/orders/year=2026  one of its partitions ->  lake/.parsieve/orders%2Fyear=2026
+```
+
+No file name is safe below a plain folder: Polars reads every file there, whatever its name, and so does DuckDB with
+`orders/**`. `docs/design/index-location.md` has the details.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+# Below the root of a table whose format says which files are data.
+BELOW = "_parsieve"
+# Next to a plain folder: the folder of the indexes of all its siblings.
+BESIDE = ".parsieve"
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where the index of a table is stored, as `open_store` takes it."""
+
+    # None: there is no place for it, because of `problem`.
+    home: Any
+    # Where version 0.1 stored it, if that was elsewhere.
+    before: Any = None
+    problem: str = ""
+
+
+def next_to(path: str, containers: int = 0) -> str | None:
+    """Return the folder for the index of a plain folder; None where the folder has no parent to hold it.
+
+    Args:
+        path: The folder, with `/` between its parts.
+        containers: How many leading parts are buckets or the like, next to which nothing can be stored.
+    """
+    lead = "/" if path.startswith("/") else ""
+    parts = path.strip("/").split("/") if path.strip("/") else []
+    # Whoever reads the whole table finds files next to its partitions, so the index of a partition stays outside.
+    end = next((at for at in range(containers, len(parts)) if _is_partition(parts[at])), len(parts))
+    if end <= containers:
+        return None
+    parent, own = parts[: end - 1], "/".join(parts[end - 1 :])
+    # Two folders never get the same name.
+    mangled = own.replace("%", "%25").replace("/", "%2F")
+    return lead + "/".join([*parent, BESIDE, mangled])
+
+
+def next_to_local(folder: str) -> str | None:
+    """The same for a folder of this machine: one folder has one index, by whichever links it is reached."""
+    drive, path = os.path.splitdrive(os.path.realpath(folder))
+    found = next_to(path.replace(os.sep, "/"))
+    return None if found is None else drive + found
+
+
+def next_to_uri(uri: str) -> str | None:
+    """The same for a URI."""
+    scheme, _, rest = uri.partition("://")
+    netloc, _, path = rest.partition("/")
+    is_path_style = netloc.endswith(".core.windows.net") or netloc.startswith(("s3.", "s3-"))
+    found = next_to(path, int(scheme in ("http", "https") and is_path_style))
+    return None if found is None else f"{scheme}://{netloc}/{found.lstrip('/')}"
+
+
+def _is_partition(name: str) -> bool:
+    column, sign, _ = name.partition("=")
+    return bool(column and sign)

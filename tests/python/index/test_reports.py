@@ -1,0 +1,296 @@
+"""Reports of builds and maintenance: sizes on disk, files read and left out, leftovers and until when they stay."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import errno
+import os
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from obstore.store import MemoryStore
+from places import index_of
+
+import parsieve as ps
+from parsieve.index import (
+    BuildReport,
+    DropReport,
+    ExpireReport,
+    LeftOut,
+    LocalStore,
+    ObjectStore,
+    TableIndex,
+    UpdateReport,
+)
+from parsieve.index.drafts import Drafts, drafting
+from parsieve.index.expiry import GARBAGE_AGE
+from parsieve.index.reports import size_of
+from parsieve.index.store import Store
+
+
+def write(folder: Path, part: int, keys: list[int]) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{part:02}.parquet"
+    pq.write_table(pa.table({"k": keys, "n": [key % 7 for key in keys]}), path)
+    return path
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "lake" / "shop"
+    draw = random.Random(1)
+    for part in range(10):
+        write(made, part, [draw.randrange(10**9) for _ in range(1000)])
+    return made
+
+
+def files_of(folder: Path) -> dict[str, int]:
+    """The files of the index, with their sizes."""
+    found = [path for path in index_of(folder).rglob("*") if path.is_file()]
+    return {str(path.relative_to(index_of(folder))): path.stat().st_size for path in found}
+
+
+def on_disk(folder: Path) -> int:
+    """Bytes of the files that hold the index; versions and notes are not of any column."""
+    return sum(size for name, size in files_of(folder).items() if not name.startswith(("commits", "renewals")))
+
+
+@pytest.mark.parametrize("kind", ["sieve", "bloom", "both"])
+def test_all_bytes_on_disk_are_reported(folder: Path, kind: str) -> None:
+    table = ps.open_table(folder)
+    report = table.build_index("k", kind=kind)
+    assert report.columns == {"k": kind}
+    assert (report.files, report.rows, report.left_out, report.notes) == (10, 10_000, (), ())
+    assert report.bytes_stored == on_disk(folder)
+    assert 0 < report.bytes_lookup < report.bytes_stored
+    assert report.seconds > 0
+    if kind != "bloom":
+        stats = table.index_stats()["k"]
+        assert stats.stored_bytes == report.bytes_stored
+        assert stats.stored_bytes > stats.keys_bytes > stats.lookup_bytes
+
+
+def test_columns_that_share_files_count_them_once(folder: Path) -> None:
+    report = ps.open_table(folder).build_index(["k", "n"], kind="sieve")
+    assert report.bytes_stored == on_disk(folder)
+
+
+def test_advice_estimates_what_is_on_disk(folder: Path) -> None:
+    table = ps.open_table(folder)
+    [advice] = table.advise("k")
+    report = table.build_index("k", kind="sieve")
+    assert 0.7 < advice.sieve_bytes / report.bytes_stored < 1.5
+    assert advice.sieve_lookup_bytes < advice.sieve_bytes / 2
+    assert f"({size_of(advice.sieve_bytes)} on disk, " in str(advice)
+
+
+def test_a_column_that_auto_leaves_alone_says_why_and_how_to_force_it(tmp_path: Path) -> None:
+    for part in range(10):
+        write(tmp_path / "t", part, list(range(part * 100, part * 100 + 100)))
+    table = ps.open_table(tmp_path / "t")
+    report = table.build_index("k")
+    assert report.columns == {"k": "none"}
+    assert (report.files, report.bytes_stored) == (0, 0)
+    [note] = report.notes
+    assert note == (
+        "k: no index, min/max reads little more than the best index would; "
+        "build_index('k', kind=\"sieve\") builds one anyway"
+    )
+    assert str(report) == note
+
+
+def test_updates_count_what_they_read(folder: Path) -> None:
+    table = ps.open_table(folder)
+    table.build_index("k", kind="both")
+    assert counted(table.update_index()) == (0, 0, 0, 10, 0)
+    write(folder, 10, [1, 2, 3])
+    write(folder, 3, [5])
+    (folder / "04.parquet").unlink()
+    assert counted(table.update_index()) == (2, 0, 1, 8, 4)
+    stats = table.index_stats()["k"]
+    assert (stats.locations, stats.rows) == (10, 8004)
+    ps.add_filters(folder / "05.parquet", columns=["k"])
+    report = table.update_index()
+    assert counted(report) == (0, 1, 0, 9, 0)
+    assert report.columns == ("k",)
+    assert report.bytes_stored > report.bytes_lookup > 0
+
+
+def counted(report: UpdateReport) -> tuple[int, int, int, int, int]:
+    return report.files_read, report.files_renewed, report.files_removed, report.files_unchanged, report.rows
+
+
+def test_compaction_says_what_it_merged(folder: Path) -> None:
+    table = ps.open_table(folder)
+    table.build_index("k", kind="sieve")
+    for part in (10, 11):
+        write(folder, part, [part])
+        table.update_index()
+    report = table.compact_index()
+    assert (report.columns, report.updates_merged) == (("k",), 2)
+    assert table.compact_index().columns == ()
+    assert str(table.compact_index()).startswith("nothing to compact; ")
+
+
+def test_expired_versions_free_their_files_at_once(folder: Path) -> None:
+    table = ps.open_table(folder)
+    first = table.build_index("k", kind="sieve")
+    table.build_index("k", kind="sieve")
+    assert on_disk(folder) == 2 * first.bytes_stored
+
+    kept = table.expire_index()
+    assert (kept.versions_removed, kept.files_removed, kept.bytes_freed) == (0, 0, 0)
+    [remaining] = kept.remaining
+    assert remaining.bytes == first.bytes_stored
+    assert "expire_index(older_than=0) removes them" in remaining.reason
+    assert remaining.until is not None
+    assert remaining.until > dt.datetime.now(dt.UTC) + dt.timedelta(days=6)
+
+    freed = table.expire_index(older_than=0)
+    assert freed.versions_removed == 1
+    assert freed.bytes_freed >= first.bytes_stored
+    assert freed.remaining == ()
+    assert on_disk(folder) == first.bytes_stored
+    assert table.verify_index() == []
+
+
+def test_a_dropped_index_leaves_nothing_but_its_last_version(folder: Path) -> None:
+    table = ps.open_table(folder)
+    table.build_index("k", kind="both")
+    size = on_disk(folder)
+    report = table.drop_index()
+    assert report.columns == ("k",)
+    assert report.bytes_freed >= size
+    assert report.remaining == ()
+    assert [name.partition("/")[0] for name in files_of(folder)] == ["commits"]
+    assert table.drop_index() == DropReport((), 0, 0)
+
+
+def test_dropping_one_of_two_columns_says_what_remains(folder: Path) -> None:
+    table = ps.open_table(folder)
+    table.build_index(["k", "n"], kind="sieve")
+    report = table.drop_index("k")
+    [remaining] = report.remaining
+    assert remaining.files > 0
+    assert "an earlier version names them" in remaining.reason
+    assert table.expire_index(0).remaining == ()
+    assert table.verify_index() == []
+
+
+@pytest.mark.parametrize("kind", ["sieve", "bloom"])
+def test_a_build_that_fails_removes_its_files(folder: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    table = ps.open_table(folder)
+    put = LocalStore.put
+    # The disk is full once the keys or filters are written.
+    failing = {"sieve": "roots", "bloom": "bindings"}[kind]
+
+    def full(store: LocalStore, name: str, data: bytes) -> None:
+        if name.startswith(failing):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(store.root / name))
+        put(store, name, data)
+
+    monkeypatch.setattr(LocalStore, "put", full)
+    with pytest.raises(OSError, match="No space left on device") as caught:
+        table.build_index("k", kind=kind)
+    assert str(index_of(folder)) in str(caught.value)
+    assert files_of(folder) == {}
+
+
+def test_an_interrupted_update_removes_its_files_and_keeps_the_index(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = ps.open_table(folder)
+    table.build_index("k", kind="sieve")
+    before = files_of(folder)
+    write(folder, 10, [7])
+
+    def interrupted(*_: object) -> bool:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(LocalStore, "put_if_absent", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        table.update_index()
+    assert files_of(folder) == before
+    monkeypatch.undo()
+    assert table.update_index().files_read == 1
+
+
+def test_what_a_killed_build_left_is_reported_and_removed_in_time(folder: Path) -> None:
+    table = ps.open_table(folder)
+    table.build_index("k", kind="sieve")
+    left = index_of(folder) / "segments" / "6-ab.segments"
+    left.write_bytes(b"x" * 900)
+    (index_of(folder) / "segments" / ".tmp-12").write_bytes(b"x" * 100)
+
+    report = table.expire_index(0)
+    assert report.files_removed == 0
+    [remaining] = report.remaining
+    assert (remaining.files, remaining.bytes) == (2, 1000)
+    assert "may belong to a build that is still running" in remaining.reason
+    assert remaining.until is not None
+    assert abs(remaining.until - dt.datetime.now(dt.UTC) - GARBAGE_AGE) < dt.timedelta(hours=1)
+    assert "2 files (1 kB) remain" in str(report)
+    assert table.drop_index("k").remaining[0].files == 2
+
+    yesterday = left.stat().st_mtime - GARBAGE_AGE.total_seconds() - 60
+    for path in left.parent.iterdir():
+        os.utime(path, (yesterday, yesterday))
+    report = table.expire_index()
+    assert (report.files_removed, report.bytes_freed, report.remaining) == (2, 1000, ())
+
+
+def test_nothing_is_removed_where_a_version_may_still_arrive() -> None:
+    class Vanishing(ObjectStore):
+        def put_if_absent(self, name: str, data: bytes) -> bool:
+            super().put_if_absent(name, data)
+            raise OSError("the answer was lost")
+
+    store = Vanishing(MemoryStore(), "index")
+    drafts = Drafts(store)
+    drafts.put("roots/1.root", b"x")
+    with pytest.raises(OSError, match="lost"):
+        drafts.put_if_absent("commits/v1", b"names the root")
+    drafts.discard()
+    assert [one.name for one in store.list("roots")] == ["roots/1.root"]
+
+
+def stores(tmp_path: Path) -> Iterator[Store]:
+    yield LocalStore(tmp_path / "local")
+    yield ObjectStore(MemoryStore(), "index")
+
+
+def test_only_files_since_the_last_version_are_drafts(tmp_path: Path) -> None:
+    for store in stores(tmp_path):
+        with contextlib.suppress(ZeroDivisionError), drafting(store) as log:
+            log.store.put("roots/1.root", b"x")
+            assert log.store.put_if_absent("commits/v1", b"names it")
+            log.store.put("roots/2.root", b"y")
+            raise ZeroDivisionError
+        assert [one.name for one in store.list("roots")] == ["roots/1.root"]
+
+
+def test_the_text_of_reports() -> None:
+    left = tuple(LeftOut(f"{n}.parquet", "it changed while the index was being prepared") for n in range(7))
+    text = str(BuildReport({"a": "sieve", "b": "bloom", "c": "sieve"}, 1, 1, 999, 42, 0.26, left))
+    assert text.splitlines()[:4] == [
+        "a, c: Sieve index",
+        "b: Bloom index",
+        "1 file, 1 row in 0.3 s; 999 bytes on disk, 42 bytes read by lookups",
+        "left out 7 files, which every plan reads until an update:",
+    ]
+    assert text.endswith("\n  and 2 more")
+    assert str(ExpireReport(1, 1, 2500)) == "removed 1 version and 1 file, 2 kB"
+    assert [size_of(size) for size in (0, 10**6, 2_340_000_000)] == ["0 bytes", "1.0 MB", "2.3 GB"]
+
+
+def test_a_full_index_reports_to_the_low_level_too(folder: Path, tmp_path: Path) -> None:
+    index = TableIndex(tmp_path / "index")
+    lake = ps.open_table(folder)._lake
+    index.build(lake, lake.snapshot(), ["k"], progress=False)
+    assert index.expire(0).versions_removed == 0
+    assert index.drop(["k"]).columns == ("k",)

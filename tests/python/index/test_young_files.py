@@ -1,0 +1,203 @@
+"""Files that were written a moment ago: builds and updates wait for them once, and report what they leave out."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyarrow import fs
+
+import parsieve as ps
+from parsieve.index import TableIndex
+from parsieve.index.settling import settle, unsettled
+from parsieve.lake import open_lake
+from parsieve.lake.listing import COARSE_NS, TICK_NS
+from parsieve.lake.storage import LONGEST_WAIT_NS, REMOTE_NS
+
+
+class Clock:
+    """A clock that moves by `sleep` alone."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, now: int) -> None:
+        self.now = now
+        self.slept: list[float] = []
+        monkeypatch.setattr("parsieve.lake.listing.time.time_ns", lambda: self.now)
+        monkeypatch.setattr("parsieve.lake.storage.time.sleep", self.sleep)
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.now += int(seconds * 1e9)
+
+
+def write(path: Path, *keys: int) -> Path:
+    path.parent.mkdir(exist_ok=True)
+    pq.write_table(pa.table({"k": list(keys)}), path)
+    return path
+
+
+def changed_ns(path: Path) -> int:
+    stat = path.stat()
+    return max(stat.st_mtime_ns, stat.st_ctime_ns)
+
+
+def bound(table: ps.Table) -> int:
+    return table.index_stats()["k"].locations
+
+
+@pytest.mark.parametrize("kind", ["sieve", "bloom", "both"])
+def test_an_index_built_right_after_the_files_covers_all_of_them(tmp_path: Path, kind: str) -> None:
+    for trial in range(12):
+        folder = tmp_path / str(trial)
+        for part in range(32):
+            write(folder / f"{part}.parquet", *range(part, 320, 32))
+        table = ps.open_table(folder)
+        table.build_index("k", kind=kind)
+        plan = table.plan("k = 42")
+        assert len(plan.files) == 1
+        assert not [keep.doubt for keep in plan.kept if keep.doubt]
+
+
+def test_an_update_after_each_file_covers_that_file(tmp_path: Path) -> None:
+    write(tmp_path / "t" / "0.parquet", 0)
+    table = ps.open_table(tmp_path / "t")
+    table.build_index("k")
+    for part in range(1, 13):
+        write(tmp_path / "t" / f"{part}.parquet", part)
+        table.update_index()
+        assert bound(table) == part + 1
+    assert len(table.plan("k = 12").files) == 1
+
+
+def test_the_wait_is_one_tick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(tmp_path / "t" / "0.parquet", 1)
+    clock = Clock(monkeypatch, changed_ns(path) + TICK_NS // 5)
+    lake = open_lake(tmp_path / "t")
+    snapshot = lake.snapshot()
+    assert not snapshot.slices[0].token
+    settled = settle(lake, snapshot)
+    assert settled.slices[0].token
+    assert not unsettled(settled)
+    [slept] = clock.slept
+    assert TICK_NS * 0.79 < slept * 1e9 < TICK_NS
+    # A snapshot that is settled, or has nothing to wait for, costs no more time.
+    assert settle(lake, settled) is settled
+    settle(lake, lake.snapshot())
+    assert len(clock.slept) == 1
+
+
+def test_files_stamped_with_whole_seconds_take_two_seconds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = write(tmp_path / "t" / "0.parquet", 1).stat().st_ctime_ns // 10**9 * 10**9 + 10**9
+    os.utime(tmp_path / "t" / "0.parquet", ns=(whole, whole))
+    clock = Clock(monkeypatch, whole + 10)
+    lake = open_lake(tmp_path / "t")
+    settled = settle(lake, lake.snapshot())
+    assert settled.slices[0].token
+    assert COARSE_NS * 0.9 < sum(clock.slept) * 1e9 < LONGEST_WAIT_NS
+
+
+def test_a_table_that_is_written_all_the_time_delays_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    write(tmp_path / "t" / "0.parquet", 1)
+    hot = write(tmp_path / "t" / "1.parquet", 0, 9)
+    clock = Clock(monkeypatch, changed_ns(hot) + 10)
+
+    def sleep_while_written(seconds: float) -> None:
+        clock.sleep(seconds)
+        os.utime(hot, ns=(clock.now, clock.now))
+
+    monkeypatch.setattr("parsieve.lake.storage.time.sleep", sleep_while_written)
+    with caplog.at_level(logging.WARNING, "parsieve.index"):
+        table = ps.open_table(tmp_path / "t")
+        report = table.build_index("k")
+    assert len(clock.slept) == 1
+    assert [(Path(one.path).name, one.reason) for one in report.left_out] == [
+        ("1.parquet", "it changed while the index was being prepared")
+    ]
+    assert report.files == 1
+    assert "leaves out 1 file" in caplog.text
+    assert "1.parquet" in caplog.text
+    plan = table.plan("k = 1")
+    assert [Path(path).name for path in plan.files] == ["0.parquet", "1.parquet"]
+    assert "update_index() reads it" in plan.explain()
+
+
+def test_a_timestamp_in_the_future_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path / "t" / "0.parquet", 1)
+    ahead = write(tmp_path / "t" / "1.parquet", 2)
+    now = changed_ns(ahead) + 10 * TICK_NS
+    os.utime(ahead, ns=(now + 3600 * 10**9,) * 2)
+    now = max(now, ahead.stat().st_ctime_ns + 10 * TICK_NS)
+    clock = Clock(monkeypatch, now)
+    report = ps.open_table(tmp_path / "t").build_index("k")
+    assert clock.slept == []
+    [left] = report.left_out
+    assert left.path.endswith("1.parquet")
+    assert "in the future" in left.reason
+
+
+def test_a_store_without_etags_is_reported_and_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(tmp_path / "t" / "0.parquet", 1)
+    # Pyarrow's handler of a filesystem that is not this machine's, as far as anyone can see.
+    remote = fs.PyFileSystem(_Remote(fs.LocalFileSystem()))
+    clock = Clock(monkeypatch, changed_ns(path) + 10**9)
+    table = ps.open_table((remote, str(tmp_path / "t")), index_location=str(tmp_path / "index"))
+    report = table.build_index("k")
+    assert clock.slept == []
+    [left] = report.left_out
+    assert "no ETag" in left.reason
+    assert "59 s from now" in left.reason
+    clock.now += REMOTE_NS
+    assert table.update_index().left_out == ()
+    assert bound(table) == 1
+
+
+def test_a_file_that_is_replaced_while_it_is_read_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for part in range(3):
+        write(tmp_path / "t" / f"{part}.parquet", part)
+    lake = open_lake(tmp_path / "t")
+    snapshot = settle(lake, lake.snapshot())
+    time.sleep(0.001)
+    write(tmp_path / "t" / "1.parquet", 7)
+    with caplog.at_level(logging.WARNING, "parsieve.index"):
+        view = TableIndex(tmp_path / "index").build(lake, snapshot, ["k"])
+    assert "1.parquet was changed while it was read" in caplog.text
+    assert not view.token(snapshot.slices[1].location)
+
+
+class _Remote(fs.FileSystemHandler):  # type: ignore[misc] # it has no types
+    """Another filesystem as a handler: it passes everything on but what makes a filesystem local."""
+
+    def __init__(self, inner: fs.FileSystem) -> None:
+        self._inner = inner
+
+    def get_type_name(self) -> str:
+        return "remote"
+
+    def normalize_path(self, path: str) -> str:
+        return path
+
+    def get_file_info(self, paths: list[str]) -> list[fs.FileInfo]:
+        return list(self._inner.get_file_info(paths))
+
+    def get_file_info_selector(self, selector: fs.FileSelector) -> list[fs.FileInfo]:
+        return list(self._inner.get_file_info(selector))
+
+    def open_input_file(self, path: str) -> pa.NativeFile:
+        return self._inner.open_input_file(path)
+
+    def open_input_stream(self, path: str) -> pa.NativeFile:
+        return self._inner.open_input_stream(path)
+
+    def _refuse(self, *_: object) -> None:
+        raise NotImplementedError
+
+    create_dir = delete_dir = delete_dir_contents = delete_root_dir_contents = delete_file = move = copy_file = _refuse
+    open_output_stream = open_append_stream = _refuse
