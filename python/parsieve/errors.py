@@ -1,5 +1,10 @@
 """The exceptions that no Rust code raises; their family is `parsieve._core`'s."""
 
+import difflib
+import os
+from collections.abc import Iterable
+from typing import Any
+
 from parsieve._core import ParsieveError
 
 
@@ -27,3 +32,35 @@ class ConflictError(ParsieveError):
     """Somebody else changed a file meanwhile; nothing was replaced."""
 
     __module__ = "parsieve"
+
+
+def did_you_mean(name: str, names: Iterable[str]) -> str:
+    """Return `; did you mean ...?` with the name that is closest to what was written, or nothing if none is close.
+
+    >>> from parsieve.errors import did_you_mean
+    >>> did_you_mean("custmer_id", ["order_id", "customer_id"])
+    "; did you mean 'customer_id'?"
+    >>> did_you_mean("x", ["order_id"])
+    ''
+    """
+    folded: dict[str, str] = {}
+    for one in names:
+        folded.setdefault(one.casefold(), one)
+    close = difflib.get_close_matches(name.casefold(), folded, n=1, cutoff=0.6)
+    return f"; did you mean {folded[close[0]]!r}?" if close else ""
+
+
+def describe(error: BaseException, place: Any = None) -> str:
+    """Return an error as one line. An error of the system names its path, or `place` where it has none.
+
+    >>> from parsieve.errors import describe
+    >>> describe(FileNotFoundError(2, "No such file or directory", "orders/a.parquet"))
+    'orders/a.parquet: No such file or directory'
+    >>> describe(OSError(28, "No space left on device"), "orders")
+    'orders: No space left on device'
+    """
+    text = str(error)
+    if isinstance(error, OSError) and error.strerror:
+        path = place if error.filename is None else error.filename
+        text = f"{os.fsdecode(path)}: {error.strerror}" if isinstance(path, str | bytes | os.PathLike) else text
+    return " ".join(text.split()) or type(error).__name__
