@@ -2,7 +2,7 @@
 
 import difflib
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from parsieve._core import ParsieveError
@@ -48,6 +48,24 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
         folded.setdefault(one.casefold(), one)
     close = difflib.get_close_matches(name.casefold(), folded, n=1, cutoff=0.6)
     return f"; did you mean {folded[close[0]]!r}?" if close else ""
+
+
+# Columns that an error lists; the others are counted.
+COLUMNS_SHOWN = 20
+
+
+def no_column(name: str, names: Sequence[str]) -> ColumnNotFoundError:
+    """Return the error for a column that does not exist, with the closest name and the names that do exist.
+
+    >>> from parsieve.errors import no_column
+    >>> print(no_column("custmer_id", ["id", "customer_id"]))
+    there is no column 'custmer_id'; did you mean 'customer_id'? The columns are: id, customer_id
+    """
+    hint = did_you_mean(name, names)
+    listed = ", ".join(names[:COLUMNS_SHOWN]) + (
+        f" and {len(names) - COLUMNS_SHOWN:,} more" if names[COLUMNS_SHOWN:] else ""
+    )
+    return ColumnNotFoundError(f"there is no column {name!r}{hint + ' The' if hint else '; the'} columns are: {listed}")
 
 
 def describe(error: BaseException, place: Any = None) -> str:

@@ -11,7 +11,7 @@ import pyarrow.dataset as pads
 from pyarrow import fs
 
 from parsieve._core import UnsupportedError
-from parsieve.errors import ColumnNotFoundError
+from parsieve.errors import no_column
 from parsieve.lake.base import Lake, Slice, Snapshot
 from parsieve.lake.scan import without_dictionaries
 from parsieve.lake.streams import matching, streamed
@@ -100,7 +100,7 @@ class Rows:
         wanted = [names] if isinstance(names, str) else list(schema.names if names is None else names)
         for name in wanted:
             if name not in schema.names:
-                raise ColumnNotFoundError(f"there is no column {name!r}; there are {', '.join(schema.names)}")
+                raise no_column(name, schema.names)
         condition = self._filter()
         if not self._slices:
             return pa.RecordBatchReader.from_batches(pa.schema([schema.field(name) for name in wanted]), [])

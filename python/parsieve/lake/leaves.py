@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from parsieve._core import UnsupportedError
-from parsieve.errors import ColumnNotFoundError
+from parsieve.errors import ColumnNotFoundError, no_column
 from parsieve.lake.base import ColumnPath
 
 FIELD_ID = b"PARQUET:field_id"
@@ -48,7 +48,7 @@ def leaf_field(schema: pa.Schema, path: ColumnPath) -> pa.Field:
     for part in path:
         found = next((one for one in level if one.name == part), None)
         if found is None:
-            raise ColumnNotFoundError(f"there is no column {'.'.join(path)}; the table has {', '.join(schema.names)}")
+            raise no_column(".".join(path), schema.names)
         level = list(found.type) if pt.is_struct(found.type) else []
     assert found is not None
     if pt.is_nested(found.type):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from parsieve.errors import ColumnNotFoundError
+from parsieve.errors import ColumnNotFoundError, no_column
 from parsieve.predicate.expr import Column
 
 _FIELD_ID = b"PARQUET:field_id"
@@ -41,8 +41,23 @@ class Names:
                 )
             if found:
                 return next(iter(found.values()))
-        names = ", ".join(str(Column((name,), pa.null())) for name in self._schema.names)
-        raise ColumnNotFoundError(f"there is no column {'.'.join(parts)!r}; there are {names}")
+        names = [str(Column((name,), pa.null())) for name in self._schema.names]
+        names += [str(Column(path, pa.null())) for path in self._below_structs()] if len(parts) > 1 else []
+        raise no_column(".".join(parts), names)
+
+    def _below_structs(self) -> list[tuple[str, ...]]:
+        """Return the paths of the columns in structs."""
+        found = []
+        level: list[tuple[tuple[str, ...], pa.Field]] = [((field.name,), field) for field in self._schema]
+        while level:
+            level = [
+                ((*path, inner.name), inner)
+                for path, field in level
+                if pa.types.is_struct(field.type)
+                for inner in field.type
+            ]
+            found += [path for path, _ in level]
+        return found
 
     def _all(self, path: tuple[str, ...], exact: tuple[bool, ...]) -> list[Column]:
         level: list[tuple[tuple[str, ...], pa.Field]] = [((), field) for field in self._schema]
