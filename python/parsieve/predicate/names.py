@@ -42,7 +42,7 @@ class Names:
             if found:
                 return next(iter(found.values()))
         names = [str(Column((name,), pa.null())) for name in self._schema.names]
-        names += [str(Column(path, pa.null())) for path in self._below_structs()] if len(parts) > 1 else []
+        names += [str(Column(path, pa.null())) for path in self._below_structs()] if "." in ".".join(parts) else []
         raise no_column(".".join(parts), names)
 
     def _below_structs(self) -> list[tuple[str, ...]]:
