@@ -24,8 +24,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     >>> from parsieve.cli import main
     >>> main(["size", "1000", "--fpp", "0.01"])
-           bytes bits a value false positives
-            2,048        16.38           0.07%
+    bytes  bits per value  false positives
+    2,048           16.38            0.12%
     0
     """
     is_program = arguments is None

@@ -75,7 +75,7 @@ def test_what_is_no_record_is_said_to_be_none(tmp_path: Path, capsys: pytest.Cap
     path = tmp_path / "record.json"
     path.write_text(text)
     assert main(["report", str(path), "-o", str(tmp_path / "page.html")]) == 2
-    assert "not a JSON record: " in capsys.readouterr().err
+    assert "record.json is no record" in capsys.readouterr().err
     assert not (tmp_path / "page.html").exists()
 
 
