@@ -42,22 +42,10 @@ class Names:
             if found:
                 return next(iter(found.values()))
         names = [str(Column((name,), pa.null())) for name in self._schema.names]
-        names += [str(Column(path, pa.null())) for path in self._below_structs()] if "." in ".".join(parts) else []
+        names += (
+            [str(Column(path, pa.null())) for path in _below_structs(self._schema)] if "." in ".".join(parts) else []
+        )
         raise no_column(".".join(parts), names)
-
-    def _below_structs(self) -> list[tuple[str, ...]]:
-        """Return the paths of the columns in structs."""
-        found = []
-        level: list[tuple[tuple[str, ...], pa.Field]] = [((field.name,), field) for field in self._schema]
-        while level:
-            level = [
-                ((*path, inner.name), inner)
-                for path, field in level
-                if pa.types.is_struct(field.type)
-                for inner in field.type
-            ]
-            found += [path for path, _ in level]
-        return found
 
     def _all(self, path: tuple[str, ...], exact: tuple[bool, ...]) -> list[Column]:
         level: list[tuple[tuple[str, ...], pa.Field]] = [((), field) for field in self._schema]
@@ -82,3 +70,18 @@ def field_id(field: pa.Field) -> int | None:
     """The field id that Parquet and Iceberg give a column."""
     text = (field.metadata or {}).get(_FIELD_ID)
     return int(text) if text is not None and text.lstrip(b"-").isdigit() else None
+
+
+def _below_structs(schema: pa.Schema) -> list[tuple[str, ...]]:
+    """Return the paths of the columns in structs."""
+    found = []
+    level: list[tuple[tuple[str, ...], pa.Field]] = [((field.name,), field) for field in schema]
+    while level:
+        level = [
+            ((*path, inner.name), inner)
+            for path, field in level
+            if pa.types.is_struct(field.type)
+            for inner in field.type
+        ]
+        found += [path for path, _ in level]
+    return found

@@ -120,9 +120,9 @@ def test_the_command_says_what_was_built(tmp_path: Path, capsys: pytest.CaptureF
     assert main(["index", "build", str(tmp_path), "key"]) == 0
     said = capsys.readouterr().out
     assert said.startswith("key")
-    assert "sieve" in said, "how to build one anyway"
+    assert "sieve" in said.lower(), "how to build one anyway"
     assert main(["index", "build", str(tmp_path), "key", "--kind", "bloom"]) == 0
-    assert "bloom" in capsys.readouterr().out
+    assert "bloom" in capsys.readouterr().out.lower()
     assert main(["index", "build", str(tmp_path), "key", "--kind", "both"]) == 0
     assert capsys.readouterr().out
     assert main(["index", "stats", str(tmp_path)]) == 0
