@@ -96,5 +96,5 @@ class Progress:
 
 
 def indexed_folder(path: Path) -> Path | None:
-    """Return the nearest folder above a file that holds an index."""
+    """The nearest folder around a file that has an index beside it."""
     return next((folder for folder in path.parents if (folder / "_parsieve" / "commits").is_dir()), None)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from parsieve import _core
 from parsieve._core import FormatError
-from parsieve.errors import ColumnNotFoundError, IndexNotFoundError, did_you_mean
+from parsieve.errors import ColumnNotFoundError, IndexNotFoundError
 from parsieve.index import garbage
 from parsieve.index.columns import path_of
 from parsieve.index.commit import Base, ColumnState, Commit, Log, TableState, name_of, without
@@ -111,9 +111,7 @@ def drop(log: Log, columns: Sequence[str | Sequence[str]] | None = None) -> Comm
         paths = known if columns is None else {path_of(column) for column in columns}
         unknown = paths - known
         if unknown:
-            names, others = (sorted(map(".".join, paths)) for paths in (unknown, known))
-            hint = did_you_mean(names[0], others) or f"; indexed columns: {', '.join(others) or 'none'}"
-            raise ColumnNotFoundError(f"{', '.join(names)}: not indexed{hint}")
+            raise ColumnNotFoundError(f"{', '.join('.'.join(path) for path in sorted(unknown))}: not indexed")
         left = {path: state for path, state in newest.columns.items() if path not in paths}
         return newest.table, left, {path: state for path, state in newest.blooms.items() if path not in paths}
 
