@@ -69,15 +69,17 @@ class Advice(NamedTuple):
     minmax_absent: float
     bloom_absent: float
     sieve_absent: float
-    # Bytes of each index, and seconds to read the column for it.
+    # Bytes of each index that lookups read, and seconds to read the column for it.
     sieve_bytes: int
     bloom_bytes: int
     build_seconds: float
+    # Bytes of a Sieve on disk: what lookups read, and the exact keys for updates.
+    sieve_stored_bytes: int = 0
 
     def __str__(self) -> str:
         return (
             f"{self.column}: {self.recommendation} ({self.why}). A key that exists reads {self.minmax_reads:.1f} of "
-            f"{self.slices} slices by min/max, {self.sieve_reads:.1f} with a Sieve of {self.sieve_bytes:,} bytes, "
+            f"{self.slices} slices by min/max, {self.sieve_reads:.1f} with a Sieve of {self.sieve_stored_bytes:,} bytes on disk, "
             f"{self.bloom_reads:.1f} with a Bloom index of {self.bloom_bytes:,} bytes; one that does not exist "
             f"{self.minmax_absent:.1f}, {self.sieve_absent:.1f} and {self.bloom_absent:.1f}; "
             f"building reads the column, some {self.build_seconds:.1f} s ({self.sampled} slices sampled)"
@@ -140,6 +142,7 @@ def advise_column(
         sieve_bytes=sieve.num_bytes,
         bloom_bytes=int(sum(_core.shelf_num_bytes(len(one.values), fpp) for one in sampled) * scale),
         build_seconds=seconds * scale,
+        sieve_stored_bytes=sieve.stored_bytes,
     )
     sizes = [piece.size for piece in snapshot.slices if piece.size is not None]
     kind, why = _judge(advice, sum(sizes) / len(sizes) if sizes else SOME_BYTES, ranges, fpp)
@@ -242,6 +245,7 @@ def _covers(one: _Sampled, probes: pa.Array) -> pa.Array:
 @dataclass(frozen=True, slots=True)
 class _SieveCost:
     num_bytes: int
+    stored_bytes: int
     # Locations that are read in vain for a key of the sample, and those that are for one that is not in it.
     waste: float
     absent: float
@@ -263,4 +267,5 @@ def _sieve(lake: Lake, chosen: Sequence[Slice], path: ColumnPath, axis: _core.Si
     locations_of_a_key = report["pairs"] / max(1, report["keys"])
     more_bits = report["runs"] * locations_of_a_key * math.log2(max(scale, 1.0))
     num_bytes = int((report["lookup_bytes"] + more_bits / 8) * scale)
-    return _SieveCost(num_bytes, report["waste_per_key"], report["reads_of_absent_keys"])
+    stored_bytes = num_bytes + int(report["keys_bytes"] * scale)
+    return _SieveCost(num_bytes, stored_bytes, report["waste_per_key"], report["reads_of_absent_keys"])

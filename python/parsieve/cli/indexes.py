@@ -50,12 +50,17 @@ def add_commands(commands: Commands) -> None:
 
 def _build(options: argparse.Namespace) -> int:
     effort = _effort(options) | {"expose": options.expose}
-    return _changed(options, lambda table: table.build_index(options.columns, options.kind, **effort))
+    report = _change(options, lambda table: table.build_index(options.columns, options.kind, **effort))
+    left = [name for name, kind in report.columns.items() if kind == "none"]
+    if left:
+        options.console.note(f"to index {', '.join(left)} anyway, add --kind sieve")
+    return 0
 
 
 def _update(options: argparse.Namespace) -> int:
     effort = _effort(options) | {"expose": options.expose}
-    return _changed(options, lambda table: table.update_index(**effort), needs_index=True)
+    _change(options, lambda table: table.update_index(**effort), needs_index=True)
+    return 0
 
 
 def _effort(options: argparse.Namespace) -> dict[str, Any]:
@@ -67,19 +72,22 @@ def _effort(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _compact(options: argparse.Namespace) -> int:
-    return _changed(options, lambda table: table.compact_index(), needs_index=True)
+    _change(options, lambda table: table.compact_index(), needs_index=True)
+    return 0
 
 
 def _drop(options: argparse.Namespace) -> int:
-    return _changed(options, lambda table: table.drop_index(options.columns or None), needs_index=True)
+    _change(options, lambda table: table.drop_index(options.columns or None), needs_index=True)
+    return 0
 
 
 def _expire(options: argparse.Namespace) -> int:
-    return _changed(options, lambda table: table.expire_index(options.older_than))
+    _change(options, lambda table: table.expire_index(options.older_than))
+    return 0
 
 
-def _changed(options: argparse.Namespace, change: Callable[[ps.Table], Any], *, needs_index: bool = False) -> int:
-    """Change the index, and print the report of the change."""
+def _change(options: argparse.Namespace, change: Callable[[ps.Table], Any], *, needs_index: bool = False) -> Any:
+    """Change the index; print and return the report of the change."""
     table, console = open_of(options), options.console
     if needs_index:
         _kinds(table)
@@ -88,7 +96,7 @@ def _changed(options: argparse.Namespace, change: Callable[[ps.Table], Any], *, 
         console.json(data_of(report))
     else:
         console.line(str(report))
-    return 0
+    return report
 
 
 def _verify(options: argparse.Namespace) -> int:
@@ -119,30 +127,47 @@ def _kinds(table: ps.Table) -> dict[str, str]:
 
 def _stats(options: argparse.Namespace) -> int:
     table = open_of(options)
-    kinds, stats = _kinds(table), table.index_stats()
+    kinds, stats, sizes = _kinds(table), table.index_stats(), _sizes(table)
     console: Console = options.console
     if console.as_json:
-        console.json(
-            {name: {"kind": kind} | (data_of(stats[name]) if name in stats else {}) for name, kind in kinds.items()}
-        )
+        fields = {name: data_of(one) for name, one in stats.items()}
+        console.json({name: {"kind": kind} | fields.get(name, {}) | sizes[name] for name, kind in kinds.items()})
         return 0
-    rows = [
-        {"column": name, "kind": kind} | (_stats_row(stats[name]) if name in stats else {})
-        for name, kind in kinds.items()
-    ]
+    rows = []
+    for name, kind in kinds.items():
+        row = {"column": name, "kind": kind, "on disk": size(sizes[name]["bytes_stored"])}
+        rows.append(row | {"for lookups": size(sizes[name]["bytes_lookup"])} | _precision(stats.get(name)))
     names = ["column", "kind", "files", "keys", "rows", "on disk", "for lookups", "files read for a missing key"]
     console.table(names, rows, right=names[2:])
     return 0
 
 
-def _stats_row(stats: Any) -> dict[str, str]:
-    parts = ("lookup_bytes", "keys_bytes", "root_bytes", "delta_bytes", "bindings_bytes")
-    stored = getattr(stats, "stored_bytes", None) or sum(getattr(stats, part) for part in parts)
+def _precision(stats: Any) -> dict[str, str]:
+    """Return what only a Sieve knows."""
+    if stats is None:
+        return {}
     return {
         "files": f"{stats.locations:,}",
         "keys": f"{stats.keys:,}",
         "rows": f"{stats.rows:,}",
-        "on disk": size(stored),
-        "for lookups": size(stats.lookup_bytes),
         "files read for a missing key": f"{stats.reads_of_absent_keys:.1f}",
     }
+
+
+def _sizes(table: ps.Table) -> dict[str, dict[str, int]]:
+    """Return the bytes of each column's index on disk, and those of them that lookups read."""
+    view = table._index.look()
+    found: dict[str, dict[str, int]] = {}
+    if view is None:
+        return found
+    for path in {*view.commit.columns, *view.commit.blooms}:
+        sieve, bloom = view.commit.columns.get(path), view.commit.blooms.get(path)
+        parts = {part.name: part.size for one in (sieve, bloom) if one is not None for part in one.parts()}
+        lookup = 0
+        if sieve is not None:
+            lookup += table._index.stats(path).lookup_bytes + sieve.base.root.size
+            lookup += sum(delta.file.size for delta in sieve.deltas)
+        if bloom is not None:
+            lookup += sum(shelf.directory.size + shelf.rows.size for shelf in bloom.shelves)
+        found[".".join(path)] = {"bytes_stored": sum(parts.values()), "bytes_lookup": lookup}
+    return found

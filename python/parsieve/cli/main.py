@@ -74,8 +74,8 @@ def _message(error: Exception, options: argparse.Namespace) -> str:
     """Return the error in one line, with the place that it is about."""
     text = describe(error, getattr(options, "file", None))
     is_forbidden = isinstance(error, OSError) and error.errno in _READ_ONLY
-    if is_forbidden and getattr(options, "index_location", "") is None:
-        text += "; --index-location puts the index elsewhere"
+    if is_forbidden and options.parser.prog.startswith("parsieve index ") and options.index_location is None:
+        text += " (to keep the index elsewhere, use --index-location)"
     return text
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import parsieve as ps
 from parsieve.cli.output import count, seconds
 
-FORCE = "an index of it would save too little (parsieve advise shows why); --kind sieve builds one anyway"
+TOO_LITTLE = "no index, since one would save too little (parsieve advise shows why)"
 
 
 def data_of(report: Any) -> dict[str, Any]:
@@ -47,7 +47,7 @@ def told(table: ps.Table, change: Callable[[ps.Table], Any]) -> Any:
         text = f"deleted {count(versions, 'version')} and {count(files, 'file')}"
     elif isinstance(result, dict):
         kinds = result
-        text = "\n".join(f"{name}: {'no index; ' + FORCE if kind == 'none' else kind}" for name, kind in result.items())
+        text = "\n".join(f"{name}: {TOO_LITTLE if kind == 'none' else kind}" for name, kind in result.items())
         text += f"\nbuilt in {seconds(elapsed)}" if set(result.values()) != {"none"} else ""
     else:
         after = table._index.newest()

@@ -134,11 +134,11 @@ def _print_doubts(plan: ps.Plan, console: Console, *, with_unknown: bool) -> Non
     from parsieve.explaining import doubts
 
     unknown = _unknown(plan)
-    for part in unknown if with_unknown else []:
-        console.warn(f"not understood, so it excludes no file: {part.text} ({part.reason})")
     for line in doubts(plan):
         if not any(part.text in line and part.reason in line for part in unknown):
             console.note(line)
+        elif with_unknown:
+            console.warn(line)
 
 
 @contextmanager
@@ -191,30 +191,21 @@ def _advise(options: argparse.Namespace) -> int:
 def _advice_row(advice: ps.Advice) -> dict[str, Any]:
     """Return one line of the table: the index that is recommended, what it costs and what it saves."""
     kinds = {"sieve": ["sieve"], "bloom": ["bloom"], "both": ["sieve", "bloom"], "none": []}[advice.recommendation]
-    stored = _sum(advice, kinds, "{}_stored", "{}_stored_bytes", "{}_bytes")
-    lookup = _sum(advice, kinds, "{}_lookup", "{}_lookup_bytes")
+    stored = {"sieve": advice.sieve_stored_bytes, "bloom": advice.bloom_bytes}
+    lookup = {"sieve": advice.sieve_bytes, "bloom": advice.bloom_bytes}
     key = min((getattr(advice, f"{kind}_reads") for kind in kinds), default=advice.minmax_reads)
     absent = min((getattr(advice, f"{kind}_absent") for kind in kinds), default=advice.minmax_absent)
     interval = advice.sieve_reads if "sieve" in kinds else advice.minmax_reads
     return {
         "column": advice.column,
         "kind": advice.recommendation,
-        "on disk": "-" if stored is None else size(stored),
-        "lookup": "-" if lookup is None else size(lookup),
+        "on disk": size(sum(stored[kind] for kind in kinds)) if kinds else "-",
+        "for lookups": size(sum(lookup[kind] for kind in kinds)) if kinds else "-",
         "files for a key": _reads(advice.minmax_reads, key),
         "missing key": _reads(advice.minmax_absent, absent),
         "interval": _reads(advice.minmax_reads, interval),
         "note": advice.why,
     }
-
-
-def _sum(advice: ps.Advice, kinds: list[str], *names: str) -> int | None:
-    """Return the sum of a figure over some kinds of index, by the first of its names that advice has."""
-    for name in names:
-        figures = [getattr(advice, name.format(kind), None) for kind in kinds]
-        if figures and None not in figures:
-            return sum(int(one or 0) for one in figures)
-    return None
 
 
 def _reads(before: float, after: float) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -19,7 +20,9 @@ import pytest
 import parsieve as ps
 from parsieve import interrupts
 from parsieve.cli import main
+from parsieve.cli.commands import build_parser
 from parsieve.cli.keyfile import read_key_bytes
+from parsieve.cli.main import _message
 from parsieve.errors import describe
 
 # A build that never ends: each file is read again and again.
@@ -116,6 +119,20 @@ def test_an_index_that_cannot_be_written_names_its_place(folder: Path, capsys: A
     place = folder / "part-0.parquet" / "index"
     assert main(["index", "build", str(folder), "id", "--kind", "sieve", "--index-location", str(place)]) == 2
     assert str(folder / "part-0.parquet") in capsys.readouterr().err
+
+
+def test_a_read_only_table_is_told_where_an_index_can_be() -> None:
+    error = OSError(errno.EROFS, "Read-only file system", "orders/_parsieve")
+    hint = "use --index-location"
+    for arguments, expected in [
+        (["index", "build", "t", "a"], True),
+        (["index", "build", "t", "a", "--index-location", "i"], False),
+        (["plan", "t", "a = 1"], False),
+        (["add", "t"], False),
+    ]:
+        text = _message(error, build_parser().parse_args(arguments))
+        assert text.startswith("orders/_parsieve: Read-only file system")
+        assert (hint in text) == expected, arguments
 
 
 @pytest.mark.skipif(os.name == "nt", reason="needs POSIX signals")

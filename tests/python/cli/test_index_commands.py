@@ -62,9 +62,10 @@ def test_each_command_prints_json(folder: Path, capsys: Any) -> None:
 
 
 def test_a_build_of_nothing_says_why_and_how_to_force_it(folder: Path, capsys: Any) -> None:
-    said = run(capsys, "build", folder, "sorted")
-    assert "sorted" in said
-    assert "sieve" in said
+    assert main(["index", "build", str(folder), "sorted"]) == 0
+    said = capsys.readouterr()
+    assert said.out.startswith("sorted: no index")
+    assert said.err == "to index sorted anyway, add --kind sieve\n"
     assert ps.open_table(folder).index_kinds() == {}
     run(capsys, "build", folder, "sorted", "--kind", "sieve")
     assert ps.open_table(folder).index_kinds() == {"sorted": "sieve"}
@@ -78,6 +79,10 @@ def test_stats_are_a_table_with_sizes_on_disk(folder: Path, capsys: Any) -> None
     assert sorted(row.split()[:2] for row in rows) == [["id", "both"], ["sorted", "bloom"]]
     told = json.loads(run(capsys, "stats", folder, "--json"))
     assert {name: one["kind"] for name, one in told.items()} == {"id": "both", "sorted": "bloom"}
+    view = ps.open_table(folder)._index.look()
+    assert view is not None
+    stored = {part.name: part.size for part in view.commit.parts()}
+    assert told["id"]["bytes_lookup"] < told["id"]["bytes_stored"] < sum(stored.values())
 
 
 @pytest.mark.parametrize("command", ["update", "compact", "drop", "verify", "stats"])
