@@ -110,7 +110,6 @@ def gather(
                 workers.append(worker)
         try:
             for batch in lake.read_keys(slices[number], paths):
-                interrupts.check()
                 for at in range(len(paths)):
                     worker.push(at, batch.column(at), number)
         except (ConflictError, FileNotFoundError, UnsupportedError) as error:
