@@ -79,8 +79,9 @@ class Advice(NamedTuple):
     def __str__(self) -> str:
         return (
             f"{self.column}: {self.recommendation} ({self.why}). A key that exists reads {self.minmax_reads:.1f} of "
-            f"{self.slices} slices by min/max, {self.sieve_reads:.1f} with a Sieve of {self.sieve_stored_bytes:,} bytes, "
-            f"{self.bloom_reads:.1f} with a Bloom index of {self.bloom_bytes:,} bytes; one that does not exist "
+            f"{self.slices} slices by min/max, {self.sieve_reads:.1f} with a Sieve of "
+            f"{self.sieve_stored_bytes:,} bytes, {self.bloom_reads:.1f} with a Bloom index of "
+            f"{self.bloom_bytes:,} bytes; one that does not exist "
             f"{self.minmax_absent:.1f}, {self.sieve_absent:.1f} and {self.bloom_absent:.1f}; "
             f"building reads the column, some {self.build_seconds:.1f} s ({self.sampled} slices sampled)"
         )

@@ -31,8 +31,11 @@ def requested() -> bool:
 
 
 @contextmanager
-def handled() -> Iterator[None]:
-    """Stop worker threads on Ctrl-C, and quit at once on the second one."""
+def handled(*, until_exit: bool = False) -> Iterator[None]:
+    """Stop worker threads on Ctrl-C, and quit at once on the second one.
+
+    Afterwards Ctrl-C does what it did before; with `until_exit` it ends the process without a traceback.
+    """
     _requested.clear()
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -41,7 +44,7 @@ def handled() -> Iterator[None]:
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before if before is not None else signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.SIG_DFL if until_exit or before is None else before)
 
 
 def _on_interrupt(_: int, __: FrameType | None) -> None:

@@ -32,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     console = Console(**read_early(arguments))
     try:
-        with interrupts.handled():
+        with interrupts.handled(until_exit=is_program):
             return _run(arguments, console)
     except BrokenPipeError:
         # The reader has seen enough. Python would complain once more when it closes the stream.

@@ -36,8 +36,7 @@ class Console:
 
     def table(self, names: Sequence[str], rows: Sequence[dict[str, Any]], right: Sequence[str] = ()) -> None:
         """Print rows under the names of their columns; numbers, and the columns in `right`, are aligned right."""
-        cells = [[name.replace("_", " ") if " " in "".join(names) else name for name in names]]
-        cells += [[cell(row.get(name)) for name in names] for row in rows]
+        cells = [list(names)] + [[cell(row.get(name)) for name in names] for row in rows]
         widths = [max(len(line[at]) for line in cells) for at in range(len(names))]
         to_right = [name in right or all(not isinstance(row.get(name), str) for row in rows) for name in names]
         for number, line in enumerate(cells):
