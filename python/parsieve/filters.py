@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from parsieve import _core
 from parsieve._typing import LeafPath
-from parsieve.errors import ColumnNotFoundError
+from parsieve.errors import ColumnNotFoundError, no_column
 from parsieve.files import Range, RangeReader
 
 # Magic, length of the footer, magic again.
@@ -212,8 +212,7 @@ class FileFilters:
         if len(found) > 1:
             paths = ", ".join(str(self._paths[number]) for number in found)
             raise ColumnNotFoundError(f"{column!r} fits several columns; give one of them as a tuple: {paths}")
-        known = ", ".join(str(name) for name in self.columns[:20]) + (", ..." if len(self._paths) > 20 else "")
-        raise ColumnNotFoundError(f"there is no column {column!r}; the columns are: {known}")
+        raise no_column(name if isinstance(name, str) else ".".join(name), [str(one) for one in self.columns])
 
     def _name(self, number: int) -> str | tuple[str, ...]:
         path = self._paths[number]

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, TypeVar
 
-from parsieve import _core
+from parsieve import _core, interrupts
 from parsieve.filters import FileFilters
 
 Chunk = tuple[int, int]
@@ -68,6 +68,7 @@ def scan(file: FileFilters, rewriter: _core.Rewriter, chunk: Chunk) -> _core.Chu
     """The values of a column chunk, read piece by piece."""
     values = rewriter.scan(chunk)
     for piece in file._reader.pieces(*values.left()):
+        interrupts.check()
         values.feed(piece)
     return values
 

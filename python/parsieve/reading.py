@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -11,7 +10,7 @@ import pyarrow as pa
 import pyarrow.dataset as pads
 
 from parsieve._core import UnsupportedError
-from parsieve.errors import ColumnNotFoundError
+from parsieve.errors import no_column
 from parsieve.lake.base import Lake, Slice, Snapshot
 from parsieve.lake.checked import CheckedFiles, Request
 from parsieve.lake.dataset import PlannedDataset
@@ -86,7 +85,7 @@ class Rows:
         known = set(schema.names)
         for name in wanted:
             if name not in known:
-                raise ColumnNotFoundError(f"there is no column {name!r}{_known(name, schema.names)}")
+                raise no_column(name, schema.names)
         return wanted
 
     def dataset(self) -> pads.Dataset | None:
@@ -199,15 +198,6 @@ class Rows:
         if relation.project(names).types != con.from_arrow(schema.empty_table()).types:
             return None
         return relation.project(names) if self._filter() is None else relation.filter(text).project(names)
-
-
-def _known(name: str, names: Sequence[str]) -> str:
-    """Return the end of a message about a column that does not exist."""
-    near = difflib.get_close_matches(name, names[:1000], 3)
-    if near:
-        return f"; did you mean {' or '.join(map(repr, near))}?"
-    more = f", and {len(names) - 20:,} more" if len(names) > 20 else ""
-    return f"; there are {', '.join(names[:20])}{more}"
 
 
 def _tests_text(expr: Expr) -> bool:

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from parsieve import _core
 from parsieve._core import ParsieveError
-from parsieve.errors import ColumnNotFoundError
+from parsieve.errors import ColumnNotFoundError, did_you_mean
 from parsieve.files import REQUESTS_AT_ONCE
 from parsieve.index import bindings
 from parsieve.index.bloom_view import BloomReader
@@ -227,7 +227,8 @@ class View:
         reader = self._readers.get(path)
         if reader is None:
             known = ", ".join(sorted(".".join(one) for one in self.columns)) or "none"
-            raise ColumnNotFoundError(f"{'.'.join(path)} is not indexed; indexed are: {known}")
+            hint = did_you_mean(".".join(path), map(".".join, self.columns))
+            raise ColumnNotFoundError(f"{'.'.join(path)} is not indexed{hint or ';'} indexed columns: {known}")
         return reader
 
     def token(self, location: Location, column: str | Sequence[str] | None = None) -> str | None:

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from parsieve._core import UnsupportedError
-from parsieve.errors import ColumnNotFoundError
+from parsieve.errors import ColumnNotFoundError, no_column
 from parsieve.lake.base import ColumnPath
 from parsieve.lake.fields import fields_at
 
@@ -54,7 +54,7 @@ def leaf_field(schema: pa.Schema, path: ColumnPath) -> pa.Field:
         raise ColumnNotFoundError("the path of a column is empty")
     fields = fields_at(schema, path)
     if len(fields) < len(path):
-        raise ColumnNotFoundError(f"there is no column {'.'.join(path)}; the table has {', '.join(schema.names)}")
+        raise no_column(".".join(path), schema.names)
     found = fields[-1]
     if pt.is_nested(found.type):
         raise UnsupportedError(

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pyarrow.types as pt
 
+from parsieve import interrupts
 from parsieve._core import DecryptionError, FormatError, UnsupportedError
 from parsieve.lake.base import ColumnPath
 from parsieve.lake.leaves import BY_NAME, Matching, conform, constant, leaf_of
@@ -235,6 +236,8 @@ def leaves(batches: Iterator[pa.RecordBatch], columns: Sequence[ColumnPath]) -> 
     """Batches with one column for each leaf, named by its dotted path."""
     names = [".".join(path) for path in columns]
     for batch in batches:
+        # Builds read keys in threads, which stop here on Ctrl-C.
+        interrupts.check()
         yield pa.RecordBatch.from_arrays([leaf_of(batch, path) for path in columns], names=names)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from parsieve.errors import ColumnNotFoundError
+from parsieve.errors import ColumnNotFoundError, no_column
 from parsieve.predicate.expr import Column
 
 _FIELD_ID = b"PARQUET:field_id"
@@ -43,8 +43,11 @@ class Names:
                 )
             if found:
                 return next(iter(found.values()))
-        names = ", ".join(str(Column((name,), pa.null())) for name in self._schema.names)
-        raise ColumnNotFoundError(f"there is no column {'.'.join(parts)!r}; there are {names}")
+        names = [str(Column((name,), pa.null())) for name in self._schema.names]
+        names += (
+            [str(Column(path, pa.null())) for path in _below_structs(self._schema)] if "." in ".".join(parts) else []
+        )
+        raise no_column(".".join(parts), names)
 
     def _named(self, name: str, exact: bool) -> Sequence[pa.Field]:
         """Return the top-level fields that may have a name."""
@@ -79,3 +82,18 @@ def field_id(field: pa.Field) -> int | None:
     """The field id that Parquet and Iceberg give a column."""
     text = (field.metadata or {}).get(_FIELD_ID)
     return int(text) if text is not None and text.lstrip(b"-").isdigit() else None
+
+
+def _below_structs(schema: pa.Schema) -> list[tuple[str, ...]]:
+    """Return the paths of the columns in structs."""
+    found = []
+    level: list[tuple[tuple[str, ...], pa.Field]] = [((field.name,), field) for field in schema]
+    while level:
+        level = [
+            ((*path, inner.name), inner)
+            for path, field in level
+            if pa.types.is_struct(field.type)
+            for inner in field.type
+        ]
+        found += [path for path, _ in level]
+    return found

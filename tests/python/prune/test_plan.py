@@ -150,7 +150,8 @@ def test_the_command(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "skipped 3 files" in capsys.readouterr().out
     assert main(["plan", str(folder), "id = 142", "--json"]) == 0
     assert len(json.loads(capsys.readouterr().out)["skipped"]) == 3
-    assert main(["plan", str(folder), "id = -1"]) == 1
+    assert main(["plan", str(folder), "id = -1"]) == 0
+    assert main(["plan", str(folder), "id = -1", "--exit-code"]) == 1
     assert main(["plan", str(folder), "nope = 1"]) == 2
     assert "nope" in capsys.readouterr().err
 

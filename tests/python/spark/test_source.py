@@ -177,7 +177,7 @@ def test_what_is_skipped_is_not_opened(spark: Any, known: None, table: Path) -> 
 def test_some_columns(spark: Any, known: None, table: Path) -> None:
     reader = spark.read.format("parsieve").schema("name STRING").option("where", "id = 33")
     assert reader.load(str(table)).collect() == [("n33",)]
-    with pytest.raises(Exception, match="there is no column 'nothing'; there are id, name"):
+    with pytest.raises(Exception, match="there is no column 'nothing'; the columns are: id, name"):
         spark.read.format("parsieve").schema("nothing INT").load(str(table)).collect()
     with pytest.raises(Exception, match="column id is bigint, not int; load it as it is"):
         spark.read.format("parsieve").schema("id INT").load(str(table)).collect()

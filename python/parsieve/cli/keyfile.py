@@ -1,4 +1,4 @@
-"""Keys in a file of their own, for the command line: none belongs into a list of processes or a shell's history."""
+"""Encryption keys from a file: on a command line, other users and the shell's history would see them."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ NAMES = ("footer_key", "column_keys", "aad_prefix")
 
 
 def read_key_bytes(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """The same as a dict of bytes, for tables, whose rows are read by libraries that want them."""
+    """Return the keys as a dict of bytes, for tables: other libraries read their rows and take keys as bytes."""
     path = Path(path)
     text = path.read_text(encoding="utf-8")
     if os.name != "nt" and stat.S_IMODE(path.stat().st_mode) & 0o077:
-        warnings.warn(f"others may read the keys in {path}: chmod 600 keeps them out", stacklevel=3)
+        warnings.warn(f"other users can read the keys in {path}; to prevent that, run: chmod 600 {path}", stacklevel=3)
     try:
         found = json.loads(text)
     except ValueError:
-        # The error of the parser would quote the file.
-        raise ValueError(f"{path} holds no JSON") from None
+        # The parser's own error would quote the file.
+        raise ValueError(f"not a JSON file: {path}") from None
     if not isinstance(found, dict) or found.keys() - set(NAMES):
-        raise ValueError(f"{path} holds an object with {', '.join(NAMES)} and nothing else")
+        raise ValueError(f"{path} must be a JSON object with no other keys than {', '.join(NAMES)}")
     columns = found.get("column_keys") or {}
     if not isinstance(columns, dict):
-        raise ValueError(f"column_keys in {path} is an object: a key for each column")
+        raise ValueError(f"column_keys in {path} must be an object with a key for each column")
     footer, prefix = found.get("footer_key"), found.get("aad_prefix")
     return {
         "footer_key": None if footer is None else _key(footer, "footer_key", path),
@@ -41,10 +41,10 @@ def read_key_bytes(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def read_keys(path: str | os.PathLike[str]) -> _core.FileKeys:
-    """Read the keys of an encrypted file: a JSON object with the names of `FileKeys`, each key as hex or base64.
+    """Read the keys of an encrypted file from a JSON object with the names of `FileKeys`, in hex or base64.
 
     >>> import json, pathlib, tempfile
-    >>> from parsieve.keyfile import read_keys
+    >>> from parsieve.cli.keyfile import read_keys
     >>> folder = tempfile.TemporaryDirectory()
     >>> path = pathlib.Path(folder.name, "keys.json")
     >>> _ = path.write_text(json.dumps({"footer_key": "30313233343536373839303132333435"}))
@@ -59,7 +59,7 @@ def read_keys(path: str | os.PathLike[str]) -> _core.FileKeys:
 def _key(text: Any, what: str, path: Path) -> bytes:
     key = _bytes(text, what, path)
     if len(key) not in (16, 24, 32):
-        raise ValueError(f"{what} in {path} has {len(key)} bytes; AES keys have 16, 24 or 32")
+        raise ValueError(f"{what} in {path} has {len(key)} bytes; an AES key has 16, 24 or 32")
     return key
 
 
