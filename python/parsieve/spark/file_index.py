@@ -40,7 +40,11 @@ class ListedPath(str):
         return made
 
 
-def prune(frame: Any, keep: Keep) -> Any:
+# Calls what lists the files, once or, where that fails for reasons that pass, several times.
+Settle = Callable[[Callable[[], Any]], Any]
+
+
+def prune(frame: Any, keep: Keep, settle: Settle | None = None) -> Any:
     """The same DataFrame, whose scan asks `keep` at every query which files it needs.
 
     `frame` is what `spark.read...load(...)` gives for plain Parquet or Hudi: one relation over files. `keep` gets paths
@@ -53,7 +57,7 @@ def prune(frame: Any, keep: Keep) -> Any:
     location = relation.location()
     _listen(spark)
     thinned = relation.copy(
-        PrunedIndex(spark._jvm, location, keep),
+        PrunedIndex(spark._jvm, location, keep, settle),
         relation.partitionSchema(),
         relation.dataSchema(),
         relation.bucketSpec(),
@@ -107,8 +111,9 @@ def _listen(spark: Any) -> None:
 class PrunedIndex:
     """A `FileIndex` of Spark: another one, and what `keep` leaves of its files."""
 
-    def __init__(self, jvm: Any, inner: Any, keep: Keep) -> None:
+    def __init__(self, jvm: Any, inner: Any, keep: Keep, settle: Settle | None = None) -> None:
         """Wrap `inner`, a `FileIndex` of py4j."""
+        self._settle = settle
         self._jvm = jvm
         self._inner = inner
         self._keep = keep
@@ -124,12 +129,18 @@ class PrunedIndex:
 
     def listFiles(self, partition_filters: Any, data_filters: Any) -> Any:  # noqa: N802
         """The folders and files to read: called by Spark once for each plan of a query."""
-        listed = self._inner.listFiles(partition_filters, data_filters)
+        listed = self._listed(partition_filters, data_filters)
         try:
             return self._thinned(listed, [*_sequence(partition_filters), *_sequence(data_filters)])
         except Exception as error:
             kept_all(error)
             return listed
+
+    def _listed(self, partition_filters: Any, data_filters: Any) -> Any:
+        def act() -> Any:
+            return self._inner.listFiles(partition_filters, data_filters)
+
+        return act() if self._settle is None else self._settle(act)
 
     def equals(self, other: Any) -> bool:
         """Whether Spark may take one for the other, as it does for cached answers."""

@@ -14,11 +14,11 @@ from parsieve.lake.base import Slice
 from parsieve.plan import Plan
 from parsieve.predicate.expr import Always
 from parsieve.predicate.normalize import normalize
-from parsieve.spark import delta, file_index, iceberg
+from parsieve.spark import delta, file_index, hudi, iceberg
 from parsieve.spark.catalyst import Filter
 from parsieve.spark.keeping import comparable, is_listed, kept
 from parsieve.spark.question import Types, ids_of
-from parsieve.spark.reading import address, plain
+from parsieve.spark.reading import address, plain, storage_of
 
 
 def frame_of(plan: Plan, spark: Any, name: str | None = None) -> Any:
@@ -97,8 +97,10 @@ def _hudi(plan: Plan, spark: Any, name: str | None) -> Any:
     if plan._snapshot.id is None:
         raise UnsupportedError(f"{plan._lake.uri} has no commit yet that Spark could be asked for")
     instant = str(plan._snapshot.id)
-    whole = spark.read.format("hudi").option("as.of.instant", instant).load(address(plan._lake))
-    listed = file_index.listed(whole)
+    storage = storage_of(plan._lake)
+    whole = hudi.load(spark, address(plan._lake), storage, instant)
+    settle = hudi.settling(storage)
+    listed: list[str] = settle(lambda: file_index.listed(whole))
     there = {_group(path): path for path in listed}
     for piece in plan._snapshot.slices:
         path = there.pop(_group(f"{plan._lake.uri}/{piece.partition}/{piece.group}"), None)
@@ -108,7 +110,7 @@ def _hudi(plan: Plan, spark: Any, name: str | None) -> Any:
     if there:
         raise _moved(plan, f"Spark finds {min(there.values())} besides")
     left = frozenset(map(comparable, kept(listed, plan, instant)))
-    return file_index.prune(whole, Chosen(left)).where(_text(plan, Types(whole.schema)))
+    return file_index.prune(whole, Chosen(left), settle).where(_text(plan, Types(whole.schema)))
 
 
 def _group(path: str) -> tuple[str, str]:

@@ -12,8 +12,9 @@ import pyarrow.compute as pc
 from parsieve._core import ParsieveError, UnsupportedError
 from parsieve.lake.base import AsOf, Lake
 from parsieve.lake.detect import open_lake
+from parsieve.lake.storage import Storage
 from parsieve.predicate.parse import parse
-from parsieve.spark import delta, file_index, iceberg
+from parsieve.spark import delta, file_index, hudi, iceberg
 from parsieve.spark.keeping import Keeper
 from parsieve.spark.question import Types, ids_of
 from parsieve.spark.tables import is_name, lake_of, refuse_second_place
@@ -91,7 +92,8 @@ def read_also(
     whole = _whole(spark, found, name, as_of)
     keep = Keeper(spark, found, Types(whole.schema), as_of, also)
     try:
-        frame = file_index.prune(whole, keep)
+        settle = hudi.settling(storage_of(found._lake)) if found.format == "hudi" else None
+        frame = file_index.prune(whole, keep, settle)
     except UnsupportedError as error:
         # Another reader of Hudi's, by the session's settings.
         _log.warning("no file will be skipped: %s", error)
@@ -134,14 +136,19 @@ def _whole(spark: Any, table: Table, name: str | None, as_of: AsOf) -> Any:
             # Spark's catalog knows of partitions that lie elsewhere.
             return spark.table(name) if name is not None else plain(spark, lake)
         case "hudi":
-            reader = spark.read.format("hudi")
-            if as_of is not None:
-                reader = reader.option("as.of.instant", str(as_of))
-            return reader.load(address(lake))
+            return hudi.load(spark, address(lake), storage_of(lake), None if as_of is None else str(as_of))
         case "delta":
             return delta.read(spark, address(lake), _everything, None, _version(table, as_of))
         case _:
             return iceberg.load(spark, name or address(lake), _version(table, as_of))
+
+
+def storage_of(lake: Lake) -> Storage:
+    """Return the folder of a Hudi table."""
+    from parsieve.lake.hudi import Hudi
+
+    assert isinstance(lake, Hudi)
+    return lake.storage
 
 
 def _everything(paths: Any, where: Any) -> set[str]:
