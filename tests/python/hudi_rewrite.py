@@ -26,7 +26,7 @@ class Rewrite:
         self.path.with_name(f".{self.path.name}.crc").unlink(missing_ok=True)
         self.backup.write_text(self.text)
         self._show()
-        monkeypatch.setattr(hudi_properties.time, "sleep", self.wait)
+        monkeypatch.setattr(hudi_properties, "sleep", self.wait)
 
     def wait(self, seconds: float) -> None:
         """Go on by a step, as time does."""

@@ -91,6 +91,13 @@ class SparkTable:
         return reader.format(self.kind.partition("_")[0]).load(self.folder)
 
 
+def settled(table: Any) -> Any:
+    """A table of a plain folder, once none of its files is so young that nothing proves it unchanged."""
+    while not all(piece.token for piece in table._lake.snapshot().slices):
+        time.sleep(0.01)
+    return table
+
+
 def ids(frame: Any) -> list[int]:
     return sorted(row.id for row in frame.select("id").collect())
 

@@ -9,8 +9,8 @@ between them prove that nothing was rewritten in the meantime.
 from __future__ import annotations
 
 import datetime as dt
-import time
 from collections.abc import Callable
+from time import sleep
 from typing import TypeVar
 
 from parsieve.lake.storage import Storage
@@ -58,7 +58,7 @@ def wait_until_settled(storage: Storage) -> None:
     for wait in WAITS:
         if settled_text(storage) is not None:
             return
-        time.sleep(wait)
+        sleep(wait)
 
 
 def while_settled(storage: Storage, act: Callable[[], T]) -> T:
@@ -95,5 +95,5 @@ def _repeat(storage: Storage, act: Callable[[], T], *, verify: bool) -> T:
         else:
             if not verify or (before is not None and settled_text(storage) == before):
                 return found
-        time.sleep(wait)
+        sleep(wait)
     raise last or TimeoutError(f"{storage.uri}: a writer keeps rewriting .hoodie/{NAME}; try again")

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from parsieve import _core
 from parsieve._core import UnsupportedError
+from parsieve.spark import workers
 
 # Of a filter's bits, in one row of the shuffle: as many rows as Spark puts into a batch are still few bytes.
 PIECE = 16 << 10
@@ -93,8 +94,9 @@ def filter_of(
     sized = min(_core.BloomFilter(max(1, ndv), fpp, type=kind.arrow).num_bytes, most)
     empty = _core.BloomFilter(num_bytes=sized, type=kind.arrow)
     pieces = "number long, bits binary"
-    filled = keys.mapInArrow(_filling(sized, kind.arrow), pieces)
-    rows = filled.repartition("number").mapInArrow(_joined, pieces).collect()
+    with workers.ready(frame.sparkSession):
+        filled = keys.mapInArrow(_filling(sized, kind.arrow), pieces)
+        rows = filled.repartition("number").mapInArrow(_joined, pieces).collect()
     bits = bytearray(sized)
     for row in rows:
         bits[row.number * PIECE : row.number * PIECE + len(row.bits)] = row.bits
@@ -168,7 +170,9 @@ def keep_matching(frame: Any, column: str, filter: _core.BloomFilter) -> Any:
         raise UnsupportedError(
             f"column {column} is of type {kind.cast}, and the filter's values are {filter.column_type}: {error}"
         ) from error
-    return frame.where(_udf(filter, kind)(_carried(functions.col(column), kind)) & functions.col(column).isNotNull())
+    with workers.ready(frame.sparkSession):
+        may_match = _udf(filter, kind)(_carried(functions.col(column), kind))
+    return frame.where(may_match & functions.col(column).isNotNull())
 
 
 def _carried(column: Any, kind: Kind) -> Any:

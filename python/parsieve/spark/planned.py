@@ -11,6 +11,7 @@ from parsieve._core import UnsupportedError
 from parsieve.errors import ConflictError
 from parsieve.files import REQUESTS_AT_ONCE, RangeReader
 from parsieve.lake.base import Slice
+from parsieve.lake.hudi_properties import while_settled
 from parsieve.plan import Plan
 from parsieve.predicate.expr import Always
 from parsieve.predicate.normalize import normalize
@@ -38,6 +39,7 @@ class Chosen:
     """The files of a plan, as a `Keep` that knows nothing else."""
 
     paths: frozenset[str]
+    plan: Plan
     # What Spark did not list of them.
     missing: frozenset[str] = frozenset()
 
@@ -63,7 +65,7 @@ def _pieces(plan: Plan) -> list[Slice]:
 
 
 def _chosen(plan: Plan) -> Chosen:
-    return Chosen(frozenset(comparable(piece.path) for piece in _pieces(plan) if piece.path))
+    return Chosen(frozenset(comparable(piece.path) for piece in _pieces(plan) if piece.path), plan)
 
 
 def _text(plan: Plan, types: Types) -> str:
@@ -89,7 +91,7 @@ def _folder(plan: Plan, spark: Any, name: str | None) -> Any:
     chosen(file_index.listed(whole), Filter((), None))
     if chosen.missing:
         raise UnsupportedError(f"Spark does not list {min(chosen.missing)} below {plan._lake.uri}; use to_arrow")
-    return file_index.prune(whole, chosen).where(_text(plan, Types(whole.schema)))
+    return file_index.prune(whole, chosen, plan._lake.uri).where(_text(plan, Types(whole.schema)))
 
 
 def _hudi(plan: Plan, spark: Any, name: str | None) -> Any:
@@ -99,8 +101,7 @@ def _hudi(plan: Plan, spark: Any, name: str | None) -> Any:
     instant = str(plan._snapshot.id)
     storage = storage_of(plan._lake)
     whole = hudi.load(spark, address(plan._lake), storage, instant)
-    settle = hudi.settling(storage)
-    listed: list[str] = settle(lambda: file_index.listed(whole))
+    listed = while_settled(storage, lambda: file_index.listed(whole))
     there = {_group(path): path for path in listed}
     for piece in plan._snapshot.slices:
         path = there.pop(_group(f"{plan._lake.uri}/{piece.partition}/{piece.group}"), None)
@@ -110,7 +111,7 @@ def _hudi(plan: Plan, spark: Any, name: str | None) -> Any:
     if there:
         raise _moved(plan, f"Spark finds {min(there.values())} besides")
     left = frozenset(map(comparable, kept(listed, plan, instant)))
-    return file_index.prune(whole, Chosen(left), settle).where(_text(plan, Types(whole.schema)))
+    return file_index.prune(whole, Chosen(left, plan), plan._lake.uri).where(_text(plan, Types(whole.schema)))
 
 
 def _group(path: str) -> tuple[str, str]:

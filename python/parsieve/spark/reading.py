@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow.compute as pc
 
 from parsieve._core import ParsieveError, UnsupportedError
-from parsieve.lake.base import AsOf, Lake
+from parsieve.lake.base import AsOf, Lake, Snapshot
 from parsieve.lake.detect import open_lake
 from parsieve.lake.storage import Storage
 from parsieve.predicate.parse import parse
@@ -89,16 +89,29 @@ def read_also(
         return _delta(spark, found, condition, as_of, also)
     if found.format == "iceberg":
         return _iceberg(spark, found, name, condition, as_of, also)
+    before = _folder_now(found)
     whole = _whole(spark, found, name, as_of)
     keep = Keeper(spark, found, Types(whole.schema), as_of, also)
+    if before is not None:
+        keep.listed_after(before)
     try:
-        settle = hudi.settling(storage_of(found._lake)) if found.format == "hudi" else None
-        frame = file_index.prune(whole, keep, settle)
+        frame = file_index.prune(whole, keep, found.uri)
     except UnsupportedError as error:
         # Another reader of Hudi's, by the session's settings.
         _log.warning("no file will be skipped: %s", error)
         frame = whole
     return frame if condition is None else frame.where(condition)
+
+
+def _folder_now(table: Table) -> Snapshot | None:
+    """The files of a plain folder; None for other tables, and where only Spark can list it."""
+    if table.format != "parquet":
+        return None
+    try:
+        return table._snapshot(None)
+    except (ParsieveError, OSError) as error:
+        _log.warning("replaced files will be noticed only when they are read: %s", error)
+        return None
 
 
 def _table(spark: Any, table: Any, location: Any, options: Mapping[str, str] | None) -> tuple[Table, str | None]:
@@ -134,13 +147,20 @@ def _whole(spark: Any, table: Table, name: str | None, as_of: AsOf) -> Any:
                 # It has no states, and says so.
                 lake.snapshot(as_of)
             # Spark's catalog knows of partitions that lie elsewhere.
-            return spark.table(name) if name is not None else plain(spark, lake)
+            return _of_catalog(spark, name) if name is not None else plain(spark, lake)
         case "hudi":
             return hudi.load(spark, address(lake), storage_of(lake), None if as_of is None else str(as_of))
         case "delta":
             return delta.read(spark, address(lake), _everything, None, _version(table, as_of))
         case _:
             return iceberg.load(spark, name or address(lake), _version(table, as_of))
+
+
+def _of_catalog(spark: Any, name: str) -> Any:
+    frame = spark.table(name)
+    # The catalog keeps the sizes of files from the last time that anybody listed them.
+    file_index.relist(frame)
+    return frame
 
 
 def storage_of(lake: Lake) -> Storage:

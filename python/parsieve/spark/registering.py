@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from parsieve._core import UnsupportedError
+from parsieve.spark import workers
 
 
 def register(spark: Any) -> None:
@@ -37,4 +38,5 @@ def register(spark: Any) -> None:
         )
     from parsieve.spark.source import ParsieveSource
 
-    spark.dataSource.register(ParsieveSource)
+    with workers.ready(spark):
+        spark.dataSource.register(ParsieveSource)
