@@ -22,6 +22,7 @@ from parsieve.reading import Rows
 if TYPE_CHECKING:
     import polars as pl
     import pyarrow.dataset as pads
+    from pyspark.sql import DataFrame, SparkSession
 
 
 class Plan:
@@ -238,7 +239,7 @@ class Plan:
         """
         return self._rows().duckdb(con)
 
-    def to_spark(self, spark: Any, name: str | None = None) -> Any:
+    def to_spark(self, spark: SparkSession, name: str | None = None) -> DataFrame:
         """The matching rows as a DataFrame of Spark's own, which opens the kept files alone, at the plan's snapshot.
 
         `ConflictError` where the table has moved on so that they cannot be read as they were planned. `name` is that of

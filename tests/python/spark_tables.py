@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import parsieve as ps
 from parsieve.spark import versions
 
 KINDS = ["parquet", "delta", "iceberg", "hudi_cow", "hudi_mor"]
@@ -92,10 +93,15 @@ class SparkTable:
 
 
 def settled(table: Any) -> Any:
-    """A table of a plain folder, once none of its files is so young that nothing proves it unchanged."""
+    """A table, once none of its files is so young that nothing proves it unchanged."""
     while not all(piece.token for piece in table._lake.snapshot().slices):
         time.sleep(0.01)
     return table
+
+
+def wait_until_old(folder: Path | str) -> None:
+    """Wait until no file of a plain folder is so young that nothing proves it unchanged."""
+    settled(ps.open_table(folder, "parquet"))
 
 
 def ids(frame: Any) -> list[int]:

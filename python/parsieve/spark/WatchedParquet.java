@@ -37,10 +37,15 @@ public class WatchedParquet extends ParquetFileFormat {
 
         public Object apply(Object given) {
             Watch watch = new Watch((PartitionedFile) given, conf.value());
-            Rows rows = new Rows((scala.collection.Iterator) inner.apply(given), watch);
+            scala.collection.Iterator rows = null;
+            try {
+                rows = (scala.collection.Iterator) inner.apply(given);
+            } catch (Throwable error) {
+                watch.explain(error);
+            }
             // The footer was read and the file opened: if it is the listed one now, both were.
             watch.look();
-            return rows;
+            return new Rows(rows, watch);
         }
     }
 
@@ -53,6 +58,12 @@ public class WatchedParquet extends ParquetFileFormat {
             this.file = file;
             this.conf = conf;
             this.isLocal = "file".equals(file.toPath().toUri().getScheme());
+        }
+
+        // Throws what is wrong with a read that failed: another file than the listed one may not be readable.
+        public void explain(Throwable error) {
+            look();
+            Platform.throwException(error);
         }
 
         public void look() {
@@ -85,7 +96,7 @@ public class WatchedParquet extends ParquetFileFormat {
         }
 
         public boolean hasNext() {
-            if (more && !inner.hasNext()) {
+            if (more && !hasNextInner()) {
                 more = false;
                 if (watch.isLocal) {
                     // It may have been written over where it lies. Streams of object stores notice that themselves.
@@ -95,8 +106,22 @@ public class WatchedParquet extends ParquetFileFormat {
             return more;
         }
 
+        private boolean hasNextInner() {
+            try {
+                return inner.hasNext();
+            } catch (Throwable error) {
+                watch.explain(error);
+                return false;
+            }
+        }
+
         public Object next() {
-            return inner.next();
+            try {
+                return inner.next();
+            } catch (Throwable error) {
+                watch.explain(error);
+                return null;
+            }
         }
 
         public void close() throws java.io.IOException {

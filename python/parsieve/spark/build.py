@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -41,6 +41,9 @@ from parsieve.spark.bloom import Executors
 from parsieve.spark.runs import Run
 from parsieve.spark.tables import lake_and_store
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 Column = str | Sequence[str]
 # What a task of the executors holds of a table's rows.
 MEMORY = 256 << 20
@@ -51,10 +54,10 @@ MOST_SPANS = 4_000_000
 
 
 def build_index(
-    spark: Any,
+    spark: SparkSession,
     table: Any,
     columns: Column | Sequence[Column],
-    kind: Literal["auto", "sieve", "bloom", "both"] = "auto",
+    kind: str = "auto",
     *,
     as_of: AsOf = None,
     index_location: Any = None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from parsieve._core import UnsupportedError
 from parsieve.errors import ConflictError
@@ -21,8 +21,11 @@ from parsieve.spark.keeping import comparable, is_listed, kept
 from parsieve.spark.question import Types, ids_of
 from parsieve.spark.reading import address, plain, storage_of
 
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
-def frame_of(plan: Plan, spark: Any, name: str | None = None) -> Any:
+
+def frame_of(plan: Plan, spark: SparkSession, name: str | None = None) -> DataFrame:
     """What `Plan.to_spark` gives."""
     if not hasattr(spark, "_jvm"):
         raise UnsupportedError("Spark Connect shows no file lists to its clients; plan.files works with any engine")

@@ -5,12 +5,13 @@ from __future__ import annotations
 import datetime as dt
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow.compute as pc
 
 from parsieve._core import ParsieveError, UnsupportedError
-from parsieve.lake.base import AsOf, Lake, Snapshot
+from parsieve.errors import ConflictError
+from parsieve.lake.base import AsOf, Lake, Location, Snapshot
 from parsieve.lake.detect import open_lake
 from parsieve.lake.storage import Storage
 from parsieve.predicate.parse import parse
@@ -20,11 +21,17 @@ from parsieve.spark.question import Types, ids_of
 from parsieve.spark.tables import is_name, lake_of, refuse_second_place
 from parsieve.table import Table
 
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
 _log = logging.getLogger("parsieve.spark")
+
+# Of a folder whose files are replaced while Spark looks at it.
+ATTEMPTS = 10
 
 
 def read(
-    spark: Any,
+    spark: SparkSession,
     table: Any,
     where: Any = None,
     as_of: AsOf = None,
@@ -32,7 +39,7 @@ def read(
     index_location: Any = None,
     storage_options: Mapping[str, str] | None = None,
     timezone: str | None = None,
-) -> Any:
+) -> DataFrame:
     """A table as a DataFrame of Spark's own, which opens only the files that can hold what is asked for.
 
     The rows are those that Spark reads without this; indexes, filters and statistics decide which files it opens.
@@ -134,8 +141,32 @@ def address(lake: Lake) -> str:
 
 
 def plain(spark: Any, lake: Lake) -> Any:
-    """A folder of Parquet files as Spark reads it. Its name is no pattern to us, whatever signs are in it."""
-    return spark.read.option("__globPaths__", "false").parquet(address(lake))
+    """A folder of Parquet files as Spark reads it. Its name is no pattern to us, whatever signs are in it.
+
+    Spark lists the files and then reads a footer for the columns, which fails where that file was replaced in between.
+    """
+    reader = spark.read.option("__globPaths__", "false")
+    folder = address(lake)
+    for attempt in range(ATTEMPTS):
+        before = _tokens(lake)
+        try:
+            return reader.parquet(folder)
+        except Exception as error:
+            is_last, after = attempt == ATTEMPTS - 1, _tokens(lake)
+            # A file without a token may have changed unseen, so the first attempts prove nothing of it.
+            if before is None or (before == after and (is_last or all(before.values()))):
+                raise
+            if is_last:
+                why = "files changed since the plan while Spark read their columns"
+                raise ConflictError(f"{lake.uri}: {why}, {ATTEMPTS} times in a row; try again") from error
+    raise AssertionError("unreachable")
+
+
+def _tokens(lake: Lake) -> dict[Location, str] | None:
+    try:
+        return lake.snapshot().tokens
+    except (ParsieveError, OSError):
+        return None
 
 
 def _whole(spark: Any, table: Table, name: str | None, as_of: AsOf) -> Any:
