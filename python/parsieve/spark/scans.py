@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("parsieve.spark")
 
 # Scans of DataFrames whose files are chosen when they are made; the oldest are forgotten.
-MOST_KEPT = 1000
+MOST_KEPT = 100
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,7 @@ class Scan:
     #: Bytes of those files; None where the sizes are unknown.
     bytes_kept: int | None = None
     bytes_total: int | None = None
-    #: Why files were kept that might have been skipped.
-    notes: tuple[str, ...] = ()
+    _failure: str = field(default="", repr=False)
     _plan: Plan | None = field(default=None, repr=False, compare=False)
 
     @cached_property
@@ -49,6 +48,16 @@ class Scan:
         if self._plan is None:
             return {}
         return dict(Counter(skip.evidence for skip in self._plan.skipped).most_common())
+
+    @cached_property
+    def notes(self) -> tuple[str, ...]:
+        """Why files were kept that might have been skipped, each with the number of files."""
+        failures = (self._failure,) if self._failure else ()
+        if self._plan is None:
+            return failures
+        counts = Counter(doubt for keep in self._plan.kept for doubt in keep.doubt)
+        doubts = (f"{doubt} ({count} files)" for doubt, count in counts.most_common())
+        return (*failures, *self._plan._notes, *doubts)
 
     def __str__(self) -> str:
         name = self.table.rstrip("/").rpartition("/")[2] or self.table
@@ -66,13 +75,11 @@ def _of(part: int, whole: int) -> str:
 _UNITS = (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3), ("bytes", 1))
 
 
-def scan_of(table: str, sizes: Mapping[str, int | None], kept: set[str], plan: Plan | None, *notes: str) -> Scan:
+def scan_of(table: str, sizes: Mapping[str, int | None], kept: set[str], plan: Plan | None, failure: str = "") -> Scan:
     """Return what is known of a scan, and log it: `sizes` are all its files."""
     all_sizes = list(sizes.values())
     left = [sizes[path] for path in sizes if path in kept]
-    if plan is not None:
-        notes += _notes(plan)
-    scan = Scan(table, len(left), len(all_sizes), _sum(left), _sum(all_sizes), notes, plan)
+    scan = Scan(table, len(left), len(all_sizes), _sum(left), _sum(all_sizes), failure, plan)
     _log.info("%s", scan)
     return scan
 
@@ -80,12 +87,6 @@ def scan_of(table: str, sizes: Mapping[str, int | None], kept: set[str], plan: P
 def _sum(sizes: list[int | None]) -> int | None:
     known = [size for size in sizes if size is not None]
     return sum(known) if len(known) == len(sizes) else None
-
-
-def _notes(plan: Plan) -> tuple[str, ...]:
-    """What was in doubt, each with the number of files that it kept."""
-    counts = Counter(doubt for keep in plan.kept for doubt in keep.doubt)
-    return (*plan._notes, *(f"{doubt} ({count} files)" for doubt, count in counts.most_common()))
 
 
 # By what identifies the relation of a DataFrame, which every DataFrame made of it holds too.
@@ -117,11 +118,17 @@ def _keys(frame: Any) -> Iterator[str]:
             case "LogicalRelation" if str(leaf.relation().getClass().getSimpleName()) == "HadoopFsRelation":
                 location = leaf.relation().location()
                 name = str(location.toString())
-                yield (
-                    name if name.startswith("parsieve.") else f"{spark.sparkContext.applicationId}/{identity(location)}"
-                )
+                yield name if name.startswith("parsieve.") else identity(location)
             case "DataSourceV2Relation":
                 yield identity(leaf.table())
+
+
+def _plan_scans(frame: Any) -> None:
+    """Let Spark ask for the files of each scan, as it does before a query runs."""
+    leaves = frame._jdf.queryExecution().sparkPlan().collectLeaves()
+    for at in range(leaves.size()):
+        if str(leaves.apply(at).getClass().getSimpleName()) == "FileSourceScanExec":
+            leaves.apply(at).selectedPartitions()
 
 
 def last_scan(frame: DataFrame) -> Scan | None:
@@ -155,8 +162,7 @@ def last_scan(frame: DataFrame) -> Scan | None:
         if key.startswith("parsieve."):
             found = scan_by_name(key)
             if found is None:
-                # Planning it again is a new query of the same conditions.
-                frame.select("*")._jdf.queryExecution().executedPlan().execute  # noqa: B018
+                _plan_scans(frame)
                 found = scan_by_name(key)
             return found
     return None

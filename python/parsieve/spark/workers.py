@@ -8,10 +8,9 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.metadata import version as version_of
 from typing import Any, NamedTuple
 
-from parsieve._core import ParsieveError
+from parsieve._core import ParsieveError, __version__
 
 # Applications whose executors can run our code, each with the Python that it was asked for.
 _checked: set[tuple[str, str]] = set()
@@ -85,11 +84,9 @@ def _look() -> Any:
 
         python = "{}.{}".format(*sys.version_info[:2])
         try:
-            from importlib.metadata import version
+            import parsieve
 
-            import parsieve  # noqa: F401
-
-            return [(sys.executable, python, version("parsieve"), "")]
+            return [(sys.executable, python, parsieve.__version__, "")]
         except Exception as error:
             return [(sys.executable, python, None, f"{type(error).__name__}: {error}")]
 
@@ -102,8 +99,8 @@ def _wrong(worker: Worker) -> str | None:
         return f"{worker.executable} cannot import parsieve ({worker.error})"
     if worker.python != mine:
         return f"{worker.executable} is Python {worker.python}, and the driver's is {mine}"
-    if worker.parsieve != version_of("parsieve"):
-        return f"{worker.executable} has parsieve {worker.parsieve}, and the driver has {version_of('parsieve')}"
+    if worker.parsieve != __version__:
+        return f"{worker.executable} has parsieve {worker.parsieve}, and the driver has {__version__}"
     return None
 
 
@@ -126,8 +123,7 @@ def of_path() -> Worker:
     """Return the Python that executors of a session of the user's own take on this machine."""
     executable = os.environ.get("PYSPARK_PYTHON", "python3")
     code = (
-        "import sys; from importlib.metadata import version; import parsieve; "
-        "print(sys.executable, '%d.%d' % sys.version_info[:2], version('parsieve'), sep='\\n')"
+        "import sys, parsieve; print(sys.executable, '%d.%d' % sys.version_info[:2], parsieve.__version__, sep='\\n')"
     )
     try:
         done = subprocess.run([executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)

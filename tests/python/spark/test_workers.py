@@ -94,7 +94,7 @@ def test_the_executors_are_asked_once(spark: Any, monkeypatch: pytest.MonkeyPatc
 
 def test_other_versions_are_refused(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workers, "_checked", set())
-    monkeypatch.setattr(workers, "version_of", lambda name: "9.9")
+    monkeypatch.setattr(workers, "__version__", "9.9")
     with pytest.raises(ps.ParsieveError, match=r"and the driver has 9\.9") as raised:
         workers.check(spark.sparkContext)
     assert "\n" not in str(raised.value)
