@@ -191,6 +191,14 @@ class View:
         self._readers = {path: ColumnReader(store, state) for path, state in commit.columns.items()}
         self._blooms = {path: BloomReader(store, state) for path, state in commit.blooms.items()}
 
+    def __repr__(self) -> str:
+        """Show the version and its columns."""
+        kinds = {path: ["sieve"] for path in self.commit.columns}
+        for path in self.commit.blooms:
+            kinds.setdefault(path, []).append("bloom")
+        columns = ", ".join(f"{'.'.join(path)}: {' and '.join(found)}" for path, found in sorted(kinds.items()))
+        return f"<parsieve.index.View version {self.version}, {columns or 'no columns'}>"
+
     @property
     def version(self) -> int:
         """Its number."""

@@ -18,7 +18,8 @@ from parsieve._core import FormatError, UnsupportedError
 from parsieve.lake.adapter import Adapter
 from parsieve.lake.base import AsOf, Slice, Snapshot, utc
 from parsieve.lake.checked import CheckedFiles, files_of
-from parsieve.lake.hudi_timeline import Timeline, read_properties, read_timeline, text_of_properties
+from parsieve.lake.hudi_properties import of_settled, read_text
+from parsieve.lake.hudi_timeline import Timeline, read_properties, read_timeline
 from parsieve.lake.leaves import BY_NAME, by_name, conform
 from parsieve.lake.pinned import Version
 from parsieve.lake.rows import BATCH_ROWS, FileRows, foreign
@@ -89,9 +90,13 @@ def has_logs(piece: Slice, listed: frozenset[str], instant: str | None = None) -
 def _reader(uri: str, options: tuple[tuple[str, str], ...], instant: str) -> tuple[Any, Any]:
     from hudi import HudiReadOptions, HudiTableBuilder
 
-    table = HudiTableBuilder.from_base_uri(uri).with_options(dict(options)).build()
     asked = HudiReadOptions().with_as_of_timestamp(instant)
-    return table.create_file_group_reader_with_options(asked), asked
+
+    def build() -> Any:
+        table = HudiTableBuilder.from_base_uri(uri).with_options(dict(options)).build()
+        return table.create_file_group_reader_with_options(asked)
+
+    return of_settled(Storage(uri, dict(options)), build), asked
 
 
 class Hudi(Adapter):
@@ -120,12 +125,21 @@ class Hudi(Adapter):
         """A folder in the table's own, on the same filesystem."""
         return self._storage.beside(name)
 
+    @property
+    def storage(self) -> Storage:
+        """The table's folder and its filesystem."""
+        return self._storage
+
     def snapshot(self, as_of: AsOf = None) -> Snapshot:
         """The table now, at an instant of its timeline or any text of digits between two, or at a time."""
+        # A rewrite of the properties is waited for: incomplete ones would give partitions other values.
+        return of_settled(self._storage, lambda: self._look(as_of))
+
+    def _look(self, as_of: AsOf) -> Snapshot:
         from hudi import HudiReadOptions, HudiTableBuilder
 
         timeline = read_timeline(self._storage)
-        text = text_of_properties(self._storage)
+        text = read_text(self._storage)
         # Every file of the table belongs to an instant of the timeline, so that the table is what it was with it.
         key = timeline.mark, text, as_of
         last = self._last
