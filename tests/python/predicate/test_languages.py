@@ -286,7 +286,7 @@ def test_an_unknown_column_is_an_error_even_in_what_is_not_understood() -> None:
     "text", ["", "SELECT 1", "i = 1; i = 2", "i = ", "((i = 1)", "i = 1 x", "b XOR b", "DROP TABLE a", "i = 1L"]
 )
 def test_what_is_no_predicate_is_a_value_error(text: str) -> None:
-    with pytest.raises(ValueError, match="no SQL predicate"):
+    with pytest.raises(ValueError, match="not a valid SQL condition"):
         parse(text, TABLE.schema)
 
 
