@@ -80,7 +80,8 @@ class Table(IndexedTable):
             where: SQL text, a pyarrow or Polars expression, or `[(column, op, value)]` tuples; None is every row.
             as_of: The format's own name of a state (Delta version, Iceberg snapshot id, Hudi instant), or a `datetime`.
             keys: Arrow columns by the names of columns that must have one of their values (a semi-join).
-            row_groups: Read footers to judge row groups too. None reads them where nothing else is known of a file.
+            row_groups: True opens every kept file to judge its row groups by min/max and Bloom filters, False none.
+                None opens files that nothing else judges, and others where that is expected to pay.
             timezone: Where the clocks stand of literals that name no zone, beside columns that have one.
             stale: What to do where the index of a column does not hold the table as it is. "keep" keeps the files that
                 it does not know; "error" raises `StaleIndexError` if any is left, for jobs that must not be slow. Where
