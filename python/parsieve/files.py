@@ -240,7 +240,7 @@ def _on(filesystem: Any, path: str) -> Source:
     if hasattr(filesystem, "get_range"):
         return _Obstore(filesystem, path)
     raise TypeError(
-        f"{type(filesystem).__qualname__} is no filesystem of pyarrow.fs or fsspec, and no store of obstore"
+        f"{type(filesystem).__qualname__} is neither a filesystem of pyarrow.fs or fsspec nor a store of obstore"
     )
 
 

@@ -148,7 +148,7 @@ class ParquetDir(Adapter):
     def _no_pattern(self) -> str:
         """What to say to those who gave a pattern of names."""
         is_pattern = any(sign in self.uri for sign in "*?[")
-        return " (a table is a folder, or one file; patterns of names are not followed)" if is_pattern else ""
+        return " (globs are not supported: open the folder, or one file)" if is_pattern else ""
 
     def _physical(self, path: str) -> pa.Schema:
         properties = None if self.keys is None else self.keys.for_rows(self._storage.source(path))
@@ -162,8 +162,8 @@ class ParquetDir(Adapter):
             if ".parquet" in path.rpartition("/")[2]:
                 raise
             raise FormatError(
-                f"{error}. Every file below a table's folder is taken for Parquet, whatever its name, unless that "
-                "begins with _ or a dot: move this one away, or name it so"
+                f"{str(error).rstrip('.')}. Every file in a table's folder must be Parquet, unless its name starts with "
+                "_ or a dot: move or rename this one"
             ) from error
 
     def _table_schema(self, schemas: list[pa.Schema], partitions: list[pa.Field]) -> pa.Schema:

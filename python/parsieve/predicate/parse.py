@@ -118,5 +118,5 @@ def _keys(column: Column, values: pa.Array) -> tuple[pa.Array, bool]:
     try:
         spots = [place(value, type) for one in values.unique() if (value := scalar_value(one)) is not None]
     except UnlikeError as error:
-        raise TypeError(f"keys of type {plain} do not join column {column} of type {column.type}: {error}") from None
+        raise TypeError(f"key type {plain} does not match column {column} of type {column.type}: {error}") from None
     return pa.array([spot.floor for spot in spots if spot.exact], type), all(spot.exact for spot in spots)

@@ -128,7 +128,7 @@ def test_sources(kind: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("source", [42, None, ("a", "b"), (1, 2, 3), object(), ["x"]], ids=str)
 def test_what_is_no_source(source: Any) -> None:
-    with pytest.raises(TypeError, match=r"a source is|no filesystem"):
+    with pytest.raises(TypeError, match=r"a source is|neither a filesystem"):
         ps.open_filters(source)
     with pytest.raises(TypeError, match="'rb'"):
         ps.open_filters(io.StringIO("text" * 10))

@@ -25,10 +25,10 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_a_pattern_of_names_is_no_table(folder: Path, capsys: Any) -> None:
-    with pytest.raises(FileNotFoundError, match=r"patterns of names are not followed.*\*\.parquet"):
+    with pytest.raises(FileNotFoundError, match=r"globs are not supported.*\*\.parquet"):
         ps.open_table(f"{folder}/*.parquet").plan("id = 7")
     assert main(["plan", f"{folder}/*.parquet", "id = 7"]) == 2
-    assert "patterns of names are not followed" in capsys.readouterr().err
+    assert "globs are not supported" in capsys.readouterr().err
     with pytest.raises(FileNotFoundError) as caught:
         ps.open_table(folder / "none").plan("id = 7")
     assert "not followed" not in str(caught.value)
@@ -44,12 +44,17 @@ def test_what_else_is_no_table(folder: Path) -> None:
 
 def test_a_file_of_another_kind_in_the_folder(folder: Path) -> None:
     (folder / "0-readme.txt").write_text("events of March\n")
-    with pytest.raises(ps.FormatError, match=r"0-readme\.txt.*begins with _ or a dot: move this one away"):
+    with pytest.raises(ps.FormatError, match=r"0-readme\.txt.*[^.]\. Every file .* starts with _ or a dot: move or"):
         ps.open_table(folder).plan("id = 7")
     (folder / "0-readme.txt").rename(folder / "0-readme.parquet")
     with pytest.raises(ps.FormatError) as caught:
         ps.open_table(folder).plan("id = 7")
     assert "move this one away" not in str(caught.value)
+
+
+def test_keys_of_another_type_name_both_types(folder: Path) -> None:
+    with pytest.raises(TypeError, match="key type string does not match column id of type int64"):
+        ps.open_table(str(folder)).plan(keys={"id": pa.array(["x"])})
 
 
 def test_keys_that_are_no_columns(folder: Path) -> None:
@@ -91,7 +96,7 @@ def test_the_demo_says_at_once_that_it_wants_duckdb(tmp_path: Path) -> None:
     )
     assert done.returncode == 2
     assert done.stdout == ""
-    assert done.stderr == "parsieve: the demo asks DuckDB, too, which is not installed: pip install duckdb\n"
+    assert done.stderr == "parsieve: the demo needs DuckDB: pip install duckdb\n"
 
 
 def test_a_single_file_is_a_table_whose_index_lies_elsewhere(folder: Path, tmp_path: Path) -> None:
