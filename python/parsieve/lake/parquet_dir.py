@@ -162,8 +162,8 @@ class ParquetDir(Adapter):
             if ".parquet" in path.rpartition("/")[2]:
                 raise
             raise FormatError(
-                f"{str(error).rstrip('.')}. Every file in a table's folder must be Parquet, unless its name starts with "
-                "_ or a dot: move or rename this one"
+                f"{str(error).rstrip('.')}. Every file in a table's folder must be Parquet, unless its name starts "
+                "with _ or a dot: move or rename this one"
             ) from error
 
     def _table_schema(self, schemas: list[pa.Schema], partitions: list[pa.Field]) -> pa.Schema:
