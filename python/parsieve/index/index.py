@@ -127,7 +127,11 @@ class TableIndex:
         memory: int = 1 << 30,
         threads: int | None = None,
     ) -> View:
-        """Fill a Bloom filter for each location and column, in one scan: it answers for keys alone."""
+        """Fill a Bloom filter for each location and column, in one scan: it answers for keys alone.
+
+        `memory` bounds the bytes of filters that are held at once; finished ones wait in temporary files. The filter of
+        a single slice must fit, and what reading the files takes comes on top.
+        """
         effort = build.Effort(memory, threads)
         return self._now(bloom.build(self.log, lake, snapshot, columns, effort, fpp))
 
