@@ -37,12 +37,14 @@ def add_commands(commands: Any, exit_codes: str) -> None:
     size.add_argument("--tight", action="store_true", help="any multiple of 32 bytes; some old readers refuse those")
     size.add_argument("--json", action="store_true", help="print JSON instead of a table")
     demo = command("demo", _demo, "make a lake of late events, and ask it without and with parsieve; needs DuckDB")
-    demo.add_argument("--keep", metavar="DIR", help="make the lake in this new folder, and leave it there")
+    demo.add_argument(
+        "--keep", metavar="DIR", help="write the lake to this new folder (default: a temporary one, which stays)"
+    )
     demo.add_argument(
         "--report", metavar="FILE", default="parsieve-demo.html", help="where the page goes (%(default)s)"
     )
-    demo.add_argument("--files", type=int, default=50, metavar="N", help="files of the lake (50)")
-    demo.add_argument("--rows", type=int, default=5_000_000, metavar="N", help="rows of the lake (5000000)")
+    demo.add_argument("--files", type=int, default=200, metavar="N", help="number of files (%(default)s)")
+    demo.add_argument("--rows", type=int, default=8_000_000, metavar="N", help="number of rows (%(default)s)")
     demo.add_argument("--no-spark", action="store_true", help="leave Spark out, also where it is installed")
     report = command(
         "report", _report, "show on one page which files of a table some queries read, or what records of benches say"
@@ -90,7 +92,7 @@ def _page(name: str, sources: Sequence[str] = ()) -> Path:
 
 
 def _demo(options: argparse.Namespace) -> int:
-    from parsieve.demo.run import run
+    from parsieve.demo.run import require_engines, run
 
     if options.files < 8 or options.rows < 1000 * options.files:
         raise ValueError("a lake needs at least 8 files of 1,000 rows")
@@ -101,8 +103,9 @@ def _demo(options: argparse.Namespace) -> int:
 
     sizes = {"files": options.files, "rows": options.rows, "spark": not options.no_spark}
     if options.keep is None:
-        with tempfile.TemporaryDirectory(prefix="parsieve-demo-") as passing:
-            run(Path(passing), page, **sizes, say=say)
+        require_engines()
+        # It stays, so that the commands on the page work.
+        run(Path(tempfile.mkdtemp(prefix="parsieve-demo-")) / "lake", page, **sizes, say=say)
         return 0
     folder = Path(options.keep)
     if folder.exists() and any(folder.iterdir()):

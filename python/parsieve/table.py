@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import datetime as dt
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
 from parsieve._core import ParsieveError
+from parsieve._typing import ColumnName
 from parsieve.advice import Advice, advise_column
 from parsieve.index.bloom import fields_of
 from parsieve.index.index import TableIndex
-from parsieve.index.inspect import Lie, Stats
+from parsieve.index.inspect import IndexProblem, IndexStats
 from parsieve.index.renewals import Renewals
 from parsieve.index.store import FOLDER
 from parsieve.index.view import View
 from parsieve.lake.base import AsOf, Lake, Snapshot
 from parsieve.lake.detect import open_lake
+from parsieve.pickling import restore_table, table_state
 from parsieve.plan import Plan
-from parsieve.planning import make_plan, refuse_stale
+from parsieve.planning import log_plan, make_plan, refuse_stale
 from parsieve.predicate.expr import Expr, unknowns
 from parsieve.predicate.expr import columns as columns_of
 from parsieve.predicate.names import Names
@@ -28,20 +31,28 @@ from parsieve.predicate.parse import parse
 from parsieve.prune.footer_stats import Footers
 from parsieve.prune.questions import Among, ask, leaves
 
-ColumnName = str | tuple[str, ...]
+if TYPE_CHECKING:
+    from parsieve._typing import IndexLocation, TableKeysArgument, TableSource, Where
+
 # From so many files on, "auto" measures whether an index pays.
 FEW_FILES = 8
 
 
 class Table:
-    """A table, from `open_table`. Threads may share it; what it learns of files is kept for the next plan."""
+    """A table, from `open_table`. Threads may share it; what it learns of files is kept for the next plan.
 
-    def __init__(self, lake: Lake, index_location: Any = None) -> None:
+    A table pickles, without what it learned, unless it was opened with `decryption=` or its filesystem does not pickle.
+    """
+
+    def __init__(self, lake: Lake, index_location: IndexLocation = None) -> None:
         self._lake = lake
         self._footers = Footers()
         self._last: Snapshot | None = None
         place = lake.beside(FOLDER) if index_location is None else index_location
         self._index = TableIndex(place, lake.storage_options or None)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return restore_table, (type(self), *table_state(self))
 
     def __repr__(self) -> str:
         return f"<parsieve.Table {self.format} {self.uri}>"
@@ -63,7 +74,7 @@ class Table:
 
     def plan(
         self,
-        where: Any = None,
+        where: Where = None,
         as_of: AsOf = None,
         *,
         keys: Mapping[Any, Any] | None = None,
@@ -104,17 +115,19 @@ class Table:
     def _plan(
         self,
         snapshot: Snapshot,
-        where: Any,
+        where: Where,
         keys: Mapping[Any, Any] | None = None,
         row_groups: bool | None = None,
         timezone: str | None = None,
     ) -> Plan:
-        """The same on a snapshot that is at hand."""
+        """Plan on a snapshot that was taken before."""
+        started = time.perf_counter()
         store = self._index.store
         before = store.requests, store.bytes_fetched
         view, notes = self._view(snapshot)
         plan = make_plan(self._lake, snapshot, self._footers, view, where, keys, row_groups, timezone, notes)
         plan._count(store.requests - before[0], store.bytes_fetched - before[1])
+        log_plan(plan, time.perf_counter() - started)
         return plan
 
     def _snapshot(self, as_of: AsOf) -> Snapshot:
@@ -192,7 +205,7 @@ class Table:
     def advise(
         self,
         columns: ColumnName | Sequence[ColumnName] | None = None,
-        queries: Sequence[Any] = (),
+        queries: str | Sequence[Where] = (),
         *,
         expose: ColumnName | Sequence[ColumnName] = (),
         timezone: str | None = None,
@@ -342,7 +355,7 @@ class Table:
         # A dot is also a part of names.
         return [(one,) if (one,) in known else one for one in listed]
 
-    def verify_index(self) -> list[Lie]:
+    def verify_index(self) -> list[IndexProblem]:
         """Compare the index with the table by reading both; what is damaged, missing or wrong, the first lies first.
 
         Without an index there is nothing to compare: `IndexNotFoundError`.
@@ -379,7 +392,7 @@ class Table:
         found = blooms | {path: "both" if path in blooms else "sieve" for path in view.columns}
         return {".".join(path): kind for path, kind in found.items()}
 
-    def index_stats(self) -> dict[str, Stats]:
+    def index_stats(self) -> dict[str, IndexStats]:
         """What the index of each column costs and wastes.
 
         >>> import tempfile, time, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
@@ -406,12 +419,12 @@ def _same_slices(one: Snapshot, other: Snapshot) -> bool:
 
 
 def open_table(
-    source: Any,
+    source: TableSource,
     format: str | None = None,
     storage_options: Mapping[str, str] | None = None,
     *,
-    index_location: Any = None,
-    decryption: Any = None,
+    index_location: IndexLocation = None,
+    decryption: TableKeysArgument = None,
 ) -> Table:
     """The table at a path or URI, in a `(filesystem, path)` pair, or that of a `DeltaTable` or a pyiceberg `Table`.
 
@@ -442,11 +455,11 @@ def _left_out(asked: Sequence[Expr]) -> str:
 
 
 def advise(
-    table: Any,
+    table: Table | TableSource,
     columns: ColumnName | Sequence[ColumnName] | None = None,
-    queries: Sequence[Any] = (),
+    queries: str | Sequence[Where] = (),
     *,
-    decryption: Any = None,
+    decryption: TableKeysArgument = None,
     expose: ColumnName | Sequence[ColumnName] = (),
     timezone: str | None = None,
 ) -> list[Advice]:

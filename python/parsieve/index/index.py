@@ -184,14 +184,14 @@ class TableIndex:
         """Whether the version that was seen last, if any, indexes no column."""
         return self._newest is None or self._newest.commit.is_empty
 
-    def verify(self, lake: Lake | None = None, snapshot: Snapshot | None = None) -> list[inspect.Lie]:
+    def verify(self, lake: Lake | None = None, snapshot: Snapshot | None = None) -> list[inspect.IndexProblem]:
         """Read every part of the newest version, and with a lake every row; what is damaged, missing or wrong."""
         view = self.look()
         if view is None or view.commit.is_empty:
             raise IndexNotFoundError(f"{self.store} holds no index; build one first")
         return inspect.verify(view, lake, snapshot)
 
-    def stats(self, column: Column) -> inspect.Stats:
+    def stats(self, column: Column) -> inspect.IndexStats:
         """What a column's index costs, and what its answers waste."""
         view = self.newest()
         if view is None:

@@ -12,16 +12,17 @@ from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
-import pyarrow.dataset as pads
 import pyarrow.types as pt
 
 from parsieve._core import FormatError, UnsupportedError
 from parsieve.lake.adapter import Adapter
 from parsieve.lake.base import AsOf, Slice, Snapshot, utc
+from parsieve.lake.checked import CheckedFiles, files_of
 from parsieve.lake.hudi_timeline import Timeline, read_properties, read_timeline, text_of_properties
 from parsieve.lake.leaves import BY_NAME, by_name, conform
+from parsieve.lake.pinned import Version
 from parsieve.lake.rows import BATCH_ROWS, FileRows, foreign
-from parsieve.lake.scan import ScanFile, dataset_of
+from parsieve.lake.scan import ScanFile
 from parsieve.lake.storage import Storage
 
 _LOG = re.compile(r"\.(.+)_(\d{14,17})\.log\.(\d+)(?:_.*)?")
@@ -183,13 +184,16 @@ class Hudi(Adapter):
             )
         return _MergedRows(piece)
 
-    def dataset(self, snapshot: Snapshot, slices: Sequence[Slice]) -> pads.Dataset | None:
-        """The base files as a dataset; None where there are logs or other types."""
-        filesystem = self._storage.arrow()
-        if filesystem is None or not all(one.clean for one in slices):
+    def version(self, piece: Slice) -> Version | None:
+        """What tells the base file from another one; None for file groups that hudi reads."""
+        return self._storage.version(str(piece.native.base)) if piece.clean else None
+
+    def files(self, snapshot: Snapshot, slices: Sequence[Slice]) -> CheckedFiles | None:
+        """Return the base files; None if there are logs."""
+        if self._storage.arrow() is None or not all(one.clean for one in slices):
             return None
-        files = [ScanFile(str(one.native.base), {}) for one in slices]
-        return dataset_of(files, snapshot.schema, filesystem)
+        files = [ScanFile(self._storage, str(one.native.base), str(one.path), one.size or 0) for one in slices]
+        return files_of(files, snapshot.schema)
 
     def open_base(self, piece: Slice) -> Any:
         """The base file, opened as the table is."""
@@ -318,8 +322,9 @@ class _MergedRows:
     def _conformed(self, batch: pa.RecordBatch, schema: pa.Schema, where: str) -> pa.RecordBatch:
         held = list(batch.schema)
         arrays = []
+        find = by_name(held)
         for target in schema:
-            number = by_name(target, held)
+            number = find(target)
             if number is None:
                 arrays.append(pa.nulls(batch.num_rows, target.type))
                 continue

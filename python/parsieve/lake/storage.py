@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import errno
 import io
 import os
 import time
@@ -15,12 +16,15 @@ from pyarrow import fs
 from parsieve._core import UnsupportedError
 from parsieve.files import Source, filesystem_of, local_path, open_source
 from parsieve.lake.listing import ListedFile, LocalListing, is_ignored, of_path, token_of
+from parsieve.lake.pinned import Version, local_version
 from parsieve.object_store import os_errors, store_at
 
 # Stores stamp objects by their own clock, which may differ from ours.
 REMOTE_NS = 60_000_000_000
 # From one end of the world's clocks to the other.
 ANY_ZONE_NS = 26 * 3600 * 1_000_000_000
+# A time at which no file is young.
+_FAR = 1 << 62
 
 
 class _Ranged(io.RawIOBase):
@@ -158,9 +162,9 @@ class Storage:
         """
         return self._listing.files() if self.filesystem is None else self._remote(self.root)
 
-    def _remote(self, root: str) -> tuple[ListedFile, ...]:
+    def _remote(self, root: str, now: int | None = None) -> tuple[ListedFile, ...]:
         # Taken before the listing: a file that changes while it goes on counts as changed just now.
-        now = time.time_ns()
+        now = time.time_ns() if now is None else now
         if isinstance(self.filesystem, fs.FileSystem):
             found = _pyarrow(self.filesystem, root, now)
         elif hasattr(self.filesystem, "cat_file"):
@@ -220,6 +224,24 @@ class Storage:
         filesystem = self.arrow()
         assert filesystem is not None
         return filesystem.get_file_info(path).mtime or dt.datetime.now(dt.UTC)
+
+    def version(self, path: str) -> Version:
+        """Return what tells the file as it is now from its other versions, however young it is."""
+        if self.filesystem is None:
+            return local_version(os.stat(path))  # noqa: PTH116
+        for file in self._remote(path, _FAR):
+            return Version(file.token, file.size, proof=self._proof(path))
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+
+    def _proof(self, path: str) -> str:
+        """What a store says of a version where a listing says too little."""
+        if hasattr(self.filesystem, "cat_file"):
+            return str(self.filesystem.ukey(path))
+        if isinstance(self.filesystem, fs.FileSystem) and not isinstance(self.filesystem, fs.PyFileSystem):
+            with self.filesystem.open_input_file(path) as file:
+                said = file.metadata() or {}
+            return "-".join(str(said.get(name, "")) for name in (b"ETag", b"VersionId"))
+        return ""
 
     def stat(self, path: str) -> str:
         """The token of one file now, to see that nobody changed it while it was read."""

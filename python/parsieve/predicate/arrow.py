@@ -21,8 +21,8 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from parsieve.predicate.build import MIRRORED, Builder, Operand, cast_operand, scalar_value, unknown
-from parsieve.predicate.expr import Always, And, Expr, IsNull, Not, Operator, Or, both, either, never, value_type
+from parsieve.predicate.build import MIRRORED, Builder, Operand, cast_operand, never, scalar_value, unknown
+from parsieve.predicate.expr import Always, And, Expr, IsNull, Not, Operator, Or, both, either, value_type
 from parsieve.predicate.ieee import compare_ieee
 from parsieve.predicate.names import Names
 from parsieve.predicate.place import UnlikeError
@@ -211,7 +211,7 @@ class _Reader:
                 operand = self.operand(inner)
                 if pa.types.is_floating(operand.column.value_type):
                     return build.compare(operand, "=", math.nan)
-                return never(operand.column)
+                return never(operand.column, f"{operand.column} = NaN")
             case "starts_with", (inner,) if not _options(node).get("ignore_case"):
                 return build.starts_with(self.operand(inner), scalar_value(_options(node)["pattern_scalar"]))
             case "match_like", (inner,) if not _options(node).get("ignore_case"):

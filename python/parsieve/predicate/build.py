@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import uuid
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from fractions import Fraction
@@ -23,13 +23,13 @@ from parsieve.predicate.expr import (
     In,
     IsNull,
     Literal,
+    Not,
     Operator,
     Or,
+    OutOfType,
     StartsWith,
     Unknown,
     either,
-    never,
-    present,
     value_type,
 )
 from parsieve.predicate.place import NANOS, Clock, Day, Moment, Nearest, Place, UnlikeError, Value, place
@@ -44,6 +44,8 @@ class Operand:
 
     column: Column
     day: bool = False
+    # Whether it is cast to a type that holds all values of its own, but not those of wider types.
+    cast: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +61,13 @@ class Builder:
         if operand.day:
             return self._compare_day(operand.column, op, value)
         column = operand.column
-        return _placed(column, op, place(value, column.value_type, self.zone))
+        spot = place(value, column.value_type, self.zone)
+        compared = _placed(column, op, spot, shown(value))
+        if operand.cast and spot.exact and op in ("=", "!="):
+            # Values of a wider type may be rounded to this one.
+            rounded = OutOfType(column, f"{column} = {shown(value)}")
+            return Or((compared, rounded)) if op == "=" else And((compared, Not(rounded)))
+        return compared
 
     def _compare_day(self, column: Column, op: Operator, value: Value) -> Expr:
         """The day of a timestamp: every comparison is one of moments with a midnight."""
@@ -93,9 +101,11 @@ class Builder:
             return either(*(self._compare_day(column, "=", value) for value in given), *nulls)
         places = [place(value, column.value_type, self.zone) for value in given]
         found = pa.array([spot.floor for spot in places if spot.exact], column.value_type)
-        # What no value of the type equals finds no row, and is said all the same: a file may hold another type.
-        rest = (never(column),) if 0 < len(found) < len(places) else ()
-        return either(members(column, found), *rest, *nulls)
+        # What no value of the type equals finds no row, and stays a leaf all the same: a file may hold another type.
+        others = [shown(value) for value, spot in zip(given, places, strict=True) if operand.cast or not spot.exact]
+        if len(found) or not others:
+            return either(members(column, found), *among_others(column, others), *nulls)
+        return either(*among_others(column, others), *nulls)
 
     def starts_with(self, operand: Operand, prefix: Value | None) -> Expr:
         """Whether text or bytes begin with `prefix`."""
@@ -133,20 +143,65 @@ def prefix_scalar(prefix: str | bytes, type: pa.DataType) -> pa.Scalar:
     return pa.scalar(prefix, pa.binary() if pa.types.is_fixed_size_binary(type) else type)
 
 
-def _placed(column: Column, op: Operator, spot: Place) -> Expr:
+def never(column: Column, text: str | None = None) -> Expr:
+    """Return what is false where the column has a value, and null where it has none."""
+    return OutOfType(column, text or f"{column} IN ()")
+
+
+def present(column: Column, text: str | None = None) -> Expr:
+    """Return what is true where the column has a value, and null where it has none."""
+    return Not(never(column, text))
+
+
+def among_others(column: Column, others: Sequence[str]) -> tuple[Expr, ...]:
+    """Return one leaf for all values of a list that the column's type cannot hold."""
+    if not others:
+        return ()
+    listed = ", ".join(others[:3]) + (f", and {len(others) - 3} more" if len(others) > 3 else "")
+    return (OutOfType(column, f"{column} IN ({listed})" if len(others) > 1 else f"{column} = {listed}"),)
+
+
+def shown(value: Value) -> str:
+    """Return a value as people read it."""
+    match value:
+        case Nearest(number):
+            return shown(number)
+        case Fraction() if value.denominator == 1:
+            # Python refuses to print more digits than some 4,300.
+            return str(value.numerator) if abs(value.numerator) < 10**300 else "a number beyond 10^300"
+        case Fraction():
+            return str(float(value)) if abs(value.numerator) < 10**300 > value.denominator else "a number"
+        case Moment(nanos):
+            return f"the moment {shown(nanos)} ns since 1970"
+        case Clock(nanos):
+            return f"the time {shown(nanos)} ns after midnight"
+        case Day(days):
+            return f"day {days} since 1970"
+        case str() | bytes():
+            return repr(value)
+    return str(value)
+
+
+def _placed(column: Column, op: Operator, spot: Place, text: str) -> Expr:
     if spot.exact:
         if pa.types.is_floating(column.value_type) and math.isnan(spot.floor.as_py()):
             return _beside_nan(column, op, Literal(spot.floor))
         return Compare(column, op, Literal(spot.floor))
     match op:
         case "=":
-            return never(column)
+            return never(column, f"{column} = {text}")
         case "!=":
-            return present(column)
+            return present(column, f"{column} = {text}")
+        case "<" | "<=" if spot.floor is None:
+            return never(column, f"{column} {op} {text}")
+        case ">" | ">=" if spot.ceil is None:
+            return never(column, f"{column} {op} {text}")
+        # A file is judged by bounds that are values of this type, and no such value lies between a value and its
+        # neighbour. So this is right for the other values of the file too, and so is the negation.
         case "<" | "<=":
-            return never(column) if spot.floor is None else Compare(column, "<=", Literal(spot.floor))
+            return Compare(column, "<=", Literal(spot.floor))
         case ">" | ">=":
-            return never(column) if spot.ceil is None else Compare(column, ">=", Literal(spot.ceil))
+            return Compare(column, ">=", Literal(spot.ceil))
 
 
 def _beside_nan(column: Column, op: Operator, nan: Literal) -> Expr:
@@ -172,12 +227,24 @@ def members(column: Column, values: pa.Array) -> Expr:
             if pc.any(special).as_py():
                 apart.append(Compare(column, "=", Literal(place(value, column.value_type).floor)))
         values = values.filter(pc.invert(pc.or_(is_nan, is_zero)))
-    values = values.unique()
+    values = distinct(values)
     if len(values) == 1:
         return either(Compare(column, "=", Literal(values[0])), *apart)
     if len(values) or not apart:
         return either(In(column, values) if len(values) else never(column), *apart)
     return either(*apart)
+
+
+def distinct(values: pa.Array) -> pa.Array:
+    """Return the distinct values, in their order."""
+    try:
+        return values.unique()
+    except pa.ArrowNotImplementedError:
+        # pyarrow does this for few types; half floats and short decimals are not among them.
+        places: dict[Any, int] = {}
+        for number, value in enumerate(values):
+            places.setdefault(value, number)
+        return values.take(pa.array(places.values(), pa.int64()))
 
 
 def unknown(text: str, error: UnlikeError | str) -> Unknown:
@@ -269,7 +336,7 @@ def cast_operand(operand: Operand, to: pa.DataType, zone: str | None) -> Operand
     if operand.day:
         have = pa.date32()
     if _keeps_values(have, value_type(to)):
-        return operand
+        return operand if have == value_type(to) else replace(operand, cast=True)
     if pa.types.is_timestamp(have) and pa.types.is_date(to) and not operand.day:
         if have.tz is None or zone in ("UTC", "Etc/UTC", "Z", "+00:00"):
             return Operand(operand.column, day=True)

@@ -17,6 +17,8 @@ class Names:
 
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
+        # Fields by their names in lower case, once a name is looked up that way.
+        self._folded: dict[str, list[pa.Field]] | None = None
 
     def find(self, parts: Sequence[str], exact: Sequence[bool] | bool = True) -> Column:
         """The column that `parts` name; where not `exact`, capitals matter only if names differ by nothing else."""
@@ -44,8 +46,18 @@ class Names:
         names = ", ".join(str(Column((name,), pa.null())) for name in self._schema.names)
         raise ColumnNotFoundError(f"there is no column {'.'.join(parts)!r}; there are {names}")
 
+    def _named(self, name: str, exact: bool) -> Sequence[pa.Field]:
+        """Return the top-level fields that may have a name."""
+        if exact:
+            return [self._schema.field(number) for number in self._schema.get_all_field_indices(name)]
+        if self._folded is None:
+            self._folded = {}
+            for field in self._schema:
+                self._folded.setdefault(field.name.casefold(), []).append(field)
+        return self._folded.get(name.casefold(), [])
+
     def _all(self, path: tuple[str, ...], exact: tuple[bool, ...]) -> list[Column]:
-        level: list[tuple[tuple[str, ...], pa.Field]] = [((), field) for field in self._schema]
+        level: list[tuple[tuple[str, ...], pa.Field]] = [((), field) for field in self._named(path[0], exact[0])]
         found: list[tuple[tuple[str, ...], pa.Field]] = []
         for depth, (wanted, same) in enumerate(zip(path, exact, strict=True)):
             found = [

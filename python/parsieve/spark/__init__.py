@@ -22,3 +22,7 @@ __all__ = [
     "session",
     "update_index",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__
