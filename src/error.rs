@@ -290,38 +290,41 @@ impl fmt::Display for Error {
         use ErrorKind as K;
         match &self.kind {
             K::Truncated { needed, available } => {
-                write!(f, "the input ends too early: {needed} more bytes are needed and {available} are left")
+                write!(f, "unexpected end of input: {needed} more bytes are needed, {available} are left")
             }
             K::VarintTooLong => write!(f, "a variable-length integer is longer than its type allows"),
             K::IntegerRange => write!(f, "a number is outside the range of its type"),
             K::ThriftType(code) => write!(f, "Thrift type code {code} does not exist in the compact protocol"),
             K::ThriftDepth(limit) => write!(f, "Thrift structures are nested deeper than {limit} levels"),
             K::ThriftContainer { elements, available } => {
-                write!(f, "a Thrift container claims {elements} elements with {available} bytes left")
+                write!(f, "a Thrift container claims {elements} elements, but only {available} bytes are left")
             }
             K::FieldType { field } => write!(f, "{field} has the wrong Thrift type"),
             K::MissingField { field } => write!(f, "the required field {field} is missing"),
-            K::RepeatedField { field } => write!(f, "the field {field} is there twice"),
+            K::RepeatedField { field } => write!(f, "the field {field} appears twice"),
             K::UnknownUnionMember { union, member: Some(member) } => {
                 write!(f, "{union} holds member {member}, which this version does not know")
             }
             K::UnknownUnionMember { union, member: None } => write!(f, "{union} holds no member"),
             K::BitsetSize(size) => write!(
                 f,
-                "a Bloom filter claims a bitset of {size} bytes; a bitset is a positive multiple of 32 bytes, at most 2147483616"
+                "a Bloom filter claims a bitset of {size} bytes; the size must be a multiple of 32 between 32 and 2147483616"
             ),
             K::BitsetBeyondInput { claimed, available } => {
-                write!(f, "a Bloom filter claims a bitset of {claimed} bytes and {available} bytes follow its header")
+                write!(
+                    f,
+                    "a Bloom filter claims a bitset of {claimed} bytes, but only {available} bytes follow its header"
+                )
             }
             K::TrailingBytes(count) => write!(f, "{count} bytes follow the end of the Bloom filter"),
             K::NumBlocks(blocks) => {
-                write!(f, "a Bloom filter of {blocks} blocks is impossible; it has 1 to 67108863 blocks of 32 bytes")
+                write!(f, "a Bloom filter cannot have {blocks} blocks; allowed are 1 to 67108863 blocks of 32 bytes")
             }
-            K::OutOfMemory { num_bytes } => write!(f, "there is no memory for a Bloom filter of {num_bytes} bytes"),
-            K::Fpp => write!(f, "a false positive rate lies between 0 and 1, both excluded"),
+            K::OutOfMemory { num_bytes } => write!(f, "not enough memory for Bloom filters of {num_bytes} bytes"),
+            K::Fpp => write!(f, "fpp must be between 0 and 1 (exclusive), such as 0.01 for 1%"),
             K::TooManyValues { ndv } => write!(
                 f,
-                "no Bloom filter of Parquet keeps that rate for {ndv} values; ask for a higher fpp, or give num_bytes"
+                "a Parquet Bloom filter cannot reach that fpp for {ndv} values; use a higher fpp, or pass num_bytes"
             ),
             K::FoldFactor { factor, num_blocks } => {
                 write!(
@@ -331,7 +334,7 @@ impl fmt::Display for Error {
             }
             K::FoldNotPowerOfTwo(factor) => write!(
                 f,
-                "folding by {factor} leaves a size that older Arrow readers refuse; pass tight=True to allow factors that are no power of two"
+                "folding by {factor} leaves a size that older Arrow readers refuse; pass tight=True to allow factors other than powers of two"
             ),
             K::MergeSize { ours, theirs } => {
                 write!(f, "filters of {ours} and {theirs} blocks cannot be merged; fold the larger one first")
@@ -342,7 +345,7 @@ impl fmt::Display for Error {
             K::ArrowType { arrow, reason } => write!(f, "Arrow type {arrow} has no Parquet hash: {reason}"),
             K::PhysicalName(name) => write!(
                 f,
-                "{name:?} is no physical type; use INT32, INT64, INT96, FLOAT, DOUBLE, BYTE_ARRAY or FIXED_LEN_BYTE_ARRAY(n)"
+                "unknown physical type {name:?}; use INT32, INT64, INT96, FLOAT, DOUBLE, BYTE_ARRAY or FIXED_LEN_BYTE_ARRAY(n)"
             ),
             K::NoPhysicalForm { arrow, target } => {
                 write!(f, "Arrow type {arrow} cannot be compared with a column of {target}; cast it first")
@@ -352,35 +355,32 @@ impl fmt::Display for Error {
             }
             K::SeveralLeaves(leaves) => write!(
                 f,
-                "a nested column has several leaves and each has a filter of its own; choose one with leaf=: {leaves}"
+                "the nested column has several leaves, each with its own filter; choose one with leaf=: {leaves}"
             ),
             K::NoSuchLeaf { leaf, leaves } => write!(f, "there is no leaf {leaf:?}; the leaves are: {leaves}"),
             K::File(kind) => kind.fmt(f),
             K::ShelfMagic => write!(
                 f,
-                "these bytes are no directory of Bloom filters of version 1; a newer parsieve may have written them"
+                "not a directory of Bloom filters, version 1; a newer version of parsieve may have written it"
             ),
-            K::ShelfMalformed { field } => write!(f, "a directory of Bloom filters contradicts itself in {field}"),
+            K::ShelfMalformed { field } => write!(f, "invalid directory of Bloom filters: {field}"),
             K::SieveMagic { part } => {
-                write!(
-                    f,
-                    "these bytes are no {part} of a Sieve index of version 1; a newer parsieve may have written them"
-                )
+                write!(f, "not a {part} of a Sieve index, version 1; a newer version of parsieve may have written it")
             }
             K::SieveChecksum { part } => {
                 write!(f, "the checksum of a {part} of a Sieve index does not match its bytes")
             }
-            K::SieveMalformed { field } => write!(f, "a Sieve index contradicts itself in {field}"),
-            K::SieveOrder => write!(f, "the Sieve builder takes its keys and partitions in ascending order"),
+            K::SieveMalformed { field } => write!(f, "invalid Sieve index: {field}"),
+            K::SieveOrder => write!(f, "the Sieve builder needs keys and partitions in ascending order"),
             K::SieveLocation(id) => write!(f, "the Sieve index has no location {id}"),
             K::SieveConflict { instant } => {
                 write!(
                     f,
-                    "instant {instant} is taken by another commit or lies before the newest one; read again and retry"
+                    "instant {instant} belongs to another commit or precedes the newest one; read again and retry"
                 )
             }
             K::SieveExpired { instant } => write!(f, "the Sieve index no longer keeps instant {instant}"),
-            K::SieveNotLoaded { segment } => write!(f, "segment {segment} of the Sieve index was not given"),
+            K::SieveNotLoaded { segment } => write!(f, "segment {segment} of the Sieve index is missing"),
             K::SieveType { arrow, reason } => write!(f, "Arrow type {arrow} cannot be indexed: {reason}"),
             K::SieveMeaning { column, found } => {
                 write!(
@@ -388,9 +388,10 @@ impl fmt::Display for Error {
                     "values of kind {found:?} cannot be compared with an index of kind {column:?}; cast them first"
                 )
             }
-            K::SieveOption(what) => write!(f, "impossible Sieve option: {what}"),
+            K::SieveOption(what) => write!(f, "invalid Sieve option: {what}"),
         }?;
         match (&self.kind, self.at) {
+            (K::File(FileKind::NotParquet), _) => Ok(()),
             (K::NotExact { .. }, Some(row)) => write!(f, " (row {row})"),
             (_, Some(at)) => write!(f, " (at byte {at})"),
             (_, None) => Ok(()),

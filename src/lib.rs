@@ -4,6 +4,7 @@
 
 pub mod arrow;
 pub mod bloom;
+pub mod bloom_index;
 pub mod crypto;
 pub mod cursor;
 pub mod error;
@@ -13,7 +14,7 @@ pub mod isa;
 pub mod parquet;
 #[cfg(feature = "python")]
 mod python;
-pub mod shelf;
+pub mod ranges;
 pub mod sieve;
 pub mod thrift;
 

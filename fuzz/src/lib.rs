@@ -14,7 +14,7 @@ pub mod sieve_keys;
 pub mod sieve_root;
 pub mod sieve_segment;
 
-use parsieve::parquet::ranges::{Fetched, Step};
+use parsieve::ranges::{Fetched, Step};
 use parsieve::{Result, parquet::Footer};
 
 /// A target's name and what it does.

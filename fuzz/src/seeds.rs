@@ -38,7 +38,11 @@ pub fn keys() -> crypto::KeyRing {
 /// The sound inputs of a target.
 pub fn of(target: &str) -> Vec<Vec<u8>> {
     match target {
-        "footer" => plain_files().iter().map(|file| read_footer(file).unwrap().bytes).collect(),
+        "footer" => {
+            let mut footers: Vec<_> = plain_files().iter().map(|file| read_footer(file).unwrap().bytes).collect();
+            footers.push(with_untyped_list(&footers[0]));
+            footers
+        }
         "bloom_header" => vec![filter(0).to_bytes().unwrap(), Sbbf::new(1).unwrap().to_bytes().unwrap()],
         "rewrite" => plain_files(),
         "decrypt" => vec![encrypted_file(true), encrypted_file(false)],
@@ -79,6 +83,12 @@ fn plain_files() -> Vec<Vec<u8>> {
     let plain = WriterProperties::builder().set_compression(Compression::UNCOMPRESSED);
     let small = WriterProperties::builder().set_bloom_filter_enabled(true).set_bloom_filter_max_ndv(30);
     vec![table(plain.build()), table(small.set_compression(Compression::SNAPPY).build())]
+}
+
+/// The same metadata with one more field, a list without elements and element type, as fastparquet writes it.
+fn with_untyped_list(metadata: &[u8]) -> Vec<u8> {
+    let (stop, fields) = metadata.split_last().unwrap();
+    [fields, &[0x09, 40 << 1, 0x00, *stop]].concat()
 }
 
 /// A file with a filter in column `a`, which is encrypted, and one in column `b`.

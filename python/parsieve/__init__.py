@@ -16,7 +16,7 @@ from parsieve._core import (
     optimal_num_bytes,
 )
 from parsieve.checking import Finding, check_filters
-from parsieve.errors import ColumnNotFoundError, ConflictError, IndexNotFoundError, StaleIndexError
+from parsieve.errors import ColumnNotFoundError, ConflictError, FolderError, IndexNotFoundError, StaleIndexError
 from parsieve.filters import FileFilters, FilterRange, open_filters
 from parsieve.rewrite import add_filters, drop_filters
 from parsieve.rewritten import AddedFilter, RewriteReport
@@ -38,6 +38,7 @@ __all__ = [
     "FileKeys",
     "FilterRange",
     "Finding",
+    "FolderError",
     "FormatError",
     "IndexNotFoundError",
     "Keep",
@@ -73,15 +74,21 @@ _LATER = {
 }
 
 
+# Public modules, which are imported when they are first used.
+_MODULES = ("index", "lake", "spark")
+
+
 def __getattr__(name: str) -> Any:
-    if name not in _LATER:
-        raise AttributeError(f"module 'parsieve' has no attribute {name!r}")
     from importlib import import_module
 
+    if name in _MODULES:
+        return import_module(f"parsieve.{name}")
+    if name not in _LATER:
+        raise AttributeError(f"module 'parsieve' has no attribute {name!r}")
     found = getattr(import_module(f"parsieve.{_LATER[name]}"), name)
     globals()[name] = found
     return found
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted([*__all__, *_MODULES])

@@ -18,6 +18,7 @@ __all__ = [
     "Probe",
     "Rewriter",
     "Shelf",
+    "ShelfArrangement",
     "SieveAxis",
     "SieveBuild",
     "SieveOptions",
@@ -192,10 +193,6 @@ class ChunkScan:
 @final
 class Shelf:
     @staticmethod
-    def arrange(
-        column_type: str, filters: Sequence[tuple[str, str, BloomFilter | None, bool, bool, bool]]
-    ) -> tuple[Shelf, bytes]: ...
-    @staticmethod
     def read(data: bytes) -> Shelf: ...
     def unshelve(self, rows: bytes) -> list[tuple[str, str, BloomFilter | None, bool, bool, bool]]: ...
     def to_bytes(self) -> bytes: ...
@@ -211,6 +208,14 @@ class Shelf:
     def might_contain(
         self, probe: Probe, fetched: Fetched
     ) -> tuple[list[tuple[int, int]], tuple[list[bool], int] | None]: ...
+
+@final
+class ShelfArrangement:
+    def __new__(
+        cls, column_type: str, locations: Sequence[tuple[str, str, int | None, bool, bool, bool]]
+    ) -> ShelfArrangement: ...
+    def place(self, number: int, filter: BloomFilter) -> None: ...
+    def finish(self) -> tuple[Shelf, bytes]: ...
 
 def shelf_num_bytes(ndv: int, fpp: float) -> int: ...
 

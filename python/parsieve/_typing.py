@@ -1,8 +1,21 @@
-"""The protocols of arguments: what a column and a data type must offer."""
+"""The types of arguments: what a column, a predicate and a table may be."""
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    # For type checkers and editors alone: importing parsieve imports none of these.
+    from deltalake import DeltaTable
+    from polars import Expr as PolarsExpr
+    from pyarrow.compute import Expression as ArrowExpression
+    from pyiceberg.table import Table as IcebergTable
+
+    from parsieve._core import FileKeys
+    from parsieve.index.store import Store
+    from parsieve.predicate.expr import Expr
 
 
 class ArrowArray(Protocol):
@@ -31,3 +44,23 @@ class ArrowType(Protocol):
 
 Column = ArrowArray | ArrowStream | NumpyArray
 LeafPath = str | list[str] | tuple[str, ...]
+ColumnName = str | tuple[str, ...]
+Term = tuple[ColumnName, str, Any]
+
+# A predicate: SQL text, an expression of pyarrow or Polars, (column, op, value) tuples, or None for every row.
+Where: TypeAlias = "str | ArrowExpression | PolarsExpr | Term | Sequence[Term] | Sequence[Sequence[Term]] | Expr | None"
+
+# A path or URI, or a filesystem of pyarrow.fs or fsspec or a store of obstore, with a path in it.
+Place = str | os.PathLike[str] | tuple[Any, str | os.PathLike[str]]
+TableSource: TypeAlias = "Place | DeltaTable | IcebergTable"
+IndexLocation: TypeAlias = "Place | Store | None"
+
+
+class Kms(Protocol):
+    """A client of a key management service, such as pyarrow's `KmsClient`."""
+
+    def unwrap_key(self, wrapped_key: Any, master_key_identifier: str) -> bytes: ...
+
+
+# Keys, or a client of a key management service alone or with pyarrow's `KmsConnectionConfig`.
+TableKeysArgument: TypeAlias = "FileKeys | Mapping[str, Any] | tuple[Any, Any] | Kms | None"

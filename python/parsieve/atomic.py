@@ -19,7 +19,7 @@ import stat
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -56,18 +56,17 @@ def is_settled(of: os.stat_result, now: int) -> bool:
 def target_of(source: Path, dest: Path | None, hard_links: str) -> Path:
     """The path to write: links followed, and refused where a new file would break something."""
     if hard_links not in ("refuse", "break"):
-        raise ValueError(f'hard_links is "refuse" or "break", not {hard_links!r}')
+        raise ValueError(f'hard_links must be "refuse" or "break", not {hard_links!r}')
     wanted = source if dest is None else dest
     target = Path(os.path.realpath(wanted))
     exists = target.exists()
     if exists and not os.path.samefile(source, target):
-        raise FileExistsError(f"{wanted} exists and is not the source; remove it first")
+        raise FileExistsError(f"{wanted} already exists; remove it first, or choose another dest")
     if exists and not target.is_file():
-        what = "a folder: `parsieve add` and `drop` change all files of one" if target.is_dir() else "no regular file"
-        raise UnsupportedError(f"{wanted} is {what}")
+        raise UnsupportedError(f"{wanted} is {'a folder' if target.is_dir() else 'not a regular file'}")
     if exists and target.stat().st_nlink > 1 and hard_links == "refuse":
         raise UnsupportedError(
-            f'{wanted} has other names (hard links), which would keep the old file; pass hard_links="break" or a dest'
+            f'{wanted} has other hard links, which would keep the old file; pass hard_links="break" or a dest'
         )
     for path in {Path(os.path.abspath(wanted)), target}:
         refuse_tables(path)
@@ -75,7 +74,7 @@ def target_of(source: Path, dest: Path | None, hard_links: str) -> Path:
 
 
 def refuse_tables(path: Path) -> None:
-    """A table's metadata record the size of its files, so a file that grows breaks it."""
+    """Refuse a file of a table: the table's metadata records file sizes, so a file that grows breaks the table."""
     for folder in path.parents:
         kind = None
         if (folder / "_delta_log").is_dir():
@@ -86,8 +85,8 @@ def refuse_tables(path: Path) -> None:
             kind = "Iceberg"
         if kind:
             raise UnsupportedError(
-                f"{path} belongs to the {kind} table {folder}, which records the sizes of its files; write to a dest "
-                "outside of it, or use an index beside the table"
+                f"{path} belongs to the {kind} table {folder}, whose metadata records file sizes, so its files must "
+                f'not change; use open_table({str(folder)!r}).build_index(..., kind="bloom"), or a dest outside of it'
             )
 
 
@@ -112,6 +111,10 @@ class Replacement:
             self._new = os.open(self._temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | BINARY, 0o600)
         except BaseException:
             os.close(self._old)
+            if self._new >= 0:
+                self._close()
+                with contextlib.suppress(OSError):
+                    os.unlink(self._temporary)
             raise
 
     def __enter__(self) -> Replacement:
@@ -141,18 +144,15 @@ class Replacement:
         if self._copy is None:
             self._copy = _Copy(self._old, self._new, copy, wipe)
         elif self._copy.length != copy or wipe:
-            raise RuntimeError("another stretch was copied than the plan says: a defect of parsieve")
+            raise RuntimeError("the copied range differs from the plan: this is a bug in parsieve")
         try:
-            self._copy.wait()
-            end = copy
-            for piece in tail:
-                write(self._new, end, piece)
-                end += len(piece)
-            was = os.fstat(self._old)
-            written = _take_over(self._source, was, self._temporary, self._new)
-            os.fsync(self._new)
+            end = self._append(copy, tail)
+            with naming(self._target):
+                was = os.fstat(self._old)
+                written = _take_over(self._source, was, self._temporary, self._new)
+                os.fsync(self._new)
             if os.fstat(self._new).st_size != end:
-                raise OSError(f"{self._temporary} has not the size that was written")
+                raise OSError(f"{self._temporary} does not have the size that was written")
         except (OSError, ConflictError):
             # If somebody wrote to the source, that is the reason to tell.
             unchanged(self._source, self._old, self._seen)
@@ -163,7 +163,7 @@ class Replacement:
         lock(self._source, self._old)
         unchanged(self._source, self._old, self._seen)
         if self._target != Path(os.path.realpath(self._source)) and self._target.exists():
-            raise FileExistsError(f"{self._target} was made meanwhile")
+            raise FileExistsError(f"{self._target} was created in the meantime; nothing was replaced")
         forget_checksum(self._target)
         os.replace(self._temporary, self._target)
         now = os.stat(self._target)
@@ -171,6 +171,16 @@ class Replacement:
         if self._settled and written is not None and now.st_mtime_ns == written and now.st_size == end:
             self.renewed = (token_parts(was), token_parts(now))
         sync_folder(self._target.parent)
+        return end
+
+    def _append(self, end: int, tail: Iterable[bytes]) -> int:
+        """Wait for the copy of the first `end` bytes, and write `tail` after it."""
+        assert self._copy is not None
+        with naming(self._target):
+            self._copy.wait()
+            for piece in tail:
+                write(self._new, end, piece)
+                end += len(piece)
         return end
 
     def _close(self) -> None:
@@ -221,7 +231,7 @@ class _Copy:
         while start < self.length and not self._stop:
             piece = read(self._old, start, min(PIECE, self.length - start))
             if not piece:
-                raise ConflictError("the source became shorter while it was copied; nothing was replaced")
+                raise ConflictError("the source became shorter during the copy; nothing was replaced")
             piece = _wiped(piece, start, self._wipe)
             write(self._new, start, piece)
             if not _holds(self._new, start, piece):
@@ -274,7 +284,7 @@ def lock(path: Path, fd: int) -> None:
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise ConflictError(f"{path} is being changed by somebody else; nothing was replaced") from None
+        raise ConflictError(f"{path} is being changed by another process; nothing was replaced") from None
     except OSError:
         # A filesystem without locks: what was seen of the file must do.
         return
@@ -287,7 +297,18 @@ def unchanged(source: Path, old: int, seen: Identity) -> None:
     except FileNotFoundError:
         same = False
     if not same:
-        raise ConflictError(f"{source} was changed by somebody else meanwhile; nothing was replaced")
+        raise ConflictError(f"{source} was changed in the meantime; nothing was replaced")
+
+
+@contextlib.contextmanager
+def naming(path: Path | str) -> Iterator[None]:
+    """Name the file in errors of the system that come without a path, such as "No space left on device"."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is not None and error.filename is None:
+            error.filename = os.fspath(path)
+        raise
 
 
 def read(fd: int, start: int, length: int) -> bytes:

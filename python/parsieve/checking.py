@@ -1,12 +1,14 @@
-"""Proving the Bloom filters of a file by its data."""
+"""Check the Bloom filters of files against their data."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from parsieve import _core
 from parsieve.filters import Decryption, FileFilters, FilterRange
+from parsieve.folders import local_folder, over_folder
 from parsieve.making import Chunk, in_threads, scan, usual_threads
 
 # Above this rate a filter excludes next to nothing.
@@ -14,23 +16,30 @@ USELESS = 0.5
 
 
 class Finding(NamedTuple):
-    """What is to be said of one filter."""
+    """A problem of one filter."""
 
     row_group: int
     column: str | tuple[str, ...]
     # "false negatives", "useless", "no length", "unreadable", "unproven"
     kind: str
     text: str
+    # The file, where a folder was checked.
+    path: str | None = None
 
 
 def check_filters(source: Any, *, encryption: Decryption | None = None, threads: int | None = None) -> list[Finding]:
-    """Read the data of every column chunk that has a filter, and look each of its values up there.
+    """Check each Bloom filter against the data: look up every value of its column chunk in it.
 
-    An empty list says that all filters hold all values and are of use. The kinds of findings are `"false negatives"`
-    (the filter excludes values that are there: drop or replace it), `"useless"` (it excludes next to nothing),
-    `"no length"` (readers must ask twice), `"unreadable"`, and `"unproven"` (a dictionary holds values that the filter
-    excludes, which no row may have). `source` is what `open_filters` takes; `threads` column chunks are read at
-    once, by default as many as there are processors.
+    An empty list means that all filters hold all values and are useful. The kinds of findings are `"false negatives"`
+    (the filter excludes values of rows: drop or replace it), `"useless"` (it excludes next to nothing), `"no length"`
+    (readers need a second request), `"unreadable"`, and `"unproven"` (the filter excludes values of the dictionary,
+    which rows may not use).
+
+    Args:
+        source: what `open_filters` takes, or the path of a folder: then all Parquet files below it are checked, and
+            each finding has the `path` of its file. Files that fail raise `FolderError` once the others are checked.
+        encryption: the keys of encrypted files, as for `open_filters`.
+        threads: how many column chunks (of a folder: files) are read at once; by default one per processor.
 
     >>> import io, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
     >>> file = io.BytesIO()
@@ -39,6 +48,17 @@ def check_filters(source: Any, *, encryption: Decryption | None = None, threads:
     []
     """
     threads = usual_threads(threads)
+    if (folder := local_folder(source)) is not None:
+
+        def check(path: Path) -> list[Finding]:
+            found = check_filters(path, encryption=encryption, threads=1)
+            return [finding._replace(path=str(path)) for finding in found]
+
+        def join(by_file: dict[str, list[Finding]]) -> list[Finding]:
+            return [finding for found in by_file.values() for finding in found]
+
+        joined: list[Finding] = over_folder(folder, check, join, threads=threads)
+        return joined
     with FileFilters(source, encryption) as file:
         rewriter = _core.Rewriter(file._file)
         places = {(place.row_group, file._number(place.column)): place for place in file.ranges()}
@@ -54,7 +74,7 @@ def _prove(file: FileFilters, rewriter: _core.Rewriter, chunk: Chunk, place: Fil
         return Finding(place.row_group, place.column, kind, text)
 
     if place.length is None:
-        yield say("no length", "the metadata do not say how long the filter is, so readers ask twice")
+        yield say("no length", "the metadata does not state the length of the filter, so readers need a second request")
     try:
         filter = file.filter(place.row_group, file._paths[chunk[1]])
         assert filter is not None
@@ -63,8 +83,11 @@ def _prove(file: FileFilters, rewriter: _core.Rewriter, chunk: Chunk, place: Fil
         yield say("unreadable", str(error))
         return
     if excluded and certain:
-        yield say("false negatives", f"{excluded} of {ndv} distinct values are excluded, though rows have them")
+        yield say("false negatives", f"the filter excludes {excluded} of {ndv} distinct values that rows have")
     elif excluded:
-        yield say("unproven", f"{excluded} of {ndv} values of the dictionary are excluded; rows may have them")
+        yield say("unproven", f"the filter excludes {excluded} of {ndv} values of the dictionary, which rows may have")
     if filter.estimated_fpp > USELESS:
-        yield say("useless", f"{filter.num_bytes} bytes for {ndv} distinct values: most answers are maybe")
+        yield say(
+            "useless",
+            f"{filter.num_bytes} bytes are too few for {ndv} distinct values: it excludes next to nothing",
+        )

@@ -1,6 +1,14 @@
-"""The exceptions that no Rust code raises; their family is `parsieve._core`'s."""
+"""The exceptions that Rust code does not raise; their base class is `parsieve._core.ParsieveError`."""
+
+import difflib
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from parsieve._core import ParsieveError
+
+# Files that the message of a `FolderError` names.
+SHOWN = 3
 
 
 class ColumnNotFoundError(ParsieveError, KeyError):
@@ -24,6 +32,77 @@ class StaleIndexError(ParsieveError):
 
 
 class ConflictError(ParsieveError):
-    """Somebody else changed a file meanwhile; nothing was replaced."""
+    """Another process changed a file in the meantime; nothing was replaced."""
 
     __module__ = "parsieve"
+
+
+def did_you_mean(name: str, names: Iterable[str]) -> str:
+    """Return `; did you mean ...?` with the name that is closest to what was written, or nothing if none is close.
+
+    >>> from parsieve.errors import did_you_mean
+    >>> did_you_mean("custmer_id", ["order_id", "customer_id"])
+    "; did you mean 'customer_id'?"
+    >>> did_you_mean("x", ["order_id"])
+    ''
+    """
+    folded: dict[str, str] = {}
+    for one in names:
+        folded.setdefault(one.casefold(), one)
+    close = difflib.get_close_matches(name.casefold(), folded, n=1, cutoff=0.6)
+    return f"; did you mean {folded[close[0]]!r}?" if close else ""
+
+
+# Columns that an error lists; the others are counted.
+COLUMNS_SHOWN = 20
+
+
+def no_column(name: str, names: Sequence[str]) -> ColumnNotFoundError:
+    """Return the error for a column that does not exist, with the closest name and the names that do exist.
+
+    >>> from parsieve.errors import no_column
+    >>> print(no_column("custmer_id", ["id", "customer_id"]))
+    there is no column 'custmer_id'; did you mean 'customer_id'? The columns are: id, customer_id
+    """
+    hint = did_you_mean(name, names)
+    listed = ", ".join(names[:COLUMNS_SHOWN]) + (
+        f" and {len(names) - COLUMNS_SHOWN:,} more" if names[COLUMNS_SHOWN:] else ""
+    )
+    return ColumnNotFoundError(f"there is no column {name!r}{hint + ' The' if hint else '; the'} columns are: {listed}")
+
+
+def describe(error: BaseException, place: Any = None) -> str:
+    """Return an error as one line. An error of the system names its path, or `place` where it has none.
+
+    >>> from parsieve.errors import describe
+    >>> describe(FileNotFoundError(2, "No such file or directory", "orders/a.parquet"))
+    'orders/a.parquet: No such file or directory'
+    >>> describe(OSError(28, "No space left on device"), "orders")
+    'orders: No space left on device'
+    """
+    text = str(error)
+    if isinstance(error, OSError) and error.strerror:
+        path = place if error.filename is None else error.filename
+        text = f"{os.fsdecode(path)}: {error.strerror}" if isinstance(path, str | bytes | os.PathLike) else text
+    return " ".join(text.split()) or type(error).__name__
+
+
+class FolderError(ParsieveError):
+    """Some files of a folder failed; the others are done.
+
+    `errors` maps the path of each file that failed to its exception. `report` is what the function would have
+    returned for the other files.
+    """
+
+    __module__ = "parsieve"
+
+    def __init__(self, folder: str, errors: Mapping[str, Exception], report: Any, count: int) -> None:
+        """Describe the failures of `count` files."""
+        shown = [
+            str(error) if path in str(error) else f"{path}: {error}" for path, error in list(errors.items())[:SHOWN]
+        ]
+        if len(errors) > SHOWN:
+            shown.append(f"and {len(errors) - SHOWN} more (see .errors)")
+        super().__init__(f"{len(errors)} of {count} files in {folder} failed: {'; '.join(shown)}")
+        self.errors = dict(errors)
+        self.report = report

@@ -186,9 +186,7 @@ class _Obstore(_Remote):
         except Exception as error:
             if type(error.__cause__ or error).__name__ != "PreconditionError":
                 raise
-            raise ConflictError(
-                f"{self._path} was replaced by somebody else while it was read; open it again"
-            ) from error
+            raise ConflictError(f"{self._path} was replaced while it was read; open it again") from error
 
 
 def open_source(source: Any) -> Source:
@@ -208,7 +206,7 @@ def open_source(source: Any) -> Source:
         return _Memory(source)
     except TypeError:
         raise TypeError(
-            "a source is a path, bytes, a seekable binary file, a URI, or a (filesystem, path) pair of pyarrow.fs, "
+            "source must be a path, bytes, a seekable binary file, a URI, or a (filesystem, path) pair of pyarrow.fs, "
             f"fsspec or obstore, not {type(source).__qualname__}"
         ) from None
 
@@ -222,6 +220,7 @@ def _name(source: Any) -> str | None:
 
 def _local(path: str | os.PathLike[str]) -> Source:
     """A file whose end, as it was when it was opened, is not that of half a change in its place."""
+    path = os.path.expanduser(path)  # noqa: PTH111 - a path of bytes, too
     while True:
         journal.recover(path)
         file = LocalFile(path)
@@ -240,7 +239,7 @@ def _on(filesystem: Any, path: str) -> Source:
     if hasattr(filesystem, "get_range"):
         return _Obstore(filesystem, path)
     raise TypeError(
-        f"{type(filesystem).__qualname__} is no filesystem of pyarrow.fs or fsspec, and no store of obstore"
+        f"{type(filesystem).__qualname__} is not a filesystem of pyarrow.fs or fsspec, nor a store of obstore"
     )
 
 
@@ -273,7 +272,7 @@ def filesystem_of(uri: str) -> tuple[Any, str]:
         except (ImportError, ValueError):
             scheme = uri.partition("://")[0]
             raise ValueError(
-                f"no filesystem is known for {scheme}://; install fsspec with its package for it, or give a "
+                f"no filesystem for {scheme}://; install fsspec with its package for {scheme}, or pass a "
                 "(filesystem, path) pair"
             ) from unknown
     return found
@@ -309,7 +308,7 @@ class RangeReader:
     def check(self) -> None:
         """`ConflictError` where the file is no longer the one that was opened."""
         if self._source.changed():
-            raise ConflictError(f"{self.name} was changed by somebody else since it was opened; open it again")
+            raise ConflictError(f"{self.name} was changed since it was opened; open it again")
 
     def pieces(self, start: int, end: int) -> Iterator[bytes]:
         """The bytes of a long range one after the other, never many of them at once."""
@@ -335,7 +334,7 @@ class RangeReader:
             self.requests += 1
             self.bytes_fetched += len(data)
         if not data:
-            raise OSError(f"the source of {self.size} bytes gave none of its bytes {start} to {end}")
+            raise OSError(f"unexpected end of {self.name or 'the source'}: no bytes at {start} to {end} of {self.size}")
         return data
 
     def close(self) -> None:

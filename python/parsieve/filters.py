@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from parsieve import _core
 from parsieve._typing import LeafPath
-from parsieve.errors import ColumnNotFoundError
+from parsieve.errors import ColumnNotFoundError, no_column
 from parsieve.files import Range, RangeReader
 
 # Magic, length of the footer, magic again.
@@ -41,8 +41,8 @@ class FileFilters:
         try:
             size = self._reader.size
             if size < LEAST:
-                name = "this" if self._reader.name is None else self._reader.name
-                raise _core.FormatError(f"{name} is no Parquet file: it has {size} bytes")
+                name = "" if self._reader.name is None else f": {self._reader.name}"
+                raise _core.FormatError(f"not a Parquet file{name} (only {size} bytes)")
             opened = self._drive(lambda fetched: _core.FileReader.open(size, fetched, decryption), _core.Fetched())
             assert opened is not None
             self._file = opened
@@ -148,7 +148,7 @@ class FileFilters:
         [False, True]
         """
         if not isinstance(values, Mapping):
-            raise TypeError(f"values are a dict of columns, such as {{'id': [1, 2]}}, not {type(values).__qualname__}")
+            raise TypeError(f"values must be a dict such as {{'id': [1, 2]}}, not {type(values).__qualname__}")
         numbered = [(self._number(column), of) for column, of in values.items()]
         probes = [self._file.probe(number, _values(of)) for number, of in numbered]
         self._reader.check()
@@ -163,7 +163,7 @@ class FileFilters:
         if plaintext:
             columns = sorted({str(self._name(column)) for _, column in plaintext})
             warnings.warn(
-                f"not trusted: the filters of {', '.join(columns)} are plaintext, though the columns are encrypted",
+                f"not trusted: the filters of {', '.join(columns)} are not encrypted, but the columns are",
                 stacklevel=2,
             )
         return may_contain
@@ -198,7 +198,7 @@ class FileFilters:
             except _core.ParsieveError as error:
                 # The core knows offsets, and no files.
                 if self._reader.name is not None:
-                    error.args = (f"{self._reader.name}: {error}", *error.args[1:])
+                    error.args = (_with_name(str(error), self._reader.name), *error.args[1:])
                 raise
             if not needed:
                 return answer
@@ -212,13 +212,20 @@ class FileFilters:
         if len(found) > 1:
             paths = ", ".join(str(self._paths[number]) for number in found)
             raise ColumnNotFoundError(f"{column!r} fits several columns; give one of them as a tuple: {paths}")
-        known = ", ".join(str(name) for name in self.columns[:20]) + (", ..." if len(self._paths) > 20 else "")
-        raise ColumnNotFoundError(f"there is no column {column!r} that holds data; the columns are: {known}")
+        raise no_column(name if isinstance(name, str) else ".".join(name), [str(one) for one in self.columns])
 
     def _name(self, number: int) -> str | tuple[str, ...]:
         path = self._paths[number]
         dotted = ".".join(path)
         return dotted if len(self._named[dotted]) == 1 else path
+
+
+def _with_name(message: str, name: str) -> str:
+    """A message of the core with the name of the file."""
+    problem = "not a Parquet file"
+    if message.startswith(problem):
+        return f"{problem}: {name}{message[len(problem) :]}"
+    return f"{name}: {message}"
 
 
 def _values(values: Any) -> Any:

@@ -1,16 +1,18 @@
-"""One task over all Parquet files of a folder: several at once, and no failure ends the others."""
+"""Work on all Parquet files of a folder: several at once, and one that fails does not stop the others."""
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
-from typing import Generic, NamedTuple, TextIO, TypeVar
+from typing import Any, Generic, NamedTuple, TextIO, TypeVar
 
 from parsieve._core import ParsieveError
+from parsieve.errors import FolderError, describe
 from parsieve.making import usual_threads
 from parsieve.placing import BELOW, next_to_local
 
@@ -20,15 +22,16 @@ SUFFIXES = (".parquet", ".parq", ".pq")
 
 
 class Outcome(NamedTuple, Generic[Result]):
-    """What became of one file: a result, or an error."""
+    """The result for one file, or its error."""
 
     path: Path
     result: Result | None
     error: str | None
+    failure: Exception | None = None
 
 
 def parquet_files(folder: Path) -> list[Path]:
-    """The Parquet files of a folder and of those below it, sorted; what engines hide is left out."""
+    """Return the Parquet files in a folder and below it, sorted, without hidden ones (`_` or `.`)."""
     found = []
     for place, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if not name.startswith((".", "_"))]
@@ -39,7 +42,7 @@ def parquet_files(folder: Path) -> list[Path]:
 def for_each_file(
     work: Callable[[Path], Result], files: list[Path], *, threads: int | None = None, bar: Progress | None = None
 ) -> list[Outcome[Result]]:
-    """The outcomes in the order of the files."""
+    """Do the work for each file, and return the outcomes in the order of the files."""
     outcomes: dict[Path, Outcome[Result]] = {}
     with ThreadPoolExecutor(usual_threads(threads), "parsieve-file") as pool:
         running = {pool.submit(work, path): path for path in files}
@@ -49,24 +52,57 @@ def for_each_file(
                 try:
                     outcomes[path] = Outcome(path, done.result(), None)
                 except (ParsieveError, OSError, ValueError) as error:
-                    outcomes[path] = Outcome(path, None, " ".join(str(error).split()))
+                    outcomes[path] = Outcome(path, None, describe(error, path), error)
                 if bar is not None:
                     bar.step(outcomes[path].error is not None)
         finally:
-            # After an interrupt those that have begun end in order, and the others do not begin.
+            # After an interrupt, files that have not been started are left alone.
             pool.shutdown(cancel_futures=True)
     return [outcomes[path] for path in files]
 
 
+def local_folder(source: Any) -> Path | None:
+    """Return the local folder that a caller means, or None for a file, a URI or anything else."""
+    if not isinstance(source, (str, os.PathLike)):
+        return None
+    path = Path(source).expanduser()
+    return path if path.is_dir() else None
+
+
+def over_folder(
+    folder: Path,
+    work: Callable[[Path], Result],
+    combine: Callable[[dict[str, Result]], Any],
+    *,
+    threads: int | None = None,
+    before: Callable[[list[Path]], None] | None = None,
+) -> Any:
+    """Combine the results of all Parquet files below a folder, by their paths.
+
+    `before` may refuse the files before any is touched. `FolderError` if some fail, once the others are done.
+    """
+    files = parquet_files(folder)
+    if not files:
+        raise FileNotFoundError(errno.ENOENT, f"no Parquet files ({', '.join(SUFFIXES)}) in this folder", str(folder))
+    if before is not None:
+        before(files)
+    outcomes = for_each_file(work, files, threads=threads)
+    failed = {str(one.path): one.failure for one in outcomes if one.failure is not None}
+    combined = combine({str(one.path): one.result for one in outcomes if one.result is not None})
+    if failed:
+        raise FolderError(str(folder), failed, combined, len(files))
+    return combined
+
+
 class Progress:
-    """A bar on a terminal; nothing where nobody looks."""
+    """A progress bar on a terminal. `show` overrides whether the stream is one."""
 
     WIDTH = 30
 
-    def __init__(self, total: int, stream: TextIO | None = None) -> None:
+    def __init__(self, total: int, stream: TextIO | None = None, *, show: bool | None = None) -> None:
         self._total, self._done, self._failed = total, 0, 0
         self._stream = sys.stderr if stream is None else stream
-        self._visible = self._stream.isatty()
+        self._visible = self._stream.isatty() if show is None else show
         self._begun = time.monotonic()
 
     def __enter__(self) -> Progress:
@@ -78,7 +114,7 @@ class Progress:
             print(file=self._stream)
 
     def step(self, failed: bool) -> None:
-        """One more is done."""
+        """Count one more file."""
         self._done += 1
         self._failed += failed
         self._draw()
@@ -90,7 +126,8 @@ class Progress:
         bar = "#" * round(share * self.WIDTH)
         left = (time.monotonic() - self._begun) / share * (1 - share) if self._done else 0
         failed = f", {self._failed} failed" if self._failed else ""
-        text = f"[{bar:<{self.WIDTH}}] {self._done}/{self._total} files{failed}, {left:.0f} s left"
+        files = "file" if self._total == 1 else "files"
+        text = f"[{bar:<{self.WIDTH}}] {self._done:,}/{self._total:,} {files}{failed}, {left:.0f} s left"
         print(f"\r{text:<79}", end="", file=self._stream, flush=True)
 
 

@@ -9,18 +9,19 @@ from typing import Any
 
 import pyarrow as pa
 
+from parsieve._typing import ColumnName
 from parsieve.advice import Advice, advise_column
 from parsieve.index.accounts import Account, bound_tokens
 from parsieve.index.bloom import fields_of
 from parsieve.index.expiry import OLDER_THAN
 from parsieve.index.index import TableIndex
-from parsieve.index.inspect import Lie, Stats
+from parsieve.index.inspect import IndexStats
+from parsieve.index.lies import IndexProblem
 from parsieve.index.renewals import Renewals
 from parsieve.index.reports import BuildReport, CompactReport, DropReport, ExpireReport, UpdateReport
 from parsieve.index.sizes import lookup_bytes, stored_bytes
 from parsieve.lake.base import ColumnPath, Lake
 
-ColumnName = str | tuple[str, ...]
 # From so many files on, "auto" measures whether an index pays.
 FEW_FILES = 8
 
@@ -222,7 +223,7 @@ class IndexedTable:
         # A dot is also a part of names.
         return [(one,) if (one,) in known else one for one in listed]
 
-    def verify_index(self) -> list[Lie]:
+    def verify_index(self) -> list[IndexProblem]:
         """Compare the index with the table by reading both; what is damaged, missing or wrong, the first lies first.
 
         Without an index there is nothing to compare: `IndexNotFoundError`.
@@ -257,7 +258,7 @@ class IndexedTable:
         found = blooms | {path: "both" if path in blooms else "sieve" for path in view.columns}
         return {".".join(path): kind for path, kind in found.items()}
 
-    def index_stats(self) -> dict[str, Stats]:
+    def index_stats(self) -> dict[str, IndexStats]:
         """What the index of each column costs and wastes.
 
         >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps

@@ -55,8 +55,8 @@ class _Entry(NamedTuple):
         text = data[len(MAGIC) + 9 :]
         if not data.startswith(MAGIC) or data[len(MAGIC) :][:9] != b"%08x\n" % zlib.crc32(text):
             raise FormatError(
-                f"{path} is damaged, or of a newer parsieve; the file beside it may be half changed. If readers open "
-                "the file, delete the journal; else restore the file from elsewhere"
+                f"{path} is damaged, or was written by a newer version of parsieve; the file that it belongs to may be "
+                "half changed. If readers can open that file, delete the journal; otherwise restore it from a backup"
             )
         values = json.loads(text)
         values["footer"] = bytes.fromhex(values["footer"])
@@ -103,20 +103,26 @@ class InPlace:
         footer = _read_all(self._fd, max(old_length - TAIL - int.from_bytes(footer[:4], "little"), 0), old_length)
         entry = _Entry(os.fstat(self._fd).st_ino, old_length, footer, length, checksum, list(wipe))
         atomic.forget_checksum(self._path)
-        _put(journal_of(self._path), entry.encode())
         try:
+            _put(journal_of(self._path), entry.encode())
             end = old_length
-            for piece in tail():
-                atomic.write(self._fd, end, piece)
-                end += len(piece)
-            os.fsync(self._fd)
+            with atomic.naming(self._path):
+                for piece in tail():
+                    atomic.write(self._fd, end, piece)
+                    end += len(piece)
+                os.fsync(self._fd)
             if not _is_complete(self._fd, entry):
-                raise OSError(f"{self._path} has not the bytes that were written; they were removed again")
+                raise OSError(f"{self._path} does not have the bytes that were written; they were removed again")
             verify(self._path)
         except BaseException:
             _undo(self._path, self._fd, entry)
             raise
-        _complete(self._path, self._fd, entry)
+        try:
+            _complete(self._path, self._fd, entry)
+        except KeyboardInterrupt:
+            # The new file is whole, so only the journal is left to remove.
+            _complete(self._path, self._fd, entry)
+            raise
         return length
 
 
@@ -139,8 +145,8 @@ def recover(path: str | os.PathLike[str]) -> None:
         fd = os.open(path, os.O_RDWR | BINARY)
     except PermissionError:
         raise ConflictError(
-            f"a change of {path} was interrupted or is under way ({journal_of(path).name} lies beside it), and you may "
-            "not write to it; wait, or have somebody open it who may"
+            f"a change of {path} was interrupted or is under way (see {journal_of(path).name}), and you have no "
+            "permission to write to the file; wait, or open it once as a user who may write"
         ) from None
     try:
         atomic.lock(path, fd)
@@ -162,7 +168,7 @@ def _undo_or_finish(path: Path, fd: int) -> None:
         _undo(path, fd, entry)
     else:
         raise UnsupportedError(
-            f"{journal} tells of a file of {entry.old_length} bytes, which {path} is not any more; delete the journal "
+            f"{journal} describes a file of {entry.old_length} bytes, but {path} is shorter; delete the journal "
             "if the file was replaced"
         )
 
@@ -191,7 +197,7 @@ def _undo(path: Path, fd: int, entry: _Entry) -> None:
     if _read_all(fd, start, entry.old_length) != entry.footer:
         if os.fstat(fd).st_ino != entry.inode:
             raise UnsupportedError(
-                f"{journal_of(path)} is not of the file {path}; delete the journal if the file was replaced"
+                f"{journal_of(path)} does not belong to {path}; delete the journal if the file was replaced"
             )
         atomic.write(fd, start, entry.footer)
     os.ftruncate(fd, entry.old_length)
@@ -206,16 +212,23 @@ def _put(path: Path, data: bytes) -> None:
         os.unlink(temporary)
     fd = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | BINARY, 0o600)
     try:
-        atomic.write(fd, 0, data)
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-    os.replace(temporary, path)
+        try:
+            with atomic.naming(temporary):
+                atomic.write(fd, 0, data)
+                os.fsync(fd)
+        finally:
+            os.close(fd)
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
     atomic.sync_folder(path.parent)
 
 
 def _remove(journal: Path) -> None:
-    os.unlink(journal)
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(journal)
     atomic.sync_folder(journal.parent)
 
 

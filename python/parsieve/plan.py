@@ -1,4 +1,4 @@
-"""A plan: the files and row groups that can hold a matching row, why the others cannot, and the rows themselves."""
+"""A plan: the files and row groups that can contain a match, why the others cannot, and the matching rows."""
 
 from __future__ import annotations
 
@@ -13,19 +13,42 @@ import pyarrow.compute as pc
 from parsieve._core import UnsupportedError
 from parsieve.lake.base import Lake, Slice, Snapshot
 from parsieve.lake.rows import foreign
+from parsieve.pickling import plan_state, restore_plan
 from parsieve.predicate.expr import Expr, unknowns
 from parsieve.prune.footer_stats import Cost
 from parsieve.prune.planner import Sieving
 from parsieve.prune.verdict import Keep, Skip
 from parsieve.reading import Rows
+from parsieve.wording import count
 
 if TYPE_CHECKING:
+    import duckdb
     import polars as pl
     import pyarrow.dataset as pads
+    from pyspark.sql import DataFrame, SparkSession
+
+
+# What stays in its process when a plan is pickled.
+_EVIDENCE = frozenset({"_files", "_groups"})
 
 
 class Plan:
-    """What `Table.plan` found. It is about one state of the table, and does not change with it."""
+    """The files and row groups that can contain a match, as `Table.plan` returns them, for one state of the table.
+
+    A plan is an Arrow stream of its rows, so pass it to any library that reads Arrow: `pa.table(plan)`,
+    `pl.DataFrame(plan)`, or `duckdb.sql("FROM plan")`. A plan pickles, too: plan once, and read in other processes.
+
+    >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
+    >>> folder = tempfile.mkdtemp()
+    >>> pq.write_table(pa.table({"id": [1, 2], "name": ["a", "b"]}), folder + "/part-0.parquet")
+    >>> plan = ps.open_table(folder).plan("id > 1")
+    >>> pa.table(plan)["name"].to_pylist()
+    ['b']
+    """
+
+    # What a plan out of a pickle says of itself; None where its evidence is here.
+    _explained: str | None = None
+    _as_json: str | None = None
 
     def __init__(
         self,
@@ -46,6 +69,12 @@ class Plan:
         self._doubts = doubts
         self._notes = notes
         self._cost = cost
+
+    def __getstate__(self) -> dict[str, Any]:
+        return plan_state(self, left_out=_EVIDENCE)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        restore_plan(self, state)
 
     def _count(self, requests: int, bytes_fetched: int) -> None:
         """Add what was read of the index."""
@@ -73,15 +102,15 @@ class Plan:
 
     @cached_property
     def files(self) -> list[str]:
-        """The files that can hold a matching row, as an engine opens them.
+        """The paths or URIs of the files that can contain a match.
 
-        A slice that is log files alone has none; `to_arrow` reads it all the same.
+        A Hudi file group that has only log files has no path; `to_arrow` reads it too.
         """
         return [path for number in self._kept if (path := self._snapshot.slices[number].path) is not None]
 
     @cached_property
     def row_groups(self) -> dict[str, list[int] | None]:
-        """For each file that is kept the numbers of its row groups that are, or None where all are."""
+        """The row groups to read of each kept file, or None for all of them."""
         found: dict[str, list[int] | None] = {}
         for number in self._kept:
             path = self._snapshot.slices[number].path
@@ -92,12 +121,12 @@ class Plan:
 
     @cached_property
     def kept(self) -> list[Keep]:
-        """An entry for each file that is kept, with what was in doubt about it."""
+        """Return an entry for each kept file, with the reasons why it could not be judged, if any."""
         return [Keep(_name(self._slice(number)), tuple(self._doubts.get(number, ()))) for number in self._kept]
 
     @cached_property
     def skipped(self) -> list[Skip]:
-        """An entry for each file that is skipped, with its evidence and proof."""
+        """Return an entry for each skipped file, with its evidence and proof."""
         kept = set(self._kept)
         return [self._skip(number) for number in range(len(self._snapshot.slices)) if number not in kept]
 
@@ -115,12 +144,12 @@ class Plan:
 
     @property
     def bytes_fetched(self) -> int:
-        """Bytes of the index and of files that were read for the plan; the table's own log and listing do not count."""
+        """The bytes that planning read of the index and of files, without the table's log and listing."""
         return self._cost.bytes_fetched
 
     @property
     def requests(self) -> int:
-        """Reads of the index and of files that were made for the plan."""
+        """The number of reads that planning made of the index and of files."""
         return self._cost.requests
 
     @property
@@ -129,7 +158,7 @@ class Plan:
         return self._snapshot.schema
 
     def explain(self) -> str:
-        """The plan for people: what was kept and skipped by which evidence, what was in doubt, and what it cost.
+        """Explain the plan: which evidence kept and skipped what, what was in doubt, and what the plan read.
 
         >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
         >>> folder = tempfile.mkdtemp()
@@ -140,10 +169,13 @@ class Plan:
         """
         from parsieve.explaining import explain
 
-        return explain(self)
+        return self._explained or explain(self)
 
     def to_json(self) -> str:
-        """The plan for programs, as JSON.
+        """Return the plan as JSON, for programs.
+
+        `expected_waste` is the estimated number of kept files without a matching row, if the predicate's values exist;
+        `expected_waste_if_absent` is the number if they do not. Both are null where no index or filter was asked.
 
         >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
         >>> folder = tempfile.mkdtemp()
@@ -155,7 +187,7 @@ class Plan:
         """
         from parsieve.explaining import to_dict
 
-        return json.dumps(to_dict(self), indent=2)
+        return self._as_json or json.dumps(to_dict(self), indent=2)
 
     def _rows(self, numbers: Sequence[int] | None = None) -> Rows:
         """The rows of all files that are kept, or of some of them."""
@@ -168,7 +200,7 @@ class Plan:
         return Rows(self._lake, self._snapshot, self._expr, slices, groups)
 
     def to_batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-        """The matching rows as a stream of record batches, with the columns asked for (None: all).
+        """Iterate over the matching rows as record batches, with the given columns (None: all).
 
         >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
         >>> folder = tempfile.mkdtemp()
@@ -180,8 +212,15 @@ class Plan:
         with foreign(self._lake.uri):
             yield from self._rows().reader(columns)
 
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """The matching rows as an Arrow C stream, cast to `requested_schema` if the consumer asks for one."""
+        with foreign(self._lake.uri):
+            reader = self._rows().reader(None)
+        # What is wrong with the consumer's schema is nothing wrong with the table.
+        return reader.__arrow_c_stream__(requested_schema)
+
     def to_arrow(self, columns: Sequence[str] | None = None) -> pa.Table:
-        """The matching rows, with the columns asked for (None: all). pandas has them by `.to_pandas()`.
+        """Read the matching rows, with the given columns (None: all). For pandas, call `.to_pandas()` on the result.
 
         >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
         >>> folder = tempfile.mkdtemp()
@@ -190,10 +229,10 @@ class Plan:
         ['b']
         """
         with foreign(self._lake.uri):
-            return self._rows().reader(columns).read_all()
+            return self._rows().reader(columns, hold=True).read_all()
 
     def to_dataset(self) -> pads.Dataset:
-        """The kept files and row groups as a pyarrow dataset that yields the matching rows.
+        """Return a pyarrow dataset of the kept files and row groups that yields the matching rows.
 
         >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
         >>> folder = tempfile.mkdtemp()
@@ -211,9 +250,9 @@ class Plan:
         return found
 
     def to_polars(self) -> pl.LazyFrame:
-        """The matching rows as a LazyFrame.
+        """Return the matching rows as a LazyFrame.
 
-        Polars reads the kept files itself where they are exactly the table's rows.
+        Polars reads the kept files itself if they contain exactly the table's rows.
 
         >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
         >>> folder = tempfile.mkdtemp()
@@ -224,10 +263,11 @@ class Plan:
         """
         return self._rows().polars()
 
-    def to_duckdb(self, con: Any = None) -> Any:
-        """The matching rows as a relation of a DuckDB connection (None: the default one).
+    def to_duckdb(self, con: duckdb.DuckDBPyConnection | None = None) -> duckdb.DuckDBPyRelation:
+        """Return the matching rows as a relation of a DuckDB connection (None: the default one).
 
-        DuckDB reads the kept files itself where they are exactly the table's rows.
+        DuckDB reads the kept files itself if they contain exactly the table's rows. Its `fetchall()` needs the package
+        `pytz` for timestamps with time zones; `to_arrow_table()` does not.
 
         >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
         >>> folder = tempfile.mkdtemp()
@@ -236,28 +276,31 @@ class Plan:
         >>> plan.to_duckdb().fetchall()
         [(2, 'b')]
         """
-        return self._rows().duckdb(con)
+        relation: duckdb.DuckDBPyRelation = self._rows().duckdb(con)
+        return relation
 
-    def to_spark(self, spark: Any, name: str | None = None) -> Any:
-        """The matching rows as a DataFrame of Spark's own, which opens the kept files alone, at the plan's snapshot.
+    def to_spark(self, spark: SparkSession, name: str | None = None) -> DataFrame:
+        """Return the matching rows as a Spark DataFrame that opens only the kept files, at the plan's snapshot.
 
-        `ConflictError` where the table has moved on so that they cannot be read as they were planned. `name` is that of
-        an Iceberg table in Spark's catalog, if its folder alone does not lead Spark to it.
+        Raises `ConflictError` if the table has changed so that these files can no longer be read as planned. Pass the
+        `name` of an Iceberg table in Spark's catalog if Spark cannot find it by its folder.
         """
         from parsieve.spark.planned import frame_of
 
-        return frame_of(self, spark, name)
+        frame: DataFrame = frame_of(self, spark, name)
+        return frame
 
     def __repr__(self) -> str:
-        # Whoever sees no more than this would look for the reason elsewhere.
-        doubt = ", not understood in part: see explain()" if unknowns(self._expr) else ""
-        return f"<parsieve.Plan of {self._expr}: {len(self._kept)} of {len(self._snapshot.slices)} files{doubt}>"
+        # Without this hint, a predicate that excludes nothing looks like a defect.
+        doubt = ", part of the predicate is ignored, see explain()" if unknowns(self._expr) else ""
+        files = f"{len(self._kept)} of {count(len(self._snapshot.slices), 'file')}"
+        return f"<parsieve.Plan of {self._expr}: {files}{doubt}>"
 
 
 def _proof(found: Sequence[Sequence[tuple[str, str]]]) -> str:
     """The proofs of one file, or of all its row groups."""
     if not found:
-        return "the file has no row groups"
+        return "it has no row groups"
     against: dict[str, list[str]] = {}
     for unit in found:
         for question, held in unit:
@@ -265,7 +308,7 @@ def _proof(found: Sequence[Sequence[tuple[str, str]]]) -> str:
     texts = []
     for question, said in against.items():
         distinct = list(dict.fromkeys(said))
-        more = f", and {len(distinct) - 2} more such" if len(distinct) > 2 else ""
+        more = f" / {count(len(distinct) - 2, 'more row group')}" if len(distinct) > 2 else ""
         texts.append(f"{question}: {' / '.join(distinct[:2])}{more}")
     return "; ".join(texts)
 

@@ -1,30 +1,35 @@
-"""How a plan is made: the predicate read, evidence heard by its cost, row groups looked at where it pays."""
+"""Makes plans: parses the predicate, applies evidence in the order of its cost, and judges row groups where it pays."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Mapping, Sequence
+import logging
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from parsieve.errors import StaleIndexError
-from parsieve.filters import FileFilters
 from parsieve.index.view import View
-from parsieve.lake.base import Lake, Slice, Snapshot
+from parsieve.lake.base import Lake, Snapshot
 from parsieve.plan import Plan
-from parsieve.predicate.expr import And, Column
+from parsieve.predicate.expr import And
 from parsieve.predicate.parse import parse, parse_keys
-from parsieve.prune.bloom import FileBlooms
-from parsieve.prune.footer_stats import Cost, FileFooter, Footers, bounds_of
+from parsieve.prune import left_out
+from parsieve.prune.cost_model import CostModel
+from parsieve.prune.footer_stats import Cost, Footers
+from parsieve.prune.groups import GroupJudge
 from parsieve.prune.index import IndexEvidence
-from parsieve.prune.minmax import ColumnBounds, MinMax, lake_statistics, partitions
+from parsieve.prune.minmax import lake_statistics, partitions
 from parsieve.prune.planner import Sieving
-from parsieve.prune.questions import Beyond, Question, Tree, ask, leaves
+from parsieve.prune.questions import Question, ask, leaves
 from parsieve.prune.shelf import ShelfEvidence
+from parsieve.wording import count, size
 
-STALE = "the index does not hold this version of it; update_index() reads it"
+# Plans that take longer are logged.
+SLOW = 1.0
+_log = logging.getLogger("parsieve.plan")
 
 
 def make_plan(
@@ -40,9 +45,9 @@ def make_plan(
     *,
     filters: bool = True,
 ) -> Plan:
-    """The plan of a predicate on a snapshot of a table; `notes` are doubts that are known already.
+    """Plan a predicate on a snapshot of a table. `notes` are doubts that are already known.
 
-    Without a view and `filters` it says what minima and maxima can do alone.
+    Without a view and without `filters`, only min/max statistics are used.
     """
     expr = parse(where, snapshot.schema, timezone)
     if keys is not None:
@@ -55,7 +60,7 @@ def make_plan(
     files = Sieving.begin(tree, len(snapshot.slices))
     files.hear(partitions([piece.partition_values for piece in snapshot.slices]))
     files.hear(lake_statistics(snapshot.statistics))
-    judged = [_by_statistics(snapshot, question) for question in leaves(tree)]
+    judged = _by_statistics(snapshot, list(leaves(tree)))
     if view is not None:
         index, shelves = IndexEvidence(view, snapshot.slices), ShelfEvidence(view, snapshot.slices)
         files.hear(index)
@@ -65,40 +70,71 @@ def make_plan(
         judged = [_either(*pair) for pair in zip(judged, sieved, strict=True)]
         filtered = [shelves.speaks(question) for question in leaves(tree)]
         spoken = [_either(*pair) for pair in zip(sieved, filtered, strict=True)]
-        notes = [*notes, *(f"the index, {part}: {why}" for part, why in (index.doubts | shelves.failed).items())]
+        broken = index.doubts | shelves.failed
+        notes = [*notes, *(f"the index, {part}: {why}" for part, why in broken.items())]
         asked = [one for one in spoken if one is not None]
         if asked:
             silent = pc.invert(functools.reduce(pc.or_, asked))
-            doubts = {number: [STALE] for number in pc.indices_nonzero(silent).to_pylist()}
-    chosen = _to_open(lake, snapshot, files, judged, row_groups)
-    groups = _judge_groups(lake, snapshot, footers, files, chosen, cost, doubts, filters) if chosen else None
+            numbers = pc.indices_nonzero(pc.and_(files.kept, silent)).to_pylist()
+            heard = [one.bound(question) for question in leaves(tree) for one in (index, shelves)] if numbers else []
+            doubts = left_out.reasons(snapshot.slices, numbers, [one for one in heard if one], bool(broken))
+    judge = GroupJudge(lake, snapshot, footers, files, cost, blooms=filters)
+    chosen = _unjudged(files, judge, judged, row_groups)
+    if row_groups is None and filters and judged:
+        chosen = sorted(chosen + _worth_opening(snapshot, footers, files, judge, chosen, cost))
+    groups = judge.judge(chosen) if chosen else None
+    if groups is not None:
+        for number, why in judge.doubts(groups).items():
+            doubts.setdefault(number, []).extend(why)
     return Plan(lake, snapshot, expr, files, groups, doubts, list(notes), cost)
 
 
+def log_plan(plan: Plan, seconds: float) -> None:
+    """Log what a plan kept and why, and that it was slow."""
+    if seconds > SLOW and _log.isEnabledFor(logging.INFO):
+        read = f"{size(plan.bytes_fetched)} in {count(plan.requests, 'request')}"
+        _log.info("slow plan: %.1f s for %s (read %s)", seconds, plan._expr, read)
+    if _log.isEnabledFor(logging.DEBUG):
+        stages = [*plan._files.stages, *([] if plan._groups is None else plan._groups[0].stages)]
+        evidence = ", ".join(f"{stage.name} kept {stage.kept} of {stage.asked}" for stage in stages)
+        total = len(plan._snapshot.slices)
+        _log.debug("kept %d of %d files in %.3f s for %s (%s)", len(plan._kept), total, seconds, plan._expr, evidence)
+
+
 def refuse_stale(plan: Plan, is_indexed: bool) -> None:
-    """`StaleIndexError` for a plan that keeps files of which no index knows, or that could not use it."""
+    """Raise `StaleIndexError` if a plan keeps files that no index covers, or if the index could not be used."""
     if plan.kept and not (is_indexed or plan._notes):
         raise StaleIndexError(
-            f"{plan._lake.uri} has no index, so {len(plan.kept)} files are kept unseen, such as {plan.kept[0].path}. "
-            'Build one with build_index(), or plan with stale="keep"'
+            f"{plan._lake.uri} has no index, so {count(len(plan.kept), 'file')} must be read, such as "
+            f'{plan.kept[0].path}. Build one with build_index(), or plan with stale="keep"'
         )
-    unknown = [keep.path for keep in plan.kept if STALE in keep.doubt]
+    unknown = [keep.path for keep in plan.kept if left_out.REASONS.intersection(keep.doubt)]
     if not unknown and not plan._notes:
         return
-    why = [*plan._notes, *([f"{len(unknown)} files are kept unseen, such as {unknown[0]}"] if unknown else [])]
+    why = list(plan._notes)
+    if unknown:
+        why.append(f"it does not cover {count(len(unknown), 'file')}, such as {unknown[0]}")
     raise StaleIndexError(
-        f"the index does not hold {plan._lake.uri} as it is: {'; '.join(why)}. Bring it up to date with "
+        f"the index of {plan._lake.uri} is out of date: {'; '.join(why)}. Bring it up to date with "
         'update_index(), or plan with stale="keep"'
     )
 
 
-def _by_statistics(snapshot: Snapshot, question: Question) -> pa.BooleanArray | None:
-    """For each slice, whether the table's own metadata answer a question as well as a footer could."""
-    column = question.column
-    constant = [column.path[0] in piece.partition_values for piece in snapshot.slices]
-    found = pa.array(constant, pa.bool_()) if any(constant) else None
-    known = snapshot.statistics(column.path)
-    return found if known is None else _either(found, pc.or_(pc.is_valid(known.lower), pc.is_valid(known.null_count)))
+def _by_statistics(snapshot: Snapshot, questions: Sequence[Question]) -> list[pa.BooleanArray | None]:
+    """For each question and slice, whether the table's own metadata answer as well as a footer could."""
+    by_column: dict[tuple[str, ...], pa.BooleanArray | None] = {}
+    partitioned = {name for piece in snapshot.slices for name in piece.partition_values}
+    for question in questions:
+        path = question.column.path
+        if path in by_column:
+            continue
+        by_column[path] = None
+        if path[0] in partitioned:
+            by_column[path] = pa.array([path[0] in piece.partition_values for piece in snapshot.slices], pa.bool_())
+        known = snapshot.statistics(path)
+        if known is not None:
+            by_column[path] = _either(by_column[path], pc.or_(pc.is_valid(known.lower), pc.is_valid(known.null_count)))
+    return [by_column[question.column.path] for question in questions]
 
 
 def _either(one: pa.BooleanArray | None, other: pa.BooleanArray | None) -> pa.BooleanArray | None:
@@ -107,80 +143,25 @@ def _either(one: pa.BooleanArray | None, other: pa.BooleanArray | None) -> pa.Bo
     return pc.or_(one, other)
 
 
-def _columns(tree: Tree) -> list[Column]:
-    return list({question.column.path: question.column for question in leaves(tree)}.values())
-
-
-def _to_open(
-    lake: Lake,
-    snapshot: Snapshot,
-    files: Sieving,
-    judged: Sequence[pa.BooleanArray | None],
-    row_groups: bool | None,
+def _unjudged(
+    files: Sieving, judge: GroupJudge, judged: Sequence[pa.BooleanArray | None], row_groups: bool | None
 ) -> list[int]:
-    """The slices whose footers are worth reading: all that are kept, or those of which a question is open still."""
+    """Return the kept slices whose footers must be read: all, or those for which a question is still open."""
     if row_groups is False or not judged:
         return []
     open_still = files.kept
     if not row_groups and all(one is not None for one in judged):
         open_still = pc.and_not(open_still, functools.reduce(pc.and_, judged))
-    columns = _columns(files.tree)
-    chosen = []
-    for number in pc.indices_nonzero(open_still).to_pylist():
-        piece = snapshot.slices[number]
-        # A footer says nothing of columns that are constant by the table's own word.
-        varying = any(column.path[0] not in lake.constants(piece) for column in columns)
-        if varying and lake.row_groups_usable(piece):
-            chosen.append(number)
-    return chosen
+    return [number for number in pc.indices_nonzero(open_still).to_pylist() if judge.is_usable(number)]
 
 
-def _judge_groups(
-    lake: Lake,
-    snapshot: Snapshot,
-    footers: Footers,
-    files: Sieving,
-    chosen: list[int],
-    cost: Cost,
-    doubts: dict[int, list[str]],
-    blooms: bool,
-) -> tuple[Sieving, list[tuple[int, int]]]:
-    """The row groups of some slices on their way through what their files say."""
-    pieces: list[Slice] = [snapshot.slices[number] for number in chosen]
-    read = footers.read(pieces, _columns(files.tree), snapshot.schema, lake, cost)
-    known: dict[int, FileFooter] = {}
-    for number, footer in zip(chosen, read, strict=True):
-        if isinstance(footer, str):
-            doubts.setdefault(number, []).append(footer)
-        else:
-            known[number] = _without(footer, lake.constants(snapshot.slices[number]))
-    units = [(number, group) for number, footer in known.items() for group in range(len(footer.num_rows))]
-    groups = files.split([number for number, _ in units])
-
-    def bounds(column: Column) -> ColumnBounds:
-        return bounds_of(column, [(known[number], group) for number, group in units])
-
-    groups.hear(MinMax("footers' min/max", bounds))
-    for question in leaves(files.tree):
-        if isinstance(question, Beyond) and question in groups.answers:
-            other = pc.and_(groups.kept, groups.answers[question])
-            for number in dict.fromkeys(units[unit][0] for unit in pc.indices_nonzero(other).to_pylist()):
-                doubts.setdefault(number, []).append(
-                    f"its {question.column} may have values that are no {question.column.value_type}, the table's type"
-                )
-
-    def filters(number: int) -> FileFilters:
-        piece = snapshot.slices[number]
-        return FileFilters(lake.open_base(piece), lake.file_keys(piece))
-
-    if blooms:
-        groups.hear(FileBlooms(units, known, filters, cost))
-    return groups, units
-
-
-def _without(footer: FileFooter, constants: Collection[str]) -> FileFooter:
-    """A footer without the columns that are constant by the table's word, which wins over the file."""
-    if not constants:
-        return footer
-    columns = {path: chunk for path, chunk in footer.columns.items() if path[0] not in constants}
-    return FileFooter(footer.num_rows, columns)
+def _worth_opening(
+    snapshot: Snapshot, footers: Footers, files: Sieving, judge: GroupJudge, chosen: list[int], cost: Cost
+) -> list[int]:
+    """Return the kept slices, beside those already chosen, whose own footers and filters pay for being asked."""
+    kept = pc.indices_nonzero(files.kept)
+    if chosen:
+        kept = kept.filter(pc.invert(pc.is_in(kept, value_set=pa.array(chosen, kept.type))))
+    more = CostModel(snapshot, files, judge, footers.experience).choose(kept)
+    cost.not_opened = len(kept) - len(more) if more else 0
+    return more

@@ -8,16 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.dataset as pads
-from pyarrow import fs
 
 from parsieve._core import UnsupportedError
-from parsieve.errors import ColumnNotFoundError
+from parsieve.errors import no_column
 from parsieve.lake.base import Lake, Slice, Snapshot
+from parsieve.lake.checked import CheckedFiles, Request
+from parsieve.lake.dataset import PlannedDataset
 from parsieve.lake.scan import without_dictionaries
-from parsieve.lake.streams import matching, streamed
-from parsieve.predicate.expr import Always, Expr, columns
+from parsieve.lake.streams import matching
+from parsieve.predicate.build import is_bytes, is_text
+from parsieve.predicate.expr import Always, Expr, IsNull, columns, walk
 from parsieve.predicate.normalize import normalize
-from parsieve.predicate.render import to_duckdb, to_polars, to_pyarrow
+from parsieve.predicate.render import to_duckdb, to_pyarrow
 from parsieve.prune.questions import HasNan, ask, leaves
 
 if TYPE_CHECKING:
@@ -47,7 +49,8 @@ class Rows:
 
     def __getstate__(self) -> dict[str, Any]:
         whole = self._snapshot
-        return self.__dict__ | {"_snapshot": Snapshot(whole.id, whole.instant, whole.schema, ())}
+        kept = {name: value for name, value in self.__dict__.items() if name != "_files"}
+        return kept | {"_snapshot": Snapshot(whole.id, whole.instant, whole.schema, ())}
 
     def _filter(self) -> Any:
         """The predicate for pyarrow; None where every row is wanted."""
@@ -64,129 +67,143 @@ class Rows:
         extended = any(isinstance(column.type, pa.BaseExtensionType) for column in columns(self._expr))
         return self._wants_nan or extended
 
-    def _scan(self) -> pads.FileSystemDataset | None:
-        """The kept files and row groups as a dataset, unfiltered; None where that would not be exact."""
-        if not self._slices:
-            return None
-        whole = self._lake.dataset(self._snapshot, self._slices)
-        chosen = [
-            # Row groups were chosen of the file that was there; another one is read whole.
-            groups if groups is not None and self._lake.is_unchanged(piece) else None
-            for piece, groups in zip(self._slices, self._row_groups, strict=True)
-        ]
-        if whole is None or all(groups is None for groups in chosen):
-            return whole
-        fragments = [
-            fragment if groups is None else fragment.subset(row_group_ids=groups)
-            for fragment, groups in zip(whole.get_fragments(), chosen, strict=True)
-        ]
-        return pads.FileSystemDataset(fragments, whole.schema, whole.format, whole.filesystem)
+    @cached_property
+    def _files(self) -> CheckedFiles | None:
+        """The kept files with their row groups; None if a slice is more than one Parquet file of live rows."""
+        found = self._lake.files(self._snapshot, self._slices) if self._slices else None
+        return None if found is None else found.choosing(self._row_groups)
 
-    def dataset(self) -> pads.Dataset | None:
-        """The rows as a dataset; None where a file is not exactly the table's rows."""
+    def _conditions(self) -> tuple[Any, Any]:
+        """Return the predicate as pyarrow may compare it with statistics, and as it must not; one of them is None."""
         condition = self._filter()
-        if not self._slices:
-            return pads.dataset(self._snapshot.schema.empty_table())
-        scan = self._scan()
-        if scan is None or condition is None:
-            return scan
-        if self._is_filtered_late:
-            return pads.dataset(self.reader(None).read_all())
-        return scan.filter(condition)
+        return (None, condition) if self._is_filtered_late else (condition, None)
 
-    def reader(self, names: Sequence[str] | None) -> pa.RecordBatchReader:
-        """The rows as a stream, with some columns."""
+    def _wanted(self, names: Sequence[str] | str | None) -> list[str]:
+        """Return the columns that a caller asks for."""
         schema = self._snapshot.schema
         wanted = [names] if isinstance(names, str) else list(schema.names if names is None else names)
+        known = set(schema.names)
         for name in wanted:
-            if name not in schema.names:
-                raise ColumnNotFoundError(f"there is no column {name!r}; there are {', '.join(schema.names)}")
+            if name not in known:
+                raise no_column(name, schema.names)
+        return wanted
+
+    def dataset(self) -> pads.Dataset | None:
+        """Return the rows as a dataset; None if a file is not exactly the table's rows."""
+        if not self._slices:
+            return pads.dataset(self._snapshot.schema.empty_table())
+        if self._files is None or not self._files.are_exact():
+            return None
+        return PlannedDataset.planned(self._files, *self._conditions())
+
+    def reader(self, names: Sequence[str] | None, hold: bool = False) -> pa.RecordBatchReader:
+        """Return the rows as a stream, with some columns.
+
+        With `hold`, for callers who keep all rows anyway, any file that changes is read again. Without, a large file
+        that is overwritten after some of its rows were given out is a `ConflictError`.
+        """
+        schema = self._snapshot.schema
+        wanted = self._wanted(names)
         condition = self._filter()
         if not self._slices:
             return pa.RecordBatchReader.from_batches(pa.schema([schema.field(name) for name in wanted]), [])
-        scan = self._scan()
-        if scan is not None and not self._is_filtered_late:
-            return streamed(scan.scanner(columns=wanted, filter=condition))
+        named = list(dict.fromkeys(column.path[0] for column in columns(self._expr)))
+        if self._files is not None:
+            return self._files.reader(Request(wanted, *self._conditions(), named), hold)
         if condition is None:
             return self._lake.read(self._snapshot, self._slices, wanted)
-        # Read first, filtered then, so that no statistics come between, and no column is read that nobody asks for.
-        read = list(dict.fromkeys([*wanted, *(column.path[0] for column in columns(self._expr))]))
-        if scan is None:
-            stream = self._lake.read(self._snapshot, self._slices, read)
-            if normalize(self._expr) == Always(False):
-                # True of no row, unless a file has values that the table's type has not: then reading it is an error.
-                for _ in stream:
-                    pass
-            return matching(stream, stream.schema, wanted, condition)
-        batches = scan.scanner(columns=read).to_batches()
-        held = pa.schema([schema.field(name) for name in read])
-        return matching(batches, held, wanted, condition)
+        # Filter after reading, so that no statistics are involved, and read no column that is not needed.
+        read = list(dict.fromkeys([*wanted, *named]))
+        stream = self._lake.read(self._snapshot, self._slices, read)
+        if normalize(self._expr) == Always(False):
+            # True of no row, unless a file has values that the table's type has not: then reading it is an error.
+            for _ in stream:
+                pass
+        return matching(stream, stream.schema, wanted, condition)
 
-    def _plain_files(self) -> list[str] | None:
-        """The files' paths where every engine reads the table's rows from them by itself: local, whole and alike."""
-        paths = [piece.path for piece in self._slices]
-        if not paths or any(piece.partition_values or not piece.clean for piece in self._slices):
+    def _plain_files(self) -> CheckedFiles | None:
+        """Return the files if every engine reads the table's rows from them by itself: local, whole and alike."""
+        if self._files is None or any(piece.partition_values or not piece.clean for piece in self._slices):
             return None
-        local = [path for path in paths if path is not None and "://" not in path]
-        scan = self._lake.dataset(self._snapshot, self._slices) if len(local) == len(paths) else None
         # A path of another filesystem may be that of a file here.
-        if scan is None or not isinstance(scan.filesystem, fs.LocalFileSystem):
+        if not all(file.storage.is_local for file in self._files.files) or not self._files.are_exact():
             return None
-        wanted = [(field.name, without_dictionaries(field.type)) for field in self._snapshot.schema]
-        for fragment in scan.get_fragments():
-            held = {field.name: without_dictionaries(field.type) for field in fragment.physical_schema}
-            if any(held.get(name) != kind for name, kind in wanted):
+        wanted = {field.name: without_dictionaries(field.type) for field in self._snapshot.schema}
+        for physical in self._files.physical_schemas():
+            held = {field.name: without_dictionaries(field.type) for field in physical}
+            if any(held.get(name) != kind for name, kind in wanted.items()):
                 return None
-        return local
+        return self._files
 
     def polars(self) -> pl.LazyFrame:
-        """The rows as a LazyFrame."""
+        """Return the rows as a LazyFrame."""
         import polars as pl
 
-        if _has(self._snapshot.schema, pa.types.is_decimal256):
+        from parsieve.polars_source import frame_of
+
+        schema = self._snapshot.schema
+        if _has(schema, pa.types.is_decimal256):
             raise UnsupportedError("Polars has no decimals of more than 38 digits; use to_arrow")
-        files = self._plain_files()
-        by_name = not any(map(_is_no_name, self._snapshot.schema.names))
-        if files is not None and by_name and not _has(self._snapshot.schema, _not_for_polars):
-            frame = pl.scan_parquet(files, hive_partitioning=False, glob=False, extra_columns="ignore")
-            frame = frame.select(self._snapshot.schema.names)
-            # What Polars makes of the files must be what it makes of the table's types.
-            if frame.collect_schema() == pl.DataFrame(pl.from_arrow(self._snapshot.schema.empty_table())).schema:
-                return frame if self._filter() is None else frame.filter(to_polars(self._expr))
+        by_name = not any(map(_is_no_name, schema.names))
+        if by_name and not _has(schema, _not_for_polars):
+            files = self._plain_files()
+            frame = None if files is None else frame_of(files, None if self._filter() is None else self._expr)
+            if frame is not None:
+                return frame
         scan = self.dataset()
         # A column without a name is not found in a dataset.
-        if scan is not None and self._slices and "" not in self._snapshot.schema.names:
+        if scan is not None and self._slices and "" not in schema.names:
             return pl.scan_pyarrow_dataset(scan)
-        return pl.LazyFrame(pl.from_arrow(self.reader(None).read_all()))
+        return pl.LazyFrame(pl.from_arrow(self.reader(None, hold=True).read_all()))
 
     def duckdb(self, con: Any) -> Any:
-        """The rows as a relation."""
+        """Return the rows as a relation."""
         import duckdb
 
-        if _has(self._snapshot.schema, _never_in_duckdb):
+        schema = self._snapshot.schema
+        if _has(schema, _never_in_duckdb):
             raise UnsupportedError("DuckDB has no half floats and no decimals of more than 38 digits; use to_arrow")
         if con is None:
             con = duckdb.default_connection()
-        condition = self._filter()
+        native = self._duckdb_native(con)
+        if native is not None:
+            return native
+        # DuckDB gives a column without a name another one.
+        scan = None if "" in schema.names or not self._slices else self.dataset()
+        # Filtered by pyarrow: what DuckDB cannot hold is compared before it gets there.
+        return con.from_arrow(self.reader(None, hold=True).read_all() if scan is None else scan)
+
+    def _duckdb_native(self, con: Any) -> Any:
+        """Return the rows as DuckDB reads them itself; None if that would not be exact.
+
+        DuckDB opens a file once for its footer and once for its rows, and does not notice if the file was replaced in
+        between. So it reads only files that the table's format never replaces. It also trusts statistics too much:
+        `c <= maximum` is true of NaN, and `IS NULL` of all text in a row group with a single value and nulls.
+        """
+        schema = self._snapshot.schema
+        if self._lake.format == "parquet" or "" in schema.names or _has(schema, _not_for_duckdb):
+            return None
+        if any(pa.types.is_floating(column.value_type) for column in columns(self._expr)) or _tests_text(self._expr):
+            return None
         files = self._plain_files()
-        if files is not None and any(set(path) & _PATTERNS for path in files):
-            files = None
-        # By a file's maximum DuckDB believes `c <= maximum` of every row, NaN among them, and no longer looks.
-        by_floats = any(pa.types.is_floating(column.value_type) for column in columns(self._expr))
-        if files is not None and not by_floats and not _has(self._snapshot.schema, _not_for_duckdb):
-            try:
-                text = to_duckdb(self._expr)
-            except UnsupportedError:
-                text = None
-            # A column without a name is called otherwise by DuckDB.
-            if text is not None and "" not in self._snapshot.schema.names:
-                relation = con.read_parquet(files, hive_partitioning=False, union_by_name=False)
-                names = ", ".join('"' + name.replace('"', '""') + '"' for name in self._snapshot.schema.names)
-                meant = con.from_arrow(self._snapshot.schema.empty_table()).types
-                if relation.project(names).types == meant:
-                    return relation.filter(text).project(names) if condition is not None else relation.project(names)
-        # Filtered by pyarrow: what DuckDB cannot hold is compared before it comes there.
-        return con.from_arrow(self.reader(None).read_all())
+        if files is None or not files.are_planned() or any(set(file.path) & _PATTERNS for file in files.files):
+            return None
+        try:
+            text = to_duckdb(self._expr)
+        except UnsupportedError:
+            return None
+        paths = [file.path for file in files.files]
+        relation = con.read_parquet(paths, hive_partitioning=False, union_by_name=False)
+        names = ", ".join('"' + name.replace('"', '""') + '"' for name in schema.names)
+        if relation.project(names).types != con.from_arrow(schema.empty_table()).types:
+            return None
+        return relation.project(names) if self._filter() is None else relation.filter(text).project(names)
+
+
+def _tests_text(expr: Expr) -> bool:
+    """Tell whether a predicate asks for nulls of text or bytes, be it as a part of another comparison."""
+    tested = [one.column.value_type for one in walk(expr) if isinstance(one, IsNull)]
+    return any(is_text(kind) or is_bytes(kind) for kind in tested)
 
 
 # With one of these a path is a pattern to DuckDB, which reads all files that it fits, and maybe not the one meant.

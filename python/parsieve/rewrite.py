@@ -1,4 +1,4 @@
-"""Adding Bloom filters to files that exist, and dropping them: no data page is re-encoded, moved or changed."""
+"""Add Bloom filters to existing files, or drop them: no data page is re-encoded, moved or changed."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from parsieve import _core, atomic, journal
 from parsieve._typing import LeafPath
 from parsieve.files import LocalFile, Range
 from parsieve.filters import Decryption, FileFilters
-from parsieve.folders import indexed_folder
+from parsieve.folders import indexed_folder, local_folder, over_folder
 from parsieve.making import Chunk, Filters, digest, in_threads, usual_threads
-from parsieve.rewritten import AddedFilter, ColumnName, RewriteReport
+from parsieve.rates import checked_fpp
+from parsieve.rewritten import AddedFilter, ColumnName, RewriteReport, combined
 from parsieve.upload import rewrite_object
 
 Columns = LeafPath | Sequence[LeafPath] | Mapping[Any, Any]
@@ -49,17 +50,20 @@ def add_filters(
     threads: int | None = None,
     dry_run: bool = False,
 ) -> RewriteReport:
-    """Add Bloom filters to a Parquet file that exists; all its bytes before the footer stay as they are.
+    """Add Bloom filters to a Parquet file, or to all files of a folder; bytes before the footer do not change.
 
     Only the pages of the chosen columns are read. Each filter is sized by the distinct values of its row group for the
-    rate `fpp`, and never larger than `max_bytes`; then the report tells the higher rate. The file is replaced at once:
-    whoever reads it, and whatever crashes, sees the old file or the complete new one. Its mode is kept, and its owner
-    where the system allows; its times are new. A crash may leave a hidden file `.parsieve-*.tmp` beside it, which can
-    be deleted. Hadoop's checksum of the old bytes (`.NAME.crc`) is removed: Hadoop ignores a missing one.
+    rate `fpp`, but is never larger than `max_bytes`; the report then states the higher rate. The file is replaced
+    atomically: readers see the old file or the complete new one, even after a crash. Mode and, where the system allows
+    it, owner are kept; times are new. A crash may leave a hidden file `.parsieve-*.tmp` in the same folder, which you
+    can delete. Hadoop's checksum of the old bytes (`.NAME.crc`) is removed: Hadoop ignores a missing one.
 
     Args:
-        source: the path of a local file. A symbolic link is followed. Files of Delta, Hudi and Iceberg tables are
-            refused, for these formats record the sizes of files.
+        source: the path of a local file or folder. Symbolic links to files are followed. In a folder, all files named
+            `.parquet`, `.parq` or `.pq` get filters; names that begin with `_` or `.` are left out. The report sums up
+            the files, and has one report for each in `files`. Files that fail raise `FolderError` once the others are
+            done; call again with `existing="keep"` to continue. Files of Delta, Hudi and Iceberg tables are refused,
+            because these formats record file sizes: use `open_table(...).build_index(..., kind="bloom")` there.
         dest: the path of another file to write, which must not exist; by default the new file replaces the old one.
         columns: a column, several, or `"auto"`: those for which a filter is worth its bytes, with `reasons` in the
             report. A dict as pyarrow's `bloom_filter_options` is taken too: `{"id": {"fpp": 0.001}, "sku": True}`; its
@@ -74,8 +78,8 @@ def add_filters(
             finishes the change. Other names of the file see the change too; the old footer stays in it, unused.
         upload: for an object of a store, a URI or an `(obstore store, path)` pair: fetch it, and put the whole of it
             anew, on the condition that it is still the one that was fetched.
-        threads: how many column chunks are read at once, each with its distinct hashes in memory; by default as many
-            as there are processors.
+        threads: how many column chunks (of a folder: files) are read at once, each with its distinct hashes in memory;
+            by default one per processor.
         dry_run: read and report, and write nothing.
 
     >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
@@ -90,7 +94,13 @@ def add_filters(
     >>> folder.cleanup()
     """
     if existing not in ("replace", "keep", "error"):
-        raise ValueError(f'existing is "replace", "keep" or "error", not {existing!r}')
+        raise ValueError(f'existing must be "replace", "keep" or "error", not {existing!r}')
+    fpp = checked_fpp(fpp)
+    if (folder := local_folder(source)) is not None and not upload:
+        _refuse_dest(source, dest)
+        options: dict[str, Any] = {"max_bytes": max_bytes, "encryption": encryption, "existing": existing}
+        options |= {"hard_links": hard_links, "in_place": in_place, "dry_run": dry_run}
+        return _in_folder(folder, lambda path: add_filters(path, None, columns, fpp, threads=1, **options), threads)
     return added(
         source,
         dest,
@@ -122,9 +132,8 @@ def added(
     threads: int | None = None,
     dry_run: bool = False,
 ) -> RewriteReport:
-    """What `add_filters` does, where `existing` decides once the file was seen: who changes it later is noticed."""
-    if not 0 < fpp < 1:
-        raise ValueError(f"fpp lies between 0 and 1, both excluded, not {fpp!r}")
+    """Do what `add_filters` does; `existing` decides once the file was seen, so that later changes are noticed."""
+    fpp = checked_fpp(fpp)
     threads = usual_threads(threads)
     if upload:
         options: dict[str, Any] = {"max_bytes": max_bytes, "encryption": encryption}
@@ -134,7 +143,7 @@ def added(
         work = _Work(file, places, encryption)
         automatic = isinstance(columns, str) and columns == "auto"
         if automatic and isinstance(dest, str) and dest in file._named:
-            raise ValueError(f"dest is the path of a new file, and {dest!r} is a column: pass columns={dest!r}")
+            raise ValueError(f"dest must be the path of a new file, but {dest!r} is a column: pass columns={dest!r}")
         wishes, reasons = _auto(work, fpp, max_bytes) if automatic else (_chosen(file, columns, fpp, max_bytes), {})
         if not automatic:
             _check(work, wishes)
@@ -142,7 +151,7 @@ def added(
         wanted = existing()
         if wanted == "error" and (taken := sorted({column for _, column in present} & wishes.keys())):
             names = ", ".join(str(file._name(column)) for column in taken)
-            raise ValueError(f'there are filters already of: {names}; pass existing="replace" or "keep"')
+            raise ValueError(f'these columns already have filters: {names}; pass existing="replace" or "keep"')
         with Filters(file, work.rewriter, places.target.parent) as filters:
             for number, wish in wishes.items():
                 chunks = [(row_group, number) for row_group in range(file.num_row_groups)]
@@ -159,7 +168,7 @@ def added(
                     else:
                         filters.forget(number)
                     reasons[file._name(number)] = (
-                        "no: there is nothing to add to"
+                        "no: no column chunks without filters"
                         if not chunks
                         else f"yes: up to {most} distinct values in a row group"
                         if worth
@@ -179,10 +188,10 @@ def drop_filters(
     upload: bool = False,
     dry_run: bool = False,
 ) -> RewriteReport:
-    """Drop the Bloom filters of some columns, or of all: readers no longer find them.
+    """Drop the Bloom filters of some columns, or of all, from a file or from all files of a folder.
 
-    The file is replaced as by `add_filters`, and the arguments are the same. The filters' own bytes stay in it, unused;
-    only a plaintext filter of an encrypted column is filled with zeros.
+    The file is replaced as by `add_filters`, and the arguments are the same. Readers no longer find the filters, whose
+    bytes stay in the file, unused; only a plaintext filter of an encrypted column is filled with zeros.
 
     >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
     >>> folder = tempfile.TemporaryDirectory()
@@ -194,6 +203,11 @@ def drop_filters(
     []
     >>> folder.cleanup()
     """
+    if (folder := local_folder(source)) is not None and not upload:
+        _refuse_dest(source, dest)
+        options: dict[str, Any] = {"encryption": encryption, "hard_links": hard_links, "in_place": in_place}
+        options |= {"dry_run": dry_run}
+        return _in_folder(folder, lambda path: drop_filters(path, None, columns, **options), None)
     if upload:
         drop = partial(drop_filters, columns=columns, encryption=encryption, dry_run=dry_run)
         return rewrite_object(source, dest, drop, dry_run)
@@ -207,6 +221,22 @@ def drop_filters(
             return work.finish([chunk for chunk in present if chunk[1] in wanted], nothing, {})
 
 
+def _in_folder(folder: Path, work: Callable[[Path], RewriteReport], threads: int | None) -> RewriteReport:
+    """Rewrite all files of a folder, unless some belong to tables: those are refused before anything is changed."""
+
+    def refuse(files: list[Path]) -> None:
+        for place in dict.fromkeys(path.resolve().parent for path in files):
+            atomic.refuse_tables(place / "*.parquet")
+
+    report: RewriteReport = over_folder(folder, work, partial(combined, str(folder)), threads=threads, before=refuse)
+    return report
+
+
+def _refuse_dest(source: Any, dest: Any) -> None:
+    if dest is not None:
+        raise ValueError(f"{source} is a folder, whose files are changed where they are: dest is for a single file")
+
+
 class _Places:
     """The file to read, its state before anything was read, the path to write, and what was begun there."""
 
@@ -214,19 +244,20 @@ class _Places:
         for place in (source, dest):
             if (isinstance(place, str) and "://" in place) or not isinstance(place, (str, os.PathLike, type(None))):
                 raise _core.UnsupportedError(
-                    "filters are added to and dropped from local files, by their path: an object of a store cannot be "
-                    "changed, only uploaded anew (upload=True does that); or use an index beside the table"
+                    f"{place} is not the path of a local file, and objects of a store cannot be changed in place: pass "
+                    'upload=True to replace the whole object, or use open_table(...).build_index(..., kind="bloom")'
                 )
         if source is None:
-            raise TypeError("a source is the path of a local file, not None")
+            raise TypeError("source must be the path of a local file or folder, not None")
         if in_place and dest is not None:
-            raise ValueError("in_place changes the source itself, so there is no dest")
+            raise ValueError("in_place changes the source itself: pass no dest")
+        source, dest = Path(source).expanduser(), None if dest is None else Path(dest).expanduser()
         self.old = Path(os.path.realpath(source))
         self.dry_run = dry_run
         self.is_copy = dest is not None
         # Other names of a file that is changed where it lies see the change.
         hard_links = "break" if in_place and hard_links == "refuse" else hard_links
-        self.target = atomic.target_of(Path(source), None if dest is None else Path(dest), hard_links)
+        self.target = atomic.target_of(source, dest, hard_links)
         self.in_place = journal.InPlace(self.old) if in_place and not dry_run else None
         self.keep_footer = in_place
         journal.recover(self.old) if self.in_place is None else None
@@ -270,7 +301,7 @@ def _several(columns: Any) -> list[LeafPath]:
         return [columns]
     if isinstance(columns, Iterable):
         return list(columns)
-    raise TypeError(f"columns are names, or a dict of options by name, not {type(columns).__qualname__}")
+    raise TypeError(f"columns must be names, or a dict of options by name, not {type(columns).__qualname__}")
 
 
 def _chosen(file: FileFilters, columns: Any, fpp: float, max_bytes: int) -> dict[int, _Wish]:
@@ -287,11 +318,10 @@ def _chosen(file: FileFilters, columns: Any, fpp: float, max_bytes: int) -> dict
             if unknown := options.keys() - {"ndv", "fpp", "fold", "max_bytes"}:
                 raise ValueError(f"unknown options of column {column!r}: {', '.join(sorted(map(str, unknown)))}")
             rate = options.get("fpp")
-            wishes[number] = _Wish(fpp if rate is None else float(rate), int(options.get("max_bytes", max_bytes)))
-            if not 0 < wishes[number].fpp < 1:
-                raise ValueError(f"fpp of column {column!r} lies between 0 and 1, both excluded, not {rate!r}")
+            rate = fpp if rate is None else checked_fpp(rate, f"fpp of column {column!r}")
+            wishes[number] = _Wish(rate, int(options.get("max_bytes", max_bytes)))
         elif options not in (False, None):
-            raise TypeError(f"the options of column {column!r} are a dict or True, not {options!r}")
+            raise TypeError(f"the options of column {column!r} must be a dict or True, not {options!r}")
     return wishes
 
 
@@ -301,8 +331,8 @@ def _check(work: _Work, wishes: Iterable[int]) -> None:
     for number in wishes:
         if file._types[number] is None:
             raise _core.UnsupportedError(
-                f"column {file._name(number)!r} cannot have a filter: the format defines no hash for its type, or this "
-                "version does not know it"
+                f"column {file._name(number)!r} cannot have a filter: Parquet defines no hash for its type, or this "
+                "version does not know the type"
             )
     _readable(work, wishes)
 
@@ -322,7 +352,7 @@ def _auto(work: _Work, fpp: float, max_bytes: int) -> tuple[dict[int, _Wish], di
         if column_type is None:
             reasons[name] = "no: Parquet has no hash for its type"
         elif " real" in column_type:
-            reasons[name] = "no: real numbers are seldom asked for by equality"
+            reasons[name] = "no: floating-point columns are rarely filtered by equality"
         elif not work.is_open(number):
             reasons[name] = "no: its key is missing"
         else:
@@ -372,14 +402,14 @@ class _Work:
             for row_group, column, _, length in placed:
                 data = filters.encoded((row_group, column))
                 if len(data) != length:
-                    raise RuntimeError("a filter has not the size that was planned: a defect of parsieve")
+                    raise RuntimeError("a filter does not have the planned size: this is a bug in parsieve")
                 yield data
             yield footer
 
         def verify(path: Path) -> None:
             if not self._is_as_planned(path, added, drop, filters):
                 raise RuntimeError(
-                    "the new file does not read as it was planned: a defect of parsieve; nothing was replaced"
+                    "the new file does not read as planned: this is a bug in parsieve; nothing was replaced"
                 )
 
         if written:

@@ -19,7 +19,11 @@ class AddedFilter(NamedTuple):
 
 
 class RewriteReport(NamedTuple):
-    """What `add_filters` or `drop_filters` did, or with `dry_run=True` would do."""
+    """What `add_filters` or `drop_filters` did, or with `dry_run=True` would do.
+
+    For a folder, `files` holds a report for each file by its path, and the other fields sum them up; `reasons` are
+    those of the single files.
+    """
 
     path: str
     added: list[AddedFilter]
@@ -29,3 +33,20 @@ class RewriteReport(NamedTuple):
     bytes_after: int
     bytes_fetched: int
     written: bool
+    files: dict[str, RewriteReport] = {}  # noqa: RUF012 - nothing writes to it
+
+
+def combined(folder: str, files: dict[str, RewriteReport]) -> RewriteReport:
+    """Sum up the reports of the files of a folder."""
+    reports = files.values()
+    return RewriteReport(
+        folder,
+        [one for report in reports for one in report.added],
+        [one for report in reports for one in report.dropped],
+        {},
+        sum(report.bytes_before for report in reports),
+        sum(report.bytes_after for report in reports),
+        sum(report.bytes_fetched for report in reports),
+        any(report.written for report in reports),
+        files,
+    )

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
 from parsieve._core import ParsieveError
+from parsieve._typing import ColumnName
 from parsieve.advice import Advice, advise_column
 from parsieve.index.index import TableIndex
 from parsieve.index.view import View
-from parsieve.indexing import ColumnName, IndexedTable
+from parsieve.indexing import IndexedTable
 from parsieve.lake.base import AsOf, Lake, Snapshot
 from parsieve.lake.detect import open_lake
+from parsieve.pickling import restore_table, table_state
 from parsieve.plan import Plan
-from parsieve.planning import make_plan, refuse_stale
+from parsieve.planning import log_plan, make_plan, refuse_stale
 from parsieve.predicate.expr import Expr, unknowns
 from parsieve.predicate.expr import columns as columns_of
 from parsieve.predicate.names import Names
@@ -24,15 +27,25 @@ from parsieve.predicate.parse import parse
 from parsieve.prune.footer_stats import Footers
 from parsieve.prune.questions import Among, ask, leaves
 
+if TYPE_CHECKING:
+    from parsieve._typing import IndexLocation, TableKeysArgument, TableSource, Where
+
 
 class Table(IndexedTable):
-    """A table, from `open_table`. Threads may share it; what it learns of files is kept for the next plan."""
+    """A table, as `open_table` returns it. Threads may share it, and each plan reuses what earlier plans have read.
 
-    def __init__(self, lake: Lake, index_location: Any = None) -> None:
+    Tables pickle, without their caches. A table that was opened with `decryption=`, or on a filesystem that cannot be
+    pickled, raises `TypeError`.
+    """
+
+    def __init__(self, lake: Lake, index_location: IndexLocation | TableIndex = None) -> None:
         self._lake = lake
         self._footers = Footers()
         self._last: Snapshot | None = None
         self._index = TableIndex.of(lake, index_location, lake.storage_options or None)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return restore_table, (type(self), *table_state(self))
 
     def __repr__(self) -> str:
         return f"<parsieve.Table {self.format} {self.uri}>"
@@ -54,7 +67,7 @@ class Table(IndexedTable):
 
     def plan(
         self,
-        where: Any = None,
+        where: Where = None,
         as_of: AsOf = None,
         *,
         keys: Mapping[Any, Any] | None = None,
@@ -62,17 +75,20 @@ class Table(IndexedTable):
         timezone: str | None = None,
         stale: Literal["keep", "error"] = "keep",
     ) -> Plan:
-        """Find the files, and row groups in them, that can hold a row for which `where` is true.
+        """Find the files and row groups that can contain a row for which `where` is true.
 
         Args:
-            where: SQL text, a pyarrow or Polars expression, or `[(column, op, value)]` tuples; None is every row.
-            as_of: The format's own name of a state (Delta version, Iceberg snapshot id, Hudi instant), or a `datetime`.
-            keys: Arrow columns by the names of columns that must have one of their values (a semi-join).
-            row_groups: Read footers to judge row groups too. None reads them where nothing else is known of a file.
-            timezone: Where the clocks stand of literals that name no zone, beside columns that have one.
-            stale: What to do where the index of a column does not hold the table as it is. "keep" keeps the files that
-                it does not know; "error" raises `StaleIndexError` if any is left, for jobs that must not be slow. Where
-                the table has no index at all, no file is known.
+            where: A SQL condition, a pyarrow or Polars expression, or `[(column, op, value)]` tuples. None selects
+                every row.
+            as_of: The state of the table to plan on: a Delta version, an Iceberg snapshot id, a Hudi instant, or a
+                `datetime`. None is the current state.
+            keys: A mapping of column names to Arrow columns. Rows match if each column has one of the given values (a
+                semi-join).
+            row_groups: True opens every kept file to judge its row groups by min/max statistics and Bloom filters,
+                False none. None opens files that nothing else judges, and others if that is expected to pay.
+            timezone: The time zone of timestamps in `where` that have none, if the column has one.
+            stale: What to do if the index does not cover the current version of a file. "keep" keeps the file; "error"
+                raises `StaleIndexError`, also if there is no index.
 
         >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
         >>> folder = tempfile.mkdtemp()
@@ -95,17 +111,19 @@ class Table(IndexedTable):
     def _plan(
         self,
         snapshot: Snapshot,
-        where: Any,
+        where: Where,
         keys: Mapping[Any, Any] | None = None,
         row_groups: bool | None = None,
         timezone: str | None = None,
     ) -> Plan:
-        """The same on a snapshot that is at hand."""
+        """Plan on a snapshot that was taken before."""
+        started = time.perf_counter()
         before = self._index.cost
         view, notes = self._view(snapshot)
         plan = make_plan(self._lake, snapshot, self._footers, view, where, keys, row_groups, timezone, notes)
         requests, num_bytes = self._index.cost
         plan._count(requests - before[0], num_bytes - before[1])
+        log_plan(plan, time.perf_counter() - started)
         return plan
 
     def _snapshot(self, as_of: AsOf) -> Snapshot:
@@ -128,18 +146,18 @@ class Table(IndexedTable):
     def advise(
         self,
         columns: ColumnName | Sequence[ColumnName] | None = None,
-        queries: Sequence[Any] = (),
+        queries: str | Sequence[Where] = (),
         *,
         expose: ColumnName | Sequence[ColumnName] = (),
         timezone: str | None = None,
     ) -> list[Advice]:
-        """Tell what an index of each column would cost and save, by a sample of the table's files.
+        """Estimate what an index of each column would cost and save, from a sample of the table's files.
 
         Args:
-            columns: None is those of the queries, and without queries all that can be indexed.
-            queries: Predicates as `plan` takes them. Without any, keys and intervals both count.
-            expose: Columns that would be indexed though files encrypt them, as for `build_index`.
-            timezone: Where the clocks stand of literals in `queries` that name no zone, as for `plan`.
+            columns: The columns to judge. None takes those of the queries, or without queries all columns.
+            queries: Predicates as for `plan`. Without any, point and range queries count the same.
+            expose: Encrypted columns that may be indexed, as for `build_index`.
+            timezone: The time zone of timestamps in `queries` that have none, as for `plan`.
 
         >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
         >>> folder = tempfile.mkdtemp()
@@ -178,27 +196,29 @@ def _same_slices(one: Snapshot, other: Snapshot) -> bool:
 
 
 def open_table(
-    source: Any,
+    source: TableSource,
     format: str | None = None,
     storage_options: Mapping[str, str] | None = None,
     *,
-    index_location: Any = None,
-    decryption: Any = None,
+    index_location: IndexLocation = None,
+    decryption: TableKeysArgument = None,
 ) -> Table:
-    """The table at a path or URI, in a `(filesystem, path)` pair, or that of a `DeltaTable` or a pyiceberg `Table`.
+    """Open a table: a path or URI, a `(filesystem, path)` pair, a `DeltaTable`, or a pyiceberg `Table`.
 
-    Plain folders of Parquet files (hive-partitioned or not), Delta Lake, Iceberg and Hudi are told apart by what lies
-    in the folder, or by `format`. The index of `lake/orders` is stored in
-    `lake/.parsieve/orders` if that is a plain folder, else in `lake/orders/_parsieve`, or at `index_location`.
+    parsieve detects plain folders of Parquet files (hive-partitioned or not), Delta Lake, Iceberg and Hudi by the
+    contents of the folder. Pass `format` to override this. The index of a plain folder
+    `lake/orders` is stored in `lake/.parsieve/orders`, that of another table in its `_parsieve` folder, or at
+    `index_location`.
 
-    A plain folder is every file below it, whatever its name, but those whose names begin with `_` or a dot. A single
-    file is a table too, whose index lies at `index_location`; patterns of names and lists of files are none.
-    `storage_options` have obstore's names for a plain folder (`aws_region`, `aws_endpoint`, `aws_allow_http`), and
-    those of its library for a lake's table.
+    In a plain folder every file counts as Parquet unless its name starts with `_` or `.`. A single file is a table
+    too; to index it, pass `index_location`. Globs and lists of files are not accepted.
 
-    `decryption` are the keys of a plain folder's encrypted files: a dict of `footer_key`, `column_keys` and
-    `aad_prefix`; or `(kms, connection)`, a `KmsClient`, or the function that makes one, and the `KmsConnectionConfig`
-    of pyarrow's `CryptoFactory`; or `FileKeys`, by which footers and filters are read, and no rows.
+    `storage_options` use the names of obstore for a plain folder (`aws_region`, `aws_endpoint`, `aws_allow_http`), and
+    those of the format's library for Delta Lake, Iceberg and Hudi.
+
+    `decryption` holds the keys of a plain folder's encrypted files: a dict of `footer_key`, `column_keys` and
+    `aad_prefix`; or `(kms, connection)`, with a `KmsClient` (or a function that makes one) and the
+    `KmsConnectionConfig` of pyarrow's `CryptoFactory`; or `FileKeys`, which can read footers and filters but no rows.
 
     >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
     >>> folder = tempfile.mkdtemp()
@@ -215,17 +235,17 @@ def _left_out(asked: Sequence[Expr]) -> str:
 
 
 def advise(
-    table: Any,
+    table: Table | TableSource,
     columns: ColumnName | Sequence[ColumnName] | None = None,
-    queries: Sequence[Any] = (),
+    queries: str | Sequence[Where] = (),
     *,
-    decryption: Any = None,
+    decryption: TableKeysArgument = None,
     expose: ColumnName | Sequence[ColumnName] = (),
     timezone: str | None = None,
 ) -> list[Advice]:
-    """What an index of each column of a table would cost and save, before it is built; see `Table.advise`.
+    """Estimate what an index of each column would cost and save, before you build it. See `Table.advise`.
 
-    `table` is one from `open_table`, or whatever that takes, `decryption` the keys of its files.
+    `table` is a `Table`, or anything that `open_table` accepts; `decryption` is passed on to it.
 
     >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
     >>> folder = tempfile.mkdtemp()

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from parsieve._core import UnsupportedError
+from parsieve.atomic import naming
 from parsieve.errors import ConflictError
 from parsieve.files import RangeReader
 from parsieve.object_store import store_at
@@ -36,13 +37,13 @@ def rewrite_object(source: Any, dest: Any, rewrite: Callable[[Path], RewriteRepo
     head = store.head(path)
     tag = head.get("e_tag")
     if tag is None:
-        raise UnsupportedError(f"the store tells no ETag of {path}, so nobody could say whether it changed meanwhile")
+        raise UnsupportedError(f"the store has no ETag for {path}, so a change in the meantime could not be detected")
     if head["size"] > LARGEST:
-        raise UnsupportedError(f"{path} has {head['size']} bytes; at most {LARGEST} can be put on a condition")
+        raise UnsupportedError(f"{path} has {head['size']} bytes; conditional uploads are limited to {LARGEST}")
     with tempfile.TemporaryDirectory(prefix="parsieve-") as folder:
         local = Path(folder) / "object.parquet"
         reader = RangeReader((store, path))
-        with local.open("wb") as file:
+        with naming(local), local.open("wb") as file:
             for piece in reader.pieces(0, reader.size):
                 file.write(piece)
         report = rewrite(local)
@@ -60,12 +61,12 @@ def _put(store: Any, path: str, local: Path, condition: Any) -> None:
         # Told apart by their names, so that obstore is imported only by those who use it.
         kind = type(error).__name__
         if kind in ("PreconditionError", "NotFoundError"):
-            raise ConflictError(f"{path} was changed by somebody else meanwhile; nothing was uploaded") from error
+            raise ConflictError(f"{path} was changed in the meantime; nothing was uploaded") from error
         if kind == "AlreadyExistsError":
             raise FileExistsError(f"{path} exists; remove it first, or choose another dest") from error
         if kind in ("NotImplementedError", "NotSupportedError"):
             raise UnsupportedError(
-                f"{type(store).__name__} cannot put an object on the condition that nobody changed it"
+                f"{type(store).__name__} does not support conditional uploads, so changes in the meantime could be lost"
             ) from error
         raise
 
@@ -77,10 +78,9 @@ def _store(source: Any) -> tuple[Any, str]:
         if hasattr(store, "get_range") and hasattr(store, "put"):
             return store, os.fsdecode(path)
         raise UnsupportedError(
-            "an object is uploaded through a store of obstore, which can put it on the condition that nobody changed "
-            f"it; {type(store).__qualname__} cannot"
+            f"upload needs a store of obstore, which supports conditional uploads; {type(store).__qualname__} does not"
         )
     if not is_remote(source):
-        raise ValueError(f"upload is for objects of a store: a URI or a (store, path) pair, not {source!r}")
+        raise ValueError(f"upload=True needs a URI or a (store, path) pair, not {source!r}")
     folder, _, name = str(source).rpartition("/")
     return store_at(folder), name

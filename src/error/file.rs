@@ -8,7 +8,7 @@ use super::{Class, ErrorKind};
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FileKind {
-    /// The last four bytes are no Parquet magic.
+    /// The last four bytes are not a Parquet magic number.
     NotParquet,
     /// The footer claims more bytes than the file has before its tail.
     FooterLength {
@@ -201,51 +201,53 @@ impl fmt::Display for FileKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         use FileKind as K;
         match self {
-            K::NotParquet => write!(f, "this is no Parquet file: it does not end in PAR1 or PARE"),
+            K::NotParquet => write!(f, "not a Parquet file (missing PAR1 footer)"),
             K::FooterLength { claimed, available } => {
-                write!(f, "the footer claims {claimed} bytes of metadata and the file has room for {available}")
+                write!(f, "the footer claims {claimed} bytes of metadata, but the file has only {available} before it")
             }
             K::DuplicateField { structure, id } => write!(f, "field {id} occurs twice in one {structure}"),
             K::ForeignField { structure, id } => {
-                write!(f, "field {id} of {structure} has a meaning of its writer's own and cannot be changed")
+                write!(f, "field {id} of {structure} has a non-standard type, so it cannot be changed")
             }
             K::NotUtf8 { field } => write!(f, "{field} is not valid UTF-8"),
             K::FieldValue { field, value } => write!(f, "{field} cannot be {value}"),
-            K::SchemaShape(what) => write!(f, "the schema is no tree: {what}"),
+            K::SchemaShape(what) => write!(f, "invalid schema: {what}"),
             K::ColumnCount { row_group, found, leaves } => {
-                write!(f, "row group {row_group} has {found} column chunks and the schema has {leaves} leaves")
+                write!(f, "row group {row_group} has {found} column chunks, but the schema has {leaves} columns")
             }
             K::ChunkDisagrees { field } => write!(f, "{field} disagrees with the schema"),
-            K::DataElsewhere => write!(f, "the column chunk's data lie in another file, which is not supported"),
+            K::DataElsewhere => write!(f, "the column chunk's data is in another file, which is not supported"),
             K::NoSuchChunk { row_group, column } => {
-                write!(f, "the file has no column {column} in a row group {row_group}")
+                write!(f, "the file has no column {column} in row group {row_group}")
             }
             K::OutsideFile { what, offset, length: Some(length), limit } => {
-                write!(f, "{what} claims {length} bytes at {offset}; the file's data end at {limit}")
+                write!(f, "{what} claims {length} bytes at offset {offset}, but the file's data ends at {limit}")
             }
             K::OutsideFile { what, offset, length: None, limit } => {
-                write!(f, "{what} claims to start at {offset}; the file's data end at {limit}")
+                write!(f, "{what} claims to start at offset {offset}, but the file's data ends at {limit}")
             }
             K::FilterLength { stated, actual } => {
-                write!(f, "a Bloom filter takes {actual} bytes by its header and {stated} by the column's metadata")
+                write!(f, "a Bloom filter has {actual} bytes by its header, but {stated} by the column's metadata")
             }
             K::FilterHeaderTooLong(limit) => {
                 write!(f, "a Bloom filter header does not end within {limit} bytes")
             }
-            K::PlaintextFilter => write!(
-                f,
-                "the column is encrypted and its Bloom filter is not, so nothing proves that it belongs to the column"
-            ),
+            K::PlaintextFilter => {
+                write!(f, "the column is encrypted but its Bloom filter is not, so the filter cannot be trusted")
+            }
             K::FilterTooLong(length) => {
-                write!(f, "a Bloom filter of {length} bytes is too long; its length field holds at most 2147483647")
+                write!(f, "a Bloom filter of {length} bytes is too long; Parquet allows at most 2147483647")
             }
             K::Ordinal(ordinal) => {
-                write!(f, "row group or column {ordinal} cannot be encrypted; encrypted files number them up to 32767")
+                write!(
+                    f,
+                    "row group or column {ordinal} cannot be encrypted; encrypted files have at most 32768 of each"
+                )
             }
             K::ChunkTwice { row_group, column } => {
-                write!(f, "column {column} of row group {row_group} is named twice")
+                write!(f, "column {column} of row group {row_group} appears twice in one change")
             }
-            K::NoHash { column, reason } => write!(f, "column {column:?} can have no Bloom filter: {reason}"),
+            K::NoHash { column, reason } => write!(f, "column {column:?} cannot have a Bloom filter: {reason}"),
             K::SharedBytes { start, end } => write!(
                 f,
                 "the plaintext filter at bytes {start} to {end} cannot be wiped: other parts of the file claim the same bytes"
@@ -253,21 +255,23 @@ impl fmt::Display for FileKind {
             K::PageType(code) => write!(f, "page type {code} is newer than this version of parsieve"),
             K::PageEncoding(code) => write!(f, "encoding {code} of this column's values is not supported"),
             K::Compression(code) => write!(f, "compression codec {code} is not supported"),
-            K::CompressedPage => write!(f, "a compressed page is damaged or has another length than it claims"),
+            K::CompressedPage => write!(f, "a compressed page is damaged, or its length differs from its header"),
             K::DeltaPage => write!(f, "an encoded page is damaged"),
-            K::ValueCount { stated, found } => write!(f, "{found} values were found where {stated} are stated"),
+            K::ValueCount { stated, found } => {
+                write!(f, "the metadata states {stated} values, but the pages hold {found}")
+            }
             K::NoDictionary => write!(f, "a data page refers to a dictionary that the column chunk does not have"),
-            K::KeyMissing { what } => write!(f, "there is no key for {what}"),
+            K::KeyMissing { what } => write!(f, "missing decryption key for {what}"),
             K::AadPrefixMissing => {
-                write!(f, "the file was written with an AAD prefix that it does not hold; pass aad_prefix")
+                write!(f, "the file does not store its AAD prefix; pass aad_prefix")
             }
             K::KeyLength(length) => {
-                write!(f, "a key of {length} bytes is impossible; AES keys have 16, 24 or 32 bytes")
+                write!(f, "invalid key of {length} bytes; AES keys have 16, 24 or 32 bytes")
             }
-            K::ModuleLength(length) => write!(f, "an encrypted module claims an impossible length of {length} bytes"),
+            K::ModuleLength(length) => write!(f, "an encrypted module has an invalid length of {length} bytes"),
             K::Decryption => write!(f, "decryption failed"),
-            K::NoRandomness => write!(f, "the system gave no random bytes, and encryption needs them"),
-            K::NoCrypto => write!(f, "the bytes are encrypted and this build of parsieve cannot decrypt"),
+            K::NoRandomness => write!(f, "the system returned no random bytes, which encryption needs"),
+            K::NoCrypto => write!(f, "the bytes are encrypted, but this build of parsieve cannot decrypt"),
         }
     }
 }

@@ -5,26 +5,32 @@ use crate::arrow::Meaning;
 use arrow_buffer::i256;
 use arrow_schema::{DataType, TimeUnit};
 
-/// What values are multiplied by: `times / over`, one of them 1.
+/// What values are multiplied by: `times / over`, one of them 1; or a power of ten that 128 bits do not hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Ratio {
     times: i128,
     over: i128,
+    /// The exponent of such a power, 0 for all others.
+    far: i32,
 }
 
 const MILLIS_OF_DAY: i128 = 86_400_000;
 
 impl Ratio {
-    pub(super) const ONE: Self = Self { times: 1, over: 1 };
+    pub(super) const ONE: Self = Self::of(1, 1);
+
+    const fn of(times: i128, over: i128) -> Self {
+        Self { times, over, far: 0 }
+    }
 
     /// From the integers of an Arrow type to those of a column; `None` where the two cannot be compared.
     pub(super) fn between(from: &DataType, to: Meaning) -> Option<Self> {
         use DataType as A;
         match (from, to) {
             (from, Meaning::Integer { .. }) if from.is_integer() => Some(Self::ONE),
-            (from, Meaning::Decimal { scale }) if from.is_integer() => Self::power(i32::from(scale)),
+            (from, Meaning::Decimal { scale }) if from.is_integer() => Some(Self::power(i32::from(scale))),
             (A::Date32, Meaning::Date) => Some(Self::ONE),
-            (A::Date64, Meaning::Date) => Some(Self { times: 1, over: MILLIS_OF_DAY }),
+            (A::Date64, Meaning::Date) => Some(Self::of(1, MILLIS_OF_DAY)),
             (A::Date64, Meaning::Timestamp { unit, zoned: false }) => Self::ticks(TimeUnit::Millisecond, unit),
             (A::Time32(from) | A::Time64(from), Meaning::Time(to)) => Self::ticks(*from, to),
             (A::Duration(from), Meaning::Duration(to)) => Self::ticks(*from, to),
@@ -37,15 +43,18 @@ impl Ratio {
                 Meaning::Decimal { .. } | Meaning::Integer { .. },
             ) => {
                 let scale = if let Meaning::Decimal { scale } = to { scale } else { 0 };
-                Self::power(i32::from(scale) - i32::from(*from))
+                Some(Self::power(i32::from(scale) - i32::from(*from)))
             }
             _ => None,
         }
     }
 
-    fn power(exponent: i32) -> Option<Self> {
-        let power = 10i128.checked_pow(exponent.unsigned_abs())?;
-        Some(if exponent < 0 { Self { times: 1, over: power } } else { Self { times: power, over: 1 } })
+    fn power(exponent: i32) -> Self {
+        match 10i128.checked_pow(exponent.unsigned_abs()) {
+            Some(power) if exponent < 0 => Self::of(1, power),
+            Some(power) => Self::of(power, 1),
+            None => Self { times: 1, over: 1, far: exponent },
+        }
     }
 
     fn ticks(from: TimeUnit, to: TimeUnit) -> Option<Self> {
@@ -55,7 +64,7 @@ impl Ratio {
             TimeUnit::Microsecond => 6,
             TimeUnit::Nanosecond => 9,
         };
-        Self::power(exponent(to) - exponent(from))
+        Some(Self::power(exponent(to) - exponent(from)))
     }
 
     #[inline(always)]
@@ -63,14 +72,33 @@ impl Ratio {
         if self == Self::ONE {
             return Some(value);
         }
+        if self.far != 0 {
+            // Nothing but zero stays within 128 bits, or is a multiple of so large a power.
+            return (value == 0).then_some(0);
+        }
         (value % self.over == 0).then(|| (value / self.over).checked_mul(self.times))?
     }
 
     /// The same for integers of 256 bits.
     pub(super) fn apply_wide(self, value: i256) -> Option<i256> {
-        let over = i256::from_i128(self.over);
+        if value == i256::ZERO {
+            return Some(value);
+        }
+        let (times, over) = self.wide()?;
         let exact = value.checked_rem(over)? == i256::ZERO;
-        exact.then(|| value.checked_div(over)?.checked_mul(i256::from_i128(self.times)))?
+        exact.then(|| value.checked_div(over)?.checked_mul(times))?
+    }
+
+    /// `times` and `over` in 256 bits; `None` where not even these suffice.
+    fn wide(self) -> Option<(i256, i256)> {
+        let one = i256::from_i128(1);
+        match self.far {
+            0 => Some((i256::from_i128(self.times), i256::from_i128(self.over))),
+            far => {
+                let power = i256::from_i128(10).checked_pow(far.unsigned_abs())?;
+                Some(if far < 0 { (one, power) } else { (power, one) })
+            }
+        }
     }
 }
 
@@ -182,7 +210,23 @@ mod tests {
         check(DataType::Int32, Meaning::Decimal { scale: 2 }, 5, Some(500));
         check(DataType::Int32, Meaning::Decimal { scale: -2 }, 500, Some(5));
         check(DataType::Decimal128(38, 0), Meaning::Decimal { scale: 30 }, i128::MAX / 10, None);
+        check(DataType::Decimal128(38, 0), Meaning::Decimal { scale: 49 }, 0, Some(0));
+        check(DataType::Decimal128(38, 0), Meaning::Decimal { scale: 49 }, 1, None);
+        check(DataType::Decimal256(76, 49), Meaning::Decimal { scale: 2 }, 0, Some(0));
+        check(DataType::Decimal256(76, 70), Meaning::Decimal { scale: -50 }, 0, Some(0));
         check(DataType::Utf8, Meaning::Integer { signed: true }, 1, None);
+    }
+
+    #[test]
+    fn scales_far_apart_are_exact_in_256_bits() {
+        let wide = |from, to, value| Ratio::between(&from, Meaning::Decimal { scale: to }).unwrap().apply_wide(value);
+        let ten = |exponent| i256::from_i128(10).checked_pow(exponent).unwrap();
+        assert_eq!(wide(DataType::Decimal128(1, 0), 49, i256::from_i128(-3)), ten(49).checked_mul(i256::from_i128(-3)));
+        assert_eq!(wide(DataType::Int32, 76, i256::from_i128(1)), Some(ten(76)));
+        assert_eq!(wide(DataType::Int32, 76, i256::from_i128(100)), None, "more than 256 bits");
+        assert_eq!(wide(DataType::Decimal256(76, 49), 0, ten(49)), Some(i256::from_i128(1)));
+        assert_eq!(wide(DataType::Decimal256(76, 49), 0, ten(48)), None);
+        assert_eq!(wide(DataType::Decimal256(76, 70), -50, ten(70)), None, "a power beyond 256 bits");
     }
 
     #[test]

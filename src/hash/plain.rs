@@ -79,9 +79,7 @@ impl Values<'_> {
             PhysicalType::Int32 => self.as_32(move |value: N| to_32(exact(value)?, signed)),
             PhysicalType::Int64 => self.as_64(move |value: N| to_64(exact(value)?, signed)),
             PhysicalType::Int96 => self.as_bytes(move |value: N| to_int96(exact(value)?, truncated)),
-            PhysicalType::ByteArray => {
-                self.as_bytes(move |value: N| Some(to_shortest(i256::from_i128(exact(value)?), least)))
-            }
+            PhysicalType::ByteArray => self.as_bytes(move |value: N| Some(to_shortest(wide(value)?, least))),
             PhysicalType::FixedLenByteArray(width) => {
                 let width = self.width(width)?;
                 self.as_bytes(move |value: N| to_fixed(wide(value)?, width))

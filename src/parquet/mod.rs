@@ -1,54 +1,27 @@
 //! Parquet files as ranges of bytes: where things lie, what the metadata say, and how a rewritten file is put together.
 //! Reads no file itself.
 
-mod bounds;
-mod chunk;
-#[cfg(feature = "decode")]
-mod codec;
-mod column_type;
-#[cfg(feature = "decode")]
-mod decode;
-#[cfg(feature = "decode")]
-mod delta;
-#[cfg(feature = "decode")]
-mod distinct;
-mod encryption;
-mod file;
+mod filter;
 #[cfg(test)]
 pub(crate) mod fixtures;
-mod footer;
-mod locate;
-mod metadata;
+mod meta;
+mod open;
 #[cfg(feature = "decode")]
-mod page;
-mod patch;
-mod question;
-pub mod ranges;
-mod record;
-mod rewrite;
-mod schema;
-#[cfg(feature = "decode")]
-mod sealed;
-#[cfg(feature = "crypto")]
-mod secret;
-mod span;
-#[cfg(feature = "decode")]
-mod values;
-mod vault;
+mod pages;
 
-pub use bounds::{Bound, Bounds};
-pub use chunk::{ColumnChunk, ColumnMeta, IndexPlace, Protection, Statistics};
-#[cfg(feature = "decode")]
-pub use decode::{ChunkHashes, ChunkScan};
-pub use encryption::{Algorithm, Cipher, FileCrypto};
-pub use file::{FIRST_READ, Footer, ParquetFile};
-pub use footer::{MAGIC_LEN, TAIL_LEN, Tail};
-pub use locate::{Extent, FilterHeader, FilterPlace, block_index};
-pub use metadata::{ColumnOrder, Metadata, RowGroup, column_ordinal};
-pub use patch::{ChunkPatch, Pointer, patch_column_metadata, patch_metadata};
-pub use question::{ColumnProbe, Verdicts};
-pub use rewrite::{NewFilter, OldFooter, PlacedFilter, Rewrite};
-pub use schema::{Leaf, Logical, Physical, TimeUnit};
+pub use filter::locate::{Extent, FilterHeader, FilterPlace, block_index};
+pub use filter::patch::{ChunkPatch, Pointer, patch_column_metadata, patch_metadata};
+pub use filter::probe::{ColumnProbe, Verdicts};
+pub use filter::rewrite::{NewFilter, OldFooter, PlacedFilter, Rewrite};
+pub use meta::chunk::{ColumnChunk, ColumnMeta, IndexPlace, Protection, Statistics};
+pub use meta::encryption::{Algorithm, Cipher, FileCrypto};
+pub use meta::file_metadata::{ColumnOrder, Metadata, RowGroup, column_ordinal};
+pub use meta::footer::{MAGIC_LEN, TAIL_LEN, Tail};
+pub use meta::schema::{Leaf, Logical, Physical, TimeUnit};
+pub use open::bounds::{Bound, Bounds};
+pub use open::decryptor::{FilterPart, Vault};
+pub use open::file::{FIRST_READ, Footer, ParquetFile};
 #[cfg(feature = "crypto")]
-pub use secret::Secrets;
-pub use vault::{FilterPart, Vault};
+pub use open::keyring::Secrets;
+#[cfg(feature = "decode")]
+pub use pages::decode::{ChunkHashes, ChunkScan};

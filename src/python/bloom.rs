@@ -4,7 +4,7 @@
 //! so the two cannot wait for each other. Two filters are locked in the order of their addresses.
 
 use super::column::{Column, LeafPath, column_type, count, options, single, to_pyarrow};
-use super::functions::{num_blocks, sizes};
+use super::functions::{num_blocks, rate, sizes};
 use super::literal::literal;
 use crate::arrow::Meaning;
 use crate::bloom::sizing::{self, Model};
@@ -118,7 +118,7 @@ impl BloomFilter {
         match (answer.len(), answer.null_count()) {
             (1, 0) => Ok(answer.value(0)),
             (1, _) => Err(PyTypeError::new_err("a filter holds no nulls; it cannot answer for one")),
-            (len, _) => Err(PyValueError::new_err(format!("one value is asked for, not {len}; use check"))),
+            (len, _) => Err(PyValueError::new_err(format!("expected one value, not {len}; use check() for several"))),
         }
     }
 }
@@ -129,7 +129,7 @@ impl BloomFilter {
     #[pyo3(signature = (ndv=None, fpp=0.01, *, num_bytes=None, tight=false, r#type=None, physical_type=None))]
     fn new(
         ndv: Option<&Bound<'_, PyAny>>,
-        fpp: f64,
+        #[pyo3(from_py_with = rate)] fpp: f64,
         num_bytes: Option<&Bound<'_, PyAny>>,
         tight: bool,
         r#type: Option<&Bound<'_, PyAny>>,
@@ -139,7 +139,7 @@ impl BloomFilter {
         let num_blocks = match (ndv, num_bytes) {
             (Some(ndv), None) => sizing::optimal_blocks(count("ndv", ndv)?, fpp, sizes(tight), Model::Exact)?,
             (None, Some(num_bytes)) => num_blocks(num_bytes)?,
-            _ => return Err(PyValueError::new_err("give either ndv (and fpp) or num_bytes")),
+            _ => return Err(PyValueError::new_err("pass either ndv (and fpp) or num_bytes")),
         };
         Ok(Filter::empty(num_blocks, column_type(r#type, physical_type)?)?.into())
     }
@@ -268,7 +268,13 @@ impl BloomFilter {
     /// >>> f.num_bytes
     /// 2048
     #[pyo3(signature = (fpp=0.01, *, factor=None, tight=false))]
-    fn fold(&self, py: Python<'_>, fpp: f64, factor: Option<&Bound<'_, PyAny>>, tight: bool) -> PyResult<()> {
+    fn fold(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = rate)] fpp: f64,
+        factor: Option<&Bound<'_, PyAny>>,
+        tight: bool,
+    ) -> PyResult<()> {
         let factor = factor.map(|factor| count("factor", factor)).transpose()?;
         self.change(py, |filter| {
             let factor = filter.fold_factor(factor, fpp, sizes(tight))?;
@@ -285,7 +291,13 @@ impl BloomFilter {
     /// >>> ps.BloomFilter(num_bytes=96).folded(factor=3, tight=True).num_blocks
     /// 1
     #[pyo3(signature = (fpp=0.01, *, factor=None, tight=false))]
-    fn folded(&self, py: Python<'_>, fpp: f64, factor: Option<&Bound<'_, PyAny>>, tight: bool) -> PyResult<Self> {
+    fn folded(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = rate)] fpp: f64,
+        factor: Option<&Bound<'_, PyAny>>,
+        tight: bool,
+    ) -> PyResult<Self> {
         let factor = factor.map(|factor| count("factor", factor)).transpose()?;
         let folded = self.read(py, |filter| {
             let factor = filter.fold_factor(factor, fpp, sizes(tight))?;
@@ -361,8 +373,8 @@ impl BloomFilter {
         let column = column_type(r#type, physical_type)?;
         if physical_type.is_none() && column.is_some_and(|column| matches!(column.meaning, Meaning::Decimal { .. })) {
             return Err(PyValueError::new_err(
-                "files hold decimals in several forms, each with other hashes; give physical_type as the file's schema \
-                 names it (INT32, INT64, BYTE_ARRAY, FIXED_LEN_BYTE_ARRAY(n))",
+                "files store decimals in several forms with different hashes; pass physical_type as in the file's schema \
+                 (INT32, INT64, BYTE_ARRAY, FIXED_LEN_BYTE_ARRAY(n))",
             ));
         }
         // Some buffers call their bytes signed; a cast view does not mind. They are copied once under the interpreter's

@@ -65,10 +65,42 @@ fn is_of_objects(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     let name = dtype.str()?;
     if name == "Object" {
         return Err(UnsupportedError::new_err(
-            "polars exports no values of an Object column; cast it to another type first",
+            "polars does not export Object columns; cast the column to another type first",
         ));
     }
     Ok(name == "object")
+}
+
+/// Of a numpy time: whether it is a `M` (moment) or `m` (duration), its unit, such as `D` for days, and how many of them one
+/// step counts. `None` for all other values.
+fn numpy_unit(object: &Bound<'_, PyAny>) -> PyResult<Option<(String, String, i64)>> {
+    let py = object.py();
+    let Some(dtype) = object.getattr_opt(intern!(py, "dtype"))? else { return Ok(None) };
+    // A value of numpy's own is there only after numpy was imported.
+    let modules = py.import("sys")?.getattr("modules")?;
+    if !modules.contains("numpy")? {
+        return Ok(None);
+    }
+    let numpy = modules.get_item("numpy")?;
+    if !dtype.is_instance(&numpy.getattr("dtype")?)? {
+        return Ok(None);
+    }
+    let kind: String = dtype.getattr("kind")?.extract()?;
+    if kind != "M" && kind != "m" {
+        return Ok(None);
+    }
+    let (unit, count) = numpy.call_method1("datetime_data", (dtype,))?.extract()?;
+    Ok(Some((kind, unit, count)))
+}
+
+/// Refuses numpy times that count several units in a tick: pyarrow ignores how many, and takes them for other times.
+fn refuse_multiples(object: &Bound<'_, PyAny>) -> PyResult<()> {
+    match numpy_unit(object)? {
+        Some((_, unit, count)) if count != 1 => Err(UnsupportedError::new_err(format!(
+            "pyarrow misreads numpy times in steps of {count} {unit}; convert them with astype to a unit of one step"
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// The same for the type of one value.
@@ -88,8 +120,8 @@ pub(super) fn refuse_guesses(data_type: &DataType) -> PyResult<()> {
         // Whichever leaf is meant: what is refused here can be asked for as a column of its own.
         D::Struct(children) => children.iter().try_for_each(|child| refuse_guesses(child.data_type())),
         other => Err(PyTypeError::new_err(format!(
-            "a value of type {other} has many hashes, and this filter does not know its column's type; \
-             read it by open_filters, or by from_bytes with type="
+            "the hash of a {other} depends on the column's type, which this filter does not know; \
+             read the filter with open_filters, or with from_bytes and type="
         ))),
     }
 }
@@ -107,6 +139,7 @@ impl<'py> FromPyObject<'_, 'py> for Column {
         let is_array = object.hasattr(intern!(py, "__array__"))?
             && object.getattr_opt(intern!(py, "ndim"))?.is_none_or(|ndim| ndim.gt(0).unwrap_or(true));
         if is_array {
+            refuse_multiples(&object)?;
             let array = pyarrow(py)?.call_method1(intern!(py, "array"), (object,)).map_err(|error| {
                 if !error.is_instance_of::<PyNotImplementedError>(py) {
                     return error;
@@ -122,8 +155,8 @@ impl<'py> FromPyObject<'_, 'py> for Column {
         }
         let kind = object.get_type().qualname()?;
         Err(PyTypeError::new_err(format!(
-            "a column is an Arrow array (anything with __arrow_c_array__ or __arrow_c_stream__) or a numpy array, not {kind}; \
-             wrap Python values in pyarrow.array(...)"
+            "a column must be an Arrow array (anything with __arrow_c_array__ or __arrow_c_stream__) or a numpy array, \
+             not {kind}; wrap Python values in pyarrow.array(...)"
         )))
     }
 }
@@ -151,17 +184,30 @@ pub(super) fn single(value: &Bound<'_, PyAny>, data_type: Option<&Bound<'_, PyAn
         }
         return Ok(array.extract::<PyArray>()?.into_inner().0);
     }
+    refuse_multiples(value)?;
+    if numpy_unit(value)?.is_some_and(|(kind, unit, _)| kind == "M" && unit == "D") {
+        // pyarrow takes arrays of days for dates, and refuses one of them.
+        let days = py.import("numpy")?.call_method1("array", (vec![value],))?;
+        let mut dates = pyarrow(py)?.call_method1("array", (days,))?;
+        if let Some(data_type) = data_type {
+            dates = dates.call_method1("cast", (data_type,))?;
+        }
+        let dates = dates.extract::<PyArray>()?.into_inner().0;
+        return if dates.is_null(0) { Err(PyTypeError::new_err(NO_NULLS)) } else { Ok(dates) };
+    }
     let array = pyarrow(py)?.call_method1(intern!(py, "array"), (vec![value], data_type)).map_err(|error| {
         if data_type.is_some() {
             return error;
         }
         let kind = value.get_type().qualname().map_or_else(|_| "value".to_owned(), |name| name.to_string());
-        PyTypeError::new_err(format!("a {kind} has no Arrow type of its own; give type= or another value"))
+        PyTypeError::new_err(format!("pyarrow has no Arrow type for this {kind}; pass type= or another value"))
     })?;
     let array = array.extract::<PyArray>()?.into_inner().0;
     let kind = value.get_type().qualname()?;
     if array.data_type().is_nested() {
-        return Err(PyTypeError::new_err(format!("a filter holds single values, not a {kind}; check() takes columns")));
+        return Err(PyTypeError::new_err(format!(
+            "a filter holds single values, not a {kind}; use check() for columns"
+        )));
     }
     if array.is_null(0) {
         return Err(PyTypeError::new_err(NO_NULLS));
@@ -189,7 +235,10 @@ pub(super) fn column_type(
         (Some(data_type), physical) => {
             let kind = || data_type.get_type().qualname().map_or_else(|_| "object".to_owned(), |name| name.to_string());
             let arrow = data_type.extract::<PyDataType>().map_err(|_| {
-                PyTypeError::new_err(format!("type is an Arrow data type such as pyarrow.int64(), not a {}", kind()))
+                PyTypeError::new_err(format!(
+                    "type must be an Arrow data type such as pyarrow.int64(), not a {}",
+                    kind()
+                ))
             })?;
             let arrow = arrow.into_inner();
             Ok(Some(match physical {
@@ -198,7 +247,7 @@ pub(super) fn column_type(
             }))
         }
         (None, None) => Ok(None),
-        (None, Some(_)) => Err(PyValueError::new_err("physical_type needs type=, the Arrow type of the values")),
+        (None, Some(_)) => Err(PyValueError::new_err("physical_type also needs type=, the Arrow type of the values")),
     }
 }
 
@@ -240,7 +289,7 @@ pub(super) fn options<'a>(
 pub(super) fn count(name: &str, value: &Bound<'_, PyAny>) -> PyResult<u64> {
     value.extract().map_err(|error: PyErr| {
         if error.is_instance_of::<PyOverflowError>(value.py()) {
-            return PyValueError::new_err(format!("{name} is a whole number from 0 to 2^64 - 1, not {value}"));
+            return PyValueError::new_err(format!("{name} must be an integer from 0 to 2^64 - 1, not {value}"));
         }
         error
     })

@@ -9,7 +9,7 @@ use crate::hash::HashedColumn;
 use crate::isa::InstructionSet;
 use arrow_array::UInt64Array;
 use arrow_buffer::NullBufferBuilder;
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use std::sync::Arc;
 
@@ -70,13 +70,26 @@ pub(super) fn hash_column<'py>(
 /// 1316160
 #[pyfunction]
 #[pyo3(signature = (ndv, fpp=0.01, *, tight=false, model="exact"))]
-pub(super) fn optimal_num_bytes(ndv: &Bound<'_, PyAny>, fpp: f64, tight: bool, model: &str) -> PyResult<u64> {
+pub(super) fn optimal_num_bytes(
+    ndv: &Bound<'_, PyAny>,
+    #[pyo3(from_py_with = rate)] fpp: f64,
+    tight: bool,
+    model: &str,
+) -> PyResult<u64> {
     let model = match model {
         "exact" => Model::Exact,
         "simple" => Model::Simple,
-        _ => return Err(PyValueError::new_err(format!("model is \"exact\" or \"simple\", not {model:?}"))),
+        _ => return Err(PyValueError::new_err(format!("model must be \"exact\" or \"simple\", not {model:?}"))),
     };
     Ok(sizing::optimal_blocks(count("ndv", ndv)?, fpp, sizes(tight), model)? * 32)
+}
+
+/// A false positive rate as an argument; the error for `"1%"` says what to pass instead.
+pub(super) fn rate(value: &Bound<'_, PyAny>) -> PyResult<f64> {
+    value.extract().map_err(|_| {
+        let shown = value.repr().map_or_else(|_| "this value".to_owned(), |text| text.to_string());
+        PyTypeError::new_err(format!("fpp must be a number between 0 and 1, such as 0.01 for 1%, not {shown}"))
+    })
 }
 
 pub(super) fn sizes(tight: bool) -> Sizes {
@@ -88,7 +101,7 @@ pub(super) fn num_blocks(num_bytes: &Bound<'_, PyAny>) -> PyResult<u64> {
     let num_bytes = count("num_bytes", num_bytes)?;
     Sbbf::blocks_of(num_bytes).map_err(|_| {
         let most = Sbbf::MAX_BLOCKS * 32;
-        PyValueError::new_err(format!("num_bytes is a positive multiple of 32, at most {most}, not {num_bytes}"))
+        PyValueError::new_err(format!("num_bytes must be a positive multiple of 32, at most {most}, not {num_bytes}"))
     })
 }
 

@@ -52,7 +52,7 @@ impl Arrays {
         // out, which leaves a released one behind, as the interface asks.
         let (array, schema) = unsafe { (FFI_ArrowArray::from_raw(array), &*schema) };
         if array.is_released() {
-            return Err(PyValueError::new_err("the Arrow array was consumed already"));
+            return Err(PyValueError::new_err("the Arrow array was already consumed"));
         }
         let field = Field::try_from(schema).map_err(wrong)?;
         let data = taken(array, field.data_type())?;
@@ -66,7 +66,7 @@ impl Arrays {
         let mut stream = unsafe { FFI_ArrowArrayStream::from_raw(stream) };
         let mut schema = FFI_ArrowSchema::empty();
         let get_schema = stream.get_schema.filter(|_| stream.release.is_some());
-        let get_schema = get_schema.ok_or_else(|| PyValueError::new_err("the Arrow stream was consumed already"))?;
+        let get_schema = get_schema.ok_or_else(|| PyValueError::new_err("the Arrow stream was already consumed"))?;
         // SAFETY: the stream is not released, so its functions may be called with it.
         let code = unsafe { get_schema(&raw mut stream, &raw mut schema) };
         check(&mut stream, code)?;
@@ -81,7 +81,7 @@ impl Arrays {
             Source::Stream(stream) => stream,
         };
         let mut array = FFI_ArrowArray::empty();
-        let get_next = stream.get_next.ok_or_else(|| PyValueError::new_err("the Arrow stream was consumed already"))?;
+        let get_next = stream.get_next.ok_or_else(|| PyValueError::new_err("the Arrow stream was already consumed"))?;
         // SAFETY: as in `of_stream`.
         let code = unsafe { get_next(std::ptr::from_mut(stream), &raw mut array) };
         check(stream, code)?;
@@ -119,9 +119,7 @@ fn has_uuids(field: &Field) -> bool {
 /// The data of an imported array, whose producer promises that it has this type.
 fn taken(array: FFI_ArrowArray, data_type: &DataType) -> PyResult<ArrayData> {
     if !lengths_are_aligned(&array, data_type) {
-        return Err(UnsupportedError::new_err(
-            "the Arrow data has offsets at an address that is no multiple of their size; copy it first",
-        ));
+        return Err(UnsupportedError::new_err("the Arrow data has offsets at an unaligned address; copy it first"));
     }
     if *data_type == DataType::Null {
         // It has no data; polars adds a buffer all the same, which arrow-rs refuses.

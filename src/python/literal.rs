@@ -26,7 +26,7 @@ pub(super) fn literal(value: &Bound<'_, PyAny>, column: Option<ColumnType>) -> P
     // A number or a time has another hash for each width and unit: a guess could be a wrong "no".
     let column = column.ok_or_else(|| {
         PyTypeError::new_err(
-            "such a value has many hashes, and this filter does not know its column's type; give type=",
+            "the hash of this value depends on the column's type, which this filter does not know; pass type=",
         )
     })?;
     let is_integer = value.cast::<PyInt>().is_ok() || value.hasattr("__index__")?;
@@ -72,7 +72,7 @@ fn other(value: &Bound<'_, PyAny>, column: ColumnType) -> PyResult<ArrayRef> {
     let py = value.py();
     let is = |module: &str, name: &str| value.is_instance(&py.import(module)?.getattr(name)?);
     if is("datetime", "time")? && !value.getattr(intern!(py, "tzinfo"))?.is_none() {
-        return Err(PyTypeError::new_err("Parquet's times have no zone of their own; give a time without one"));
+        return Err(PyTypeError::new_err("Parquet times have no time zone; pass a time without tzinfo"));
     }
     if is("uuid", "UUID")? {
         // A UUID equals 16 bytes; a BYTE_ARRAY may well hold its text.

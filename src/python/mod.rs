@@ -1,6 +1,7 @@
 //! The Python module `parsieve._core`: takes arguments, releases the interpreter, calls the core, wraps the answer.
 
 mod bloom;
+mod bloom_index;
 mod column;
 mod error;
 mod file;
@@ -9,7 +10,6 @@ mod import;
 mod keys;
 mod literal;
 mod rewrite;
-mod shelf;
 mod sieve;
 
 use pyo3::prelude::*;
@@ -29,8 +29,9 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(functions::optimal_num_bytes, module)?)?;
     module.add_function(wrap_pyfunction!(functions::false_positive_rate, module)?)?;
     module.add_function(wrap_pyfunction!(functions::instruction_sets, module)?)?;
-    module.add_class::<shelf::Shelf>()?;
-    module.add_function(wrap_pyfunction!(shelf::shelf_num_bytes, module)?)?;
+    module.add_class::<bloom_index::Shelf>()?;
+    module.add_class::<bloom_index::ShelfArrangement>()?;
+    module.add_function(wrap_pyfunction!(bloom_index::shelf_num_bytes, module)?)?;
     module.add_function(wrap_pyfunction!(file::coalesce, module)?)?;
     module.add_function(wrap_pyfunction!(keys::unwrap_key, module)?)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;

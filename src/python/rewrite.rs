@@ -161,7 +161,7 @@ impl ChunkScan {
     /// The filter of all values, with their number and the rate that the model foretells.
     fn make(&self, py: Python<'_>, fpp: f64, max_bytes: u64) -> PyResult<(BloomFilter, u64, f64)> {
         let most = match max_bytes / 32 {
-            0 => return Err(PyValueError::new_err(format!("max_bytes is at least 32, not {max_bytes}"))),
+            0 => return Err(PyValueError::new_err(format!("max_bytes must be at least 32, not {max_bytes}"))),
             blocks => 1 << blocks.min(Sbbf::MAX_BLOCKS).ilog2(),
         };
         let column_type =

@@ -22,8 +22,8 @@ pub struct Field {
 pub struct ListHeader {
     /// How many elements follow; never more than bytes are left.
     pub len: usize,
-    /// Their type.
-    pub element: Type,
+    /// Their type. An empty list may have none: fastparquet writes type code 0 then.
+    pub element: Option<Type>,
 }
 
 /// Reads from a [`Cursor`].
@@ -108,10 +108,13 @@ impl<'a> Reader<'a> {
     pub fn list(&mut self) -> Result<ListHeader> {
         let at = self.offset();
         let byte = self.cursor.u8()?;
-        let element = self.kind(byte & 0x0f, at)?;
         let elements = match byte >> 4 {
             15 => self.cursor.varint()?,
             short => u64::from(short),
+        };
+        let element = match elements {
+            0 => Type::from_code(byte & 0x0f),
+            _ => Some(self.kind(byte & 0x0f, at)?),
         };
         // Every element takes at least one byte, so a longer claim is a lie.
         Ok(ListHeader { len: self.container(elements, 1, at)?, element })
@@ -156,6 +159,18 @@ mod tests {
         assert!(matches!(Reader::new(&huge, 0).list().unwrap_err().kind(), ErrorKind::ThriftContainer { .. }));
         let claimed = [0xff, 0xff, 0xff, 0xff, 0x7f];
         assert!(matches!(Reader::new(&claimed, 0).binary().unwrap_err().kind(), ErrorKind::Truncated { .. }));
+    }
+
+    #[test]
+    fn an_empty_list_needs_no_element_type() {
+        let empty = |element| Ok(ListHeader { len: 0, element });
+        assert_eq!(Reader::new(&[0x00], 0).list(), empty(None));
+        assert_eq!(Reader::new(&[0x0c], 0).list(), empty(Some(Type::Struct)));
+        assert_eq!(Reader::new(&[0xf0, 0x00], 0).list(), empty(None), "the long form of the count");
+        for one in [&[0x10, 0x00][..], &[0xf0, 0x01, 0x00], &[0x1e, 0x00]] {
+            let code = one[0] & 0x0f;
+            assert_eq!(Reader::new(one, 7).list(), Err(Error::at(ErrorKind::ThriftType(code), 7)));
+        }
     }
 
     #[test]

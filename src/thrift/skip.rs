@@ -26,7 +26,8 @@ impl Reader<'_> {
             Type::Binary => self.binary().map(drop),
             Type::List | Type::Set => {
                 let header = self.list()?;
-                (0..header.len).try_for_each(|_| self.skip_element(header.element, depth + 1))
+                let Some(element) = header.element else { return Ok(()) };
+                (0..header.len).try_for_each(|_| self.skip_element(element, depth + 1))
             }
             Type::Map => {
                 let at = self.offset();
@@ -76,6 +77,8 @@ mod tests {
             0x1b, 1, 0x85, 1, b'k', 6, // 11: map of one binary to i32
             0x1b, 0, // 12: empty map
             0x1c, 0, // 13: empty struct
+            0x19, 0x00, // 14: empty list without an element type
+            0x1a, 0x00, // 15: empty set without an element type
             0, 0xaa,
         ];
         let mut reader = Reader::new(&bytes, 0);

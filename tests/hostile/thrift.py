@@ -99,3 +99,5 @@ def lies(data: bytes, spot: Spot) -> Iterator[tuple[str, bytes]]:
         for value in (0, spot.value + 1, 2**20, 2**31 - 1):
             head = bytes([value << 4 | element]) if value < 15 else bytes([0xF0 | element]) + varint(value)
             yield f"{value} elements", head
+        yield "0 elements without a type", b"\0"
+        yield "1 element without a type", b"\x10"

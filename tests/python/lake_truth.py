@@ -16,7 +16,7 @@ from parsieve.lake.base import ColumnPath
 from parsieve.lake.leaves import leaf_field, leaf_of
 from parsieve.predicate.names import Names
 from parsieve.prune.footer_stats import open_footer
-from parsieve.prune.leaf import find_leaf
+from parsieve.prune.leaf import FileLeaves, WantedLeaf
 
 
 def leaf_paths(schema: pa.Schema) -> list[ColumnPath]:
@@ -50,7 +50,7 @@ def path_in_base(lake: Lake, piece: Slice, schema: pa.Schema, path: ColumnPath) 
     reader = RangeReader(lake.open_base(piece))
     try:
         file = open_footer(reader)
-        found = find_leaf(file, schema, Names(schema).find(path))
+        found = FileLeaves(file).find(WantedLeaf(schema, Names(schema).find(path)))
         return None if found is None else tuple(file.columns[found])
     finally:
         reader.close()

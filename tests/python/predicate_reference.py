@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from parsieve.predicate.expr import Always, And, Compare, Expr, In, IsNull, Not, Or, StartsWith
+from parsieve.predicate.expr import Always, And, Compare, Expr, In, IsNull, Not, Or, OutOfType, StartsWith
 
 _OPERATORS = {
     "=": operator.eq,
@@ -41,6 +41,8 @@ def truth(expr: Expr, row: dict[str, Any]) -> bool | None:
         case In(column, values):
             here = _value(row, column.path)
             return None if here is None else any(_key(here) == _key(plain(value)) for value in values)
+        case OutOfType(column):
+            return None if _value(row, column.path) is None else False
         case StartsWith(column, prefix):
             here = _value(row, column.path)
             return None if here is None else here.startswith(prefix.scalar.as_py())

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import parsieve as ps
 from parsieve.spark import versions
 
 KINDS = ["parquet", "delta", "iceberg", "hudi_cow", "hudi_mor"]
@@ -89,6 +90,18 @@ class SparkTable:
         option = "versionAsOf" if self.kind == "delta" else "as.of.instant"
         reader = reader if as_of is None else reader.option(option, as_of)
         return reader.format(self.kind.partition("_")[0]).load(self.folder)
+
+
+def settled(table: Any) -> Any:
+    """A table, once none of its files is so young that nothing proves it unchanged."""
+    while not all(piece.token for piece in table._lake.snapshot().slices):
+        time.sleep(0.01)
+    return table
+
+
+def wait_until_old(folder: Path | str) -> None:
+    """Wait until no file of a plain folder is so young that nothing proves it unchanged."""
+    settled(ps.open_table(folder, "parquet"))
 
 
 def ids(frame: Any) -> list[int]:

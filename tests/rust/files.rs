@@ -12,8 +12,8 @@ use parquet::file::properties::WriterProperties;
 use parsieve::bloom::sizing::{Model, Sizes, false_positive_rate, optimal_blocks};
 use parsieve::bloom::{Filter, Options, Sbbf};
 use parsieve::isa::InstructionSet;
-use parsieve::parquet::ranges::{Fetched, Step, coalesce};
 use parsieve::parquet::{FIRST_READ, Footer, NewFilter, OldFooter, ParquetFile};
+use parsieve::ranges::{Fetched, Step, coalesce};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

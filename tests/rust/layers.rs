@@ -1,52 +1,76 @@
-//! The rooms of `src/` point one way, only `src/python` knows pyo3, and no file outgrows its reader.
+//! The folders of `src/` depend on each other in one direction, only `src/python` uses pyo3, and no file grows too long.
 //!
-//! The check reads tokens, not text: comments, strings and look-alike names do not count, and it follows `crate::`,
-//! `super::` and grouped `use` trees down to the room they end in.
+//! `syn` parses each file. Every path that starts with `crate` or `super` is resolved to the module it names, in `use`
+//! items, in expressions and types, and inside macros.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Each room may use those of the steps before its own, never a sibling on its step.
-const STEPS: &[&[&str]] = &[
+use proc_macro2::{Span, TokenStream, TokenTree};
+use syn::spanned::Spanned;
+use syn::visit::{self, Visit};
+
+/// The modules of `src/` in steps. A module may use those of earlier steps, and none of its own step.
+const CRATE: &[&[&str]] = &[
     &["error"],
     &["int"],
-    &["isa", "cursor"],
+    &["isa", "cursor", "ranges"],
     &["thrift", "arrow", "crypto"],
     &["hash"],
-    &["bloom", "sieve", "predicate"],
-    &["parquet"],
-    &["prune", "shelf"],
+    &["bloom", "sieve"],
+    &["bloom_index", "parquet"],
     &["python"],
 ];
 
-/// Lines of a source file with its tests; past it, two rooms are clearer.
+/// The folders of `src/parquet` and of `src/sieve`, ordered in the same way. Tests may use every folder of their own module.
+const PARQUET: &[&[&str]] = &[&["meta"], &["open"], &["filter", "pages"]];
+const SIEVE: &[&[&str]] = &[&["code"], &["key"], &["record"], &["segment"], &["index"], &["build"], &["version"]];
+
+/// The most lines of a source file, including its tests.
 const MAX_LINES: usize = 500;
+/// The most source files in one folder, without `mod.rs`.
+const MAX_FILES: usize = 12;
 
 #[test]
-fn rooms_use_only_rooms_before_them() {
-    let found: Vec<String> = sources().iter().flat_map(|file| forward_uses(&file.path, &file.text)).collect();
-    assert!(found.is_empty(), "the order of rooms is broken:\n{}", found.join("\n"));
+fn modules_use_only_earlier_modules() {
+    let violations: Vec<String> = sources().iter().flat_map(|file| violations(&file.path, &file.text)).collect();
+    assert!(violations.is_empty(), "these uses break the order of modules:\n{}", violations.join("\n"));
 }
 
 #[test]
-fn every_room_has_its_place_in_the_order() {
-    let rooms: BTreeSet<String> = sources().iter().filter_map(|file| room_of(&file.path).map(str::to_owned)).collect();
-    let unplaced: Vec<&String> = rooms.iter().filter(|room| step_of(room).is_none()).collect();
-    assert!(unplaced.is_empty(), "name these in STEPS of tests/rust/layers.rs: {unplaced:?}");
-    assert!(rooms.contains("error"), "src/ was read");
+fn the_order_names_exactly_the_modules_of_the_source_tree() {
+    let files = sources();
+    let paths: Vec<Vec<String>> = files.iter().map(|file| module_path(&file.path)).collect();
+    let below = |parent: &[&str]| -> BTreeSet<&str> {
+        let inside =
+            paths.iter().filter(|path| path.len() > parent.len() && path.iter().zip(parent).all(|(a, b)| a == b));
+        inside.map(|path| path[parent.len()].as_str()).collect()
+    };
+    let named = |steps: &[&[&'static str]]| -> BTreeSet<&str> { steps.iter().copied().flatten().copied().collect() };
+    assert_eq!(below(&[]), named(CRATE));
+    assert_eq!(&below(&["parquet"]) - &BTreeSet::from(["fixtures"]), named(PARQUET));
+    assert_eq!(&below(&["sieve"]) - &BTreeSet::from(["tests"]), named(SIEVE));
 }
 
 #[test]
-fn only_the_python_room_names_pyo3() {
-    let found: Vec<String> = sources().iter().flat_map(|file| foreign_pyo3(&file.path, &file.text)).collect();
-    assert!(found.is_empty(), "pyo3 belongs into src/python:\n{}", found.join("\n"));
+fn only_the_python_module_uses_pyo3() {
+    let uses: Vec<String> = sources().iter().flat_map(|file| foreign_pyo3(&file.path, &file.text)).collect();
+    assert!(uses.is_empty(), "pyo3 belongs in src/python:\n{}", uses.join("\n"));
 }
 
 #[test]
-fn files_stay_within_their_budget() {
-    let found: Vec<String> = sources().iter().filter_map(|file| too_long(&file.path, &file.text)).collect();
-    assert!(found.is_empty(), "split these:\n{}", found.join("\n"));
+fn files_and_folders_stay_small() {
+    let files = sources();
+    let long = files.iter().filter(|file| file.text.lines().count() > MAX_LINES).map(|file| file.path.clone());
+    let mut folders: Vec<&str> = files.iter().filter_map(|file| Some(file.path.rsplit_once('/')?.0)).collect();
+    folders.dedup();
+    let crowded = folders.into_iter().filter(|folder| {
+        let inside = files.iter().filter_map(|file| file.path.rsplit_once('/')).filter(|(parent, _)| parent == folder);
+        inside.filter(|(_, name)| *name != "mod.rs" && !name.ends_with("_tests.rs")).count() > MAX_FILES
+    });
+    let found: Vec<String> = long.chain(crowded.map(str::to_owned)).collect();
+    assert!(found.is_empty(), "split these (over {MAX_LINES} lines, or over {MAX_FILES} files):\n{}", found.join("\n"));
 }
 
 struct Source {
@@ -72,296 +96,246 @@ fn sources() -> Vec<Source> {
         }
     }
     files.sort_by(|a, b| a.path.cmp(&b.path));
+    assert!(!files.is_empty(), "src/ has source files");
     files
 }
 
-fn step_of(room: &str) -> Option<usize> {
-    STEPS.iter().position(|step| step.contains(&room))
+/// `["bloom", "block"]` for `bloom/block.rs`, `["bloom"]` for `bloom/mod.rs`, and `[]` for `lib.rs`.
+fn module_path(path: &str) -> Vec<String> {
+    let parts = path.trim_end_matches(".rs").split('/').filter(|part| !matches!(*part, "mod" | "lib"));
+    parts.map(str::to_owned).collect()
 }
 
-/// `bloom` for `bloom/block.rs`, `isa` for `isa.rs`, nothing for `lib.rs`, which lists all rooms.
-fn room_of(path: &str) -> Option<&str> {
-    let first = path.split('/').next().expect("split gives at least one part");
-    let room = first.strip_suffix(".rs").unwrap_or(first);
-    (room != "lib").then_some(room)
+/// A path that starts at the root of the crate, and whether only tests compile it.
+struct Use {
+    line: usize,
+    path: Vec<String>,
+    in_test: bool,
 }
 
-/// Modules between the crate's root and the file: 1 for `isa.rs` and `bloom/mod.rs`, 2 for `bloom/block.rs`.
-fn depth_of(path: &str) -> usize {
-    path.split('/').filter(|part| *part != "mod.rs").count()
+/// Collects the uses of one file.
+struct Uses {
+    /// The module that is being visited.
+    module: Vec<String>,
+    in_test: bool,
+    found: Vec<Use>,
 }
 
-fn forward_uses(path: &str, text: &str) -> Vec<String> {
-    let Some(room) = room_of(path) else { return Vec::new() };
-    let Some(own) = step_of(room) else { return Vec::new() };
+impl Uses {
+    fn of(path: &str, text: &str) -> Vec<Use> {
+        let file = syn::parse_file(text).unwrap_or_else(|error| panic!("src/{path}: {error}"));
+        let mut uses = Self { module: module_path(path), in_test: false, found: Vec::new() };
+        uses.visit_file(&file);
+        uses.found
+    }
+
+    /// Records a path if it starts with `crate` or `super`.
+    fn record(&mut self, segments: &[String], span: Span) {
+        let mut path = match segments.first().map(String::as_str) {
+            Some("crate") => Vec::new(),
+            Some("super") => self.module.clone(),
+            _ => return,
+        };
+        let supers = segments.iter().take_while(|segment| *segment == "super").count();
+        path.truncate(path.len().saturating_sub(supers));
+        path.extend(segments.iter().skip(supers.max(1)).cloned());
+        self.found.push(Use { line: span.start().line, path, in_test: self.in_test });
+    }
+
+    fn record_tree(&mut self, prefix: &[String], tree: &syn::UseTree) {
+        let joined = |name: &syn::Ident| [prefix, &[name.to_string()]].concat();
+        match tree {
+            syn::UseTree::Path(path) => self.record_tree(&joined(&path.ident), &path.tree),
+            syn::UseTree::Group(group) => group.items.iter().for_each(|item| self.record_tree(prefix, item)),
+            syn::UseTree::Name(name) if name.ident == "self" => self.record(prefix, name.ident.span()),
+            syn::UseTree::Name(name) => self.record(&joined(&name.ident), name.ident.span()),
+            syn::UseTree::Rename(name) => self.record(&joined(&name.ident), name.ident.span()),
+            syn::UseTree::Glob(glob) => self.record(prefix, glob.span()),
+        }
+    }
+
+    /// Paths in the tokens of a macro, which have no syntax tree.
+    fn record_tokens(&mut self, tokens: TokenStream) {
+        let tokens: Vec<TokenTree> = tokens.into_iter().collect();
+        let name_at = |at: usize| match tokens.get(at) {
+            Some(TokenTree::Ident(name)) => Some(name.to_string()),
+            _ => None,
+        };
+        let colon_at = |at: usize| matches!(tokens.get(at), Some(TokenTree::Punct(sign)) if sign.as_char() == ':');
+        for (at, token) in tokens.iter().enumerate() {
+            if let TokenTree::Group(group) = token {
+                self.record_tokens(group.stream());
+            }
+            let Some(first) = name_at(at).filter(|name| name == "crate") else { continue };
+            let mut segments = vec![first];
+            let mut next = at + 1;
+            while colon_at(next) && colon_at(next + 1) {
+                let Some(name) = name_at(next + 2) else { break };
+                segments.push(name);
+                next += 3;
+            }
+            self.record(&segments, token.span());
+        }
+    }
+}
+
+impl<'ast> Visit<'ast> for Uses {
+    fn visit_item_use(&mut self, item: &'ast syn::ItemUse) {
+        self.record_tree(&[], &item.tree);
+    }
+
+    fn visit_path(&mut self, path: &'ast syn::Path) {
+        let segments: Vec<String> = path.segments.iter().map(|segment| segment.ident.to_string()).collect();
+        self.record(&segments, path.span());
+        visit::visit_path(self, path);
+    }
+
+    // `pub(in crate::sieve)` restricts, and uses nothing.
+    fn visit_visibility(&mut self, _: &'ast syn::Visibility) {}
+
+    fn visit_macro(&mut self, item: &'ast syn::Macro) {
+        self.record_tokens(item.tokens.clone());
+        visit::visit_macro(self, item);
+    }
+
+    fn visit_item_mod(&mut self, item: &'ast syn::ItemMod) {
+        let outside = self.in_test;
+        self.in_test |= item.attrs.iter().any(|attribute| match &attribute.meta {
+            syn::Meta::List(list) => {
+                list.path.is_ident("cfg") && names(list.tokens.clone()).any(|(_, name)| name == "test")
+            }
+            _ => false,
+        });
+        self.module.push(item.ident.to_string());
+        visit::visit_item_mod(self, item);
+        self.module.pop();
+        self.in_test = outside;
+    }
+}
+
+fn violations(path: &str, text: &str) -> Vec<String> {
+    let own = module_path(path);
+    let uses = Uses::of(path, text);
+    let is_test_file = path.ends_with("_tests.rs") || path.contains("/tests/") || path.ends_with("fixtures.rs");
     let mut found = Vec::new();
-    for (line, used) in uses(text, depth_of(path)) {
-        match step_of(&used) {
-            _ if used == room => {}
-            Some(step) if step < own => {}
-            Some(step) if step == own => found.push(format!("src/{path}:{line}: {room} uses its sibling {used}")),
-            Some(_) => found.push(format!("src/{path}:{line}: {room} uses {used}, which comes later")),
-            // A name re-exported by lib.rs would hide which room it comes from.
-            None => found.push(format!("src/{path}:{line}: crate::{used} is no room; name the room it lives in")),
+    for used in &uses {
+        let mut check = |steps: &[&[&str]], depth: usize| {
+            let (Some(from), Some(to)) = (own.get(depth), used.path.get(depth)) else { return };
+            if let Some(problem) = problem(steps, from, to) {
+                found.push(format!("src/{path}:{}: {problem}", used.line));
+            }
+        };
+        check(CRATE, 0);
+        if is_test_file || used.in_test || own.first() != used.path.first() {
+            continue;
+        }
+        match own.first().map(String::as_str) {
+            Some("parquet") => check(PARQUET, 1),
+            Some("sieve") => check(SIEVE, 1),
+            _ => {}
         }
     }
     found
+}
+
+fn problem(steps: &[&[&str]], from: &str, to: &str) -> Option<String> {
+    let step_of = |name: &str| steps.iter().position(|step| step.contains(&name));
+    match (step_of(from)?, step_of(to)) {
+        _ if from == to => None,
+        (own, Some(step)) if step < own => None,
+        (own, Some(step)) if step == own => Some(format!("{from} uses its sibling {to}")),
+        (_, Some(_)) => Some(format!("{from} uses {to}, which comes later")),
+        // A re-exported name would hide the module it comes from.
+        (_, None) => Some(format!("{to} is a re-export; name the module that defines it")),
+    }
 }
 
 fn foreign_pyo3(path: &str, text: &str) -> Vec<String> {
-    if room_of(path) == Some("python") {
+    if path.starts_with("python/") {
         return Vec::new();
     }
-    let tokens = tokens(text);
-    let names = tokens.iter().filter(|token| token.text == "pyo3" || token.text.starts_with("pyo3_"));
-    names.map(|token| format!("src/{path}:{}: {}", token.line, token.text)).collect()
+    let found =
+        names(text.parse().expect("Rust tokens")).filter(|(_, name)| name == "pyo3" || name.starts_with("pyo3_"));
+    found.map(|(line, name)| format!("src/{path}:{line}: {name}")).collect()
 }
 
-fn too_long(path: &str, text: &str) -> Option<String> {
-    let lines = text.lines().count();
-    (lines > MAX_LINES).then(|| format!("src/{path}: {lines} lines, at most {MAX_LINES}"))
-}
-
-/// The first name below the crate's root of every path that starts there, with its line.
-fn uses(text: &str, file_depth: usize) -> Vec<(usize, String)> {
-    let tokens = tokens(text);
-    let mut found = Vec::new();
-    // Braces that are open; true for those of an inline module, which is one `super` deeper.
-    let mut braces: Vec<bool> = Vec::new();
-    for (at, token) in tokens.iter().enumerate() {
-        let starts_path = at == 0 || tokens[at - 1].text != "::";
-        match token.text.as_str() {
-            "{" => braces.push(at >= 2 && tokens[at - 2].text == "mod"),
-            "}" => drop(braces.pop()),
-            "crate" if starts_path => names_below(&tokens, at + 1, 0, &mut found),
-            "super" if starts_path => {
-                let depth = file_depth + braces.iter().filter(|is_module| **is_module).count();
-                names_below(&tokens, at + 1, depth.saturating_sub(1), &mut found);
-            }
-            _ => {}
-        }
-    }
-    found
-}
-
-/// Follows a path that stands `depth` modules below the root, its next token being `::`, through groups and further `super`s.
-fn names_below(tokens: &[Token], at: usize, depth: usize, found: &mut Vec<(usize, String)>) {
-    if tokens.get(at).is_none_or(|token| token.text != "::") {
-        return;
-    }
-    let Some(next) = tokens.get(at + 1) else { return };
-    match next.text.as_str() {
-        "super" => names_below(tokens, at + 2, depth.saturating_sub(1), found),
-        "{" => {
-            let mut open = 0;
-            for (inner, token) in tokens.iter().enumerate().skip(at + 1) {
-                let starts_tree = open == 1 && matches!(tokens[inner - 1].text.as_str(), "{" | ",");
-                match token.text.as_str() {
-                    "{" => open += 1,
-                    "}" => open -= 1,
-                    "super" if starts_tree => names_below(tokens, inner + 1, depth.saturating_sub(1), found),
-                    "self" => {}
-                    name if starts_tree && depth == 0 => found.push((token.line, name.to_owned())),
-                    _ => {}
-                }
-                if open == 0 {
-                    return;
-                }
-            }
-        }
-        name if depth == 0 => found.push((next.line, name.to_owned())),
-        _ => {}
-    }
-}
-
-struct Token {
-    line: usize,
-    text: String,
-}
-
-/// Names, `::` and single signs of Rust source, without comments, strings, characters and lifetimes.
-fn tokens(text: &str) -> Vec<Token> {
-    let bytes = text.as_bytes();
-    let (mut tokens, mut at) = (Vec::new(), 0);
-    while at < bytes.len() {
-        let rest = &text[at..];
-        let length = match bytes[at] {
-            b'/' if rest.starts_with("//") => rest.find('\n').unwrap_or(rest.len()),
-            b'/' if rest.starts_with("/*") => block_comment(rest),
-            b'"' => quoted(rest),
-            b'\'' => character_or_lifetime(rest),
-            first if first.is_ascii_alphabetic() || first == b'_' => {
-                let name = rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
-                match (&rest[..name], &rest[name..]) {
-                    // Raw and byte strings; `r#name` is a raw identifier.
-                    ("r" | "br" | "cr", after) if raw_string(after).is_some() => name + raw_string(after).unwrap_or(0),
-                    ("b" | "c", after) if after.starts_with('"') => name + quoted(after),
-                    _ => {
-                        tokens.push(Token { line: line_at(text, at), text: rest[..name].to_owned() });
-                        name
-                    }
-                }
-            }
-            _ if rest.starts_with("::") => {
-                tokens.push(Token { line: line_at(text, at), text: "::".to_owned() });
-                2
-            }
-            first => {
-                let length = rest.chars().next().map_or(1, char::len_utf8);
-                if !first.is_ascii_whitespace() {
-                    tokens.push(Token { line: line_at(text, at), text: rest[..length].to_owned() });
-                }
-                length
-            }
-        };
-        at += length;
-    }
-    tokens
-}
-
-fn line_at(text: &str, at: usize) -> usize {
-    text[..at].matches('\n').count() + 1
-}
-
-fn block_comment(rest: &str) -> usize {
-    let (mut open, mut at) = (0, 0);
-    while at < rest.len() {
-        match &rest.as_bytes()[at..] {
-            [b'/', b'*', ..] => (open, at) = (open + 1, at + 2),
-            [b'*', b'/', ..] => (open, at) = (open - 1, at + 2),
-            _ => at += 1,
-        }
-        if open == 0 {
-            return at;
-        }
-    }
-    rest.len()
-}
-
-fn quoted(rest: &str) -> usize {
-    let mut escaped = false;
-    for (at, byte) in rest.bytes().enumerate().skip(1) {
-        match byte {
-            _ if escaped => escaped = false,
-            b'\\' => escaped = true,
-            b'"' => return at + 1,
-            _ => {}
-        }
-    }
-    rest.len()
-}
-
-/// The length of `#"…"#` with as many hashes on both sides, if `after` begins so.
-fn raw_string(after: &str) -> Option<usize> {
-    let hashes = after.bytes().take_while(|byte| *byte == b'#').count();
-    let end = format!("\"{}", "#".repeat(hashes));
-    let body = after[hashes..].strip_prefix('"')?;
-    Some(body.find(&end).map_or(after.len(), |close| hashes + 1 + close + end.len()))
-}
-
-fn character_or_lifetime(rest: &str) -> usize {
-    let mut chars = rest.char_indices().skip(1);
-    match (chars.next(), chars.next()) {
-        (Some((_, '\\')), Some((escaped, _))) => {
-            rest[escaped + 1..].find('\'').map_or(rest.len(), |close| escaped + 1 + close + 1)
-        }
-        (Some(_), Some((close, '\''))) => close + 1,
-        // A lifetime: only its tick is passed over, its name becomes a harmless token.
-        _ => 1,
-    }
+/// The names in some tokens, with their lines.
+fn names(tokens: TokenStream) -> Box<dyn Iterator<Item = (usize, String)>> {
+    Box::new(tokens.into_iter().flat_map(|token| match token {
+        TokenTree::Group(group) => names(group.stream()),
+        TokenTree::Ident(name) => Box::new(std::iter::once((name.span().start().line, name.to_string()))),
+        _ => Box::new(std::iter::empty()) as Box<dyn Iterator<Item = _>>,
+    }))
 }
 
 mod the_check_can_fail {
     use super::*;
 
-    fn check_forward(path: &str, text: &str, expect: &[&str]) {
-        let found: Vec<String> = forward_uses(path, text);
-        let used: Vec<&str> =
-            found.iter().map(|line| line.split_once(": ").map_or(line.as_str(), |(_, what)| what)).collect();
-        assert_eq!(used, expect, "{text}");
+    fn check(path: &str, text: &str, expect: &[&str]) {
+        let found = violations(path, text);
+        let problems: Vec<&str> =
+            found.iter().map(|line| line.split_once(": ").map_or(line.as_str(), |(_, problem)| problem)).collect();
+        assert_eq!(problems, expect, "{text}");
     }
 
     #[test]
-    fn a_use_of_an_earlier_room_or_of_the_own_one_is_fine() {
-        check_forward("bloom/header.rs", "use crate::thrift::Reader;", &[]);
-        check_forward("bloom/fold.rs", "use crate::bloom::sizing::x; use super::block::Block;", &[]);
-        check_forward("cursor.rs", "use crate::error::Error; use crate::int::to_u64;", &[]);
-        check_forward("python/mod.rs", "use crate::{prune, bloom::{self, Sbbf}}; use super::sieve;", &[]);
-        check_forward("lib.rs", "pub use crate::prune::Verdict;", &[]);
+    fn earlier_modules_may_be_used() {
+        check("bloom/header.rs", "use crate::thrift::Reader;", &[]);
+        check("bloom/fold.rs", "use crate::bloom::sizing::x; use super::block::Block;", &[]);
+        check("cursor.rs", "use crate::error::Error; use crate::int::to_u64;", &[]);
+        check("python/mod.rs", "use crate::{parquet, bloom::{self, Sbbf}}; use super::sieve;", &[]);
+        check("lib.rs", "pub use crate::parquet::Leaf;", &[]);
+        check("sieve/segment/write.rs", "use crate::sieve::key::axis::Key;", &[]);
+        check("sieve/key/axis.rs", "#[cfg(test)] mod tests { use crate::sieve::Builder; }", &[]);
     }
 
     #[test]
-    fn a_later_room_is_found_wherever_it_is_named() {
-        let later = ["hash uses prune, which comes later"];
-        check_forward("hash/xxh64.rs", "use crate::prune::Verdict;", &later);
-        check_forward("hash.rs", "pub(crate) use crate::prune as p;", &later);
-        check_forward("hash/mod.rs", "fn f() -> crate::prune::Verdict { todo() }", &later);
-        check_forward("hash/mod.rs", "macro_rules! m { () => { $crate::prune::Verdict } }", &later);
-        check_forward("hash/mod.rs", "use crate::{error::{Error, Result}, prune::{Verdict}};", &later);
-        check_forward("hash/mod.rs", "use crate :: { prune };", &later);
+    fn a_later_module_is_reported_wherever_it_is_named() {
+        let later = ["hash uses parquet, which comes later"];
+        check("hash/xxh64.rs", "use crate::parquet::Leaf;", &later);
+        check("hash.rs", "pub(crate) use crate::parquet as p;", &later);
+        check("hash/mod.rs", "fn f() -> crate::parquet::Leaf { todo() }", &later);
+        check("hash/mod.rs", "macro_rules! m { () => { $crate::parquet::Leaf } }", &later);
+        check("hash/mod.rs", "fn f() { vec![crate::parquet::Leaf] }", &later);
+        check("hash/mod.rs", "use crate::{error::{Error, Result}, parquet::{Leaf}};", &later);
+        check("hash/plain.rs", "use super::super::parquet::Leaf;", &later);
+        check("hash/plain.rs", "mod inner { use super::super::super::parquet::Leaf; }", &later);
+        check("sieve/key/axis.rs", "use crate::sieve::index::root;", &["key uses index, which comes later"]);
+        check(
+            "sieve/key/axis.rs",
+            "use crate::sieve::Builder;",
+            &["Builder is a re-export; name the module that defines it"],
+        );
     }
 
     #[test]
-    fn super_is_followed_to_the_root() {
-        let later = ["hash uses prune, which comes later"];
-        check_forward("hash/mod.rs", "use super::prune::Verdict;", &later);
-        check_forward("hash/plain.rs", "use super::super::prune::Verdict;", &later);
-        check_forward("hash/plain.rs", "use super::{prune, super::prune::Verdict};", &later);
-        check_forward("hash.rs", "mod tests { use super::super::prune::Verdict; }", &later);
-        check_forward("hash/plain.rs", "mod tests { use super::super::prune::Verdict; }", &[]);
-        check_forward("hash/plain.rs", "use super::prune;", &[]);
+    fn siblings_and_names_of_the_root_are_reported() {
+        check("thrift/reader.rs", "use crate::arrow::Column;", &["thrift uses its sibling arrow"]);
+        check("hash/mod.rs", "use crate::Error;", &["Error is a re-export; name the module that defines it"]);
     }
 
     #[test]
-    fn siblings_do_not_use_each_other() {
-        check_forward("thrift/reader.rs", "use crate::arrow::Column;", &["thrift uses its sibling arrow"]);
-        check_forward("isa.rs", "use crate::cursor::Cursor;", &["isa uses its sibling cursor"]);
-        check_forward("error.rs", "use crate::int::to_u64;", &["error uses int, which comes later"]);
+    fn comments_strings_and_other_crates_do_not_count() {
+        let text = r#"
+            // use crate::parquet::Leaf;
+            /// See [`crate::parquet`].
+            const S: &str = "crate::parquet";
+            use other::parquet;
+        "#;
+        check("hash/mod.rs", text, &[]);
     }
 
     #[test]
-    fn a_name_of_the_root_must_say_its_room() {
-        let said = ["crate::Error is no room; name the room it lives in"];
-        check_forward("hash/mod.rs", "use crate::Error;", &said);
-        check_forward("hash/mod.rs", "use super::Error;", &said);
+    fn the_report_has_the_line() {
+        let found = violations("hash/mod.rs", "use crate::error::Error;\n\nuse crate::{\n    parquet,\n};\n");
+        assert_eq!(found, ["src/hash/mod.rs:4: hash uses parquet, which comes later"]);
     }
 
     #[test]
-    fn comments_strings_and_look_alikes_do_not_count() {
-        for text in [
-            "// use crate::prune::Verdict;",
-            "/* /* crate::prune */ use crate::prune; */",
-            "/// See [`crate::prune`].\nfn f() {}",
-            r#"const S: &str = "crate::prune \" crate::prune";"#,
-            r###"const S: &str = r#"crate::prune " crate::prune"#;"###,
-            r#"const S: &[u8] = b"crate::prune";"#,
-            r"const C: [char; 3] = ['\'', '\u{22}', '{'];",
-            "use other::crate_like::prune; use my::prune;",
-        ] {
-            check_forward("hash/mod.rs", text, &[]);
-        }
-        let after = r#"const C: char = '"'; fn f<'a>(x: &'a str) {} use crate::prune; const D: char = '"';"#;
-        check_forward("hash/mod.rs", after, &["hash uses prune, which comes later"]);
-    }
-
-    #[test]
-    fn the_line_is_that_of_the_name() {
-        let found = forward_uses("hash/mod.rs", "use crate::error::Error;\n\nuse crate::{\n    prune,\n};\n");
-        assert_eq!(found, ["src/hash/mod.rs:4: hash uses prune, which comes later"]);
-    }
-
-    #[test]
-    fn pyo3_is_found_outside_its_room() {
+    fn pyo3_outside_its_module_is_reported() {
         assert_eq!(foreign_pyo3("bloom/sbbf.rs", "#[pyo3::pyclass]\nstruct S;"), ["src/bloom/sbbf.rs:1: pyo3"]);
         assert_eq!(foreign_pyo3("lib.rs", "\nuse pyo3_arrow::PyArray;"), ["src/lib.rs:2: pyo3_arrow"]);
         assert!(foreign_pyo3("python/bloom.rs", "use pyo3::prelude::*;").is_empty());
         assert!(foreign_pyo3("error.rs", "// pyo3 maps these\nconst S: &str = \"pyo3\";").is_empty());
-    }
-
-    #[test]
-    fn long_files_are_found() {
-        assert_eq!(too_long("a.rs", &"\n".repeat(MAX_LINES)), None);
-        let said = too_long("a.rs", &"\n".repeat(MAX_LINES + 1));
-        assert_eq!(said.as_deref(), Some("src/a.rs: 501 lines, at most 500"));
     }
 }

@@ -1,6 +1,8 @@
 """The index of a table: versions of it in a store, built from a lake and asked by a planner."""
 
 from parsieve.index.index import TableIndex
+from parsieve.index.inspect import IndexStats
+from parsieve.index.lies import IndexProblem
 from parsieve.index.opening import open_store
 from parsieve.index.query import Query
 from parsieve.index.reports import (
@@ -20,6 +22,8 @@ __all__ = [
     "CompactReport",
     "DropReport",
     "ExpireReport",
+    "IndexProblem",
+    "IndexStats",
     "LeftOut",
     "LocalStore",
     "ObjectStore",
@@ -31,3 +35,7 @@ __all__ = [
     "View",
     "open_store",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

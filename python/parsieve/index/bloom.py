@@ -7,7 +7,7 @@ what filters inside the files are for others.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -20,17 +20,20 @@ from parsieve.index import bindings
 from parsieve.index.build import Effort, bindable, tokens_of
 from parsieve.index.columns import current_field, field_id_of, path_of
 from parsieve.index.commit import BloomState, Commit, Log, Part, Shelf, TableState
-from parsieve.index.feeder import threads_of
+from parsieve.index.feeder import UNSORTED_SHARE, WAITING_SHARE, each, threads_of
 from parsieve.index.publish import Blooms, Columns, commit
 from parsieve.index.renewals import Renewed
-from parsieve.index.shelf import SHELF_BYTES, Filled, Filling, shelve
+from parsieve.index.shelf import SHELF_BYTES, Filled, Filling, Placed, shelve
+from parsieve.index.spill import Room
 from parsieve.index.store import Store, unique
+from parsieve.index.waiting import Budget, WaitingFilters
 from parsieve.lake.base import ColumnPath, Lake, Location, Slice, Snapshot
 from parsieve.lake.leaves import leaf_field
+from parsieve.rates import checked_fpp
 
 # More shelves than these behind the full ones are put together: each costs a lookup a request.
 MOST_SHELVES = 8
-# Rows of a slice of which nobody knows how many it has.
+# Rows to expect of a slice whose number of rows is unknown.
 SOME_ROWS = 1_000_000
 
 
@@ -55,16 +58,36 @@ class _OwnHands:
     def shelve(
         self, slices: Sequence[Slice], rates: Mapping[ColumnPath, float]
     ) -> tuple[dict[ColumnPath, tuple[Shelf, ...]], dict[Location, Exception]]:
-        with ThreadPoolExecutor(threads_of(self.effort.threads), "parsieve-index") as pool:
-            filled = list(pool.map(lambda piece: fill(self.lake, piece, rates), slices))
-        failed = {piece.location: error for piece, (_, error) in zip(slices, filled, strict=True) if error is not None}
-        shelf_bytes = min(SHELF_BYTES, max(1, self.effort.memory // 4))
-        return {
-            path: put(self.store, (row[at] for row, _ in filled), shelf_bytes) for at, path in enumerate(rates)
-        }, failed
+        failed: dict[Location, Exception] = {}
+        budget = Budget(int(self.effort.memory * UNSORTED_SHARE))
+        with self._room() as room:
+            waiting = {path: WaitingFilters(room, len(slices)) for path in rates}
+
+            def read(number: int) -> None:
+                filled, error = fill(self.lake, slices[number], rates, budget)
+                for filters, one in zip(waiting.values(), filled, strict=True):
+                    filters.put(number, one)
+                if error is not None:
+                    failed[slices[number].location] = error
+
+            each(read, range(len(slices)), threads_of(self.effort.threads))
+            return {path: put(self.store, filters, self._shelf_bytes) for path, filters in waiting.items()}, failed
 
     def reshelve(self, shelves: Sequence[Shelf], bound: Mapping[Location, str]) -> tuple[Shelf, ...]:
-        return put(self.store, live(self.store, shelves, bound), min(SHELF_BYTES, max(1, self.effort.memory // 4)))
+        with self._room() as room:
+            waiting = WaitingFilters(room, 0)
+            for filled in live(self.store, shelves, bound):
+                waiting.append(filled)
+            return put(self.store, waiting, self._shelf_bytes)
+
+    def _room(self) -> Room:
+        """A budget for filters that wait for their shelf; the rest goes to temporary files."""
+        return Room(int(self.effort.memory * WAITING_SHARE), self.effort.spill)
+
+    @property
+    def _shelf_bytes(self) -> int:
+        """Bytes of a shelf, whose rows are in memory twice while they are stored."""
+        return min(SHELF_BYTES, max(1, self.effort.memory // 4))
 
 
 def build(
@@ -81,8 +104,7 @@ def build_by(
     paths = list(dict.fromkeys(path_of(column) for column in columns))
     if not paths:
         raise ValueError("name at least one column to index")
-    if not 0 < fpp < 1:
-        raise ValueError(f"fpp lies between 0 and 1, both excluded, not {fpp}")
+    fpp = checked_fpp(fpp)
     fields = fields_of(snapshot.schema, paths)
     newest = log.newest()
     started = dict(newest.blooms) if newest else {}
@@ -104,7 +126,7 @@ def build_by(
         for path in paths:
             if blooms.get(path) != started.get(path):
                 raise ConflictError(
-                    f"{'.'.join(path)} was indexed by somebody else while it was built here; nothing was committed"
+                    f"{'.'.join(path)} was indexed by somebody else during this build; nothing was committed"
                 )
         return table, dict(newest.columns) if newest else {}, blooms | made
 
@@ -197,24 +219,37 @@ def _is_alike(one: pa.DataType, other: pa.DataType) -> bool:
         return bool(one == other)
 
 
-def fill(lake: Lake, piece: Slice, rates: Mapping[ColumnPath, float]) -> tuple[list[Filled], Exception | None]:
-    """A filter of a slice for each column, in one scan; and why the slice could not be read."""
+def fill(
+    lake: Lake, piece: Slice, rates: Mapping[ColumnPath, float], budget: Budget | None = None
+) -> tuple[list[Filled], Exception | None]:
+    """Fill a filter of a slice for each column, in one scan; also return why the slice could not be read.
+
+    Filters take their memory from `budget` until they are folded to the size that their values need.
+    """
     paths = list(rates)
-    rows = piece.num_rows if piece.num_rows is not None and piece.clean else max(piece.num_rows or 0, SOME_ROWS)
     location = (piece.partition, piece.group)
-    fillings = [Filling(location, rows, rates[path]) for path in paths]
     try:
-        for batch in lake.read_keys(piece, paths):
-            for at, filling in enumerate(fillings):
-                filling.add(batch.column(at))
+        rows = _expected_rows(piece)
+        num_bytes = sum(_core.shelf_num_bytes(rows, fpp) for fpp in rates.values())
+        with nullcontext() if budget is None else budget.claim(num_bytes):
+            fillings = [Filling(location, rows, rates[path]) for path in paths]
+            for batch in lake.read_keys(piece, paths):
+                for at, filling in enumerate(fillings):
+                    filling.add(batch.column(at))
+            return [filling.finish() for filling in fillings], None
     except (ConflictError, FileNotFoundError, UnsupportedError) as error:
-        # Somebody changed or removed it, or it is of a kind that nobody can read right: one slice of many.
+        # The file changed or is gone, or this version cannot read it: one slice of many.
         return [Filled(location, None, unknown=True)] * len(paths), error
-    return [filling.finish() for filling in fillings], None
 
 
-def put(store: Store, filled: Iterable[Filled], shelf_bytes: int) -> tuple[Shelf, ...]:
-    """Filters on new shelves in the store."""
+def _expected_rows(piece: Slice) -> int:
+    """How many rows the filters of a slice begin with room for; more rows make them worse, never wrong."""
+    exact = piece.num_rows is not None and piece.clean
+    return max(piece.num_rows or 0, 0 if exact else SOME_ROWS)
+
+
+def put(store: Store, filled: Iterable[Placed], shelf_bytes: int) -> tuple[Shelf, ...]:
+    """Store filters on new shelves."""
     return tuple(put_shelf(store, *shelf) for shelf in shelve(filled, shelf_bytes))
 
 

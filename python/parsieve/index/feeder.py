@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from parsieve import _core
+from parsieve import _core, interrupts
 from parsieve._core import UnsupportedError
 from parsieve.errors import ConflictError
 from parsieve.index.spill import Room, Runs, Sections
@@ -119,12 +119,13 @@ def gather(
                 column.failed[number] = error
         advance(1)
 
-    _each(read, range(len(slices)), threads)
-    _each(lambda at: workers[at].finish(), range(len(workers)), threads)
+    each(read, range(len(slices)), threads)
+    each(lambda at: workers[at].finish(), range(len(workers)), threads)
     return gathered
 
 
-def _each(act: Callable[[int], None], items: Iterable[int], threads: int) -> None:
+def each(act: Callable[[int], None], items: Iterable[int], threads: int) -> None:
+    """Act on all items, some at once; the first error ends the rest."""
     if threads <= 1:
         for item in items:
             act(item)
@@ -163,6 +164,7 @@ def merge(
     feeds = [runs.pieces(run) for run in range(len(runs))]
     sections = Sections(room)
     while (hungry := build.step()) is not None:
+        interrupts.check()
         build.feed(hungry, next(feeds[hungry], None))
         sections.add(build.take())
     places = [(location.partition, location.group) for location in locations]
@@ -190,6 +192,7 @@ def _joined(axis: _core.SieveAxis, runs: Runs, which: range) -> Iterator[list[by
     joining = _core.SieveRuns(axis, len(which))
     feeds = [runs.pieces(run) for run in which]
     while (hungry := joining.step()) is not None:
+        interrupts.check()
         joining.feed(hungry, next(feeds[hungry], None))
         yield joining.take()
     yield joining.finish()

@@ -186,7 +186,11 @@ class TableIndex:
         threads: int | None = None,
         account: Account | None = None,
     ) -> View:
-        """Fill a Bloom filter for each location and column, in one scan: it answers for keys alone."""
+        """Fill a Bloom filter for each location and column, in one scan: it answers for keys alone.
+
+        `memory` bounds the bytes of filters that are held at once; finished ones wait in temporary files. The filter of
+        a single slice must fit, and what reading the files takes comes on top.
+        """
         effort = build.Effort(memory, threads)
         account = account or Account()
         snapshot = account.settle(lake, snapshot)
@@ -271,14 +275,14 @@ class TableIndex:
         """Whether the version that was seen last, if any, indexes no column."""
         return self._newest is None or self._newest.commit.is_empty
 
-    def verify(self, lake: Lake | None = None, snapshot: Snapshot | None = None) -> list[inspect.Lie]:
+    def verify(self, lake: Lake | None = None, snapshot: Snapshot | None = None) -> list[inspect.IndexProblem]:
         """Read every part of the newest version, and with a lake every row; what is damaged, missing or wrong."""
         view = self.look()
         if view is None or view.commit.is_empty:
             raise IndexNotFoundError(f"{self.store} holds no index; build one first")
         return inspect.verify(view, lake, snapshot)
 
-    def stats(self, column: Column) -> inspect.Stats:
+    def stats(self, column: Column) -> inspect.IndexStats:
         """What a column's index costs, and what its answers waste."""
         view = self.newest()
         if view is None:

@@ -9,14 +9,14 @@ from functools import partial
 from parsieve import _core
 from parsieve._core import ParsieveError
 from parsieve.index import inspect_bloom
-from parsieve.index.lies import UNREAD, Lie, current_rows, name_of, out_of_reach
+from parsieve.index.lies import UNREAD, IndexProblem, Lie, current_rows, name_of, out_of_reach
 from parsieve.index.query import is_nan, is_null
 from parsieve.index.sizes import stored_bytes
 from parsieve.index.upkeep import ReadAhead
 from parsieve.index.view import ColumnReader, View
 from parsieve.lake.base import ColumnPath, Lake, Snapshot
 
-__all__ = ["Lie", "Stats", "stats", "verify"]
+__all__ = ["IndexProblem", "IndexStats", "Lie", "Stats", "stats", "verify"]
 
 # Rows of a slice that are checked at once.
 PAIRS_BYTES = 64 << 20
@@ -27,8 +27,8 @@ SAMPLED_SEGMENTS = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Stats:
-    """What one column's index costs and wastes."""
+class IndexStats:
+    """What the index of one column costs and how exact it is, from `Table.index_stats`."""
 
     path: ColumnPath
     locations: int
@@ -54,6 +54,10 @@ class Stats:
     # Mean locations read for a key that does not exist but lies inside a segment, of those that were sampled.
     reads_of_absent_keys: float
     largest_lookup: int
+
+
+# The name of 0.1.0.
+Stats = IndexStats
 
 
 class _Inspected(ColumnReader):

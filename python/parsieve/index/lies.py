@@ -17,15 +17,26 @@ UNREAD = "nobody can say whether it is true, for its rows cannot be read: {}"
 
 
 @dataclass(frozen=True, slots=True)
-class Lie:
-    """Something in an index that is damaged, missing or wrong. Damage costs speed; only a wrong answer loses rows."""
+class IndexProblem:
+    """A part of an index that is damaged, missing or wrong, from `Table.verify_index`.
+
+    Damage costs speed only: parsieve reads the files instead. A wrong answer can hide rows.
+
+    Attributes:
+        column: The path of the indexed column.
+        part: The index file, or the data file whose rows the index does not find.
+        problem: What is wrong with it.
+        loses_rows: Whether a plan could skip a file that holds a match.
+    """
 
     column: ColumnPath
-    # The file, or the location whose rows are not found.
     part: str
     problem: str
-    # Whether rows could be skipped that match.
     loses_rows: bool
+
+
+# The name of 0.1.0.
+Lie = IndexProblem
 
 
 def current_rows(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from parsieve._core import UnsupportedError
@@ -26,7 +27,7 @@ def open_store(where: Any, storage_options: Mapping[str, str] | None = None) -> 
         return _at(where, storage_options)
     if isinstance(where, (str, os.PathLike)):
         text = os.fspath(where)
-        return LocalStore(local_path(text) if text.startswith("file:") else text)
+        return LocalStore(local_path(text) if text.startswith("file:") else Path(text).expanduser())
     raise TypeError(
         f"an index lies in a folder, at a URI, or in a (filesystem, path) pair, not in a {type(where).__qualname__}"
     )

@@ -16,6 +16,8 @@ Location = tuple[str, str]
 
 # Bytes of filters on one shelf: all of them are in memory at once while it is written, and a lookup reads each shelf.
 SHELF_BYTES = 256 << 20
+# Bytes of a filter's block.
+BLOCK = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,15 +67,21 @@ class Filling:
         self._filter.insert(keys)
 
     def finish(self) -> Filled:
-        """The filter, halved while it keeps its rate."""
-        filled = self._filter
-        # All shelf sizes halve into shelf sizes, down to four blocks.
-        while filled is not None and filled.num_blocks > 4 and filled.num_blocks % 2 == 0:
-            half = filled.folded(factor=2)
-            if half.estimated_fpp > self._fpp:
-                break
-            filled = half
-        return Filled(self._location, filled, self._nulls, self._nans)
+        """Return the filter, halved as often as it keeps its rate."""
+        filled, self._filter = self._filter, None
+        return Filled(self._location, None if filled is None else _halved(filled, self._fpp), self._nulls, self._nans)
+
+
+def _halved(filled: _core.BloomFilter, fpp: float) -> _core.BloomFilter:
+    """The smallest half of a half that keeps the rate. All shelf sizes halve into shelf sizes, down to four blocks.
+
+    One step makes it: intermediate sizes would leave the memory of the process full of holes.
+    """
+    blocks = filled.num_blocks
+    small = filled.folded(fpp)
+    if small.num_blocks in (1, 2) and blocks > small.num_blocks:
+        small = filled.folded(factor=max(1, blocks // 4))
+    return small
 
 
 def fill(location: Location, keys: Iterable[pa.Array], num_rows: int, fpp: float = 0.01) -> Filled:
@@ -85,7 +93,7 @@ def fill(location: Location, keys: Iterable[pa.Array], num_rows: int, fpp: float
 
 
 class Shelved(Protocol):
-    """What decides on which shelf a location stands."""
+    """What decides on which shelf a location goes."""
 
     @property
     def column_type(self) -> str | None:
@@ -96,13 +104,37 @@ class Shelved(Protocol):
         """The size of its filter."""
 
 
+class Placed(Shelved, Protocol):
+    """A location with its filter, which may be loaded each time it is asked for."""
+
+    @property
+    def location(self) -> Location:
+        """Partition and group."""
+
+    @property
+    def filter(self) -> _core.BloomFilter | None:
+        """Its filter; None where it has no value."""
+
+    @property
+    def nulls(self) -> bool:
+        """Whether some rows have no value."""
+
+    @property
+    def nans(self) -> bool:
+        """Whether some rows are not a number."""
+
+    @property
+    def unknown(self) -> bool:
+        """Whether some rows could not be read."""
+
+
 ShelvedT = TypeVar("ShelvedT", bound=Shelved)
 
 
 def on_shelves(filled: Iterable[ShelvedT], shelf_bytes: int = SHELF_BYTES) -> Iterator[tuple[str, list[ShelvedT]]]:
-    """The type of each shelf and who stands on it, so that each is full but the last of its type.
+    """Group locations into shelves of one column type, each of which is full except for the last of its type.
 
-    Filters of different types (the column was widened meanwhile) stand on different shelves: each is asked in its own.
+    Filters of different types (the column was widened meanwhile) go on different shelves.
     """
     open_shelves: dict[str, list[ShelvedT]] = {}
     sizes: dict[str, int] = {}
@@ -124,16 +156,24 @@ def on_shelves(filled: Iterable[ShelvedT], shelf_bytes: int = SHELF_BYTES) -> It
         yield "INT32 integer", empty
 
 
-def shelve(filled: Iterable[Filled], shelf_bytes: int = SHELF_BYTES) -> Iterator[tuple[bytes, bytes]]:
-    """Shelves of filters: the directory and the rows of each."""
+def shelve(filled: Iterable[Placed], shelf_bytes: int = SHELF_BYTES) -> Iterator[tuple[bytes, bytes]]:
+    """Yield the directory and the rows of each shelf."""
     for column_type, shelf in on_shelves(filled, shelf_bytes):
         yield arranged(column_type, shelf)
 
 
-def arranged(column_type: str, shelf: Iterable[Filled]) -> tuple[bytes, bytes]:
-    """The directory and the rows of one shelf."""
-    shelved = [(*one.location, one.filter, one.nulls, one.nans, one.unknown) for one in shelf]
-    directory, rows = _core.Shelf.arrange(column_type, shelved)
+def arranged(column_type: str, shelf: Iterable[Placed]) -> tuple[bytes, bytes]:
+    """Return the directory and the rows of one shelf. Besides the rows, one filter is loaded at a time."""
+    places = list(shelf)
+    locations = [
+        (*one.location, one.num_bytes // BLOCK if one.column_type else None, one.nulls, one.nans, one.unknown)
+        for one in places
+    ]
+    arrangement = _core.ShelfArrangement(column_type, locations)
+    for number, one in enumerate(places):
+        if (filter := one.filter) is not None:
+            arrangement.place(number, filter)
+    directory, rows = arrangement.finish()
     return directory.to_bytes(), rows
 
 

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from parsieve import _core
 from parsieve._core import ParsieveError
-from parsieve.errors import ColumnNotFoundError
+from parsieve.errors import ColumnNotFoundError, did_you_mean
 from parsieve.files import REQUESTS_AT_ONCE
 from parsieve.index import bindings
 from parsieve.index.bloom_view import BloomReader
@@ -191,6 +191,14 @@ class View:
         self._readers = {path: ColumnReader(store, state) for path, state in commit.columns.items()}
         self._blooms = {path: BloomReader(store, state) for path, state in commit.blooms.items()}
 
+    def __repr__(self) -> str:
+        """Show the version and its columns."""
+        kinds = {path: ["sieve"] for path in self.commit.columns}
+        for path in self.commit.blooms:
+            kinds.setdefault(path, []).append("bloom")
+        columns = ", ".join(f"{'.'.join(path)}: {' and '.join(found)}" for path, found in sorted(kinds.items()))
+        return f"<parsieve.index.View version {self.version}, {columns or 'no columns'}>"
+
     @property
     def version(self) -> int:
         """Its number."""
@@ -227,7 +235,8 @@ class View:
         reader = self._readers.get(path)
         if reader is None:
             known = ", ".join(sorted(".".join(one) for one in self.columns)) or "none"
-            raise ColumnNotFoundError(f"{'.'.join(path)} is not indexed; indexed are: {known}")
+            hint = did_you_mean(".".join(path), map(".".join, self.columns))
+            raise ColumnNotFoundError(f"{'.'.join(path)} is not indexed{hint or ';'} indexed columns: {known}")
         return reader
 
     def token(self, location: Location, column: str | Sequence[str] | None = None) -> str | None:

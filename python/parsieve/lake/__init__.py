@@ -4,3 +4,7 @@ from parsieve.lake.base import Changes, Lake, Location, Slice, Snapshot, Statist
 from parsieve.lake.detect import open_lake
 
 __all__ = ["Changes", "Lake", "Location", "Slice", "Snapshot", "Statistics", "open_lake"]
+
+
+def __dir__() -> list[str]:
+    return __all__

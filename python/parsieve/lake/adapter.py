@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
 from parsieve.lake.base import ColumnPath, Lake, Slice, Snapshot
+from parsieve.lake.checked import request_of
 from parsieve.lake.leaves import leaf_field, pruned
-from parsieve.lake.rows import Rows, leaves, selected
-from parsieve.lake.scan import scanned
+from parsieve.lake.rows import CheckedRows, Rows, leaves, selected
 
 
 class Adapter(Lake):
@@ -36,8 +37,13 @@ class Adapter(Lake):
         filter: Any = None,
     ) -> pa.RecordBatchReader:
         """The live rows of some slices."""
-        dataset = self.dataset(snapshot, slices)
-        if dataset is not None:
-            return scanned(dataset, columns, filter)
+        found = self.files(snapshot, slices)
+        if found is not None:
+            return found.reader(request_of(snapshot.schema, columns, filter))
         # Asked before the first row, not in the midst of a stream.
-        return selected([self.rows(piece) for piece in slices], snapshot.schema, columns, filter)
+        files = [CheckedRows(self.rows(piece), partial(self.version, piece), _name(piece)) for piece in slices]
+        return selected(files, snapshot.schema, columns, filter)
+
+
+def _name(piece: Slice) -> str:
+    return piece.path or f"{piece.partition}/{piece.group}"

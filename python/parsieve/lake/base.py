@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 import pyarrow.dataset as pads
@@ -15,6 +15,10 @@ import pyarrow.dataset as pads
 from parsieve._core import FileKeys
 from parsieve.lake.keys import TableKeys
 from parsieve.placing import BELOW, Places
+
+if TYPE_CHECKING:
+    from parsieve.lake.checked import CheckedFiles
+    from parsieve.lake.pinned import Version
 
 ColumnPath = tuple[str, ...]
 AsOf = int | str | dt.datetime | None
@@ -231,21 +235,26 @@ class Lake(ABC):
         `filter` is a pyarrow expression over the snapshot's schema; it may name columns that are not asked for.
         """
 
-    def dataset(self, snapshot: Snapshot, slices: Sequence[Slice]) -> pads.Dataset | None:
-        """The slices as a pyarrow dataset with the snapshot's schema; None where that would not be exact.
-
-        Filters that pyarrow pushes into it lose NaN: its row groups go by statistics that know nothing of NaN. `read`
-        takes care of that.
-        """
+    def files(self, snapshot: Snapshot, slices: Sequence[Slice]) -> CheckedFiles | None:
+        """Return the slices as files whose rows are all live; None if any slice is more than one such file."""
         return None
+
+    def version(self, piece: Slice) -> Version | None:
+        """Return what tells the base file, as it is now, from another one of the same name; None if nothing does."""
+        return None
+
+    def dataset(self, snapshot: Snapshot, slices: Sequence[Slice]) -> pads.Dataset | None:
+        """Return the slices as a pyarrow dataset with the snapshot's schema; None if that would not be exact."""
+        found = self.files(snapshot, slices)
+        if found is None or not found.are_exact():
+            return None
+        from parsieve.lake.dataset import PlannedDataset
+
+        return PlannedDataset(found)
 
     def row_groups_usable(self, piece: Slice) -> bool:
         """Whether the base file alone, so also its row groups and filters, says everything about the live rows."""
         return piece.clean and piece.path is not None
-
-    def is_unchanged(self, piece: Slice) -> bool:
-        """Whether the base file is for certain the one of the snapshot still: the formats write each file once."""
-        return True
 
     def constants(self, piece: Slice) -> Collection[str]:
         """Columns whose value the table says; what the file holds by their names means nothing."""

@@ -10,12 +10,12 @@ from types import NoneType
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.dataset as pads
 
 from parsieve._core import FormatError, UnsupportedError
 from parsieve.lake import roaring
 from parsieve.lake.adapter import Adapter
 from parsieve.lake.base import AsOf, ColumnPath, Slice, Snapshot, Statistics, utc
+from parsieve.lake.checked import CheckedFiles, files_of
 from parsieve.lake.delta_log import DataFile, LogState, commit_mark, latest_version, state_at
 from parsieve.lake.delta_schema import (
     DoubtfulValueError,
@@ -29,8 +29,9 @@ from parsieve.lake.delta_schema import (
     vector_path,
 )
 from parsieve.lake.leaves import BY_NAME, Matching
+from parsieve.lake.pinned import Version
 from parsieve.lake.rows import FileRows
-from parsieve.lake.scan import ScanFile, dataset_of
+from parsieve.lake.scan import ScanFile
 from parsieve.lake.storage import Storage
 
 _FEATURES = {
@@ -134,7 +135,7 @@ class Delta(Adapter):
         try:
             partitions = [fields[name] for name in state.metadata["partitionColumns"]]
         except KeyError as error:
-            raise FormatError(f"Delta's log partitions by {error}, which is no column") from error
+            raise FormatError(f"Delta's log partitions by {error}, which is not a column of the table") from error
         stats = [parsed_stats(file) for file in state.files]
         slices = tuple(
             self._slice(file, said, schema, matching, partitions) for file, said in zip(state.files, stats, strict=True)
@@ -215,10 +216,14 @@ class Delta(Adapter):
                     raise UnsupportedError(f"{piece.path}: {name} is {doubt}")
         return super().read(snapshot, slices, columns, filter)
 
-    def dataset(self, snapshot: Snapshot, slices: Sequence[Slice]) -> pads.Dataset | None:
-        """The files as a dataset; None where there are deletion vectors, mapped columns or other types."""
-        filesystem = self._storage.arrow()
-        if filesystem is None or any(
+    def version(self, piece: Slice) -> Version | None:
+        """What tells the data file from another one."""
+        native: _Native = piece.native
+        return native.storage.version(native.path)
+
+    def files(self, snapshot: Snapshot, slices: Sequence[Slice]) -> CheckedFiles | None:
+        """Return the data files; None if there are deletion vectors or mapped columns."""
+        if self._storage.arrow() is None or any(
             not one.clean
             or one.native.doubtful
             or one.native.matching is not BY_NAME
@@ -226,8 +231,13 @@ class Delta(Adapter):
             for one in slices
         ):
             return None
-        files = [ScanFile(one.native.path, one.native.constants) for one in slices]
-        return dataset_of(files, snapshot.schema, filesystem)
+        files = [
+            ScanFile(
+                self._storage, one.native.path, str(one.path), one.native.file.size, constants=one.native.constants
+            )
+            for one in slices
+        ]
+        return files_of(files, snapshot.schema)
 
     def constants(self, piece: Slice) -> Collection[str]:
         """The partition columns, those of doubtful values too."""

@@ -17,7 +17,8 @@ from parsieve._core import FormatError, UnsupportedError
 from parsieve.lake import bounds
 from parsieve.lake.base import ColumnPath, Statistics
 from parsieve.lake.delta_log import DataFile
-from parsieve.lake.leaves import BY_NAME, FIELD_ID, PHYSICAL_NAME, Matching, by_name, leaf_field
+from parsieve.lake.fields import fields_at
+from parsieve.lake.leaves import BY_NAME, FIELD_ID, PHYSICAL_NAME, Find, Matching, by_name, leaf_field, places_by_id
 
 _WIDENED = b"delta.typeChanges"
 _TYPES = {
@@ -88,18 +89,27 @@ def matching_of(mode: str) -> Matching:
     if mode == "none":
         return BY_NAME
     if mode == "name":
-        return Matching(lambda field, among: by_name(pa.field(physical(field), field.type), among))
+        return Matching(_by_physical_name)
     if mode == "id":
         return Matching(_by_id)
     raise UnsupportedError(f"Delta's column mapping {mode!r} is not supported")
 
 
-def _by_id(field: pa.Field, among: Sequence[pa.Field]) -> int | None:
-    wanted = (field.metadata or {}).get(FIELD_ID)
-    ids = [(one.metadata or {}).get(FIELD_ID) for one in among]
-    if wanted is None or None in ids:
-        raise UnsupportedError(f"column {field.name!r} is mapped by id, and a file or the table has no ids")
-    return ids.index(wanted) if wanted in ids else None
+def _by_physical_name(among: Sequence[pa.Field]) -> Find:
+    find = by_name(among)
+    return lambda field: find(pa.field(physical(field), field.type))
+
+
+def _by_id(among: Sequence[pa.Field]) -> Find:
+    places = places_by_id(among)
+
+    def find(field: pa.Field) -> int | None:
+        wanted = (field.metadata or {}).get(FIELD_ID)
+        if wanted is None or None in places:
+            raise UnsupportedError(f"column {field.name!r} is mapped by id, and a file or the table has no ids")
+        return places.get(wanted)
+
+    return find
 
 
 class DoubtfulValueError(Exception):
@@ -128,7 +138,7 @@ def partition_value(text: str | None, kind: pa.DataType) -> tuple[object, bool]:
         value: object = _PARSERS[_family(kind)](text)
         return pa.scalar(value, kind).as_py(), True
     except (KeyError, ValueError, InvalidOperation, OverflowError, pa.ArrowException) as error:
-        raise FormatError(f"the partition value {text!r} of Delta's log is no {kind}: {error!r}") from error
+        raise FormatError(f"the partition value {text!r} of Delta's log is not a valid {kind}: {error!r}") from error
 
 
 def _family(kind: pa.DataType) -> str:
@@ -168,13 +178,9 @@ def statistics_of(
 ) -> Statistics:
     """What is certain of a column by the statistics of all files."""
     field = leaf_field(schema, path)
-    names, fields = [], list(schema)
-    widened = False
-    for part in path:
-        one = next(one for one in fields if one.name == part)
-        names.append(physical(one))
-        widened = widened or _WIDENED in (one.metadata or {})
-        fields = list(one.type) if pt.is_struct(one.type) else []
+    fields = fields_at(schema, path)
+    names = [physical(one) for one in fields]
+    widened = any(_WIDENED in (one.metadata or {}) for one in fields)
     kind = field.type
     lower: list[object] = []
     upper: list[object] = []
@@ -290,4 +296,4 @@ def unpack(text: str) -> bytes:
             raise ValueError("characters that Z85 does not have")
         return base64.b85decode(plain.translate(_TO_B85))
     except ValueError as error:
-        raise FormatError(f"a deletion vector's address is no Z85: {error}") from error
+        raise FormatError(f"the address of a deletion vector is not valid Z85: {error}") from error

@@ -12,16 +12,18 @@ from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
-import pyarrow.dataset as pads
 import pyarrow.types as pt
 
 from parsieve._core import FormatError, UnsupportedError
 from parsieve.lake.adapter import Adapter
 from parsieve.lake.base import AsOf, Slice, Snapshot, utc
-from parsieve.lake.hudi_timeline import Timeline, read_properties, read_timeline, text_of_properties
+from parsieve.lake.checked import CheckedFiles, files_of
+from parsieve.lake.hudi_properties import of_settled, read_text
+from parsieve.lake.hudi_timeline import Timeline, read_properties, read_timeline
 from parsieve.lake.leaves import BY_NAME, by_name, conform
+from parsieve.lake.pinned import Version
 from parsieve.lake.rows import BATCH_ROWS, FileRows, foreign
-from parsieve.lake.scan import ScanFile, dataset_of
+from parsieve.lake.scan import ScanFile
 from parsieve.lake.storage import Storage
 
 _LOG = re.compile(r"\.(.+)_(\d{14,17})\.log\.(\d+)(?:_.*)?")
@@ -88,9 +90,13 @@ def has_logs(piece: Slice, listed: frozenset[str], instant: str | None = None) -
 def _reader(uri: str, options: tuple[tuple[str, str], ...], instant: str) -> tuple[Any, Any]:
     from hudi import HudiReadOptions, HudiTableBuilder
 
-    table = HudiTableBuilder.from_base_uri(uri).with_options(dict(options)).build()
     asked = HudiReadOptions().with_as_of_timestamp(instant)
-    return table.create_file_group_reader_with_options(asked), asked
+
+    def build() -> Any:
+        table = HudiTableBuilder.from_base_uri(uri).with_options(dict(options)).build()
+        return table.create_file_group_reader_with_options(asked)
+
+    return of_settled(Storage(uri, dict(options)), build), asked
 
 
 class Hudi(Adapter):
@@ -119,12 +125,21 @@ class Hudi(Adapter):
         """A folder in the table's own, on the same filesystem."""
         return self._storage.beside(name)
 
+    @property
+    def storage(self) -> Storage:
+        """The table's folder and its filesystem."""
+        return self._storage
+
     def snapshot(self, as_of: AsOf = None) -> Snapshot:
         """The table now, at an instant of its timeline or any text of digits between two, or at a time."""
+        # A rewrite of the properties is waited for: incomplete ones would give partitions other values.
+        return of_settled(self._storage, lambda: self._look(as_of))
+
+    def _look(self, as_of: AsOf) -> Snapshot:
         from hudi import HudiReadOptions, HudiTableBuilder
 
         timeline = read_timeline(self._storage)
-        text = text_of_properties(self._storage)
+        text = read_text(self._storage)
         # Every file of the table belongs to an instant of the timeline, so that the table is what it was with it.
         key = timeline.mark, text, as_of
         last = self._last
@@ -183,13 +198,16 @@ class Hudi(Adapter):
             )
         return _MergedRows(piece)
 
-    def dataset(self, snapshot: Snapshot, slices: Sequence[Slice]) -> pads.Dataset | None:
-        """The base files as a dataset; None where there are logs or other types."""
-        filesystem = self._storage.arrow()
-        if filesystem is None or not all(one.clean for one in slices):
+    def version(self, piece: Slice) -> Version | None:
+        """What tells the base file from another one; None for file groups that hudi reads."""
+        return self._storage.version(str(piece.native.base)) if piece.clean else None
+
+    def files(self, snapshot: Snapshot, slices: Sequence[Slice]) -> CheckedFiles | None:
+        """Return the base files; None if there are logs."""
+        if self._storage.arrow() is None or not all(one.clean for one in slices):
             return None
-        files = [ScanFile(str(one.native.base), {}) for one in slices]
-        return dataset_of(files, snapshot.schema, filesystem)
+        files = [ScanFile(self._storage, str(one.native.base), str(one.path), one.size or 0) for one in slices]
+        return files_of(files, snapshot.schema)
 
     def open_base(self, piece: Slice) -> Any:
         """The base file, opened as the table is."""
@@ -266,7 +284,7 @@ class _Slices:
         for name, size in zip(piece.log_file_names, piece.log_file_sizes, strict=True):
             match = _LOG.fullmatch(name)
             if match is None:
-                raise FormatError(f"{name} is no name of a Hudi log")
+                raise FormatError(f"not the name of a Hudi log: {name}")
             if not self._logs_say or (match[2] <= self._instant and self._timeline.holds(match[2])):
                 found.append((name, int(size)))
         return sorted(found)
@@ -318,8 +336,9 @@ class _MergedRows:
     def _conformed(self, batch: pa.RecordBatch, schema: pa.Schema, where: str) -> pa.RecordBatch:
         held = list(batch.schema)
         arrays = []
+        find = by_name(held)
         for target in schema:
-            number = by_name(target, held)
+            number = find(target)
             if number is None:
                 arrays.append(pa.nulls(batch.num_rows, target.type))
                 continue

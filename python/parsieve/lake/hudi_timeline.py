@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Any
 
 from parsieve._core import FormatError, UnsupportedError
+from parsieve.lake import hudi_properties
 from parsieve.lake.storage import Storage
 
 _NAME = re.compile(r"(\d{14,17})(?:_(\d{14,17}))?\.([a-z]+)(?:\.(requested|inflight))?")
@@ -123,14 +124,7 @@ def _mark(folder: str, marks: Mapping[str, str | None]) -> str:
 
 def properties_of(storage: Storage) -> dict[str, str]:
     """The table's own properties."""
-    return read_properties(text_of_properties(storage))
-
-
-def text_of_properties(storage: Storage) -> str:
-    """The file of the table's properties."""
-    with storage.open(storage.join(".hoodie/hoodie.properties")) as file:
-        data: bytes = file.read()
-    return data.decode(errors="replace")
+    return read_properties(hudi_properties.read_text(storage))
 
 
 def read_properties(text: str) -> dict[str, str]:
@@ -172,7 +166,7 @@ def earliest_kept(data: bytes, name: str) -> str:
         return ""
     source = _Avro(data, name)
     if source.take(4) != b"Obj\1":
-        raise FormatError(f"{name} of Hudi's timeline is no Avro file")
+        raise FormatError(f"not an Avro file: {name} of Hudi's timeline")
     about: dict[bytes, bytes] = {}
     while count := source.number():
         if count < 0:

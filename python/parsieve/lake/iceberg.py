@@ -10,7 +10,6 @@ from functools import partial
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 import pyarrow.types as pt
 
@@ -19,10 +18,12 @@ from parsieve.files import local_path
 from parsieve.lake import roaring
 from parsieve.lake.adapter import Adapter
 from parsieve.lake.base import AsOf, Slice, Snapshot, utc
+from parsieve.lake.checked import CheckedFiles, files_of
 from parsieve.lake.iceberg_files import DataFile, Entry, data_files, partition_reader, statistics_of
-from parsieve.lake.leaves import FIELD_ID, Matching
+from parsieve.lake.leaves import FIELD_ID, Find, Matching, places_by_id
+from parsieve.lake.pinned import Version
 from parsieve.lake.rows import FileRows, foreign
-from parsieve.lake.scan import ScanFile, dataset_of
+from parsieve.lake.scan import ScanFile
 from parsieve.lake.storage import Storage
 
 _METADATA = re.compile(r"v?(\d+)(-[^/]*)?(\.gz)?\.metadata\.json(\.gz)?")
@@ -137,20 +138,26 @@ class Iceberg(Adapter):
             deleted=partial(_deleted, native),
         )
 
-    def dataset(self, snapshot: Snapshot, slices: Sequence[Slice]) -> pads.Dataset | None:
-        """The files as a dataset; None where there are deletes, renamed columns or other types."""
+    def version(self, piece: Slice) -> Version | None:
+        """What tells the data file from another one; None where pyiceberg reads by other means than pyarrow's."""
+        native: _Native = piece.native
+        place = _place(native.io, native.data.file.file_path)
+        return None if place is None else Storage((place[0], "")).version(place[1])
+
+    def files(self, snapshot: Snapshot, slices: Sequence[Slice]) -> CheckedFiles | None:
+        """Return the data files; None if rows were deleted."""
         if not all(map(self.row_groups_usable, slices)):
             return None
         places = [_place(one.native.io, one.native.data.file.file_path) for one in slices]
-        filesystems = {id(place[0]): place[0] for place in places if place is not None}
-        if len(filesystems) != 1 or None in places:
+        storages = {id(place[0]): Storage((place[0], "")) for place in places if place is not None}
+        if len(storages) != 1 or None in places:
             return None
         files = [
-            ScanFile(place[1], {}, matching=one.native.matching)
+            ScanFile(storages[id(place[0])], place[1], str(one.path), one.size or 0, matching=one.native.matching)
             for place, one in zip(places, slices, strict=True)
             if place is not None
         ]
-        return dataset_of(files, snapshot.schema, next(iter(filesystems.values())))
+        return files_of(files, snapshot.schema)
 
     def row_groups_usable(self, piece: Slice) -> bool:
         """Whether the data file is Parquet, open to all, and nothing of it was deleted."""
@@ -343,15 +350,23 @@ def _mapped(fields: Iterable[Any]) -> dict[bytes, set[str]]:
     return found
 
 
-def _find(mapping: Mapping[bytes, set[str]], wanted: pa.Field, among: Sequence[pa.Field]) -> int | None:
-    """The field of the same id, or of a mapped name in a file that was written without ids."""
-    number = wanted.metadata[FIELD_ID]
-    ids = [(one.metadata or {}).get(FIELD_ID) for one in among]
-    if any(one is not None for one in ids):
-        return ids.index(number) if number in ids else None
-    if not mapping:
-        raise UnsupportedError(f"column {wanted.name!r}: the file has no field ids, and the table no name mapping")
-    places = [place for place, one in enumerate(among) if one.name in mapping.get(number, ())]
-    if len(places) > 1:
-        raise UnsupportedError(f"column {wanted.name!r} is several columns of a file by the table's name mapping")
-    return places[0] if places else None
+def _find(mapping: Mapping[bytes, set[str]], among: Sequence[pa.Field]) -> Find:
+    """Find fields by id, or by a mapped name in a file that was written without ids."""
+    ids = places_by_id(among)
+    has_ids = any(number is not None for number in ids)
+    names: dict[str, list[int]] = {}
+    for place, one in enumerate(among):
+        names.setdefault(one.name, []).append(place)
+
+    def find(wanted: pa.Field) -> int | None:
+        number = wanted.metadata[FIELD_ID]
+        if has_ids:
+            return ids.get(number)
+        if not mapping:
+            raise UnsupportedError(f"column {wanted.name!r}: the file has no field ids, and the table no name mapping")
+        places = [place for name in mapping.get(number, ()) for place in names.get(name, ())]
+        if len(places) > 1:
+            raise UnsupportedError(f"column {wanted.name!r} is several columns of a file by the table's name mapping")
+        return places[0] if places else None
+
+    return find

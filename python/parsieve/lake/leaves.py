@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,22 +11,31 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from parsieve._core import UnsupportedError
-from parsieve.errors import ColumnNotFoundError
+from parsieve.errors import ColumnNotFoundError, no_column
 from parsieve.lake.base import ColumnPath
+from parsieve.lake.fields import fields_at
 
 FIELD_ID = b"PARQUET:field_id"
 # What Delta's files call a column, where that may be another name than the table's.
 PHYSICAL_NAME = b"delta.columnMapping.physicalName"
 
 
+Find = Callable[[pa.Field], int | None]
+
+
 @dataclass(frozen=True, slots=True)
 class Matching:
     """How a file's columns are those of its table."""
 
-    # Finds the field that holds a field of the table, among those of one level of a file; None where there is none.
-    find: Callable[[pa.Field, Sequence[pa.Field]], int | None]
+    # Takes the fields of one level of a file, and returns a function that finds the one that holds a field of the
+    # table; None if the file has none. Each level is indexed once, however many columns are looked up in it.
+    index: Callable[[Sequence[pa.Field]], Find]
     # What stands for columns that a file lacks, by field id; null for others.
     defaults: Mapping[bytes, object] = field(default_factory=dict)
+
+    def places(self, wanted: Iterable[pa.Field], among: Sequence[pa.Field]) -> list[int | None]:
+        """Return where the file holds each field of the table."""
+        return list(map(self.index(among), wanted))
 
     def absent(self, column: pa.Field, rows: int) -> pa.Array:
         """The values of a column that a file lacks."""
@@ -43,14 +52,10 @@ def leaf_field(schema: pa.Schema, path: ColumnPath) -> pa.Field:
     """The field at a path through structs; it must hold values, and no lists may lie on the way."""
     if not path:
         raise ColumnNotFoundError("the path of a column is empty")
-    level: Sequence[pa.Field] = list(schema)
-    found: pa.Field | None = None
-    for part in path:
-        found = next((one for one in level if one.name == part), None)
-        if found is None:
-            raise ColumnNotFoundError(f"there is no column {'.'.join(path)}; the table has {', '.join(schema.names)}")
-        level = list(found.type) if pt.is_struct(found.type) else []
-    assert found is not None
+    fields = fields_at(schema, path)
+    if len(fields) < len(path):
+        raise no_column(".".join(path), schema.names)
+    found = fields[-1]
     if pt.is_nested(found.type):
         raise UnsupportedError(
             f"{'.'.join(path)} is a {found.type}; only columns of single values, alone or in structs, can be used"
@@ -82,15 +87,31 @@ def pruned(schema: pa.Schema, paths: Sequence[ColumnPath]) -> pa.Schema:
     return pa.schema(keep(list(schema), list(paths)))
 
 
-def by_name(field: pa.Field, among: Sequence[pa.Field]) -> int | None:
-    """The one field of the same name. Names that differ in their case alone are one column to some engines only."""
-    same = [number for number, one in enumerate(among) if one.name == field.name]
-    if len(same) == 1:
-        return same[0]
-    if same or any(one.name.casefold() == field.name.casefold() for one in among):
-        names = ", ".join(repr(one.name) for one in among)
-        raise UnsupportedError(f"engines do not agree which column of a file is {field.name!r}: it has {names}")
-    return None
+def by_name(among: Sequence[pa.Field]) -> Find:
+    """Find fields by name. Some engines take names that differ only in case for the same column, so those fail."""
+    places: dict[str, list[int]] = {}
+    for number, one in enumerate(among):
+        places.setdefault(one.name, []).append(number)
+    folded = {name.casefold() for name in places}
+
+    def find(field: pa.Field) -> int | None:
+        same = places.get(field.name, ())
+        if len(same) == 1:
+            return same[0]
+        if same or field.name.casefold() in folded:
+            names = ", ".join(repr(one.name) for one in among)
+            raise UnsupportedError(f"engines do not agree which column of a file is {field.name!r}: it has {names}")
+        return None
+
+    return find
+
+
+def places_by_id(among: Sequence[pa.Field]) -> dict[bytes | None, int]:
+    """Return the first field of each id; None stands for fields without one."""
+    places: dict[bytes | None, int] = {}
+    for number, one in enumerate(among):
+        places.setdefault((one.metadata or {}).get(FIELD_ID), number)
+    return places
 
 
 BY_NAME = Matching(by_name)
@@ -107,8 +128,9 @@ def conform(array: pa.Array, target: pa.DataType, matching: Matching) -> pa.Arra
     if pt.is_struct(source) and pt.is_struct(target):
         valid = array.is_valid() if array.null_count else None
         fields, children = list(target), []
+        find = matching.index(list(source))
         for one in fields:
-            number = matching.find(one, list(source))
+            number = find(one)
             if number is None:
                 children.append(matching.absent(one, len(array)))
             else:

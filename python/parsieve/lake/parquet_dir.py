@@ -11,7 +11,6 @@ from functools import partial
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 import pyarrow.types as pt
 
@@ -21,11 +20,13 @@ from parsieve.files import REQUESTS_AT_ONCE
 from parsieve.lake import hive
 from parsieve.lake.adapter import Adapter
 from parsieve.lake.base import AsOf, ColumnPath, Slice, Snapshot
+from parsieve.lake.checked import CheckedFiles, files_of
 from parsieve.lake.keys import TableKeys
 from parsieve.lake.leaves import pruned
 from parsieve.lake.listing import NEVER, ListedFile
+from parsieve.lake.pinned import Version
 from parsieve.lake.rows import FileRows, foreign
-from parsieve.lake.scan import ScanFile, dataset_of, without_dictionaries
+from parsieve.lake.scan import ScanFile, without_dictionaries
 from parsieve.lake.storage import LONGEST_WAIT_NS, REMOTE_NS, Storage
 from parsieve.placing import BELOW, Places
 
@@ -225,18 +226,28 @@ class ParquetDir(Adapter):
                 "builds it all the same"
             ) from error
 
-    def is_unchanged(self, piece: Slice) -> bool:
-        """Files of a folder may be replaced under their names."""
-        return bool(piece.token) and self._storage.stat(piece.native.path) == piece.token
+    def version(self, piece: Slice) -> Version | None:
+        """What tells the file from another one that takes its name."""
+        return self._storage.version(piece.native.path)
 
-    def dataset(self, snapshot: Snapshot, slices: Sequence[Slice]) -> pads.Dataset | None:
-        """The files as a dataset; None where a file's columns are not those of the table, as its footer says."""
-        filesystem = self._storage.arrow()
-        if filesystem is None or self.keys is not None:
-            # Each file has keys of its own, and a dataset the same for all.
+    def files(self, snapshot: Snapshot, slices: Sequence[Slice]) -> CheckedFiles | None:
+        """Return the files; None for obstore, which has no filesystem of pyarrow's, and for encrypted files."""
+        # Each file has keys of its own, and a dataset the same for all.
+        if self._storage.arrow() is None or self.keys is not None:
             return None
-        files = [ScanFile(one.native.path, one.partition_values, one.native.physical) for one in slices]
-        return dataset_of(files, snapshot.schema, filesystem)
+        files = [
+            ScanFile(
+                self._storage,
+                one.native.path,
+                str(one.path),
+                one.size or 0,
+                one.token,
+                one.partition_values,
+                one.native.physical,
+            )
+            for one in slices
+        ]
+        return files_of(files, snapshot.schema)
 
     def open_base(self, piece: Slice) -> Any:
         """The file, opened by the filesystem that the table was opened with."""

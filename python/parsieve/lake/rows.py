@@ -12,9 +12,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pyarrow.types as pt
 
+from parsieve import interrupts
 from parsieve._core import DecryptionError, FormatError, UnsupportedError
 from parsieve.lake.base import ColumnPath
 from parsieve.lake.leaves import BY_NAME, Matching, conform, constant, leaf_of
+from parsieve.lake.pinned import Version, checked
 from parsieve.lake.streams import matching
 
 BATCH_ROWS = 64 * 1024
@@ -68,6 +70,19 @@ class Rows(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class CheckedRows:
+    """The rows of one file that is opened by its name, all of the same version."""
+
+    rows: Rows
+    version: Callable[[], Version | None]
+    name: str
+
+    def batches(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """The live rows with the columns of a schema."""
+        return checked(lambda: self.rows.batches(schema), self.version, self.name)
+
+
+@dataclass(frozen=True, slots=True)
 class FileRows:
     """How the rows of a file become rows of its table."""
 
@@ -87,7 +102,7 @@ class FileRows:
         """The live rows with the columns of a schema, in the file's order; columns that the file lacks are null."""
         with foreign(self.name, keyed=self.decryption is not None), self._opened() as file:
             held = list(file.schema_arrow)
-            numbers = [None if one.name in self.constants else self.matching.find(one, held) for one in schema]
+            numbers = self._places(schema, held)
             wanted = [
                 path
                 for target, number in zip(schema, numbers, strict=True)
@@ -117,7 +132,7 @@ class FileRows:
         """Read some rows of each row group: the same errors, at a small part of the price."""
         with foreign(self.name), self._opened() as file:
             held = list(file.schema_arrow)
-            numbers = [None if one.name in self.constants else self.matching.find(one, held) for one in schema]
+            numbers = self._places(schema, held)
             paths = [
                 path
                 for target, number in zip(schema, numbers, strict=True)
@@ -131,6 +146,11 @@ class FileRows:
         properties = None if self.decryption is None else self.decryption()
         return pq.ParquetFile(self.open(), decryption_properties=properties, **options)
 
+    def _places(self, schema: pa.Schema, held: Sequence[pa.Field]) -> list[int | None]:
+        """Return where the file holds each column of a schema."""
+        find = self.matching.index(held)
+        return [None if one.name in self.constants else find(one) for one in schema]
+
     def _absent(self, target: pa.Field, rows: int) -> pa.Array:
         if target.name in self.constants:
             return constant(self.constants[target.name], target.type, rows)
@@ -141,8 +161,9 @@ class FileRows:
         if not (pt.is_struct(held.type) and pt.is_struct(target.type)):
             return [held.name]
         found = []
+        find = self.matching.index(list(held.type))
         for child in target.type:
-            number = self.matching.find(child, list(held.type))
+            number = find(child)
             if number is not None:
                 found += [f"{held.name}.{below}" for below in self._paths(held.type.field(number), child)]
         # The struct's own nulls are told by any of its leaves.
@@ -152,9 +173,10 @@ class FileRows:
         self, file: pq.ParquetFile, wanted: list[str], targets: Mapping[str, pa.DataType]
     ) -> Iterator[pa.RecordBatch]:
         """All rows, with INT96 as what it is: an instant in microseconds unless it needs nanoseconds."""
+        wanted_paths = set(wanted)
         leaves = [file.schema.column(number) for number in range(len(file.schema))]
         ancient = [leaf.path for leaf in leaves if leaf.physical_type == "INT96"]
-        ancient = [path for path in ancient if any(path == one or path.startswith(one + ".") for one in wanted)]
+        ancient = [path for path in ancient if not wanted_paths.isdisjoint(_prefixes(path))]
         if not ancient:
             yield from file.iter_batches(BATCH_ROWS, columns=wanted)
             return
@@ -178,6 +200,11 @@ class FileRows:
                         ) from error
                     batch = batch.set_column(place, name, values)
                 yield batch
+
+
+def _prefixes(path: str) -> list[str]:
+    """Return a dotted path and everything that it may lie below."""
+    return [path, *(path[:place] for place, sign in enumerate(path) if sign == ".")]
 
 
 def _live(batch: pa.RecordBatch, start: int, deleted: Sequence[int]) -> pa.RecordBatch:
@@ -209,6 +236,8 @@ def leaves(batches: Iterator[pa.RecordBatch], columns: Sequence[ColumnPath]) -> 
     """Batches with one column for each leaf, named by its dotted path."""
     names = [".".join(path) for path in columns]
     for batch in batches:
+        # Builds read keys in threads, which stop here on Ctrl-C.
+        interrupts.check()
         yield pa.RecordBatch.from_arrays([leaf_of(batch, path) for path in columns], names=names)
 
 

@@ -1,66 +1,51 @@
-"""Files of a table as one pyarrow dataset, wherever pyarrow's own scan gives exactly the table's rows."""
+"""When pyarrow's own scan of a file gives exactly the table's rows."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as pads
 import pyarrow.types as pt
-from pyarrow import fs
 
 from parsieve._core import UnsupportedError
-from parsieve.files import REQUESTS_AT_ONCE
 from parsieve.lake.leaves import BY_NAME, Matching
-from parsieve.lake.rows import foreign
-from parsieve.lake.streams import matching, streamed
+from parsieve.lake.pinned import Version
+from parsieve.lake.storage import Storage
 
 
-class ScanFile(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class ScanFile:
     """A file whose rows are all live."""
 
+    storage: Storage
     path: str
-    constants: Mapping[str, object]
-    # The file's own schema, where it is known already.
+    # What messages call the file.
+    name: str
+    size: int
+    # The token that the plan saw, "" if it proves nothing; None for formats that never write a file twice.
+    token: str | None = None
+    constants: Mapping[str, object] = field(default_factory=dict)
+    # The schema that the file had, if the table's schema was made of it.
     physical: pa.Schema | None = None
     matching: Matching = BY_NAME
 
+    def is_planned(self, version: Version) -> bool:
+        """Tell whether this is the version that was planned, so that its row groups are those of the plan."""
+        if self.token is None:
+            return version.size == self.size
+        return bool(self.token) and version.token == self.token
 
-def dataset_of(files: Sequence[ScanFile], schema: pa.Schema, filesystem: fs.FileSystem) -> pads.Dataset | None:
-    """The files as a dataset; None where a file's columns are not those of the table, as its footer says."""
-    if any(value != value for file in files for value in file.constants.values()):
-        # What pyarrow concludes from "equals NaN" is nothing good.
-        return None
-    kind = pads.ParquetFileFormat()
-    fragments = [
-        kind.make_fragment(file.path, filesystem, partition_expression=_guarantee(file.constants)) for file in files
-    ]
-    missing = [fragment for fragment, file in zip(fragments, files, strict=True) if file.physical is None]
-    with ThreadPoolExecutor(REQUESTS_AT_ONCE, "parsieve-read") as pool:
-        # The fragment remembers its footer for the scan.
-        list(pool.map(_footer, missing))
-    for fragment, file in zip(fragments, files, strict=True):
-        if not _as_it_is(file.physical or fragment.physical_schema, schema, file):
-            return None
-    return pads.FileSystemDataset(fragments, schema, kind, filesystem)
+    def lacks(self, physical: pa.Schema, schema: pa.Schema) -> bool:
+        """Tell whether the file has lost a column that the table has because of this file."""
+        if self.physical is None:
+            return False
+        had, has = set(self.physical.names), set(physical.names)
+        return any(name in had and name not in has for name in schema.names)
 
 
-def scanned(dataset: pads.Dataset, columns: Sequence[str] | None, filter: Any) -> pa.RecordBatchReader:
-    """The rows of a dataset that match, NaN among them.
-
-    pyarrow leaves row groups out by statistics, which know nothing of NaN: under `!=`, NOT and `isin` it loses rows.
-    """
-    names = list(dataset.schema.names if columns is None else columns)
-    if filter is None or not _names_floats(dataset.schema, str(filter)):
-        return streamed(dataset.scanner(columns=names, filter=filter))
-    batches = dataset.scanner().to_batches()
-    return matching(batches, dataset.schema, names, filter)
-
-
-def _names_floats(schema: pa.Schema, filter: str) -> bool:
+def names_floats(schema: pa.Schema, filter: str) -> bool:
     """Whether a filter, as it prints, may name a column of floats; a path by numbers may name any."""
 
     def holds(kind: pa.DataType) -> bool:
@@ -71,12 +56,8 @@ def _names_floats(schema: pa.Schema, filter: str) -> bool:
     return any(holds(one.type) and (one.name in filter or "FieldPath" in filter) for one in schema)
 
 
-def _footer(fragment: pads.ParquetFileFragment) -> None:
-    with foreign(fragment.path):
-        fragment.ensure_complete_metadata()
-
-
-def _guarantee(constants: Mapping[str, object]) -> pc.Expression:
+def guarantee(constants: Mapping[str, object]) -> pc.Expression:
+    """Return the condition that is true of all rows of a file with such constants."""
     found = pc.scalar(True)
     for name, value in constants.items():
         one = pc.field(name).is_null() if value is None else pc.field(name) == pc.scalar(value)
@@ -93,23 +74,23 @@ def without_dictionaries(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-def _as_it_is(physical: pa.Schema, schema: pa.Schema, file: ScanFile) -> bool:
-    """Whether pyarrow's scan of a file, which goes by names, gives the table's values."""
-    held = list(physical)
-    if any(name in physical.names for name in file.constants) or len({one.name.casefold() for one in held}) != len(
-        held
-    ):
+def is_exact(physical: pa.Schema, schema: pa.Schema, file: ScanFile) -> bool:
+    """Tell whether pyarrow's scan of a file, which goes by names, gives the table's values."""
+    held, names = list(physical), set(physical.names)
+    if not names.isdisjoint(file.constants) or len({name.casefold() for name in names}) != len(held):
         return False
-    for one in schema:
-        if one.name in file.constants:
-            continue
-        try:
-            number = file.matching.find(one, held)
-        except UnsupportedError:
-            return False
+    if any(value != value for value in file.constants.values()):
+        # pyarrow draws wrong conclusions from "equals NaN".
+        return False
+    wanted = [one for one in schema if one.name not in file.constants]
+    try:
+        places = file.matching.places(wanted, held)
+    except UnsupportedError:
+        return False
+    for one, number in zip(wanted, places, strict=True):
         if number is None:
-            # By its name there must be nothing either, and pyarrow knows no other default than null.
-            if one.name in physical.names or file.matching.absent(one, 1).null_count == 0:
+            # No other column may have the name, and pyarrow knows no other default than null.
+            if one.name in names or file.matching.absent(one, 1).null_count == 0:
                 return False
         elif held[number].name != one.name or not _same(held[number].type, one.type, file.matching):
             return False
@@ -121,7 +102,7 @@ def _same(held: pa.DataType, wanted: pa.DataType, matching: Matching) -> bool:
     if pt.is_struct(held) and pt.is_struct(wanted):
         children, names = list(held), [one.name for one in wanted]
         try:
-            places = [matching.find(one, children) for one in wanted]
+            places = matching.places(wanted, children)
         except UnsupportedError:
             return False
         return (

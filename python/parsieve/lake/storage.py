@@ -17,6 +17,7 @@ from parsieve import placing
 from parsieve._core import UnsupportedError
 from parsieve.files import Source, filesystem_of, local_path, open_source
 from parsieve.lake.listing import COARSE_NS, NEVER, ListedFile, LocalListing, is_ignored, of_path, token_of
+from parsieve.lake.pinned import Version, local_version
 from parsieve.object_store import os_errors, store_at
 
 # Stores stamp objects by their own clock, which may differ from ours.
@@ -25,6 +26,8 @@ REMOTE_NS = 60_000_000_000
 LONGEST_WAIT_NS = COARSE_NS + 500_000_000
 # From one end of the world's clocks to the other.
 ANY_ZONE_NS = 26 * 3600 * 1_000_000_000
+# A time at which no file is young.
+_FAR = 1 << 62
 
 
 class _Ranged(io.RawIOBase):
@@ -78,7 +81,8 @@ class Storage:
             root = self._of_uri(source)
         elif isinstance(source, (str, os.PathLike)):
             text = os.fspath(source)
-            root = os.path.abspath(local_path(text) if text.startswith("file:") else text)  # noqa: PTH100 - no symlinks
+            path = local_path(text) if text.startswith("file:") else os.path.expanduser(text)  # noqa: PTH111
+            root = os.path.abspath(path)  # noqa: PTH100 - no symlinks
         else:
             raise TypeError(
                 "a table is the path or URI of a folder or of one file, or a (filesystem, path) pair, "
@@ -194,9 +198,9 @@ class Storage:
             time.sleep((min(left, LONGEST_WAIT_NS) + 1_000_000) / 1e9)
             now = time.time_ns()
 
-    def _remote(self, root: str) -> tuple[ListedFile, ...]:
+    def _remote(self, root: str, now: int | None = None) -> tuple[ListedFile, ...]:
         # Taken before the listing: a file that changes while it goes on counts as changed just now.
-        now = time.time_ns()
+        now = time.time_ns() if now is None else now
         if isinstance(self.filesystem, fs.FileSystem):
             found = _pyarrow(self.filesystem, root, now)
         elif hasattr(self.filesystem, "cat_file"):
@@ -256,6 +260,24 @@ class Storage:
         filesystem = self.arrow()
         assert filesystem is not None
         return filesystem.get_file_info(path).mtime or dt.datetime.now(dt.UTC)
+
+    def version(self, path: str) -> Version:
+        """Return what tells the file as it is now from its other versions, however young it is."""
+        if self.filesystem is None:
+            return local_version(os.stat(path))  # noqa: PTH116
+        for file in self._remote(path, _FAR):
+            return Version(file.token, file.size, proof=self._proof(path))
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+
+    def _proof(self, path: str) -> str:
+        """What a store says of a version where a listing says too little."""
+        if hasattr(self.filesystem, "cat_file"):
+            return str(self.filesystem.ukey(path))
+        if isinstance(self.filesystem, fs.FileSystem) and not isinstance(self.filesystem, fs.PyFileSystem):
+            with self.filesystem.open_input_file(path) as file:
+                said = file.metadata() or {}
+            return "-".join(str(said.get(name, "")) for name in (b"ETag", b"VersionId"))
+        return ""
 
     def stat(self, path: str) -> str:
         """The token of one file now, to see that nobody changed it while it was read."""

@@ -1,8 +1,8 @@
-"""Rows as streams of batches, whose errors come to whoever reads them.
+"""Rows as streams of batches whose errors reach the caller.
 
-Never by `Scanner.to_reader()`: it begins to read while it holds Python's lock. Where that ends in an error of Python's,
-be it of a filesystem or of a generator of batches, the thread that tells of it may hold a lock of Arrow's and wait for
-Python's while `to_reader` waits for Arrow's: for ever. `to_batches()` lets Python's lock go.
+Never call `to_reader()` of pyarrow's own `Scanner`: it starts to read while it holds the GIL. If a filesystem or a
+generator written in Python then raises, the thread that reports the error may hold a lock of Arrow's and wait for the
+GIL, while `to_reader` waits for that lock: a deadlock. `to_batches()` releases the GIL.
 """
 
 from __future__ import annotations
@@ -11,12 +11,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.dataset as pads
-
-
-def streamed(scanner: pads.Scanner) -> pa.RecordBatchReader:
-    """The rows of a scan of files."""
-    return pa.RecordBatchReader.from_batches(scanner.projected_schema, scanner.to_batches())
 
 
 def matching(

@@ -11,6 +11,7 @@ from parsieve.predicate.expr import (
     Literal,
     Not,
     Or,
+    OutOfType,
     StartsWith,
     Unknown,
     columns,
@@ -31,6 +32,7 @@ __all__ = [
     "Literal",
     "Not",
     "Or",
+    "OutOfType",
     "StartsWith",
     "Unknown",
     "columns",
@@ -40,3 +42,7 @@ __all__ = [
     "unknowns",
     "walk",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

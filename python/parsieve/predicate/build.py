@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import uuid
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from fractions import Fraction
@@ -23,16 +23,17 @@ from parsieve.predicate.expr import (
     In,
     IsNull,
     Literal,
+    Not,
     Operator,
     Or,
+    OutOfType,
     StartsWith,
     Unknown,
     either,
-    never,
-    present,
     value_type,
 )
 from parsieve.predicate.place import NANOS, Clock, Day, Moment, Nearest, Place, UnlikeError, Value, place
+from parsieve.predicate.words import shortened, type_name
 
 # `5 < x` is `x > 5`.
 MIRRORED: dict[Operator, Operator] = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
@@ -44,6 +45,8 @@ class Operand:
 
     column: Column
     day: bool = False
+    # Whether it is cast to a type that holds all values of its own, but not those of wider types.
+    cast: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +62,26 @@ class Builder:
         if operand.day:
             return self._compare_day(operand.column, op, value)
         column = operand.column
-        return _placed(column, op, place(value, column.value_type, self.zone))
+        spot = self._place(column, value, op)
+        compared = _placed(column, op, spot, shown(value))
+        if operand.cast and spot.exact and op in ("=", "!="):
+            # Values of a wider type may be rounded to this one.
+            rounded = OutOfType(column, f"{column} = {shown(value)}")
+            return Or((compared, rounded)) if op == "=" else And((compared, Not(rounded)))
+        return compared
+
+    def _place(self, column: Column, value: Value, op: str) -> Place:
+        """Where a value lies among those of a column; the error names the column."""
+        try:
+            return place(value, column.value_type, self.zone)
+        except UnlikeError as error:
+            raise UnlikeError(error.about(str(column), op)) from None
 
     def _compare_day(self, column: Column, op: Operator, value: Value) -> Expr:
         """The day of a timestamp: every comparison is one of moments with a midnight."""
         days = place(value, pa.date32(), self.zone)
         if not days.exact:
-            raise UnlikeError("the day of a timestamp is compared with dates only")
+            raise UnlikeError(f"the date of {column} is compared with a time; write DATE '2026-01-31'")
         first = days.floor.cast(pa.int32()).as_py()
         begin, end = (Moment(Fraction((first + more) * 86_400 * 10**9), _zoned(column)) for more in (0, 1))
         day = Operand(column)
@@ -91,11 +107,13 @@ class Builder:
         given = [value for value in values if value is not None]
         if operand.day:
             return either(*(self._compare_day(column, "=", value) for value in given), *nulls)
-        places = [place(value, column.value_type, self.zone) for value in given]
+        places = [self._place(column, value, "IN") for value in given]
         found = pa.array([spot.floor for spot in places if spot.exact], column.value_type)
-        # What no value of the type equals finds no row, and is said all the same: a file may hold another type.
-        rest = (never(column),) if 0 < len(found) < len(places) else ()
-        return either(members(column, found), *rest, *nulls)
+        # What no value of the type equals finds no row, and stays a leaf all the same: a file may hold another type.
+        others = [shown(value) for value, spot in zip(given, places, strict=True) if operand.cast or not spot.exact]
+        if len(found) or not others:
+            return either(members(column, found), *among_others(column, others), *nulls)
+        return either(*among_others(column, others), *nulls)
 
     def starts_with(self, operand: Operand, prefix: Value | None) -> Expr:
         """Whether text or bytes begin with `prefix`."""
@@ -103,9 +121,9 @@ class Builder:
             return Always(None)
         column = operand.column
         if operand.day or not (is_text(column.value_type) or is_bytes(column.value_type)):
-            raise UnlikeError("only text and bytes begin with something")
+            raise UnlikeError(f"{column} is {type_name(column.value_type)}; only strings and binaries have prefixes")
         if not isinstance(prefix, str if is_text(column.value_type) else bytes):
-            raise UnlikeError("text begins with text, and bytes with bytes")
+            raise UnlikeError(f"{column} is {type_name(column.value_type)}, and the prefix is of another type")
         return StartsWith(column, Literal(prefix_scalar(prefix, column.value_type))) if prefix else present(column)
 
     def is_null(self, operand: Operand) -> Expr:
@@ -130,23 +148,71 @@ def is_bytes(type: pa.DataType) -> bool:
 
 def prefix_scalar(prefix: str | bytes, type: pa.DataType) -> pa.Scalar:
     """A prefix of values of `type`; of a fixed width it is shorter than they are, and so of another type."""
-    return pa.scalar(prefix, pa.binary() if pa.types.is_fixed_size_binary(type) else type)
+    try:
+        return pa.scalar(prefix, pa.binary() if pa.types.is_fixed_size_binary(type) else type)
+    except UnicodeEncodeError:
+        raise UnlikeError("the text is not valid Unicode") from None
 
 
-def _placed(column: Column, op: Operator, spot: Place) -> Expr:
+def never(column: Column, text: str | None = None) -> Expr:
+    """Return what is false where the column has a value, and null where it has none."""
+    return OutOfType(column, text or f"{column} IN ()")
+
+
+def present(column: Column, text: str | None = None) -> Expr:
+    """Return what is true where the column has a value, and null where it has none."""
+    return Not(never(column, text))
+
+
+def among_others(column: Column, others: Sequence[str]) -> tuple[Expr, ...]:
+    """Return one leaf for all values of a list that the column's type cannot hold."""
+    if not others:
+        return ()
+    listed = ", ".join(others[:3]) + (f", and {len(others) - 3} more" if len(others) > 3 else "")
+    return (OutOfType(column, f"{column} IN ({listed})" if len(others) > 1 else f"{column} = {listed}"),)
+
+
+def shown(value: Value) -> str:
+    """Return a value as people read it."""
+    match value:
+        case Nearest(number):
+            return shown(number)
+        case Fraction() if value.denominator == 1:
+            # Python refuses to print more digits than some 4,300.
+            return str(value.numerator) if abs(value.numerator) < 10**300 else "a number beyond 10^300"
+        case Fraction():
+            return str(float(value)) if abs(value.numerator) < 10**300 > value.denominator else "a number"
+        case Moment(nanos):
+            return f"the moment {shown(nanos)} ns since 1970"
+        case Clock(nanos):
+            return f"the time {shown(nanos)} ns after midnight"
+        case Day(days):
+            return f"day {days} since 1970"
+        case str() | bytes():
+            return repr(value)
+    return str(value)
+
+
+def _placed(column: Column, op: Operator, spot: Place, text: str) -> Expr:
     if spot.exact:
         if pa.types.is_floating(column.value_type) and math.isnan(spot.floor.as_py()):
             return _beside_nan(column, op, Literal(spot.floor))
         return Compare(column, op, Literal(spot.floor))
     match op:
         case "=":
-            return never(column)
+            return never(column, f"{column} = {text}")
         case "!=":
-            return present(column)
+            return present(column, f"{column} = {text}")
+        case "<" | "<=" if spot.floor is None:
+            return never(column, f"{column} {op} {text}")
+        case ">" | ">=" if spot.ceil is None:
+            return never(column, f"{column} {op} {text}")
+        # A file is judged by bounds that are values of this type, and no such value lies between a value and its
+        # neighbour. So this is right for the other values of the file too, and so is the negation.
         case "<" | "<=":
-            return never(column) if spot.floor is None else Compare(column, "<=", Literal(spot.floor))
+            return Compare(column, "<=", Literal(spot.floor))
         case ">" | ">=":
-            return never(column) if spot.ceil is None else Compare(column, ">=", Literal(spot.ceil))
+            return Compare(column, ">=", Literal(spot.ceil))
 
 
 def _beside_nan(column: Column, op: Operator, nan: Literal) -> Expr:
@@ -172,7 +238,7 @@ def members(column: Column, values: pa.Array) -> Expr:
             if pc.any(special).as_py():
                 apart.append(Compare(column, "=", Literal(place(value, column.value_type).floor)))
         values = values.filter(pc.invert(pc.or_(is_nan, is_zero)))
-    values = values.unique()
+    values = distinct(values)
     if len(values) == 1:
         return either(Compare(column, "=", Literal(values[0])), *apart)
     if len(values) or not apart:
@@ -180,9 +246,21 @@ def members(column: Column, values: pa.Array) -> Expr:
     return either(*apart)
 
 
+def distinct(values: pa.Array) -> pa.Array:
+    """Return the distinct values, in their order."""
+    try:
+        return values.unique()
+    except pa.ArrowNotImplementedError:
+        # pyarrow does this for few types; half floats and short decimals are not among them.
+        places: dict[Any, int] = {}
+        for number, value in enumerate(values):
+            places.setdefault(value, number)
+        return values.take(pa.array(places.values(), pa.int64()))
+
+
 def unknown(text: str, error: UnlikeError | str) -> Unknown:
     """What was not understood, and why."""
-    return Unknown(text, str(error))
+    return Unknown(shortened(text), str(error))
 
 
 def python_value(value: Any) -> Value | None:
@@ -190,8 +268,11 @@ def python_value(value: Any) -> Value | None:
     if isinstance(value, pa.Scalar):
         return scalar_value(value)
     if hasattr(value, "dtype") and hasattr(value, "item") and getattr(value, "ndim", 0) == 0:
-        # A scalar of numpy: Arrow knows the units of its times.
-        return scalar_value(pa.scalar(value))
+        # A scalar of numpy, or an array around one: Arrow knows the units of its times.
+        try:
+            return scalar_value(pa.scalar(value[()]))
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
+            raise UnlikeError(f"values of type {value.dtype} are not supported") from None
     if value is None or isinstance(value, bool | str | bytes | float | uuid.UUID):
         return value
     if isinstance(value, int):
@@ -202,11 +283,11 @@ def python_value(value: Any) -> Value | None:
     if type(value) in (datetime, date, time):
         return scalar_value(_temporal(value))
     if isinstance(value, timedelta):
-        raise UnlikeError("durations are not compared")
+        raise UnlikeError("durations are not supported")
     try:
         return scalar_value(pa.scalar(value))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
-        raise UnlikeError(f"a value of type {type(value).__qualname__} is not compared") from None
+        raise UnlikeError(f"values of type {type(value).__qualname__} are not supported") from None
 
 
 def _temporal(value: datetime | date | time) -> pa.Scalar:
@@ -217,7 +298,7 @@ def _temporal(value: datetime | date | time) -> pa.Scalar:
         return pa.scalar(value, pa.timestamp("us"))
     if isinstance(value, time):
         if value.tzinfo is not None:
-            raise UnlikeError("times of day with a zone are not compared")
+            raise UnlikeError("times of day with a time zone are not supported")
         return pa.scalar(value, pa.time64("us"))
     return pa.scalar(value, pa.date32())
 
@@ -233,7 +314,10 @@ def scalar_value(scalar: pa.Scalar) -> Value | None:
         return scalar_value(scalar.value)
     types = pa.types
     if types.is_boolean(kind) or is_text(kind) or is_bytes(kind):
-        value: Value = scalar.as_py()
+        try:
+            value: Value = scalar.as_py()
+        except UnicodeDecodeError:
+            raise UnlikeError("the text is not valid UTF-8") from None
         return value
     if types.is_integer(kind):
         return Fraction(scalar.as_py())
@@ -250,7 +334,7 @@ def scalar_value(scalar: pa.Scalar) -> Value | None:
     if types.is_time(kind):
         storage = pa.int32() if kind.bit_width == 32 else pa.int64()
         return Clock(Fraction(scalar.cast(storage).as_py() * NANOS[kind.unit]))
-    raise UnlikeError(f"values of type {kind} are not compared")
+    raise UnlikeError(f"values of type {kind} are not supported")
 
 
 def cast_value(value: Value | None, to: pa.DataType, zone: str | None) -> Value | None:
@@ -259,7 +343,7 @@ def cast_value(value: Value | None, to: pa.DataType, zone: str | None) -> Value 
         return None
     spot = place(value, to, zone)
     if not spot.exact:
-        raise UnlikeError(f"the cast of the literal to {to} would round it")
+        raise UnlikeError(f"the cast to {to} changes the value; write a value of that type")
     return scalar_value(spot.floor)
 
 
@@ -269,12 +353,16 @@ def cast_operand(operand: Operand, to: pa.DataType, zone: str | None) -> Operand
     if operand.day:
         have = pa.date32()
     if _keeps_values(have, value_type(to)):
-        return operand
+        return operand if have == value_type(to) else replace(operand, cast=True)
     if pa.types.is_timestamp(have) and pa.types.is_date(to) and not operand.day:
         if have.tz is None or zone in ("UTC", "Etc/UTC", "Z", "+00:00"):
             return Operand(operand.column, day=True)
-        raise UnlikeError("the day of a moment depends on the zone: give timezone='UTC', or compare the moment")
-    raise UnlikeError(f"a cast of a column from {have} to {to} is not followed")
+        raise UnlikeError(
+            f"the date of {operand.column} depends on the time zone; pass timezone='UTC', or compare the timestamp"
+        )
+    raise UnlikeError(
+        f"casting {operand.column} from {have} to {to} may change values; compare {operand.column} itself"
+    )
 
 
 def _keeps_values(have: pa.DataType, to: pa.DataType) -> bool:

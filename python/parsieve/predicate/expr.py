@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 from typing import Literal as OneOf
 
 import pyarrow as pa
@@ -49,12 +50,21 @@ class Literal:
 
     scalar: pa.Scalar
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # pyarrow pickles a scalar as a Python value, and has none for nanoseconds without pandas.
+        return _literal_in, (pa.array([self.scalar], self.scalar.type),)
+
     def __str__(self) -> str:
         value = self.scalar
         if pa.types.is_timestamp(value.type) or pa.types.is_time(value.type):
             return str(value.cast(pa.string()).as_py())
         python = value.as_py()
         return repr(python) if isinstance(python, (str, bytes)) else str(python)
+
+
+def _literal_in(values: pa.Array) -> Literal:
+    """The literal out of a pickle, where an array holds it."""
+    return Literal(values[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +85,10 @@ class In:
 
     column: Column
     values: pa.Array
+
+    def __hash__(self) -> int:
+        # Arrow arrays have no hash.
+        return hash((self.column, len(self.values), self.values[0]))
 
     def __str__(self) -> str:
         shown = ", ".join(str(Literal(value)) for value in self.values[:3])
@@ -101,6 +115,22 @@ class StartsWith:
 
     def __str__(self) -> str:
         return f"{self.column} STARTS WITH {self.prefix}"
+
+
+@dataclass(frozen=True, slots=True)
+class OutOfType:
+    """Equality with something that no value of the column's type equals: false for a value, null for null.
+
+    A file may hold another type than the table, and there it may be true. So this stays a leaf, below NOT too, until
+    it is certain that every file holds the table's type.
+    """
+
+    column: Column
+    # The condition as people read it.
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,8 +184,7 @@ class Unknown:
         return self.text
 
 
-Expr = Compare | In | IsNull | StartsWith | And | Or | Not | Always | Unknown
-Leaf = Compare | In | IsNull | StartsWith
+Expr = Compare | In | IsNull | StartsWith | OutOfType | And | Or | Not | Always | Unknown
 
 
 def both(*parts: Expr) -> Expr:
@@ -166,16 +195,6 @@ def both(*parts: Expr) -> Expr:
 def either(*parts: Expr) -> Expr:
     """OR, without a disjunction of one."""
     return parts[0] if len(parts) == 1 else Or(parts)
-
-
-def never(column: Column) -> Expr:
-    """False where the column has a value, null where it has none."""
-    return And((IsNull(column), Always(None)))
-
-
-def present(column: Column) -> Expr:
-    """True where the column has a value, null where it has none."""
-    return Or((Not(IsNull(column)), Always(None)))
 
 
 def walk(expr: Expr) -> Iterator[Expr]:
@@ -192,7 +211,8 @@ def walk(expr: Expr) -> Iterator[Expr]:
 
 def columns(expr: Expr) -> list[Column]:
     """The columns of an expression, each once, in the order in which they are met."""
-    return list(_unique(part.column for part in walk(expr) if isinstance(part, Compare | In | IsNull | StartsWith)))
+    leaves = (part for part in walk(expr) if isinstance(part, Compare | In | IsNull | StartsWith | OutOfType))
+    return list(_unique(leaf.column for leaf in leaves))
 
 
 def unknowns(expr: Expr) -> list[Unknown]:

@@ -6,8 +6,8 @@ import math
 
 import pyarrow as pa
 
-from parsieve.predicate.build import Builder, Operand
-from parsieve.predicate.expr import And, Expr, Operator, never, present
+from parsieve.predicate.build import Builder, Operand, never, present
+from parsieve.predicate.expr import And, Expr, Operator
 from parsieve.predicate.place import Value
 
 
@@ -17,7 +17,7 @@ def compare_ieee(build: Builder, operand: Operand, op: Operator, value: Value | 
     if value is None or not pa.types.is_floating(column.value_type):
         return build.compare(operand, op, value)
     if isinstance(value, float) and math.isnan(value):
-        return present(column) if op == "!=" else never(column)
+        return present(column, f"{column} = NaN") if op == "!=" else never(column, f"{column} {op} NaN")
     compared = build.compare(operand, op, value)
     if op in (">", ">="):
         return And((compared, build.compare(operand, "!=", math.nan)))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from parsieve.errors import ColumnNotFoundError
+from parsieve.errors import ColumnNotFoundError, no_column
 from parsieve.predicate.expr import Column
 
 _FIELD_ID = b"PARQUET:field_id"
@@ -17,6 +17,8 @@ class Names:
 
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
+        # Fields by their names in lower case, once a name is looked up that way.
+        self._folded: dict[str, list[pa.Field]] | None = None
 
     def find(self, parts: Sequence[str], exact: Sequence[bool] | bool = True) -> Column:
         """The column that `parts` name; where not `exact`, capitals matter only if names differ by nothing else."""
@@ -41,11 +43,24 @@ class Names:
                 )
             if found:
                 return next(iter(found.values()))
-        names = ", ".join(str(Column((name,), pa.null())) for name in self._schema.names)
-        raise ColumnNotFoundError(f"there is no column {'.'.join(parts)!r}; there are {names}")
+        names = [str(Column((name,), pa.null())) for name in self._schema.names]
+        names += (
+            [str(Column(path, pa.null())) for path in _below_structs(self._schema)] if "." in ".".join(parts) else []
+        )
+        raise no_column(".".join(parts), names)
+
+    def _named(self, name: str, exact: bool) -> Sequence[pa.Field]:
+        """Return the top-level fields that may have a name."""
+        if exact:
+            return [self._schema.field(number) for number in self._schema.get_all_field_indices(name)]
+        if self._folded is None:
+            self._folded = {}
+            for field in self._schema:
+                self._folded.setdefault(field.name.casefold(), []).append(field)
+        return self._folded.get(name.casefold(), [])
 
     def _all(self, path: tuple[str, ...], exact: tuple[bool, ...]) -> list[Column]:
-        level: list[tuple[tuple[str, ...], pa.Field]] = [((), field) for field in self._schema]
+        level: list[tuple[tuple[str, ...], pa.Field]] = [((), field) for field in self._named(path[0], exact[0])]
         found: list[tuple[tuple[str, ...], pa.Field]] = []
         for depth, (wanted, same) in enumerate(zip(path, exact, strict=True)):
             found = [
@@ -67,3 +82,18 @@ def field_id(field: pa.Field) -> int | None:
     """The field id that Parquet and Iceberg give a column."""
     text = (field.metadata or {}).get(_FIELD_ID)
     return int(text) if text is not None and text.lstrip(b"-").isdigit() else None
+
+
+def _below_structs(schema: pa.Schema) -> list[tuple[str, ...]]:
+    """Return the paths of the columns in structs."""
+    found = []
+    level: list[tuple[tuple[str, ...], pa.Field]] = [((field.name,), field) for field in schema]
+    while level:
+        level = [
+            ((*path, inner.name), inner)
+            for path, field in level
+            if pa.types.is_struct(field.type)
+            for inner in field.type
+        ]
+        found += [path for path, _ in level]
+    return found

@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from parsieve.predicate.build import members, scalar_value
-from parsieve.predicate.expr import Always, Column, Expr, both, columns, either, never
+from parsieve.predicate.build import among_others, distinct, members, scalar_value, shown
+from parsieve.predicate.expr import Always, Column, Expr, both, columns, either
 from parsieve.predicate.names import Names
 from parsieve.predicate.place import UnlikeError, place, zone_named
 
@@ -79,8 +79,8 @@ def parse_keys(keys: Mapping[Any, Any], schema: pa.Schema) -> Expr:
     parts = []
     for name, values in keys.items():
         column = names.find([name] if isinstance(name, str) else name)
-        found, is_whole = _keys(column, _array(column, values))
-        parts.append(members(column, found) if is_whole else either(members(column, found), never(column)))
+        found, others = _keys(column, _array(column, values))
+        parts.append(either(members(column, found), *among_others(column, others)))
     return both(*parts) if parts else Always(True)
 
 
@@ -98,8 +98,8 @@ def _array(column: Column, values: Any) -> pa.Array:
     return pa.array(values)
 
 
-def _keys(column: Column, values: pa.Array) -> tuple[pa.Array, bool]:
-    """Keys as values of the column's type, and whether these are all: what no value of it equals is left out."""
+def _keys(column: Column, values: pa.Array) -> tuple[pa.Array, list[str]]:
+    """Return keys as values of the column's type, and those that no value of it equals."""
     from parsieve.predicate.expr import value_type
 
     plain = value_type(values.type)
@@ -108,15 +108,17 @@ def _keys(column: Column, values: pa.Array) -> tuple[pa.Array, bool]:
     values = values.drop_null()
     type = column.value_type
     if values.type == type:
-        return values, True
+        return values, []
     if pa.types.is_integer(values.type) and pa.types.is_integer(type) and values.type.bit_width < type.bit_width:
         try:
-            return values.cast(type), True
+            return values.cast(type), []
         except pa.ArrowInvalid:
             # Negative keys of an unsigned column.
             pass
     try:
-        spots = [place(value, type) for one in values.unique() if (value := scalar_value(one)) is not None]
+        keys = [value for one in distinct(values) if (value := scalar_value(one)) is not None]
+        spots = [place(value, type) for value in keys]
     except UnlikeError as error:
-        raise TypeError(f"keys of type {plain} do not join column {column} of type {column.type}: {error}") from None
-    return pa.array([spot.floor for spot in spots if spot.exact], type), all(spot.exact for spot in spots)
+        raise TypeError(f"key type {plain} does not match column {column} of type {column.type}: {error}") from None
+    others = [shown(value) for value, spot in zip(keys, spots, strict=True) if not spot.exact]
+    return pa.array([spot.floor for spot in spots if spot.exact], type), others

@@ -1,21 +1,104 @@
-"""Bloom filters that files carry, against questions for single values: one proof for each row group."""
+"""Bloom filters inside files as evidence: each filter answers for one row group."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+import threading
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Any
 
 import pyarrow as pa
 
 from parsieve._core import ParsieveError
-from parsieve.files import REQUESTS_AT_ONCE
 from parsieve.filters import FileFilters
+from parsieve.predicate.build import is_text
 from parsieve.prune.evidence import Evidence
-from parsieve.prune.footer_stats import Cost, FileFooter
+from parsieve.prune.footer_stats import ChunkStatistics, Cost, FileFooter, holds_no_other
+from parsieve.prune.medium import Medium, read_all
 from parsieve.prune.questions import Among, Question
 
-# A filter says "maybe" to one of many values by chance alone.
+# Of so many values a filter almost always claims to contain one.
 MOST_VALUES = 1000
+
+
+class FilterAnswers:
+    """What the filters of files answer. Each file is opened once, for all questions together."""
+
+    def __init__(
+        self,
+        questions: Iterable[Question],
+        source: Callable[[int], tuple[Any, Any]],
+        medium: Callable[[int], Medium],
+        cost: Cost,
+    ) -> None:
+        """`source` gives a file by its slice's number, and its keys; `medium` the storage that it is on."""
+        # A dict, because questions are compared by identity and there may be thousands.
+        self.questions = {one: one for one in questions if isinstance(one, Among) and len(one.values) <= MOST_VALUES}
+        self._source = source
+        self._medium = medium
+        self._cost = cost
+        self._lock = threading.Lock()
+        # By file: for each question that a filter answered, its row groups that may match.
+        self._answers: dict[int, dict[Question, list[bool]]] = {}
+
+    def has_filters(self, footer: FileFooter) -> bool:
+        """Whether a file has a filter for one of the questions."""
+        return any(_filtered_path(footer, question) is not None for question in self.questions)
+
+    def read(self, footers: dict[int, FileFooter]) -> None:
+        """Ask the filters of those files that were not asked before."""
+        missing = {
+            number: footer
+            for number, footer in footers.items()
+            if number not in self._answers and self.has_filters(footer)
+        }
+        if not missing:
+            return
+        medium = self._medium(next(iter(missing)))
+        answers = read_all(lambda number: self._ask(number, missing[number]), list(missing), medium)
+        self._answers |= dict(zip(missing, answers, strict=True))
+
+    def get(self, number: int, question: Question) -> list[bool] | None:
+        """Return the row groups of a file that may match, or None if no filter answered."""
+        return self._answers.get(number, {}).get(question)
+
+    def _ask(self, number: int, footer: FileFooter) -> dict[Question, list[bool]]:
+        answers: dict[Question, list[bool]] = {}
+        try:
+            with FileFilters(*self._source(number)) as filters:
+                try:
+                    for question in self.questions:
+                        path = _filtered_path(footer, question)
+                        if path is not None:
+                            answers |= _answer(filters, path, question)
+                finally:
+                    with self._lock:
+                        self._cost.bytes_fetched += filters.bytes_fetched
+                        self._cost.requests += filters.requests
+        except (ParsieveError, OSError, ValueError):
+            # A file that cannot be read excludes nothing.
+            pass
+        return answers
+
+
+def _filtered_path(footer: FileFooter, question: Question) -> tuple[str, ...] | None:
+    known = footer.columns.get(question.column.path)
+    return known.path if known is not None and _can_answer(known, question.column.value_type) else None
+
+
+def _can_answer(chunk: ChunkStatistics, kind: pa.DataType) -> bool:
+    """Whether the chunk has filters that know values of the table's type: the bytes of a UUID are not its text."""
+    if not chunk.has_filter or chunk.stored is None:
+        return False
+    is_bytewise = pa.types.is_fixed_size_binary(kind) or is_text(kind)
+    return not is_bytewise or holds_no_other(chunk.stored, kind) is True
+
+
+def _answer(filters: FileFilters, path: tuple[str, ...], question: Among) -> dict[Question, list[bool]]:
+    try:
+        return {question: filters.might_contain({path: question.values})}
+    except (ParsieveError, OSError, ValueError):
+        # A filter that cannot be read excludes nothing.
+        return {}
 
 
 class FileBlooms(Evidence):
@@ -27,49 +110,32 @@ class FileBlooms(Evidence):
         self,
         units: Sequence[tuple[int, int]],
         footers: dict[int, FileFooter],
-        open_filters: Callable[[int], FileFilters],
-        cost: Cost,
+        answers: FilterAnswers,
     ) -> None:
-        """`units` are pairs of a slice's and a row group's number; slices without a footer are not asked."""
+        """`units` are pairs of a slice's number and a row group's; slices without a footer are not asked."""
         self._units = units
         self._footers = footers
-        self._open_filters = open_filters
-        self._cost = cost
+        self._answers = answers
 
     def may_match(self, question: Question, wanted: pa.BooleanArray) -> pa.BooleanArray | None:
-        """Reads the blocks of the filters that the values fall into, of the wanted units' files only."""
-        if not isinstance(question, Among) or len(question.values) > MOST_VALUES:
+        """Read the filters' blocks that the values fall into, for files with a wanted row group."""
+        if question not in self._answers.questions:
             return None
-        asked: dict[int, tuple[str, ...]] = {}
-        for (piece, _), want in zip(self._units, wanted.to_pylist(), strict=True):
-            footer = self._footers.get(piece)
-            known = footer.columns.get(question.column.path) if footer is not None and want else None
-            if known is not None and known.has_filter and known.path is not None:
-                asked[piece] = known.path
-        if not asked:
+        pairs = zip(self._units, wanted.to_pylist(), strict=True)
+        pieces = dict.fromkeys(piece for (piece, _), want in pairs if want)
+        self._answers.read({piece: self._footers[piece] for piece in pieces if piece in self._footers})
+        return self._mask(question, pieces)
+
+    def _mask(self, question: Question, pieces: Collection[int]) -> pa.BooleanArray | None:
+        found = {piece: self._answers.get(piece, question) for piece in pieces}
+        if all(answer is None for answer in found.values()):
             return None
-        values = question.values
-        with ThreadPoolExecutor(min(REQUESTS_AT_ONCE, len(asked)), "parsieve-bloom") as pool:
-            found = pool.map(lambda piece: self._ask(piece, asked[piece], values), asked)
-            answers = dict(zip(asked, found, strict=True))
         mask = [
-            answers.get(piece) is None or group >= len(answers[piece] or ()) or (answers[piece] or ())[group]
+            (answer := found.get(piece)) is None or group >= len(answer) or answer[group]
             for piece, group in self._units
         ]
         return pa.array(mask, pa.bool_())
 
-    def _ask(self, piece: int, path: tuple[str, ...], values: pa.Array) -> list[bool] | None:
-        try:
-            with self._open_filters(piece) as filters:
-                try:
-                    return filters.might_contain({path: values})
-                finally:
-                    self._cost.bytes_fetched += filters.bytes_fetched
-                    self._cost.requests += filters.requests
-        except (ParsieveError, OSError, ValueError):
-            # What cannot be read excludes nothing.
-            return None
-
     def describe(self, question: Question, unit: int) -> str:
         """What a filter says."""
-        return "no filter of the file holds it" if len(getattr(question, "values", ())) == 1 else "no filter holds one"
+        return "not in the file's Bloom filter"

@@ -1,4 +1,4 @@
-"""The one trait of all evidence: which units may answer a question, where False needs proof."""
+"""The interface of all evidence: which units may match a question. False needs proof."""
 
 from __future__ import annotations
 
@@ -10,22 +10,26 @@ from parsieve.prune.questions import Question
 
 
 class Evidence(ABC):
-    """Something that is known of units: the slices of a snapshot, or row groups."""
+    """Something known about units, which are the slices of a snapshot or row groups."""
 
-    # How explanations call it.
+    # Its name in explanations.
     name: str
 
     @abstractmethod
     def may_match(self, question: Question, wanted: pa.BooleanArray) -> pa.BooleanArray | None:
-        """For each unit, whether it may hold a row that the question asks for; False is certain.
+        """Return for each unit whether it may hold a matching row; False is certain.
 
-        None is that nothing is known. What stands for units that are not `wanted` is not looked at.
+        Return None if nothing is known. The values of units that are not `wanted` are ignored.
         """
 
     def expected_waste(self, question: Question, answer: pa.BooleanArray, wanted: pa.BooleanArray) -> float | None:
-        """Of the units that were wanted and that an answer keeps, how many hold no such row; None if nobody knows."""
+        """Return the expected number of false positives among the wanted units that an answer keeps.
+
+        This assumes that the question's values exist in the table. If they do not, every kept unit is a false positive.
+        Return None if the number is unknown.
+        """
         return None
 
     @abstractmethod
     def describe(self, question: Question, unit: int) -> str:
-        """What is held against the question for a unit that was answered with False."""
+        """Say why a unit cannot match, after an answer of False."""

@@ -6,7 +6,6 @@ import re
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -14,12 +13,14 @@ from typing import Any
 import pyarrow as pa
 
 from parsieve._core import Fetched, FileKeys, FileReader, ParsieveError
-from parsieve.files import REQUESTS_AT_ONCE, RangeReader
+from parsieve.files import RangeReader
 from parsieve.lake.base import Lake, Slice
 from parsieve.predicate.build import is_bytes, is_text
 from parsieve.predicate.expr import Column
 from parsieve.predicate.place import NANOS
-from parsieve.prune.leaf import LeafKey, find_leaf, leaf_key
+from parsieve.prune.experience import Experience
+from parsieve.prune.leaf import FileLeaves, LeafKey, WantedLeaf
+from parsieve.prune.medium import medium_of, read_all
 from parsieve.prune.minmax import ColumnBounds
 
 # Row groups times columns that are remembered, each some 200 bytes.
@@ -69,6 +70,8 @@ class Cost:
     bytes_fetched: int = 0
     requests: int = 0
     files: int = 0
+    # Kept files whose footers and filters were not worth reading.
+    not_opened: int = 0
 
 
 class Footers:
@@ -78,6 +81,15 @@ class Footers:
         self._lock = threading.Lock()
         self._known: OrderedDict[tuple[Any, str], _Known] = OrderedDict()
         self._held = 0
+        self.experience = Experience()
+
+    def num_missing(self, pieces: Sequence[Slice], columns: Sequence[Column], schema: pa.Schema) -> int:
+        """Count the slices whose footers would have to be read for some columns."""
+        if not self._known:
+            return len(pieces)
+        leaves = [WantedLeaf(schema, column) for column in columns]
+        keys = {leaf.column.path: leaf.key for leaf in leaves}
+        return sum(self._find(piece, keys) is None for piece in pieces)
 
     def read(
         self,
@@ -90,7 +102,8 @@ class Footers:
         """The footer of each slice's base file, or why there is none."""
         found: dict[int, FileFooter | str] = {}
         missing: list[int] = []
-        keys = {column.path: leaf_key(schema, column) for column in columns}
+        leaves = [WantedLeaf(schema, column) for column in columns]
+        keys = {leaf.column.path: leaf.key for leaf in leaves}
         for number, piece in enumerate(pieces):
             known = self._find(piece, keys)
             if known is None:
@@ -99,15 +112,15 @@ class Footers:
                 found[number] = known
 
         def fetch(number: int) -> tuple[FileFooter | str, int, int]:
-            return self._fetch(pieces[number], columns, schema, lake)
+            return self._fetch(pieces[number], leaves, lake)
 
         if missing:
-            with ThreadPoolExecutor(min(REQUESTS_AT_ONCE, len(missing)), "parsieve-footer") as pool:
-                for number, (footer, size, requests) in zip(missing, pool.map(fetch, missing), strict=True):
-                    found[number] = footer
-                    cost.bytes_fetched += size
-                    cost.requests += requests
-                    cost.files += 1
+            fetched = read_all(fetch, missing, medium_of(lake, pieces[missing[0]]))
+            for number, (footer, size, requests) in zip(missing, fetched, strict=True):
+                found[number] = footer
+                cost.bytes_fetched += size
+                cost.requests += requests
+                cost.files += 1
         return [found[number] for number in range(len(pieces))]
 
     def _find(self, piece: Slice, keys: dict[tuple[str, ...], LeafKey]) -> FileFooter | None:
@@ -120,24 +133,20 @@ class Footers:
                 self._known.move_to_end((piece.location, piece.token))
             return footer
 
-    def _fetch(
-        self, piece: Slice, columns: Sequence[Column], schema: pa.Schema, lake: Lake
-    ) -> tuple[FileFooter | str, int, int]:
+    def _fetch(self, piece: Slice, leaves: Sequence[WantedLeaf], lake: Lake) -> tuple[FileFooter | str, int, int]:
         try:
             keys = lake.file_keys(piece)
             reader = RangeReader(lake.open_base(piece))
         except (ParsieveError, OSError, ValueError) as error:
             return f"its footer cannot be read: {error}", 0, 0
         try:
-            footer = _footer(open_footer(reader, keys), columns, schema)
+            footer = _footer(open_footer(reader, keys), leaves)
         except (ParsieveError, OSError) as error:
             # Whoever reads the file will meet the same error; here it excludes nothing.
             return f"its footer cannot be read: {error}", reader.bytes_fetched, reader.requests
         finally:
             reader.close()
-        self._remember(
-            piece, _Known(footer.num_rows, {leaf_key(schema, one): footer.columns[one.path] for one in columns})
-        )
+        self._remember(piece, _Known(footer.num_rows, {leaf.key: footer.columns[leaf.column.path] for leaf in leaves}))
         return footer, reader.bytes_fetched, reader.requests
 
     def _remember(self, piece: Slice, learned: _Known) -> None:
@@ -170,17 +179,18 @@ def open_footer(reader: RangeReader, keys: FileKeys | None = None) -> FileReader
         reader.fetch(needed, fetched)
 
 
-def _footer(file: FileReader, columns: Sequence[Column], schema: pa.Schema) -> FileFooter:
+def _footer(file: FileReader, wanted: Sequence[WantedLeaf]) -> FileFooter:
     footer = FileFooter(file.num_rows, {})
     with_filter = {column for _, column, _, _ in file.ranges()}
-    for column in columns:
-        number = find_leaf(file, schema, column)
+    leaves, stored = FileLeaves(file), file.bound_types
+    for leaf in wanted:
+        number = leaves.find(leaf)
         if number is None:
-            footer.columns[column.path] = ChunkStatistics(None, [], None, False)
+            footer.columns[leaf.column.path] = ChunkStatistics(None, [], None, False)
         else:
-            path = tuple(file.columns[number])
-            groups = file.statistics(number)
-            footer.columns[column.path] = ChunkStatistics(file.bound_types[number], groups, path, number in with_filter)
+            footer.columns[leaf.column.path] = ChunkStatistics(
+                stored[number], file.statistics(number), leaves.paths[number], number in with_filter
+            )
     return footer
 
 
@@ -202,9 +212,12 @@ def bounds_of(column: Column, footers: Sequence[tuple[FileFooter | None, int]]) 
     lower: list[Any] = [None] * len(raw)
     upper: list[Any] = [None] * len(raw)
     for stored, units in by_type.items():
-        fully = _holds_no_other(stored, column.value_type)
+        fully = holds_no_other(stored, column.value_type)
         for side, into in ((0, lower), (1, upper)):
-            for unit, value in zip(units, _typed([raw[unit][side] for unit in units], stored, kind), strict=True):
+            values = _typed([raw[unit][side] for unit in units], stored, kind)
+            if not fully:
+                values = [value if _is_value(value, column.value_type) else None for value in values]
+            for unit, value in zip(units, values, strict=True):
                 into[unit] = value
         for unit in units:
             # A bound that was brought to the type is in its range, and so is what lies between.
@@ -225,7 +238,14 @@ def bounds_of(column: Column, footers: Sequence[tuple[FileFooter | None, int]]) 
     )
 
 
-def _holds_no_other(stored: str, kind: pa.DataType) -> bool | None:
+def _is_value(value: Any, kind: pa.DataType) -> bool:
+    """Whether a bound of a file that may hold another type is a value of the table's type, where that is bytewise."""
+    if pa.types.is_fixed_size_binary(kind):
+        return value is not None and len(value) == kind.byte_width
+    return not is_text(kind)
+
+
+def holds_no_other(stored: str, kind: pa.DataType) -> bool | None:
     """Whether a column of a file has values of the table's type alone; None if that is a matter of their range."""
     held, found = file_type(stored), _MEANING.fullmatch(stored)
     is_bytewise = is_text(kind) or is_bytes(kind)
@@ -243,6 +263,9 @@ def _holds_no_other(stored: str, kind: pa.DataType) -> bool | None:
         return True if held.unit == kind.unit else None if NANOS[held.unit] > NANOS[kind.unit] else False
     if types.is_fixed_size_binary(kind):
         return physical == f"FIXED_LEN_BYTE_ARRAY({kind.byte_width})"
+    if is_text(kind):
+        # The 16 bytes of a UUID are not its text.
+        return physical == "BYTE_ARRAY"
     return True
 
 

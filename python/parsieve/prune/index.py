@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -11,7 +11,7 @@ from parsieve._core import ParsieveError
 from parsieve.index import query
 from parsieve.index.query import Query
 from parsieve.index.view import View
-from parsieve.lake.base import Slice
+from parsieve.lake.base import Location, Slice
 from parsieve.predicate.build import is_bytes, is_text
 from parsieve.predicate.expr import Column
 from parsieve.prune.evidence import Evidence
@@ -70,12 +70,21 @@ class IndexEvidence(Evidence):
             return None
 
     def expected_waste(self, question: Question, answer: pa.BooleanArray, wanted: pa.BooleanArray) -> float | None:
-        """What the index rounded away when it was built: a mean over its keys."""
+        """Return what the index rounded when it was built: a mean over its keys."""
         path = self._path(question.column)
         if path is None or asked_of_index(question) is None:
             return None
         waste = self._view.reader(path).waste_per_key
         return None if waste is None else waste * (len(question.values) if isinstance(question, Among) else 1)
+
+    def bound(self, question: Question) -> Mapping[Location, str]:
+        """Return the versions of locations that the index of a question's column covers."""
+        path = self._path(question.column)
+        try:
+            return {} if path is None else self._view.reader(path).bound
+        except (ParsieveError, OSError):
+            # `speaks` has recorded the reason.
+            return {}
 
     @property
     def doubts(self) -> dict[str, str]:
@@ -84,7 +93,7 @@ class IndexEvidence(Evidence):
 
     def describe(self, question: Question, unit: int) -> str:
         """What the index says."""
-        return "no row of the file by the index"
+        return "not in the file, according to the index"
 
 
 def _is_ray(question: Question) -> bool:

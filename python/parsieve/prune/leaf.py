@@ -3,50 +3,70 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 
 import pyarrow as pa
 
 from parsieve._core import FileReader
+from parsieve.lake.fields import fields_at
 from parsieve.lake.leaves import PHYSICAL_NAME
 from parsieve.predicate.expr import Column
 
-# All that decides which leaf of a file is meant: a name may be another column's in the next state of a table.
+# Everything that decides which leaf of a file is meant: a name may belong to another column in the next snapshot.
 LeafKey = tuple[tuple[str, ...], int | None, tuple[bytes | None, ...]]
 
 
-def leaf_key(schema: pa.Schema, column: Column) -> LeafKey:
-    """What two columns have in common that are the same leaf in every file."""
-    physical = tuple((field.metadata or {}).get(PHYSICAL_NAME) for field in _fields(schema, column.path))
-    return column.path, column.field_id, physical
+class WantedLeaf:
+    """A column of a table, resolved once so that it can be looked up in many files."""
+
+    def __init__(self, schema: pa.Schema, column: Column) -> None:
+        self.column = column
+        fields = fields_at(schema, column.path)
+        physical = [(field.metadata or {}).get(PHYSICAL_NAME) for field in fields]
+        self.key: LeafKey = (column.path, column.field_id, tuple(physical))
+        self.is_mapped = any(name is not None for name in physical)
+        # The path in a file that names its columns as the table does.
+        self.path = tuple(
+            field.name if name is None else name.decode() for field, name in zip(fields, physical, strict=True)
+        )
 
 
-def find_leaf(reader: FileReader, schema: pa.Schema, column: Column) -> int | None:
-    """The leaf's number; None where it is not there, or nobody can be sure."""
-    fields = _fields(schema, column.path)
-    ids = reader.leaf_ids
-    if any(PHYSICAL_NAME in (field.metadata or {}) for field in fields):
-        path = [(field.metadata or {}).get(PHYSICAL_NAME, field.name.encode()).decode() for field in fields]
-        return _named(reader, path)
-    if column.field_id is not None:
-        found = [number for number, (known, _) in enumerate(ids) if known == column.field_id]
-        return found[0] if len(found) == 1 and not ids[found[0]][1] else None
-    return _named(reader, [field.name for field in fields])
+class FileLeaves:
+    """The leaves of one file by field id and by name."""
+
+    def __init__(self, reader: FileReader) -> None:
+        self.paths = [tuple(path) for path in reader.columns]
+        self._ids = reader.leaf_ids
+
+    def find(self, wanted: WantedLeaf) -> int | None:
+        """Return the leaf's number, or None if it is missing or ambiguous."""
+        if wanted.is_mapped or wanted.column.field_id is None:
+            # Engines disagree about which column is meant if names differ only in case.
+            same = self._by_folded_path.get(_folded(wanted.path), [])
+            if len(same) != 1 or self.paths[same[0]] != wanted.path:
+                return None
+        else:
+            same = self._by_id.get(wanted.column.field_id, [])
+            if len(same) != 1:
+                return None
+        _, is_repeated = self._ids[same[0]]
+        return None if is_repeated else same[0]
+
+    @cached_property
+    def _by_id(self) -> dict[int, list[int]]:
+        numbers: dict[int, list[int]] = {}
+        for number, (field_id, _) in enumerate(self._ids):
+            if field_id is not None:
+                numbers.setdefault(field_id, []).append(number)
+        return numbers
+
+    @cached_property
+    def _by_folded_path(self) -> dict[tuple[str, ...], list[int]]:
+        numbers: dict[tuple[str, ...], list[int]] = {}
+        for number, path in enumerate(self.paths):
+            numbers.setdefault(_folded(path), []).append(number)
+        return numbers
 
 
-def _fields(schema: pa.Schema, path: Sequence[str]) -> list[pa.Field]:
-    found: list[pa.Field] = []
-    level = list(schema)
-    for part in path:
-        (field,) = [one for one in level if one.name == part]
-        found.append(field)
-        level = list(field.type) if pa.types.is_struct(field.type) else []
-    return found
-
-
-def _named(reader: FileReader, path: list[str]) -> int | None:
-    # Engines do not agree which column is meant where names differ in their capitals alone.
-    folded = [part.casefold() for part in path]
-    same = [number for number, names in enumerate(reader.columns) if [part.casefold() for part in names] == folded]
-    if len(same) != 1 or reader.columns[same[0]] != path or reader.leaf_ids[same[0]][1]:
-        return None
-    return same[0]
+def _folded(path: Sequence[str]) -> tuple[str, ...]:
+    return tuple(part.casefold() for part in path)

@@ -11,7 +11,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from parsieve.predicate.build import is_text
 from parsieve.predicate.expr import Column, Literal
 from parsieve.prune.evidence import Evidence
 from parsieve.prune.questions import (
@@ -65,31 +64,32 @@ class MinMax(Evidence):
         return None if bounds is None else may_match(question, bounds)
 
     def describe(self, question: Question, unit: int) -> str:
-        """The bounds of one unit."""
+        """Describe the bounds of one unit."""
         bounds = self.bounds(question.column)
         assert bounds is not None
         nulls, values = bounds.nulls[unit].as_py(), bounds.values[unit].as_py()
         if values is not None and nulls == values:
-            return "all values are null" if values else "there are no values"
+            return "all values are null" if values else "it has no rows"
         if isinstance(question, Beyond):
-            return "it holds values of this type alone"
+            return f"all values are of type {question.column.value_type}"
         if isinstance(question, HasNull):
-            return "there is no null"
+            return "no nulls"
         if isinstance(question, HasNan):
-            return "there is no NaN"
+            return "no NaN"
         lower, upper = (
             Literal(bound[unit]) if bound[unit].is_valid else None for bound in (bounds.lower, bounds.upper)
         )
         if lower is not None and lower == upper:
             return f"every value is {lower}"
-        return f"values lie between {lower or 'anything'} and {upper or 'anything'}"
+        return _between(lower, upper)
 
 
-def _shown(bound: pa.Scalar, column: Column) -> str:
-    if not bound.is_valid:
-        return "anything"
-    value = bound.as_py() if is_text(column.value_type) else None
-    return repr(value.decode(errors="replace")) if isinstance(value, bytes) else str(Literal(bound))
+def _between(lower: Literal | None, upper: Literal | None) -> str:
+    if lower is None and upper is None:
+        return "no value matches"
+    if lower is None or upper is None:
+        return f"every value is at least {lower}" if upper is None else f"every value is at most {upper}"
+    return f"values are between {lower} and {upper}"
 
 
 def may_match(question: Question, bounds: ColumnBounds) -> pa.BooleanArray | None:
@@ -189,14 +189,13 @@ def _begins(prefix: bytes, opposite: bool, lower: pa.Array, upper: pa.Array) -> 
 
 def partitions(rows: Sequence[Any]) -> MinMax:
     """The columns that are constant over each of some slices, as their partition values say."""
+    names = {name for row in rows for name in row}
 
     def bounds(column: Column) -> ColumnBounds | None:
-        if len(column.path) > 1:
-            return None
         name = column.path[0]
-        known = [name in row for row in rows]
-        if not any(known):
+        if len(column.path) > 1 or name not in names:
             return None
+        known = [name in row for row in rows]
         given = [row.get(name) for row in rows]
         nan = [isinstance(value, float) and math.isnan(value) for value in given]
         try:

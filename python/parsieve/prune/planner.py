@@ -1,4 +1,4 @@
-"""A tree of questions against evidence, cheapest first, on what is still kept; every skip remembers its proof."""
+"""Applies evidence to a tree of questions, cheapest first, and remembers the proof of every skip."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Stage:
 
 @dataclass(slots=True)
 class Sieving:
-    """Units on their way through the evidence."""
+    """The files or row groups still under consideration, narrowed by one kind of evidence after another."""
 
     tree: Tree
     kept: pa.BooleanArray
@@ -83,22 +83,22 @@ class Sieving:
         return inherited
 
     def expected_waste(self) -> float | None:
-        """How many of the kept units hold no matching row, as far as the evidence can tell; None if it cannot."""
-        found = self._waste(self.tree)
-        return None if found is None else min(found, float(self.kept.true_count))
+        """Return the expected number of false positives if matching rows exist; None if the evidence cannot tell."""
+        waste = self._waste(self.tree)
+        return None if waste is None else min(waste, float(self.kept.true_count))
 
     def _waste(self, tree: Tree) -> float | None:
         if isinstance(tree, Constant):
             return None
         if isinstance(tree, Every | Some):
-            told = [self._waste(part) for part in tree.parts]
-            known = [one for one in told if one is not None]
+            parts = [self._waste(part) for part in tree.parts]
+            known = [part for part in parts if part is not None]
             if isinstance(tree, Every):
-                # What one part keeps in vain the others may exclude.
+                # The other parts may exclude the false positives of one.
                 return min(known, default=None)
-            return sum(known) if len(known) == len(told) else None
-        told = [one.expected_waste(tree, answer, wanted) for one, answer, wanted in self.heard.get(tree, ())]
-        return min((one for one in told if one is not None), default=None)
+            return sum(known) if len(known) == len(parts) else None
+        estimates = [one.expected_waste(tree, answer, wanted) for one, answer, wanted in self.heard.get(tree, ())]
+        return min((one for one in estimates if one is not None), default=None)
 
     def evidence(self, unit: int) -> str:
         """What excluded a unit."""
@@ -110,7 +110,7 @@ class Sieving:
 
     def _blame(self, tree: Tree, unit: int) -> list[tuple[str, str]]:
         if isinstance(tree, Constant):
-            return [("the predicate", "true for no row")]
+            return [("the predicate", "is never true")]
         if isinstance(tree, Every):
             return next(self._blame(part, unit) for part in tree.parts if not self._may(part, unit))
         if isinstance(tree, Some):
@@ -118,7 +118,7 @@ class Sieving:
         for evidence, answer, _ in self.heard.get(tree, ()):
             if not answer[unit].as_py():
                 return [(str(tree), evidence.describe(tree, unit))]
-        return [(str(tree), "excluded for the whole file")]
+        return [(str(tree), "excluded for the whole file by other evidence")]
 
     def _may(self, tree: Tree, unit: int) -> bool:
         if isinstance(tree, Constant):

@@ -106,11 +106,6 @@ class Beyond(Question):
         return f"{self.column} IS NO {self.column.value_type}"
 
 
-@dataclass(frozen=True, slots=True)
-class _Never(typed.IsNull):
-    """What no value of the column's type makes true."""
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Every:
     """All questions must be answered with "maybe" by one and the same set of rows."""
@@ -141,21 +136,7 @@ def ask(expr: Expr, types_are_certain: bool = True) -> Tree:
     Where files may hold other types than the table was found to have, what no value of its types makes true may still
     be true of them: then that is a question, and else no row is asked for.
     """
-    return _tree(normalize(expr if types_are_certain else _said(expr)))
-
-
-def _said(expr: Expr) -> Expr:
-    """The same, in which that which no value of a column's type makes true is not `normalize`d away."""
-    match expr:
-        case typed.And((typed.IsNull(column), typed.Always(None))):
-            return _Never(column)
-        case typed.And(parts):
-            return typed.And(tuple(map(_said, parts)))
-        case typed.Or(parts):
-            return typed.Or(tuple(map(_said, parts)))
-        case typed.Not(part):
-            return typed.Not(_said(part))
-    return expr
+    return _tree(normalize(expr, types_are_certain))
 
 
 def leaves(tree: Tree) -> Iterator[Question]:
@@ -183,8 +164,11 @@ def _tree(expr: Expr) -> Tree:
             return Among(column, values)
         case typed.Not(typed.In(column, values)):
             return _or_nan(Outside(column, values))
-        case _Never(column):
+        case typed.OutOfType(column):
             return Beyond(column)
+        case typed.Not(typed.OutOfType(column)):
+            # True of every value of the table's type, and maybe of those of another one.
+            return HasValue(column)
         case typed.IsNull(column):
             return HasNull(column)
         case typed.Not(typed.IsNull(column)):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from parsieve._core import ParsieveError
 from parsieve.index.bloom_view import BloomReader
 from parsieve.index.view import View
-from parsieve.lake.base import Slice
+from parsieve.lake.base import Location, Slice
 from parsieve.prune.evidence import Evidence
 from parsieve.prune.questions import Among, Question
 
@@ -54,8 +54,17 @@ class ShelfEvidence(Evidence):
             self.failed[str(question.column)] = str(error)
             return None
 
+    def bound(self, question: Question) -> Mapping[Location, str]:
+        """Return the versions of locations that the filters of a question's column cover."""
+        reader = self._reader(question)
+        try:
+            return {} if reader is None else reader.bound
+        except (ParsieveError, OSError):
+            # `speaks` has recorded the reason.
+            return {}
+
     def expected_waste(self, question: Question, answer: pa.BooleanArray, wanted: pa.BooleanArray) -> float | None:
-        """Filters say "maybe" by chance, as often for each value as they were made for."""
+        """Derive the number of false positives from the filters' rate and the number of excluded files."""
         reader = self._reader(question)
         if reader is None or not isinstance(question, Among):
             return None
@@ -65,4 +74,4 @@ class ShelfEvidence(Evidence):
 
     def describe(self, question: Question, unit: int) -> str:
         """What the filters say."""
-        return "in no filter of the table's Bloom index"
+        return "not in the file's filter of the Bloom index"

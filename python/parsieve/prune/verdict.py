@@ -1,4 +1,4 @@
-"""The answer for one file: kept, and what was in doubt; or skipped, and the proof."""
+"""The verdict on one file: kept, with what was in doubt, or skipped, with the proof."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ class Keep(NamedTuple):
     """A file that may hold a matching row."""
 
     path: str
-    # Why it could not be judged as it should have been; empty where all evidence was at hand.
+    # Why the file could not be judged; empty if all evidence was available.
     doubt: tuple[str, ...] = ()
 
 
@@ -17,9 +17,9 @@ class Skip(NamedTuple):
     """A file that certainly holds no matching row."""
 
     path: str
-    # The evidence that excluded it last.
+    # The evidence that excluded the file.
     evidence: str
-    # What was asked, and what the evidence holds against it, in words.
+    # What the predicate asks for, and why the file cannot contain it.
     proof: str
 
 

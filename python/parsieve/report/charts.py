@@ -16,6 +16,8 @@ LINE = 15
 LETTER, LONGEST_NAME = 6.4, 25
 # Heads are bold, and have the whole width.
 LONGEST_HEAD = 44
+# Labels that an axis has room for: across a row of dots, and beside lines.
+TICKS_ACROSS, TICKS_UP = 5, 8
 # Told apart without colour too: lines by dashes, ours by none, dots and bars by the name beside each.
 DASHES = ("6 3", "2 3", "8 3 2 3", "1 4", "10 4", "4 2")
 DOT = 4.5
@@ -38,7 +40,7 @@ def picture(figure: Figure, name: str) -> str:
     return (
         f'<svg viewBox="0 0 {WIDTH} {height:.0f}" role="img" aria-labelledby="{name}-t {name}-d" '
         f'xmlns="http://www.w3.org/2000/svg"><title id="{name}-t">{escape(figure.title)}</title>'
-        f'<desc id="{name}-d">{escape(figure.says)} The table beside it has the same numbers.</desc>{body}</svg>'
+        f'<desc id="{name}-d">{escape(figure.says)} The table below it has the same numbers.</desc>{body}</svg>'
     )
 
 
@@ -65,7 +67,11 @@ def _rows(chart: Chart) -> tuple[str, float]:
     start, end = LEFT + names + 6 + (DOT if chart.kind == "dots" else 0), WIDTH - RIGHT - 62
     for at, category in enumerate(chart.categories):
         y += LINE
-        parts.append(_text(LEFT, y, _short(category, LONGEST_HEAD), "head"))
+        remark = chart.remarks[at] if chart.remarks else ""
+        longest = LONGEST_HEAD - (len(remark) + 2 if remark else 0)
+        parts.append(_text(LEFT, y, _short(category, longest), "head"))
+        if remark:
+            parts.append(_text(WIDTH - RIGHT, y, remark, "head", "end"))
         for number, series in enumerate(chart.series):
             y += LINE
             value = series.values[at]
@@ -86,9 +92,24 @@ def _rows(chart: Chart) -> tuple[str, float]:
             parts.append(_text(max(x, start) + 8, y, written(value, chart.unit), "value"))
         y += 5
     if chart.kind == "dots":
-        y += LINE
+        # Behind the dots.
+        parts[:0] = _axis(place, chart, start, end, y)
+        y += 2 * LINE
         parts.append(_text(start, y, "logarithmic scale", "quiet"))
     return "".join(parts), y + 8
+
+
+def _axis(place: _Place, chart: Chart, start: float, end: float, bottom: float) -> Iterator[str]:
+    """A line for each tick of a horizontal axis, and a label where it touches no other one."""
+    free = 0.0
+    for tick in place.ticks(TICKS_ACROSS):
+        x = start + place(tick) * (end - start)
+        yield f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{LINE / 2}" y2="{bottom:.1f}" class="rule"/>'
+        label = written(tick, chart.unit)
+        half = LETTER * len(label) / 2
+        if x - half >= free:
+            yield _text(x, bottom + LINE - 3, label, "quiet", "middle")
+            free = x + half
 
 
 def _short(name: str, longest: int = LONGEST_NAME) -> str:
@@ -120,19 +141,26 @@ class _Place:
             return (math.log(value) - low) / (high - low)
         return (value - self.low) / (self.high - self.low)
 
-    def ticks(self) -> Iterator[float]:
-        """A few round values within the axis."""
+    def ticks(self, most: int) -> list[float]:
+        """Some round values within the axis: no more than `most` where it is logarithmic."""
         if self.logarithmic:
-            for power in range(math.ceil(math.log10(self.low)), math.floor(math.log10(self.high)) + 1):
-                yield 10.0**power
-            return
+            return self._powers(most)
         step = 10.0 ** math.floor(math.log10(self.high))
         if self.high / step < 2:
             step /= 5
         elif self.high / step < 5:
             step /= 2
-        for count in range(int(self.high / step) + 1):
-            yield count * step
+        return [count * step for count in range(int(self.high / step) + 1)]
+
+    def _powers(self, most: int) -> list[float]:
+        powers = range(math.floor(math.log10(self.low)), math.floor(math.log10(self.high)) + 1)
+        found: list[float] = []
+        for factors in ((1, 2, 5), (1, 3), (1,)):
+            values = [factor * 10.0**power for power in powers for factor in factors]
+            found = [value for value in values if self.low <= value <= self.high]
+            if len(found) <= most:
+                return found
+        return found[:: math.ceil(len(found) / most)]
 
 
 def _lines(chart: Chart) -> tuple[str, float]:
@@ -142,7 +170,7 @@ def _lines(chart: Chart) -> tuple[str, float]:
     place = _logarithmic(numbers) if wide else _linear(numbers)
     left, right, top, bottom = LEFT + 46, WIDTH - RIGHT - 8, 12, 190
     parts = []
-    for tick in place.ticks():
+    for tick in place.ticks(TICKS_UP):
         y = bottom - place(tick) * (bottom - top)
         parts.append(f'<line x1="{left}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}" class="rule"/>')
         parts.append(_text(left - 5, y + 3, written(tick, chart.unit), "quiet", "end"))
@@ -201,6 +229,7 @@ def _cells(cells: Cells) -> tuple[str, float]:
     parts.append(_text(LEFT + 15, y, "read", "quiet"))
     parts.append(f'<rect x="{LEFT + 60}" y="{y - 9:.1f}" width="10" height="10" class="cell skipped"/>')
     parts.append(_text(LEFT + 75, y, "skipped, with proof", "quiet"))
-    parts.append(f'<rect x="{LEFT + 200}" y="{y - 9:.1f}" width="10" height="10" class="cell doubted"/>')
-    parts.append(_text(LEFT + 215, y, "read in doubt", "quiet"))
+    if cells.in_doubt:
+        parts.append(f'<rect x="{LEFT + 200}" y="{y - 9:.1f}" width="10" height="10" class="cell doubted"/>')
+        parts.append(_text(LEFT + 215, y, "read in doubt", "quiet"))
     return "".join(parts), y + 8

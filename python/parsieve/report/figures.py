@@ -33,8 +33,12 @@ class Chart:
     unit: Unit = ""
     # What the categories are: the head of the table's first column, and the axis of lines.
     category: str = ""
+    # A short remark on each category of bars or dots, such as "12x faster".
+    remarks: Sequence[str] = ()
 
     def __post_init__(self) -> None:
+        if self.remarks and len(self.remarks) != len(self.categories):
+            raise ValueError(f"{len(self.remarks)} remarks for {len(self.categories)} categories")
         for series in self.series:
             if len(series.values) != len(self.categories):
                 raise ValueError(
@@ -55,6 +59,19 @@ class Cells:
 
     # For each way to plan, what became of each file.
     rows: Sequence[tuple[str, Sequence[Verdict]]]
+
+    @property
+    def in_doubt(self) -> bool:
+        """Whether any file is read because of a doubt."""
+        return any("doubted" in verdicts for _, verdicts in self.rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Headline:
+    """What a page says first: a number to remember, and the words that explain it."""
+
+    number: str
+    words: str
 
 
 @dataclass(frozen=True, slots=True)

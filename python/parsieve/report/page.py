@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 
 from parsieve.report.charts import picture
-from parsieve.report.figures import Cells, Chart, Figure, written
+from parsieve.report.figures import Cells, Chart, Figure, Headline, written
 
 # Colours that people with any kind of colour sight tell apart (Okabe and Ito), darker on white, lighter on black.
 STYLE = """
@@ -24,9 +24,13 @@ nav ul,dl.facts{padding:0;margin:0 0 1rem}nav ul{columns:24rem}nav li{margin-lef
 dt{color:var(--quiet)}dd{margin:0 0 .3rem}
 @media(min-width:40rem){dl.facts{display:grid;grid-template-columns:max-content 1fr;gap:0 1rem}dd{margin:0}}
 section{border-top:1px solid var(--rule);padding:1.2rem 0}
-.pair{display:grid;gap:1rem;grid-template-columns:1fr;align-items:start}
-@media(min-width:60rem){.pair{grid-template-columns:minmax(0,34rem) minmax(0,1fr)}}
-.pair>*{min-width:0}
+ul.headline{display:flex;flex-wrap:wrap;gap:1rem;padding:0;margin:1rem 0;list-style:none}
+ul.headline li{flex:1 1 16rem;border-left:4px solid var(--ours);padding:.2rem 0 .2rem .8rem}
+ul.headline strong{display:block;font-size:1.8rem;line-height:1.2;color:var(--ours)}
+main{display:grid;gap:0 2rem;grid-template-columns:minmax(0,1fr)}
+@media(min-width:60rem){main{grid-template-columns:repeat(2,minmax(0,1fr))}}
+summary{cursor:pointer;color:var(--c1);font-size:.85rem;margin:.5rem 0}
+summary:focus-visible{outline:3px solid var(--c1);outline-offset:2px}
 svg{width:100%;max-width:34rem;height:auto;display:block}
 svg text{font:11px system-ui,sans-serif;fill:var(--ink)}svg text.head{font-weight:600}
 svg text.quiet{fill:var(--quiet)}svg text.value{font-variant-numeric:tabular-nums}svg text.ours-text{font-weight:600}
@@ -48,24 +52,34 @@ code{font-size:.85em}p.how,p.note{color:var(--quiet);font-size:.85rem;margin:.3r
 """
 
 
+# What opens a figure's table.
+TABLE = "Numbers as a table"
 # What no page may hold, and what cannot be written as UTF-8; names of files and columns may hold anything.
 UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
 
 
-def render(title: str, says: str, figures: Sequence[Figure], facts: Mapping[str, str] | None = None) -> str:
-    """One HTML page of figures: a picture and a table each.
+def render(
+    title: str,
+    says: str,
+    figures: Sequence[Figure],
+    facts: Mapping[str, str] | None = None,
+    headlines: Sequence[Headline] = (),
+) -> str:
+    """Return one HTML page of figures: a picture each, and its numbers as a table that opens on demand.
 
     Args:
         title: The page's heading.
         says: The sentence below it.
         figures: What to show, in order.
         facts: What holds for all of it: machine, date, commit.
+        headlines: The results in short, above everything else.
 
     >>> page = render("Skipping", "What was read.", [Figure("Files", "Two ways.", Cells([("min/max", ["kept"])]))])
     >>> page.startswith("<!doctype html>"), "http-equiv" in page
     (True, False)
     """
     listed = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in (facts or {}).items())
+    first = "".join(f"<li><strong>{escape(one.number)}</strong>{escape(one.words)}</li>" for one in headlines)
     links = "".join(f'<li><a href="#f{at}">{escape(figure.title)}</a></li>' for at, figure in enumerate(figures, 1))
     page = (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
@@ -73,6 +87,7 @@ def render(title: str, says: str, figures: Sequence[Figure], facts: Mapping[str,
         # No icon either: a browser would ask for one.
         f'<link rel="icon" href="data:,"><title>{escape(title)}</title><style>{STYLE}</style></head><body>'
         f"<header><h1>{escape(title)}</h1><p>{escape(says)}</p>"
+        + (f'<ul class="headline">{first}</ul>' if first else "")
         + (f'<dl class="facts">{listed}</dl>' if listed else "")
         + f'</header><nav aria-label="Figures"><ul>{links}</ul></nav><main>'
         + "".join(_section(figure, f"f{at}") for at, figure in enumerate(figures, 1))
@@ -83,21 +98,27 @@ def render(title: str, says: str, figures: Sequence[Figure], facts: Mapping[str,
 
 def _section(figure: Figure, name: str) -> str:
     notes = "".join(f'<p class="note">{escape(note)}</p>' for note in figure.notes)
-    how = f'<p class="how">Measured by <code>{escape(figure.how)}</code></p>' if figure.how else ""
+    how = f'<p class="how">Reproduce: <code>{escape(figure.how)}</code></p>' if figure.how else ""
     return (
         f'<section id="{name}" aria-labelledby="{name}-h"><h2 id="{name}-h">{escape(figure.title)}</h2>'
-        f'<p>{escape(figure.says)}</p><div class="pair">{picture(figure, name)}'
+        f"<p>{escape(figure.says)}</p>{picture(figure, name)}{notes}{how}"
+        f"<details><summary>{TABLE}</summary>"
         f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(figure.title)}: the numbers">'
-        f"{_table(figure)}</div></div>{notes}{how}</section>"
+        f"{_table(figure)}</div></details></section>"
     )
 
 
 def _table(figure: Figure) -> str:
     """The figure's numbers: contenders down, categories across, so that a phone shows the few across."""
     if isinstance(figure.shows, Cells):
-        head = ["plan by", "files", "read", "in doubt"]
+        # A column of zeros would only make people wonder.
+        width = 4 if figure.shows.in_doubt else 3
+        head = ["plan by", "files", "read", "in doubt"][:width]
         rows = [
-            (False, [name, f"{len(of):,}", f"{sum(one != 'skipped' for one in of):,}", f"{of.count('doubted'):,}"])
+            (
+                False,
+                [name, f"{len(of):,}", f"{sum(one != 'skipped' for one in of):,}", f"{of.count('doubted'):,}"][:width],
+            )
             for name, of in ((name, list(verdicts)) for name, verdicts in figure.shows.rows)
         ]
     else:

@@ -7,18 +7,25 @@ from parsieve.spark.maintain import compact, expire, update_index
 from parsieve.spark.matching import filter_of, keep_matching
 from parsieve.spark.reading import read
 from parsieve.spark.registering import register
+from parsieve.spark.scans import Scan, last_scan
 from parsieve.spark.session import session
 
 __all__ = [
+    "Scan",
     "add_filters",
     "build_index",
     "compact",
     "expire",
     "filter_of",
     "keep_matching",
+    "last_scan",
     "read",
     "register",
     "semi_join",
     "session",
     "update_index",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from parsieve import rewrite
 from parsieve._core import UnsupportedError
@@ -31,6 +31,9 @@ from parsieve.spark import executors
 from parsieve.spark.bloom import Executors
 from parsieve.spark.tables import lake_and_store
 from parsieve.upload import is_remote
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 SUMMARY = "path string, status string, filters int, bytes long, seconds double, error string"
 # A file whose writer was faster is looked at again.
@@ -52,7 +55,7 @@ class Done(NamedTuple):
 
 
 def add_filters(
-    spark: Any,
+    spark: SparkSession,
     table: Any,
     columns: Any = "auto",
     fpp: float = 0.01,
@@ -63,7 +66,7 @@ def add_filters(
     upload: bool = False,
     index_location: Any = None,
     storage_options: Mapping[str, str] | None = None,
-) -> Any:
+) -> DataFrame:
     """Give every file of a table Bloom filters, by Spark's executors; a DataFrame tells what became of each file.
 
     In a folder of plain Parquet the filters are added to the files themselves, each of which is replaced at once: who

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -37,10 +37,13 @@ from parsieve.index.store import Store, unique
 from parsieve.index.view import View
 from parsieve.lake.base import AsOf, ColumnPath, Lake, Slice, Snapshot
 from parsieve.lake.leaves import leaf_field
-from parsieve.spark import executors, runs
+from parsieve.spark import executors, kinds, runs
 from parsieve.spark.bloom import Executors
 from parsieve.spark.runs import Run
 from parsieve.spark.tables import lake_and_store
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 Column = str | Sequence[str]
 # What a task of the executors holds of a table's rows.
@@ -52,10 +55,10 @@ MOST_SPANS = 4_000_000
 
 
 def build_index(
-    spark: Any,
+    spark: SparkSession,
     table: Any,
     columns: Column | Sequence[Column],
-    kind: str = "sieve",
+    kind: str = "auto",
     *,
     as_of: AsOf = None,
     index_location: Any = None,
@@ -74,8 +77,9 @@ def build_index(
         spark: a session of your own, or of `pss.session()`. Its settings and views are left alone.
         table: a path or URI, a name in Spark's catalog, a table from `open_table`, or whatever that takes.
         columns: one column, dotted where it is nested, or several.
-        kind: "sieve", which answers points, ranges and prefixes; or "bloom", a filter for each file, which answers
-            points alone, takes fewer bytes, and rejects keys that do not exist.
+        kind: as for `Table.build_index`: "sieve" answers points, ranges and prefixes; "bloom" keeps a filter for each
+            file, which answers points alone, takes fewer bytes, and rejects keys that do not exist; "both" builds both,
+            in a scan each; "auto" builds for each column what `advise` recommends, which may be nothing.
         as_of: a version, snapshot id, instant or time of the table, as its format has them.
         index_location: where the index lies; None: beside the table.
         storage_options: of the table's and the index's object store.
@@ -91,8 +95,8 @@ def build_index(
     >>> pss.build_index(spark, folder, "id").version
     1
     """
-    if kind not in ("sieve", "bloom"):
-        raise ValueError(f'kind is "sieve" or "bloom", not {kind!r}')
+    if kind not in kinds.KINDS:
+        raise ValueError(f'the kinds of index are "sieve", "bloom", "both" and "auto", not {kind!r}')
     if kind == "bloom" and (options is not None or parts is not None):
         raise ValueError("options and parts are those of a Sieve, and this is to be a Bloom index")
     if parts is not None and parts < 1:
@@ -102,12 +106,20 @@ def build_index(
     paths = paths_of(columns)
     snapshot = settle(lake, lake.snapshot(as_of))
     warn_of(unsettled(snapshot), f"the index in {log.store}")
-    if kind == "bloom":
+    chosen = kinds.choose(lake, snapshot, paths, kind)
+    sieves = [path for path, one in chosen.items() if one in ("sieve", "both")]
+    blooms = [path for path, one in chosen.items() if one in ("bloom", "both")]
+    # Of both nothing is built where one cannot be.
+    bloom.fields_of(snapshot.schema, blooms)
+    done = None
+    if sieves:
+        built = build_at(spark, log, lake, snapshot, sieves, options=options, parts=parts, memory=memory)
+        done = built.commit
+    if blooms:
         Effort(memory).room()
         hands = Executors(spark, lake, log.store, min(SHELF_BYTES, memory))
-        done = bloom.build_by(log, snapshot, paths, hands, fpp)
-        return View(log.store, done, TableIndex(log.store).refresh)
-    return build_at(spark, log, lake, snapshot, paths, options=options, parts=parts, memory=memory)
+        done = bloom.build_by(log, snapshot, blooms, hands, fpp)
+    return kinds.report(log, snapshot, done, chosen)
 
 
 def paths_of(columns: Column | Sequence[Column]) -> list[ColumnPath]:

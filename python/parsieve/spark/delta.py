@@ -8,6 +8,7 @@ from urllib.parse import unquote
 
 from parsieve.spark.catalyst import resolved
 from parsieve.spark.file_index import Keep, chosen, plain_path, runs
+from parsieve.spark.scans import remember, scan_of
 
 
 def read(spark: Any, path: str, keep: Keep, where: Any = None, version: int | None = None) -> Any:
@@ -59,10 +60,13 @@ class State:
         folder = str(self._log.dataPath().toString())
         paths = [_absolute(folder, one["path"]) for one in written]
         kept = chosen(keep, paths, resolved(self._spark, self.schema, where))
+        sizes = {path: int(one["size"]) for path, one in zip(paths, written, strict=True)}
         left = jvm.scala.collection.mutable.ArrayBuffer()
         for start, end in runs(paths, kept):
             left.appendAll(everything.slice(start, end))
-        return self._frame(left.toList()).where(where)
+        frame = self._frame(left.toList()).where(where)
+        remember(frame, scan_of(folder, sizes, kept, getattr(keep, "plan", None)))
+        return frame
 
 
 def _absolute(folder: str, path: str) -> str:

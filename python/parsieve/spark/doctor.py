@@ -11,10 +11,11 @@ from parsieve._core import ParsieveError
 from parsieve.spark import jars as lake_jars
 from parsieve.spark.java import choose, find_all, home_for
 from parsieve.spark.versions import LAKES, Spark, installed
+from parsieve.spark.workers import wrong_of_path
 
 
 class Item(NamedTuple):
-    """One thing that a session needs: `"ok"`, `"missing"`, or `"absent"` where a session does without it."""
+    """One thing that a session needs: `"ok"`, `"missing"`, or `"optional"` where it is missing and a session starts."""
 
     name: str
     state: str
@@ -35,7 +36,7 @@ def examine(fetch: bool = False) -> list[Item]:
         spark = installed()
     except (ModuleNotFoundError, ParsieveError) as error:
         return [*items, Item("PySpark", "missing", "", str(error)), _pandas()]
-    return [*items, *_pyspark(spark), _pandas(), _java(spark), *_lakes(spark, fetch)]
+    return [*items, *_pyspark(spark), _pandas(), _java(spark), _executors(), *_lakes(spark, fetch)]
 
 
 def _pyspark(spark: Spark) -> list[Item]:
@@ -69,6 +70,18 @@ def _java(spark: Spark) -> Item:
     return Item("Java", "ok", f"{java.version} at {java.home} ({java.source})", "")
 
 
+def _executors() -> Item:
+    """The Python that executors take in a session that `pss.session` did not start."""
+    executable, wrong = wrong_of_path()
+    if not wrong:
+        return Item("executors", "ok", executable, "")
+    mend = (
+        f"optional: {wrong}. A session of your own on a cluster needs PYSPARK_PYTHON={sys.executable}; local sessions "
+        "and pss.session() do without"
+    )
+    return Item("executors", "optional", executable, mend)
+
+
 def _lakes(spark: Spark, fetch: bool) -> list[Item]:
     items = []
     for lake in LAKES:
@@ -76,10 +89,13 @@ def _lakes(spark: Spark, fetch: bool) -> list[Item]:
             try:
                 spark.jars_of((lake,))
             except ParsieveError as error:
-                items.append(Item(lake, "absent", "", str(error)))
+                items.append(Item(lake, "optional", "", f"optional: {error}"))
             continue
         wanted = spark.jars_of((lake,))
-        mend = "the first session downloads them, or now: parsieve spark doctor --fetch"
+        mend = (
+            f"only {lake.capitalize()} tables need them; the first pss.session() downloads them, or now: "
+            "parsieve spark doctor --fetch"
+        )
         if fetch:
             try:
                 lake_jars.ensure(wanted, choose(spark))
@@ -88,7 +104,8 @@ def _lakes(spark: Spark, fetch: bool) -> list[Item]:
         names = ", ".join(jar.name for jar in wanted)
         if absent := lake_jars.missing(wanted):
             places = ", ".join(jar.name for jar in absent)
-            items.append(Item(lake, "missing", names, f"{places}: not in {lake_jars.folder()}, or not right; {mend}"))
+            said = f"optional: {places} missing from {lake_jars.folder()}, or damaged; {mend}"
+            items.append(Item(lake, "optional", names, said))
         else:
             items.append(Item(lake, "ok", f"{names} in {lake_jars.folder()}", ""))
     return items

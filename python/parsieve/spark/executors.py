@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from parsieve._core import UnsupportedError
+from parsieve.spark import workers
 
 Task = TypeVar("Task")
 Answer = TypeVar("Answer")
@@ -49,6 +50,7 @@ def run(spark: Any, label: str, act: Callable[[Task], Answer], tasks: Sequence[T
     from pyspark import cloudpickle
 
     context = context_of(spark)
+    workers.check(context)
     payload = context.broadcast([cloudpickle.dumps(task) for task in tasks])
 
     def work(batches: Iterator[Any]) -> Iterator[Any]:
@@ -60,7 +62,7 @@ def run(spark: Any, label: str, act: Callable[[Task], Answer], tasks: Sequence[T
                 yield pa.RecordBatch.from_arrays([pa.array([number]), pa.array([answer])], names=["task", "answer"])
 
     try:
-        with _described(context, label):
+        with _described(context, label), workers.own_python(context):
             one_each = spark.range(0, len(tasks), 1, len(tasks))
             rows = one_each.mapInArrow(work, "task long, answer binary").collect()
     finally:

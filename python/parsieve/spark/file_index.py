@@ -6,6 +6,7 @@ thinned out while each query is planned. Nothing of this runs on executors, and 
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import logging
 import re
@@ -15,8 +16,11 @@ from weakref import WeakValueDictionary
 
 from parsieve._core import UnsupportedError
 from parsieve.spark.catalyst import Filter, filter_of
+from parsieve.spark.scans import Scan, scan_of
+from parsieve.spark.watched import watched
 
-# Paths as the engine writes them and what the query asks for -> those of the paths that must be read.
+# Paths as the engine writes them and what the query asks for -> those of the paths that must be read. One with a method
+# `stale` is asked which of those may have been replaced since Spark listed them; these are looked at again.
 Keep = Callable[[Sequence[str], Filter], "set[str]"]
 
 # Those that Java still holds, by their names.
@@ -40,24 +44,24 @@ class ListedPath(str):
         return made
 
 
-def prune(frame: Any, keep: Keep) -> Any:
+def prune(frame: Any, keep: Keep, table: str = "") -> Any:
     """The same DataFrame, whose scan asks `keep` at every query which files it needs.
 
     `frame` is what `spark.read...load(...)` gives for plain Parquet or Hudi: one relation over files. `keep` gets paths
     as they are listed (local ones without `file:`, those of Hudi as `ListedPath`s) and the query's filter, and answers
     with those that must be read; where it fails, all are. Two such frames are equal to Spark, for its cache, where
-    table and `keep` are equal.
+    table and `keep` are equal. `table` is what logs call it.
     """
     spark = frame.sparkSession
     relation = _relation(frame)
     location = relation.location()
     _listen(spark)
     thinned = relation.copy(
-        PrunedIndex(spark._jvm, location, keep),
+        PrunedIndex(spark, location, keep, table),
         relation.partitionSchema(),
         relation.dataSchema(),
         relation.bucketSpec(),
-        relation.fileFormat(),
+        watched(spark, relation.fileFormat()),
         relation.options(),
         relation.sparkSession(),
     )
@@ -73,7 +77,13 @@ def listed(frame: Any) -> list[str]:
     jvm, location = frame.sparkSession._jvm, _relation(frame).location()
     nothing = jvm.scala.collection.mutable.ArrayBuffer().toList()
     folders = location.listFiles(nothing, nothing)
-    return [path for within in _paths(location, folders) for path in within]
+    return [path for within, _ in _paths(location, folders) for path in within]
+
+
+def relist(frame: Any) -> None:
+    """Let Spark forget what it remembers of the files of a frame for `prune`."""
+    with contextlib.suppress(UnsupportedError):
+        _relation(frame).location().refresh()
 
 
 def _relation(frame: Any) -> Any:
@@ -107,9 +117,13 @@ def _listen(spark: Any) -> None:
 class PrunedIndex:
     """A `FileIndex` of Spark: another one, and what `keep` leaves of its files."""
 
-    def __init__(self, jvm: Any, inner: Any, keep: Keep) -> None:
+    def __init__(self, spark: Any, inner: Any, keep: Keep, table: str = "") -> None:
         """Wrap `inner`, a `FileIndex` of py4j."""
-        self._jvm = jvm
+        self._spark = spark
+        self._jvm = spark._jvm
+        self._table = table
+        # The last scan that was planned.
+        self._scan: Scan | None = None
         self._inner = inner
         self._keep = keep
         self._hash = int(inner.hashCode())
@@ -129,7 +143,15 @@ class PrunedIndex:
             return self._thinned(listed, [*_sequence(partition_filters), *_sequence(data_filters)])
         except Exception as error:
             kept_all(error)
+            self._scan = self._seen_whole(listed, error)
             return listed
+
+    def _seen_whole(self, listed: Any, error: Exception) -> Scan | None:
+        try:
+            sizes = _sizes(_paths(self._inner, listed))
+        except Exception:
+            return None
+        return scan_of(self._table, sizes, set(sizes), None, f"no file was skipped: {first_line(error)}")
 
     def equals(self, other: Any) -> bool:
         """Whether Spark may take one for the other, as it does for cached answers."""
@@ -152,15 +174,23 @@ class PrunedIndex:
     def _thinned(self, listed: Any, conditions: list[Any]) -> Any:
         folders = [(folder, folder.files()) for folder in _sequence(listed)]
         paths = _paths(self._inner, listed)
-        everything = [path for within in paths for path in within]
-        kept = self._keep(everything, filter_of(conditions))
-        if len(kept) >= len(everything) and kept.issuperset(everything):
+        sizes = _sizes(paths)
+        kept = self._keep(list(sizes), filter_of(conditions))
+        self._scan = scan_of(self._table, sizes, kept, getattr(self._keep, "plan", None))
+        ask = getattr(self._keep, "stale", None)
+        stale = set() if ask is None else set(ask(kept))
+        if not stale and len(kept) >= len(sizes) and kept.issuperset(sizes):
             return listed
+        renew = Renewal(self._spark) if stale else None
         answer = self._jvm.scala.collection.mutable.ArrayBuffer()
-        for (folder, files), within in zip(folders, paths, strict=True):
+        for (folder, files), (within, _) in zip(folders, paths, strict=True):
             left = self._jvm.scala.collection.mutable.ArrayBuffer()
-            for start, end in runs(within, kept):
+            for start, end in runs(within, kept - stale):
                 left.appendAll(files.slice(start, end))
+            if renew is not None:
+                for at, path in enumerate(within):
+                    if path in kept and path in stale:
+                        getattr(left, "$plus$eq")(renew(files.apply(at)))
             if not left.isEmpty():
                 getattr(answer, "$plus$eq")(folder.copy(folder.values(), left.toList()))
         return answer.toList()
@@ -171,14 +201,49 @@ class PrunedIndex:
         implements = ("org.apache.spark.sql.execution.datasources.FileIndex",)
 
 
-def _paths(location: Any, folders: Any) -> list[Sequence[str]]:
-    """The paths of each folder that a file index lists."""
+class Renewal:
+    """Replaces what Spark listed of a file by what is true of it now."""
+
+    def __init__(self, spark: Any) -> None:
+        """Use the session's settings."""
+        self._settings = spark._jsparkSession.sessionState().newHadoopConf()
+
+    def __call__(self, listed: Any) -> Any:
+        """Return the file with its size and time of now; as it was listed where it is gone."""
+        from py4j.protocol import Py4JJavaError
+
+        path = listed.getPath()
+        try:
+            now = path.getFileSystem(self._settings).getFileStatus(path)
+        except Py4JJavaError:
+            # To say what is wrong with it is for the task that reads it.
+            return listed
+        return listed.copy(now, listed.metadata())
+
+
+def scan_by_name(name: str) -> Scan | None:
+    """Return the last scan of the file index with a name."""
+    found = _living.get(name)
+    return None if found is None else found._scan
+
+
+# The paths of a folder and the sizes of its files, where they are known.
+Folder = tuple[Sequence[str], Sequence[int | None]]
+
+
+def _paths(location: Any, folders: Any) -> list[Folder]:
+    """The paths of each folder that a file index lists, and the sizes of the files."""
     has_logs = "Hoodie" in str(location.getClass().getSimpleName())
-    found: list[Sequence[str]] = []
+    found: list[Folder] = []
     for folder in _sequence(folders):
-        paths = paths_of(folder.files())
-        found.append(_with_logs(folder.values(), paths) if has_logs else paths)
+        files = files_of(folder.files())
+        paths: Sequence[str] = [path for path, _ in files]
+        found.append((_with_logs(folder.values(), paths) if has_logs else paths, [size for _, size in files]))
     return found
+
+
+def _sizes(folders: Sequence[Folder]) -> dict[str, int | None]:
+    return {path: size for paths, sizes in folders for path, size in zip(paths, sizes, strict=True)}
 
 
 def _with_logs(values: Any, paths: Sequence[str]) -> list[ListedPath]:
@@ -223,8 +288,12 @@ def _logs_by_group(values: Any) -> dict[str, frozenset[str]] | None:
 
 def kept_all(error: Exception) -> None:
     """Say that nothing was left out: to read too much is slow, to fail or to read too little is worse."""
-    said = (str(error).splitlines() or [""])[0]
-    _log.warning("no file was skipped: %s: %s", type(error).__name__, said)
+    _log.warning("no file was skipped: %s", first_line(error))
+
+
+def first_line(error: Exception) -> str:
+    """Return the kind of an error and the first line of its message."""
+    return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
 
 
 def chosen(keep: Keep, paths: Sequence[str], where: Filter) -> set[str]:
@@ -242,17 +311,18 @@ def _sequence(items: Any) -> Iterator[Any]:
 
 
 # How Hadoop prints the state of a file, of whichever class; one call brings a whole list.
-_PRINTED = re.compile(r"\{path=(.*?); isDirectory=")
+_PRINTED = re.compile(r"\{path=(.*?); isDirectory=(?:false; length=(\d+);)?")
 
 
-def paths_of(files: Any) -> list[str]:
-    """The path of each file of a list."""
+def files_of(files: Any) -> list[tuple[str, int | None]]:
+    """The path of each file of a list, and its size."""
     count = files.size()
     printed = [_PRINTED.search(line) for line in str(files.mkString("\n")).split("\n")] if count else []
     if len(printed) == count and all(printed):
-        return [plain_path(found[1]) for found in printed if found]
+        return [(plain_path(found[1]), int(found[2]) if found[2] else None) for found in printed if found]
     # A name with a line's end in it, or a filesystem that prints something else.
-    return [plain_path(str(files.apply(at).getPath().toString())) for at in range(count)]
+    listed = [files.apply(at) for at in range(count)]
+    return [(plain_path(str(file.getPath().toString())), int(file.getLen())) for file in listed]
 
 
 def plain_path(path: str) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 from parsieve._core import UnsupportedError
 from parsieve.spark.catalyst import resolved
 from parsieve.spark.file_index import Keep, chosen, plain_path
+from parsieve.spark.scans import Scan, remember, scan_of
 from parsieve.spark.versions import installed
 
 _log = logging.getLogger("parsieve.spark")
@@ -62,12 +63,15 @@ def pruned(
     finally:
         planned.close()
     kept = chosen(keep, [path for path, _ in tasks], resolved(spark, whole.schema, where))
+    scan = _scan(table, [path for path, _ in tasks], kept, keep)
     left = spark._jvm.java.util.ArrayList()
     for path, task in tasks:
         if path in kept:
             left.add(task)
     if left.isEmpty():
-        return whole.where("false")
+        nothing = whole.where("false")
+        remember(nothing, scan)
+        return nothing
     name = f"parsieve-{uuid.uuid4()}"
     manager = spark._jvm.org.apache.iceberg.spark.ScanTaskSetManager.get()
     manager.stageTasks(native, name, left)
@@ -80,7 +84,16 @@ def pruned(
     holders = spark._jvm.java.util.WeakHashMap()
     holders.put(_relation(frame).options(), True)
     _staged[name] = native, holders
+    remember(frame, scan)
     return frame.select(*(f"`{name.replace('`', '``')}`" for name in whole.columns)).where(where)
+
+
+def _scan(table: str, paths: list[str], kept: set[str], keep: Keep) -> Scan:
+    """What is known of a scan; the sizes are those of the plan, since each of Iceberg's would be a call of Java."""
+    plan = getattr(keep, "plan", None)
+    slices = () if plan is None else plan._snapshot.slices
+    known = {plain_path(piece.path): piece.size for piece in slices if piece.path}
+    return scan_of(table, {path: known.get(path) for path in paths}, kept, plan)
 
 
 def _frame_of(spark: Any, native: Any, table: str, name: str) -> Any:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,6 +23,9 @@ from parsieve._core import UnsupportedError
 from parsieve.lake.base import AsOf
 from parsieve.spark.matching import MARGIN, Kind, filter_of, keep_matching, kind_of
 from parsieve.spark.reading import read_also
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 _log = logging.getLogger("parsieve.spark")
 
@@ -34,7 +37,7 @@ MOST_KEYS = 100_000
 
 def semi_join(
     left: Any,
-    right: Any,
+    right: DataFrame,
     on: str | Sequence[str],
     *,
     where: Any = None,
@@ -43,7 +46,7 @@ def semi_join(
     most_keys: int = MOST_KEYS,
     index_location: Any = None,
     storage_options: Mapping[str, str] | None = None,
-) -> Any:
+) -> DataFrame:
     """The rows of a table whose keys are among those of a DataFrame: `left.join(right, on, "left_semi")` in less time.
 
     The keys choose the table's files through its index and statistics: as values while they are at most `most_keys`,

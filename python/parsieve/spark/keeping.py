@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import pyarrow.compute as pc
@@ -32,8 +32,29 @@ class Keeper:
         self._as_of = as_of
         self._also = tuple(also)
         self._last: Snapshot | None = None
+        # Of a plain folder: its files as they were before Spark listed them, and as the last query found them.
+        self._before: Snapshot | None = None
+        self._now: Snapshot | None = None
         # What the last query was answered by; None where it asked nothing that is understood.
         self.plan: Plan | None = None
+
+    def listed_after(self, snapshot: Snapshot) -> None:
+        """Take a state of a plain folder for one that Spark's list is not older than."""
+        self._before = snapshot
+
+    def stale(self, paths: Collection[str]) -> set[str]:
+        """Those of the paths that are not proven to be the files that Spark listed.
+
+        Spark goes by the sizes in its list: of a longer file that took a listed one's place it would miss rows.
+        """
+        if self._before is None:
+            return set()
+        now, self._now = self._now or self._table._snapshot(None), None
+        tokens = _tokens(now)
+        # The very same slices while nothing changes.
+        before = tokens if now.slices is self._before.slices else _tokens(self._before)
+        names = {path: comparable(path) for path in paths}
+        return {path for path, name in names.items() if name in tokens and (tokens[name] or None) != before.get(name)}
 
     def __call__(self, paths: Sequence[str], where: Filter) -> set[str]:
         """Those of the paths that can hold a row for which the filter is true, and those that are not known."""
@@ -55,7 +76,8 @@ class Keeper:
         lake = self._table._lake
         if lake.format == "parquet":
             # Files may be replaced under their names, so that only their state of now says anything of them.
-            return self._table._snapshot(None)
+            self._now = self._table._snapshot(None)
+            return self._now
         if self._last is None:
             self._last = self._table._snapshot(None if lake.format == "iceberg" else self._as_of)
             if lake.format == "iceberg" and self._last.id != self._as_of:
@@ -99,6 +121,10 @@ def kept(paths: Sequence[str], plan: Plan, instant: str | None = None) -> set[st
         for path in paths
         if (piece := skipped.get(comparable(path))) is None or not is_listed(plan._lake, piece, path, instant)
     }
+
+
+def _tokens(snapshot: Snapshot) -> dict[str, str]:
+    return {comparable(piece.path): piece.token for piece in snapshot.slices if piece.path}
 
 
 def _explained(paths: Sequence[str], lake: Lake, snapshot: Snapshot) -> int:

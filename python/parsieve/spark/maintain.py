@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -28,9 +28,12 @@ from parsieve.spark.build import MEMORY, Column, Found, build_at, paths_of, read
 from parsieve.spark.runs import Run
 from parsieve.spark.tables import lake_and_store
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 
 def update_index(
-    spark: Any,
+    spark: SparkSession,
     table: Any,
     *,
     as_of: AsOf = None,
@@ -106,7 +109,7 @@ def _merge(task: tuple[Store, Changes, Sequence[Run]]) -> DeltaPart:
 
 
 def compact(
-    spark: Any,
+    spark: SparkSession,
     table: Any,
     columns: Column | Sequence[Column] | None = None,
     *,
@@ -145,7 +148,7 @@ def _compact(task: tuple[Store, ColumnState]) -> Base:
 
 
 def expire(
-    spark: Any,
+    spark: SparkSession,
     table: Any,
     older_than: dt.timedelta | dt.datetime,
     *,

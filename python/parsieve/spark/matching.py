@@ -10,12 +10,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
 from parsieve import _core
 from parsieve._core import UnsupportedError
+from parsieve.spark import workers
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 # Of a filter's bits, in one row of the shuffle: as many rows as Spark puts into a batch are still few bytes.
 PIECE = 16 << 10
@@ -56,7 +60,7 @@ _KINDS = {
 
 
 def filter_of(
-    frame: Any, column: str, fpp: float = 0.01, *, ndv: int | None = None, max_bytes: int = MAX_BYTES
+    frame: DataFrame, column: str, fpp: float = 0.01, *, ndv: int | None = None, max_bytes: int = MAX_BYTES
 ) -> _core.BloomFilter:
     """A Bloom filter of all values of a column, made by Spark's executors; nulls are left out, for they join nothing.
 
@@ -93,8 +97,9 @@ def filter_of(
     sized = min(_core.BloomFilter(max(1, ndv), fpp, type=kind.arrow).num_bytes, most)
     empty = _core.BloomFilter(num_bytes=sized, type=kind.arrow)
     pieces = "number long, bits binary"
-    filled = keys.mapInArrow(_filling(sized, kind.arrow), pieces)
-    rows = filled.repartition("number").mapInArrow(_joined, pieces).collect()
+    with workers.ready(frame.sparkSession):
+        filled = keys.mapInArrow(_filling(sized, kind.arrow), pieces)
+        rows = filled.repartition("number").mapInArrow(_joined, pieces).collect()
     bits = bytearray(sized)
     for row in rows:
         bits[row.number * PIECE : row.number * PIECE + len(row.bits)] = row.bits
@@ -144,7 +149,7 @@ def _batch(numbers: list[int], pieces: list[bytes]) -> pa.RecordBatch:
     )
 
 
-def keep_matching(frame: Any, column: str, filter: _core.BloomFilter) -> Any:
+def keep_matching(frame: DataFrame, column: str, filter: _core.BloomFilter) -> DataFrame:
     """The rows whose value in a column may be among those of a Bloom filter: every row that is, and few others.
 
     Put it before a join on that column, so that rows without a partner are not shuffled. Rows without a value go, as in
@@ -168,7 +173,9 @@ def keep_matching(frame: Any, column: str, filter: _core.BloomFilter) -> Any:
         raise UnsupportedError(
             f"column {column} is of type {kind.cast}, and the filter's values are {filter.column_type}: {error}"
         ) from error
-    return frame.where(_udf(filter, kind)(_carried(functions.col(column), kind)) & functions.col(column).isNotNull())
+    with workers.ready(frame.sparkSession):
+        may_match = _udf(filter, kind)(_carried(functions.col(column), kind))
+    return frame.where(may_match & functions.col(column).isNotNull())
 
 
 def _carried(column: Any, kind: Kind) -> Any:

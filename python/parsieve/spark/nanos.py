@@ -22,6 +22,7 @@ from parsieve.predicate.expr import (
     Not,
     Operator,
     Or,
+    OutOfType,
     StartsWith,
     both,
     either,
@@ -42,7 +43,7 @@ def as_seen(schema: pa.Schema, names: Collection[str]) -> pa.Schema:
 
 def as_held(expr: Expr, names: Collection[str]) -> Expr:
     """What holds of the nanoseconds of every row of which `expr` holds as Spark reads it; it may hold of others."""
-    return _held(normalize(expr), frozenset((name,) for name in names))
+    return _held(normalize(expr, types_are_certain=False), frozenset((name,) for name in names))
 
 
 def _held(expr: Expr, paths: frozenset[tuple[str, ...]]) -> Expr:
@@ -51,11 +52,15 @@ def _held(expr: Expr, paths: frozenset[tuple[str, ...]]) -> Expr:
             return both(*(_held(part, paths) for part in parts))
         case Or(parts):
             return either(*(_held(part, paths) for part in parts))
-        case Not(Compare(column) | In(column) | IsNull(column) | StartsWith(column)) if column.path in paths:
+        case Not(Compare(column) | In(column) | IsNull(column) | StartsWith(column) | OutOfType(column)) if (
+            column.path in paths
+        ):
             # One moment less of what Spark sees is all nanoseconds still.
             return _present(column)
         case IsNull(column) if column.path in paths:
             return IsNull(_as_held(column))
+        case OutOfType(column, text) if column.path in paths:
+            return OutOfType(_as_held(column), text)
         case Compare(column, op, value) if column.path in paths:
             micros = value.scalar.cast(pa.int64()).as_py()
             return _compared(column, op, micros)

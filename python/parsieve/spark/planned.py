@@ -5,23 +5,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from parsieve._core import UnsupportedError
 from parsieve.errors import ConflictError
 from parsieve.files import REQUESTS_AT_ONCE, RangeReader
 from parsieve.lake.base import Slice
+from parsieve.lake.hudi_properties import while_settled
 from parsieve.plan import Plan
 from parsieve.predicate.expr import Always
 from parsieve.predicate.normalize import normalize
-from parsieve.spark import delta, file_index, iceberg
+from parsieve.spark import delta, file_index, hudi, iceberg
 from parsieve.spark.catalyst import Filter
 from parsieve.spark.keeping import comparable, is_listed, kept
 from parsieve.spark.question import Types, ids_of
-from parsieve.spark.reading import address, plain
+from parsieve.spark.reading import address, plain, storage_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 
-def frame_of(plan: Plan, spark: Any, name: str | None = None) -> Any:
+def frame_of(plan: Plan, spark: SparkSession, name: str | None = None) -> DataFrame:
     """What `Plan.to_spark` gives."""
     if not hasattr(spark, "_jvm"):
         raise UnsupportedError("Spark Connect shows no file lists to its clients; plan.files works with any engine")
@@ -38,6 +42,7 @@ class Chosen:
     """The files of a plan, as a `Keep` that knows nothing else."""
 
     paths: frozenset[str]
+    plan: Plan
     # What Spark did not list of them.
     missing: frozenset[str] = frozenset()
 
@@ -63,7 +68,7 @@ def _pieces(plan: Plan) -> list[Slice]:
 
 
 def _chosen(plan: Plan) -> Chosen:
-    return Chosen(frozenset(comparable(piece.path) for piece in _pieces(plan) if piece.path))
+    return Chosen(frozenset(comparable(piece.path) for piece in _pieces(plan) if piece.path), plan)
 
 
 def _text(plan: Plan, types: Types) -> str:
@@ -89,7 +94,7 @@ def _folder(plan: Plan, spark: Any, name: str | None) -> Any:
     chosen(file_index.listed(whole), Filter((), None))
     if chosen.missing:
         raise UnsupportedError(f"Spark does not list {min(chosen.missing)} below {plan._lake.uri}; use to_arrow")
-    return file_index.prune(whole, chosen).where(_text(plan, Types(whole.schema)))
+    return file_index.prune(whole, chosen, plan._lake.uri).where(_text(plan, Types(whole.schema)))
 
 
 def _hudi(plan: Plan, spark: Any, name: str | None) -> Any:
@@ -97,8 +102,9 @@ def _hudi(plan: Plan, spark: Any, name: str | None) -> Any:
     if plan._snapshot.id is None:
         raise UnsupportedError(f"{plan._lake.uri} has no commit yet that Spark could be asked for")
     instant = str(plan._snapshot.id)
-    whole = spark.read.format("hudi").option("as.of.instant", instant).load(address(plan._lake))
-    listed = file_index.listed(whole)
+    storage = storage_of(plan._lake)
+    whole = hudi.load(spark, address(plan._lake), storage, instant)
+    listed = while_settled(storage, lambda: file_index.listed(whole))
     there = {_group(path): path for path in listed}
     for piece in plan._snapshot.slices:
         path = there.pop(_group(f"{plan._lake.uri}/{piece.partition}/{piece.group}"), None)
@@ -108,7 +114,7 @@ def _hudi(plan: Plan, spark: Any, name: str | None) -> Any:
     if there:
         raise _moved(plan, f"Spark finds {min(there.values())} besides")
     left = frozenset(map(comparable, kept(listed, plan, instant)))
-    return file_index.prune(whole, Chosen(left)).where(_text(plan, Types(whole.schema)))
+    return file_index.prune(whole, Chosen(left, plan), plan._lake.uri).where(_text(plan, Types(whole.schema)))
 
 
 def _group(path: str) -> tuple[str, str]:

@@ -5,25 +5,33 @@ from __future__ import annotations
 import datetime as dt
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow.compute as pc
 
 from parsieve._core import ParsieveError, UnsupportedError
-from parsieve.lake.base import AsOf, Lake
+from parsieve.errors import ConflictError
+from parsieve.lake.base import AsOf, Lake, Location, Snapshot
 from parsieve.lake.detect import open_lake
+from parsieve.lake.storage import Storage
 from parsieve.predicate.parse import parse
-from parsieve.spark import delta, file_index, iceberg
+from parsieve.spark import delta, file_index, hudi, iceberg
 from parsieve.spark.keeping import Keeper
 from parsieve.spark.question import Types, ids_of
 from parsieve.spark.tables import is_name, lake_of, refuse_second_place
 from parsieve.table import Table
 
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
 _log = logging.getLogger("parsieve.spark")
+
+# Of a folder whose files are replaced while Spark looks at it.
+ATTEMPTS = 10
 
 
 def read(
-    spark: Any,
+    spark: SparkSession,
     table: Any,
     where: Any = None,
     as_of: AsOf = None,
@@ -31,7 +39,7 @@ def read(
     index_location: Any = None,
     storage_options: Mapping[str, str] | None = None,
     timezone: str | None = None,
-) -> Any:
+) -> DataFrame:
     """A table as a DataFrame of Spark's own, which opens only the files that can hold what is asked for.
 
     The rows are those that Spark reads without this; indexes, filters and statistics decide which files it opens.
@@ -88,15 +96,29 @@ def read_also(
         return _delta(spark, found, condition, as_of, also)
     if found.format == "iceberg":
         return _iceberg(spark, found, name, condition, as_of, also)
+    before = _folder_now(found)
     whole = _whole(spark, found, name, as_of)
     keep = Keeper(spark, found, Types(whole.schema), as_of, also)
+    if before is not None:
+        keep.listed_after(before)
     try:
-        frame = file_index.prune(whole, keep)
+        frame = file_index.prune(whole, keep, found.uri)
     except UnsupportedError as error:
         # Another reader of Hudi's, by the session's settings.
         _log.warning("no file will be skipped: %s", error)
         frame = whole
     return frame if condition is None else frame.where(condition)
+
+
+def _folder_now(table: Table) -> Snapshot | None:
+    """The files of a plain folder; None for other tables, and where only Spark can list it."""
+    if table.format != "parquet":
+        return None
+    try:
+        return table._snapshot(None)
+    except (ParsieveError, OSError) as error:
+        _log.warning("replaced files will be noticed only when they are read: %s", error)
+        return None
 
 
 def _table(spark: Any, table: Any, location: Any, options: Mapping[str, str] | None) -> tuple[Table, str | None]:
@@ -119,8 +141,32 @@ def address(lake: Lake) -> str:
 
 
 def plain(spark: Any, lake: Lake) -> Any:
-    """A folder of Parquet files as Spark reads it. Its name is no pattern to us, whatever signs are in it."""
-    return spark.read.option("__globPaths__", "false").parquet(address(lake))
+    """A folder of Parquet files as Spark reads it. Its name is no pattern to us, whatever signs are in it.
+
+    Spark lists the files and then reads a footer for the columns, which fails where that file was replaced in between.
+    """
+    reader = spark.read.option("__globPaths__", "false")
+    folder = address(lake)
+    for attempt in range(ATTEMPTS):
+        before = _tokens(lake)
+        try:
+            return reader.parquet(folder)
+        except Exception as error:
+            is_last, after = attempt == ATTEMPTS - 1, _tokens(lake)
+            # A file without a token may have changed unseen, so the first attempts prove nothing of it.
+            if before is None or (before == after and (is_last or all(before.values()))):
+                raise
+            if is_last:
+                why = "files changed since the plan while Spark read their columns"
+                raise ConflictError(f"{lake.uri}: {why}, {ATTEMPTS} times in a row; try again") from error
+    raise AssertionError("unreachable")
+
+
+def _tokens(lake: Lake) -> dict[Location, str] | None:
+    try:
+        return lake.snapshot().tokens
+    except (ParsieveError, OSError):
+        return None
 
 
 def _whole(spark: Any, table: Table, name: str | None, as_of: AsOf) -> Any:
@@ -132,16 +178,28 @@ def _whole(spark: Any, table: Table, name: str | None, as_of: AsOf) -> Any:
                 # It has no states, and says so.
                 lake.snapshot(as_of)
             # Spark's catalog knows of partitions that lie elsewhere.
-            return spark.table(name) if name is not None else plain(spark, lake)
+            return _of_catalog(spark, name) if name is not None else plain(spark, lake)
         case "hudi":
-            reader = spark.read.format("hudi")
-            if as_of is not None:
-                reader = reader.option("as.of.instant", str(as_of))
-            return reader.load(address(lake))
+            return hudi.load(spark, address(lake), storage_of(lake), None if as_of is None else str(as_of))
         case "delta":
             return delta.read(spark, address(lake), _everything, None, _version(table, as_of))
         case _:
             return iceberg.load(spark, name or address(lake), _version(table, as_of))
+
+
+def _of_catalog(spark: Any, name: str) -> Any:
+    frame = spark.table(name)
+    # The catalog keeps the sizes of files from the last time that anybody listed them.
+    file_index.relist(frame)
+    return frame
+
+
+def storage_of(lake: Lake) -> Storage:
+    """Return the folder of a Hudi table."""
+    from parsieve.lake.hudi import Hudi
+
+    assert isinstance(lake, Hudi)
+    return lake.storage
 
 
 def _everything(paths: Any, where: Any) -> set[str]:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from parsieve._core import UnsupportedError
+from parsieve.spark import workers
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
-def register(spark: Any) -> None:
+def register(spark: SparkSession) -> None:
     """Let a session, also one of Spark Connect, read tables by `spark.read.format("parsieve")`.
 
     Use `read` wherever it works: it leaves reading to Spark. Here each row comes through Python, in two to three times
@@ -37,4 +41,5 @@ def register(spark: Any) -> None:
         )
     from parsieve.spark.source import ParsieveSource
 
-    spark.dataSource.register(ParsieveSource)
+    with workers.ready(spark):
+        spark.dataSource.register(ParsieveSource)

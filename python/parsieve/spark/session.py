@@ -7,11 +7,14 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from parsieve.spark import jars as lake_jars
 from parsieve.spark.java import choose, home_for
 from parsieve.spark.versions import LAKES, installed
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 # How the session that we started was asked for, kept in its own configuration.
 _ASKED = "spark.parsieve.session"
@@ -30,7 +33,7 @@ def session(
     memory: str = "2g",
     warehouse: str | os.PathLike[str] = "spark-warehouse",
     config: Mapping[str, Any] | None = None,
-) -> Any:
+) -> SparkSession:
     """Start a local Spark session that knows Hudi, Delta and Iceberg, or give the one that was started so before.
 
     The jars are downloaded once and verified at every start; `parsieve spark doctor` tells what is there and what is

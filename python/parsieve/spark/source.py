@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark.sql import datasource
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
-from parsieve.errors import ColumnNotFoundError
+from parsieve.errors import no_column
 from parsieve.lake.rows import foreign
 from parsieve.reading import Rows
 from parsieve.spark.loading import Request, shares
@@ -48,9 +48,7 @@ class ParsieveSource(datasource.DataSource):  # type: ignore[misc]
         """What plans and reads the columns that the user named, or all."""
         for field in schema:
             if field.name not in self._columns.names:
-                raise ColumnNotFoundError(
-                    f"there is no column {field.name!r}; there are {', '.join(self._columns.names)}"
-                )
+                raise no_column(field.name, self._columns.names)
             [held] = _struct(seen(pa.schema([self._columns.field(field.name)]), self._instants))
             if held.dataType.simpleString() != field.dataType.simpleString():
                 raise TypeError(

@@ -111,9 +111,9 @@ def test_errors_are_one_line(capsys: pytest.CaptureFixture[str], file: str, tmp_
     (tmp_path / "text").write_text("no Parquet file at all")
     for arguments, said in [
         (["probe", file, "nothing", "1"], "there is no column 'nothing'"),
-        (["probe", file, "id", "one"], "'one' is no value of a column of type INT64 integer"),
+        (["probe", file, "id", "one"], "'one' is not a value of type INT64 integer"),
         (["inspect", str(tmp_path / "gone")], "gone: No such file or directory"),
-        (["inspect", str(tmp_path / "text")], "no Parquet file"),
+        (["inspect", str(tmp_path / "text")], "not a Parquet file: "),
         (["probe", str(tmp_path), "id", "1"], "directory"),
     ]:
         assert said in run(capsys, *arguments, code=2)
@@ -126,7 +126,7 @@ def test_usage(capsys: pytest.CaptureFixture[str]) -> None:
         assert stop.value.code == code
         said = capsys.readouterr()
         assert (said.out == "") == (code == 2)
-        assert code == 2 or "exit codes:" in said.out
+        assert ("exit codes:" in said.out) == (arguments == ["--help"])
 
 
 def test_as_a_program(file: str) -> None:

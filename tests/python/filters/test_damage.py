@@ -141,6 +141,6 @@ def test_filters_of_booleans_are_never_used() -> None:
     file[chunk + 1] = 0  # and its chunk
     filters = ps.open_filters(file)
     assert filters.column_type("id") is None
-    with pytest.raises(ps.UnsupportedError, match="no Bloom filter"):
+    with pytest.raises(ps.UnsupportedError, match="cannot have a Bloom filter"):
         filters.filter(0, "id")
     assert filters.might_contain({"id": [True, 5]}) == [True]

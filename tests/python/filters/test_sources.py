@@ -128,7 +128,7 @@ def test_sources(kind: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("source", [42, None, ("a", "b"), (1, 2, 3), object(), ["x"]], ids=str)
 def test_what_is_no_source(source: Any) -> None:
-    with pytest.raises(TypeError, match=r"a source is|no filesystem"):
+    with pytest.raises(TypeError, match=r"source must be|not a filesystem"):
         ps.open_filters(source)
     with pytest.raises(TypeError, match="'rb'"):
         ps.open_filters(io.StringIO("text" * 10))
@@ -144,7 +144,7 @@ def test_files_that_are_not_there(tmp_path: Path) -> None:
             ps.open_filters((store, "gone.parquet"))
     with pytest.raises(IsADirectoryError):
         ps.open_filters(tmp_path)
-    with pytest.raises(ValueError, match="no filesystem is known for nothing://"):
+    with pytest.raises(ValueError, match="no filesystem for nothing://"):
         ps.open_filters("nothing://bucket/file")
 
 
@@ -250,7 +250,7 @@ def test_a_source_that_ends_too_early() -> None:
         def read(self, size: int) -> bytes:
             return b""
 
-    with pytest.raises(OSError, match="gave none of its bytes"):
+    with pytest.raises(OSError, match="unexpected end of the source: no bytes at"):
         ps.open_filters(Ends(SMALL))
 
 

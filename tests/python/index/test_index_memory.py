@@ -48,3 +48,22 @@ def test_i14_a_compaction_holds_a_segment_and_a_page_of_an_index_of_any_size(tmp
     assert sizes[1] > 7 * sizes[0]
     assert grown[1] < grown[0] + sizes[1] // 8
     assert grown[1] < 16 << 20
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="it has no getrusage")
+@pytest.mark.parametrize("threads", [1, 2])
+def test_the_memory_of_a_bloom_build_does_not_grow_with_the_number_of_small_files(tmp_path: Path, threads: int) -> None:
+    # A filter begins with room for a million rows, 1.2 MiB, and these files need 96 bytes each.
+    grown, stored = map(int, run("bloom_memory.py", tmp_path / "index", "files", 16 << 20, threads, 300, 3).split())
+    assert stored > 2 * 300 * 64
+    # Measured 1 MiB; it was 1.3 MiB for each file and column.
+    assert grown < 32 << 20
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="it has no getrusage")
+def test_a_bloom_build_holds_no_more_filters_than_its_memory(tmp_path: Path) -> None:
+    memory = 2 << 20
+    grown, stored = map(int, run("bloom_memory.py", tmp_path / "index", "slices", memory, 2, 60, 50_000).split())
+    # Two columns of 60 filters: measured 4 MiB, where it was the whole index and more.
+    assert stored > 5 * memory
+    assert grown < stored // 2 + memory

@@ -317,7 +317,7 @@ def test_formats_whose_libraries_take_no_keys(tmp_path: Path, format: str) -> No
 def test_what_are_no_keys(tmp_path: Path) -> None:
     for nothing in (5, "key", b"0123456789abcdef"):
         with pytest.raises(TypeError, match="decryption"):
-            ps.open_table(str(tmp_path), decryption=nothing)
+            ps.open_table(str(tmp_path), decryption=nothing)  # type: ignore[arg-type]
     with pytest.raises(TypeError):
         ps.open_table(str(tmp_path), decryption={"key": bytes(16)})
     with pytest.raises(TypeError, match="unwrap_key"):

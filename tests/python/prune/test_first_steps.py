@@ -37,7 +37,7 @@ def test_a_pattern_of_names_is_no_table(folder: Path, capsys: Any) -> None:
 
 def test_what_else_is_no_table(folder: Path) -> None:
     with pytest.raises(TypeError, match=r"URI of a folder or of one file, or a .* pair, not list"):
-        ps.open_table([str(folder / "0.parquet")])
+        ps.open_table([str(folder / "0.parquet")])  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="ends with a path, not LocalFileSystem"):
         ps.open_table((str(folder), fs.LocalFileSystem()))
 
@@ -50,6 +50,11 @@ def test_a_file_of_another_kind_in_the_folder(folder: Path) -> None:
     with pytest.raises(ps.FormatError) as caught:
         ps.open_table(folder).plan("id = 7")
     assert "move this one away" not in str(caught.value)
+
+
+def test_keys_of_another_type_name_both_types(folder: Path) -> None:
+    with pytest.raises(TypeError, match="key type string does not match column id of type int64"):
+        ps.open_table(str(folder)).plan(keys={"id": pa.array(["x"])})
 
 
 def test_keys_that_are_no_columns(folder: Path) -> None:
@@ -67,8 +72,8 @@ def test_keys_that_are_no_columns(folder: Path) -> None:
 
 def test_a_plan_shows_at_once_that_a_part_was_not_understood(folder: Path) -> None:
     table = ps.open_table(folder)
-    assert repr(table.plan("id = 'x'")).endswith("3 of 3 files, not understood in part: see explain()>")
-    assert "understood" not in repr(table.plan("id = 7"))
+    assert repr(table.plan("id = 'x'")).endswith("3 of 3 files, part of the predicate is ignored, see explain()>")
+    assert "ignored" not in repr(table.plan("id = 7"))
 
 
 @pytest.mark.parametrize("where", ["WHERE id = 7", "SELECT * FROM t WHERE id = 7", "", "id = 7 LIMIT 3"])
@@ -91,7 +96,7 @@ def test_the_demo_says_at_once_that_it_wants_duckdb(tmp_path: Path) -> None:
     )
     assert done.returncode == 2
     assert done.stdout == ""
-    assert done.stderr == "parsieve: the demo asks DuckDB, too, which is not installed: pip install duckdb\n"
+    assert done.stderr == "parsieve: the demo needs DuckDB: pip install duckdb\n"
 
 
 def test_a_single_file_is_a_table_whose_index_lies_elsewhere(folder: Path, tmp_path: Path) -> None:

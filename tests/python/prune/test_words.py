@@ -31,10 +31,10 @@ def test_probe_says_why(folder: Path, capsys: Any) -> None:
         main(["probe", path, *arguments, "--json"])
         return [one["why"] for one in json.loads(capsys.readouterr().out)["row_groups"]]
 
-    assert why("id", "3") == ["there is no filter"] * 2
+    assert why("id", "3") == ["no filter"] * 2
     ps.add_filters(path, columns="id")
     assert why("id", "3") == ["the filter does not exclude it", "the filter excludes it"]
-    assert why("flag", "true") == ["no filter excludes anything of this type"] * 2
+    assert why("flag", "true") == ["filters exclude nothing of this type"] * 2
     assert main(["probe", path, "id", "3"]) == 0
     assert "the filter does not exclude it" in capsys.readouterr().out
 
@@ -44,9 +44,9 @@ def test_explain_says_of_what_nothing_is_known(tmp_path: Path) -> None:
     time.sleep(0.1)
     table = ps.open_table(str(tmp_path))
     said = table.plan("id = 7", row_groups=False).explain()
-    assert "nothing speaks of id = 7: no min/max, no index, no filter" in said
+    assert "no evidence for id = 7: no min/max statistics, index or filter" in said
     table.build_index("id", kind="sieve")
-    assert "nothing speaks" not in table.plan("id = 2").explain()
+    assert "no evidence for" not in table.plan("id = 2").explain()
 
 
 def test_an_index_that_is_not_there(folder: Path, capsys: Any) -> None:
@@ -56,9 +56,9 @@ def test_an_index_that_is_not_there(folder: Path, capsys: Any) -> None:
     assert main(["index", "build", str(folder), "id", "--kind", "bloom"]) == 0
     capsys.readouterr()
     assert main(["index", "stats", str(folder)]) == 0
-    assert capsys.readouterr().out == "id: a filter for each file\n"
+    assert capsys.readouterr().out.splitlines()[1].split()[:2] == ["id", "bloom"]
     assert main(["index", "verify", str(folder)]) == 0
-    assert "nothing wrong" in capsys.readouterr().err
+    assert "no problems" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("state", ["yesterday", "-1", "2026-13-45"])
@@ -99,12 +99,12 @@ def test_a_name_with_a_comma(folder: Path, capsys: Any) -> None:
 def test_add_says_what_became_of_filters_that_were_there(folder: Path, capsys: Any) -> None:
     path = str(folder / "part-0.parquet")
     assert main(["add", path, "-c", "id"]) == 0
-    assert "place of filters" not in capsys.readouterr().err
+    assert "existing" not in capsys.readouterr().err
     assert main(["add", path, "-c", "id"]) == 0
-    assert "2 took the place of filters that were there: --existing keep" in capsys.readouterr().err
+    assert "replaced 2 existing filters (use --existing keep to leave them)" in capsys.readouterr().err
     assert main(["add", path, "-c", "id", "--existing", "keep"]) == 0
     said = capsys.readouterr()
     assert "nothing written" in said.out
-    assert "place of filters" not in said.err
+    assert "existing" not in said.err
     assert main(["add", str(folder), "-c", "id"]) == 0
-    assert "--existing replace makes them anew" in capsys.readouterr().err
+    assert "use --existing replace to replace them" in capsys.readouterr().err

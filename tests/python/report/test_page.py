@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from parsieve.report import Cells, Chart, Figure, Series, render
+from parsieve.report import Cells, Chart, Figure, Headline, Series, render
 from parsieve.report.charts import picture
 from parsieve.report.figures import written
+from parsieve.report.page import STYLE
 
 SVG = "{http://www.w3.org/2000/svg}"
 NASTY = "<script>alert('&')</script>"
@@ -98,6 +99,57 @@ def test_a_zero_lies_at_the_foot_of_a_logarithmic_scale() -> None:
     root = ET.fromstring(picture(Figure("T", "S", chart), "f"))
     zero, one, thousand = (float(dot.get("cx", "")) for dot in root.iter(f"{SVG}circle"))
     assert zero <= one < thousand
+
+
+@pytest.mark.parametrize(
+    ("values", "labels"),
+    [
+        ([0.0166, 0.221], ["20 ms", "50 ms", "100 ms", "200 ms"]),
+        ([0.011, 0.031], ["10 ms", "20 ms"]),
+        ([1e-5, 90.0], ["10 µs", "100 µs", "1 ms", "10 ms", "100 ms", "1 s", "10 s"][::2]),
+    ],
+)
+def test_a_logarithmic_axis_has_ticks_where_their_values_lie(values: list[float], labels: list[str]) -> None:
+    chart = Chart("dots", ["one user"], [Series(str(value), [value]) for value in values], "seconds")
+    root = ET.fromstring(picture(Figure("T", "S", chart), "f"))
+    texts = [text for text in root.iter(f"{SVG}text") if text.get("text-anchor") == "middle"]
+    assert [text.text for text in texts] == labels
+    places = [float(text.get("x", "")) for text in texts]
+    assert places == sorted(places)
+    # A value is drawn right of the ticks below it.
+    for dot, value in zip(root.iter(f"{SVG}circle"), values, strict=True):
+        below = [x for x, text in zip(places, labels, strict=True) if _seconds(text) < value]
+        assert max(below, default=0.0) <= float(dot.get("cx", ""))
+
+
+def _seconds(text: str) -> float:
+    number, unit = text.split()
+    return float(number) * {"µs": 1e-6, "ms": 1e-3, "s": 1.0}[unit]
+
+
+def test_remarks_stand_beside_their_categories() -> None:
+    chart = Chart("dots", ["DuckDB", "x" * 90], [Series("alone", [2.0, 1.0])], "seconds", remarks=["2x faster", "-"])
+    root = ET.fromstring(picture(Figure("T", "S", chart), "f"))
+    texts = [text.text or "" for text in root.iter(f"{SVG}text")]
+    assert "2x faster" in texts
+    with pytest.raises(ValueError, match="1 remarks for 2 categories"):
+        Chart("dots", ["a", "b"], [], remarks=["c"])
+
+
+def test_doubt_is_shown_where_there_is_any() -> None:
+    certain = Cells([("min/max", ["kept", "skipped"])])
+    doubted = Cells([("min/max", ["kept", "doubted"])])
+    pages = [render("T", "S", [Figure("F", "S", cells)]) for cells in (certain, doubted)]
+    assert ["doubt" in page.replace(STYLE, "") for page in pages] == [False, True]
+
+
+def test_headlines_come_first_and_tables_open_on_demand() -> None:
+    headlines = [Headline("200 → 2 files", f"one user: {NASTY}")]
+    page = render("Title", "Sentence.", figures(), headlines=headlines)
+    assert page.index("200 → 2 files") < page.index("<svg")
+    assert page.count("<details><summary>") == len(figures())
+    assert "<details open" not in page
+    assert "script" not in _Page(page).tags
 
 
 ANYTHING = "a\0b\ud800c\x1b[31m\x85\ufffe\u202eltr\u2066 \"'<b>&amp;"

@@ -160,7 +160,7 @@ def test_old_filters_are_replaced_kept_or_an_error(tmp_path: Path) -> None:
     write()
     old = ps.open_filters(path).ranges()
     content = path.read_bytes()
-    with pytest.raises(ValueError, match="already of: id"):
+    with pytest.raises(ValueError, match="already have filters: id"):
         ps.add_filters(path, columns=["other", "id"], existing="error")
     assert path.read_bytes() == content
     add(path, columns=["other", "id"], existing="keep")
@@ -196,11 +196,11 @@ def test_auto_says_why(tmp_path: Path) -> None:
     assert chosen == {"id", "text", "list.list.element", "struct.a", "struct.b.c", "a.b"}
     assert report.reasons["few"] == "no: at most 3 distinct values in a row group"
     assert report.reasons["flag"].startswith("no: Parquet has no hash")
-    assert report.reasons["real"].startswith("no: real numbers")
+    assert report.reasons["real"].startswith("no: floating-point")
     assert all(report.reasons[column].startswith("yes") for column in chosen)
     again = ps.add_filters(path, existing="keep")
     assert (again.added, again.written) == ([], False)
-    assert again.reasons["id"] == "no: there is nothing to add to"
+    assert again.reasons["id"] == "no: no column chunks without filters"
 
 
 def test_options_of_pyarrow_and_sizes(tmp_path: Path) -> None:

@@ -211,7 +211,7 @@ def test_files_of_tables_are_refused(path: Path, kind: str) -> None:
 
 @pytest.mark.parametrize("place", ["s3://bucket/key.parquet", b"bytes", (None, "path")])
 def test_only_local_files(place: Any) -> None:
-    with pytest.raises(ps.UnsupportedError, match="local files"):
+    with pytest.raises(ps.UnsupportedError, match="not the path of a local file"):
         ps.add_filters(place)
 
 

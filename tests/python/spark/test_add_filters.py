@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from spark_tables import wait_until_old
 
 import parsieve as ps
 import parsieve.spark as pss
@@ -104,7 +105,7 @@ def test_twins_of_a_task_add_once(tmp_path: Path, replace: bool) -> None:
     """Eight at the same file at once, as speculative twins and tries again are: one adds, the others find it done."""
     folder = plain(tmp_path / "t", 1)
     pq.write_table(rows(3), folder / "part=0" / "0.parquet", row_group_size=100)
-    time.sleep(0.1)
+    wait_until_old(folder)
     storage = Storage(str(folder))
     [file] = storage.list()
     assert file.token
@@ -126,7 +127,7 @@ def test_twins_of_a_task_add_once(tmp_path: Path, replace: bool) -> None:
 def test_a_twin_that_ends_right_after_the_look_is_noticed(tmp_path: Path) -> None:
     """Its filters would be replaced by the same ones, and the file would grow by the old ones."""
     folder = plain(tmp_path / "t", 1)
-    time.sleep(0.1)
+    wait_until_old(folder)
     [file] = Storage(str(folder)).list()
     options = {"columns": "k", "fpp": 0.01, "threads": 1, "upload": False}
     twins: list[str] = []
@@ -247,7 +248,7 @@ def test_the_index_of_a_plain_table_built_and_updated_as_one_process_does_it(
     pq.write_table(
         pa.table({"k": ["no", "numbers"], "s": ["x", "y"], "load": [1, 2]}), folder / "part=1" / "odd.parquet"
     )
-    time.sleep(0.1)
+    wait_until_old(folder)
     lake = open_lake(str(folder))
     snapshot = lake.snapshot()
     view = pss.build_index(spark, str(folder), ["k", "s"], kind="bloom", fpp=0.001, index_location=tmp_path / "index")
@@ -267,7 +268,7 @@ def test_the_index_of_a_plain_table_built_and_updated_as_one_process_does_it(
     pq.write_table(rows(9), folder / "part=1" / "9.parquet")
     pq.write_table(rows(10), folder / "part=0" / "0.parquet")
     (folder / "part=0" / "2.parquet").unlink()
-    time.sleep(0.1)
+    wait_until_old(folder)
     view = pss.update_index(spark, str(folder), index_location=tmp_path / "index")
     updated = local.update(lake, lake.snapshot(), progress=False)
     assert view.version == updated.version == 2
@@ -275,7 +276,7 @@ def test_the_index_of_a_plain_table_built_and_updated_as_one_process_does_it(
     assert len(view.commit.blooms["k",].shelves) == 2
     monkeypatch.setattr("parsieve.index.bloom.MOST_SHELVES", 1)
     pq.write_table(rows(11), folder / "part=0" / "11.parquet")
-    time.sleep(0.1)
+    wait_until_old(folder)
     view = pss.update_index(spark, str(folder), index_location=tmp_path / "index")
     assert shelves(view) == shelves(local.update(lake, lake.snapshot(), progress=False))
     assert len(view.commit.blooms["k",].shelves) == 1

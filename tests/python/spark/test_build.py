@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 import os
 import random
-import time
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import pyarrow.parquet as pq
 import pyarrow.parquet.encryption as pe
 import pytest
 from index_bytes import sections
+from spark_tables import wait_until_old
 
 import parsieve as ps
 import parsieve.spark as pss
@@ -49,7 +49,7 @@ def old(folder: Path) -> None:
     """Files of this very moment might change unseen, so nothing is said of them."""
     for file in folder.rglob("*.parquet"):
         os.utime(file, (1, 1))
-    time.sleep(0.1)
+    wait_until_old(folder)
 
 
 def plain_table(folder: Path, files: int = 5) -> Lake:

@@ -11,6 +11,7 @@ from spark_tables import SparkTable, needs
 
 import parsieve as ps
 from parsieve.lake import open_lake
+from parsieve.lake.hudi_timeline import read_timeline
 
 pytest.importorskip("pyspark", reason="pip install 'parsieve[spark]'")
 pytestmark = [
@@ -36,7 +37,9 @@ def test_whatever_is_done_to_a_table_is_noticed(spark: Any, tmp_path: Path, kind
         return str(open_lake(table.folder).snapshot().id)
 
     def check(what: str) -> None:
-        time.sleep(0.1)
+        # A timeline of which a file changed this very moment is looked at again each time.
+        while not read_timeline(lake.storage).mark:
+            time.sleep(0.01)
         now, fresh = lake.snapshot(), open_lake(table.folder).snapshot()
         assert now.tokens == fresh.tokens, what
         assert now.id == fresh.id, what

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import doctest
 import inspect
-import time
 from functools import reduce
 from pathlib import Path
 from typing import Any
 
 import pytest
-from spark_tables import SparkTable, ids, ids_and_files, needs
+from spark_tables import SparkTable, ids, ids_and_files, needs, wait_until_old
 
 import parsieve as ps
 import parsieve.spark as pss
@@ -62,7 +61,7 @@ def folder(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
     spark.sql(ROWS).write.parquet(str(path))
     spark.conf.unset("spark.sql.parquet.outputTimestampType")
-    time.sleep(0.1)
+    wait_until_old(path)
     ps.open_table(path).build_index(["id", "k", "s", "x", "e", "d", "t", "z", "b"], kind="sieve", progress=False)
     return path
 

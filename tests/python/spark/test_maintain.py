@@ -6,7 +6,6 @@ import datetime as dt
 import doctest
 import inspect
 import os
-import time
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from index_bytes import sections
+from spark_tables import wait_until_old
 
 import parsieve.spark as pss
 from parsieve.index import LocalStore, TableIndex, View, query
@@ -96,7 +96,7 @@ def test_columns_that_became_others_are_built_anew_and_grown_ones_compacted(
         pq.write_table(rows, folder / name)
         os.utime(folder / name, (1, 1))
         # A file that changed this very moment might change again unseen, so nothing is said of it.
-        time.sleep(0.1)
+        wait_until_old(folder)
 
     write("a.parquet", pa.table({"k": [1, 2], "s": ["x", "y"]}))
     pss.build_index(spark, str(folder), ["k", "s"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-import time
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from spark_tables import ids, ids_and_files
+from spark_tables import ids, ids_and_files, settled
 
 import parsieve as ps
 import parsieve.spark as pss
@@ -84,8 +83,7 @@ def test_files_of_spark_are_left_out(spark: Any, tmp_path: Path) -> None:
     spark.sql("SELECT 2000L AS id, TIMESTAMP '9999-01-01 00:00:00' AS at").coalesce(1).write.mode("append").parquet(
         str(folder)
     )
-    time.sleep(0.1)
-    table = ps.open_table(folder)
+    table = settled(ps.open_table(folder))
     table.build_index("at", kind="sieve", progress=False)
     whole = spark.read.parquet(str(folder))
     opened = {}

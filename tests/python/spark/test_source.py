@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from spark_tables import SparkTable, ids, needs
+from spark_tables import SparkTable, ids, needs, settled
 
 import parsieve as ps
 import parsieve.spark as pss
@@ -60,8 +59,7 @@ def test_rows_are_those_of_sparks_own_read(spark: Any, known: None, tmp_path: Pa
     needs(kind)
     made = SparkTable(spark, kind, f"source_{kind}", tmp_path / "a table")
     made.insert(0, 80)
-    time.sleep(0.1)
-    first = ps.open_table(made.folder)._lake.snapshot().id
+    first = settled(ps.open_table(made.folder))._lake.snapshot().id
     ps.open_table(made.folder).build_index(["id", "name"], kind="sieve", progress=False)
     made.delete("id = 7")
     made.update("name = 'new'", "id = 14")
@@ -90,8 +88,7 @@ def table(spark: Any, tmp_path: Path) -> Path:
         pq.write_table(held, tmp_path / "t" / f"{part}.parquet")
         os.utime(tmp_path / "t" / f"{part}.parquet", (1, 1))
     # Files of this very moment are not bound.
-    time.sleep(0.1)
-    opened = ps.open_table(tmp_path / "t", index_location=tmp_path / "index")
+    opened = settled(ps.open_table(tmp_path / "t", index_location=tmp_path / "index"))
     opened.build_index("id", kind="sieve", progress=False)
     return tmp_path / "t"
 
@@ -177,7 +174,7 @@ def test_what_is_skipped_is_not_opened(spark: Any, known: None, table: Path) -> 
 def test_some_columns(spark: Any, known: None, table: Path) -> None:
     reader = spark.read.format("parsieve").schema("name STRING").option("where", "id = 33")
     assert reader.load(str(table)).collect() == [("n33",)]
-    with pytest.raises(Exception, match="there is no column 'nothing'; there are id, name"):
+    with pytest.raises(Exception, match="there is no column 'nothing'; the columns are: id, name"):
         spark.read.format("parsieve").schema("nothing INT").load(str(table)).collect()
     with pytest.raises(Exception, match="column id is bigint, not int; load it as it is"):
         spark.read.format("parsieve").schema("id INT").load(str(table)).collect()

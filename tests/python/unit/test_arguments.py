@@ -16,7 +16,7 @@ INTEGERS = pa.array([1, 2, 3])
 @pytest.mark.parametrize("fpp", [0.0, 1.0, -1.0, 2.0, float("nan")])
 def test_a_rate_is_checked_even_where_it_is_not_needed(fpp: float) -> None:
     for size in ({"ndv": 100}, {"num_bytes": 32}):
-        with pytest.raises(ValueError, match="rate"):
+        with pytest.raises(ValueError, match="fpp must be between 0 and 1"):
             ps.BloomFilter(fpp=fpp, **size)  # type: ignore[arg-type]
 
 
@@ -43,7 +43,7 @@ def test_a_question_is_a_dict_of_columns() -> None:
     file = io.BytesIO()
     pq.write_table(pa.table({"id": INTEGERS}), file)
     for values in ([5], 5, "id", None):
-        with pytest.raises(TypeError, match="dict of columns"):
+        with pytest.raises(TypeError, match="values must be a dict"):
             ps.open_filters(file).might_contain(values)  # type: ignore[arg-type]
 
 
@@ -62,7 +62,7 @@ def test_numbers_are_not_guessed_for_a_filter_of_an_unknown_column() -> None:
         pa.array([[1]]),
         INTEGERS.dictionary_encode(),
     ):
-        with pytest.raises(TypeError, match="does not know its column's type"):
+        with pytest.raises(TypeError, match="depends on the column's type"):
             unknown.check(column)
     assert ps.BloomFilter.from_bytes(stored(INTEGERS), type=pa.int64()).check(INTEGERS).to_pylist() == [True] * 3
     texts = pa.array(["a", None, "b"])

@@ -259,7 +259,7 @@ def test_one_value_that_cannot_be_there_raises(column: Any, value: Any, error: t
 def test_one_value_of_a_type() -> None:
     stored = filter_of(pa.array([1], pa.int32())).to_bytes()
     unknown = ps.BloomFilter.from_bytes(stored)
-    with pytest.raises(TypeError, match="give type="):
+    with pytest.raises(TypeError, match="pass type="):
         unknown.might_contain(1)
     assert unknown.might_contain(1, type=pa.int32())
     assert unknown.might_contain(1, type=pa.int16())
@@ -446,11 +446,11 @@ def test_arguments_are_checked() -> None:
         filter.insert(column, threads=0)
     with pytest.raises(ValueError, match="portable"):
         filter.check(column, instruction_set="mmx")
-    with pytest.raises(ValueError, match="give either"):
+    with pytest.raises(ValueError, match="pass either"):
         ps.BloomFilter()
-    with pytest.raises(ValueError, match="give either"):
+    with pytest.raises(ValueError, match="pass either"):
         ps.BloomFilter(10, num_bytes=32)
-    with pytest.raises(ValueError, match="physical_type needs type="):
+    with pytest.raises(ValueError, match="physical_type also needs type="):
         ps.BloomFilter(num_bytes=32, physical_type="INT32")
     with pytest.raises(ps.UnsupportedError, match="BOOLEAN"):
         ps.BloomFilter(num_bytes=32, type=pa.bool_())
@@ -463,3 +463,39 @@ def test_arguments_are_checked() -> None:
     for size in (-1, 2**64, 2**100):
         with pytest.raises((ValueError, OverflowError)):
             ps.BloomFilter(num_bytes=size)
+
+
+@pytest.mark.parametrize(("precision", "scale"), [(50, 49), (76, 76), (76, 0), (76, -20)])
+def test_decimals_whose_scale_is_far_from_that_of_the_value(precision: int, scale: int) -> None:
+    filter = ps.BloomFilter(num_bytes=1 << 12, type=pa.decimal256(precision, scale))
+    present = [Decimal(0), Decimal(-3).scaleb(-scale), Decimal(10).scaleb(-scale)]
+    filter.insert(pa.array(present, pa.decimal256(precision, scale)))
+    assert 0 in filter
+    assert Decimal("0.00") in filter
+    assert all(value in filter for value in present)
+    assert Decimal(7).scaleb(-scale) not in filter
+    assert filter.check(pa.array([0, None])).to_pylist() == [True, None]
+
+
+def test_integers_beside_a_scale_beyond_128_bits() -> None:
+    filter = ps.BloomFilter(num_bytes=1 << 12, type=pa.decimal256(50, 49))
+    filter.insert(pa.array([3], pa.decimal256(50, 49)))
+    assert 3 in filter
+    assert 4 not in filter
+    assert filter.check(pa.array([3, 4], pa.int8())).to_pylist() == [True, False]
+    with pytest.raises(ValueError, match="no exact form"):
+        assert 10**30 in filter
+
+
+def test_a_numpy_day_is_a_date() -> None:
+    filter = filter_of(pa.array([datetime.date(2024, 1, 1)]))
+    assert np.datetime64("2024-01-01") in filter
+    assert np.datetime64("2024-01-02") not in filter
+    assert filter.might_contain(np.datetime64("2024-01-01"), type=pa.date32())
+    assert filter.check(np.array(["2024-01-01", "NaT"], "datetime64[D]")).to_pylist() == [True, None]
+    with pytest.raises(TypeError, match="no nulls"):
+        assert np.datetime64("NaT", "D") in filter
+    with pytest.raises(TypeError, match="no Arrow type"):
+        assert np.datetime64("2024-01") in filter
+    with pytest.raises(TypeError, match="cannot be compared"):
+        assert np.datetime64("2024-01-01") in filter_of(pa.array([datetime.datetime(2024, 1, 1)]))

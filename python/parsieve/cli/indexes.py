@@ -1,0 +1,163 @@
+"""The commands of `parsieve index`: build, update, compact, drop, expire, verify and stats."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import parsieve as ps
+from parsieve.cli.output import Console, size
+from parsieve.cli.parser import Commands, Parser, Run, days_of, size_of
+from parsieve.cli.tables import add_expose, add_table, open_of
+from parsieve.index.sizes import lookup_bytes, stored_bytes
+
+
+def add_commands(commands: Commands) -> None:
+    """Add the commands to the parser."""
+
+    def command(name: str, run: Run, about: str, more: str = "") -> Parser:
+        parser = commands.add(name, run, about, more)
+        add_table(parser)
+        return parser
+
+    build = command("build", _build, "Build the index of some columns", "The table is read once.")
+    build.add_argument("columns", metavar="COLUMN", nargs="+", help="a column, with dots below structs")
+    build.add_argument(
+        "--kind",
+        choices=["auto", "sieve", "bloom", "both"],
+        default="auto",
+        metavar="KIND",
+        help="sieve (keys and intervals), bloom (keys), both, or auto: what advise recommends (auto)",
+    )
+    update = command("update", _update, "Bring an index up to date", "Only new and changed files are read.")
+    for parser in (build, update):
+        parser.add_argument("--threads", type=int, metavar="N", help="threads to use (default: one for each processor)")
+        parser.add_argument(
+            "--memory", type=size_of, default=1 << 30, metavar="SIZE", help="memory for rows: 512MB, 2GiB (1GiB)"
+        )
+        add_expose(parser)
+    command("compact", _compact, "Merge an index and its updates")
+    drop = command("drop", _drop, "Drop the index of some columns, or of all", "Files go when they expire.")
+    drop.add_argument("columns", metavar="COLUMN", nargs="*", help="a column (default: all)")
+    expire = command("expire", _expire, "Delete old versions of an index, and files that no version uses")
+    expire.add_argument(
+        "--older-than", type=days_of, default="7", metavar="DAYS", help="keep versions of the last DAYS days (7)"
+    )
+    command("verify", _verify, "Compare an index with its table", "Both are read.")
+    command("stats", _stats, "Show the size and precision of an index")
+
+
+def _build(options: argparse.Namespace) -> int:
+    effort = _effort(options) | {"expose": options.expose}
+    _change(options, lambda table: table.build_index(options.columns, options.kind, **effort))
+    return 0
+
+
+def _update(options: argparse.Namespace) -> int:
+    effort = _effort(options) | {"expose": options.expose}
+    _change(options, lambda table: table.update_index(**effort), needs_index=True)
+    return 0
+
+
+def _effort(options: argparse.Namespace) -> dict[str, Any]:
+    return {
+        "memory": options.memory,
+        "threads": options.threads,
+        "progress": False if options.console.quiet else None,
+    }
+
+
+def _compact(options: argparse.Namespace) -> int:
+    _change(options, lambda table: table.compact_index(), needs_index=True)
+    return 0
+
+
+def _drop(options: argparse.Namespace) -> int:
+    _change(options, lambda table: table.drop_index(options.columns or None), needs_index=True)
+    return 0
+
+
+def _expire(options: argparse.Namespace) -> int:
+    _change(options, lambda table: table.expire_index(options.older_than))
+    return 0
+
+
+def _change(options: argparse.Namespace, change: Callable[[ps.Table], Any], *, needs_index: bool = False) -> Any:
+    """Change the index; print and return the report of the change."""
+    table, console = open_of(options), options.console
+    if needs_index:
+        _kinds(table)
+    report = change(table)
+    if console.as_json:
+        console.json(dataclasses.asdict(report))
+    else:
+        console.line(str(report))
+    return report
+
+
+def _verify(options: argparse.Namespace) -> int:
+    table, console = open_of(options), options.console
+    _kinds(table)
+    problems = [
+        {"column": ".".join(lie.column), "part": lie.part, "problem": lie.problem, "loses_rows": lie.loses_rows}
+        for lie in table.verify_index()
+    ]
+    if console.as_json:
+        console.json(problems)
+    else:
+        for one in problems:
+            console.line(f"{one['column']}\t{one['part']}\t{one['problem']}")
+    if not problems:
+        console.note(f"{options.file}: no problems found")
+    return 1 if problems else 0
+
+
+def _kinds(table: ps.Table) -> dict[str, str]:
+    kinds = table.index_kinds()
+    if not kinds:
+        raise ps.IndexNotFoundError(
+            f"{table.uri} has no index; to build one, run: parsieve index build {table.uri} COLUMN"
+        )
+    return kinds
+
+
+def _stats(options: argparse.Namespace) -> int:
+    table = open_of(options)
+    kinds, stats, sizes = _kinds(table), table.index_stats(), _sizes(table)
+    console: Console = options.console
+    if console.as_json:
+        fields = {name: dataclasses.asdict(one) for name, one in stats.items()}
+        console.json({name: {"kind": kind} | fields.get(name, {}) | sizes[name] for name, kind in kinds.items()})
+        return 0
+    rows = []
+    for name, kind in kinds.items():
+        row = {"column": name, "kind": kind, "on disk": size(sizes[name]["bytes_stored"])}
+        rows.append(row | {"for lookups": size(sizes[name]["bytes_lookup"])} | _precision(stats.get(name)))
+    names = ["column", "kind", "files", "keys", "rows", "on disk", "for lookups", "files read for a missing key"]
+    console.table(names, rows, right=names[2:])
+    return 0
+
+
+def _precision(stats: Any) -> dict[str, str]:
+    """Return what only a Sieve knows."""
+    if stats is None:
+        return {}
+    return {
+        "files": f"{stats.locations:,}",
+        "keys": f"{stats.keys:,}",
+        "rows": f"{stats.rows:,}",
+        "files read for a missing key": f"{stats.reads_of_absent_keys:.1f}",
+    }
+
+
+def _sizes(table: ps.Table) -> dict[str, dict[str, int]]:
+    """Return the bytes of each column's index on disk, and those of them that lookups read."""
+    view = table._index.look()
+    if view is None:
+        return {}
+    return {
+        ".".join(path): {"bytes_stored": stored_bytes(view.commit, [path]), "bytes_lookup": lookup_bytes(view, [path])}
+        for path in {*view.commit.columns, *view.commit.blooms}
+    }

@@ -1,0 +1,98 @@
+"""`main`: run one command, and turn what goes wrong into one line and an exit code."""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import os
+import sys
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+from parsieve import interrupts
+from parsieve._core import ParsieveError
+from parsieve.cli.output import Console
+from parsieve.cli.parser import UsageError, read_early
+from parsieve.errors import describe
+
+_READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code.
+
+    >>> from parsieve.cli import main
+    >>> main(["size", "1000", "--fpp", "0.01"])
+    bytes  bits per value  false positives
+    2,048           16.38            0.12%
+    0
+    """
+    is_program = arguments is None
+    arguments = sys.argv[1:] if arguments is None else list(arguments)
+    console = Console(**read_early(arguments))
+    try:
+        with interrupts.handled(until_exit=is_program):
+            return _run(arguments, console)
+    except BrokenPipeError:
+        # The reader has seen enough. Python would complain once more when it closes the stream.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        return _interrupted(console, is_program)
+    except Exception as error:
+        # Some libraries raise an error of their own where Ctrl-C stops them.
+        if interrupts.requested():
+            return _interrupted(console, is_program)
+        if isinstance(error, UsageError):
+            console.error(str(error), "UsageError")
+            raise SystemExit(2) from None
+        raise
+
+
+def _run(arguments: list[str], console: Console) -> int:
+    from parsieve.cli.commands import build_parser
+
+    options = argparse.Namespace()
+    try:
+        with warnings.catch_warnings(), console.logging():
+            warnings.showwarning = _shown_by(console)
+            options = build_parser().parse_args(arguments, argparse.Namespace(console=console))
+            code: int = options.run(options)
+    except (ParsieveError, OSError, ValueError, TypeError, ImportError) as error:
+        if isinstance(error, BrokenPipeError) or interrupts.requested():
+            raise
+        console.error(_message(error, options), type(error).__name__)
+        code = 2
+    finally:
+        # Here and not when Python ends, which would print what goes wrong.
+        sys.stdout.flush()
+    return code
+
+
+def _message(error: Exception, options: argparse.Namespace) -> str:
+    """Return the error in one line, with the place that it is about."""
+    text = describe(error, getattr(options, "file", None))
+    is_forbidden = isinstance(error, OSError) and error.errno in _READ_ONLY
+    if is_forbidden and options.parser.prog.startswith("parsieve index ") and options.index_location is None:
+        text += " (to keep the index elsewhere, use --index-location)"
+    return text
+
+
+def _interrupted(console: Console, is_program: bool) -> int:
+    if sys.stderr.isatty():
+        # The line holds a progress bar, or what the terminal shows of Ctrl-C.
+        print(file=sys.stderr)
+    console.error("interrupted", "KeyboardInterrupt")
+    if is_program:
+        # Nothing is left to clean up, and nothing should wait for threads that have not noticed yet.
+        sys.stderr.flush()
+        os._exit(interrupts.EXIT_CODE)
+    return interrupts.EXIT_CODE
+
+
+def _shown_by(console: Console) -> Any:
+    def show(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
+        console.warn(str(message), category.__name__)
+
+    return show

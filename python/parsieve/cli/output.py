@@ -1,0 +1,148 @@
+"""What the command line prints: tables, JSON, notes and errors, in color on terminals."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TextIO
+
+STYLES = {"bold": "1", "dim": "2", "red": "1;31", "yellow": "1;33"}
+
+
+class Console:
+    """Prints data to standard output, and notes, warnings and errors to standard error."""
+
+    def __init__(self, *, as_json: bool = False, quiet: bool = False, verbose: int = 0, color: str = "auto") -> None:
+        self.as_json = as_json
+        self.quiet = quiet
+        self.verbose = verbose
+        self._color = color
+
+    def styled(self, text: str, style: str, stream: TextIO) -> str:
+        """Return the text in a style if the stream shows colors."""
+        return f"\033[{STYLES[style]}m{text}\033[0m" if text and in_color(self._color, stream) else text
+
+    def line(self, text: str) -> None:
+        """Print a line of data."""
+        print(text)
+
+    def json(self, data: Any) -> None:
+        """Print data as JSON."""
+        print(json.dumps(data, indent=2, allow_nan=False, default=str))
+
+    def table(self, names: Sequence[str], rows: Sequence[dict[str, Any]], right: Sequence[str] = ()) -> None:
+        """Print rows under the names of their columns; numbers, and the columns in `right`, are aligned right."""
+        cells = [list(names)] + [[cell(row.get(name)) for name in names] for row in rows]
+        widths = [max(len(line[at]) for line in cells) for at in range(len(names))]
+        to_right = [name in right or all(not isinstance(row.get(name), str) for row in rows) for name in names]
+        for number, line in enumerate(cells):
+            padded = [
+                text.rjust(width) if is_right else text.ljust(width)
+                for text, width, is_right in zip(line, widths, to_right, strict=True)
+            ]
+            text = "  ".join(padded).rstrip()
+            print(text if number else self.styled(text, "bold", sys.stdout))
+
+    def note(self, text: str) -> None:
+        """Print a summary or a hint for people: `--quiet` and `--json` leave it out."""
+        if not self.quiet and not self.as_json:
+            print(self.styled(text, "dim", sys.stderr), file=sys.stderr)
+
+    def warn(self, text: str, kind: str = "warning") -> None:
+        """Print a warning: as one line of text, or as one line of JSON with `--json`."""
+        if self.as_json:
+            print(json.dumps({"warning": {"type": kind, "message": text}}), file=sys.stderr)
+        else:
+            print(f"parsieve: {self.styled('warning:', 'yellow', sys.stderr)} {text}", file=sys.stderr)
+
+    def error(self, text: str, kind: str) -> None:
+        """Print an error: as one line of text, or as one line of JSON with `--json`."""
+        if self.as_json:
+            print(json.dumps({"error": {"type": kind, "message": text}}), file=sys.stderr)
+        else:
+            print(f"{self.styled('parsieve:', 'red', sys.stderr)} {text}", file=sys.stderr)
+
+    @contextmanager
+    def logging(self) -> Iterator[None]:
+        """Show what `parsieve.*` logs: warnings, with `-v` what is done, with `-vv` every detail, with `-q` errors."""
+        logger = logging.getLogger("parsieve")
+        handler = logging.StreamHandler(sys.stderr)
+        handler.setFormatter(logging.Formatter("%(name)s: %(message)s"))
+        before = logger.level
+        level = logging.ERROR if self.quiet else [logging.WARNING, logging.INFO, logging.DEBUG][min(self.verbose, 2)]
+        logger.setLevel(level)
+        logger.addHandler(handler)
+        try:
+            yield
+        finally:
+            logger.removeHandler(handler)
+            logger.setLevel(before)
+
+
+def in_color(choice: str, stream: TextIO) -> bool:
+    """Return whether to color what goes to a stream: `always`, `never`, or `auto` for terminals that show colors.
+
+    >>> import io
+    >>> from parsieve.cli.output import in_color
+    >>> in_color("auto", io.StringIO()), in_color("always", io.StringIO())
+    (False, True)
+    """
+    if choice != "auto":
+        return choice == "always"
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def cell(value: Any) -> str:
+    """Return the text of a value in a table."""
+    if value is None:
+        return "-"
+    return ".".join(value) if isinstance(value, tuple) else str(value)
+
+
+def count(number: int, noun: str, plural: str | None = None) -> str:
+    """Return a number with its noun.
+
+    >>> from parsieve.cli.output import count
+    >>> count(1, "file"), count(2000, "file"), count(0, "query", "queries")
+    ('1 file', '2,000 files', '0 queries')
+    """
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
+_UNITS = ("bytes", "kB", "MB", "GB", "TB", "PB")
+
+
+def size(number: float, of: float | None = None) -> str:
+    """Return a size in decimal units, as disks and stores count; with `of`, a part of a whole in the same unit.
+
+    >>> from parsieve.cli.output import size
+    >>> size(999), size(16_100_000), size(78_000_000, of=305_000_000)
+    ('999 bytes', '16.1 MB', '78 of 305 MB')
+    """
+    whole = number if of is None else of
+    power = 0
+    while round(whole / 1000**power) >= 1000 and power + 1 < len(_UNITS):
+        power += 1
+    numbers = [number] if of is None else [number, of]
+    return f"{' of '.join(_short(one / 1000**power) for one in numbers)} {_UNITS[power]}"
+
+
+def seconds(number: float) -> str:
+    """Return a duration as people write it.
+
+    >>> from parsieve.cli.output import seconds
+    >>> seconds(0.0031), seconds(0.42), seconds(95.2)
+    ('3 ms', '420 ms', '95 s')
+    """
+    if number < 1:
+        return f"{max(1, round(number * 1000))} ms"
+    return f"{number:.1f} s" if number < 10 else f"{number:,.0f} s"
+
+
+def _short(number: float) -> str:
+    """Three digits at most behind which nothing matters: 1.23 -> 1.2, 12.3 -> 12.3, 123.4 -> 123."""
+    return f"{number:,.0f}" if number >= 100 or number == int(number) else f"{number:.1f}"

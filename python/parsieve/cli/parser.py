@@ -1,0 +1,180 @@
+"""The parser that all commands share: common options, units of sizes, and errors that suggest what was meant."""
+
+from __future__ import annotations
+
+import argparse
+import datetime as dt
+import re
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+from parsieve.errors import did_you_mean
+
+Run = Callable[[argparse.Namespace], int]
+
+COLORS = ("auto", "always", "never")
+# Bytes of each unit: decimal, and binary with an i.
+_UNITS = {"B": 1} | {
+    f"{letter}{infix}B": base**power
+    for infix, base in (("", 1000), ("i", 1024))
+    for power, letter in enumerate("KMGT", start=1)
+}
+
+
+class UsageError(Exception):
+    """Arguments that no command takes."""
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser that raises `UsageError` and suggests what was meant."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **{"allow_abbrev": False} | kwargs)
+
+    def error(self, message: str) -> NoReturn:
+        """Raise the message as an error."""
+        raise UsageError(f"{message} (try: {self.prog} --help)")
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse all arguments; unknown ones are an error of the command that got them."""
+        options, extra = self.parse_known_args(args, namespace)
+        parser: Parser = getattr(options, "parser", self)
+        if extra:
+            parser.error(_unknown(extra, parser))
+        if not hasattr(options, "run"):
+            parser.print_missing_command()
+        return options
+
+    def print_missing_command(self) -> NoReturn:
+        """Print the help to standard error, as where a command is missing, and exit."""
+        self.print_help(sys.stderr)
+        raise SystemExit(2)
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is None or value in action.choices:
+            return
+        choices = [str(one) for one in action.choices]
+        hint = did_you_mean(str(value), choices)
+        if isinstance(action, argparse._SubParsersAction):
+            raise argparse.ArgumentError(
+                None, f"unknown command {value!r}{hint or '; it is one of: ' + ', '.join(choices)}"
+            )
+        name = "/".join(action.option_strings) or action.metavar
+        raise argparse.ArgumentError(None, f"{name}: {value!r} is not one of {', '.join(choices)}{hint}")
+
+
+def _unknown(extra: Sequence[str], parser: Parser) -> str:
+    option = next((one.split("=")[0] for one in extra if one.startswith("-")), None)
+    if option is None:
+        return f"unexpected argument {extra[0]!r}"
+    known = [name for action in parser._actions for name in action.option_strings if name.startswith("--")]
+    return f"unknown option {option}{did_you_mean(option, known)}"
+
+
+class Commands:
+    """A group of commands, such as those of `parsieve index`."""
+
+    def __init__(self, parser: Parser, leaves: list[tuple[Parser, bool]] | None = None) -> None:
+        parser.set_defaults(parser=parser)
+        self._commands = parser.add_subparsers(metavar="COMMAND", title="commands")
+        # All commands that run something, and whether they print JSON.
+        self._leaves = [] if leaves is None else leaves
+
+    def add(self, name: str, run: Run, about: str, more: str = "", *, json: bool = True) -> Parser:
+        """Add a command. `about` is one line for the list of commands; the command's own help also shows `more`."""
+        parser: Parser = self._commands.add_parser(name, help=about, description=f"{about}. {more}".strip())
+        parser.set_defaults(run=run, parser=parser)
+        self._leaves.append((parser, json))
+        return parser
+
+    def group(self, name: str, about: str) -> Commands:
+        """Add a command that has commands itself."""
+        return Commands(self._commands.add_parser(name, help=about, description=f"{about}."), self._leaves)
+
+    def finish(self) -> None:
+        """Add what all commands share, below their own options."""
+        for parser, json in self._leaves:
+            add_output_options(parser, json=json)
+            positionals = [_usage(one) for one in parser._actions if not one.option_strings]
+            parser.usage = " ".join([parser.prog, "[OPTIONS]", *positionals])
+
+
+def _usage(action: argparse.Action) -> str:
+    several = {"*": f"[{action.metavar} ...]", "+": f"{action.metavar} ..."}
+    return several.get(str(action.nargs), str(action.metavar))
+
+
+def add_output_options(parser: Parser, *, json: bool) -> None:
+    """Add what every command takes."""
+    options = parser.add_argument_group("output")
+    if json:
+        options.add_argument("--json", action="store_true", help="print JSON, also for errors")
+    options.add_argument(
+        "-v", "--verbose", action="count", default=argparse.SUPPRESS, help="log more; -vv logs details"
+    )
+    options.add_argument(
+        "-q", "--quiet", action="store_true", default=argparse.SUPPRESS, help="print no summary and no progress bar"
+    )
+    options.add_argument(
+        "--color", choices=COLORS, default=argparse.SUPPRESS, metavar="WHEN", help="auto, always or never (auto)"
+    )
+
+
+def read_early(arguments: Sequence[str]) -> dict[str, Any]:
+    """Return how to print, which must be known before the arguments are parsed: an error of theirs is printed too.
+
+    >>> from parsieve.cli.parser import read_early
+    >>> read_early(["plan", "--json", "--color=never", "-vq"])
+    {'as_json': True, 'quiet': True, 'verbose': 1, 'color': 'never'}
+    """
+    ours = list(arguments[: arguments.index("--")]) if "--" in arguments else list(arguments)
+    short = "".join(one[1:] for one in ours if re.fullmatch("-[vq]+", one))
+    color = "auto"
+    for at, one in enumerate(ours):
+        name, _, value = one.partition("=")
+        if name == "--color":
+            value = value or (ours[at + 1] if at + 1 < len(ours) else "")
+            color = value if value in COLORS else color
+    return {
+        "as_json": "--json" in ours,
+        "quiet": "--quiet" in ours or "q" in short,
+        "verbose": ours.count("--verbose") + short.count("v"),
+        "color": color,
+    }
+
+
+def size_of(text: str) -> int:
+    """Return the bytes of a size with a unit.
+
+    >>> from parsieve.cli.parser import size_of
+    >>> size_of("512MB"), size_of("2GiB"), size_of("1.5 kB"), size_of("4096")
+    (512000000, 2147483648, 1500, 4096)
+    """
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)", text.strip())
+    units = {unit.casefold(): bytes_ for unit, bytes_ in _UNITS.items()}
+    unit = units.get(match[2].casefold() or "b") if match else None
+    if match is None or unit is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size; write a number of bytes, 512MB or 2GiB")
+    return int(float(match[1]) * unit)
+
+
+def rate_of(text: str) -> float:
+    """Return a rate of false positives, which may be a percentage.
+
+    >>> from parsieve.cli.parser import rate_of
+    >>> rate_of("0.01"), rate_of("1%")
+    (0.01, 0.01)
+    """
+    try:
+        return float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a rate; write 0.01 or 1%") from None
+
+
+def days_of(text: str) -> dt.timedelta:
+    """Return a number of days as a time span."""
+    try:
+        return dt.timedelta(days=float(text))
+    except (ValueError, OverflowError):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of days") from None

@@ -1,0 +1,213 @@
+"""The commands that ask a table: `parsieve plan` and `parsieve advise`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Any
+
+import parsieve as ps
+from parsieve.cli.keyfile import read_key_bytes
+from parsieve.cli.output import Console, count, seconds, size
+from parsieve.cli.parser import Commands, Parser
+
+FORMATS = ["parquet", "delta", "iceberg", "hudi"]
+
+_LOG = logging.getLogger("parsieve.cli")
+
+
+def add_commands(commands: Commands) -> None:
+    """Add the commands to the parser."""
+    plan = commands.add(
+        "plan", _plan, "List the files of a table that can hold a match", "All other files hold none, for certain."
+    )
+    add_table(plan)
+    plan.add_argument("where", metavar="WHERE", help="a SQL condition: \"id = 42 AND day >= '2026-01-31'\"")
+    plan.add_argument("--explain", action="store_true", help="show why each file is kept or skipped")
+    plan.add_argument("--row-groups", action="store_true", help="also read footers, and list row groups after a tab")
+    plan.add_argument("--as-of", metavar="STATE", help="a Delta version, Iceberg snapshot id, Hudi instant, or a time")
+    plan.add_argument("--exit-code", action="store_true", help="exit with 1 if no file can hold a match")
+    plan.add_argument(
+        "--on-unknown",
+        choices=["warn", "error", "ignore"],
+        default="warn",
+        metavar="ACTION",
+        help="what to do about conditions that are not understood: warn, error or ignore (warn)",
+    )
+    advice = commands.add(
+        "advise", _advise, "Estimate what an index of each column would cost and save", "A sample of the files is read."
+    )
+    add_table(advice)
+    advice.add_argument("columns", metavar="COLUMN", nargs="*", help="columns (default: those of --where, or all)")
+    advice.add_argument("--where", action="append", default=[], metavar="WHERE", help="a typical query; repeatable")
+    add_expose(advice)
+    for parser in (plan, advice):
+        add_timezone(parser)
+
+
+def add_table(parser: Parser) -> None:
+    """Add the argument that names a table, and the options to open it."""
+    parser.add_argument("file", metavar="TABLE", help="the path or URI of a table")
+    add_opening(parser)
+
+
+def add_opening(parser: Parser) -> None:
+    """Add the options to open a table."""
+    options = parser.add_argument_group("table")
+    options.add_argument(
+        "--format",
+        choices=FORMATS,
+        metavar="FORMAT",
+        help=f"the table's format: {', '.join(FORMATS)} (default: detect)",
+    )
+    options.add_argument("--index-location", metavar="PLACE", help="folder or URI of the table's index")
+    options.add_argument(
+        "--key-file", metavar="FILE", help="JSON file with footer_key and column_keys, in hex or base64"
+    )
+
+
+def add_timezone(parser: Parser) -> None:
+    """Add the option for timestamps without a time zone."""
+    parser.add_argument("--timezone", metavar="ZONE", help="time zone to assume for timestamps without one")
+
+
+def add_expose(parser: Parser) -> None:
+    """Add the option for encrypted columns."""
+    parser.add_argument(
+        "--expose",
+        action="append",
+        default=[],
+        metavar="COLUMN",
+        help="index an encrypted column; its values will be readable in the index; repeatable",
+    )
+
+
+def open_of(options: argparse.Namespace) -> ps.Table:
+    """Open the table that the options name."""
+    begun = time.perf_counter()
+    keys = read_key_bytes(options.key_file) if options.key_file else None
+    table = ps.open_table(options.file, options.format, index_location=options.index_location, decryption=keys)
+    _LOG.info("opened the %s table %s in %s", table.format, table.uri, seconds(time.perf_counter() - begun))
+    return table
+
+
+def _plan(options: argparse.Namespace) -> int:
+    from parsieve.lake.states import state_of
+
+    # Imported before the clock starts: the summary's time is that of the plan.
+    import_module("parsieve.predicate.sql")
+
+    table = open_of(options)
+    as_of = state_of(options.as_of, table.format, "--as-of")
+    begun = time.perf_counter()
+    with _unwarned():
+        plan = table.plan(options.where, as_of, row_groups=options.row_groups or None, timezone=options.timezone)
+    elapsed = time.perf_counter() - begun
+    _LOG.info("read %s in %s for the plan", size(plan.bytes_fetched), count(plan.requests, "request"))
+    _refuse_unknown(plan, options.on_unknown)
+    console: Console = options.console
+    if console.as_json:
+        console.json(json.loads(plan.to_json()) | {"seconds": elapsed, "explanation": plan.explain()})
+    elif options.explain:
+        console.line(plan.explain())
+    else:
+        _print_files(plan, console, with_row_groups=options.row_groups)
+        _print_doubts(plan, console, with_unknown=options.on_unknown != "ignore")
+        console.note(_summary(plan, elapsed))
+    return 1 if options.exit_code and not plan.kept else 0
+
+
+def _print_files(plan: ps.Plan, console: Console, *, with_row_groups: bool) -> None:
+    for path in plan.files:
+        groups = plan.row_groups[path] if with_row_groups else None
+        console.line(path if groups is None else f"{path}\t{','.join(map(str, groups))}")
+
+
+def _print_doubts(plan: ps.Plan, console: Console, *, with_unknown: bool) -> None:
+    """Print what was not understood, and why other files are kept without proof."""
+    from parsieve.explaining import doubts
+
+    unknown = _unknown(plan)
+    for line in doubts(plan):
+        if not any(part.text in line and part.reason in line for part in unknown):
+            console.note(line)
+        elif with_unknown:
+            console.warn(line)
+
+
+@contextmanager
+def _unwarned() -> Iterator[None]:
+    """Leave out the warnings about conditions that are not understood: the command prints them itself."""
+    with warnings.catch_warnings():
+        if hasattr(ps, "ParsieveWarning"):
+            warnings.simplefilter("ignore", ps.ParsieveWarning)
+        yield
+
+
+def _unknown(plan: ps.Plan) -> list[Any]:
+    from parsieve.predicate.expr import unknowns
+
+    return list(unknowns(plan._expr))
+
+
+def _refuse_unknown(plan: ps.Plan, action: str) -> None:
+    unknown = _unknown(plan)
+    if action == "error" and unknown:
+        raise ValueError("; ".join(f"not understood: {part.text} ({part.reason})" for part in unknown))
+
+
+def _summary(plan: ps.Plan, elapsed: float) -> str:
+    """Return the plan in one line: files, bytes and time."""
+    slices = plan._snapshot.slices
+    parts = [f"{len(plan._kept):,} of {count(len(slices), 'file')}"]
+    sizes = [one.size for one in slices]
+    if sizes and None not in sizes:
+        parts.append(size(sum(sizes[number] or 0 for number in plan._kept), of=sum(one or 0 for one in sizes)))
+    return ", ".join([*parts, seconds(elapsed)])
+
+
+def _advise(options: argparse.Namespace) -> int:
+    advice = open_of(options).advise(
+        options.columns or None, options.where, expose=options.expose, timezone=options.timezone
+    )
+    console: Console = options.console
+    if console.as_json:
+        console.json([one._asdict() for one in advice])
+        return 0
+    rows = [_advice_row(one) for one in advice]
+    if rows:
+        console.table(list(rows[0]), rows, right=list(rows[0])[2:-1])
+        sampled, of = max(one.sampled for one in advice), advice[0].slices
+        console.note(f"estimated from {sampled:,} of {count(of, 'file')}; reads: min/max alone -> with the index")
+    return 0
+
+
+def _advice_row(advice: ps.Advice) -> dict[str, Any]:
+    """Return one line of the table: the index that is recommended, what it costs and what it saves."""
+    kinds = {"sieve": ["sieve"], "bloom": ["bloom"], "both": ["sieve", "bloom"], "none": []}[advice.recommendation]
+    stored = {"sieve": advice.sieve_bytes, "bloom": advice.bloom_bytes}
+    lookup = {"sieve": advice.sieve_lookup_bytes, "bloom": advice.bloom_bytes}
+    key = min((getattr(advice, f"{kind}_reads") for kind in kinds), default=advice.minmax_reads)
+    absent = min((getattr(advice, f"{kind}_absent") for kind in kinds), default=advice.minmax_absent)
+    interval = advice.sieve_reads if "sieve" in kinds else advice.minmax_reads
+    return {
+        "column": advice.column,
+        "kind": advice.recommendation,
+        "on disk": size(sum(stored[kind] for kind in kinds)) if kinds else "-",
+        "for lookups": size(sum(lookup[kind] for kind in kinds)) if kinds else "-",
+        "files for a key": _reads(advice.minmax_reads, key),
+        "missing key": _reads(advice.minmax_absent, absent),
+        "interval": _reads(advice.minmax_reads, interval),
+        "note": advice.why,
+    }
+
+
+def _reads(before: float, after: float) -> str:
+    texts = [f"{one:.1f}".removesuffix(".0") for one in (before, after)]
+    return texts[0] if texts[0] == texts[1] else " -> ".join(texts)

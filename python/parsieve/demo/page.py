@@ -1,0 +1,129 @@
+"""The demo's page: what each question reads, how long each engine takes, and what the index costs."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import platform
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import parsieve as ps
+from parsieve.demo import lake
+from parsieve.demo.engines import ALONE, TURNS, WITH, Answered
+from parsieve.report import Cells, Chart, Figure, Headline, Series, render
+from parsieve.report.figures import Verdict, written
+from parsieve.report.plans import by_minmax, verdicts
+from parsieve.report.records import NOISE
+
+BY_MINMAX, BY_INDEX = "min/max statistics", "parsieve's index and filters"
+# No index helps this query: every file holds every kind.
+OF_ALL_FILES = "kind = 'buy'"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A question, and what becomes of each file before and after indexing."""
+
+    name: str
+    where: str
+    before: Sequence[Verdict]
+    after: Sequence[Verdict]
+
+
+def page(events: lake.Events, answers: Sequence[Answered], asked: Sequence[Asked], nothing: Figure, index: str) -> str:
+    """The page as HTML; `nothing` is the figure of a question that an index does not help."""
+    figures = []
+    for one in asked:
+        how = plan_command(events.folder, one.where)
+        cells = Cells([(BY_MINMAX, one.before), (BY_INDEX, one.after)])
+        figures += [Figure(f"Files read for {one.name}", one.where, cells, how=how), _times(one, answers)]
+    figures.append(nothing)
+    facts = {
+        "lake": f"{events.num_files} files, {events.num_rows:,} rows, {written(events.num_bytes, 'bytes')}",
+        "index": index,
+        "machine": f"{platform.machine()}, {os.cpu_count()} cores, {platform.system()}",
+        "parsieve": ps.__version__,
+        "date": dt.datetime.now().astimezone().date().isoformat(),
+    }
+    says = "Two queries on a lake of late events, before and after indexing it with parsieve."
+    return render("Read only the files you need", says, figures, facts, [gains(one, answers) for one in asked])
+
+
+def plan_command(folder: Path, where: str) -> str:
+    """The command that explains a plan, for a shell."""
+    # SQL has single quotes of its own.
+    quoted = shlex.quote(where) if set('"$`\\!') & set(where) else f'"{where}"'
+    return f"parsieve plan {shlex.quote(str(folder))} {quoted} --explain"
+
+
+def _pairs(name: str, answers: Sequence[Answered]) -> list[tuple[Answered, Answered]]:
+    """The two answers of each engine."""
+    found = [one for one in answers if one.question == name]
+    return list(zip([one for one in found if one.way == ALONE], [one for one in found if one.way == WITH], strict=True))
+
+
+def _times(asked: Asked, answers: Sequence[Answered]) -> Figure:
+    pairs = _pairs(asked.name, answers)
+    series = [
+        Series(ALONE, [alone.seconds for alone, _ in pairs]),
+        Series(WITH, [ours.seconds for _, ours in pairs], ours=True),
+    ]
+    remarks = [_factor(alone, ours) for alone, ours in pairs]
+    chart = Chart("dots", [alone.engine for alone, _ in pairs], series, "seconds", "engine", remarks)
+    says = f"All columns of the matching rows; planning included. Best of {TURNS} runs with warm caches."
+    notes = [f"{ALONE}: the files as they were written, before parsieve added filters and an index."]
+    notes += [f"{alone.engine} gains nothing here." for alone, ours in pairs if not _is_faster(alone, ours)]
+    return Figure(f"Time for {asked.name}", says, chart, how="parsieve demo", notes=notes)
+
+
+def _is_faster(alone: Answered, ours: Answered) -> bool:
+    return alone.seconds > ours.seconds * NOISE
+
+
+def _factor(alone: Answered, ours: Answered) -> str:
+    if _is_faster(alone, ours):
+        return f"{_times_as(alone.seconds / ours.seconds)} faster"
+    if _is_faster(ours, alone):
+        return f"{_times_as(ours.seconds / alone.seconds)} slower"
+    return "same time"
+
+
+def _times_as(factor: float) -> str:
+    return f"{factor:.1f}x" if factor < 10 else f"{factor:.0f}x"
+
+
+def gains(asked: Asked, answers: Sequence[Answered]) -> Headline:
+    """How many files are left of one question, and what that is worth in each engine."""
+    read = [sum(one != "skipped" for one in verdicts) for verdicts in (asked.before, asked.after)]
+    pairs = sorted(_pairs(asked.name, answers), key=lambda pair: pair[1].seconds / pair[0].seconds)
+    words = ", ".join(f"{alone.engine} {_factor(alone, ours)}" for alone, ours in pairs)
+    return Headline(f"{read[0]:,} \N{RIGHTWARDS ARROW} {read[1]:,} files", f"{asked.name}: {words}")
+
+
+def index_size(table: ps.Table, events: lake.Events) -> str:
+    """What the index takes on disk, what most of that is, and how little of it a plan reads."""
+    folder = Path(str(table._index.store))
+    on_disk = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    keys = sum(stats.keys_bytes for stats in table.index_stats().values())
+    read = max(ps.open_table(events.folder).plan(where).bytes_fetched for where in (events.point, events.range))
+    return (
+        f"{written(on_disk, 'bytes')} on disk, {on_disk / events.num_bytes:.0%} of the table; "
+        f"{keys / max(on_disk, 1):.0%} of that are sorted keys that only updates read. "
+        f"A first query reads {written(read, 'bytes')} of the index."
+    )
+
+
+def where_nothing_is_saved(table: ps.Table, folder: Path) -> Figure:
+    """A question to which each file has rows, and what `advise` says of its column beforehand."""
+    plan, minmax = table.plan(OF_ALL_FILES), by_minmax(table, OF_ALL_FILES)
+    [advice] = table.advise("kind")
+    notes = [
+        f"Min/max statistics keep {len(minmax.kept)} files, all evidence together {len(plan.kept)}.",
+        f"parsieve advise recommends for kind: {advice.recommendation}, since {advice.why}.",
+    ]
+    cells = Cells([(BY_MINMAX, verdicts(minmax)), (BY_INDEX, verdicts(plan))])
+    how = f"parsieve advise {shlex.quote(str(folder))} kind"
+    return Figure("Where an index does not help", OF_ALL_FILES, cells, how=how, notes=notes)

@@ -1,0 +1,320 @@
+//! One column chunk of a row group: where its data and its filter lie, and how it is encrypted.
+
+use std::ops::Range;
+
+use crate::crypto::MODULE_OVERHEAD;
+use crate::error::{Error, ErrorKind, FileKind, Result};
+use crate::int::to_u64;
+use crate::parquet::meta::record::{Record, required};
+use crate::parquet::meta::schema::{Leaf, Physical, same_path};
+use crate::parquet::meta::span::Span;
+use crate::thrift::{Reader, Type};
+
+/// How a column chunk is encrypted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Protection {
+    /// Not at all.
+    Plain,
+    /// With the key of the footer.
+    FooterKey,
+    /// With a key of its own.
+    ColumnKey,
+    /// In a way newer than this code.
+    Unknown(i16),
+}
+
+/// Where a part of the page index lies; what the writer claimed, unchecked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IndexPlace {
+    /// Offset in the file.
+    pub offset: i64,
+    /// Bytes.
+    pub length: i32,
+}
+
+/// One column chunk.
+#[derive(Debug, Clone)]
+pub struct ColumnChunk {
+    /// How it is encrypted.
+    pub protection: Protection,
+    /// Its data lie in another file, which nobody does any more.
+    pub elsewhere: bool,
+    /// Its metadata; `None` while they are encrypted.
+    pub meta: Option<Box<ColumnMeta>>,
+    /// Where its page locations lie.
+    pub offset_index: Option<IndexPlace>,
+    /// Where its page statistics lie.
+    pub column_index: Option<IndexPlace>,
+    /// Whether the footer itself holds metadata of this chunk, be they all or a part.
+    pub(in crate::parquet) in_footer: bool,
+    pub(in crate::parquet) key_metadata: Option<Span>,
+    pub(in crate::parquet) encrypted_meta: Option<Span>,
+}
+
+/// The metadata of one column chunk, as far as we use them. Offsets are what the writer claimed, unchecked.
+#[derive(Debug, Clone)]
+pub struct ColumnMeta {
+    /// The format's number of the compression codec.
+    pub codec: i32,
+    /// Every encoding in use, as bit `1 << number`; numbers from 31 up share the highest bit.
+    pub encodings: u32,
+    /// Values, nulls included.
+    pub num_values: i64,
+    /// Bytes of all pages with their headers.
+    pub total_compressed_size: i64,
+    /// Offset of the first data page.
+    pub data_page_offset: i64,
+    /// Offset of the dictionary page. Some writers say 0 for "none".
+    pub dictionary_page_offset: Option<i64>,
+    /// Whether the writer states that every data page refers to the dictionary.
+    pub all_dictionary: bool,
+    /// Offset of the Bloom filter; 0 is an offset like any other.
+    pub bloom_filter_offset: Option<i64>,
+    /// Bytes of the filter with its header (and its encryption), where the writer says them.
+    pub bloom_filter_length: Option<i32>,
+    pub(in crate::parquet) statistics: Option<Span>,
+}
+
+/// Minimum, maximum and counts of a column chunk, as raw bytes in plain encoding.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Statistics<'a> {
+    /// Largest value by the column's order.
+    pub max_value: Option<&'a [u8]>,
+    /// Smallest value by the column's order.
+    pub min_value: Option<&'a [u8]>,
+    /// As `max_value`, by signed comparison of bytes; from old writers.
+    pub old_max: Option<&'a [u8]>,
+    /// As `min_value`, by signed comparison of bytes; from old writers.
+    pub old_min: Option<&'a [u8]>,
+    /// Nulls.
+    pub null_count: Option<i64>,
+    /// NaNs.
+    pub nan_count: Option<i64>,
+    /// Whether `max_value` occurs, or only bounds what does.
+    pub max_is_exact: Option<bool>,
+    /// Whether `min_value` occurs, or only bounds what does.
+    pub min_is_exact: Option<bool>,
+}
+
+impl ColumnChunk {
+    /// Reads a ColumnChunk whose place in the row group says that it holds `leaf`, whose path is `path`.
+    pub(in crate::parquet) fn decode(reader: &mut Reader<'_>, leaf: &Leaf, path: &[&str]) -> Result<Self> {
+        let mut chunk = Self {
+            protection: Protection::Plain,
+            elsewhere: false,
+            meta: None,
+            offset_index: None,
+            column_index: None,
+            in_footer: false,
+            key_metadata: None,
+            encrypted_meta: None,
+        };
+        let (mut offset_index, mut column_index) = ((None, None), (None, None));
+        let mut record = Record::new(reader, "ColumnChunk");
+        while let Some(id) = record.next()? {
+            match id {
+                1 => chunk.elsewhere = record.binary()?.is_some_and(|path| !path.is_empty()),
+                3 => {
+                    let fields = record.record("ColumnMetaData")?;
+                    chunk.meta = fields.map(|fields| ColumnMeta::read(fields, leaf, path)).transpose()?.map(Box::new);
+                }
+                4 => offset_index.0 = record.i64()?,
+                5 => offset_index.1 = record.i32()?,
+                6 => column_index.0 = record.i64()?,
+                7 => column_index.1 = record.i32()?,
+                8 => chunk.decode_protection(&mut record, path)?,
+                9 => chunk.encrypted_meta = Span::binary(&mut record)?,
+                _ => record.skip()?,
+            }
+        }
+        // A module has a length, a nonce and a tag, so a chunk takes no fewer bytes than we keep for it.
+        let encrypted = chunk.encrypted_meta.is_some_and(|module| to_u64(module.len()) >= MODULE_OVERHEAD);
+        if chunk.meta.is_none() && !encrypted {
+            return Err(Error::at(ErrorKind::MissingField { field: "ColumnChunk.meta_data" }, record.offset()));
+        }
+        chunk.in_footer = chunk.meta.is_some();
+        let place = |(offset, length)| Some(IndexPlace { offset: offset?, length: length? });
+        (chunk.offset_index, chunk.column_index) = (place(offset_index), place(column_index));
+        Ok(chunk)
+    }
+
+    fn decode_protection(&mut self, record: &mut Record<'_, '_>, path: &[&str]) -> Result<()> {
+        let at = record.offset();
+        // What we cannot read is a protection all the same.
+        self.protection = Protection::Unknown(0);
+        let Some(mut union) = record.record("ColumnCryptoMetaData")? else { return Ok(()) };
+        while let Some(id) = union.next()? {
+            match id {
+                1 => {
+                    self.protection = Protection::FooterKey;
+                    union.skip()?;
+                }
+                2 => {
+                    self.protection = Protection::ColumnKey;
+                    let field = "EncryptionWithColumnKey.path_in_schema";
+                    let Some(mut key) = union.record("EncryptionWithColumnKey")? else { continue };
+                    while let Some(id) = key.next()? {
+                        match id {
+                            // A key chosen by another column's name would be the wrong one.
+                            1 if !same_path(&mut key, path)? => {
+                                return Err(Error::at(ErrorKind::File(FileKind::ChunkDisagrees { field }), at));
+                            }
+                            1 => {}
+                            2 => {
+                                self.key_metadata = Span::binary(&mut key)?;
+                            }
+                            _ => key.skip()?,
+                        }
+                    }
+                }
+                other => {
+                    self.protection = Protection::Unknown(other);
+                    union.skip()?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl ColumnMeta {
+    /// Reads a ColumnMetaData that stands alone, as it does inside an encrypted module.
+    pub(in crate::parquet) fn decode(reader: &mut Reader<'_>, leaf: &Leaf, path: &[&str]) -> Result<Self> {
+        Self::read(Record::new(reader, "ColumnMetaData"), leaf, path)
+    }
+
+    fn read(mut record: Record<'_, '_>, leaf: &Leaf, path: &[&str]) -> Result<Self> {
+        let (mut physical, mut named) = (None, None);
+        let (mut codec, mut encodings, mut num_values) = (None, None, None);
+        let (mut total_compressed_size, mut data_page_offset, mut dictionary_page_offset) = (None, None, None);
+        let (mut bloom_filter_offset, mut bloom_filter_length) = (None, None);
+        let (mut statistics, mut all_dictionary) = (None, false);
+        while let Some(id) = record.next()? {
+            match id {
+                1 => physical = record.i32()?.map(Physical::from_code),
+                2 => encodings = encoding_set(&mut record)?,
+                3 => named = Some(same_path(&mut record, path)?),
+                4 => codec = record.i32()?,
+                5 => num_values = record.i64()?,
+                7 => total_compressed_size = record.i64()?,
+                9 => data_page_offset = record.i64()?,
+                11 => dictionary_page_offset = record.i64()?,
+                12 => statistics = Some(Span::value(&mut record)?),
+                13 => all_dictionary = every_page_uses_the_dictionary(&mut record)?,
+                14 => bloom_filter_offset = record.i64()?,
+                15 => bloom_filter_length = record.i32()?,
+                _ => record.skip()?,
+            }
+        }
+        let at = record.offset();
+        // Another column's statistics or filter, taken for this one's, would skip rows that match.
+        if !required(named, "ColumnMetaData.path_in_schema", at)? {
+            return Err(Error::at(
+                ErrorKind::File(FileKind::ChunkDisagrees { field: "ColumnMetaData.path_in_schema" }),
+                at,
+            ));
+        }
+        if required(physical, "ColumnMetaData.type", at)? != leaf.physical {
+            return Err(Error::at(ErrorKind::File(FileKind::ChunkDisagrees { field: "ColumnMetaData.type" }), at));
+        }
+        Ok(Self {
+            codec: required(codec, "ColumnMetaData.codec", at)?,
+            encodings: required(encodings, "ColumnMetaData.encodings", at)?,
+            num_values: required(num_values, "ColumnMetaData.num_values", at)?,
+            total_compressed_size: required(total_compressed_size, "ColumnMetaData.total_compressed_size", at)?,
+            data_page_offset: required(data_page_offset, "ColumnMetaData.data_page_offset", at)?,
+            dictionary_page_offset,
+            all_dictionary,
+            bloom_filter_offset,
+            bloom_filter_length,
+            statistics,
+        })
+    }
+
+    /// Where all pages of the chunk lie, checked against the end of the file's data.
+    pub fn data(&self, limit: u64) -> Result<Range<u64>> {
+        // The dictionary comes first where there is one; 0 is the leading magic, and some writers' word for "none".
+        let start = match self.dictionary_page_offset {
+            // A chunk without values may have a dictionary all the same, and no data page.
+            Some(dictionary) if dictionary > 0 && self.data_page_offset <= 0 => dictionary,
+            Some(dictionary) if dictionary > 0 => dictionary.min(self.data_page_offset),
+            _ => self.data_page_offset,
+        };
+        let length = self.total_compressed_size;
+        let range = u64::try_from(start).ok().zip(u64::try_from(length).ok());
+        match range.and_then(|(start, length)| Some(start..start.checked_add(length)?)) {
+            Some(range) if range.end <= limit => Ok(range),
+            _ => Err(Error::new(ErrorKind::File(FileKind::OutsideFile {
+                what: "a column chunk",
+                offset: start,
+                length: Some(length),
+                limit,
+            }))),
+        }
+    }
+
+    pub(in crate::parquet) fn move_spans(&mut self, by: usize) -> Option<()> {
+        if let Some(statistics) = &mut self.statistics {
+            *statistics = statistics.shifted(by)?;
+        }
+        Some(())
+    }
+}
+
+impl<'a> Statistics<'a> {
+    pub(in crate::parquet) fn decode(bytes: &'a [u8]) -> Result<Self> {
+        let mut statistics = Self::default();
+        let mut reader = Reader::new(bytes, 0);
+        let mut record = Record::new(&mut reader, "Statistics");
+        while let Some(id) = record.next()? {
+            match id {
+                1 => statistics.old_max = record.binary()?,
+                2 => statistics.old_min = record.binary()?,
+                3 => statistics.null_count = record.i64()?,
+                5 => statistics.max_value = record.binary()?,
+                6 => statistics.min_value = record.binary()?,
+                7 => statistics.max_is_exact = record.bool()?,
+                8 => statistics.min_is_exact = record.bool()?,
+                9 => statistics.nan_count = record.i64()?,
+                _ => record.skip()?,
+            }
+        }
+        Ok(statistics)
+    }
+}
+
+/// PLAIN_DICTIONARY and RLE_DICTIONARY.
+const DICTIONARY_ENCODINGS: [i32; 2] = [2, 8];
+
+fn encoding_set(record: &mut Record<'_, '_>) -> Result<Option<u32>> {
+    let Some((len, reader)) = record.list(Type::I32)? else { return Ok(None) };
+    let mut set = 0;
+    for _ in 0..len {
+        set |= 1 << u32::try_from(reader.i32()?).unwrap_or(31).min(31);
+    }
+    Ok(Some(set))
+}
+
+fn every_page_uses_the_dictionary(record: &mut Record<'_, '_>) -> Result<bool> {
+    let Some((len, reader)) = record.list(Type::Struct)? else { return Ok(false) };
+    let (mut dictionary, mut other) = (false, false);
+    for _ in 0..len {
+        let (mut page, mut encoding, mut count) = (None, None, None);
+        let mut stats = Record::new(reader, "PageEncodingStats");
+        while let Some(id) = stats.next()? {
+            match id {
+                1 => page = stats.i32()?,
+                2 => encoding = stats.i32()?,
+                3 => count = stats.i32()?,
+                _ => stats.skip()?,
+            }
+        }
+        match (page, encoding, count) {
+            // Index and dictionary pages hold no rows, nor do pages that do not exist.
+            (Some(1 | 2), ..) | (Some(0 | 3), Some(_), Some(0)) => {}
+            (Some(0 | 3), Some(encoding), Some(_)) if DICTIONARY_ENCODINGS.contains(&encoding) => dictionary = true,
+            _ => other = true,
+        }
+    }
+    Ok(dictionary && !other)
+}

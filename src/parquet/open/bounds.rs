@@ -1,0 +1,285 @@
+//! What is certain of the values of a column chunk: its statistics, each read as its writer meant it or not at all.
+//!
+//! A bound that is too narrow skips rows that match, so doubt leaves it out: an order that nobody defined, writers that
+//! compared bytes with signs, NaN, calendars that changed, values that do not fit the column, a minimum above the maximum.
+
+use std::cmp::Ordering;
+
+use crate::parquet::meta::chunk::{Protection, Statistics};
+use crate::parquet::meta::file_metadata::{ColumnOrder, Metadata};
+use crate::parquet::meta::schema::{Leaf, Logical, Physical, TimeUnit};
+use crate::parquet::open::file::ParquetFile;
+
+/// A value that no value of a chunk lies beyond.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Bound<'a> {
+    /// Booleans, integers, ticks of times, and the digits of decimals.
+    Whole(i128),
+    /// Floating numbers of any width; never NaN.
+    Real(f64),
+    /// Text and bytes, compared without signs.
+    Bytes(&'a [u8]),
+}
+
+/// What is certain of a chunk; `None` is what is not known.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Bounds<'a> {
+    /// No value that is no NaN is less.
+    pub lower: Option<Bound<'a>>,
+    /// No value that is no NaN is greater.
+    pub upper: Option<Bound<'a>>,
+    /// Nulls, those of its parents too.
+    pub nulls: Option<u64>,
+    /// NaNs.
+    pub nans: Option<u64>,
+    /// Values, nulls and NaNs too.
+    pub values: Option<u64>,
+}
+
+/// Those who wrote the old, signed statistics right for signed types.
+const KNOWN_WRITERS: [&str; 4] = ["parquet-mr", "parquet-cpp", "impala", "parquet-go"];
+/// 15 October 1582, the first day on which all calendars of the writers agree.
+const GREGORIAN_DAY: i128 = -141_427;
+/// 1900: clocks of earlier years were moved by some writers.
+const STEADY_SECOND: i128 = -2_208_988_800;
+
+impl ParquetFile {
+    /// What is certain of a column chunk.
+    pub fn bounds(&self, row_group: usize, column: usize) -> Bounds<'_> {
+        self.metadata.known_bounds(row_group, column, self.authenticated).unwrap_or_default()
+    }
+}
+
+impl Metadata {
+    fn known_bounds(&self, row_group: usize, column: usize, authenticated: bool) -> Option<Bounds<'_>> {
+        let chunk = self.chunk(row_group, column).ok()?;
+        // Nobody vouches for what stands in plaintext about an encrypted column.
+        if chunk.elsewhere || (chunk.protection != Protection::Plain && !authenticated) {
+            return None;
+        }
+        let values = u64::try_from(chunk.meta.as_ref()?.num_values).ok();
+        let unknown = Bounds { values, ..Bounds::default() };
+        let Ok(Some(statistics)) = self.statistics(chunk) else { return Some(unknown) };
+        let count =
+            |claimed: Option<i64>| u64::try_from(claimed?).ok().filter(|&count| values.is_some_and(|all| count <= all));
+        let (lower, upper) = self.range(column, &statistics).unzip();
+        Some(Bounds { lower, upper, nulls: count(statistics.null_count), nans: count(statistics.nan_count), values })
+    }
+
+    fn range<'a>(&self, column: usize, statistics: &Statistics<'a>) -> Option<(Bound<'a>, Bound<'a>)> {
+        let leaf = self.leaves().get(column)?;
+        let signed = leaf.is_compared_with_signs();
+        let (lower, upper) = match (self.column_order(column), statistics.min_value, statistics.max_value) {
+            (Some(ColumnOrder::TypeDefined), Some(min), Some(max)) => (min, max),
+            (Some(ColumnOrder::Ieee754), Some(min), Some(max)) if leaf.is_real() => (min, max),
+            _ if signed && self.is_by_known_writer() => (statistics.old_min?, statistics.old_max?),
+            _ => return None,
+        };
+        let (lower, upper) = (leaf.bound(lower)?, leaf.bound(upper)?);
+        // A writer that compared by another order than the type's shows it here, unless the order made no difference.
+        if !matches!(compare(lower, upper)?, Ordering::Less | Ordering::Equal) {
+            return None;
+        }
+        let early = leaf.first_steady_tick().is_some_and(|steady| {
+            [lower, upper].iter().any(|bound| matches!(bound, Bound::Whole(tick) if *tick < steady))
+        });
+        (!early || self.has_one_calendar()).then_some((lower, upper))
+    }
+
+    fn is_by_known_writer(&self) -> bool {
+        self.created_by().is_some_and(|writer| KNOWN_WRITERS.iter().any(|known| writer.starts_with(known)))
+    }
+
+    /// Whether every reader takes old dates and times for what they were when they were written.
+    fn has_one_calendar(&self) -> bool {
+        let value =
+            |wanted| self.key_values().find(|(key, _)| *key == wanted).map(|(_, value)| value.unwrap_or_default());
+        if value("org.apache.spark.legacyDateTime").is_some() {
+            return false;
+        }
+        // Hive and Spark before 3.0 wrote through parquet-mr, by the calendar of Julius Caesar where it was in use.
+        let modern =
+            value("org.apache.spark.version").and_then(|version| version.split('.').next()?.parse::<u32>().ok());
+        modern.map_or_else(
+            || !self.created_by().is_some_and(|writer| writer.starts_with("parquet-mr")),
+            |major| major >= 3,
+        )
+    }
+}
+
+fn compare(left: Bound<'_>, right: Bound<'_>) -> Option<Ordering> {
+    match (left, right) {
+        (Bound::Whole(left), Bound::Whole(right)) => Some(left.cmp(&right)),
+        (Bound::Real(left), Bound::Real(right)) => left.partial_cmp(&right),
+        (Bound::Bytes(left), Bound::Bytes(right)) => Some(left.cmp(right)),
+        _ => None,
+    }
+}
+
+impl Leaf {
+    /// Whether comparing with signs, as the old statistics did, is the order of the type.
+    fn is_compared_with_signs(&self) -> bool {
+        match self.physical {
+            Physical::Boolean | Physical::Float | Physical::Double => self.logical.is_none(),
+            Physical::Int32 | Physical::Int64 => !matches!(self.logical, Some(Logical::Integer { signed: false, .. })),
+            _ => false,
+        }
+    }
+
+    fn is_real(&self) -> bool {
+        matches!(self.physical, Physical::Float | Physical::Double) || self.logical == Some(Logical::Float16)
+    }
+
+    /// The first value of a date or time from which on all calendars agree.
+    fn first_steady_tick(&self) -> Option<i128> {
+        Some(match self.logical? {
+            Logical::Date => GREGORIAN_DAY,
+            Logical::Timestamp { unit, .. } => {
+                STEADY_SECOND
+                    * match unit {
+                        TimeUnit::Millis => 1_000,
+                        TimeUnit::Micros => 1_000_000,
+                        TimeUnit::Nanos => 1_000_000_000,
+                        TimeUnit::Unknown(_) => return None,
+                    }
+            }
+            _ => return None,
+        })
+    }
+
+    /// A minimum or maximum as it is stored, as a value; `None` for what is none of this column.
+    fn bound<'a>(&self, stored: &'a [u8]) -> Option<Bound<'a>> {
+        use Logical as L;
+        Some(match (self.physical, self.logical) {
+            (Physical::Boolean, None) => match stored {
+                [value @ (0 | 1)] => Bound::Whole(i128::from(*value)),
+                _ => return None,
+            },
+            (Physical::Int32, logical) => whole(i32::from_le_bytes(stored.try_into().ok()?).into(), logical, 32)?,
+            (Physical::Int64, logical) => whole(i64::from_le_bytes(stored.try_into().ok()?), logical, 64)?,
+            (Physical::Float, None) => real(f32::from_le_bytes(stored.try_into().ok()?).into())?,
+            (Physical::Double, None) => real(f64::from_le_bytes(stored.try_into().ok()?))?,
+            (Physical::FixedLenByteArray, _) if self.type_length != i32::try_from(stored.len()).ok() => return None,
+            (Physical::FixedLenByteArray, Some(L::Float16)) => real(half(stored.try_into().ok()?))?,
+            (Physical::FixedLenByteArray, Some(L::Decimal { .. })) => Bound::Whole(big_endian(stored)?),
+            (Physical::FixedLenByteArray, None | Some(L::Uuid)) => Bound::Bytes(stored),
+            // Empty bytes are some writers' word for "none". Decimals of any length have an order of their own.
+            (Physical::ByteArray, None | Some(L::String | L::Enum | L::Json | L::Bson)) if !stored.is_empty() => {
+                Bound::Bytes(stored)
+            }
+            _ => return None,
+        })
+    }
+}
+
+fn whole(value: i64, logical: Option<Logical>, bits: u32) -> Option<Bound<'static>> {
+    use Logical as L;
+    let value = i128::from(value);
+    let fits = |width: i8, signed: bool| {
+        let width = u32::try_from(width).ok().filter(|width| (1..=bits).contains(width))?;
+        let (least, beyond) = if signed { (-(1 << (width - 1)), 1 << (width - 1)) } else { (0, 1 << width) };
+        // The bits of an unsigned number of the column's whole width.
+        let value = if !signed && value < 0 { value + (1i128 << bits) } else { value };
+        (least..beyond).contains(&value).then_some(Bound::Whole(value))
+    };
+    match logical {
+        Some(L::Integer { bit_width, signed }) => fits(bit_width, signed),
+        None | Some(L::Date | L::Time { .. } | L::Timestamp { .. } | L::Decimal { .. }) => Some(Bound::Whole(value)),
+        _ => None,
+    }
+}
+
+fn real(value: f64) -> Option<Bound<'static>> {
+    (!value.is_nan()).then_some(Bound::Real(value))
+}
+
+fn half(stored: [u8; 2]) -> f64 {
+    let bits = u16::from_le_bytes(stored);
+    let sign = if bits >> 15 == 1 { -1.0 } else { 1.0 };
+    let (exponent, fraction) = (i32::from((bits >> 10) & 0x1f), f64::from(bits & 0x3ff));
+    sign * match exponent {
+        0 => fraction * 2f64.powi(-24),
+        31 if fraction == 0.0 => f64::INFINITY,
+        31 => f64::NAN,
+        _ => (1024.0 + fraction) * 2f64.powi(exponent - 25),
+    }
+}
+
+/// The two's complement of a decimal.
+fn big_endian(stored: &[u8]) -> Option<i128> {
+    if stored.is_empty() || stored.len() > 16 {
+        return None;
+    }
+    let start = if stored[0] >= 0x80 { -1i128 } else { 0 };
+    Some(stored.iter().fold(start, |value, byte| (value << 8) | i128::from(*byte)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn leaf(physical: Physical, length: Option<i32>, logical: Option<Logical>) -> Leaf {
+        Leaf::for_test(physical, length, logical)
+    }
+
+    #[test]
+    fn values_are_read_by_their_types() {
+        let int = |bit_width, signed| Some(Logical::Integer { bit_width, signed });
+        let decimal = Some(Logical::Decimal { precision: 5, scale: 2 });
+        let check = |leaf: Leaf, stored: &[u8], expected| assert_eq!(leaf.bound(stored), expected, "{leaf:?}");
+        check(leaf(Physical::Boolean, None, None), &[1], Some(Bound::Whole(1)));
+        check(leaf(Physical::Boolean, None, None), &[2], None);
+        check(leaf(Physical::Int32, None, None), &[0xff; 4], Some(Bound::Whole(-1)));
+        check(leaf(Physical::Int32, None, int(32, false)), &[0xff; 4], Some(Bound::Whole(u32::MAX.into())));
+        check(leaf(Physical::Int64, None, int(64, false)), &[0xff; 8], Some(Bound::Whole(u64::MAX.into())));
+        check(leaf(Physical::Int32, None, int(8, false)), &[255, 0, 0, 0], Some(Bound::Whole(255)));
+        check(leaf(Physical::Int32, None, int(8, false)), &[0, 1, 0, 0], None);
+        check(leaf(Physical::Int32, None, int(8, false)), &[0xff; 4], None);
+        check(leaf(Physical::Int32, None, int(8, true)), &[0x80, 0xff, 0xff, 0xff], Some(Bound::Whole(-128)));
+        check(leaf(Physical::Int32, None, int(8, true)), &[0x80, 0, 0, 0], None);
+        check(leaf(Physical::Int32, None, Some(Logical::Unknown(99))), &[0; 4], None);
+        check(leaf(Physical::Int32, None, None), &[0; 8], None);
+        check(leaf(Physical::Double, None, None), &f64::NAN.to_le_bytes(), None);
+        check(leaf(Physical::Float, None, None), &1.5f32.to_le_bytes(), Some(Bound::Real(1.5)));
+        check(leaf(Physical::Int96, None, None), &[0; 12], None);
+        check(leaf(Physical::FixedLenByteArray, Some(2), decimal), &[0xff, 0x85], Some(Bound::Whole(-123)));
+        check(leaf(Physical::FixedLenByteArray, Some(2), decimal), &[0x7b], None);
+        check(leaf(Physical::FixedLenByteArray, Some(17), decimal), &[0; 17], None);
+        check(leaf(Physical::ByteArray, None, decimal), &[0x7b], None);
+        check(leaf(Physical::ByteArray, None, Some(Logical::String)), b"a", Some(Bound::Bytes(b"a")));
+        check(leaf(Physical::ByteArray, None, Some(Logical::String)), b"", None);
+        check(leaf(Physical::FixedLenByteArray, Some(12), Some(Logical::Interval)), &[0; 12], None);
+    }
+
+    #[test]
+    fn half_floats() {
+        for (bits, expected) in [
+            (0x3c00u16, 1.0),
+            (0xc000, -2.0),
+            (0x7bff, 65504.0),
+            (0x0001, 2f64.powi(-24)),
+            (0x7c00, f64::INFINITY),
+            (0x8000, 0.0),
+        ] {
+            assert_eq!(half(bits.to_le_bytes()), expected, "{bits:x}");
+        }
+        assert!(half(0x7e00u16.to_le_bytes()).is_nan());
+    }
+
+    #[test]
+    fn old_statistics_are_those_of_signed_types_only() {
+        let unsigned = Some(Logical::Integer { bit_width: 32, signed: false });
+        assert!(leaf(Physical::Int32, None, None).is_compared_with_signs());
+        assert!(!leaf(Physical::Int32, None, unsigned).is_compared_with_signs());
+        assert!(!leaf(Physical::ByteArray, None, Some(Logical::String)).is_compared_with_signs());
+        assert!(!leaf(Physical::FixedLenByteArray, Some(4), None).is_compared_with_signs());
+    }
+
+    #[test]
+    fn the_first_steady_day_is_what_its_comment_says() {
+        // 1 January 1970 is day 719,162 after 1 January of the year 1 in the proleptic calendar; 15 October 1582, 577,735.
+        assert_eq!(GREGORIAN_DAY, 577_735 - 719_162);
+        // 70 years with 17 leap days before 1970.
+        assert_eq!(STEADY_SECOND, -(70 * 365 + 17) * 86_400);
+    }
+}

@@ -1,0 +1,229 @@
+//! The pages of a column chunk: their headers, and which bytes of a body are levels and which are values.
+
+use std::borrow::Cow;
+
+use crate::cursor::Cursor;
+use crate::error::{Error, ErrorKind, FileKind, Result};
+use crate::int::{to_u64, to_usize};
+use crate::parquet::meta::record::{Record, required};
+use crate::thrift::Reader;
+
+/// How the values of a page are encoded; the numbers are the format's.
+pub(in crate::parquet) mod encoding {
+    pub(in crate::parquet) const PLAIN: i32 = 0;
+    pub(in crate::parquet) const PLAIN_DICTIONARY: i32 = 2;
+    pub(in crate::parquet) const RLE: i32 = 3;
+    pub(in crate::parquet) const BIT_PACKED: i32 = 4;
+    pub(in crate::parquet) const DELTA_BINARY_PACKED: i32 = 5;
+    pub(in crate::parquet) const DELTA_LENGTH_BYTE_ARRAY: i32 = 6;
+    pub(in crate::parquet) const DELTA_BYTE_ARRAY: i32 = 7;
+    pub(in crate::parquet) const RLE_DICTIONARY: i32 = 8;
+    pub(in crate::parquet) const BYTE_STREAM_SPLIT: i32 = 9;
+}
+
+/// What a page holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::parquet) enum PageKind {
+    /// The distinct values that data pages refer to.
+    Dictionary { num_values: u32, encoding: i32 },
+    /// Values with their levels inside the compressed body.
+    Data { num_values: u32, encoding: i32, rep_encoding: i32, def_encoding: i32 },
+    /// Values whose levels come first and are never compressed.
+    DataV2 { num_values: u32, num_nulls: u32, encoding: i32, levels_len: u64, is_compressed: bool },
+    /// No values.
+    Index,
+}
+
+/// The header of one page.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::parquet) struct PageHeader {
+    pub(in crate::parquet) kind: PageKind,
+    /// Bytes of the body after decompression, as claimed.
+    pub(in crate::parquet) uncompressed_len: u64,
+    /// Bytes of the body as stored.
+    pub(in crate::parquet) stored_len: u64,
+    /// Bytes of the header itself.
+    pub(in crate::parquet) len: usize,
+}
+
+impl PageHeader {
+    /// Reads the header at the start of `bytes`, which lie at offset `base` of their file.
+    pub(in crate::parquet) fn decode(bytes: &[u8], base: u64) -> Result<Self> {
+        let mut reader = Reader::new(bytes, base);
+        let mut record = Record::new(&mut reader, "PageHeader");
+        let (mut kind, mut uncompressed_len, mut stored_len) = (None, None, None);
+        let (mut data, mut dictionary, mut data_v2) = (None, None, None);
+        while let Some(id) = record.next()? {
+            match id {
+                1 => kind = record.i32()?,
+                2 => uncompressed_len = length(&mut record, "PageHeader.uncompressed_page_size")?,
+                3 => stored_len = length(&mut record, "PageHeader.compressed_page_size")?,
+                5 => data = record.record("DataPageHeader")?.map(data_page).transpose()?,
+                7 => dictionary = record.record("DictionaryPageHeader")?.map(dictionary_page).transpose()?,
+                8 => data_v2 = record.record("DataPageHeaderV2")?.map(data_page_v2).transpose()?,
+                _ => record.skip()?,
+            }
+        }
+        let at = record.offset();
+        let kind = match required(kind, "PageHeader.type", at)? {
+            0 => required(data, "PageHeader.data_page_header", at)?,
+            1 => PageKind::Index,
+            2 => required(dictionary, "PageHeader.dictionary_page_header", at)?,
+            3 => required(data_v2, "PageHeader.data_page_header_v2", at)?,
+            // It may hold values, and a filter without them would answer a false "no".
+            other => return Err(Error::at(ErrorKind::File(FileKind::PageType(other)), at)),
+        };
+        let uncompressed_len = required(uncompressed_len, "PageHeader.uncompressed_page_size", at)?;
+        let stored_len = required(stored_len, "PageHeader.compressed_page_size", at)?;
+        Ok(Self { kind, uncompressed_len, stored_len, len: record.position() })
+    }
+}
+
+fn length(record: &mut Record<'_, '_>, field: &'static str) -> Result<Option<u64>> {
+    let at = record.offset();
+    let Some(value) = record.i32()? else { return Ok(None) };
+    u64::try_from(value)
+        .map(Some)
+        .map_err(|_| Error::at(ErrorKind::File(FileKind::FieldValue { field, value: value.into() }), at))
+}
+
+fn count(record: &mut Record<'_, '_>, field: &'static str) -> Result<Option<u32>> {
+    let at = record.offset();
+    let Some(value) = record.i32()? else { return Ok(None) };
+    u32::try_from(value)
+        .map(Some)
+        .map_err(|_| Error::at(ErrorKind::File(FileKind::FieldValue { field, value: value.into() }), at))
+}
+
+fn data_page(mut record: Record<'_, '_>) -> Result<PageKind> {
+    let (mut num_values, mut encoding, mut def_encoding, mut rep_encoding) = (None, None, None, None);
+    while let Some(id) = record.next()? {
+        match id {
+            1 => num_values = count(&mut record, "DataPageHeader.num_values")?,
+            2 => encoding = record.i32()?,
+            3 => def_encoding = record.i32()?,
+            4 => rep_encoding = record.i32()?,
+            _ => record.skip()?,
+        }
+    }
+    let at = record.offset();
+    Ok(PageKind::Data {
+        num_values: required(num_values, "DataPageHeader.num_values", at)?,
+        encoding: required(encoding, "DataPageHeader.encoding", at)?,
+        rep_encoding: required(rep_encoding, "DataPageHeader.repetition_level_encoding", at)?,
+        def_encoding: required(def_encoding, "DataPageHeader.definition_level_encoding", at)?,
+    })
+}
+
+fn dictionary_page(mut record: Record<'_, '_>) -> Result<PageKind> {
+    let (mut num_values, mut encoding) = (None, None);
+    while let Some(id) = record.next()? {
+        match id {
+            1 => num_values = count(&mut record, "DictionaryPageHeader.num_values")?,
+            2 => encoding = record.i32()?,
+            _ => record.skip()?,
+        }
+    }
+    let at = record.offset();
+    let num_values = required(num_values, "DictionaryPageHeader.num_values", at)?;
+    Ok(PageKind::Dictionary { num_values, encoding: required(encoding, "DictionaryPageHeader.encoding", at)? })
+}
+
+fn data_page_v2(mut record: Record<'_, '_>) -> Result<PageKind> {
+    let (mut num_values, mut num_nulls, mut encoding) = (None, None, None);
+    let (mut def_len, mut rep_len, mut is_compressed) = (None, None, true);
+    while let Some(id) = record.next()? {
+        match id {
+            1 => num_values = count(&mut record, "DataPageHeaderV2.num_values")?,
+            2 => num_nulls = count(&mut record, "DataPageHeaderV2.num_nulls")?,
+            4 => encoding = record.i32()?,
+            5 => def_len = length(&mut record, "DataPageHeaderV2.definition_levels_byte_length")?,
+            6 => rep_len = length(&mut record, "DataPageHeaderV2.repetition_levels_byte_length")?,
+            7 => is_compressed = record.bool()?.unwrap_or(true),
+            _ => record.skip()?,
+        }
+    }
+    let at = record.offset();
+    let def_len = required(def_len, "DataPageHeaderV2.definition_levels_byte_length", at)?;
+    let rep_len = required(rep_len, "DataPageHeaderV2.repetition_levels_byte_length", at)?;
+    Ok(PageKind::DataV2 {
+        num_values: required(num_values, "DataPageHeaderV2.num_values", at)?,
+        num_nulls: required(num_nulls, "DataPageHeaderV2.num_nulls", at)?,
+        encoding: required(encoding, "DataPageHeaderV2.encoding", at)?,
+        levels_len: def_len + rep_len,
+        is_compressed,
+    })
+}
+
+/// Where the values begin in the decompressed body of a data page of the first kind.
+pub(in crate::parquet) fn values_start(body: &[u8], num_values: u32, levels: [(i16, i32); 2]) -> Result<usize> {
+    let mut cursor = Cursor::new(body, 0);
+    for (max_level, encoding) in levels {
+        if max_level == 0 {
+            continue;
+        }
+        let len = match encoding {
+            encoding::RLE => u64::from(cursor.u32()?),
+            // From the first years of the format: as many bits for each value as the highest level needs.
+            encoding::BIT_PACKED => {
+                let bits = u64::from(u16::BITS - max_level.unsigned_abs().leading_zeros());
+                (u64::from(num_values) * bits).div_ceil(8)
+            }
+            other => return Err(Error::new(ErrorKind::File(FileKind::PageEncoding(other)))),
+        };
+        let truncated = || {
+            let available = to_u64(cursor.remaining());
+            Error::new(ErrorKind::Truncated { needed: len, available })
+        };
+        let len = to_usize(len).filter(|len| *len <= cursor.remaining()).ok_or_else(truncated)?;
+        cursor.take(len)?;
+    }
+    Ok(cursor.position())
+}
+
+/// What stands at the start of the bytes of a chunk.
+#[derive(Debug)]
+pub(in crate::parquet) enum Found<'a> {
+    /// A whole page: its header, its body, and the bytes of both as they are stored.
+    Page(PageHeader, Cow<'a, [u8]>, usize),
+    /// The beginning of a page. It may be whole when there are so many bytes; if no more come, that is the error.
+    More(usize, Error),
+}
+
+impl Found<'_> {
+    /// The beginning of something whose length is not known, where `error` says that bytes are missing.
+    pub(in crate::parquet) fn more_after(bytes: &[u8], error: Error) -> Result<Self> {
+        match error.kind() {
+            // Twice as many, so that what never ends is read a few times and not once for each piece.
+            ErrorKind::Truncated { .. } | ErrorKind::ThriftContainer { .. } => {
+                Ok(Self::More(bytes.len().saturating_mul(2).max(64), error))
+            }
+            _ => Err(error),
+        }
+    }
+
+    /// The beginning of `len` bytes, at offset `at` of the file.
+    pub(in crate::parquet) fn more_up_to(bytes: &[u8], len: u64, missing: u64, at: u64) -> Self {
+        let available = to_u64(bytes.len()).saturating_sub(len - missing);
+        Self::More(
+            to_usize(len).unwrap_or(usize::MAX),
+            Error::at(ErrorKind::Truncated { needed: missing, available }, at),
+        )
+    }
+}
+
+/// The page at the start of `bytes`, which lie at offset `at` of their file.
+pub(in crate::parquet) fn next_page(bytes: &[u8], at: u64) -> Result<Found<'_>> {
+    let header = match PageHeader::decode(bytes, at) {
+        Ok(header) => header,
+        Err(error) => return Found::more_after(bytes, error),
+    };
+    let len = to_u64(header.len) + header.stored_len;
+    match to_usize(len).and_then(|len| bytes.get(header.len..len)) {
+        Some(body) => {
+            let len = header.len + body.len();
+            Ok(Found::Page(header, body.into(), len))
+        }
+        None => Ok(Found::more_up_to(bytes, len, header.stored_len, at)),
+    }
+}

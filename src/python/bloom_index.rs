@@ -1,0 +1,129 @@
+//! The Bloom index of a table: a directory, and rows of which a question reads a few.
+
+use super::bloom::BloomFilter;
+use super::file::{Fetched, Probe, Ranges, probe_of};
+use crate::bloom::Filter;
+use crate::bloom::sizing::{self, Model, Sizes};
+use crate::bloom_index;
+use crate::parquet::ColumnProbe;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+/// Partition, group, blocks of the filter (none where the location has no values), and whether there are nulls, NaNs,
+/// unread rows.
+type Shelved = (String, String, Option<u64>, bool, bool, bool);
+
+/// The same with the filter.
+type Unshelved = (String, String, Option<BloomFilter>, bool, bool, bool);
+
+/// A shelf that is being filled with the filters of locations of one column type, one at a time.
+#[pyclass(module = "parsieve._core")]
+pub(super) struct ShelfArrangement(Option<bloom_index::Arrangement>);
+
+#[pymethods]
+impl ShelfArrangement {
+    #[new]
+    fn new(py: Python<'_>, column_type: &str, locations: Vec<Shelved>) -> PyResult<Self> {
+        let column = column_type.parse()?;
+        let members = locations.into_iter().map(|(partition, group, num_blocks, nulls, nans, unknown)| {
+            (bloom_index::Member { partition, group, nulls, nans, unknown }, num_blocks)
+        });
+        Ok(Self(Some(py.detach(|| bloom_index::Arrangement::new(column, members.collect()))?)))
+    }
+
+    /// Place the filter of the location with this number.
+    fn place(&mut self, py: Python<'_>, number: usize, filter: &Bound<'_, BloomFilter>) -> PyResult<()> {
+        let arrangement = self.0.as_mut().ok_or_else(finished)?;
+        Ok(filter.get().read(py, |filter| arrangement.place(number, filter.sbbf()))?)
+    }
+
+    /// The directory and the rows, once every filter is in its place.
+    fn finish<'py>(&mut self, py: Python<'py>) -> PyResult<(Shelf, Bound<'py, PyBytes>)> {
+        let arrangement = self.0.take().ok_or_else(finished)?;
+        let (shelf, rows) = py.detach(|| arrangement.finish())?;
+        Ok((Shelf(shelf), PyBytes::new(py, &rows)))
+    }
+}
+
+fn finished() -> PyErr {
+    PyValueError::new_err("the shelf is finished")
+}
+
+/// The directory of a shelf of filters.
+#[pyclass(frozen, module = "parsieve._core")]
+pub(super) struct Shelf(bloom_index::Shelf);
+
+#[pymethods]
+impl Shelf {
+    /// Read a directory.
+    #[staticmethod]
+    fn read(py: Python<'_>, data: &[u8]) -> PyResult<Self> {
+        Ok(Self(py.detach(|| bloom_index::Shelf::read(data))?))
+    }
+
+    /// The filters from all rows, as `arrange` took them.
+    fn unshelve(&self, py: Python<'_>, rows: &[u8]) -> PyResult<Vec<Unshelved>> {
+        let filters = py.detach(|| self.0.unshelve(rows))?;
+        let column = Some(self.0.column());
+        let unshelved = filters.into_iter().map(|(of, sbbf)| {
+            let filter = sbbf.map(|sbbf| BloomFilter::from(Filter::new(sbbf, column)));
+            (of.partition, of.group, filter, of.nulls, of.nans, of.unknown)
+        });
+        Ok(unshelved.collect())
+    }
+
+    /// The directory as bytes.
+    fn to_bytes<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &py.detach(|| self.0.write()))
+    }
+
+    /// Partition and group of each location.
+    #[getter]
+    fn locations(&self) -> Vec<(String, String)> {
+        self.0.members().iter().map(|member| (member.partition.clone(), member.group.clone())).collect()
+    }
+
+    /// Whether each location has rows without a value, and rows that were not read.
+    #[getter]
+    fn flags(&self) -> Vec<(bool, bool)> {
+        self.0.members().iter().map(|member| (member.nulls, member.unknown)).collect()
+    }
+
+    /// Physical type and meaning of the values.
+    #[getter]
+    fn column_type(&self) -> String {
+        self.0.column().to_string()
+    }
+
+    /// Bytes of the rows.
+    #[getter]
+    fn num_bytes(&self) -> u64 {
+        self.0.rows_len()
+    }
+
+    /// Values to look for: an Arrow column, or a list of Python values.
+    fn probe(&self, py: Python<'_>, values: &Bound<'_, PyAny>) -> PyResult<Probe> {
+        Ok(Probe(ColumnProbe { column: 0, probe: probe_of(py, self.0.column(), values)? }))
+    }
+
+    /// For each location whether it may hold one of the values, and how many rows were damaged.
+    #[expect(clippy::type_complexity, reason = "the answer as Python sees it")]
+    fn might_contain(
+        &self,
+        py: Python<'_>,
+        probe: &Probe,
+        fetched: &Fetched,
+    ) -> PyResult<(Ranges, Option<(Vec<bool>, u64)>)> {
+        let (needed, verdicts) =
+            py.detach(|| fetched.step(|fetched| Ok(self.0.might_contain(&probe.0.probe, fetched))))?;
+        Ok((needed, verdicts.map(|verdicts| (verdicts.may_contain, verdicts.damaged))))
+    }
+}
+
+/// Bytes of a filter on a shelf for so many distinct values at most: one of few sizes, which halve into each other.
+#[pyfunction]
+pub(super) fn shelf_num_bytes(ndv: u64, fpp: f64) -> PyResult<u64> {
+    let blocks = sizing::optimal_blocks(ndv.max(1), fpp, Sizes::Any, Model::Exact)?;
+    Ok(bloom_index::shelf_blocks(blocks) * 32)
+}

@@ -1,0 +1,54 @@
+//! An index within a budget of bytes: the same slope everywhere, found by halving.
+
+use crate::error::Result;
+use crate::int::to_u64;
+use crate::sieve::index::directory::Built;
+use crate::sieve::key::axis::Key;
+use crate::sieve::record::options::Coarsen;
+
+/// Builds with the gentlest slope whose lookup sections fit into `max_bytes`, exactly if that fits; with the steepest one if
+/// none does. One slope for all segments is the cheapest way to save bits. `build` is called at most seven times.
+pub fn within_budget<K: Key>(max_bytes: u64, mut build: impl FnMut(Coarsen) -> Result<Built<K>>) -> Result<Built<K>> {
+    let fits =
+        |built: &Built<K>| built.segments.iter().map(|sealed| to_u64(sealed.lookup.len())).sum::<u64>() <= max_bytes;
+    let exact = build(Coarsen::Exact)?;
+    if fits(&exact) {
+        return Ok(exact);
+    }
+    // Slopes are powers of two, from a thousandth of a read to a million reads for a bit.
+    let (mut gentlest, mut steepest) = (0, 31);
+    let mut best = None;
+    while gentlest < steepest {
+        let middle = (gentlest + steepest) / 2;
+        let built = build(Coarsen::Slope { thousandths: 1 << middle })?;
+        if fits(&built) {
+            steepest = middle;
+            best = Some(built);
+        } else {
+            gentlest = middle + 1;
+        }
+    }
+    best.map_or_else(|| build(Coarsen::Slope { thousandths: u32::MAX }), Ok)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sieve::{Builder, Options};
+
+    #[test]
+    fn a_budget_is_kept_where_it_can_be() {
+        let build = |coarsen| {
+            let mut builder = Builder::new(64, Options { coarsen, ..Options::default() })?;
+            (0..4000u64).try_for_each(|key| builder.push(key * 977, u32::try_from(key * key % 61).unwrap(), 1))?;
+            Ok(builder.finish())
+        };
+        let size = |built: &Built<u64>| built.segments.iter().map(|sealed| to_u64(sealed.lookup.len())).sum::<u64>();
+        let exact = size(&build(Coarsen::Exact).unwrap());
+        for share in [2, 4, 20] {
+            let built = within_budget(exact / share, build).unwrap();
+            assert!(size(&built) <= exact / share, "{} of {exact}", size(&built));
+        }
+        assert_eq!(size(&within_budget(exact, build).unwrap()), exact);
+    }
+}

@@ -1,0 +1,466 @@
+//! Sorted `(key, location, rows)` -> segments, whole or in partitions that are joined to the same bytes.
+//!
+//! Memory: one page and the keys after it, at most `Options::memory_bound` and one key more. A partition keeps back the
+//! keys of its first and last page, whose cells may reach over its borders; [`join`] makes their pages from neighbours.
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::int::index;
+use crate::sieve::build::pages::Cutter;
+use crate::sieve::index::directory::{Built, Span};
+use crate::sieve::key::axis::Key;
+use crate::sieve::record::key_section::{put_keys, take_keys};
+use crate::sieve::record::options::Options;
+use crate::sieve::record::records::Records;
+use crate::sieve::segment::encode::{Scratch, Sealed, seal};
+
+/// Keys that a partition could not place in a page yet, as bytes for the way to where they are joined.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fragment(Vec<u8>);
+
+impl Fragment {
+    /// Takes back what `as_bytes` gave.
+    pub fn from_bytes(bytes: Vec<u8>) -> Self {
+        Self(bytes)
+    }
+
+    /// The bytes: a maintenance section.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// The outcome of building one partition of the sorted keys.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Part<K> {
+    /// Keys before the first segment.
+    pub head: Fragment,
+    /// Segments that no other partition can change.
+    pub built: Built<K>,
+    /// Keys after the last segment; empty if there is no segment.
+    pub tail: Fragment,
+}
+
+/// Builds segments from keys in ascending order.
+#[derive(Debug)]
+pub struct Builder<K> {
+    cutter: Cutter<K>,
+    /// The key whose pairs are being gathered.
+    pending: Option<K>,
+    sealer: Sealer<K>,
+    /// Of a partition: whether its first page is still to come.
+    open_start: bool,
+    head: Option<Records<K>>,
+    /// Of a partition: the last key of its first page, and the key after it.
+    border: Option<(K, K)>,
+}
+
+/// Turns pages into segments and spans.
+#[derive(Debug)]
+struct Sealer<K> {
+    options: Options,
+    num_locations: u32,
+    scratch: Scratch,
+    built: Built<K>,
+    /// What is known of each location in the page at hand.
+    seen: Vec<Seen>,
+    touched: Vec<u32>,
+}
+
+/// The keys of a location in a page, by index.
+#[derive(Debug, Clone, Copy, Default)]
+struct Seen {
+    first: usize,
+    /// One more than the index, so that zero says "not in this page".
+    end: usize,
+    rows: u64,
+}
+
+impl<K: Key> Sealer<K> {
+    fn new(num_locations: u32, options: Options) -> Self {
+        let built = Built { segments: Vec::new(), spans: vec![None; index(num_locations)] };
+        let seen = vec![Seen::default(); index(num_locations)];
+        Self { options, num_locations, scratch: Scratch::default(), built, seen, touched: Vec::new() }
+    }
+
+    fn page(&mut self, records: &Records<K>, len: usize) {
+        self.note_spans(records, len);
+        let segments = &mut self.built.segments;
+        seal(records, 0..len, (&self.options, self.num_locations), &mut self.scratch, &mut |sealed| {
+            segments.push(sealed)
+        });
+    }
+
+    fn note_spans(&mut self, records: &Records<K>, len: usize) {
+        let mut start = 0;
+        for key in 0..len {
+            let end = records.end(key);
+            let pairs = std::mem::replace(&mut start, end)..end;
+            for (&location, &rows) in records.locations[pairs.clone()].iter().zip(&records.rows[pairs]) {
+                let seen = &mut self.seen[index(location)];
+                if seen.end == 0 {
+                    seen.first = key;
+                    self.touched.push(location);
+                }
+                seen.end = key + 1;
+                seen.rows = seen.rows.saturating_add(rows);
+            }
+        }
+        for location in self.touched.drain(..) {
+            let Seen { first, end, rows } = std::mem::take(&mut self.seen[index(location)]);
+            match &mut self.built.spans[index(location)] {
+                Some(span) => {
+                    span.most = records.keys[end - 1].clone();
+                    span.rows = span.rows.saturating_add(rows);
+                }
+                none => {
+                    let (least, most) = (records.keys[first].clone(), records.keys[end - 1].clone());
+                    *none = Some(Span { least, most, rows });
+                }
+            }
+        }
+    }
+}
+
+impl<K: Key> Builder<K> {
+    /// A builder of a whole index over locations `0..num_locations`.
+    pub fn new(num_locations: u32, options: Options) -> Result<Self> {
+        options.check()?;
+        if num_locations >= 1 << 31 {
+            return Err(Error::new(ErrorKind::SieveLocation(num_locations)));
+        }
+        Ok(Self {
+            cutter: Cutter::new(options, None),
+            pending: None,
+            sealer: Sealer::new(num_locations, options),
+            open_start: false,
+            head: None,
+            border: None,
+        })
+    }
+
+    /// A builder of the pages after `before`, the last key of a page.
+    pub fn following(num_locations: u32, options: Options, before: K) -> Result<Self> {
+        Ok(Self { cutter: Cutter::new(options, Some(before)), ..Self::new(num_locations, options)? })
+    }
+
+    /// A builder of one range partition of the keys.
+    pub fn partition(num_locations: u32, options: Options) -> Result<Self> {
+        Ok(Self { open_start: true, ..Self::new(num_locations, options)? })
+    }
+
+    /// Adds rows of a key in a location. Keys ascend; equal pairs are summed.
+    #[inline]
+    pub fn push(&mut self, key: K, location: u32, rows: u64) -> Result<()> {
+        if location >= self.sealer.num_locations {
+            return Err(Error::new(ErrorKind::SieveLocation(location)));
+        }
+        if self.pending.as_ref() != Some(&key) {
+            if self.pending.as_ref().is_some_and(|pending| *pending > key) {
+                return Err(Error::new(ErrorKind::SieveOrder));
+            }
+            self.close_pending();
+            self.pending = Some(key);
+        } else {
+            let records = self.cutter.records();
+            // Locations mostly ascend, as sorted rows do; strings that differ beyond their cut may turn them round.
+            let start = records.pairs(0..records.keys.len()).end;
+            let at = start + records.locations[start..].partition_point(|&other| other < location);
+            if records.locations.get(at) == Some(&location) {
+                records.rows[at] = records.rows[at].saturating_add(rows);
+            } else {
+                records.locations.insert(at, location);
+                records.rows.insert(at, rows);
+            }
+            return Ok(());
+        }
+        let records = self.cutter.records();
+        records.locations.push(location);
+        records.rows.push(rows);
+        Ok(())
+    }
+
+    fn close_pending(&mut self) {
+        let Some(key) = self.pending.take() else { return };
+        let Self { cutter, sealer, open_start, head, border, .. } = self;
+        cutter.close(key, &mut |records, len| {
+            if std::mem::take(open_start) {
+                *border = Some((records.keys[len - 1].clone(), records.keys[len].clone()));
+                *head = Some(first_records(records, len));
+            } else {
+                sealer.page(records, len);
+            }
+        });
+    }
+
+    /// The segments finished so far, for a caller who stores them at once; they will not be given again.
+    pub fn take_segments(&mut self) -> Vec<Sealed<K>> {
+        std::mem::take(&mut self.sealer.built.segments)
+    }
+
+    /// Records that are held in memory.
+    pub fn buffered(&mut self) -> usize {
+        self.cutter.records().locations.len()
+    }
+
+    /// Of a partition, once it is known: the last key of its first page, and the key after it. There a page ends whatever
+    /// lies before the partition, and a partition that begins earlier finds no later border than this one.
+    pub fn border(&self) -> Option<(&K, &K)> {
+        self.border.as_ref().map(|(last, next)| (last, next))
+    }
+
+    /// Ends the build of a whole index.
+    pub fn finish(self) -> Built<K> {
+        self.finish_before(None)
+    }
+
+    /// Ends a build that goes on, elsewhere, with the page that begins at `next`.
+    pub fn finish_before(mut self, next: Option<&K>) -> Built<K> {
+        self.close_pending();
+        let Self { cutter, sealer, .. } = &mut self;
+        cutter.finish(next, &mut |records, len| sealer.page(records, len));
+        self.sealer.built
+    }
+
+    /// Ends the build of a partition.
+    pub fn finish_part(mut self) -> Part<K> {
+        self.close_pending();
+        let rest = self.cutter.into_records();
+        let all = |records: &Records<K>| Fragment(put_keys(records, 0..records.keys.len()));
+        let none = all(&Records::default());
+        let (head, tail) = match self.head {
+            Some(head) => (all(&head), all(&rest)),
+            None => (all(&rest), none),
+        };
+        Part { head, built: self.sealer.built, tail }
+    }
+}
+
+impl<K: Key + Copy> Builder<K> {
+    /// Adds rows in order of key and location, one for each: as [`Builder::push`] one by one would, only faster.
+    pub(in crate::sieve) fn push_rows(&mut self, mut rows: &[(K, u32)]) -> Result<()> {
+        while let Some(first) = rows.first() {
+            if self.pending.as_ref().is_none_or(|pending| *pending < first.0) {
+                // Keys of one location each; the last one waits, as one that was pushed does.
+                let most = self.cutter.room().min(rows.len() - 1);
+                let alone = |at: &usize| rows[*at].0 < rows[*at + 1].0 && rows[*at].1 < self.sealer.num_locations;
+                let count = (0..most).find(|at| !alone(at)).unwrap_or(most).saturating_sub(1);
+                if count > 0 {
+                    self.close_pending();
+                    let count = count.min(self.cutter.room());
+                    self.cutter.close_rows(&rows[..count]);
+                    rows = &rows[count..];
+                }
+            }
+            let Some(((key, location), rest)) = rows.split_first() else { break };
+            self.push(*key, *location, 1)?;
+            rows = rest;
+        }
+        Ok(())
+    }
+}
+
+fn first_records<K: Key>(records: &Records<K>, len: usize) -> Records<K> {
+    let mut first = Records::default();
+    for key in 0..len {
+        first.push(records.keys[key].clone(), records.set(key), &records.rows[records.pairs(key..key + 1)]);
+    }
+    first
+}
+
+/// Joins partitions, in order of their keys, to what one builder would have made of all of them. A key must not lie in two.
+pub fn join<K: Key>(parts: Vec<Part<K>>, num_locations: u32, options: Options) -> Result<Built<K>> {
+    options.check()?;
+    let mut sealer = Sealer::new(num_locations, options);
+    let mut cutter = Cutter::<K>::new(options, None);
+    let mut last: Option<K> = None;
+    for part in parts {
+        feed(&part.head, &mut cutter, &mut sealer, &mut last)?;
+        if let (Some(first), Some(end)) = (part.built.segments.first(), part.built.segments.last()) {
+            if last.as_ref().is_some_and(|last| *last >= first.least) {
+                return Err(Error::new(ErrorKind::SieveOrder));
+            }
+            cutter.finish(Some(&first.least), &mut |records, len| sealer.page(records, len));
+            last = Some(end.most.clone());
+            cutter = Cutter::new(options, last.clone());
+            sealer.built.segments.extend(part.built.segments);
+        }
+        merge_spans(&mut sealer.built.spans, part.built.spans);
+        feed(&part.tail, &mut cutter, &mut sealer, &mut last)?;
+    }
+    cutter.finish(None, &mut |records, len| sealer.page(records, len));
+    Ok(sealer.built)
+}
+
+fn feed<K: Key>(
+    fragment: &Fragment,
+    cutter: &mut Cutter<K>,
+    sealer: &mut Sealer<K>,
+    last: &mut Option<K>,
+) -> Result<()> {
+    let mut records = Records::default();
+    take_keys(&fragment.0, sealer.num_locations, &mut records)?;
+    for (key, name) in records.keys.iter().enumerate() {
+        if last.as_ref().is_some_and(|last| last >= name) {
+            return Err(Error::new(ErrorKind::SieveOrder));
+        }
+        let pairs = records.pairs(key..key + 1);
+        let buffer = cutter.records();
+        buffer.locations.extend_from_slice(&records.locations[pairs.clone()]);
+        buffer.rows.extend_from_slice(&records.rows[pairs]);
+        cutter.close(name.clone(), &mut |records, len| sealer.page(records, len));
+        *last = Some(name.clone());
+    }
+    Ok(())
+}
+
+/// Unites the spans of the same locations in other keys.
+fn merge_spans<K: Key>(spans: &mut [Option<Span<K>>], others: Vec<Option<Span<K>>>) {
+    for (span, other) in spans.iter_mut().zip(others) {
+        *span = match (span.take(), other) {
+            (Some(a), Some(b)) => Some(Span {
+                least: a.least.min(b.least),
+                most: a.most.max(b.most),
+                rows: a.rows.saturating_add(b.rows),
+            }),
+            (a, b) => a.or(b),
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sieve::Segment;
+    use crate::sieve::key::axis::Bytes;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    type Rows<K> = BTreeMap<K, BTreeMap<u32, u64>>;
+
+    const SMALL: Options = Options {
+        max_records: 40,
+        max_key_bytes: 400,
+        max_weight: 24,
+        coarsen: crate::sieve::record::options::Coarsen::Exact,
+    };
+
+    fn push_all<K: Key>(builder: &mut Builder<K>, rows: impl Iterator<Item = (K, BTreeMap<u32, u64>)>) {
+        for (key, pairs) in rows {
+            for (location, rows) in pairs {
+                builder.push(key.clone(), location, rows).unwrap();
+            }
+        }
+    }
+
+    fn check<K: Key>(rows: &Rows<K>, cuts: &[usize]) {
+        let mut whole = Builder::new(9, SMALL).unwrap();
+        push_all(&mut whole, rows.clone().into_iter());
+        let whole = whole.finish();
+        // I5: any partitions, the same bytes.
+        let mut parts = Vec::new();
+        let mut from = 0;
+        for to in cuts
+            .iter()
+            .map(|cut| cut % (rows.len() + 1))
+            .collect::<std::collections::BTreeSet<_>>()
+            .into_iter()
+            .chain([rows.len()])
+        {
+            let mut builder = Builder::partition(9, SMALL).unwrap();
+            push_all(&mut builder, rows.clone().into_iter().skip(from).take(to - from));
+            parts.push(builder.finish_part());
+            from = to;
+        }
+        assert_eq!(join(parts, 9, SMALL).unwrap(), whole);
+        check_ranges(rows, cuts, &whole);
+        // I6: each key in exactly one segment, segments disjoint and ordered; I3: every answer is exact.
+        assert!(whole.segments.windows(2).all(|pair| pair[0].most < pair[1].least));
+        let segments: Vec<Segment<K>> =
+            whole.segments.iter().map(|sealed| Segment::parse(&sealed.lookup, 9).unwrap()).collect();
+        for (key, pairs) in rows {
+            let at = whole.segments.partition_point(|sealed| sealed.most < *key);
+            assert!(whole.segments[at].least <= *key);
+            let mut out = Vec::new();
+            segments[at].point(key, &mut out).unwrap();
+            let expected: Vec<u32> = if K::CODE == 3 { out.clone() } else { pairs.keys().copied().collect() };
+            assert_eq!(out, expected);
+            assert!(pairs.keys().all(|location| out.contains(location)), "a location was lost");
+        }
+        let keys: u64 = whole.segments.iter().map(|sealed| sealed.counts.keys).sum();
+        assert_eq!(keys, u64::try_from(rows.len()).unwrap());
+    }
+
+    /// Ranges that end where pages end, which each finds out alone, need no joining.
+    fn check_ranges<K: Key>(rows: &Rows<K>, cuts: &[usize], whole: &Built<K>) {
+        let mut borders: Vec<(K, K)> = cuts
+            .iter()
+            .filter_map(|cut| {
+                let mut scout = Builder::partition(9, SMALL).unwrap();
+                push_all(&mut scout, rows.clone().into_iter().skip(cut % (rows.len() + 1)));
+                scout.border().map(|(last, next)| (last.clone(), next.clone()))
+            })
+            .collect();
+        borders.sort();
+        borders.dedup();
+        let mut segments = Vec::new();
+        let mut spans = vec![None; 9];
+        for at in 0..=borders.len() {
+            let before = at.checked_sub(1).map(|at| &borders[at]);
+            let next = borders.get(at).map(|border| &border.1);
+            let mut builder = match before {
+                Some((last, _)) => Builder::following(9, SMALL, last.clone()).unwrap(),
+                None => Builder::new(9, SMALL).unwrap(),
+            };
+            let inside = |key: &K| before.is_none_or(|(_, first)| key >= first) && next.is_none_or(|next| key < next);
+            push_all(&mut builder, rows.clone().into_iter().filter(|(key, _)| inside(key)));
+            let built = builder.finish_before(next);
+            assert!(!built.segments.is_empty() || rows.is_empty());
+            segments.extend(built.segments);
+            merge_spans(&mut spans, built.spans);
+        }
+        assert_eq!(&Built { segments, spans }, whole);
+    }
+
+    fn pairs() -> impl Strategy<Value = BTreeMap<u32, u64>> {
+        prop_oneof![
+            (0u32..9).prop_map(|location| BTreeMap::from([(location, 1)])),
+            proptest::collection::btree_map(0u32..9, 1u64..4, 1..5)
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn i5_partitions_join_to_identical_bytes_of_words(rows in proptest::collection::btree_map(prop_oneof![0u64..300, any::<u64>()], pairs(), 1..200), cuts in proptest::collection::vec(0usize..200, 0..5)) {
+            check(&rows, &cuts);
+        }
+
+        #[test]
+        fn i5_partitions_join_to_identical_bytes_of_wide_keys(rows in proptest::collection::btree_map(any::<u128>(), pairs(), 1..200), cuts in proptest::collection::vec(0usize..200, 0..5)) {
+            check(&rows, &cuts);
+        }
+
+        #[test]
+        fn i5_partitions_join_to_identical_bytes_of_texts(
+            rows in proptest::collection::btree_map(
+                proptest::collection::vec(prop_oneof![Just(0u8), Just(b'a'), any::<u8>()], 0..20).prop_map(|text| Bytes::new(&text)),
+                pairs(), 1..100),
+            cuts in proptest::collection::vec(0usize..200, 0..5)
+        ) {
+            check(&rows, &cuts);
+        }
+    }
+
+    #[test]
+    fn disorder_and_unknown_locations_are_refused() {
+        let mut builder = Builder::<u64>::new(2, Options::default()).unwrap();
+        builder.push(5, 1, 1).unwrap();
+        builder.push(5, 0, 1).unwrap();
+        assert_eq!(builder.push(4, 1, 1).unwrap_err().kind(), &ErrorKind::SieveOrder);
+        assert_eq!(builder.push(6, 2, 1).unwrap_err().kind(), &ErrorKind::SieveLocation(2));
+        assert_eq!(builder.push_rows(&[(6, 0), (7, 1), (6, 1), (9, 0)]).unwrap_err().kind(), &ErrorKind::SieveOrder);
+        assert_eq!(builder.push_rows(&[(7, 1), (8, 0), (9, 2)]).unwrap_err().kind(), &ErrorKind::SieveLocation(2));
+        assert_eq!(builder.push_rows(&[(8, 1), (9, 2), (10, 0)]).unwrap_err().kind(), &ErrorKind::SieveLocation(2));
+        assert_eq!(builder.push_rows(&[(6, 1), (9, 1)]).unwrap_err().kind(), &ErrorKind::SieveOrder);
+        assert_eq!(builder.finish().segments.iter().map(|sealed| sealed.counts.rows).sum::<u64>(), 7);
+    }
+}

@@ -1,0 +1,137 @@
+//! Sorted runs -> one stream of pairs -> the builder, in as little memory as one piece of each run.
+//!
+//! No I/O: a run whose piece is used up is hungry, and the caller feeds it the next one.
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::sieve::key::arrow::Encode;
+use crate::sieve::record::pairs::Piece;
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+
+/// Runs that are merged by their keys.
+#[derive(Debug)]
+pub struct Merge<K> {
+    runs: Vec<Run<K>>,
+    heap: BinaryHeap<Head<K>>,
+    hungry: Vec<usize>,
+    /// Nothing is poured from this key on.
+    until: Option<K>,
+}
+
+#[derive(Debug)]
+enum Run<K> {
+    Hungry,
+    Open(Piece<K>),
+    Done,
+}
+
+/// The next pair of a run; the greatest in the heap has the least key.
+#[derive(Debug)]
+struct Head<K> {
+    key: K,
+    location: u32,
+    run: usize,
+    rows: u64,
+}
+
+impl<K: Ord> Head<K> {
+    fn order(&self) -> (&K, u32, usize) {
+        (&self.key, self.location, self.run)
+    }
+}
+
+impl<K: Ord> Ord for Head<K> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        other.order().cmp(&self.order())
+    }
+}
+
+impl<K: Ord> PartialOrd for Head<K> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<K: Ord> PartialEq for Head<K> {
+    fn eq(&self, other: &Self) -> bool {
+        self.order() == other.order()
+    }
+}
+
+impl<K: Ord> Eq for Head<K> {}
+
+impl<K: Encode> Merge<K> {
+    /// A merge of so many runs, all of them hungry.
+    pub fn new(num_runs: usize) -> Self {
+        Self {
+            runs: (0..num_runs).map(|_| Run::Hungry).collect(),
+            heap: BinaryHeap::with_capacity(num_runs),
+            hungry: (0..num_runs).rev().collect(),
+            until: None,
+        }
+    }
+
+    /// The same merge, which ends before this key.
+    pub fn until(self, key: Option<K>) -> Self {
+        Self { until: key, ..self }
+    }
+
+    /// Gives a hungry run its next piece, or tells that there is none.
+    pub fn feed(&mut self, run: usize, piece: Option<Vec<u8>>) -> Result<()> {
+        let Some(at) = self.hungry.iter().position(|hungry| *hungry == run) else {
+            return Err(Error::new(ErrorKind::SieveOption("a run that is not hungry cannot be fed")));
+        };
+        match piece {
+            Some(bytes) => {
+                self.runs[run] = Run::Open(Piece::new(bytes)?);
+                self.hungry.swap_remove(at);
+                self.advance(run)?;
+            }
+            None => {
+                self.runs[run] = Run::Done;
+                self.hungry.swap_remove(at);
+            }
+        }
+        Ok(())
+    }
+
+    /// Pours pairs into `sink` until a run is hungry, and says which; `None` when all is poured.
+    pub fn pour(&mut self, mut sink: impl FnMut(K, u32, u64) -> Result<()>) -> Result<Option<usize>> {
+        loop {
+            if let Some(&hungry) = self.hungry.last() {
+                return Ok(Some(hungry));
+            }
+            let Some(mut head) = self.heap.peek_mut() else { return Ok(None) };
+            if self.until.as_ref().is_some_and(|until| *until <= head.key) {
+                return Ok(None);
+            }
+            let run = head.run;
+            let next = match &mut self.runs[run] {
+                Run::Open(piece) => piece.next_pair()?,
+                Run::Hungry | Run::Done => None,
+            };
+            let poured = match next {
+                Some((key, location, rows)) => std::mem::replace(&mut *head, Head { key, location, run, rows }),
+                None => {
+                    self.runs[run] = Run::Hungry;
+                    self.hungry.push(run);
+                    std::collections::binary_heap::PeekMut::pop(head)
+                }
+            };
+            sink(poured.key, poured.location, poured.rows)?;
+        }
+    }
+
+    fn advance(&mut self, run: usize) -> Result<()> {
+        if let Run::Open(piece) = &mut self.runs[run] {
+            match piece.next_pair()? {
+                Some((key, location, rows)) => self.heap.push(Head { key, location, run, rows }),
+                None => {
+                    self.runs[run] = Run::Hungry;
+                    self.hungry.push(run);
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,8 @@
+//! Builds: sorted keys to segments, in memory, streamed, or in partitions that are joined.
+
+pub(in crate::sieve) mod budget;
+pub(in crate::sieve) mod builder;
+pub(in crate::sieve) mod merge;
+pub(in crate::sieve) mod pages;
+pub(in crate::sieve) mod sort;
+pub(in crate::sieve) mod stream;

@@ -1,0 +1,182 @@
+//! The split code: how many of `count` things lie in the left half of a cell, given how many the halves can hold.
+//!
+//! Scattered things fall like coins, so the code is Huffman's for the binomial distribution; where a half is too small for
+//! all of them only the possible counts get codes, and a full cell costs nothing. Sets and separators are both told so.
+
+use crate::int::{index, low_u32};
+use crate::sieve::code::bits::{BackReader, BitReader, Sink, Source};
+
+/// Larger counts are rare and get phase-in codes.
+const MAX_TABLE: usize = 16;
+
+/// No code is longer, so that one small table decodes it.
+const MAX_BITS: u32 = 7;
+
+/// Code lengths for `count` things (row) of which `column` lie left: Huffman's algorithm on the binomial coefficients,
+/// limited to seven bits (package-merge). They are part of the format: `docs/format/sieve-v1.md` lists the same table.
+const LENGTHS: [&[u8]; MAX_TABLE + 1] = [
+    &[0],
+    &[1, 1],
+    &[2, 1, 2],
+    &[3, 2, 1, 3],
+    &[3, 2, 2, 2, 3],
+    &[4, 3, 2, 2, 2, 4],
+    &[5, 4, 2, 2, 2, 3, 5],
+    &[6, 5, 3, 2, 2, 2, 4, 6],
+    &[7, 6, 4, 2, 2, 2, 3, 5, 7],
+    &[7, 6, 4, 3, 2, 2, 3, 3, 5, 7],
+    &[7, 7, 5, 3, 3, 2, 2, 3, 4, 7, 7],
+    &[7, 7, 5, 4, 3, 2, 2, 3, 4, 4, 7, 7],
+    &[7, 7, 6, 5, 3, 3, 2, 2, 3, 5, 6, 7, 7],
+    &[7, 7, 6, 5, 4, 3, 2, 2, 3, 4, 5, 6, 7, 7],
+    &[7, 7, 6, 5, 4, 3, 3, 2, 3, 3, 4, 5, 6, 7, 7],
+    &[7, 7, 7, 7, 5, 4, 3, 2, 2, 3, 4, 5, 7, 7, 7, 7],
+    &[7, 7, 7, 7, 5, 4, 3, 3, 2, 3, 3, 4, 5, 7, 7, 7, 7],
+];
+
+/// A code and its length, and for the next seven bits the value they begin with and its length.
+struct Tables {
+    codes: [[(u8, u8); MAX_TABLE + 1]; MAX_TABLE + 1],
+    values: [[(u8, u8); 1 << MAX_BITS]; MAX_TABLE + 1],
+}
+
+static TABLES: Tables = tables();
+
+/// Canonical codes: by length, then by value; written with their first bit first, hence reversed.
+const fn tables() -> Tables {
+    let mut tables =
+        Tables { codes: [[(0, 0); MAX_TABLE + 1]; MAX_TABLE + 1], values: [[(0, 0); 1 << MAX_BITS]; MAX_TABLE + 1] };
+    let mut count = 1;
+    while count <= MAX_TABLE {
+        let mut code = 0u8;
+        let mut length = 1u8;
+        while length as u32 <= MAX_BITS {
+            let mut value = 0;
+            while value <= count {
+                if LENGTHS[count][value] == length {
+                    let reversed = code.reverse_bits() >> (8 - length);
+                    tables.codes[count][value] = (reversed, length);
+                    let mut rest = 0usize;
+                    while rest < 1 << (MAX_BITS - length as u32) {
+                        tables.values[count][rest << length | reversed as usize] = (value as u8, length);
+                        rest += 1;
+                    }
+                    code += 1;
+                }
+                value += 1;
+            }
+            code <<= 1;
+            length += 1;
+        }
+        count += 1;
+    }
+    tables
+}
+
+/// The counts that the left half can have; a half that holds more than a number says holds as many as there are.
+#[inline]
+fn possible(count: u32, left: u32, right: u32) -> (u32, u32) {
+    (count.saturating_sub(right), count.min(left))
+}
+
+/// Writes that `value` of `count` things lie in the left half; the halves hold at most `left` and `right` things.
+#[inline]
+pub(in crate::sieve) fn put_split(out: &mut impl Sink, value: u32, count: u32, left: u32, right: u32) {
+    let (least, most) = possible(count, left, right);
+    debug_assert!((least..=most).contains(&value));
+    if least == most {
+        return;
+    }
+    if most - least == count && index(count) <= MAX_TABLE {
+        let (code, bits) = TABLES.codes[index(count)][index(value)];
+        out.put_code(code, u32::from(bits));
+    } else {
+        out.put_below(value - least, most - least + 1);
+    }
+}
+
+/// Reads what [`put_split`] wrote. The answer is always possible, whatever the bits.
+#[inline]
+pub(in crate::sieve) fn take_split(source: &mut impl Split, count: u32, left: u32, right: u32) -> u32 {
+    let (least, most) = possible(count, left, right);
+    // `least > most` only where a damaged count exceeds the cell.
+    if least >= most {
+        return most.min(least);
+    }
+    if most - least == count && index(count) <= MAX_TABLE {
+        source.take_table(&TABLES.values[index(count)])
+    } else {
+        least + source.take_below(most - least + 1)
+    }
+}
+
+/// As [`take_split`] where both halves are known to be large.
+#[inline]
+pub(in crate::sieve) fn take_free(source: &mut BitReader<'_>, count: u32) -> u32 {
+    match TABLES.values.get(index(count)) {
+        Some(table) if count > 0 => source.take_table(table),
+        _ => source.take_below(count + 1),
+    }
+}
+
+/// Sources that can decode through a table.
+pub(in crate::sieve) trait Split: Source {
+    fn take_table(&mut self, table: &[(u8, u8); 1 << MAX_BITS]) -> u32;
+}
+
+impl Split for BitReader<'_> {
+    #[inline]
+    fn take_table(&mut self, table: &[(u8, u8); 1 << MAX_BITS]) -> u32 {
+        let (value, bits) = table[index(low_u32(self.peek()) & ((1 << MAX_BITS) - 1))];
+        self.skip(u32::from(bits));
+        u32::from(value)
+    }
+}
+
+impl Split for BackReader<'_> {
+    #[inline]
+    fn take_table(&mut self, table: &[(u8, u8); 1 << MAX_BITS]) -> u32 {
+        let (value, bits) = table[index(low_u32(self.peek_reversed(MAX_BITS)))];
+        self.take(u32::from(bits));
+        u32::from(value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sieve::code::bits::{BackWriter, BitWriter};
+
+    #[test]
+    fn every_split_reads_back_in_both_directions() {
+        let mut cases = Vec::new();
+        for count in 0..=40u32 {
+            for (left, right) in [(64, 64), (20, 20), (21, 20), (u32::MAX, 1 << 20), (1, 40), (40, 0)] {
+                let (least, most) = possible(count, left, right);
+                cases.extend((least..=most).map(|value| (value, count, left, right)));
+            }
+        }
+        let (mut forward, mut back) = (BitWriter::default(), BackWriter::default());
+        for &(value, count, left, right) in &cases {
+            put_split(&mut forward, value, count, left, right);
+            put_split(&mut back, value, count, left, right);
+        }
+        let end = usize::try_from(forward.len()).unwrap();
+        back.drain_into(&mut forward);
+        let total = usize::try_from(forward.len()).unwrap();
+        let bytes = forward.finish();
+        let (mut forward, mut back) = (BitReader::new(&bytes, 0, end), BackReader::new(&bytes, end, total));
+        for &(value, count, left, right) in &cases {
+            assert_eq!(take_split(&mut forward, count, left, right), value, "{count} in {left} and {right}");
+            assert_eq!(take_split(&mut back, count, left, right), value, "{count} in {left} and {right}, backwards");
+        }
+        assert!(!forward.exhausted() && !back.exhausted());
+    }
+
+    #[test]
+    fn the_codes_fill_their_space() {
+        for lengths in &LENGTHS[1..] {
+            assert_eq!(lengths.iter().map(|&bits| 1u32 << (7 - bits)).sum::<u32>(), 128);
+        }
+    }
+}

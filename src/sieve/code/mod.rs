@@ -1,0 +1,9 @@
+//! Bits, numbers and frames: how the parts of a stored index are encoded.
+
+pub(in crate::sieve) mod binomial;
+pub(in crate::sieve) mod bits;
+pub(in crate::sieve) mod format;
+pub(in crate::sieve) mod offset;
+pub(in crate::sieve) mod separators;
+pub(in crate::sieve) mod set;
+pub(in crate::sieve) mod varint;

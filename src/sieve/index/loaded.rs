@@ -1,0 +1,81 @@
+//! An index of which some segments were read: its root, those segments, and what finds them fast.
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::int::{index, saturating_u32};
+use crate::sieve::index::directory::{Root, Stats};
+use crate::sieve::index::key_prefixes::Heads;
+use crate::sieve::key::axis::Key;
+use crate::sieve::segment::cache_entry::ROOM;
+use crate::sieve::segment::packed::Segment;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+
+/// A segment as far as it is known.
+#[derive(Debug, Clone)]
+pub(in crate::sieve) enum Slot<K> {
+    Absent,
+    Ready(Box<Segment<K>>),
+    /// Its bytes could not be read: it stands for every location.
+    Damaged,
+}
+
+/// A root with the segments that were given to it.
+#[derive(Debug, Clone)]
+pub struct Index<K> {
+    pub(in crate::sieve) root: Root<K>,
+    pub(in crate::sieve) slots: Vec<Slot<K>>,
+    pub(in crate::sieve) heads: Heads,
+    /// The locations that belong to every answer.
+    pub(in crate::sieve) unknown: Vec<u32>,
+    /// Bytes that may still be spent on decoded segments.
+    pub(in crate::sieve) room: Arc<AtomicUsize>,
+}
+
+impl<K: Key> Index<K> {
+    /// An index none of whose segments is known yet.
+    pub fn new(root: Root<K>) -> Self {
+        let slots = vec![Slot::Absent; root.segments.len()];
+        let unknown = (0..).zip(&root.stats).filter(|(_, stats)| stats.unknown).map(|(location, _)| location).collect();
+        let heads = Heads::new(&root.segments, &root.stats);
+        Self { root, slots, heads, unknown, room: Arc::new(AtomicUsize::new(ROOM)) }
+    }
+
+    /// Its root.
+    pub fn root(&self) -> &Root<K> {
+        &self.root
+    }
+
+    /// Gives the lookup section of a segment. Where the bytes are damaged the error says how, and from then on the segment
+    /// stands for every location, as it does after `load(segment, &[])` for bytes that could not be had.
+    pub fn load(&mut self, segment: usize, bytes: &[u8]) -> Result<()> {
+        let num_locations = saturating_u32(self.root.locations.len());
+        self.release(segment);
+        let Some(slot) = self.slots.get_mut(segment) else {
+            return Err(Error::new(ErrorKind::SieveNotLoaded { segment }));
+        };
+        match Segment::parse(bytes, num_locations) {
+            Ok(parsed) => *slot = Slot::Ready(Box::new(parsed)),
+            Err(error) => {
+                *slot = Slot::Damaged;
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives every segment from the bytes of file 0; the first error is returned after all were tried.
+    pub fn load_all(&mut self, file: &[u8]) -> Result<()> {
+        let mut outcome = Ok(());
+        for segment in 0..self.slots.len() {
+            let extent = self.root.segments[segment].lookup;
+            let range = crate::int::to_usize(extent.offset).zip(crate::int::to_usize(extent.len));
+            let bytes = range.and_then(|(start, len)| file.get(start..start.checked_add(len)?));
+            outcome = outcome.and(self.load(segment, bytes.unwrap_or_default()));
+        }
+        outcome
+    }
+
+    pub(in crate::sieve) fn stats_of(&self, location: u32) -> Option<&Stats<K>> {
+        self.root.stats.get(index(location))
+    }
+}

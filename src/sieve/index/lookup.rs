@@ -1,0 +1,277 @@
+//! Questions to an index, answered from memory or with the ranges that are still needed.
+//!
+//! Points and bounded intervals are answered by the segments and, always, intersected with each location's least and
+//! greatest key; rays by those alone, which is optimal (Theorem 1 of the spec).
+
+use crate::int::{index, saturating_u32};
+use crate::sieve::index::directory::{Extent, Stats};
+use crate::sieve::index::key_prefixes::Meets;
+use crate::sieve::index::loaded::{Index, Slot};
+use crate::sieve::key::axis::{AxisType, Bytes, Key};
+use std::ops::Range;
+
+/// What a predicate asks for, in keys of the index's axis. Strict bounds become loose ones, or the next key where the axis
+/// is exact; whatever has no form here keeps every location.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Query<K> {
+    /// Equal to a key.
+    Point(K),
+    /// Equal to one of several keys.
+    In(Vec<K>),
+    /// From a key to a key, both included.
+    Between(K, K),
+    /// A key or a greater one.
+    AtLeast(K),
+    /// A key or a lesser one.
+    AtMost(K),
+    /// No value.
+    Null,
+    /// A value.
+    NotNull,
+    /// Not a number.
+    Nan,
+}
+
+impl Query<Bytes> {
+    /// Byte strings that begin with a prefix.
+    pub fn prefix(prefix: &[u8]) -> Self {
+        Self::Between(Bytes::new(prefix), Bytes::last_with_prefix(prefix))
+    }
+}
+
+/// The locations that can hold a matching row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answer {
+    /// The index cannot tell: keep everything.
+    All,
+    /// These, ascending, and no others.
+    Only(Vec<u32>),
+}
+
+impl Answer {
+    /// Whether a location is kept.
+    pub fn keeps(&self, location: u32) -> bool {
+        match self {
+            Self::All => true,
+            Self::Only(locations) => locations.binary_search(&location).is_ok(),
+        }
+    }
+}
+
+/// Bytes that an answer needs: load them, and ask again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Need {
+    /// Number of the segment, for [`Index::load`].
+    pub segment: usize,
+    /// Where its lookup section lies.
+    pub extent: Extent,
+}
+
+/// An answer, or the way to it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Lookup {
+    /// The answer.
+    Ready(Answer),
+    /// Segments to load first, ascending; neighbours lie beside each other in their file.
+    Need(Vec<Need>),
+}
+
+impl<K: Key> Index<K> {
+    /// The segments that a query meets and that are not loaded yet; rays and lists need none.
+    pub fn needs(&self, query: &Query<K>) -> Vec<Need> {
+        let mut needs = Vec::new();
+        let mut need = |segment: usize| {
+            if let (Some(Slot::Absent), Some(entry)) = (self.slots.get(segment), self.root.segments.get(segment)) {
+                needs.push(Need { segment, extent: entry.lookup });
+            }
+        };
+        match query {
+            Query::Point(key) => self.segment_of(key).into_iter().for_each(need),
+            Query::In(keys) => keys.iter().filter_map(|key| self.segment_of(key)).for_each(need),
+            Query::Between(low, high) => {
+                for segment in self.segments_in(low, high) {
+                    let entry = &self.root.segments[segment];
+                    // A segment that is covered wholly still has to say which locations it speaks of.
+                    if entry.least <= *high && entry.most >= *low {
+                        need(segment);
+                    }
+                }
+            }
+            Query::AtLeast(_) | Query::AtMost(_) | Query::Null | Query::NotNull | Query::Nan => {}
+        }
+        needs.sort_unstable_by_key(|need| need.segment);
+        needs.dedup();
+        needs
+    }
+
+    /// Answers a query, or says what it needs for it.
+    pub fn lookup(&self, query: &Query<K>) -> Lookup {
+        let needs = self.needs(query);
+        if needs.is_empty() { Lookup::Ready(self.answer(query)) } else { Lookup::Need(needs) }
+    }
+
+    /// Answers from what is loaded; a segment that is not stands for every location.
+    pub fn answer(&self, query: &Query<K>) -> Answer {
+        let mut out = Vec::new();
+        let all = |stats: &dyn Fn(&Stats<K>) -> bool| {
+            let kept = (0..).zip(&self.root.stats).filter(|(_, of)| of.unknown || stats(of));
+            Answer::Only(kept.map(|(location, _)| location).collect())
+        };
+        // Spark and DuckDB order NaN after every number, IEEE does not: a ray upwards keeps it.
+        let floats = self.root.axis == AxisType::Float;
+        if !self.root.axis.ordered() && matches!(query, Query::Between(..) | Query::AtLeast(_) | Query::AtMost(_)) {
+            return Answer::All;
+        }
+        match query {
+            Query::Point(key) => self.point(key, &mut out),
+            Query::In(keys) => {
+                let mut one = Vec::new();
+                for key in keys {
+                    one.clear();
+                    self.point(key, &mut one);
+                    out.extend_from_slice(&one);
+                }
+                out.sort_unstable();
+                out.dedup();
+            }
+            Query::Between(low, high) => self.interval(low, high, &mut out),
+            Query::AtLeast(key) => {
+                return all(&|of| of.span.as_ref().is_some_and(|span| span.most >= *key) || floats && of.nans > 0);
+            }
+            Query::AtMost(key) => return all(&|of| of.span.as_ref().is_some_and(|span| span.least <= *key)),
+            Query::Null => return all(&|of| of.nulls > 0),
+            Query::NotNull => return all(&|of| of.span.is_some() || of.nans > 0),
+            Query::Nan => return all(&|of| of.nans > 0),
+        }
+        Answer::Only(out)
+    }
+
+    /// Adds the locations of a key to `out`, which is empty: the fast path, without a query's clothes.
+    #[inline]
+    pub fn point(&self, key: &K, out: &mut Vec<u32>) {
+        if let Some(segment) = self.segment_of(key) {
+            let mut covered = false;
+            let found = match &self.slots[segment] {
+                Slot::Ready(ready) => match self.warm(segment, ready) {
+                    Some(warm) => {
+                        ready.warm_point(warm, key, out);
+                        covered = warm.covered;
+                        true
+                    }
+                    None => ready.point(key, out).is_ok(),
+                },
+                Slot::Absent | Slot::Damaged => false,
+            };
+            if !found {
+                out.clear();
+                out.extend(0..saturating_u32(self.root.stats.len()));
+            }
+            if !covered {
+                self.narrow(key, key, out);
+            }
+        }
+        self.add_unknown(out);
+    }
+
+    /// Adds the locations with keys from `low` to `high` to `out`, which is empty.
+    pub fn interval(&self, low: &K, high: &K, out: &mut Vec<u32>) {
+        let segments = if low <= high { self.segments_in(low, high) } else { 0..0 };
+        let found = match segments.len() {
+            0 => Some(()),
+            1 => self.interval_of(segments.start, low, high, None, out),
+            _ => self.interval_over(segments.clone(), low, high, out),
+        };
+        if found.is_none() {
+            out.clear();
+            out.extend(0..saturating_u32(self.root.stats.len()));
+        }
+        // To ask a segment costs more than to compare a location, and the answer is often no where there are many.
+        if found.is_none() || out.len() <= 4 * segments.len() || !segments.into_iter().all(|at| self.is_covered(at)) {
+            self.narrow(low, high, out);
+        }
+        self.add_unknown(out);
+    }
+
+    /// Whether every location of a segment has keys on both sides of all of the segment's, so that an interval which meets the
+    /// segment meets the spans of its locations too.
+    fn is_covered(&self, at: usize) -> bool {
+        matches!(&self.slots[at], Slot::Ready(segment) if segment.warmth.get().is_some_and(|warm| warm.covered))
+    }
+
+    /// What one segment adds to what is known already; `None` where it cannot tell.
+    fn interval_of(&self, at: usize, low: &K, high: &K, known: Option<&[bool]>, out: &mut Vec<u32>) -> Option<()> {
+        match &self.slots[at] {
+            Slot::Ready(segment) => {
+                self.warm(at, segment);
+                segment.interval(low, high, known, out).ok()
+            }
+            Slot::Absent | Slot::Damaged => None,
+        }
+    }
+
+    /// The same over several neighbouring segments. Those that lie inside the interval come first: they need no decoding,
+    /// and mostly know the locations for which the two at the ends would be decoded.
+    fn interval_over(&self, segments: Range<usize>, low: &K, high: &K, out: &mut Vec<u32>) -> Option<()> {
+        let mut known = vec![false; self.root.stats.len()];
+        let mut missing = known.len();
+        let mut note = |known: &mut [bool], locations: &[u32]| {
+            for &location in locations {
+                if let Some(slot) = known.get_mut(index(location)) {
+                    missing -= usize::from(!*slot);
+                    *slot = true;
+                }
+            }
+            missing > 0
+        };
+        let inside = |at: usize| self.root.segments[at].least >= *low && self.root.segments[at].most <= *high;
+        let mut more = true;
+        for at in segments.clone().filter(|&at| inside(at)) {
+            let Slot::Ready(segment) = &self.slots[at] else { return None };
+            more = more && note(&mut known, segment.locations());
+        }
+        let mut found = Vec::new();
+        for at in segments.filter(|&at| !inside(at)) {
+            if more {
+                found.clear();
+                self.interval_of(at, low, high, Some(&known), &mut found)?;
+                more = note(&mut known, &found);
+            }
+        }
+        out.extend((0..).zip(&known).filter(|(_, known)| **known).map(|(location, _)| location));
+        Some(())
+    }
+
+    /// Drops the locations whose keys all lie outside `low ..= high`.
+    #[inline]
+    fn narrow(&self, low: &K, high: &K, out: &mut Vec<u32>) {
+        let heads = (self.heads.of(low), self.heads.of(high));
+        out.retain(|&location| match self.heads.meets(location, heads) {
+            Meets::No => false,
+            Meets::Yes => true,
+            Meets::Perhaps => {
+                let span = self.stats_of(location).and_then(|stats| stats.span.as_ref());
+                span.is_some_and(|span| span.least <= *high && span.most >= *low)
+            }
+        });
+    }
+
+    fn add_unknown(&self, out: &mut Vec<u32>) {
+        if !self.unknown.is_empty() {
+            out.extend_from_slice(&self.unknown);
+            out.sort_unstable();
+            out.dedup();
+        }
+    }
+
+    /// The segment between whose least and greatest key a key lies.
+    #[inline]
+    fn segment_of(&self, key: &K) -> Option<usize> {
+        self.heads.segment_of(key, &self.root.segments)
+    }
+
+    fn segments_in(&self, low: &K, high: &K) -> Range<usize> {
+        let start = self.root.segments.partition_point(|entry| entry.most < *low);
+        let end = self.root.segments.partition_point(|entry| entry.least <= *high);
+        start..end.max(start)
+    }
+}

@@ -1,0 +1,407 @@
+//! Arrow columns as keys: which axis a type has, and the keys of an array with its nulls and NaN counted.
+
+use crate::arrow::Leaf;
+use crate::error::{Error, ErrorKind, Result};
+use crate::hash::column::without_runs;
+use crate::int::to_u64;
+use crate::sieve::key::axis::{AxisType, Bytes, Key, double, signed, uuid, wide_signed};
+use arrow_array::cast::AsArray;
+use arrow_array::types::{
+    BinaryType, BinaryViewType, Decimal128Type, Float16Type, Float32Type, Float64Type, LargeBinaryType, LargeUtf8Type,
+    StringViewType, Utf8Type,
+};
+use arrow_array::{Array, ArrayRef};
+use arrow_buffer::{ArrowNativeType, NullBuffer, ScalarBuffer};
+use arrow_schema::{DataType, TimeUnit};
+
+/// Digits of a decimal that fit into 64 bits.
+const WORD_DIGITS: u8 = 18;
+
+/// Which of the three key types a column has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Width {
+    /// `u64`.
+    Word,
+    /// `u128`.
+    Wide,
+    /// [`Bytes`].
+    Text,
+}
+
+/// How the values of a column become keys.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Axis {
+    /// Their order.
+    pub axis: AxisType,
+    /// Their type.
+    pub width: Width,
+    /// What makes two columns comparable: unit, scale, zone. Stored with the index.
+    pub meaning: String,
+    /// Whether a row can have several values: its nulls then say nothing of the row.
+    pub repeated: bool,
+}
+
+impl Axis {
+    /// The axis of a column of this type; of a nested one, of its only leaf.
+    pub fn of(arrow: &DataType) -> Result<Self> {
+        use DataType as A;
+        let of = |axis, width, meaning: String| Ok(Self { axis, width, meaning, repeated: false });
+        let word = |axis, meaning: &str| of(axis, Width::Word, meaning.to_owned());
+        match arrow {
+            A::Boolean => word(AxisType::Boolean, "boolean"),
+            A::Int8 | A::Int16 | A::Int32 | A::Int64 => word(AxisType::Signed, "integer"),
+            A::UInt8 | A::UInt16 | A::UInt32 | A::UInt64 => word(AxisType::Unsigned, "unsigned integer"),
+            A::Float16 | A::Float32 | A::Float64 => word(AxisType::Float, "float"),
+            A::Date32 => word(AxisType::Signed, "date in days"),
+            A::Date64 => word(AxisType::Signed, "date in milliseconds"),
+            A::Time32(unit) | A::Time64(unit) => word(AxisType::Signed, &format!("time in {}", name(*unit))),
+            A::Duration(unit) => word(AxisType::Signed, &format!("duration in {}", name(*unit))),
+            A::Timestamp(unit, zone) => {
+                let kind = if zone.is_some() { "instant" } else { "local time" };
+                word(AxisType::Signed, &format!("{kind} in {}", name(*unit)))
+            }
+            A::Decimal32(precision, scale) | A::Decimal64(precision, scale) | A::Decimal128(precision, scale) => {
+                let narrow = *precision <= WORD_DIGITS;
+                let (axis, width) =
+                    if narrow { (AxisType::Signed, Width::Word) } else { (AxisType::WideSigned, Width::Wide) };
+                of(axis, width, format!("{}decimal of scale {scale}", if narrow { "" } else { "wide " }))
+            }
+            A::FixedSizeBinary(16) => of(AxisType::Uuid, Width::Wide, "16 bytes".to_owned()),
+            A::Utf8
+            | A::LargeUtf8
+            | A::Utf8View
+            | A::Binary
+            | A::LargeBinary
+            | A::BinaryView
+            | A::FixedSizeBinary(_) => of(AxisType::Bytes, Width::Text, "bytes".to_owned()),
+            A::Dictionary(_, values) => Self::of(values),
+            A::RunEndEncoded(_, values) => Self::of(values.data_type()),
+            A::List(item) | A::LargeList(item) | A::ListView(item) | A::LargeListView(item) => {
+                Ok(Self { repeated: true, ..Self::of(item.data_type())? })
+            }
+            A::FixedSizeList(item, _) => Ok(Self { repeated: true, ..Self::of(item.data_type())? }),
+            A::Struct(fields) if fields.len() == 1 => Self::of(fields[0].data_type()),
+            A::Struct(_) | A::Map(_, _) => Err(refused(arrow, "it has several leaves; name one of them")),
+            A::Decimal256(_, _) => Err(refused(arrow, "decimals of more than 38 digits have no axis")),
+            A::Interval(_) => Err(refused(arrow, "intervals have no order")),
+            A::Null => Err(refused(arrow, "a column of nulls has no values; give the column's type")),
+            _ => Err(refused(arrow, "it has no axis")),
+        }
+    }
+
+    /// Visits the values of a column: each with how many neighbouring or equal rows have it. Entries of dictionaries are
+    /// visited once.
+    pub fn visit<K: Encode>(&self, column: &ArrayRef, mut take: impl FnMut(K::Value<'_>, u64)) -> Result<Sides> {
+        let leaf = Leaf::find(column, None)?;
+        let found = Self::of(leaf.array.data_type())?;
+        if found.meaning != self.meaning {
+            return Err(Error::new(ErrorKind::SieveMeaning { column: self.meaning.clone(), found: found.meaning }));
+        }
+        let mut sides = Sides { rows: to_u64(column.len()), ..Sides::default() };
+        if let DataType::Dictionary(_, _) = leaf.array.data_type() {
+            let dictionary = leaf.array.as_any_dictionary();
+            if dictionary.values().is_empty() {
+                sides.nulls = to_u64(leaf.array.len());
+                return Ok(sides);
+            }
+            let values =
+                without_runs(dictionary.values()).map_err(|_| refused(column.data_type(), "it could not be read"))?;
+            let nulls = NullBuffer::union(leaf.nulls.as_ref(), leaf.array.logical_nulls().as_ref());
+            let mut uses = vec![0u64; values.len()];
+            for (slot, entry) in dictionary.normalized_keys().into_iter().enumerate() {
+                if nulls.as_ref().is_none_or(|nulls| nulls.is_valid(slot)) {
+                    uses[entry] += 1;
+                }
+            }
+            sides.nulls = to_u64(nulls.map_or(0, |nulls| nulls.null_count()));
+            let unused = |slot: usize| uses[slot] == 0;
+            K::each(&*values, unused, |slot, value| match value {
+                Some(value) => take(value, uses[slot]),
+                None => sides.nans += uses[slot],
+            })?;
+            return Ok(sides);
+        }
+        let values = without_runs(&leaf.array).map_err(|_| refused(column.data_type(), "it could not be read"))?;
+        // The nulls of runs are written out with them.
+        let nulls = NullBuffer::union(leaf.nulls.as_ref(), values.nulls());
+        let nulls = nulls.filter(|nulls| nulls.null_count() > 0);
+        sides.nulls = to_u64(nulls.as_ref().map_or(0, NullBuffer::null_count));
+        let skipped = |slot: usize| nulls.as_ref().is_some_and(|nulls| nulls.is_null(slot));
+        K::each(&*values, skipped, |_, value| match value {
+            Some(value) => take(value, 1),
+            None => sides.nans += 1,
+        })?;
+        Ok(sides)
+    }
+
+    /// The keys of a column of literals, in any order; and what of them has no key.
+    pub fn keys<K: Encode>(&self, column: &ArrayRef) -> Result<(Vec<K>, Sides)> {
+        let mut keys = Vec::new();
+        let sides = self.visit::<K>(column, |value, _| keys.push(K::owned(value)))?;
+        Ok((keys, sides))
+    }
+}
+
+/// Rows of a column, and those of its slots that have no key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Sides {
+    /// Rows.
+    pub rows: u64,
+    /// Slots without a value.
+    pub nulls: u64,
+    /// Slots that are not a number.
+    pub nans: u64,
+}
+
+/// A key type whose values can be read out of arrays.
+pub trait Encode: Key {
+    /// What an array holds.
+    type Value<'a>: Copy;
+
+    /// Visits the slots that are not skipped, which may hold anything; `None` is NaN.
+    fn each(
+        array: &dyn Array,
+        skipped: impl Fn(usize) -> bool,
+        visit: impl FnMut(usize, Option<Self::Value<'_>>),
+    ) -> Result<()>;
+    /// The key of a value.
+    fn owned(value: Self::Value<'_>) -> Self;
+    /// The next greater key, if there is one that is certain to be the next.
+    fn next(self) -> Option<Self>;
+    /// The next lesser key, if there is one that is certain to be the next.
+    fn previous(self) -> Option<Self>;
+}
+
+impl Encode for u64 {
+    type Value<'a> = Self;
+
+    fn each(
+        array: &dyn Array,
+        skipped: impl Fn(usize) -> bool,
+        mut visit: impl FnMut(usize, Option<u64>),
+    ) -> Result<()> {
+        use DataType as A;
+        let mut visit = |slot: usize, value: Option<u64>| {
+            if !skipped(slot) {
+                visit(slot, value);
+            }
+        };
+        match array.data_type() {
+            A::Boolean => {
+                let values = array.as_boolean().values();
+                (0..array.len()).for_each(|slot| visit(slot, Some(u64::from(values.value(slot)))));
+            }
+            A::Int8 => integers::<i8>(array, visit),
+            A::Int16 => integers::<i16>(array, visit),
+            A::Int32 | A::Date32 | A::Time32(_) | A::Decimal32(_, _) => integers::<i32>(array, visit),
+            A::Int64 | A::Date64 | A::Time64(_) | A::Timestamp(_, _) | A::Duration(_) | A::Decimal64(_, _) => {
+                integers::<i64>(array, visit);
+            }
+            A::UInt8 => naturals::<u8>(array, visit),
+            A::UInt16 => naturals::<u16>(array, visit),
+            A::UInt32 => naturals::<u32>(array, visit),
+            A::UInt64 => naturals::<u64>(array, visit),
+            // A value with more digits than its type allows keeps its side of the others: every literal is within them.
+            A::Decimal128(_, _) => {
+                let clamped = |value: i128| value.clamp(i128::from(i64::MIN), i128::from(i64::MAX));
+                let word = |value: i128| signed(i64::try_from(clamped(value)).unwrap_or_default());
+                let values = array.as_primitive::<Decimal128Type>().values();
+                values.iter().enumerate().for_each(|(slot, value)| visit(slot, Some(word(*value))));
+            }
+            A::Float16 => {
+                let values = array.as_primitive::<Float16Type>().values();
+                values.iter().enumerate().for_each(|(slot, value)| visit(slot, double(value.to_f64())));
+            }
+            A::Float32 => {
+                let values = array.as_primitive::<Float32Type>().values();
+                values.iter().enumerate().for_each(|(slot, value)| visit(slot, double(f64::from(*value))));
+            }
+            A::Float64 => {
+                let values = array.as_primitive::<Float64Type>().values();
+                values.iter().enumerate().for_each(|(slot, value)| visit(slot, double(*value)));
+            }
+            other => return Err(refused(other, "it has no axis of 64 bits")),
+        }
+        Ok(())
+    }
+
+    fn owned(value: u64) -> Self {
+        value
+    }
+
+    fn next(self) -> Option<Self> {
+        self.checked_add(1)
+    }
+
+    fn previous(self) -> Option<Self> {
+        self.checked_sub(1)
+    }
+}
+
+impl Encode for u128 {
+    type Value<'a> = Self;
+
+    fn each(
+        array: &dyn Array,
+        skipped: impl Fn(usize) -> bool,
+        mut visit: impl FnMut(usize, Option<u128>),
+    ) -> Result<()> {
+        let mut visit = |slot: usize, value: Option<u128>| {
+            if !skipped(slot) {
+                visit(slot, value);
+            }
+        };
+        match array.data_type() {
+            DataType::Decimal128(_, _) => {
+                let values = array.as_primitive::<Decimal128Type>().values();
+                values.iter().enumerate().for_each(|(slot, value)| visit(slot, Some(wide_signed(*value))));
+            }
+            DataType::FixedSizeBinary(16) => {
+                let values = array.as_fixed_size_binary();
+                let key = |slot| <[u8; 16]>::try_from(values.value(slot)).map_or(0, uuid);
+                (0..values.len()).for_each(|slot| visit(slot, Some(key(slot))));
+            }
+            other => return Err(refused(other, "it has no axis of 128 bits")),
+        }
+        Ok(())
+    }
+
+    fn owned(value: u128) -> Self {
+        value
+    }
+
+    fn next(self) -> Option<Self> {
+        self.checked_add(1)
+    }
+
+    fn previous(self) -> Option<Self> {
+        self.checked_sub(1)
+    }
+}
+
+impl Encode for Bytes {
+    type Value<'a> = &'a [u8];
+
+    fn each(
+        array: &dyn Array,
+        skipped: impl Fn(usize) -> bool,
+        mut visit: impl FnMut(usize, Option<&[u8]>),
+    ) -> Result<()> {
+        use DataType as A;
+        macro_rules! strings {
+            ($array:expr) => {{
+                let values = $array;
+                (0..values.len())
+                    .filter(|slot| !skipped(*slot))
+                    .for_each(|slot| visit(slot, Some(values.value(slot).as_ref())))
+            }};
+        }
+        match array.data_type() {
+            A::Utf8 => strings!(array.as_bytes::<Utf8Type>()),
+            A::LargeUtf8 => strings!(array.as_bytes::<LargeUtf8Type>()),
+            A::Binary => strings!(array.as_bytes::<BinaryType>()),
+            A::LargeBinary => strings!(array.as_bytes::<LargeBinaryType>()),
+            A::Utf8View => strings!(array.as_byte_view::<StringViewType>()),
+            A::BinaryView => strings!(array.as_byte_view::<BinaryViewType>()),
+            A::FixedSizeBinary(_) => strings!(array.as_fixed_size_binary()),
+            other => return Err(refused(other, "it has no axis of bytes")),
+        }
+        Ok(())
+    }
+
+    fn owned(value: &[u8]) -> Self {
+        Self::new(value)
+    }
+
+    fn next(self) -> Option<Self> {
+        None
+    }
+
+    fn previous(self) -> Option<Self> {
+        None
+    }
+}
+
+/// The array's numbers by their width alone; dates, ticks and decimals are integers of theirs.
+fn raw<N: ArrowNativeType>(array: &dyn Array) -> ScalarBuffer<N> {
+    let data = array.to_data();
+    ScalarBuffer::new(data.buffers()[0].clone(), data.offset(), data.len())
+}
+
+fn integers<N: ArrowNativeType + Into<i64>>(array: &dyn Array, mut visit: impl FnMut(usize, Option<u64>)) {
+    raw::<N>(array).iter().enumerate().for_each(|(slot, value)| visit(slot, Some(signed((*value).into()))));
+}
+
+fn naturals<N: ArrowNativeType + Into<u64>>(array: &dyn Array, mut visit: impl FnMut(usize, Option<u64>)) {
+    raw::<N>(array).iter().enumerate().for_each(|(slot, value)| visit(slot, Some((*value).into())));
+}
+
+fn name(unit: TimeUnit) -> &'static str {
+    match unit {
+        TimeUnit::Second => "s",
+        TimeUnit::Millisecond => "ms",
+        TimeUnit::Microsecond => "us",
+        TimeUnit::Nanosecond => "ns",
+    }
+}
+
+fn refused(arrow: &DataType, reason: &'static str) -> Error {
+    Error::new(ErrorKind::SieveType { arrow: arrow.to_string(), reason })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow_array::builder::StringDictionaryBuilder;
+    use arrow_array::types::Int8Type;
+    use arrow_array::{BooleanArray, Decimal128Array, Float32Array, Int8Array, StringViewArray, UInt64Array};
+    use std::sync::Arc;
+
+    fn keys<K: Encode>(array: impl Array + 'static) -> (Vec<K>, Sides) {
+        let array: ArrayRef = Arc::new(array);
+        Axis::of(array.data_type()).unwrap().keys::<K>(&array).unwrap()
+    }
+
+    #[test]
+    fn values_keep_their_order_and_zeros_are_one() {
+        let sides = |rows, nulls, nans| Sides { rows, nulls, nans };
+        let (found, of) = keys::<u64>(Int8Array::from(vec![Some(-128), None, Some(-1), Some(0), Some(127)]));
+        assert!(found.is_sorted() && found.len() == 4);
+        assert_eq!(of, sides(5, 1, 0));
+        let (found, of) = keys::<u64>(Float32Array::from(vec![-1.5, -0.0, 0.0, f32::NAN, 3.0, f32::INFINITY]));
+        assert!(found.is_sorted() && found[1] == found[2]);
+        assert_eq!((found.len(), of), (5, sides(6, 0, 1)));
+        assert_eq!(keys::<u64>(BooleanArray::from(vec![false, true])).0, [0, 1]);
+        assert_eq!(keys::<u64>(UInt64Array::from(vec![0, u64::MAX])).0, [0, u64::MAX]);
+        let decimals = |digits| {
+            Decimal128Array::from(vec![i128::MIN, -5, 7, i128::MAX]).with_precision_and_scale(digits, 2).unwrap()
+        };
+        assert!(keys::<u64>(decimals(18)).0.is_sorted(), "values beyond their type keep their side");
+        assert!(keys::<u128>(decimals(38)).0.is_sorted());
+        let views = StringViewArray::from(vec!["", "a", "a string longer than a view holds"]);
+        assert!(keys::<Bytes>(views).0.is_sorted());
+    }
+
+    #[test]
+    fn entries_of_a_dictionary_count_once_for_each_row() {
+        let mut builder = StringDictionaryBuilder::<Int8Type>::new();
+        ["b", "a", "b"].iter().for_each(|text| builder.append_value(text));
+        builder.append_null();
+        let array: ArrayRef = Arc::new(builder.finish());
+        let mut found = Vec::new();
+        let axis = Axis::of(array.data_type()).unwrap();
+        let sides = axis.visit::<Bytes>(&array, |value, rows| found.push((value.to_vec(), rows))).unwrap();
+        assert_eq!(found, [(b"b".to_vec(), 2), (b"a".to_vec(), 1)]);
+        assert_eq!(sides, Sides { rows: 4, nulls: 1, nans: 0 });
+    }
+
+    #[test]
+    fn other_units_and_types_without_order_are_refused() {
+        let axis = Axis::of(&DataType::Timestamp(TimeUnit::Microsecond, None)).unwrap();
+        let other: ArrayRef = Arc::new(arrow_array::TimestampMillisecondArray::from(vec![1]));
+        assert!(matches!(axis.keys::<u64>(&other).unwrap_err().kind(), ErrorKind::SieveMeaning { .. }));
+        for refused in [DataType::Null, DataType::Decimal256(50, 2), DataType::Struct(arrow_schema::Fields::empty())] {
+            assert!(matches!(Axis::of(&refused).unwrap_err().kind(), ErrorKind::SieveType { .. }), "{refused}");
+        }
+    }
+}

@@ -1,0 +1,488 @@
+//! Typed values as keys on an ordered axis (spec section 6): weakly monotone always, injective where `exact` says so.
+
+use std::fmt::Debug;
+
+use crate::cursor::Cursor;
+use crate::error::{Error, ErrorKind, Result};
+use crate::int::{low_u64, to_u64, to_usize};
+use crate::sieve::code::varint::{put_varint, take_len};
+use crate::sieve::key::string_points::Chart;
+
+/// Byte strings are cut here; longer ones tie, which costs false positives only. It bounds every stored key.
+pub const MAX_KEY_BYTES: usize = 1024;
+
+/// How a column's values became keys; stored with the index.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum AxisType {
+    /// False, true.
+    Boolean = 0,
+    /// Signed integers, dates, times, timestamps in the column's own unit, decimals of up to 18 digits.
+    Signed = 1,
+    /// Unsigned integers.
+    Unsigned = 2,
+    /// Floats and doubles; NaN is not on the axis.
+    Float = 3,
+    /// Decimals of up to 38 digits.
+    WideSigned = 4,
+    /// UUID and other 16-byte values in byte order.
+    Uuid = 5,
+    /// Strings, binary and composite keys in byte order.
+    Bytes = 6,
+    /// A hash of a value whose order is not byte order: equality only.
+    Hashed = 7,
+}
+
+impl AxisType {
+    /// Whether different values always have different keys.
+    pub fn exact(self) -> bool {
+        !matches!(self, Self::Bytes | Self::Hashed)
+    }
+
+    /// Whether intervals, rays and prefixes can be asked for.
+    pub fn ordered(self) -> bool {
+        self != Self::Hashed
+    }
+
+    pub(in crate::sieve) fn code(self) -> u8 {
+        // A fieldless `repr(u8)` enum is its code.
+        self as u8
+    }
+
+    pub(in crate::sieve) fn from_code(code: u8) -> Option<Self> {
+        use AxisType as T;
+        [T::Boolean, T::Signed, T::Unsigned, T::Float, T::WideSigned, T::Uuid, T::Bytes, T::Hashed]
+            .into_iter()
+            .find(|axis| axis.code() == code)
+    }
+}
+
+/// The key of a signed integer: the sign bit flipped.
+pub fn signed(value: i64) -> u64 {
+    value.cast_unsigned() ^ 1 << 63
+}
+
+/// The key of a wide decimal's unscaled value.
+pub fn wide_signed(value: i128) -> u128 {
+    value.cast_unsigned() ^ 1 << 127
+}
+
+/// The key of a float or double, both zeros alike; `None` for NaN, which lives in a list of its own.
+pub fn double(value: f64) -> Option<u64> {
+    // Adding zero turns -0.0 into 0.0 and changes nothing else.
+    let bits = (value + 0.0).to_bits();
+    let negative = bits >> 63 == 1;
+    (!value.is_nan()).then_some(if negative { !bits } else { bits ^ 1 << 63 })
+}
+
+/// The key of a UUID or other 16-byte value.
+pub fn uuid(value: [u8; 16]) -> u128 {
+    u128::from_be_bytes(value)
+}
+
+/// A byte string as a key, cut at [`MAX_KEY_BYTES`].
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Bytes(Box<[u8]>);
+
+impl Bytes {
+    /// The key of a string or binary value.
+    pub fn new(value: &[u8]) -> Self {
+        Self(value[..value.len().min(MAX_KEY_BYTES)].into())
+    }
+
+    /// The greatest key that begins with `prefix`.
+    pub fn last_with_prefix(prefix: &[u8]) -> Self {
+        let mut bytes = prefix[..prefix.len().min(MAX_KEY_BYTES)].to_vec();
+        bytes.resize(MAX_KEY_BYTES, 0xff);
+        Self(bytes.into())
+    }
+
+    /// Its bytes.
+    pub fn as_slice(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// Builds a composite key whose byte order is the order of its columns; ranges and prefixes speak of leading columns.
+#[derive(Debug, Default, Clone)]
+pub struct Composite(Vec<u8>);
+
+impl Composite {
+    /// Adds a 64-bit key.
+    pub fn word(mut self, key: u64) -> Self {
+        self.0.extend_from_slice(&key.to_be_bytes());
+        self
+    }
+
+    /// Adds a 128-bit key.
+    pub fn wide(mut self, key: u128) -> Self {
+        self.0.extend_from_slice(&key.to_be_bytes());
+        self
+    }
+
+    /// Adds a byte string. Zero bytes are escaped so that the terminator sorts before every continuation.
+    pub fn bytes(mut self, value: &[u8]) -> Self {
+        for &byte in value {
+            self.0.push(byte);
+            if byte == 0 {
+                self.0.push(0xff);
+            }
+        }
+        self.0.extend_from_slice(&[0, 0]);
+        self
+    }
+
+    /// The key so far; of leading columns only, it is a prefix of all keys that share them.
+    pub fn key(&self) -> Bytes {
+        Bytes::new(&self.0)
+    }
+}
+
+/// Where a key lies against a segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// Below every key that shares the segment's prefix.
+    Below,
+    /// At a point of the segment's axis.
+    At(u128),
+    /// Above every key that shares the segment's prefix.
+    Above,
+}
+
+/// A key of one of the three widths: `u64`, `u128` and [`Bytes`].
+pub trait Key: Clone + Ord + Debug + Send + Sync {
+    /// Stored with every part, so that parts of another width are refused.
+    const CODE: u8;
+    /// Bytes of a point of this axis.
+    const POINT_BYTES: usize;
+    /// Whether different keys always have different points.
+    const POINTS_DIFFER: bool;
+
+    /// Leading bits that two keys share, each continued by zeros; `u32::MAX` when all of them are.
+    fn common_bits(&self, other: &Self) -> u32;
+    /// The axis of a segment with these keys, which ascend.
+    fn chart(keys: &[Self]) -> Chart;
+    /// The point of one of them.
+    fn point(&self, chart: &Chart) -> u128;
+    /// Where any key lies against them.
+    fn place(&self, chart: &Chart) -> Place;
+    /// The point of a key that may lie anywhere, its lowest `down` bits perhaps not those of [`Key::place`]; `None` for a key
+    /// below or above all points.
+    fn near(&self, chart: &Chart, down: u32) -> Option<u128>;
+    /// The bytes that all of some keys may begin with; none for numbers.
+    fn leading(&self) -> &[u8];
+    /// Eight bytes that order keys, ties aside: those after `prefix` where the key begins with it.
+    fn head(&self, prefix: &[u8]) -> u64;
+    /// Bytes that a buffered key occupies beyond its fixed size.
+    fn heap_bytes(&self) -> usize;
+    /// Writes the key, given the one before it in ascending order.
+    fn write_after(&self, previous: Option<&Self>, out: &mut Vec<u8>);
+    /// Reads what `write_after` wrote.
+    fn read_after(previous: Option<&Self>, cursor: &mut Cursor<'_>) -> Result<Self>;
+    /// The key as bytes whose order is that of keys, for those who cut the axis without knowing its type.
+    fn ordinal(&self) -> Vec<u8>;
+    /// The key that `ordinal` wrote; `None` for other bytes.
+    fn from_ordinal(bytes: &[u8]) -> Option<Self>;
+}
+
+impl Key for u64 {
+    const CODE: u8 = 1;
+    const POINT_BYTES: usize = 8;
+    const POINTS_DIFFER: bool = true;
+
+    #[inline]
+    fn common_bits(&self, other: &Self) -> u32 {
+        if self == other { u32::MAX } else { (self ^ other).leading_zeros() }
+    }
+
+    fn chart(_: &[Self]) -> Chart {
+        Chart::default()
+    }
+
+    #[inline]
+    fn point(&self, _: &Chart) -> u128 {
+        u128::from(*self)
+    }
+
+    #[inline]
+    fn place(&self, _: &Chart) -> Place {
+        Place::At(u128::from(*self))
+    }
+
+    #[inline]
+    fn near(&self, _: &Chart, _: u32) -> Option<u128> {
+        Some(u128::from(*self))
+    }
+
+    fn leading(&self) -> &[u8] {
+        &[]
+    }
+
+    #[inline]
+    fn head(&self, _: &[u8]) -> u64 {
+        *self
+    }
+
+    fn heap_bytes(&self) -> usize {
+        0
+    }
+
+    #[inline]
+    fn write_after(&self, previous: Option<&Self>, out: &mut Vec<u8>) {
+        put_varint(out, self.wrapping_sub(previous.copied().unwrap_or_default()));
+    }
+
+    fn read_after(previous: Option<&Self>, cursor: &mut Cursor<'_>) -> Result<Self> {
+        let at = cursor.offset();
+        let key = previous.copied().unwrap_or_default().checked_add(cursor.varint()?);
+        key.ok_or(Error::at(ErrorKind::IntegerRange, at))
+    }
+
+    fn ordinal(&self) -> Vec<u8> {
+        self.to_be_bytes().to_vec()
+    }
+
+    fn from_ordinal(bytes: &[u8]) -> Option<Self> {
+        bytes.try_into().ok().map(Self::from_be_bytes)
+    }
+}
+
+impl Key for u128 {
+    const CODE: u8 = 2;
+    const POINT_BYTES: usize = 16;
+    const POINTS_DIFFER: bool = true;
+
+    #[inline]
+    fn common_bits(&self, other: &Self) -> u32 {
+        if self == other { u32::MAX } else { (self ^ other).leading_zeros() }
+    }
+
+    fn chart(_: &[Self]) -> Chart {
+        Chart::default()
+    }
+
+    #[inline]
+    fn point(&self, _: &Chart) -> u128 {
+        *self
+    }
+
+    #[inline]
+    fn place(&self, _: &Chart) -> Place {
+        Place::At(*self)
+    }
+
+    #[inline]
+    fn near(&self, _: &Chart, _: u32) -> Option<u128> {
+        Some(*self)
+    }
+
+    fn leading(&self) -> &[u8] {
+        &[]
+    }
+
+    #[inline]
+    fn head(&self, _: &[u8]) -> u64 {
+        low_u64(*self >> 64)
+    }
+
+    fn heap_bytes(&self) -> usize {
+        0
+    }
+
+    fn write_after(&self, previous: Option<&Self>, out: &mut Vec<u8>) {
+        let delta = self.wrapping_sub(previous.copied().unwrap_or_default());
+        put_varint(out, low_u64(delta >> 64));
+        put_varint(out, low_u64(delta));
+    }
+
+    fn read_after(previous: Option<&Self>, cursor: &mut Cursor<'_>) -> Result<Self> {
+        let at = cursor.offset();
+        let delta = u128::from(cursor.varint()?) << 64 | u128::from(cursor.varint()?);
+        let key = previous.copied().unwrap_or_default().checked_add(delta);
+        key.ok_or(Error::at(ErrorKind::IntegerRange, at))
+    }
+
+    fn ordinal(&self) -> Vec<u8> {
+        self.to_be_bytes().to_vec()
+    }
+
+    fn from_ordinal(bytes: &[u8]) -> Option<Self> {
+        bytes.try_into().ok().map(Self::from_be_bytes)
+    }
+}
+
+impl Key for Bytes {
+    const CODE: u8 = 3;
+    const POINT_BYTES: usize = 16;
+    const POINTS_DIFFER: bool = false;
+
+    fn common_bits(&self, other: &Self) -> u32 {
+        let (a, b) = (&*self.0, &*other.0);
+        let same = a.iter().zip(b).take_while(|(x, y)| x == y).count();
+        let bits = |byte_index: usize, byte: u8| crate::int::saturating_u32(byte_index) * 8 + byte.leading_zeros();
+        match (a.get(same), b.get(same)) {
+            (Some(x), Some(y)) => bits(same, x ^ y),
+            // One is the beginning of the other, which zeros continue.
+            _ => {
+                let longer = if a.len() > b.len() { a } else { b };
+                let rest = longer[same..].iter().position(|&byte| byte != 0);
+                rest.map_or(u32::MAX, |zeros| bits(same + zeros, longer[same + zeros]))
+            }
+        }
+    }
+
+    fn chart(keys: &[Self]) -> Chart {
+        Chart::of(keys.iter().map(Bytes::as_slice))
+    }
+
+    fn point(&self, chart: &Chart) -> u128 {
+        chart.point(&self.0)
+    }
+
+    fn place(&self, chart: &Chart) -> Place {
+        if self.0.starts_with(chart.prefix()) {
+            Place::At(self.point(chart))
+        } else if *self.0 < *chart.prefix() {
+            Place::Below
+        } else {
+            Place::Above
+        }
+    }
+
+    #[inline]
+    fn near(&self, chart: &Chart, down: u32) -> Option<u128> {
+        self.0.starts_with(chart.prefix()).then(|| chart.point_above(&self.0, down))
+    }
+
+    fn leading(&self) -> &[u8] {
+        &self.0
+    }
+
+    #[inline]
+    fn head(&self, prefix: &[u8]) -> u64 {
+        match self.0.strip_prefix(prefix) {
+            Some(rest) => match rest.first_chunk() {
+                Some(head) => u64::from_be_bytes(*head),
+                None => rest
+                    .iter()
+                    .zip([56, 48, 40, 32, 24, 16, 8])
+                    .fold(0, |head, (&byte, up)| head | u64::from(byte) << up),
+            },
+            None if *self.0 < *prefix => 0,
+            None => u64::MAX,
+        }
+    }
+
+    fn heap_bytes(&self) -> usize {
+        self.0.len()
+    }
+
+    fn write_after(&self, previous: Option<&Self>, out: &mut Vec<u8>) {
+        let same = previous.map_or(0, |key| key.0.iter().zip(&self.0).take_while(|(x, y)| x == y).count());
+        put_varint(out, to_u64(same));
+        put_varint(out, to_u64(self.0.len() - same));
+        out.extend_from_slice(&self.0[same..]);
+    }
+
+    fn read_after(previous: Option<&Self>, cursor: &mut Cursor<'_>) -> Result<Self> {
+        let at = cursor.offset();
+        let malformed = || Error::at(ErrorKind::SieveMalformed { field: "key" }, at);
+        let same = to_usize(cursor.varint()?).ok_or_else(malformed)?;
+        let shared = previous.map_or(&[][..], |key| &key.0).get(..same).ok_or_else(malformed)?;
+        let len = take_len(cursor)?;
+        let rest = cursor.take(len)?;
+        if shared.len() + rest.len() > MAX_KEY_BYTES {
+            return Err(malformed());
+        }
+        Ok(Self([shared, rest].concat().into()))
+    }
+
+    fn ordinal(&self) -> Vec<u8> {
+        self.0.to_vec()
+    }
+
+    fn from_ordinal(bytes: &[u8]) -> Option<Self> {
+        (bytes.len() <= MAX_KEY_BYTES).then(|| Self(bytes.into()))
+    }
+}
+
+/// A stored point.
+pub(in crate::sieve) fn take_point<K: Key>(cursor: &mut Cursor<'_>) -> Result<u128> {
+    let bytes = cursor.take(K::POINT_BYTES)?;
+    let mut wide = [0; 16];
+    wide[..bytes.len()].copy_from_slice(bytes);
+    Ok(u128::from_le_bytes(wide))
+}
+
+/// Writes a point.
+pub(in crate::sieve) fn put_point<K: Key>(out: &mut Vec<u8>, point: u128) {
+    out.extend_from_slice(&point.to_le_bytes()[..K::POINT_BYTES]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn edges_keep_their_order() {
+        assert!(signed(i64::MIN) == 0 && signed(-1) < signed(0) && signed(i64::MAX) == u64::MAX);
+        assert!(wide_signed(i128::MIN) == 0 && wide_signed(-1) < wide_signed(0));
+        let doubles = [f64::NEG_INFINITY, f64::MIN, -1.0, -5e-324, 0.0, 5e-324, 1.0, f64::MAX, f64::INFINITY];
+        assert!(doubles.windows(2).all(|pair| double(pair[0]) < double(pair[1])));
+        assert_eq!(double(-0.0), double(0.0));
+        assert_eq!(double(f64::NAN), None);
+        assert_eq!(double(-f64::NAN), None);
+    }
+
+    #[test]
+    fn composite_keys_sort_by_their_columns() {
+        let key = |text: &[u8], word| Composite::default().bytes(text).word(word).key();
+        let ordered =
+            [key(b"", 9), key(b"\0", 0), key(b"\0a", 0), key(b"a", 3), key(b"a", 4), key(b"a\0", 0), key(b"ab", 0)];
+        assert!(ordered.windows(2).all(|pair| pair[0] < pair[1]));
+    }
+
+    proptest! {
+        #[test]
+        fn byte_strings_share_the_bits_they_claim(a in short(), b in short(), c in short()) {
+            let mut keys = [Bytes::new(&a), Bytes::new(&b), Bytes::new(&c)];
+            keys.sort();
+            // The outer two share what both neighbours share: what makes cells of the axis nest.
+            let (outer, left, right) =
+                (keys[0].common_bits(&keys[2]), keys[0].common_bits(&keys[1]), keys[1].common_bits(&keys[2]));
+            prop_assert_eq!(outer, left.min(right));
+        }
+
+        #[test]
+        fn keys_read_back(mut words: Vec<u64>, mut wides: Vec<u128>, mut texts in proptest::collection::vec(short(), 0..9)) {
+            words.sort();
+            wides.sort();
+            texts.sort();
+            round_trip(&words);
+            round_trip(&wides);
+            round_trip(&texts.iter().map(|text| Bytes::new(text)).collect::<Vec<_>>());
+        }
+    }
+
+    fn short() -> impl Strategy<Value = Vec<u8>> {
+        proptest::collection::vec(prop_oneof![Just(0u8), Just(1), Just(255), Just(b'a')], 0..24)
+    }
+
+    fn round_trip<K: Key>(keys: &[K]) {
+        let mut out = Vec::new();
+        let mut previous = None;
+        for key in keys {
+            key.write_after(previous, &mut out);
+            previous = Some(key);
+        }
+        let mut cursor = Cursor::new(&out, 0);
+        let mut previous: Option<K> = None;
+        for key in keys {
+            let read = K::read_after(previous.as_ref(), &mut cursor).unwrap();
+            assert_eq!(&read, key);
+            previous = Some(read);
+        }
+        assert_eq!(cursor.remaining(), 0);
+    }
+}

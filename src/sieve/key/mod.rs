@@ -1,0 +1,5 @@
+//! Values as keys on an ordered axis.
+
+pub mod arrow;
+pub mod axis;
+pub(in crate::sieve) mod string_points;

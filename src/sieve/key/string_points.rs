@@ -1,0 +1,200 @@
+//! How the byte strings of one segment become points: strip what they all begin with, then number, place by place, the
+//! bytes that occur there.
+//!
+//! Hexadecimal digits take four bits so, and the dashes of a UUID none: 128 bits hold 32 digits instead of 16 bytes.
+//! Fewer bits also mean fewer halves between a cell and its separators. The numbers keep the order of the bytes, so points
+//! are weakly monotone; a string that ends counts as zeros from there on.
+
+use crate::cursor::Cursor;
+use crate::error::Result;
+use crate::int::{low_u8, saturating_u32, to_u64};
+use crate::sieve::code::format::malformed;
+use crate::sieve::code::varint::{put_varint, take_len};
+
+/// Bits of a point.
+const POINT_BITS: u32 = 128;
+
+/// Places beyond this many are not looked at.
+const MAX_PLACES: usize = 64;
+
+/// The bytes that occur at some place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Alphabet {
+    /// Ascending.
+    symbols: Vec<u8>,
+    /// How many symbols are less than each byte.
+    below: Vec<u8>,
+    bits: u32,
+}
+
+impl Alphabet {
+    fn new(symbols: Vec<u8>) -> Self {
+        let below =
+            (0..=u8::MAX).map(|byte| low_u8(to_u64(symbols.partition_point(|&symbol| symbol < byte)))).collect();
+        let bits = usize::BITS - (symbols.len() - 1).leading_zeros();
+        Self { symbols, below, bits }
+    }
+}
+
+/// The axis of one segment. Empty for keys that are numbers already.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Chart {
+    prefix: Vec<u8>,
+    alphabets: Vec<Alphabet>,
+    /// Alphabet of each place after the prefix.
+    places: Vec<u8>,
+    /// Bits of all places.
+    bits: u32,
+}
+
+impl Chart {
+    /// The chart of some keys in ascending order.
+    #[allow(single_use_lifetimes, reason = "an `impl Trait` cannot leave it out")]
+    pub(in crate::sieve) fn of<'a>(keys: impl DoubleEndedIterator<Item = &'a [u8]> + Clone) -> Self {
+        let (Some(least), Some(most)) = (keys.clone().next(), keys.clone().next_back()) else { return Self::default() };
+        let prefix = least.iter().zip(most).take_while(|(a, b)| a == b).count();
+        let mut chart = Self { prefix: least[..prefix].to_vec(), ..Self::default() };
+        let longest = keys.clone().map(<[u8]>::len).max().unwrap_or(0);
+        for place in prefix..longest.min(prefix + MAX_PLACES) {
+            let mut seen = [false; 256];
+            for key in keys.clone() {
+                seen[usize::from(key.get(place).copied().unwrap_or(0))] = true;
+            }
+            let symbols: Vec<u8> = (0..=u8::MAX).filter(|&byte| seen[usize::from(byte)]).collect();
+            let known = chart.alphabets.iter().position(|alphabet| alphabet.symbols == symbols);
+            let number = known.unwrap_or(chart.alphabets.len());
+            if known.is_none() {
+                chart.alphabets.push(Alphabet::new(symbols));
+            }
+            if chart.bits + chart.alphabets[number].bits > POINT_BITS {
+                chart.alphabets.truncate(number.max(chart.alphabets.len() - usize::from(known.is_none())));
+                break;
+            }
+            chart.bits += chart.alphabets[number].bits;
+            chart.places.push(low_u8(to_u64(number)));
+        }
+        chart
+    }
+
+    pub(in crate::sieve) fn prefix(&self) -> &[u8] {
+        &self.prefix
+    }
+
+    /// The point of a key that begins with the prefix, whether or not it is one of the segment's.
+    pub(in crate::sieve) fn point(&self, key: &[u8]) -> u128 {
+        self.point_above(key, 0)
+    }
+
+    /// The same, but for the lowest `down` bits, which may be others.
+    #[inline]
+    pub(in crate::sieve) fn point_above(&self, key: &[u8], down: u32) -> u128 {
+        let mut left = self.bits;
+        let mut point = 0u128;
+        let mut bytes = key.get(self.prefix.len()..).unwrap_or_default().iter();
+        for &place in &self.places {
+            if left <= down {
+                return point.checked_shl(left).unwrap_or(0);
+            }
+            let alphabet = &self.alphabets[usize::from(place)];
+            let byte = bytes.next().copied().unwrap_or(0);
+            let below = usize::from(alphabet.below[usize::from(byte)]);
+            left -= alphabet.bits;
+            let shifted = point.checked_shl(alphabet.bits).unwrap_or(0);
+            match alphabet.symbols.get(below) {
+                Some(&symbol) if symbol == byte => point = shifted | u128::from(to_u64(below)),
+                // Between two symbols: before all that go on with the greater one.
+                Some(_) => return (shifted | u128::from(to_u64(below))).checked_shl(left).unwrap_or(0),
+                // Above all symbols: after all that go on with the last one.
+                None => {
+                    let last = shifted | u128::from(to_u64(alphabet.symbols.len() - 1));
+                    let rest = 1u128.checked_shl(left).map_or(u128::MAX, |end| end - 1);
+                    return last.checked_shl(left).unwrap_or(0) | rest;
+                }
+            }
+        }
+        point
+    }
+
+    pub(in crate::sieve) fn write(&self, body: &mut Vec<u8>) {
+        put_varint(body, to_u64(self.prefix.len()));
+        body.extend_from_slice(&self.prefix);
+        body.push(low_u8(to_u64(self.alphabets.len())));
+        for alphabet in &self.alphabets {
+            // 256 symbols are written as 0, and need no list.
+            body.push(low_u8(to_u64(alphabet.symbols.len())));
+            if alphabet.symbols.len() < 256 {
+                body.extend_from_slice(&alphabet.symbols);
+            }
+        }
+        body.push(low_u8(to_u64(self.places.len())));
+        body.extend_from_slice(&self.places);
+    }
+
+    pub(in crate::sieve) fn read(cursor: &mut Cursor<'_>) -> Result<Self> {
+        let prefix_len = take_len(cursor)?;
+        let mut chart = Self { prefix: cursor.take(prefix_len)?.to_vec(), ..Self::default() };
+        for _ in 0..cursor.u8()? {
+            let symbols = match cursor.u8()? {
+                0 => (0..=u8::MAX).collect(),
+                count => cursor.take(usize::from(count))?.to_vec(),
+            };
+            if !symbols.is_sorted_by(|a, b| a < b) {
+                return Err(malformed(cursor, "alphabet"));
+            }
+            chart.alphabets.push(Alphabet::new(symbols));
+        }
+        let num_places = usize::from(cursor.u8()?);
+        chart.places = cursor.take(num_places)?.to_vec();
+        let bits = chart.places.iter().map(|&place| Some(chart.alphabets.get(usize::from(place))?.bits));
+        let bits = bits.sum::<Option<u32>>().filter(|&bits| bits <= POINT_BITS && num_places <= MAX_PLACES);
+        chart.bits = bits.ok_or_else(|| malformed(cursor, "places"))?;
+        debug_assert!(saturating_u32(num_places) <= POINT_BITS);
+        Ok(chart)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sieve::key::axis::{Bytes, Key, Place};
+    use proptest::prelude::*;
+
+    fn text() -> impl Strategy<Value = Bytes> {
+        let byte = prop_oneof![Just(0u8), Just(1), Just(b'a'), Just(b'f'), Just(255), any::<u8>()];
+        proptest::collection::vec(byte, 0..12).prop_map(|text| Bytes::new(&text))
+    }
+
+    proptest! {
+        #[test]
+        fn points_keep_the_order_of_keys_and_of_strangers(keys in proptest::collection::btree_set(text(), 1..20), a in text(), b in text()) {
+            let keys: Vec<Bytes> = keys.into_iter().collect();
+            let chart = Chart::of(keys.iter().map(Bytes::as_slice));
+            let mut body = Vec::new();
+            chart.write(&mut body);
+            prop_assert_eq!(&Chart::read(&mut Cursor::new(&body, 0)).unwrap(), &chart);
+            let mut all = keys.clone();
+            all.extend([a, b]);
+            all.sort();
+            let places: Vec<(u8, u128)> = all
+                .iter()
+                .map(|key| match key.place(&chart) {
+                    Place::Below => (0, 0),
+                    Place::At(point) => (1, point),
+                    Place::Above => (2, 0),
+                })
+                .collect();
+            prop_assert!(places.is_sorted(), "{places:?}");
+        }
+    }
+
+    #[test]
+    fn a_uuid_takes_four_bits_a_digit() {
+        let keys: Vec<Bytes> =
+            (0..=255u8).map(|i| Bytes::new(format!("{:02x}-{:02x}", i, i.wrapping_mul(37)).as_bytes())).collect();
+        let chart = Chart::of(keys.iter().map(Bytes::as_slice));
+        assert_eq!(chart.bits, 16);
+        assert_eq!(chart.point(b"ff-ff"), 0xffff);
+        assert_eq!(chart.point(b"0g-00"), 0x0fff);
+        assert_eq!(chart.point(b"0:-00"), 0x0a00);
+    }
+}

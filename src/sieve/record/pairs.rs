@@ -1,0 +1,260 @@
+//! Rows in any order -> sorted runs of `(key, location, rows)`, as pieces of bytes that can be spilled and merged.
+//!
+//! A piece stands for itself: `SvP1 · key code · pairs, each: key (after the one before) · location · rows · CRC-32C`.
+
+use crate::cursor::Cursor;
+use crate::error::Result;
+use crate::int::to_u64;
+use crate::sieve::code::format::{RUN, begin, cursor, end, malformed, take_u32, unframe};
+use crate::sieve::code::varint::put_varint;
+use crate::sieve::key::arrow::{Axis, Encode, Sides};
+use crate::sieve::key::axis::{Bytes, MAX_KEY_BYTES};
+use arrow_array::ArrayRef;
+
+/// Bytes after which a piece is closed: enough for one read to be worth it, few enough to merge many runs.
+const PIECE_BYTES: usize = 64 * 1024;
+
+/// A key type with the buffer in which its values wait to be sorted.
+pub trait Gather: Encode {
+    /// That buffer.
+    type Pairs: Pairs<Self>;
+}
+
+impl Gather for u64 {
+    type Pairs = Numbers<Self>;
+}
+
+impl Gather for u128 {
+    type Pairs = Numbers<Self>;
+}
+
+impl Gather for Bytes {
+    type Pairs = Texts;
+}
+
+/// Gathers the rows of columns until they are sorted.
+#[derive(Debug)]
+pub struct Gathered<K: Gather> {
+    pairs: K::Pairs,
+}
+
+impl<K: Gather> Default for Gathered<K> {
+    fn default() -> Self {
+        Self { pairs: K::Pairs::default() }
+    }
+}
+
+/// A buffer of pairs.
+pub trait Pairs<K: Encode>: Default + std::fmt::Debug + Send {
+    /// Adds rows of a value.
+    fn push(&mut self, value: K::Value<'_>, location: u32, rows: u64);
+    /// Bytes that it occupies.
+    fn num_bytes(&self) -> usize;
+    /// Gives all pairs, in order of key and location, those of equal ones summed; it is empty then.
+    fn drain(&mut self, take: &mut dyn FnMut(K, u32, u64));
+}
+
+impl<K: Gather> Gathered<K> {
+    /// Adds the rows of a column of a location.
+    pub fn push(&mut self, axis: &Axis, column: &ArrayRef, location: u32) -> Result<Sides> {
+        axis.visit::<K>(column, |value, rows| self.pairs.push(value, location, rows))
+    }
+
+    /// Bytes that are held.
+    pub fn num_bytes(&self) -> usize {
+        self.pairs.num_bytes()
+    }
+
+    /// The pairs as a sorted run, in pieces; nothing is held afterwards.
+    pub fn sort(&mut self) -> Vec<Vec<u8>> {
+        let mut out = Pieces::default();
+        self.pairs.drain(&mut |key, location, rows| out.push(key, location, rows));
+        out.finish()
+    }
+}
+
+/// Numbers with their location and rows.
+#[derive(Debug)]
+pub struct Numbers<K>(Vec<(K, u32, u32)>);
+
+impl<K> Default for Numbers<K> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<K: for<'a> Encode<Value<'a> = K> + Copy> Pairs<K> for Numbers<K> {
+    #[inline]
+    fn push(&mut self, value: K, location: u32, mut rows: u64) {
+        while rows > u64::from(u32::MAX) {
+            self.0.push((value, location, u32::MAX));
+            rows -= u64::from(u32::MAX);
+        }
+        self.0.push((value, location, u32::try_from(rows).unwrap_or(u32::MAX)));
+    }
+
+    fn num_bytes(&self) -> usize {
+        self.0.capacity() * size_of::<(K, u32, u32)>()
+    }
+
+    fn drain(&mut self, take: &mut dyn FnMut(K, u32, u64)) {
+        let mut pairs = std::mem::take(&mut self.0);
+        pairs.sort_unstable_by_key(|pair| (pair.0, pair.1));
+        for same in pairs.chunk_by(|a, b| (a.0, a.1) == (b.0, b.1)) {
+            take(same[0].0, same[0].1, same.iter().map(|pair| u64::from(pair.2)).sum());
+        }
+    }
+}
+
+/// Byte strings, end to end, with their location and rows.
+#[derive(Debug, Default)]
+pub struct Texts {
+    bytes: Vec<u8>,
+    entries: Vec<Text>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Text {
+    /// The first eight bytes, which decide most comparisons.
+    head: u64,
+    start: usize,
+    len: u16,
+    location: u32,
+    rows: u64,
+}
+
+impl Texts {
+    fn of(&self, entry: &Text) -> &[u8] {
+        &self.bytes[entry.start..entry.start + usize::from(entry.len)]
+    }
+}
+
+impl Pairs<Bytes> for Texts {
+    fn push(&mut self, value: &[u8], location: u32, rows: u64) {
+        let value = &value[..value.len().min(MAX_KEY_BYTES)];
+        // Rows of the same value often follow each other.
+        if let Some(last) = self.entries.last_mut()
+            && last.location == location
+            && self.bytes[last.start..last.start + usize::from(last.len)] == *value
+        {
+            last.rows = last.rows.saturating_add(rows);
+            return;
+        }
+        let mut head = [0; 8];
+        head[..value.len().min(8)].copy_from_slice(&value[..value.len().min(8)]);
+        let (start, len) = (self.bytes.len(), u16::try_from(value.len()).unwrap_or(u16::MAX));
+        self.bytes.extend_from_slice(value);
+        self.entries.push(Text { head: u64::from_be_bytes(head), start, len, location, rows });
+    }
+
+    fn num_bytes(&self) -> usize {
+        self.bytes.capacity() + self.entries.capacity() * size_of::<Text>()
+    }
+
+    fn drain(&mut self, take: &mut dyn FnMut(Bytes, u32, u64)) {
+        let mut texts = std::mem::take(self);
+        let mut entries = std::mem::take(&mut texts.entries);
+        entries.sort_unstable_by(|a, b| {
+            let order = a.head.cmp(&b.head).then_with(|| texts.of(a).cmp(texts.of(b)));
+            order.then(a.location.cmp(&b.location))
+        });
+        let same = |a: &Text, b: &Text| a.location == b.location && a.head == b.head && texts.of(a) == texts.of(b);
+        for same in entries.chunk_by(same) {
+            let rows = same.iter().fold(0u64, |rows, entry| rows.saturating_add(entry.rows));
+            take(Bytes::new(texts.of(&same[0])), same[0].location, rows);
+        }
+    }
+}
+
+/// Writes a sorted run as pieces.
+#[derive(Debug)]
+pub struct Pieces<K> {
+    done: Vec<Vec<u8>>,
+    open: Option<(Vec<u8>, K)>,
+}
+
+impl<K> Default for Pieces<K> {
+    fn default() -> Self {
+        Self { done: Vec::new(), open: None }
+    }
+}
+
+impl<K: Encode> Pieces<K> {
+    /// Adds a pair; they ascend.
+    pub fn push(&mut self, key: K, location: u32, rows: u64) {
+        let (mut body, previous) = match self.open.take() {
+            Some((body, previous)) => (body, Some(previous)),
+            None => {
+                let mut body = begin(RUN, PIECE_BYTES + PIECE_BYTES / 8);
+                body.push(K::CODE);
+                (body, None)
+            }
+        };
+        key.write_after(previous.as_ref(), &mut body);
+        put_varint(&mut body, u64::from(location));
+        put_varint(&mut body, rows);
+        if body.len() >= PIECE_BYTES {
+            body.shrink_to_fit();
+            self.done.push(end(body));
+        } else {
+            self.open = Some((body, key));
+        }
+    }
+
+    /// The pieces that were closed since the last call.
+    pub fn take(&mut self) -> Vec<Vec<u8>> {
+        std::mem::take(&mut self.done)
+    }
+
+    /// The last pieces.
+    pub fn finish(mut self) -> Vec<Vec<u8>> {
+        if let Some((mut body, _)) = self.open.take() {
+            body.shrink_to_fit();
+            self.done.push(end(body));
+        }
+        self.done
+    }
+}
+
+/// Reads a piece pair by pair.
+#[derive(Debug)]
+pub struct Piece<K> {
+    bytes: Vec<u8>,
+    at: usize,
+    previous: Option<K>,
+}
+
+impl<K: Encode> Piece<K> {
+    /// Takes a piece whose checksum matches.
+    pub fn new(bytes: Vec<u8>) -> Result<Self> {
+        let body = unframe(RUN, &bytes)?;
+        if body.first() != Some(&K::CODE) {
+            return Err(malformed(&cursor(body), "key width"));
+        }
+        Ok(Self { bytes, at: 5, previous: None })
+    }
+
+    /// How many pairs are left, and so many of their keys at even distances, the first of them first.
+    pub fn sample(mut self, count: usize) -> Result<(usize, Vec<K>)> {
+        let mut keys = Vec::new();
+        while let Some((key, _, _)) = self.next_pair()? {
+            keys.push(key);
+        }
+        let (len, count) = (keys.len(), count.min(keys.len()));
+        Ok((len, (0..count).map(|at| keys[at * len / count].clone()).collect()))
+    }
+
+    /// The next pair; `None` at the end.
+    pub fn next_pair(&mut self) -> Result<Option<(K, u32, u64)>> {
+        let end = self.bytes.len() - 4;
+        if self.at >= end {
+            return Ok(None);
+        }
+        let mut cursor = Cursor::new(&self.bytes[self.at..end], to_u64(self.at));
+        let key = K::read_after(self.previous.as_ref(), &mut cursor)?;
+        let (location, rows) = (take_u32(&mut cursor)?, cursor.varint()?);
+        self.at += cursor.position();
+        self.previous = Some(key.clone());
+        Ok(Some((key, location, rows)))
+    }
+}

@@ -1,0 +1,373 @@
+//! Records -> stored segments: runs, coarsening, the width of blocks, and the bytes of both sections.
+
+use std::ops::Range;
+
+use crate::int::{index, saturating_u32, to_u64, to_usize};
+use crate::sieve::code::offset::{Offset, parting, shifted};
+use crate::sieve::code::separators::Parting;
+use crate::sieve::key::axis::Key;
+use crate::sieve::record::key_section::put_keys;
+use crate::sieve::record::options::{Coarsen, Options};
+use crate::sieve::record::records::Records;
+use crate::sieve::segment::coarsen::{Run, Sets, coarsen};
+use crate::sieve::segment::write::{Header, Plan, Planned, write};
+
+/// Runs per block are between this and its half, on average: short enough to decode, long enough to share a bound.
+const RUNS_PER_BLOCK: u64 = 8;
+
+/// Where sets are large, blocks of fewer runs have about so many bits: passing a set costs time in its bits.
+const BITS_PER_BLOCK: u64 = 96;
+
+/// A block with more separators makes its segment be cut in two: its keys mix trends, and one width does not suit them.
+const EVEN_SEPARATORS: usize = 192;
+
+/// One finished segment: its two stored sections and what the root says of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sealed<K> {
+    /// Least key.
+    pub least: K,
+    /// Greatest key.
+    pub most: K,
+    /// What lookups read.
+    pub lookup: Vec<u8>,
+    /// What compaction reads.
+    pub keys: Vec<u8>,
+    /// Counts for `stats()`.
+    pub counts: Counts,
+}
+
+/// Sums over the keys of a segment or of an index.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counts {
+    /// Distinct keys.
+    pub keys: u64,
+    /// Rows.
+    pub rows: u64,
+    /// `(key, location)` pairs: the reads of an exact answer, summed over the keys.
+    pub pairs: u64,
+    /// Reads of the stored answer, summed over the keys.
+    pub reads: u64,
+    /// Runs as stored.
+    pub runs: u64,
+    /// Blocks.
+    pub blocks: u64,
+}
+
+impl Counts {
+    pub(in crate::sieve) fn add(&mut self, other: &Self) {
+        self.keys = self.keys.saturating_add(other.keys);
+        self.rows = self.rows.saturating_add(other.rows);
+        self.pairs = self.pairs.saturating_add(other.pairs);
+        self.reads = self.reads.saturating_add(other.reads);
+        self.runs = self.runs.saturating_add(other.runs);
+        self.blocks = self.blocks.saturating_add(other.blocks);
+    }
+}
+
+/// Memory that is used again from segment to segment.
+#[derive(Debug, Default)]
+pub(in crate::sieve) struct Scratch {
+    /// Local number of each location, valid where `epochs` says so.
+    locals: Vec<u32>,
+    epochs: Vec<u32>,
+    epoch: u32,
+    runs: Vec<Run>,
+    narrow: Plan<u64>,
+    wide: Plan<u128>,
+}
+
+/// Which of the two plans serves points of a width.
+trait Planning: Offset {
+    fn plan(scratch: &mut Scratch) -> &mut Plan<Self>;
+}
+
+impl Planning for u64 {
+    fn plan(scratch: &mut Scratch) -> &mut Plan<Self> {
+        &mut scratch.narrow
+    }
+}
+
+impl Planning for u128 {
+    fn plan(scratch: &mut Scratch) -> &mut Plan<Self> {
+        &mut scratch.wide
+    }
+}
+
+impl Scratch {
+    /// The distinct locations of some pairs, ascending, each with its place as local number.
+    fn number(&mut self, locations: &[u32], num_locations: u32) -> Vec<u32> {
+        self.locals.resize(index(num_locations), 0);
+        self.epochs.resize(index(num_locations), 0);
+        self.epoch += 1;
+        let mut distinct = Vec::new();
+        for &location in locations {
+            if self.epochs[index(location)] != self.epoch {
+                self.epochs[index(location)] = self.epoch;
+                distinct.push(location);
+            }
+        }
+        distinct.sort_unstable();
+        for (local, &location) in (0..).zip(&distinct) {
+            self.locals[index(location)] = local;
+        }
+        distinct
+    }
+
+    fn local(&self, location: u32) -> u32 {
+        self.locals[index(location)]
+    }
+}
+
+/// The keys of one run in one block.
+#[derive(Debug, Clone, Copy)]
+struct Piece<P> {
+    first: P,
+    last: P,
+    set: u32,
+    keys: u64,
+}
+
+/// Seals some neighbouring keys as one segment, or as several where their trends differ.
+pub(in crate::sieve) fn seal<K: Key>(
+    records: &Records<K>,
+    range: Range<usize>,
+    whole: (&Options, u32),
+    scratch: &mut Scratch,
+    out: &mut impl FnMut(Sealed<K>),
+) {
+    if K::POINT_BYTES == 8 {
+        seal_points::<K, u64>(records, range, whole, scratch, out);
+    } else {
+        seal_points::<K, u128>(records, range, whole, scratch, out);
+    }
+}
+
+fn seal_points<K: Key, P: Planning>(
+    records: &Records<K>,
+    range: Range<usize>,
+    (options, num_locations): (&Options, u32),
+    scratch: &mut Scratch,
+    out: &mut impl FnMut(Sealed<K>),
+) {
+    let (least, most) = (&records.keys[range.start], &records.keys[range.end - 1]);
+    let chart = &K::chart(&records.keys[range.clone()]);
+    let point = |key: usize| P::of(records.keys[key].point(chart));
+    let (low, high) = (point(range.start), point(range.end - 1));
+    let pairs = records.pairs(range.clone());
+    let locations = scratch.number(&records.locations[pairs.clone()], num_locations);
+    let mut sets = Sets::new(saturating_u32(locations.len()));
+
+    let exact = runs(records, range.clone(), point, scratch, &mut sets);
+    let runs = coarsen(exact, &mut sets, options.coarsen, num_locations);
+    let most_blocks = match options.coarsen {
+        Coarsen::Plain { keys } => to_u64(range.len()) / u64::from(keys),
+        _ => to_u64(runs.len()) * 2 / runs_per_block(&runs, &sets),
+    };
+    let shift = choose_shift(low, high, most_blocks);
+    let num_blocks = to_usize((shifted(high, shift) - shifted(low, shift)).low()).unwrap_or(usize::MAX) + 1;
+    let plain = matches!(options.coarsen, Coarsen::Plain { .. });
+    let mut planned = std::mem::take(P::plan(scratch));
+    let even = plan(&mut planned, &runs, shift, point, plain, &mut sets);
+    scratch.runs = runs;
+    if even.is_none() {
+        *P::plan(scratch) = planned;
+        // Some block is overfull, so there are keys on both sides of the middle of their common cell.
+        let middle = parting(low, high);
+        let cut = range.start + records.keys[range.clone()].partition_point(|key| P::of(key.point(chart)) < middle);
+        seal_points::<K, P>(records, range.start..cut, (options, num_locations), scratch, out);
+        return seal_points::<K, P>(records, cut..range.end, (options, num_locations), scratch, out);
+    }
+    let counts = Counts {
+        keys: to_u64(range.len()),
+        rows: records.rows[pairs.clone()].iter().fold(0, |sum, &rows| sum.saturating_add(rows)),
+        pairs: to_u64(pairs.len()),
+        reads: planned.reads,
+        runs: to_u64(planned.sets.len()),
+        blocks: to_u64(num_blocks),
+    };
+    let (low, high) = (records.keys[range.start].point(chart), records.keys[range.end - 1].point(chart));
+    let header = Header { chart, low, high, shift, num_blocks, num_locations };
+    let lookup = write::<K, P>(&header, &locations, &planned, &sets);
+    *P::plan(scratch) = planned;
+    let keys = put_keys(records, range.clone());
+    out(Sealed { least: least.clone(), most: most.clone(), lookup, keys, counts });
+}
+
+/// The maximal runs of equal sets; keys that share a point share the union of their sets.
+fn runs<K: Key, P: Offset>(
+    records: &Records<K>,
+    range: Range<usize>,
+    point_of: impl Fn(usize) -> P,
+    scratch: &mut Scratch,
+    sets: &mut Sets,
+) -> Vec<Run> {
+    let mut runs: Vec<Run> = std::mem::take(&mut scratch.runs);
+    runs.clear();
+    let pairs = records.pairs(range.clone());
+    if K::POINTS_DIFFER && pairs.len() == range.len() {
+        // Nearly all keys of most tables: one location each.
+        let mut locals = records.locations[pairs].iter().map(|&location| scratch.local(location));
+        let mut run = Run { start: range.start, end: range.end, set: locals.next().unwrap_or(0) };
+        for (key, set) in (range.start + 1..).zip(locals) {
+            if set != run.set {
+                runs.push(Run { end: key, ..run });
+                run = Run { start: key, set, ..run };
+            }
+        }
+        runs.push(run);
+        return runs;
+    }
+    let mut members = Vec::new();
+    let mut start = range.start;
+    let mut after_single = false;
+    let mut next_point = point_of(start);
+    while start < range.end {
+        let point = next_point;
+        let mut end = start + 1;
+        while end < range.end {
+            next_point = point_of(end);
+            if next_point != point {
+                break;
+            }
+            end += 1;
+        }
+        // Most neighbours of long runs are equal, and then need no lookup by hash.
+        let single = end == start + 1;
+        let repeats = single && after_single && records.repeats(start);
+        let set = match runs.last() {
+            Some(run) if repeats => run.set,
+            _ if single && records.set(start).len() == 1 => scratch.local(records.set(start)[0]),
+            _ => {
+                members.clear();
+                members.extend(
+                    records.locations[records.pairs(start..end)].iter().map(|&location| scratch.local(location)),
+                );
+                if !single {
+                    members.sort_unstable();
+                    members.dedup();
+                }
+                sets.handle(&members)
+            }
+        };
+        match runs.last_mut() {
+            Some(run) if run.set == set => run.end = end,
+            _ => runs.push(Run { start, end, set }),
+        }
+        after_single = single;
+        start = end;
+    }
+    runs
+}
+
+fn runs_per_block(runs: &[Run], sets: &Sets) -> u64 {
+    let one = sets.bits(0);
+    let bits_of = |run: &Run| if run.set < sets.num_locals() { one } else { sets.bits(run.set) };
+    let bits: u64 = runs.iter().map(bits_of).sum();
+    (BITS_PER_BLOCK * to_u64(runs.len()) / bits.max(1)).clamp(1, RUNS_PER_BLOCK)
+}
+
+/// The largest width exponent is never needed: two blocks of half the axis are as good as one of all.
+fn choose_shift<P: Offset>(low: P, high: P, most_blocks: u64) -> u32 {
+    let most_blocks = P::of(u128::from(most_blocks.max(1)));
+    (0..P::BITS - 1).find(|&shift| shifted(high, shift) - shifted(low, shift) < most_blocks).unwrap_or(P::BITS - 1)
+}
+
+/// Cuts the runs at the borders of blocks that hold keys of theirs, and plans each block; `None` if one has too many runs.
+fn plan<P: Offset>(
+    plan: &mut Plan<P>,
+    runs: &[Run],
+    shift: u32,
+    point: impl Fn(usize) -> P,
+    plain: bool,
+    sets: &mut Sets,
+) -> Option<()> {
+    plan.clear();
+    plan.separators.reserve(runs.len() + runs.len() / 8);
+    plan.sets.reserve(runs.len() + runs.len() / 8);
+    let base = shifted(point(runs.first()?.start), shift);
+    let inside = (P::ONE << shift) - P::ONE;
+    let mut block = Open::new(plan, base);
+    for run in runs {
+        let last_point = point(run.end - 1);
+        let mut start = run.start;
+        while start < run.end {
+            let first = point(start);
+            if shifted(first, shift) != block.number {
+                block.close(plan, base, sets)?;
+                block = Open::new(plan, shifted(first, shift));
+            }
+            let (end, last) = if shifted(last_point, shift) == block.number {
+                (run.end, last_point)
+            } else {
+                let end = first_beyond(start, run.end, |key| shifted(point(key), shift) > block.number);
+                (end, point(end - 1))
+            };
+            let keys = to_u64(end - start);
+            let piece = Piece { first: first & inside, last: last & inside, set: run.set, keys };
+            if plain {
+                block.unite(piece, sets);
+            } else {
+                block.put(piece, plan, sets);
+            }
+            start = end;
+        }
+    }
+    block.close(plan, base, sets)
+}
+
+/// A block that is being planned.
+struct Open<P> {
+    number: P,
+    separators: usize,
+    sets: usize,
+    parting: Parting<P>,
+    /// The thesis's blocks: one set for all keys of a block.
+    united: Option<Piece<P>>,
+}
+
+impl<P: Offset> Open<P> {
+    fn new(plan: &Plan<P>, number: P) -> Self {
+        let (separators, sets) = (plan.separators.len(), plan.sets.len());
+        Self { number, separators, sets, parting: Parting::default(), united: None }
+    }
+
+    #[inline]
+    fn put(&mut self, piece: Piece<P>, plan: &mut Plan<P>, sets: &Sets) {
+        let Piece { first, last, set, keys } = piece;
+        self.parting.run((first, last, set), &mut plan.separators, &mut plan.sets);
+        plan.reads += keys * sets.len_of(set);
+    }
+
+    fn unite(&mut self, piece: Piece<P>, sets: &mut Sets) {
+        self.united = Some(match self.united.take() {
+            Some(before) => Piece {
+                first: before.first,
+                last: piece.last,
+                set: sets.union(before.set, piece.set),
+                keys: before.keys + piece.keys,
+            },
+            None => piece,
+        });
+    }
+
+    /// None if it has too many runs.
+    fn close(mut self, plan: &mut Plan<P>, base: P, sets: &Sets) -> Option<()> {
+        if let Some(united) = self.united.take() {
+            self.put(united, plan, sets);
+        }
+        let separators = self.separators..plan.separators.len();
+        let is_even = separators.len() <= EVEN_SEPARATORS;
+        let block = to_usize((self.number - base).low())?;
+        plan.blocks.push(Planned { block, separators, sets: self.sets..plan.sets.len() });
+        is_even.then_some(())
+    }
+}
+
+/// The first of `start..end` that is beyond, in a range that is sorted by it.
+fn first_beyond(mut start: usize, mut end: usize, beyond: impl Fn(usize) -> bool) -> usize {
+    while start < end {
+        let middle = start + (end - start) / 2;
+        if beyond(middle) { end = middle } else { start = middle + 1 }
+    }
+    start
+}

@@ -1,0 +1,301 @@
+//! One segment as lookups see it: a slice of the axis, its blocks of equal width, and the locations it speaks of.
+//!
+//! `block = (point DIV width) - (least DIV width)`, with a width that is a power of two: the thesis's division is a shift, and
+//! the borders of blocks are those of the axis's dyadic cells, whatever the least key is.
+
+use std::marker::PhantomData;
+
+use crate::cursor::Cursor;
+use crate::error::Result;
+use crate::int::{index, low_u64, saturating_u32, to_u64, to_usize};
+use crate::sieve::code::bits::{BitReader, Source};
+use crate::sieve::code::format::{SEGMENT, cursor, finished, malformed, unframe};
+use crate::sieve::code::offset::{Offset, shifted};
+use crate::sieve::code::separators::Habit;
+use crate::sieve::code::set::take_members;
+use crate::sieve::code::varint::take_len;
+use crate::sieve::key::axis::{Bytes, Key, Place, take_point};
+use crate::sieve::key::string_points::Chart;
+use crate::sieve::segment::block::{
+    BLOCKS_PER_UNION, CLUMPED, Damaged, FUEL, KINDS, Layout, Shared, UNIONS, Visited, on_line, visit_runs, visit_union,
+};
+use crate::sieve::segment::cache_entry::{Warm, Warmth};
+use crate::sieve::segment::decoded::{Packed, Unpacked};
+
+/// A segment's lookup section, checked and ready to answer.
+#[derive(Debug, Clone)]
+pub struct Segment<K> {
+    layout: Layout,
+    chart: Chart,
+    least: u128,
+    most: u128,
+    /// The locations by local number, ascending.
+    locations: Vec<u32>,
+    shared_bounds: Vec<u32>,
+    shared: Vec<u8>,
+    /// Unions of neighbouring blocks; no bounds, if there are none.
+    union_bounds: Vec<u32>,
+    unions: Vec<u8>,
+    /// First bit of each block in `payload`, and the end of the last.
+    bounds: Vec<u32>,
+    payload: Vec<u8>,
+    pub(in crate::sieve) warmth: Warmth,
+    key: PhantomData<K>,
+}
+
+impl<K: Key> Segment<K> {
+    /// Reads a lookup section of an index over `num_locations` locations.
+    pub fn parse(bytes: &[u8], num_locations: u32) -> Result<Self> {
+        let mut cursor = cursor(unframe(SEGMENT, bytes)?);
+        let cursor = &mut cursor;
+        if cursor.u8()? != K::CODE {
+            return Err(malformed(cursor, "key width"));
+        }
+        let flags = cursor.u8()?;
+        let habit = if flags & CLUMPED == 0 { Habit::Scattered } else { Habit::Clumped };
+        let (shift, count_bits) = (u32::from(cursor.u8()?), u32::from(cursor.u8()?));
+        let mut kinds = Vec::with_capacity(KINDS.len());
+        for _ in 0..cursor.u8()? {
+            let kind = KINDS.get(usize::from(cursor.u8()?)).filter(|kind| !kinds.contains(*kind));
+            kinds.push(*kind.ok_or_else(|| malformed(cursor, "kinds of sets"))?);
+        }
+        let chart = if K::CODE == Bytes::CODE { Chart::read(cursor)? } else { Chart::default() };
+        let (least, most) = (take_point::<K>(cursor)?, take_point::<K>(cursor)?);
+        let point_bits = saturating_u32(K::POINT_BYTES) * 8;
+        if flags > CLUMPED | UNIONS || shift >= point_bits || count_bits > 10 || kinds.is_empty() || least > most {
+            return Err(malformed(cursor, "segment header"));
+        }
+        let num_locals = take_number(cursor)?;
+        let num_shared = take_number(cursor)?;
+        let max_members = take_number(cursor)?;
+        if num_locals == 0 || num_locals > num_locations || max_members == 0 || max_members > num_locals {
+            return Err(malformed(cursor, "locations of a segment"));
+        }
+        let locals_len = take_len(cursor)?;
+        let (shared_bits, payload_bits) = (take_number(cursor)?, take_number(cursor)?);
+
+        let area = cursor.take(locals_len)?;
+        let mut locations = Vec::new();
+        let mut reader = BitReader::new(area, 0, area.len() * 8);
+        take_members(&mut reader, num_locals, 0, num_locations, &mut |location| locations.push(location));
+        if reader.exhausted() || locations.len() != index(num_locals) {
+            return Err(malformed(cursor, "locations of a segment"));
+        }
+        let shared_bounds =
+            take_bounds(cursor, if num_shared == 0 { 0 } else { u64::from(num_shared) + 1 }, shared_bits)?;
+        let shared = cursor.take(index(shared_bits.div_ceil(8)))?.to_vec();
+        let num_blocks = shifted(most, shift) - shifted(least, shift);
+        let num_bounds = u64::try_from(num_blocks).ok().and_then(|blocks| blocks.checked_add(2));
+        let num_bounds = num_bounds.ok_or_else(|| malformed(cursor, "blocks"))?;
+        let (mut union_bounds, mut unions) = (Vec::new(), Vec::new());
+        if flags & UNIONS != 0 {
+            let union_bits = take_number(cursor)?;
+            let num_unions = (num_bounds - 1).div_ceil(to_u64(BLOCKS_PER_UNION));
+            union_bounds = take_bounds(cursor, num_unions + 1, union_bits)?;
+            unions = cursor.take(index(union_bits.div_ceil(8)))?.to_vec();
+        }
+        let bounds = take_bounds(cursor, num_bounds, payload_bits)?;
+        let payload = cursor.take(index(payload_bits.div_ceil(8)))?.to_vec();
+        finished(cursor)?;
+        let layout = Layout { shift, habit, count_bits, kinds, num_locals, num_shared, max_members };
+        Ok(Self {
+            layout,
+            chart,
+            least,
+            most,
+            locations,
+            shared_bounds,
+            shared,
+            union_bounds,
+            unions,
+            bounds,
+            payload,
+            warmth: Warmth::default(),
+            key: PhantomData,
+        })
+    }
+
+    /// The union of the segment's location sets, ascending.
+    pub fn locations(&self) -> &[u32] {
+        &self.locations
+    }
+
+    /// How many blocks the directory has.
+    pub fn num_blocks(&self) -> usize {
+        self.bounds.len() - 1
+    }
+
+    /// Adds the locations of a key, ascending; nothing for a key outside the segment or in a block without keys.
+    #[inline]
+    pub(in crate::sieve) fn point(&self, key: &K, out: &mut Vec<u32>) -> Visited {
+        let Place::At(point) = key.place(&self.chart) else { return Ok(()) };
+        if point < self.least || point > self.most {
+            return Ok(());
+        }
+        let block = self.block_of(point);
+        let inside = self.inside(point);
+        self.visit_block(block, (inside, inside), &mut FUEL.clone(), &mut |local| {
+            out.extend(self.locations.get(index(local)));
+        })
+    }
+
+    /// As [`Segment::point`], from the decoded form, for a key between the segment's least and greatest one.
+    #[inline]
+    pub(in crate::sieve) fn warm_point(&self, warm: &Warm, key: &K, out: &mut Vec<u32>) {
+        if let Some(point) = key.near(&self.chart, warm.unpacked.down()) {
+            warm.unpacked.point(point, out);
+        }
+    }
+
+    /// The segment, decoded.
+    pub(in crate::sieve) fn unpack(&self) -> Option<Unpacked> {
+        let packed = Packed {
+            layout: &self.layout,
+            locations: &self.locations,
+            least: self.least,
+            shared: Shared { bytes: &self.shared, bounds: &self.shared_bounds },
+            bounds: &self.bounds,
+            payload: &self.payload,
+        };
+        if K::POINT_BYTES == 8 { Unpacked::new::<u64>(&packed) } else { Unpacked::new::<u128>(&packed) }
+    }
+
+    /// Adds the locations of every run that meets the keys from `low` to `high`, ascending and once; those that are
+    /// `known` already may be left out.
+    pub(in crate::sieve) fn interval(&self, low: &K, high: &K, known: Option<&[bool]>, out: &mut Vec<u32>) -> Visited {
+        let least = match low.place(&self.chart) {
+            Place::Below => self.least,
+            Place::At(point) => point.max(self.least),
+            Place::Above => return Ok(()),
+        };
+        let most = match high.place(&self.chart) {
+            Place::Below => return Ok(()),
+            Place::At(point) => point.min(self.most),
+            Place::Above => self.most,
+        };
+        if least > most {
+            return Ok(());
+        }
+        if (least, most) == (self.least, self.most) {
+            out.extend_from_slice(&self.locations);
+            return Ok(());
+        }
+        if let Some(warm) = self.warmth.get() {
+            warm.unpacked.interval(least, most, out);
+            return Ok(());
+        }
+        let is_known =
+            |location: &u32| known.is_some_and(|known| known.get(index(*location)).copied().unwrap_or(false));
+        let mut seen: Vec<bool> = match known {
+            None => vec![false; self.locations.len()],
+            Some(_) => self.locations.iter().map(is_known).collect(),
+        };
+        let mut missing = seen.iter().filter(|seen| !**seen).count();
+        let mut found = Vec::new();
+        let (first, last) = (self.block_of(least), self.block_of(most));
+        self.warmth.note(last.saturating_sub(first));
+        let end = 1u128.checked_shl(self.layout.shift).map_or(u128::MAX, |width| width - 1);
+        let mut fuel = FUEL;
+        let mut block = first;
+        // The loop also ends once nothing can be added any more.
+        while block <= last && missing > 0 {
+            let mut note = |local: u32| {
+                if let Some(slot) = seen.get_mut(index(local)).filter(|seen| !**seen) {
+                    missing -= 1;
+                    *slot = true;
+                    found.push(local);
+                }
+            };
+            let inner = block > first && block % BLOCKS_PER_UNION == 0 && block + BLOCKS_PER_UNION <= last;
+            if inner && !self.union_bounds.is_empty() {
+                let unions = Shared { bytes: &self.unions, bounds: &self.union_bounds };
+                visit_union(unions, block / BLOCKS_PER_UNION, self.layout.num_locals, &mut note)?;
+                block += BLOCKS_PER_UNION;
+                continue;
+            }
+            let low = if block == first { self.inside(least) } else { 0 };
+            let high = if block == last { self.inside(most) } else { end };
+            self.visit_block(block, (low, high), &mut fuel, &mut note)?;
+            block += 1;
+        }
+        if found.len() < seen.len() / 16 {
+            found.sort_unstable();
+        } else {
+            let new =
+                (0..).zip(&self.locations).zip(&seen).filter(|((_, location), seen)| **seen && !is_known(location));
+            found = new.map(|((local, _), _)| local).collect();
+        }
+        out.extend(found.iter().filter_map(|&local| self.locations.get(index(local))));
+        Ok(())
+    }
+
+    /// Locations of the answers to points spread evenly over the segment, summed: what keys that do not exist read.
+    pub(in crate::sieve) fn reads_of(&self, probes: u32) -> u64 {
+        let (step, mut found, mut out) = ((self.most - self.least) / u128::from(probes.max(1)), 0u64, Vec::new());
+        for probe in 0..probes {
+            let point = self.least + step * u128::from(probe) + step / 2;
+            out.clear();
+            let inside = self.inside(point);
+            let visited =
+                self.visit_block(self.block_of(point), (inside, inside), &mut FUEL.clone(), &mut |at| out.push(at));
+            found += if visited.is_ok() { to_u64(out.len()) } else { u64::from(self.layout.num_locals) };
+        }
+        found
+    }
+
+    #[inline]
+    fn block_of(&self, point: u128) -> usize {
+        let block = shifted(point, self.layout.shift) - shifted(self.least, self.layout.shift);
+        // Parsing made sure that every block of least..=most has its bounds in memory.
+        to_usize(low_u64(block)).unwrap_or(usize::MAX)
+    }
+
+    #[inline]
+    fn inside(&self, point: u128) -> u128 {
+        point & ((1u128 << self.layout.shift) - 1)
+    }
+
+    #[inline]
+    fn visit_block(&self, block: usize, keys: (u128, u128), fuel: &mut u64, visit: &mut impl FnMut(u32)) -> Visited {
+        let bounds = self.bounds.get(block..).and_then(|rest| rest.first_chunk::<2>()).ok_or(Damaged)?;
+        if bounds[0] == bounds[1] {
+            return Ok(());
+        }
+        let shared = Shared { bytes: &self.shared, bounds: &self.shared_bounds };
+        let place = (index(bounds[0]), index(bounds[1]));
+        if K::POINT_BYTES == 8 {
+            let keys = (u64::of(keys.0), u64::of(keys.1));
+            visit_runs(&self.payload, place, &self.layout, shared, keys, fuel, visit)
+        } else {
+            visit_runs(&self.payload, place, &self.layout, shared, keys, fuel, visit)
+        }
+    }
+}
+
+fn take_number(cursor: &mut Cursor<'_>) -> Result<u32> {
+    let value = cursor.varint()?;
+    u32::try_from(value).ok().filter(|&value| value < 1 << 31).ok_or_else(|| malformed(cursor, "number"))
+}
+
+/// Ascending bit positions from 0 to `total`, as distances from a straight line; as many as were said, if the bytes for
+/// them are there.
+fn take_bounds(cursor: &mut Cursor<'_>, count: u64, total: u32) -> Result<Vec<u32>> {
+    if count == 0 {
+        return if total == 0 { Ok(Vec::new()) } else { Err(malformed(cursor, "bounds")) };
+    }
+    // The first distance is zero, so the least one is never above it.
+    let below = cursor.varint()?;
+    let width = u32::from(cursor.u8()?);
+    let bits = count.checked_mul(u64::from(width)).filter(|&bits| bits <= to_u64(cursor.remaining()).saturating_mul(8));
+    let bits = bits.filter(|_| (1..=32).contains(&width)).ok_or_else(|| malformed(cursor, "bounds"))?;
+    let bytes = cursor.take(to_usize(bits.div_ceil(8)).unwrap_or(usize::MAX))?;
+    let mut reader = BitReader::new(bytes, 0, bytes.len() * 8);
+    let bound = |at: u64| {
+        let sum = on_line(at, count - 1, u64::from(total)).saturating_add(reader.take(width));
+        u32::try_from(sum.checked_sub(below)?).ok()
+    };
+    let bounds: Option<Vec<u32>> = (0..count).map(bound).collect();
+    let bounds =
+        bounds.filter(|bounds| bounds.is_sorted() && bounds.first() == Some(&0) && bounds.last() == Some(&total));
+    bounds.ok_or_else(|| malformed(cursor, "bounds"))
+}

@@ -1,0 +1,266 @@
+//! A plan of blocks -> the bytes of a lookup section.
+
+use std::ops::Range;
+
+use crate::int::{index, low_u8, saturating_u32, to_u64};
+use crate::sieve::code::bits::{BackWriter, BitWriter, Sink, width_of};
+use crate::sieve::code::format::{SEGMENT, frame};
+use crate::sieve::code::offset::Offset;
+use crate::sieve::code::separators::{Habit, put_separators};
+use crate::sieve::code::set::put_members;
+use crate::sieve::code::varint::put_varint;
+use crate::sieve::key::axis::{Bytes, Key, put_point};
+use crate::sieve::key::string_points::Chart;
+use crate::sieve::segment::block::{
+    BLOCKS_PER_UNION, CLUMPED, KINDS, Kind, Layout, Told, UNIONS, on_line, put_block, put_set, put_union,
+};
+use crate::sieve::segment::coarsen::Sets;
+
+/// Unions of blocks may take this part of the blocks' own bits.
+const UNION_SHARE: u64 = 8;
+
+/// Blocks that are tried to choose between the two habits of separators.
+const SAMPLED_BLOCKS: usize = 64;
+
+/// The runs of one block, by range into the plan's separators and sets.
+#[derive(Debug)]
+pub(in crate::sieve) struct Planned {
+    pub(in crate::sieve) block: usize,
+    pub(in crate::sieve) separators: Range<usize>,
+    pub(in crate::sieve) sets: Range<usize>,
+}
+
+/// The blocks of a segment, ready to be written.
+#[derive(Debug, Default)]
+pub(in crate::sieve) struct Plan<P> {
+    pub(in crate::sieve) blocks: Vec<Planned>,
+    pub(in crate::sieve) separators: Vec<P>,
+    pub(in crate::sieve) sets: Vec<u32>,
+    /// Reads of the answers, summed over the keys.
+    pub(in crate::sieve) reads: u64,
+}
+
+impl<P> Plan<P> {
+    /// Forgets the segment and keeps the memory.
+    pub(in crate::sieve) fn clear(&mut self) {
+        self.blocks.clear();
+        self.separators.clear();
+        self.sets.clear();
+        self.reads = 0;
+    }
+}
+
+/// What the writer is told beside the plan.
+pub(in crate::sieve) struct Header<'a> {
+    pub(in crate::sieve) chart: &'a Chart,
+    pub(in crate::sieve) low: u128,
+    pub(in crate::sieve) high: u128,
+    pub(in crate::sieve) shift: u32,
+    pub(in crate::sieve) num_blocks: usize,
+    pub(in crate::sieve) num_locations: u32,
+}
+
+/// How each set of a block is told; `shared` maps the handle of a set of several to its number in the dictionary.
+fn tell<'a>(handles: &'a [u32], sets: &'a Sets, shared: &'a [u32]) -> impl Iterator<Item = Told<'a>> {
+    let num_locals = sets.num_locals();
+    let (mut previous, mut before) = (None, None);
+    handles.iter().map(move |&handle| {
+        let told = if previous == Some(handle) {
+            Told::Previous
+        } else if before == Some(handle) {
+            Told::BeforePrevious
+        } else if handle < num_locals {
+            Told::One(handle)
+        } else {
+            match shared.get(index(handle - num_locals)) {
+                Some(&number) if number != u32::MAX => Told::Shared(number),
+                _ => Told::Inline(sets.members(handle)),
+            }
+        };
+        (before, previous) = (previous, Some(handle));
+        told
+    })
+}
+
+/// The sets worth a place in the dictionary: those told twice; the most frequent first, ties in the order of their members.
+fn dictionary<P>(plan: &Plan<P>, sets: &Sets) -> Vec<u32> {
+    if sets.num_several() == 0 {
+        return Vec::new();
+    }
+    let mut times = std::collections::HashMap::new();
+    for block in &plan.blocks {
+        let handles = &plan.sets[block.sets.clone()];
+        for (told, &handle) in tell(handles, sets, &[]).zip(handles) {
+            if told.kind() == Kind::Inline {
+                *times.entry(handle).or_insert(0u32) += 1;
+            }
+        }
+    }
+    let mut frequent: Vec<(u32, u32)> = times.into_iter().filter(|&(_, times)| times > 1).collect();
+    frequent.sort_unstable_by(|a, b| b.1.cmp(&a.1).then_with(|| sets.members(a.0).cmp(sets.members(b.0))));
+    frequent.into_iter().map(|(handle, _)| handle).collect()
+}
+
+/// Counts bits without writing them.
+#[derive(Default)]
+struct BitCount(u64);
+
+impl Sink for BitCount {
+    fn put(&mut self, _: u64, bits: u32) {
+        self.0 += u64::from(bits);
+    }
+}
+
+/// The habit that costs fewer bits over blocks spread evenly over the segment.
+fn choose_habit<P: Offset>(plan: &Plan<P>, shift: u32) -> Habit {
+    let step = plan.blocks.len().div_ceil(SAMPLED_BLOCKS).max(1);
+    let bits = |habit| {
+        let mut count = BitCount::default();
+        for block in plan.blocks.iter().step_by(step) {
+            put_separators(&mut count, &plan.separators[block.separators.clone()], P::ZERO, shift, habit);
+        }
+        count.0
+    };
+    if bits(Habit::Clumped) < bits(Habit::Scattered) { Habit::Clumped } else { Habit::Scattered }
+}
+
+/// Writes the lookup section of a plan.
+pub(in crate::sieve) fn write<K: Key, P: Offset>(
+    header: &Header<'_>,
+    locations: &[u32],
+    plan: &Plan<P>,
+    sets: &Sets,
+) -> Vec<u8> {
+    let dictionary = dictionary(plan, sets);
+    let mut shared = vec![u32::MAX; sets.num_several()];
+    for (number, &handle) in (0..).zip(&dictionary) {
+        shared[index(handle - sets.num_locals())] = number;
+    }
+    let mut times = [0u64; KINDS.len()];
+    let mut max_members = 1;
+    for block in &plan.blocks {
+        for told in tell(&plan.sets[block.sets.clone()], sets, &shared) {
+            times[usize::from(told.kind() as u8)] += 1;
+        }
+    }
+    let several = if sets.num_several() == 0 { &[][..] } else { &plan.sets };
+    for &handle in several.iter().filter(|&&handle| handle >= sets.num_locals()) {
+        max_members = max_members.max(saturating_u32(sets.members(handle).len()));
+    }
+    let mut kinds: Vec<Kind> = KINDS.into_iter().filter(|&kind| times[usize::from(kind as u8)] > 0).collect();
+    kinds.sort_by_key(|&kind| std::cmp::Reverse(times[usize::from(kind as u8)]));
+    let most_separators = plan.blocks.iter().map(|block| block.separators.len()).max().unwrap_or(0);
+    let layout = Layout {
+        shift: header.shift,
+        habit: choose_habit(plan, header.shift),
+        count_bits: width_of(to_u64(most_separators)),
+        kinds,
+        num_locals: saturating_u32(locations.len()),
+        num_shared: saturating_u32(dictionary.len()),
+        max_members,
+    };
+
+    let mut locals = BitWriter::default();
+    put_members(&mut locals, locations, 0, header.num_locations);
+    let mut shared_bounds = vec![0];
+    let mut shared_sets = BitWriter::default();
+    for &handle in &dictionary {
+        put_set(&mut shared_sets, sets.members(handle), &layout);
+        shared_bounds.push(shared_sets.len());
+    }
+    let (mut payload, mut back) = (BitWriter::with_room(plan.sets.len() * 2), BackWriter::default());
+    let mut bounds = Vec::with_capacity(header.num_blocks + 1);
+    for block in &plan.blocks {
+        // Blocks without keys end where they begin.
+        bounds.resize(block.block + 1, payload.len());
+        let handles = &plan.sets[block.sets.clone()];
+        let separators = &plan.separators[block.separators.clone()];
+        put_block(&mut payload, &mut back, &layout, separators, tell(handles, sets, &shared));
+        // A block with keys has at least one bit, even where one would know its only set without.
+        if payload.len() == *bounds.last().unwrap_or(&0) {
+            payload.put(0, 1);
+        }
+    }
+    bounds.resize(header.num_blocks + 1, payload.len());
+
+    let unions = unions(plan, sets, header.num_blocks);
+    // Unions that cost too much save nothing either: where locations are many, long intervals have long answers.
+    let unions = unions.filter(|(_, unions)| unions.len() * UNION_SHARE <= payload.len());
+    let clumped = if layout.habit == Habit::Clumped { CLUMPED } else { 0 };
+    let mut body = vec![K::CODE, clumped | if unions.is_some() { UNIONS } else { 0 }];
+    body.extend([low_u8(u64::from(layout.shift)), low_u8(u64::from(layout.count_bits))]);
+    body.push(low_u8(to_u64(layout.kinds.len())));
+    body.extend(layout.kinds.iter().map(|&kind| kind as u8));
+    if K::CODE == Bytes::CODE {
+        header.chart.write(&mut body);
+    }
+    put_point::<K>(&mut body, header.low);
+    put_point::<K>(&mut body, header.high);
+    let locals = locals.finish();
+    for number in [layout.num_locals, layout.num_shared, layout.max_members] {
+        put_varint(&mut body, u64::from(number));
+    }
+    put_varint(&mut body, to_u64(locals.len()));
+    put_varint(&mut body, shared_sets.len());
+    put_varint(&mut body, payload.len());
+    body.extend_from_slice(&locals);
+    if layout.num_shared > 0 {
+        put_bounds(&mut body, &shared_bounds);
+    }
+    body.extend(shared_sets.finish());
+    if let Some((bounds, unions)) = unions {
+        put_varint(&mut body, unions.len());
+        put_bounds(&mut body, &bounds);
+        body.extend(unions.finish());
+    }
+    put_bounds(&mut body, &bounds);
+    body.extend(payload.finish());
+    frame(SEGMENT, &body)
+}
+
+/// The union of each stretch of neighbouring blocks, if the segment has more than one.
+fn unions<P>(plan: &Plan<P>, sets: &Sets, num_blocks: usize) -> Option<(Vec<u64>, BitWriter)> {
+    let num_unions = num_blocks.div_ceil(BLOCKS_PER_UNION);
+    // Where the locations outnumber the runs of a union, it would hardly be smaller than they are.
+    if num_unions < 3 || index(sets.num_locals()) > 2 * plan.sets.len() / num_unions {
+        return None;
+    }
+    let mut out = BitWriter::default();
+    let mut bounds = vec![0];
+    // The last union that each local number was put into.
+    let mut last = vec![usize::MAX; index(sets.num_locals())];
+    let mut blocks = plan.blocks.iter().peekable();
+    for union in 0..num_unions {
+        let mut members = Vec::new();
+        while let Some(block) = blocks.next_if(|block| block.block / BLOCKS_PER_UNION == union) {
+            for &handle in &plan.sets[block.sets.clone()] {
+                for &member in sets.members(handle) {
+                    if last[index(member)] != union {
+                        last[index(member)] = union;
+                        members.push(member);
+                    }
+                }
+            }
+        }
+        members.sort_unstable();
+        put_union(&mut out, &members, sets.num_locals());
+        bounds.push(out.len());
+    }
+    Some((bounds, out))
+}
+
+/// Bounds lie near a straight line, so their distances from it are written, in equal widths.
+fn put_bounds(body: &mut Vec<u8>, bounds: &[u64]) {
+    let total = bounds.last().copied().unwrap_or(0);
+    let last = to_u64(bounds.len() - 1);
+    let off = |(at, &bound): (u64, &u64)| bound.cast_signed() - on_line(at, last, total).cast_signed();
+    let least = (0..).zip(bounds).map(off).min().unwrap_or(0);
+    let most = (0..).zip(bounds).map(off).max().unwrap_or(0);
+    // Never zero, so that a count without bytes is refused.
+    let width = width_of((most - least).unsigned_abs()).max(1);
+    put_varint(body, least.unsigned_abs());
+    body.push(low_u8(u64::from(width)));
+    let mut packed = BitWriter::default();
+    (0..).zip(bounds).for_each(|pair| packed.put((off(pair) - least).unsigned_abs(), width));
+    body.extend(packed.finish());
+}

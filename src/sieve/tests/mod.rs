@@ -1,0 +1,5 @@
+//! Tests of the whole index.
+
+pub(in crate::sieve) mod invariants;
+pub(in crate::sieve) mod model;
+pub(in crate::sieve) mod thesis_errors;

@@ -1,0 +1,91 @@
+"""`parsieve index`: each command prints what it did, for people and for programs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import parsieve as ps
+from parsieve.cli import main
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    table = tmp_path / "orders"
+    table.mkdir()
+    for part in range(9):
+        write(table, part)
+    return table
+
+
+def write(folder: Path, part: int) -> None:
+    ids = range(part, 900, 9)
+    pq.write_table(pa.table({"id": ids, "sorted": range(part * 100, part * 100 + 100)}), folder / f"{part}.parquet")
+
+
+def run(capsys: Any, *arguments: object, code: int = 0) -> str:
+    """Run a command of the index and return what it printed as data."""
+    assert main(["index", *map(str, arguments)]) == code
+    return str(capsys.readouterr().out)
+
+
+def test_each_command_prints_what_it_did(folder: Path, capsys: Any) -> None:
+    built = run(capsys, "build", folder, "id", "--memory", "64MiB", "--threads", "1")
+    assert "id" in built
+    assert " s" in built or " ms" in built
+    assert run(capsys, "update", folder).strip()
+    assert run(capsys, "compact", folder).strip()
+    assert run(capsys, "expire", folder, "--older-than", "0").strip()
+    assert "no problems found" in problems(capsys, folder)
+    assert run(capsys, "drop", folder, "id").strip()
+    assert ps.open_table(folder).index_kinds() == {}
+
+
+def problems(capsys: Any, folder: Path) -> str:
+    assert main(["index", "verify", str(folder)]) == 0
+    said = capsys.readouterr()
+    assert said.out == ""
+    return str(said.err)
+
+
+def test_each_command_prints_json(folder: Path, capsys: Any) -> None:
+    built = json.loads(run(capsys, "build", folder, "id", "sorted", "--json"))
+    assert built["columns"] == {"id": "sieve", "sorted": "none"}
+    assert built["seconds"] >= 0
+    for command in (["update"], ["compact"], ["expire"], ["drop", "id"]):
+        assert isinstance(json.loads(run(capsys, command[0], folder, *command[1:], "--json")), dict), command
+
+
+def test_a_build_of_nothing_says_why_and_how_to_force_it(folder: Path, capsys: Any) -> None:
+    assert main(["index", "build", str(folder), "sorted"]) == 0
+    said = capsys.readouterr()
+    assert said.out.startswith("sorted: no index")
+    assert said.err == "to index sorted anyway, add --kind sieve\n"
+    assert ps.open_table(folder).index_kinds() == {}
+    run(capsys, "build", folder, "sorted", "--kind", "sieve")
+    assert ps.open_table(folder).index_kinds() == {"sorted": "sieve"}
+
+
+def test_stats_are_a_table_with_sizes_on_disk(folder: Path, capsys: Any) -> None:
+    run(capsys, "build", folder, "id", "--kind", "both")
+    run(capsys, "build", folder, "sorted", "--kind", "bloom")
+    head, *rows = run(capsys, "stats", folder).splitlines()
+    assert "on disk" in head
+    assert sorted(row.split()[:2] for row in rows) == [["id", "both"], ["sorted", "bloom"]]
+    told = json.loads(run(capsys, "stats", folder, "--json"))
+    assert {name: one["kind"] for name, one in told.items()} == {"id": "both", "sorted": "bloom"}
+    view = ps.open_table(folder)._index.look()
+    assert view is not None
+    stored = {part.name: part.size for part in view.commit.parts()}
+    assert told["id"]["bytes_lookup"] < told["id"]["bytes_stored"] < sum(stored.values())
+
+
+@pytest.mark.parametrize("command", ["update", "compact", "drop", "verify", "stats"])
+def test_without_an_index_the_error_says_how_to_build_one(folder: Path, capsys: Any, command: str) -> None:
+    assert main(["index", command, str(folder)]) == 2
+    assert f"has no index; to build one, run: parsieve index build {folder} COLUMN" in capsys.readouterr().err

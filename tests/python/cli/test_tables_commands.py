@@ -1,0 +1,154 @@
+"""`parsieve plan` and `parsieve advise`: data on standard output, a summary and warnings on standard error."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import parsieve as ps
+from parsieve.cli import main
+from parsieve.cli.output import in_color
+from parsieve.cli.tables import _advice_row
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    table = tmp_path / "orders"
+    table.mkdir()
+    for part in range(9):
+        ids = range(part * 100, part * 100 + 100)
+        times = pa.array(ids, pa.timestamp("s", "UTC"))
+        pq.write_table(
+            pa.table({"order_id": ids, "customer_id": [str(one) for one in ids], "at": times, "n": [7] * 100}),
+            table / f"part-{part}.parquet",
+        )
+    return table
+
+
+def run(capsys: Any, *arguments: object, code: int = 0) -> tuple[str, str]:
+    """Run a command and return what it printed."""
+    assert main([str(one) for one in arguments]) == code
+    said = capsys.readouterr()
+    return said.out, said.err
+
+
+def test_plan_ends_with_a_summary(folder: Path, capsys: Any) -> None:
+    out, err = run(capsys, "plan", folder, "order_id = 142")
+    assert out == f"{folder}/part-1.parquet\n"
+    assert re.fullmatch(r"1 of 9 files, [\d.]+ of [\d.]+ kB, [\d.,]+ m?s\n", err)
+    assert run(capsys, "plan", folder, "order_id = 142", "-q") == (out, "")
+    told, err = run(capsys, "plan", folder, "order_id = 142", "--json")
+    assert err == ""
+    assert json.loads(told)["files"] == [f"{folder}/part-1.parquet"]
+    assert "skipped 8 files" in run(capsys, "plan", folder, "order_id = 142", "--explain")[0]
+
+
+def test_plan_of_no_file_is_a_success_unless_asked(folder: Path, capsys: Any) -> None:
+    out, err = run(capsys, "plan", folder, "order_id = -1")
+    assert out == ""
+    assert err.startswith("0 of 9 files, 0 of ")
+    run(capsys, "plan", folder, "order_id = -1", "--exit-code", code=1)
+    run(capsys, "plan", folder, "order_id = 1", "--exit-code", code=0)
+    run(capsys, "plan", folder, "order_id = -1", "--exit-code", "--json", code=1)
+
+
+def test_plan_warns_of_what_it_does_not_understand(folder: Path, capsys: Any) -> None:
+    out, err = run(capsys, "plan", folder, "length(customer_id) = 3 AND order_id = 142")
+    assert len(out.splitlines()) == 1
+    assert err.startswith("parsieve: warning: ")
+    assert "LENGTH(customer_id) = 3" in err.splitlines()[0]
+    assert err.count("LENGTH") == 1
+    assert "LENGTH" in run(capsys, "plan", folder, "length(customer_id) = 3", "-q")[1]
+    assert "LENGTH" not in run(capsys, "plan", folder, "length(customer_id) = 3", "--on-unknown", "ignore")[1]
+    out, err = run(capsys, "plan", folder, "length(customer_id) = 3", "--on-unknown", "error", code=2)
+    assert out == ""
+    assert err.startswith("parsieve: not understood: LENGTH(customer_id) = 3 (")
+
+
+def test_plan_assumes_a_time_zone(folder: Path, capsys: Any) -> None:
+    where = "at = '1970-01-01 00:01:00'"
+    assert len(run(capsys, "plan", folder, where)[0].splitlines()) == 9
+    assert len(run(capsys, "plan", folder, where, "--timezone", "UTC")[0].splitlines()) == 1
+
+
+def test_a_table_is_opened_as_the_options_say(folder: Path, tmp_path: Path, capsys: Any) -> None:
+    place = tmp_path / "elsewhere"
+    run(capsys, "index", "build", folder, "order_id", "--kind", "sieve", "--index-location", place)
+    assert ps.open_table(folder, index_location=place).index_kinds() == {"order_id": "sieve"}
+    assert ps.open_table(folder).index_kinds() == {}
+    run(capsys, "index", "stats", folder, "--index-location", place)
+    run(capsys, "plan", folder, "order_id = 1", "--index-location", place, "--format", "parquet")
+    run(capsys, "plan", folder, "order_id = 1", "--format", "delta", code=2)
+
+
+def test_report_takes_a_time_zone_and_an_index_location(folder: Path, tmp_path: Path, capsys: Any) -> None:
+    page = tmp_path / "page.html"
+    where = ["--where", "at = '1970-01-01 00:01:00'", "--timezone", "UTC"]
+    out, err = run(capsys, "report", folder, *where, "-o", page, "--index-location", tmp_path / "index")
+    assert (out, err) == (f"{page}\n", f"1 query of {folder}\n")
+    assert "reads 1 of 9 files" in page.read_text(encoding="utf-8")
+    assert run(capsys, "report", folder, *where, "-o", page, "-q")[1] == ""
+
+
+def test_advice_is_a_table(folder: Path, capsys: Any) -> None:
+    out, err = run(capsys, "advise", folder)
+    head, *rows = out.splitlines()
+    for name in ("column", "kind", "on disk", "for lookups", "files for a key", "missing key", "interval", "note"):
+        assert name in head
+    assert [row.split()[0] for row in rows] == ["order_id", "customer_id", "at", "n"]
+    assert not re.search(r"\d\.\d\d", out), "numbers are rounded"
+    assert err.startswith("estimated from 9 of 9 files")
+    assert len(json.loads(run(capsys, "advise", folder, "n", "--json")[0])) == 1
+
+
+def test_advice_shows_what_an_index_costs_and_saves() -> None:
+    reads = {"minmax_reads": 200.04, "bloom_reads": 3.0, "sieve_reads": 1.96}
+    absent = {"minmax_absent": 199.0, "bloom_absent": 1.99, "sieve_absent": 0.5}
+    size = {"sieve_bytes": 16_100_000, "bloom_bytes": 900_000, "build_seconds": 1.0, "sieve_stored_bytes": 31_000_000}
+    advice = ps.Advice(column="k", recommendation="sieve", why="so", slices=200, sampled=16, **reads, **absent, **size)  # type: ignore[arg-type]
+    row = _advice_row(advice)
+    assert (row["files for a key"], row["missing key"], row["interval"]) == ("200 -> 2", "199 -> 0.5", "200 -> 2")
+    assert (row["on disk"], row["for lookups"]) == ("31 MB", "16.1 MB")
+    assert _advice_row(advice._replace(recommendation="both"))["on disk"] == "31.9 MB"
+    row = _advice_row(advice._replace(recommendation="bloom"))
+    assert (row["files for a key"], row["missing key"], row["interval"]) == ("200 -> 3", "199 -> 2", "200")
+    row = _advice_row(advice._replace(recommendation="none"))
+    assert (row["on disk"], row["files for a key"]) == ("-", "200")
+
+
+def test_verbose_shows_the_log(folder: Path, capsys: Any) -> None:
+    _, err = run(capsys, "plan", folder, "order_id = 1", "-v")
+    assert "parsieve.cli: opened the parquet table" in err
+    assert "parsieve.cli" not in run(capsys, "plan", folder, "order_id = 1")[1]
+    assert logging.getLogger("parsieve").handlers == []
+
+
+def test_colors_are_for_terminals(folder: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    arguments = ["plan", folder, "order_id = 1"]
+    assert "\033[" not in run(capsys, *arguments)[1]
+    assert "\033[" in run(capsys, *arguments, "--color", "always")[1]
+    assert "\033[" in run(capsys, "--color=always", *arguments)[1]
+    assert "\033[" in run(capsys, "advise", folder, "--color", "always")[0]
+
+    class Terminal:
+        def isatty(self) -> bool:
+            return True
+
+    stream: Any = Terminal()
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    assert in_color("auto", stream)
+    assert not in_color("never", stream)
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert not in_color("auto", stream)
+    assert in_color("always", stream)
+    monkeypatch.delenv("NO_COLOR")
+    monkeypatch.setenv("TERM", "dumb")
+    assert not in_color("auto", stream)

@@ -1,0 +1,43 @@
+"""Hudi rewrites a table's properties while Spark opens it: the read waits instead of finding no table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hudi_rewrite import STEPS, Rewrite
+from spark_tables import SparkTable, ids, needs
+
+import parsieve as ps
+import parsieve.spark as pss
+
+pytestmark = pytest.mark.spark
+
+
+def test_every_way_to_rows_waits_for_the_end_of_a_rewrite(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    needs("hudi_mor")
+    made = SparkTable(spark, "hudi_mor", "rewritten", tmp_path / "t")
+    made.insert(0, 20)
+    table = ps.open_table(made.folder)
+    table.build_index("id", progress=False)
+    plan = table.plan("id < 3")
+    ways = {
+        "read a path": lambda: pss.read(spark, made.folder, "id < 3"),
+        "read a name": lambda: pss.read(spark, made.name, "id < 3"),
+        "read an instant": lambda: pss.read(spark, made.folder, "id < 3", plan._snapshot.id),
+        "plan": lambda: table.plan("id < 3").to_spark(spark),
+        "a plan from before": lambda: plan.to_spark(spark),
+    }
+    for name, way in ways.items():
+        with monkeypatch.context() as context:
+            rewrite = Rewrite(made.folder, context, "empty")
+            assert ids(way()) == [0, 1, 2], name
+            # Spark itself goes by the backup where the file is missing, and so may be done earlier.
+            assert STEPS[rewrite.step] == "done", name
+    with monkeypatch.context() as context:
+        Rewrite(made.folder, context, "empty")
+        pss.update_index(spark, made.folder)
+    made.drop()
