@@ -100,7 +100,7 @@ def test_a_column_that_auto_leaves_alone_says_why_and_how_to_force_it(tmp_path: 
     [note] = report.notes
     assert note == (
         "k: no index, min/max reads little more than the best index would; "
-        "build_index('k', kind=\"sieve\") builds one anyway"
+        'kind="sieve" (on the command line, --kind sieve) builds one anyway'
     )
     assert str(report) == note
 
