@@ -133,6 +133,7 @@ def late_events(folder: Path, files: int, rows_of_a_file: int, rounds: int) -> l
         "index": {
             name: {
                 "bits_per_row": round(of.bits_per_row, 3),
+                "stored_bytes": of.stored_bytes,
                 "lookup_bytes": of.lookup_bytes,
                 "root_bytes": of.root_bytes,
             }

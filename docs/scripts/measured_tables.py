@@ -232,7 +232,11 @@ def tables(records: Records) -> str:
     found = records["tables-python"]
     cases = found.data["cases"]
     lake = next(case for case in cases if case.get("case") == "late events")
-    bits = sum(of["bits_per_row"] for of in lake["index"].values())
+    index = lake["index"].values()
+    asked = f"lookups read {sum(of['bits_per_row'] for of in index):.1f} bits a row of their indexes"
+    # Records of version 0.1 do not say what is on disk.
+    stored = sum(of["stored_bytes"] for of in index) if all("stored_bytes" in of for of in index) else None
+    asked += ", which take more on disk" if stored is None else f", which take {_bytes(stored)} on disk"
     lines = []
     for question, name in (("point", "one user"), ("range", "one hour")):
         of = [case for case in cases if case.get("question") == question]
@@ -251,9 +255,9 @@ def tables(records: Records) -> str:
     held = [case["mib_held"] for case in many.values()]
     return (
         f"{_bytes(lake['bytes'])} in {of[0]['files']['alone']} files: {lake['rows'] / 1e6:g} million events that came "
-        f"late, by users who are never the sort key; both columns indexed in {lake['build_seconds']:.0f} s, {bits:.1f} "
-        f"bits a row. Each engine by its own means alone, and on what a plan keeps, planning included, files in memory "
-        f"({found.source}).\n\n"
+        f"late, by users who are never the sort key; both columns indexed in {lake['build_seconds']:.0f} s; {asked} "
+        f"([sizes](docs/faq.md)). Each engine by its own means alone, and on what a plan keeps, planning included, "
+        f"files in memory ({found.source}).\n\n"
         f"{_table(['question', 'files', 'pyarrow', 'Polars', 'DuckDB', 'bytes read'], lines)}\n\n"
         f"A point planned over {many['plain']['files']:,} files that did not change: {warm['delta']:.0f} ms (Delta), "
         f"{warm['iceberg']:.0f} ms (Iceberg), {warm['plain']:.0f} ms in a plain folder, where names and one `stat` a "

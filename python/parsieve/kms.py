@@ -78,7 +78,7 @@ class Unwrapper:
         try:
             name, sealed = base64.b64decode(wrapping[0]), base64.b64decode(wrapped)
         except binascii.Error:
-            raise _core.FormatError(f"the key material of {whose} is no base64") from None
+            raise _core.FormatError(f"the key material of {whose} is not valid base64") from None
         return _core.unwrap_key(self._wrapping[wrapping], sealed, name)
 
     def _ask(self, wrapped: str, master: str) -> bytes:

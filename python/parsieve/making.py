@@ -1,4 +1,4 @@
-"""New filters from a file's own data: column chunks are hashed in threads, and what is made waits in a scratch file.
+"""Make filters from a file's own data: column chunks are hashed in threads, and filters wait in a scratch file.
 
 Memory is bounded by the threads: each holds the distinct hashes of one column chunk, its filter, and a few pages.
 """
@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import NamedTuple, TypeVar
 
 from parsieve import _core, interrupts
+from parsieve.atomic import naming
 from parsieve.filters import FileFilters
 
 Chunk = tuple[int, int]
@@ -79,6 +80,7 @@ class Filters:
     def __init__(self, file: FileFilters, rewriter: _core.Rewriter, folder: Path) -> None:
         self._file = file
         self._rewriter = rewriter
+        self._folder = folder
         # Only what is encrypted as its column is goes into it, and no name leads to it where the system allows that.
         self._scratch = tempfile.SpooledTemporaryFile(IN_MEMORY, dir=str(folder), prefix=".parsieve-")  # noqa: SIM115
         self._lock = threading.Lock()
@@ -97,7 +99,7 @@ class Filters:
         filter, ndv, rate = scan(self._file, self._rewriter, chunk).make(fpp, max_bytes)
         encoded = self._rewriter.encode(chunk, filter)
         bits = digest(filter)
-        with self._lock:
+        with self._lock, naming(self._folder):
             start = self._scratch.seek(0, os.SEEK_END)
             self._scratch.write(encoded)
             self.made[chunk] = MadeFilter(filter.num_blocks, ndv, rate, start, len(encoded), bits)

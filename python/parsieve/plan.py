@@ -1,4 +1,4 @@
-"""A plan: the files and row groups that can hold a matching row, why the others cannot, and the rows themselves."""
+"""A plan: the files and row groups that can contain a match, why the others cannot, and the matching rows."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _EVIDENCE = frozenset({"_files", "_groups"})
 
 
 class Plan:
-    """What `Table.plan` found. It is about one state of the table, and does not change with it.
+    """The files and row groups that can contain a match, as `Table.plan` returns them, for one state of the table.
 
     A plan is an Arrow stream of its rows, so pass it to any library that reads Arrow: `pa.table(plan)`,
     `pl.DataFrame(plan)`, or `duckdb.sql("FROM plan")`. A plan pickles, too: plan once, and read in other processes.
@@ -102,15 +102,15 @@ class Plan:
 
     @cached_property
     def files(self) -> list[str]:
-        """The files that can hold a matching row, as an engine opens them.
+        """The paths or URIs of the files that can contain a match.
 
-        A slice that is log files alone has none; `to_arrow` reads it all the same.
+        A Hudi file group that has only log files has no path; `to_arrow` reads it too.
         """
         return [path for number in self._kept if (path := self._snapshot.slices[number].path) is not None]
 
     @cached_property
     def row_groups(self) -> dict[str, list[int] | None]:
-        """For each file that is kept the numbers of its row groups that are, or None where all are."""
+        """The row groups to read of each kept file, or None for all of them."""
         found: dict[str, list[int] | None] = {}
         for number in self._kept:
             path = self._snapshot.slices[number].path
@@ -144,12 +144,12 @@ class Plan:
 
     @property
     def bytes_fetched(self) -> int:
-        """Bytes of the index and of files that were read for the plan; the table's own log and listing do not count."""
+        """The bytes that planning read of the index and of files, without the table's log and listing."""
         return self._cost.bytes_fetched
 
     @property
     def requests(self) -> int:
-        """Reads of the index and of files that were made for the plan."""
+        """The number of reads that planning made of the index and of files."""
         return self._cost.requests
 
     @property
@@ -200,7 +200,7 @@ class Plan:
         return Rows(self._lake, self._snapshot, self._expr, slices, groups)
 
     def to_batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-        """The matching rows as a stream of record batches, with the columns asked for (None: all).
+        """Iterate over the matching rows as record batches, with the given columns (None: all).
 
         >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
         >>> folder = tempfile.mkdtemp()
@@ -220,7 +220,7 @@ class Plan:
         return reader.__arrow_c_stream__(requested_schema)
 
     def to_arrow(self, columns: Sequence[str] | None = None) -> pa.Table:
-        """The matching rows, with the columns asked for (None: all). pandas has them by `.to_pandas()`.
+        """Read the matching rows, with the given columns (None: all). For pandas, call `.to_pandas()` on the result.
 
         >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
         >>> folder = tempfile.mkdtemp()
@@ -232,7 +232,7 @@ class Plan:
             return self._rows().reader(columns, hold=True).read_all()
 
     def to_dataset(self) -> pads.Dataset:
-        """The kept files and row groups as a pyarrow dataset that yields the matching rows.
+        """Return a pyarrow dataset of the kept files and row groups that yields the matching rows.
 
         >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
         >>> folder = tempfile.mkdtemp()
@@ -250,9 +250,9 @@ class Plan:
         return found
 
     def to_polars(self) -> pl.LazyFrame:
-        """The matching rows as a LazyFrame.
+        """Return the matching rows as a LazyFrame.
 
-        Polars reads the kept files itself where they are exactly the table's rows.
+        Polars reads the kept files itself if they contain exactly the table's rows.
 
         >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
         >>> folder = tempfile.mkdtemp()
@@ -264,9 +264,10 @@ class Plan:
         return self._rows().polars()
 
     def to_duckdb(self, con: duckdb.DuckDBPyConnection | None = None) -> duckdb.DuckDBPyRelation:
-        """The matching rows as a relation of a DuckDB connection (None: the default one).
+        """Return the matching rows as a relation of a DuckDB connection (None: the default one).
 
-        DuckDB reads the kept files itself where they are exactly the table's rows.
+        DuckDB reads the kept files itself if they contain exactly the table's rows. Its `fetchall()` needs the package
+        `pytz` for timestamps with time zones; `to_arrow_table()` does not.
 
         >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
         >>> folder = tempfile.mkdtemp()
@@ -279,10 +280,10 @@ class Plan:
         return relation
 
     def to_spark(self, spark: SparkSession, name: str | None = None) -> DataFrame:
-        """The matching rows as a DataFrame of Spark's own, which opens the kept files alone, at the plan's snapshot.
+        """Return the matching rows as a Spark DataFrame that opens only the kept files, at the plan's snapshot.
 
-        `ConflictError` where the table has moved on so that they cannot be read as they were planned. `name` is that of
-        an Iceberg table in Spark's catalog, if its folder alone does not lead Spark to it.
+        Raises `ConflictError` if the table has changed so that these files can no longer be read as planned. Pass the
+        `name` of an Iceberg table in Spark's catalog if Spark cannot find it by its folder.
         """
         from parsieve.spark.planned import frame_of
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -73,22 +74,24 @@ class _Source:
         at_once: bool,
         opened: list[Opened],
     ) -> Iterator[pl.DataFrame]:
-        frame = self._frame(opened)
-        if missing is not None:
-            roots = [] if predicate is None else predicate.meta.root_names()
-            yield frame.select(list(dict.fromkeys([*columns, *roots]))).head(missing).collect()
-            return
-        frame = frame if predicate is None else frame.filter(predicate)
-        yield from _collected(frame.select(columns), at_once)
+        with ExitStack() as stack:
+            frame = self._frame(opened, stack)
+            if missing is not None:
+                roots = [] if predicate is None else predicate.meta.root_names()
+                yield frame.select(list(dict.fromkeys([*columns, *roots]))).head(missing).collect()
+                return
+            frame = frame if predicate is None else frame.filter(predicate)
+            yield from _collected(frame.select(columns), at_once)
 
-    def _frame(self, opened: list[Opened]) -> pl.LazyFrame:
+    def _frame(self, opened: list[Opened], stack: ExitStack) -> pl.LazyFrame:
         """Return the matching rows of files that are held open."""
         if not all(map(self._is_plain, opened)):
             condition = None if self.expr is None else to_pyarrow(self.expr)
             # Filtered on the values alone, as statistics know nothing of NaN.
             batches = self.files.rows(opened, Request(late=condition))
             return pl.DataFrame(pl.from_arrow(pa.Table.from_batches(batches, self.files.schema))).lazy()
-        frame = _scan([one.pinned.handle() for one in opened], self.files.schema.names)
+        handles = [stack.enter_context(one.pinned.handle()) for one in opened]
+        frame = _scan(handles, self.files.schema.names)
         return frame if self.expr is None else frame.filter(to_polars(self.expr))
 
     def _is_plain(self, one: Opened) -> bool:

@@ -32,9 +32,10 @@ if TYPE_CHECKING:
 
 
 class Table(IndexedTable):
-    """A table, from `open_table`. Threads may share it; what it learns of files is kept for the next plan.
+    """A table, as `open_table` returns it. Threads may share it, and each plan reuses what earlier plans have read.
 
-    A table pickles, without what it learned, unless it was opened with `decryption=` or its filesystem does not pickle.
+    Tables pickle, without their caches. A table that was opened with `decryption=`, or on a filesystem that cannot be
+    pickled, raises `TypeError`.
     """
 
     def __init__(self, lake: Lake, index_location: IndexLocation | TableIndex = None) -> None:
@@ -74,17 +75,20 @@ class Table(IndexedTable):
         timezone: str | None = None,
         stale: Literal["keep", "error"] = "keep",
     ) -> Plan:
-        """Find the files, and row groups in them, that can hold a row for which `where` is true.
+        """Find the files and row groups that can contain a row for which `where` is true.
 
         Args:
-            where: SQL text, a pyarrow or Polars expression, or `[(column, op, value)]` tuples; None is every row.
-            as_of: The format's own name of a state (Delta version, Iceberg snapshot id, Hudi instant), or a `datetime`.
-            keys: Arrow columns by the names of columns that must have one of their values (a semi-join).
-            row_groups: Read footers to judge row groups too. None reads them where nothing else is known of a file.
-            timezone: Where the clocks stand of literals that name no zone, beside columns that have one.
-            stale: What to do where the index of a column does not hold the table as it is. "keep" keeps the files that
-                it does not know; "error" raises `StaleIndexError` if any is left, for jobs that must not be slow. Where
-                the table has no index at all, no file is known.
+            where: A SQL condition, a pyarrow or Polars expression, or `[(column, op, value)]` tuples. None selects
+                every row.
+            as_of: The state of the table to plan on: a Delta version, an Iceberg snapshot id, a Hudi instant, or a
+                `datetime`. None is the current state.
+            keys: A mapping of column names to Arrow columns. Rows match if each column has one of the given values (a
+                semi-join).
+            row_groups: True opens every kept file to judge its row groups by min/max statistics and Bloom filters,
+                False none. None opens files that nothing else judges, and others if that is expected to pay.
+            timezone: The time zone of timestamps in `where` that have none, if the column has one.
+            stale: What to do if the index does not cover the current version of a file. "keep" keeps the file; "error"
+                raises `StaleIndexError`, also if there is no index.
 
         >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
         >>> folder = tempfile.mkdtemp()
@@ -147,13 +151,13 @@ class Table(IndexedTable):
         expose: ColumnName | Sequence[ColumnName] = (),
         timezone: str | None = None,
     ) -> list[Advice]:
-        """Tell what an index of each column would cost and save, by a sample of the table's files.
+        """Estimate what an index of each column would cost and save, from a sample of the table's files.
 
         Args:
-            columns: None is those of the queries, and without queries all that can be indexed.
-            queries: Predicates as `plan` takes them. Without any, keys and intervals both count.
-            expose: Columns that would be indexed though files encrypt them, as for `build_index`.
-            timezone: Where the clocks stand of literals in `queries` that name no zone, as for `plan`.
+            columns: The columns to judge. None takes those of the queries, or without queries all columns.
+            queries: Predicates as for `plan`. Without any, point and range queries count the same.
+            expose: Encrypted columns that may be indexed, as for `build_index`.
+            timezone: The time zone of timestamps in `queries` that have none, as for `plan`.
 
         >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
         >>> folder = tempfile.mkdtemp()
@@ -199,20 +203,22 @@ def open_table(
     index_location: IndexLocation = None,
     decryption: TableKeysArgument = None,
 ) -> Table:
-    """The table at a path or URI, in a `(filesystem, path)` pair, or that of a `DeltaTable` or a pyiceberg `Table`.
+    """Open a table: a path or URI, a `(filesystem, path)` pair, a `DeltaTable`, or a pyiceberg `Table`.
 
-    Plain folders of Parquet files (hive-partitioned or not), Delta Lake, Iceberg and Hudi are told apart by what lies
-    in the folder, or by `format`. The index of `lake/orders` is stored in
-    `lake/.parsieve/orders` if that is a plain folder, else in `lake/orders/_parsieve`, or at `index_location`.
+    parsieve detects plain folders of Parquet files (hive-partitioned or not), Delta Lake, Iceberg and Hudi by the
+    contents of the folder. Pass `format` to override this. The index of a plain folder
+    `lake/orders` is stored in `lake/.parsieve/orders`, that of another table in its `_parsieve` folder, or at
+    `index_location`.
 
-    A plain folder is every file below it, whatever its name, but those whose names begin with `_` or a dot. A single
-    file is a table too, whose index lies at `index_location`; patterns of names and lists of files are none.
-    `storage_options` have obstore's names for a plain folder (`aws_region`, `aws_endpoint`, `aws_allow_http`), and
-    those of its library for a lake's table.
+    In a plain folder every file counts as Parquet unless its name starts with `_` or `.`. A single file is a table
+    too; to index it, pass `index_location`. Globs and lists of files are not accepted.
 
-    `decryption` are the keys of a plain folder's encrypted files: a dict of `footer_key`, `column_keys` and
-    `aad_prefix`; or `(kms, connection)`, a `KmsClient`, or the function that makes one, and the `KmsConnectionConfig`
-    of pyarrow's `CryptoFactory`; or `FileKeys`, by which footers and filters are read, and no rows.
+    `storage_options` use the names of obstore for a plain folder (`aws_region`, `aws_endpoint`, `aws_allow_http`), and
+    those of the format's library for Delta Lake, Iceberg and Hudi.
+
+    `decryption` holds the keys of a plain folder's encrypted files: a dict of `footer_key`, `column_keys` and
+    `aad_prefix`; or `(kms, connection)`, with a `KmsClient` (or a function that makes one) and the
+    `KmsConnectionConfig` of pyarrow's `CryptoFactory`; or `FileKeys`, which can read footers and filters but no rows.
 
     >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
     >>> folder = tempfile.mkdtemp()
@@ -237,9 +243,9 @@ def advise(
     expose: ColumnName | Sequence[ColumnName] = (),
     timezone: str | None = None,
 ) -> list[Advice]:
-    """What an index of each column of a table would cost and save, before it is built; see `Table.advise`.
+    """Estimate what an index of each column would cost and save, before you build it. See `Table.advise`.
 
-    `table` is one from `open_table`, or whatever that takes, `decryption` the keys of its files.
+    `table` is a `Table`, or anything that `open_table` accepts; `decryption` is passed on to it.
 
     >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
     >>> folder = tempfile.mkdtemp()

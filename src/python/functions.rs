@@ -88,7 +88,7 @@ pub(super) fn optimal_num_bytes(
 pub(super) fn rate(value: &Bound<'_, PyAny>) -> PyResult<f64> {
     value.extract().map_err(|_| {
         let shown = value.repr().map_or_else(|_| "this value".to_owned(), |text| text.to_string());
-        PyTypeError::new_err(format!("must be a number between 0 and 1, such as 0.01 for 1%, not {shown}"))
+        PyTypeError::new_err(format!("fpp must be a number between 0 and 1, such as 0.01 for 1%, not {shown}"))
     })
 }
 

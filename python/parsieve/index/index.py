@@ -186,7 +186,11 @@ class TableIndex:
         threads: int | None = None,
         account: Account | None = None,
     ) -> View:
-        """Fill a Bloom filter for each location and column, in one scan: it answers for keys alone."""
+        """Fill a Bloom filter for each location and column, in one scan: it answers for keys alone.
+
+        `memory` bounds the bytes of filters that are held at once; finished ones wait in temporary files. The filter of
+        a single slice must fit, and what reading the files takes comes on top.
+        """
         effort = build.Effort(memory, threads)
         account = account or Account()
         snapshot = account.settle(lake, snapshot)

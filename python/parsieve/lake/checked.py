@@ -18,7 +18,6 @@ import pyarrow.compute as pc
 import pyarrow.dataset as pads
 from pyarrow import fs
 
-from parsieve._core import UnsupportedError
 from parsieve.errors import ConflictError
 from parsieve.files import REQUESTS_AT_ONCE
 from parsieve.lake.pinned import ATTEMPTS, FAILURES, HELD_BYTES, Pinned, changed_since
@@ -71,6 +70,11 @@ class Opened:
     fragment: pads.ParquetFileFragment
     # Whether pyarrow's scan of it gives the table's rows.
     is_exact: bool = True
+
+    @property
+    def is_moved(self) -> bool:
+        """Whether this is certainly another file than the one that was planned."""
+        return not self.is_planned and (self.file.token != "" or self.pinned.version.size != self.file.size)
 
 
 @dataclass(frozen=True)
@@ -198,14 +202,19 @@ class CheckedFiles:
                 except (*FAILURES, *failures) as error:
                     failure = error
                 changed = [one.file.name for one in files if not one.pinned.is_unchanged()]
-            if not changed:
-                if failure is not None:
-                    raise failure
+                moved = [one for one in files if one.is_moved]
+                is_old = all(one.is_planned for one in files)
+            if not changed and failure is None:
                 yield from held
                 return
+            if not changed and (is_old or attempt):
+                if failure is not None and (not moved or isinstance(failure, ConflictError)):
+                    raise failure
+                # Whatever is wrong with the file now, it is not the one that was planned.
+                raise changed_since(moved[0].file.name) from failure
             if began:
                 break
-        raise changed_since(changed[0])
+        raise changed_since((changed or [self.files[window[0]].name])[0])
 
     @contextmanager
     def _opened(self, window: Sequence[int], attempt: int) -> Iterator[list[Opened]]:
@@ -295,13 +304,8 @@ class CheckedFiles:
         file = one.file
         rows = FileRows(one.pinned.open, file.name, file.matching, file.constants)
         needed = pa.schema([self.schema.field(name) for name in request.needed(self.schema)])
-        try:
-            for batch in rows.batches(needed):
-                yield from _matching(batch, request.filter, request.columns)
-        except UnsupportedError as error:
-            if one.is_planned or file.token == "":
-                raise
-            raise ConflictError(f"{file.name} was replaced by a file of other types; plan again: {error}") from error
+        for batch in rows.batches(needed):
+            yield from _matching(batch, request.filter, request.columns)
 
 
 def _matching(batch: pa.RecordBatch, filter: pc.Expression | None, columns: Any) -> Iterator[pa.RecordBatch]:

@@ -135,7 +135,7 @@ class Delta(Adapter):
         try:
             partitions = [fields[name] for name in state.metadata["partitionColumns"]]
         except KeyError as error:
-            raise FormatError(f"Delta's log partitions by {error}, which is no column") from error
+            raise FormatError(f"Delta's log partitions by {error}, which is not a column of the table") from error
         stats = [parsed_stats(file) for file in state.files]
         slices = tuple(
             self._slice(file, said, schema, matching, partitions) for file, said in zip(state.files, stats, strict=True)

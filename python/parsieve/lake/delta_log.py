@@ -125,7 +125,7 @@ def _lines(text: bytes, name: str) -> Iterator[Mapping[str, Any]]:
             try:
                 yield json.loads(line)
             except ValueError as error:
-                raise FormatError(f"{name} of Delta's log holds a line that is no JSON: {error}") from error
+                raise FormatError(f"{name} of Delta's log contains a line that is not JSON: {error}") from error
 
 
 def _checkpoint_actions(storage: Storage, name: str) -> Iterator[Mapping[str, Any]]:

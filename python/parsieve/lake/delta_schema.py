@@ -138,7 +138,7 @@ def partition_value(text: str | None, kind: pa.DataType) -> tuple[object, bool]:
         value: object = _PARSERS[_family(kind)](text)
         return pa.scalar(value, kind).as_py(), True
     except (KeyError, ValueError, InvalidOperation, OverflowError, pa.ArrowException) as error:
-        raise FormatError(f"the partition value {text!r} of Delta's log is no {kind}: {error!r}") from error
+        raise FormatError(f"the partition value {text!r} of Delta's log is not a valid {kind}: {error!r}") from error
 
 
 def _family(kind: pa.DataType) -> str:
@@ -296,4 +296,4 @@ def unpack(text: str) -> bytes:
             raise ValueError("characters that Z85 does not have")
         return base64.b85decode(plain.translate(_TO_B85))
     except ValueError as error:
-        raise FormatError(f"a deletion vector's address is no Z85: {error}") from error
+        raise FormatError(f"the address of a deletion vector is not valid Z85: {error}") from error

@@ -86,4 +86,4 @@ def _value(text: str | None, kind: pa.DataType) -> object:
     try:
         return pa.scalar(text).cast(kind).as_py()
     except pa.ArrowException as error:
-        raise UnsupportedError(f"the partition value {text!r} is no {kind}: {error}") from error
+        raise UnsupportedError(f"the partition value {text!r} is not a valid {kind}: {error}") from error

@@ -284,7 +284,7 @@ class _Slices:
         for name, size in zip(piece.log_file_names, piece.log_file_sizes, strict=True):
             match = _LOG.fullmatch(name)
             if match is None:
-                raise FormatError(f"{name} is no name of a Hudi log")
+                raise FormatError(f"not the name of a Hudi log: {name}")
             if not self._logs_say or (match[2] <= self._instant and self._timeline.holds(match[2])):
                 found.append((name, int(size)))
         return sorted(found)

@@ -166,7 +166,7 @@ def earliest_kept(data: bytes, name: str) -> str:
         return ""
     source = _Avro(data, name)
     if source.take(4) != b"Obj\1":
-        raise FormatError(f"{name} of Hudi's timeline is no Avro file")
+        raise FormatError(f"not an Avro file: {name} of Hudi's timeline")
     about: dict[bytes, bytes] = {}
     while count := source.number():
         if count < 0:

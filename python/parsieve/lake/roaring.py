@@ -83,7 +83,7 @@ def _containers(source: _Bytes, at_most: int) -> Iterator[array[int]]:
         (count,) = source.numbers("I")
         flags = 0
     else:
-        raise FormatError(f"a deletion vector begins with {cookie}, which is no Roaring bitmap")
+        raise FormatError(f"not a Roaring bitmap: a deletion vector begins with {cookie}")
     if count > 1 << 16:
         raise FormatError(f"a deletion vector claims {count} containers; there can be 65536")
     described = source.shorts(2 * count)

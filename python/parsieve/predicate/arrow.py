@@ -21,11 +21,11 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from parsieve.predicate.build import MIRRORED, Builder, Operand, cast_operand, never, scalar_value, unknown
+from parsieve.predicate.build import MIRRORED, Builder, Operand, cast_operand, is_bytes, never, scalar_value, unknown
 from parsieve.predicate.expr import Always, And, Expr, IsNull, Not, Operator, Or, both, either, value_type
 from parsieve.predicate.ieee import compare_ieee
 from parsieve.predicate.names import Names
-from parsieve.predicate.place import UnlikeError
+from parsieve.predicate.place import UnlikeError, Value
 from parsieve.predicate.sql import like_prefix
 
 _COMPARISONS: dict[str, Operator] = {
@@ -61,7 +61,7 @@ def parse_expression(
     try:
         tree = _tree(expression)
     except (pa.ArrowNotImplementedError, UnlikeError) as error:
-        return unknown(str(expression), str(error))
+        return unknown(_printed(expression), str(error))
     reader = _Reader(Names(schema), Builder(zone), nan_is_greatest)
     for field in _fields(tree):
         reader.operand(field)
@@ -81,7 +81,7 @@ def _tree(expression: pc.Expression) -> _Node:
             return _Field((value,))
         inner = [next(pairs) for _ in range(int(value))]
         if any(part != "field_ref" for part, _ in inner):
-            raise UnlikeError("only fields with names are understood")
+            raise UnlikeError("fields must be given by name")
         return _Field(tuple(name for _, name in inner))
 
     # Calls that are open, so that deep trees need no recursion here.
@@ -100,9 +100,9 @@ def _tree(expression: pc.Expression) -> _Node:
             case "field_ref" | "nested_field_ref":
                 stack[-1][1].append(field(key, value))
             case _:
-                raise UnlikeError(f"this pyarrow writes {key!r} into expressions, which is not understood")
+                raise UnlikeError(f"this version of pyarrow serializes expressions in an unknown way: {key!r}")
     if len(stack) != 1 or len(stack[0][1]) != 1:
-        raise UnlikeError("this pyarrow pickles expressions in a way that is not understood")
+        raise UnlikeError("this version of pyarrow serializes expressions in an unknown way")
     return stack[0][1][0]
 
 
@@ -184,12 +184,12 @@ class _Reader:
         if isinstance(node, _Field):
             operand = self.operand(node)
             if not pa.types.is_boolean(operand.column.value_type):
-                raise UnlikeError("a column alone is a condition only where it is boolean")
+                raise UnlikeError(f"{operand.column} alone is not a condition, since it is not a boolean")
             return build.compare(operand, "=", True)
         if isinstance(node, pa.Scalar):
             if pa.types.is_boolean(node.type) or pa.types.is_null(node.type):
                 return Always(node.as_py())
-            raise UnlikeError("a literal is a condition only where it is boolean")
+            raise UnlikeError("a literal alone is a condition only if it is a boolean")
         if node.name in _COMPARISONS and len(node.arguments) == 2:
             op = _COMPARISONS[node.name]
             left, right = node.arguments
@@ -213,14 +213,18 @@ class _Reader:
                     return build.compare(operand, "=", math.nan)
                 return never(operand.column, f"{operand.column} = NaN")
             case "starts_with", (inner,) if not _options(node).get("ignore_case"):
-                return build.starts_with(self.operand(inner), scalar_value(_options(node)["pattern_scalar"]))
+                operand = self.operand(inner)
+                return build.starts_with(operand, _pattern(operand, _options(node)["pattern_scalar"]))
             case "match_like", (inner,) if not _options(node).get("ignore_case"):
-                prefix, rest = like_prefix(str(_options(node)["pattern"]), "\\")
+                operand = self.operand(inner)
+                text = str(scalar_value(_options(node)["pattern_scalar"]))
+                prefix, rest = like_prefix(text, "\\")
+                value = prefix.encode() if is_bytes(operand.column.value_type) else prefix
                 if rest and set(rest) == {"%"}:
-                    return build.starts_with(self.operand(inner), prefix)
+                    return build.starts_with(operand, value)
                 if not rest:
-                    return build.compare(self.operand(inner), "=", prefix)
-        raise UnlikeError(f"pyarrow's {node.name} is not understood")
+                    return build.compare(operand, "=", value)
+        raise UnlikeError(f"pyarrow's {node.name} is not supported here")
 
     def _is_in(self, operand: Operand, options: dict[str, Any]) -> Expr:
         values = [scalar_value(value) for value in options["value_set_scalar"].values]
@@ -236,7 +240,7 @@ class _Reader:
                 return found
             case 3:
                 return either(found, Always(None)) if None in values else found
-        raise UnlikeError("this way to look for null is not understood")
+        raise UnlikeError("this null_matching_behavior is not supported")
 
     def operand(self, node: _Node) -> Operand:
         """The column on one side."""
@@ -246,7 +250,7 @@ class _Reader:
             return cast_operand(
                 self.operand(node.arguments[0]), _options(node)["to_type_scalar"].type, self._build.zone
             )
-        raise UnlikeError("a column is compared as it is, or cast; other expressions are not followed")
+        raise UnlikeError("computed columns are not supported; compare the column itself")
 
     def literal(self, node: _Node) -> pa.Scalar:
         """A literal, cast where pyarrow can without loss."""
@@ -257,8 +261,8 @@ class _Reader:
             try:
                 return self.literal(node.arguments[0]).cast(to)
             except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-                raise UnlikeError(f"a literal does not fit {to}") from None
-        raise UnlikeError("a column is compared with a literal, not with another column or an expression of one")
+                raise UnlikeError(f"the literal does not fit {to}") from None
+        raise UnlikeError("only comparisons of a column with a literal are supported")
 
 
 def _options(call: _Call) -> dict[str, Any]:
@@ -269,13 +273,30 @@ def _options(call: _Call) -> dict[str, Any]:
     for number, field in enumerate(call.options.type):
         scalar = call.options[number]
         named[f"{field.name}_scalar"] = scalar
-        named[field.name] = scalar.as_py()
+        # A pattern may be no text.
+        if pa.types.is_boolean(field.type) or pa.types.is_integer(field.type):
+            named[field.name] = scalar.as_py()
     return named
 
 
-def _text(node: _Node) -> str:
+def _pattern(operand: Operand, pattern: pa.Scalar) -> Value | None:
+    """A prefix, which pyarrow holds as text whatever its bytes are."""
+    if pattern.is_valid and is_bytes(operand.column.value_type):
+        return bytes(pattern.as_buffer())
+    return scalar_value(pattern)
+
+
+def _text(node: _Node, depth: int = 0) -> str:
     if isinstance(node, _Field):
         return ".".join(node.path)
     if isinstance(node, pa.Scalar):
-        return str(node)
-    return f"{node.name}({', '.join(_text(argument) for argument in node.arguments)})"
+        return _printed(node)
+    inner = ", ".join(_text(argument, depth + 1) for argument in node.arguments) if depth < 9 else "..."
+    return f"{node.name}({inner})"
+
+
+def _printed(value: pc.Expression | pa.Scalar) -> str:
+    try:
+        return str(value)
+    except UnicodeDecodeError:
+        return "a text that is not valid UTF-8"

@@ -33,6 +33,7 @@ from parsieve.predicate.expr import (
     value_type,
 )
 from parsieve.predicate.place import NANOS, Clock, Day, Moment, Nearest, Place, UnlikeError, Value, place
+from parsieve.predicate.words import shortened, type_name
 
 # `5 < x` is `x > 5`.
 MIRRORED: dict[Operator, Operator] = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
@@ -61,7 +62,7 @@ class Builder:
         if operand.day:
             return self._compare_day(operand.column, op, value)
         column = operand.column
-        spot = place(value, column.value_type, self.zone)
+        spot = self._place(column, value, op)
         compared = _placed(column, op, spot, shown(value))
         if operand.cast and spot.exact and op in ("=", "!="):
             # Values of a wider type may be rounded to this one.
@@ -69,11 +70,18 @@ class Builder:
             return Or((compared, rounded)) if op == "=" else And((compared, Not(rounded)))
         return compared
 
+    def _place(self, column: Column, value: Value, op: str) -> Place:
+        """Where a value lies among those of a column; the error names the column."""
+        try:
+            return place(value, column.value_type, self.zone)
+        except UnlikeError as error:
+            raise UnlikeError(error.about(str(column), op)) from None
+
     def _compare_day(self, column: Column, op: Operator, value: Value) -> Expr:
         """The day of a timestamp: every comparison is one of moments with a midnight."""
         days = place(value, pa.date32(), self.zone)
         if not days.exact:
-            raise UnlikeError("the day of a timestamp is compared with dates only")
+            raise UnlikeError(f"the date of {column} is compared with a time; write DATE '2026-01-31'")
         first = days.floor.cast(pa.int32()).as_py()
         begin, end = (Moment(Fraction((first + more) * 86_400 * 10**9), _zoned(column)) for more in (0, 1))
         day = Operand(column)
@@ -99,7 +107,7 @@ class Builder:
         given = [value for value in values if value is not None]
         if operand.day:
             return either(*(self._compare_day(column, "=", value) for value in given), *nulls)
-        places = [place(value, column.value_type, self.zone) for value in given]
+        places = [self._place(column, value, "IN") for value in given]
         found = pa.array([spot.floor for spot in places if spot.exact], column.value_type)
         # What no value of the type equals finds no row, and stays a leaf all the same: a file may hold another type.
         others = [shown(value) for value, spot in zip(given, places, strict=True) if operand.cast or not spot.exact]
@@ -113,9 +121,9 @@ class Builder:
             return Always(None)
         column = operand.column
         if operand.day or not (is_text(column.value_type) or is_bytes(column.value_type)):
-            raise UnlikeError("only text and bytes begin with something")
+            raise UnlikeError(f"{column} is {type_name(column.value_type)}; only strings and binaries have prefixes")
         if not isinstance(prefix, str if is_text(column.value_type) else bytes):
-            raise UnlikeError("text begins with text, and bytes with bytes")
+            raise UnlikeError(f"{column} is {type_name(column.value_type)}, and the prefix is of another type")
         return StartsWith(column, Literal(prefix_scalar(prefix, column.value_type))) if prefix else present(column)
 
     def is_null(self, operand: Operand) -> Expr:
@@ -140,7 +148,10 @@ def is_bytes(type: pa.DataType) -> bool:
 
 def prefix_scalar(prefix: str | bytes, type: pa.DataType) -> pa.Scalar:
     """A prefix of values of `type`; of a fixed width it is shorter than they are, and so of another type."""
-    return pa.scalar(prefix, pa.binary() if pa.types.is_fixed_size_binary(type) else type)
+    try:
+        return pa.scalar(prefix, pa.binary() if pa.types.is_fixed_size_binary(type) else type)
+    except UnicodeEncodeError:
+        raise UnlikeError("the text is not valid Unicode") from None
 
 
 def never(column: Column, text: str | None = None) -> Expr:
@@ -249,7 +260,7 @@ def distinct(values: pa.Array) -> pa.Array:
 
 def unknown(text: str, error: UnlikeError | str) -> Unknown:
     """What was not understood, and why."""
-    return Unknown(text, str(error))
+    return Unknown(shortened(text), str(error))
 
 
 def python_value(value: Any) -> Value | None:
@@ -257,8 +268,11 @@ def python_value(value: Any) -> Value | None:
     if isinstance(value, pa.Scalar):
         return scalar_value(value)
     if hasattr(value, "dtype") and hasattr(value, "item") and getattr(value, "ndim", 0) == 0:
-        # A scalar of numpy: Arrow knows the units of its times.
-        return scalar_value(pa.scalar(value))
+        # A scalar of numpy, or an array around one: Arrow knows the units of its times.
+        try:
+            return scalar_value(pa.scalar(value[()]))
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
+            raise UnlikeError(f"values of type {value.dtype} are not supported") from None
     if value is None or isinstance(value, bool | str | bytes | float | uuid.UUID):
         return value
     if isinstance(value, int):
@@ -269,11 +283,11 @@ def python_value(value: Any) -> Value | None:
     if type(value) in (datetime, date, time):
         return scalar_value(_temporal(value))
     if isinstance(value, timedelta):
-        raise UnlikeError("durations are not compared")
+        raise UnlikeError("durations are not supported")
     try:
         return scalar_value(pa.scalar(value))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
-        raise UnlikeError(f"a value of type {type(value).__qualname__} is not compared") from None
+        raise UnlikeError(f"values of type {type(value).__qualname__} are not supported") from None
 
 
 def _temporal(value: datetime | date | time) -> pa.Scalar:
@@ -284,7 +298,7 @@ def _temporal(value: datetime | date | time) -> pa.Scalar:
         return pa.scalar(value, pa.timestamp("us"))
     if isinstance(value, time):
         if value.tzinfo is not None:
-            raise UnlikeError("times of day with a zone are not compared")
+            raise UnlikeError("times of day with a time zone are not supported")
         return pa.scalar(value, pa.time64("us"))
     return pa.scalar(value, pa.date32())
 
@@ -300,7 +314,10 @@ def scalar_value(scalar: pa.Scalar) -> Value | None:
         return scalar_value(scalar.value)
     types = pa.types
     if types.is_boolean(kind) or is_text(kind) or is_bytes(kind):
-        value: Value = scalar.as_py()
+        try:
+            value: Value = scalar.as_py()
+        except UnicodeDecodeError:
+            raise UnlikeError("the text is not valid UTF-8") from None
         return value
     if types.is_integer(kind):
         return Fraction(scalar.as_py())
@@ -317,7 +334,7 @@ def scalar_value(scalar: pa.Scalar) -> Value | None:
     if types.is_time(kind):
         storage = pa.int32() if kind.bit_width == 32 else pa.int64()
         return Clock(Fraction(scalar.cast(storage).as_py() * NANOS[kind.unit]))
-    raise UnlikeError(f"values of type {kind} are not compared")
+    raise UnlikeError(f"values of type {kind} are not supported")
 
 
 def cast_value(value: Value | None, to: pa.DataType, zone: str | None) -> Value | None:
@@ -326,7 +343,7 @@ def cast_value(value: Value | None, to: pa.DataType, zone: str | None) -> Value 
         return None
     spot = place(value, to, zone)
     if not spot.exact:
-        raise UnlikeError(f"the cast of the literal to {to} would round it")
+        raise UnlikeError(f"the cast to {to} changes the value; write a value of that type")
     return scalar_value(spot.floor)
 
 
@@ -340,8 +357,12 @@ def cast_operand(operand: Operand, to: pa.DataType, zone: str | None) -> Operand
     if pa.types.is_timestamp(have) and pa.types.is_date(to) and not operand.day:
         if have.tz is None or zone in ("UTC", "Etc/UTC", "Z", "+00:00"):
             return Operand(operand.column, day=True)
-        raise UnlikeError("the day of a moment depends on the zone: give timezone='UTC', or compare the moment")
-    raise UnlikeError(f"a cast of a column from {have} to {to} is not followed")
+        raise UnlikeError(
+            f"the date of {operand.column} depends on the time zone; pass timezone='UTC', or compare the timestamp"
+        )
+    raise UnlikeError(
+        f"casting {operand.column} from {have} to {to} may change values; compare {operand.column} itself"
+    )
 
 
 def _keeps_values(have: pa.DataType, to: pa.DataType) -> bool:

@@ -9,6 +9,7 @@ import io
 import json
 import math
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -17,27 +18,27 @@ from parsieve.predicate.build import MIRRORED, Builder, Operand, scalar_value, u
 from parsieve.predicate.expr import Always, And, Expr, IsNull, Not, Operator, Or, both, either
 from parsieve.predicate.names import Names
 from parsieve.predicate.place import UnlikeError
+from parsieve.predicate.trees import read_json
+from parsieve.predicate.words import shortened
 
 _COMPARISONS: dict[str, Operator] = {"Eq": "=", "NotEq": "!=", "Lt": "<", "LtEq": "<=", "Gt": ">", "GtEq": ">="}
 
 
 def parse_frame_expression(expression: Any, schema: pa.Schema, zone: str | None) -> Expr:
     """The typed form of a `polars.Expr`."""
+    from polars.exceptions import PanicException
+
     try:
         with warnings.catch_warnings():
             # Polars does not promise that its JSON stays; what it writes anew is not understood, and so keeps.
             warnings.simplefilter("ignore")
-            text = expression.meta.serialize(format="json")
-            # JSON has no NaN and no infinity: they would come back as null.
-            same = type(expression).deserialize(io.StringIO(text), format="json").meta.eq(expression)
-    except Exception as error:
+            tree = read_json(expression.meta.serialize(format="json"))
+        names = expression.meta.root_names()
+    except (Exception, PanicException) as error:
         # Polars raises errors of many classes, of its Rust side too.
-        return unknown(str(expression), f"Polars does not serialise it: {error}")
-    if not same:
-        return unknown(str(expression), "Polars' JSON does not hold it whole (NaN, infinity); write it as SQL")
-    tree = json.loads(text)
+        return unknown("the Polars expression", f"Polars cannot serialize it: {shortened(str(error))}")
     reader = _Reader(Names(schema), Builder(zone))
-    for name in expression.meta.root_names():
+    for name in names:
         reader.find((name,))
     return reader.truth(tree)
 
@@ -52,16 +53,19 @@ class _Reader:
 
     def truth(self, node: Any) -> Expr:
         match node:
-            case {"BinaryExpr": {"left": left, "op": "And" | "LogicalAnd", "right": right}}:
-                return And((self.truth(left), self.truth(right)))
-            case {"BinaryExpr": {"left": left, "op": "Or" | "LogicalOr", "right": right}}:
-                return Or((self.truth(left), self.truth(right)))
+            case {"BinaryExpr": {"op": "And" | "LogicalAnd"}}:
+                return And(tuple(self.truth(part) for part in _chain(node, ("And", "LogicalAnd"))))
+            case {"BinaryExpr": {"op": "Or" | "LogicalOr"}}:
+                return Or(tuple(self.truth(part) for part in _chain(node, ("Or", "LogicalOr"))))
             case {"Function": {"input": [inner], "function": {"Boolean": "Not"}}}:
                 return Not(self.truth(inner))
         try:
+            if _has_none(node):
+                # JSON has no NaN and no infinity: they are written as null.
+                raise UnlikeError("Polars cannot serialize NaN and infinity; write the condition as SQL")
             return self._leaf(node)
         except UnlikeError as error:
-            return unknown(json.dumps(node)[:200], error)
+            return unknown(_text(node), error)
 
     def _leaf(self, node: Any) -> Expr:
         build = self._build
@@ -97,13 +101,13 @@ class _Reader:
             case {"Column": str()}:
                 operand = self.operand(node)
                 if not pa.types.is_boolean(operand.column.value_type):
-                    raise UnlikeError("a column alone is a condition only where it is boolean")
+                    raise UnlikeError(f"{operand.column} alone is not a condition, since it is not a boolean")
                 return build.compare(operand, "=", True)
         if not _has_column(node):
             value = self.value(node)
             if value is None or isinstance(value, bool):
                 return Always(value)
-        raise UnlikeError("this expression of Polars is not understood")
+        raise UnlikeError("this Polars expression is not supported")
 
     def _same(self, operand: Operand, value: Any) -> Expr:
         null = self._build.is_null(operand)
@@ -127,12 +131,12 @@ class _Reader:
                     path.append(name)
                     node = inner
                 case _:
-                    raise UnlikeError("a column is compared as it is; other expressions are not followed")
+                    raise UnlikeError("computed columns are not supported; compare the column itself")
 
     def value(self, node: Any) -> Any:
         found = _folded(node)
         if len(found) != 1:
-            raise UnlikeError("a column is compared with one literal")
+            raise UnlikeError("only comparisons with a single value are supported")
         return scalar_value(found[0])
 
 
@@ -145,16 +149,55 @@ def _has_column(node: Any) -> bool:
 def _folded(node: Any) -> pa.Array:
     """The value of an expression without columns, or the values of one list."""
     if _has_column(node):
-        raise UnlikeError("a column is compared with a literal, not with another column or an expression of one")
+        raise UnlikeError("only comparisons of a column with a literal are supported")
     import polars as pl
 
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            expression = pl.Expr.deserialize(io.StringIO(json.dumps(node)), format="json")
-            series = pl.select(expression).to_series()
-    except Exception as error:
-        raise UnlikeError(f"Polars does not compute this literal: {error}") from None
-    if series.dtype == pl.List or series.dtype == pl.Array:
-        series = series.explode()
-    return pa.chunked_array(series.to_arrow()).combine_chunks() if len(series) else pa.nulls(0)
+            series = pl.select(_expression(node)).to_series()
+            if series.dtype == pl.List or series.dtype == pl.Array:
+                series = series.explode()
+            return pa.chunked_array(series.to_arrow()).combine_chunks() if len(series) else pa.nulls(0)
+    except (Exception, pl.exceptions.PanicException) as error:
+        raise UnlikeError(f"Polars cannot compute the value: {shortened(str(error))}") from None
+
+
+def _expression(node: Any) -> Any:
+    import polars as pl
+
+    return pl.Expr.deserialize(io.StringIO(json.dumps(node)), format="json")
+
+
+def _chain(node: Any, ops: tuple[str, str]) -> Iterator[Any]:
+    """The parts of a chain of one operator, which is a deep tree."""
+    waiting = [node]
+    while waiting:
+        one = waiting.pop()
+        match one:
+            case {"BinaryExpr": {"left": left, "op": op, "right": right}} if op in ops:
+                waiting += [right, left]
+            case _:
+                yield one
+
+
+def _has_none(node: Any) -> bool:
+    waiting = [node]
+    while waiting:
+        one = waiting.pop()
+        if one is None:
+            return True
+        waiting.extend(one.values() if isinstance(one, dict) else one if isinstance(one, list) else ())
+    return False
+
+
+def _text(node: Any) -> str:
+    """A part as Polars prints it, or else its JSON."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return str(_expression(node))
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt | SystemExit):
+            raise
+        return shortened(json.dumps(node)) if not isinstance(error, RecursionError) else "the Polars expression"

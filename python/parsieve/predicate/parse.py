@@ -119,6 +119,6 @@ def _keys(column: Column, values: pa.Array) -> tuple[pa.Array, list[str]]:
         keys = [value for one in distinct(values) if (value := scalar_value(one)) is not None]
         spots = [place(value, type) for value in keys]
     except UnlikeError as error:
-        raise TypeError(f"keys of type {plain} do not join column {column} of type {column.type}: {error}") from None
+        raise TypeError(f"key type {plain} does not match column {column} of type {column.type}: {error}") from None
     others = [shown(value) for value, spot in zip(keys, spots, strict=True) if not spot.exact]
     return pa.array([spot.floor for spot in spots if spot.exact], type), others

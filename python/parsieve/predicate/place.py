@@ -16,12 +16,32 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import pyarrow as pa
 
+from parsieve.predicate.words import shortened, type_name
+
 NANOS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 _DAY = 86_400 * 10**9
 
 
 class UnlikeError(Exception):
-    """A value that cannot be compared with a column; the text says why. It never leaves this room."""
+    """A value that cannot be compared with a column. It never leaves this package: `parse` returns `Unknown` instead.
+
+    The text says why, with `{column}` in place of the column's name. `literal` is what to write instead of the value.
+    """
+
+    def __init__(self, text: str, literal: str | None = None) -> None:
+        super().__init__(text)
+        self.literal = literal
+
+    def __str__(self) -> str:
+        return self.about("the column")
+
+    def about(self, column: str, op: str = "=") -> str:
+        """Return the reason for one column, with the comparison to write instead if there is one."""
+        text = str(self.args[0]).replace("{column}", column)
+        if self.literal is None:
+            return text
+        instead = f"({self.literal})" if op == "IN" else self.literal
+        return f"{text}; write {column} {op} {instead}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +99,7 @@ def place(value: Value, type: pa.DataType, zone: str | None = None) -> Place:
     if types.is_boolean(type):
         if isinstance(value, bool):
             return Place.at(pa.scalar(value, type))
-        raise UnlikeError("a boolean column is compared with true or false only")
+        raise UnlikeError("{column} is a boolean; compare it with TRUE or FALSE")
     if types.is_integer(type):
         bits, signed = type.bit_width, types.is_signed_integer(type)
         low, high = (-(1 << bits - 1), (1 << bits - 1) - 1) if signed else (0, (1 << bits) - 1)
@@ -91,7 +111,8 @@ def place(value: Value, type: pa.DataType, zone: str | None = None) -> Place:
             scaled = Fraction(scaled)
             if (scaled * Fraction(10) ** type.scale).denominator != 1:
                 raise UnlikeError(
-                    f"the float {float(scaled)} is no exact decimal of scale {type.scale}; write a Decimal"
+                    f"{{column}} is {type_name(type)}, and the float {float(scaled)!r} is not exactly such a decimal; "
+                    "pass a Decimal"
                 )
         scaled = scaled if isinstance(scaled, float) else scaled * Fraction(10) ** type.scale
         most = 10**type.precision - 1
@@ -105,16 +126,29 @@ def place(value: Value, type: pa.DataType, zone: str | None = None) -> Place:
     if types.is_time(type):
         clock = _clock(value) if isinstance(value, str) else value
         if not isinstance(clock, Clock):
-            raise UnlikeError("a column of times is compared with times of day only")
+            raise UnlikeError("{column} is a time of day; write '12:30:00'")
         per = NANOS[type.unit]
         return _whole(clock.nanos / per, 0, _DAY // per - 1, lambda whole: _integral(whole, type))
     if types.is_string(type) or types.is_large_string(type) or types.is_string_view(type):
         if isinstance(value, str):
-            return Place.at(pa.scalar(value, type))
-        raise UnlikeError("a column of text is compared with text only")
+            try:
+                return Place.at(pa.scalar(value, type))
+            except UnicodeEncodeError:
+                raise UnlikeError("the text is not valid Unicode") from None
+        raise UnlikeError("{column} is a string", _as_text(value))
     if _is_binary(type):
         return _binary(value, type)
-    raise UnlikeError(f"columns of type {type} cannot be compared with a value")
+    raise UnlikeError(f"{{column}} is {type_name(type)}, and columns of that type are not compared with values")
+
+
+def _as_text(value: Value) -> str:
+    """Return the SQL literal of the text that someone may have meant."""
+    if isinstance(value, Nearest):
+        value = value.number
+    if isinstance(value, Fraction):
+        whole = value.denominator == 1
+        return f"'{value.numerator}'" if whole and abs(value.numerator) < 10**40 else "'...'"
+    return f"'{value}'" if isinstance(value, uuid.UUID) else "'...'"
 
 
 def _is_binary(type: pa.DataType) -> bool:
@@ -133,7 +167,7 @@ def _whole(number: Fraction | float, low: int, high: int, scalar: Any) -> Place:
     """A number among the whole ones from `low` to `high`."""
     if isinstance(number, float):
         if math.isnan(number):
-            raise UnlikeError("NaN is compared with floating columns only")
+            raise UnlikeError("NaN exists in float columns only")
         if math.isinf(number):
             return Place(scalar(high), None, False) if number > 0 else Place(None, scalar(low), False)
         number = Fraction(number)
@@ -166,14 +200,16 @@ def _number(value: Value, type: pa.DataType) -> Fraction | float:
     if isinstance(value, str):
         return read_number(value).number
     if isinstance(value, bool) or not isinstance(value, Fraction | float):
-        raise UnlikeError(f"a column of type {type} is compared with numbers only")
+        raise UnlikeError(f"{{column}} is {type_name(type)}; compare it with a number")
     return value
 
 
 def read_number(text: str) -> Nearest:
     """A number as SQL writes it."""
     if _NUMBER.fullmatch(text) is None:
-        raise UnlikeError(f"{text!r} is no number")
+        if len(text) > 1000:
+            raise UnlikeError(f"numbers of more than 1,000 digits are not supported; this one has {len(text):,}")
+        raise UnlikeError(f"{shortened(repr(text))} is not a number")
     return Nearest(Fraction(text))
 
 
@@ -241,7 +277,9 @@ def _date(value: Value, type: pa.DataType) -> Place:
     elif isinstance(value, Day):
         days = Fraction(value.days)
     else:
-        raise UnlikeError("a column of dates is compared with dates, or with timestamps that name no zone")
+        if isinstance(value, Moment):
+            raise UnlikeError("{column} is a date and the value has a time zone; write a date")
+        raise UnlikeError("{column} is a date; write DATE '2026-01-31'")
     if pa.types.is_date32(type):
         return _whole(days, -(1 << 31), (1 << 31) - 1, lambda whole: pa.scalar(whole, pa.int32()).cast(type))
     most = (1 << 63) // 86_400_000
@@ -251,7 +289,7 @@ def _date(value: Value, type: pa.DataType) -> Place:
 def _timestamp(value: Value, type: pa.DataType, zone: str | None) -> Place:
     found = moment(value, True if type.tz is not None else None, zone)
     if type.tz is None and found.zoned:
-        raise UnlikeError("the timestamp names a zone and the column has none; write it without one")
+        raise UnlikeError("the value has a time zone and {column} has none; write the value without a zone")
     per = NANOS[type.unit]
     return _whole(found.nanos / per, -(1 << 63), (1 << 63) - 1, lambda whole: _integral(whole, type))
 
@@ -260,8 +298,8 @@ def _instant(moment: Moment, zone: str | None) -> Moment:
     """What the world's time is when a clock in `zone` shows `moment`."""
     if zone is None:
         raise UnlikeError(
-            "the timestamp names no zone and the column has one; write it with an offset (2026-01-31 12:00:00+00:00) "
-            "or give timezone="
+            "{column} has a time zone and the value has none; add an offset, as in '2026-01-31 12:00:00+00:00', "
+            "or pass timezone="
         )
     tz = zone_named(zone)
     whole, rest = divmod(moment.nanos, 10**9)
@@ -269,9 +307,9 @@ def _instant(moment: Moment, zone: str | None) -> Moment:
         wall = datetime(1970, 1, 1) + timedelta(seconds=int(whole))
         first, second = (wall.replace(tzinfo=tz, fold=fold).utcoffset() for fold in (0, 1))
     except OverflowError:
-        raise UnlikeError("the timestamp is too far away for its zone to be known") from None
+        raise UnlikeError("the timestamp is out of range for a time zone; write it in UTC") from None
     if first is None or first != second:
-        raise UnlikeError(f"a clock in {zone} shows {wall} twice or never, as summer time begins and ends")
+        raise UnlikeError(f"{wall} occurs twice or never in {zone}, because of daylight saving time; add an offset")
     return Moment((whole - int(first.total_seconds())) * 10**9 + rest, True)
 
 
@@ -283,7 +321,7 @@ def zone_named(zone: str) -> Any:
     try:
         return ZoneInfo(zone)
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise UnlikeError(f"no time zone is called {zone!r}") from None
+        raise UnlikeError(f"there is no time zone {shortened(repr(zone))}") from None
 
 
 def moment(value: Value, zoned: bool | None, zone: str | None) -> Moment:
@@ -293,11 +331,11 @@ def moment(value: Value, zoned: bool | None, zone: str | None) -> Moment:
     if isinstance(value, Day):
         value = Moment(Fraction(value.days * _DAY), False)
     if not isinstance(value, Moment):
-        raise UnlikeError("a timestamp is compared with dates and timestamps only")
+        raise UnlikeError("{column} is a timestamp; write TIMESTAMP '2026-01-31 12:00:00'")
     if zoned and not value.zoned:
         return _instant(value, zone)
     if zoned is False and value.zoned:
-        raise UnlikeError("a timestamp without a zone was written with one")
+        raise UnlikeError("a TIMESTAMP literal without a time zone was written with one")
     return value
 
 
@@ -310,7 +348,7 @@ _MOMENT = re.compile(
 def _seconds(offset: re.Match[str]) -> int:
     hours, minutes = int(offset["hours"]), int(offset["minutes"] or 0)
     if hours > 18 or minutes > 59:
-        raise UnlikeError(f"{offset[0]!r} is no offset of a time zone")
+        raise UnlikeError(f"{offset[0]!r} is not a time zone offset")
     return (-1 if offset["sign"] == "-" else 1) * (hours * 3600 + minutes * 60)
 
 
@@ -318,7 +356,9 @@ def read_moment(text: str) -> Day | Moment:
     """A date, or a timestamp with or without a zone, as SQL writes them."""
     found = _MOMENT.fullmatch(text)
     if found is None:
-        raise UnlikeError(f"{text!r} is no date or timestamp such as 2026-01-31 or 2026-01-31 12:00:00.5+00:00")
+        raise UnlikeError(
+            f"{shortened(repr(text))} is not a date or timestamp; write '2026-01-31' or '2026-01-31 12:00:00.5+00:00'"
+        )
     try:
         days = date.fromisoformat(found["date"]).toordinal() - date(1970, 1, 1).toordinal()
     except ValueError:
@@ -335,7 +375,7 @@ def read_moment(text: str) -> Day | Moment:
 def _clock(text: str) -> Clock:
     found = re.fullmatch(r"(\d\d):(\d\d)(?::(\d\d(?:\.\d{1,30})?))?", text, re.ASCII)
     if found is None or int(found[1]) > 23 or int(found[2]) > 59 or Fraction(found[3] or 0) >= 60:
-        raise UnlikeError(f"{text!r} is no time of day")
+        raise UnlikeError(f"{shortened(repr(text))} is not a time of day; write '12:30:00'")
     return Clock((int(found[1]) * 3600 + int(found[2]) * 60 + Fraction(found[3] or 0)) * 10**9)
 
 
@@ -344,11 +384,12 @@ def _binary(value: Value, type: pa.DataType) -> Place:
         try:
             value = uuid.UUID(value)
         except ValueError:
-            raise UnlikeError(f"{value!r} is no UUID") from None
+            raise UnlikeError(f"{shortened(repr(value))} is not a UUID") from None
     if isinstance(value, uuid.UUID):
         value = value.bytes
     if not isinstance(value, bytes):
-        raise UnlikeError("a column of bytes is compared with bytes only: X'00ff', or a UUID where it is 16 bytes wide")
+        uuids = " or a UUID" if pa.types.is_fixed_size_binary(type) and type.byte_width == 16 else ""
+        raise UnlikeError(f"{{column}} is {type_name(type)}; write bytes such as X'00ff'{uuids}")
     if not pa.types.is_fixed_size_binary(type) or len(value) == type.byte_width:
         return Place.at(pa.scalar(value, type))
     # Shorter and longer values have their place between those of the column's width, in the order of bytes.

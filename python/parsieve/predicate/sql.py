@@ -17,8 +17,7 @@ from parsieve.predicate.build import MIRRORED, Builder, Operand, cast_operand, c
 from parsieve.predicate.expr import Always, And, Expr, Not, Operator, Or, both
 from parsieve.predicate.names import Names
 from parsieve.predicate.place import Nearest, UnlikeError, Value, moment, read_number
-
-_WHAT_TO_WRITE = "write what would stand after WHERE"
+from parsieve.predicate.words import shortened
 
 
 class Predicates(Dialect):
@@ -28,6 +27,9 @@ class Predicates(Dialect):
         IDENTIFIERS: ClassVar[list[str | tuple[str, str]]] = ['"', "`"]
         HEX_STRINGS: ClassVar[list[str | tuple[str, str]]] = [("x'", "'"), ("X'", "'")]
 
+
+_PREFIXES_ONLY = "only patterns with a fixed beginning, such as 'abc%', can skip files"
+_PREFIX_ONLY = "only the beginning of the pattern is used"
 
 _COMPARISONS: dict[type[exp.Expression], Operator] = {
     exp.EQ: "=",
@@ -59,11 +61,11 @@ def parse_sql(text: str, schema: pa.Schema, zone: str | None) -> Expr:
     try:
         tree = sqlglot.parse_one(text, dialect=Predicates)
     except sqlglot.errors.SqlglotError as error:
-        raise ValueError(f"{text!r} is no SQL predicate: {_plain(error)}; {_WHAT_TO_WRITE}") from None
+        raise _invalid(text, f": {_plain(error)}") from None
     except RecursionError:
         raise ValueError("the SQL predicate is nested too deeply to be read") from None
     if not isinstance(tree, exp.Condition) or isinstance(tree, exp.Query | exp.Alias):
-        raise ValueError(f"{text!r} is no SQL predicate; {_WHAT_TO_WRITE}")
+        raise _invalid(text)
     reader = _Reader(Names(schema), Builder(zone))
     assert isinstance(tree, exp.Expression)
     try:
@@ -77,6 +79,10 @@ def parse_sql(text: str, schema: pa.Schema, zone: str | None) -> Expr:
         return reader.truth(tree)
     except RecursionError:
         raise ValueError("the SQL predicate is nested too deeply to be read") from None
+
+
+def _invalid(text: str, why: str = "") -> ValueError:
+    return ValueError(f"not a valid SQL condition: {shortened(repr(text))}{why} (write what follows WHERE)")
 
 
 def _plain(error: Exception) -> str:
@@ -160,9 +166,9 @@ class _Reader:
             case exp.Column() | exp.Dot():
                 operand = self.operand(node)
                 if not pa.types.is_boolean(operand.column.value_type):
-                    raise UnlikeError("a column alone is a condition only where it is boolean")
+                    raise UnlikeError(f"{operand.column} alone is not a condition, since it is not a boolean")
                 return build.compare(operand, "=", True)
-        raise UnlikeError("this form is not understood")
+        raise UnlikeError("this kind of condition is not supported")
 
     def _compared(self, op: Operator, left: exp.Expression, right: exp.Expression) -> Expr:
         if self._is_operand(left):
@@ -177,7 +183,7 @@ class _Reader:
             return self._build.is_null(self.operand(left))
         if isinstance(right, exp.Boolean):
             return self._same(left, right)
-        raise UnlikeError("IS is understood with NULL, TRUE and FALSE")
+        raise UnlikeError("IS is supported with NULL, TRUE and FALSE")
 
     def _same(self, left: exp.Expression, right: exp.Expression) -> Expr:
         """Equality for which null is a value like others."""
@@ -198,17 +204,17 @@ class _Reader:
         if pattern is None:
             return Always(None)
         if not isinstance(pattern, str) or not (escape is None or (isinstance(escape, str) and len(escape) == 1)):
-            raise UnlikeError("LIKE takes text, and one character to escape with")
+            raise UnlikeError("LIKE needs a string, and ESCAPE a single character")
         # Engines differ in what a backslash means where no ESCAPE is written.
         if escape is None and "\\" in pattern:
-            raise UnlikeError("a backslash in LIKE means different things to engines; write ESCAPE")
+            raise UnlikeError("engines disagree about a backslash in LIKE; add ESCAPE")
         prefix, rest = like_prefix(pattern, escape)
         if rest == "":
             return self._build.compare(operand, "=", prefix)
         begins = self._build.starts_with(operand, prefix)
         if set(rest) == {"%"}:
             return begins
-        return And((begins, unknown(_text(node), "only the beginning of a pattern is understood")))
+        return And((begins, unknown(_text(node), _PREFIXES_ONLY if prefix == "" else _PREFIX_ONLY)))
 
     def operand(self, node: exp.Expression) -> Operand:
         """The column on one side."""
@@ -220,7 +226,7 @@ class _Reader:
                 quoted = [bool(part.args.get("quoted")) for part in parts]
                 return Operand(self._names.find([part.name for part in parts], quoted))
             case exp.TryCast():
-                raise UnlikeError("TRY_CAST of a column is not followed")
+                raise UnlikeError("TRY_CAST is not supported; compare the column itself")
             case exp.Cast():
                 _only(node, "this", "to")
                 return cast_operand(self.operand(node.this), arrow_type(node.to), self._build.zone)
@@ -228,8 +234,8 @@ class _Reader:
                 _only(node, "this")
                 return cast_operand(self.operand(node.this), pa.date32(), self._build.zone)
         if node.find(exp.Column) is None:
-            raise UnlikeError("no column is compared here")
-        raise UnlikeError("a column is compared as it is, or cast; other expressions are not followed")
+            raise UnlikeError("the comparison has no column")
+        raise UnlikeError("computed columns are not supported; compare the column itself")
 
     def value(self, node: exp.Expression) -> Value | None:
         """A literal."""
@@ -244,13 +250,14 @@ class _Reader:
                 if node.is_string:
                     return str(node.this)
                 text = str(node.this)
-                return Fraction(text) if text.isascii() and text.isdigit() else read_number(text)
+                whole = text.isascii() and text.isdigit() and len(text) <= 1000
+                return Fraction(text) if whole else read_number(text)
             case exp.Neg():
                 return _negative(self.value(node.this))
             case exp.HexString():
-                return bytes.fromhex(str(node.this))
+                return _bytes(str(node.this))
             case exp.TryCast():
-                raise UnlikeError("TRY_CAST of a literal is not followed")
+                raise UnlikeError("TRY_CAST is not supported; write the value itself")
             case exp.Cast():
                 _only(node, "this", "to")
                 return self._cast_value(self.value(node.this), node.to)
@@ -258,15 +265,18 @@ class _Reader:
                 _only(node, "this")
                 return cast_value(self.value(node.this), pa.date32(), self._build.zone)
         if node.find(exp.Column) is not None:
-            raise UnlikeError("a column is compared with a literal, not with another column or an expression of one")
-        raise UnlikeError("this is no literal, and nothing is computed here; put the value itself in its place")
+            raise UnlikeError("only comparisons of a column with a literal are supported")
+        raise UnlikeError("expressions are not computed; write the value itself")
 
     def _cast_value(self, value: Value | None, to: exp.DataType) -> Value | None:
         kind = to.this
         if kind in _MOMENTS and value is not None:
             return moment(value, _MOMENTS[kind], self._build.zone)
         if kind == exp.DataType.Type.UUID and isinstance(value, str):
-            return uuid.UUID(value)
+            try:
+                return uuid.UUID(value)
+            except ValueError:
+                raise UnlikeError(f"{shortened(repr(value))} is not a UUID") from None
         return cast_value(value, arrow_type(to), self._build.zone)
 
 
@@ -274,7 +284,7 @@ def _only(node: exp.Expression, *names: str) -> None:
     """Refuse a node that says more than is read here: what is not read may turn its meaning round."""
     more = [name for name, value in node.args.items() if value and name not in names]
     if more:
-        raise UnlikeError(f"{more[0].upper().replace('_', ' ')} is not understood here")
+        raise UnlikeError(f"{more[0].upper().replace('_', ' ')} is not supported here")
 
 
 def like_prefix(pattern: str, escape: str | None) -> tuple[str, str]:
@@ -284,13 +294,21 @@ def like_prefix(pattern: str, escape: str | None) -> tuple[str, str]:
     while at < len(pattern):
         if pattern[at] == escape:
             if pattern[at + 1 : at + 2] not in ("%", "_", escape):
-                raise UnlikeError("the escape of a pattern stands before %, _ or itself")
+                raise UnlikeError("the escape character must precede %, _ or itself")
             at += 1
         elif pattern[at] in "%_":
             return "".join(prefix), pattern[at:]
         prefix.append(pattern[at])
         at += 1
     return "".join(prefix), ""
+
+
+def _bytes(digits: str) -> bytes:
+    if len(digits) % 2 or not set(digits) <= set("0123456789abcdefABCDEF"):
+        raise ValueError(
+            f"not a valid binary literal: X'{shortened(digits)}' (write two hexadecimal digits per byte, as in X'01')"
+        )
+    return bytes.fromhex(digits)
 
 
 def _negative(value: Value | None) -> Value | None:
@@ -300,7 +318,7 @@ def _negative(value: Value | None) -> Value | None:
         return -value
     if isinstance(value, Nearest):
         return Nearest(-value.number)
-    raise UnlikeError("a minus stands before numbers only")
+    raise UnlikeError("only numbers can be negative")
 
 
 def _parts(node: exp.Expression) -> list[exp.Identifier]:
@@ -361,7 +379,7 @@ def arrow_type(to: exp.DataType) -> pa.DataType:
     if kind in _MOMENTS and not to.expressions:
         # What engines keep of a timestamp is microseconds.
         return pa.timestamp("us", "UTC" if _MOMENTS[kind] else None)
-    raise UnlikeError(f"a cast to {to.sql()} is not followed")
+    raise UnlikeError(f"casts to {to.sql()} are not supported")
 
 
 def _text(node: exp.Expression) -> str:

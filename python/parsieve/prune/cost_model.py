@@ -28,6 +28,8 @@ class CostModel:
         self._judge = judge
         self._experience = experience
         self._columns = frozenset(column.path for column in judge.columns)
+        # An unchanged table gives the same slices again. Only the identity is kept, so that old snapshots are freed.
+        self._state = id(snapshot.slices)
 
     def choose(self, candidates: pa.Array) -> list[int]:
         """Return the slices to open, which have been asked by then.
@@ -54,16 +56,16 @@ class CostModel:
             candidates = candidates.filter(pc.invert(pc.is_in(candidates, value_set=picked)))
             wanted *= GROWTH
         if chosen and self._any_filters():
-            self._experience.add_plan(self._columns, self._snapshot.slices, excluded > 0)
+            self._experience.add_plan(self._columns, self._state, excluded > 0)
         return chosen
 
     def _first_guess(self) -> float:
         """Estimate the share of rows that would be excluded, before any file was asked."""
         waste = (self._files.expected_waste() or 0.0) / self._files.kept.true_count
         # If no row matches, every kept file is a false positive; else, those that the index expects.
-        missing = self._experience.excluding_rate(self._columns, self._snapshot.slices)
+        missing = self._experience.excluding_rate(self._columns, self._state)
         wrong = missing + (1 - missing) * min(1.0, waste)
-        return float(wrong) * self._experience.rate(self._columns, self._snapshot.slices)
+        return float(wrong) * self._experience.rate(self._columns, self._state)
 
     def _saving(self, batch: Sequence[int]) -> float:
         slices = [self._snapshot.slices[number] for number in batch]
@@ -79,14 +81,10 @@ class CostModel:
 
     def _ask(self, batch: list[int]) -> float:
         """Ask a batch, and return how many files' worth of rows it excluded."""
-        uncached = self._judge.num_uncached(batch)
-        judged = self._judge.judge(batch)
-        share = excluded_share(judged, self._judge.known)
-        if uncached:
-            known = [self._judge.known[number] for number in batch if number in self._judge.known]
-            with_filters = sum(self._judge.filters.has_filters(footer) for footer in known)
-            useful = max(with_filters, 1 if share else 0)
-            self._experience.add(self._columns, self._snapshot.slices, uncached, useful)
+        share = excluded_share(self._judge.judge(batch), self._judge.known)
+        known = [self._judge.known[number] for number in batch if number in self._judge.known]
+        with_filters = sum(self._judge.filters.has_filters(footer) for footer in known)
+        self._experience.add(self._columns, self._state, len(batch), max(with_filters, 1 if share else 0))
         return share * len(batch)
 
 

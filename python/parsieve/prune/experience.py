@@ -44,7 +44,7 @@ class Experience:
             return float(1 / (seen.files + 2) ** 2)
 
     def add(self, columns: Any, state: Any, files: int, useful: int) -> None:
-        """Count files that were opened for the first time."""
+        """Count files that were opened, and those of them that had evidence."""
         with self._lock:
             seen = self._of(columns, state)
             seen.files += files
@@ -67,7 +67,7 @@ class Experience:
         seen = self._seen.pop(columns, None)
         if seen is None:
             seen = _Seen(state)
-        elif seen.state is not state:
+        elif seen.state != state:
             shrunk = min(1.0, CARRIED_OVER / seen.files) if seen.files else 1.0
             seen = _Seen(state, seen.files * shrunk, seen.useful * shrunk, seen.plans, seen.excluding)
         self._seen[columns] = seen

@@ -75,9 +75,9 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path} is no record: {error}") from None
+        raise ValueError(f"not a record of measurements: {path}: {error}") from None
     if not isinstance(record, dict) or not isinstance(record.get("figures"), list):
-        raise ValueError(f'{path} is no record with figures: its object has no list "figures"')
+        raise ValueError(f'not a record with figures: {path} has no list "figures"')
     return record
 
 

@@ -53,11 +53,11 @@ def test_i14_a_compaction_holds_a_segment_and_a_page_of_an_index_of_any_size(tmp
 @pytest.mark.skipif(sys.platform == "win32", reason="it has no getrusage")
 @pytest.mark.parametrize("threads", [1, 2])
 def test_the_memory_of_a_bloom_build_does_not_grow_with_the_number_of_small_files(tmp_path: Path, threads: int) -> None:
-    # A filter begins with room for a million rows, 1.2 MiB, and these files need 128 bytes each.
+    # A filter begins with room for a million rows, 1.2 MiB, and these files need 96 bytes each.
     grown, stored = map(int, run("bloom_memory.py", tmp_path / "index", "files", 16 << 20, threads, 300, 3).split())
-    assert stored > 2 * 300 * 128
-    # Measured 5 to 9 MiB; it was 1.5 MiB for each file and column.
-    assert grown < 48 << 20
+    assert stored > 2 * 300 * 64
+    # Measured 1 MiB; it was 1.3 MiB for each file and column.
+    assert grown < 32 << 20
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="it has no getrusage")

@@ -52,6 +52,11 @@ def test_a_file_of_another_kind_in_the_folder(folder: Path) -> None:
     assert "move this one away" not in str(caught.value)
 
 
+def test_keys_of_another_type_name_both_types(folder: Path) -> None:
+    with pytest.raises(TypeError, match="key type string does not match column id of type int64"):
+        ps.open_table(str(folder)).plan(keys={"id": pa.array(["x"])})
+
+
 def test_keys_that_are_no_columns(folder: Path) -> None:
     table = ps.open_table(folder)
     keys: Any
@@ -91,7 +96,7 @@ def test_the_demo_says_at_once_that_it_wants_duckdb(tmp_path: Path) -> None:
     )
     assert done.returncode == 2
     assert done.stdout == ""
-    assert done.stderr == "parsieve: the demo asks DuckDB, too, which is not installed: pip install duckdb\n"
+    assert done.stderr == "parsieve: the demo needs DuckDB: pip install duckdb\n"
 
 
 def test_a_single_file_is_a_table_whose_index_lies_elsewhere(folder: Path, tmp_path: Path) -> None:

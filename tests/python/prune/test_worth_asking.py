@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -36,11 +35,10 @@ def write(folder: Path, *, filters: bool, row_group_size: int | None = None, sor
 
 
 @pytest.fixture
-def large_files(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def large_files(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reading rows is slow, as if the files of the tests were large."""
     slow = medium.Medium(footer=0.0002, filters=0.0002, opening=1.0, throughput=400e6, at_once=1)
     monkeypatch.setattr(medium, "LOCAL", slow)
-    yield
 
 
 def opened(plan: ps.Plan) -> int:

@@ -33,6 +33,20 @@ def table(tmp_path: Path) -> ps.Table:
     return ps.open_table(tmp_path)
 
 
+def test_all_evidence_includes_filters_in_files_however_small(tmp_path: Path) -> None:
+    for part in range(FILES):
+        keys = [2 * (row * FILES + part) for row in range(100)] * 2
+        filters = {"key": {"ndv": 100, "fpp": 0.0001}}
+        pq.write_table(pa.table({"key": keys}), tmp_path / f"{part}.parquet", bloom_filter_options=filters)
+    table = ps.open_table(tmp_path)
+    while not table.index_stats() or table.index_stats()["key"].locations < FILES:
+        table.build_index("key", kind="sieve")
+    key = next(key for key in range(101, 1_000, 2) if table.plan(f"key = {key}", row_groups=False).files)
+    page = page_of_plans(table, [f"key = {key}"], dt.date(2026, 1, 31))
+    assert f"Index and filters spare {FILES} of the {FILES} files" in page
+    assert "skipped by Bloom filters" in page
+
+
 def told(table: ps.Table, query: str) -> str:
     return spared(by_minmax(table, query), table.plan(query), table.index_kinds())
 

@@ -85,7 +85,7 @@ def test_plain_parquet(spark: Any, tmp_path: Path, parts: int | None) -> None:
         piece.location for piece in lake.snapshot().slices
     }
     # The runs are gone, and nothing else was left.
-    assert TableIndex(tmp_path / "t" / "_parsieve").verify(lake, lake.snapshot()) == []
+    assert TableIndex.of(lake).verify(lake, lake.snapshot()) == []
     held = {one.name for one in view.store.list("segments")}
     assert held == {part.name for state in view.columns.values() for part in state.base.files}
 

@@ -22,8 +22,8 @@ def renderable(expr: Expr) -> Expr:
     found = unknowns(form)
     if found:
         raise UnsupportedError(
-            f"{found[0].text!r} is not understood, so no engine can be asked for its rows ({found[0].reason}); "
-            "plan without it, and filter the rows of plan.files yourself"
+            f"cannot read the rows, since {found[0].text} is not understood: {found[0].reason}. Plan without this "
+            "condition, and filter the rows yourself"
         )
     return form
 

@@ -1,0 +1,44 @@
+"""Words for messages: types as people name them, and long texts cut short."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+# So much of a predicate is printed in a message.
+LONGEST = 200
+
+
+def shortened(text: str) -> str:
+    """Return a text that fits into a message.
+
+    >>> from parsieve.predicate.words import shortened
+    >>> len(shortened("x = 1 OR " * 1000))
+    200
+    """
+    return text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."
+
+
+def type_name(kind: pa.DataType) -> str:
+    """Return a type with its article, as in "a string" or "a decimal(10, 2)"."""
+    types = pa.types
+    if types.is_boolean(kind):
+        return "a boolean"
+    if types.is_integer(kind):
+        return f"an {kind}" if types.is_signed_integer(kind) else f"a {kind}"
+    if types.is_decimal(kind):
+        return f"a decimal({kind.precision}, {kind.scale})"
+    if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
+        return "a string"
+    if types.is_fixed_size_binary(kind):
+        return f"a binary of {kind.byte_width} bytes"
+    if types.is_binary(kind) or types.is_large_binary(kind) or types.is_binary_view(kind):
+        return "a binary"
+    if types.is_date(kind):
+        return "a date"
+    if types.is_timestamp(kind):
+        return f"a timestamp with{'out a' if kind.tz is None else ' a'} time zone"
+    if types.is_time(kind):
+        return "a time of day"
+    if types.is_floating(kind):
+        return {16: "a half float", 32: "a float", 64: "a double"}[kind.bit_width]
+    return f"of type {kind}"
