@@ -14,8 +14,9 @@ from typing import Any
 
 import parsieve as ps
 from parsieve.cli.keyfile import read_key_bytes
-from parsieve.cli.output import Console, count, seconds, size
+from parsieve.cli.output import Console, seconds, size
 from parsieve.cli.parser import Commands, Parser
+from parsieve.wording import count
 
 FORMATS = ["parquet", "delta", "iceberg", "hudi"]
 
