@@ -16,7 +16,7 @@ from parsieve._core import (
     optimal_num_bytes,
 )
 from parsieve.checking import Finding, check_filters
-from parsieve.errors import ColumnNotFoundError, ConflictError, IndexNotFoundError, StaleIndexError
+from parsieve.errors import ColumnNotFoundError, ConflictError, IndexNotFoundError, ParsieveWarning, StaleIndexError
 from parsieve.filters import FileFilters, FilterRange, open_filters
 from parsieve.rewrite import add_filters, drop_filters
 from parsieve.rewritten import AddedFilter, RewriteReport
@@ -42,6 +42,7 @@ __all__ = [
     "IndexNotFoundError",
     "Keep",
     "ParsieveError",
+    "ParsieveWarning",
     "Plan",
     "RewriteReport",
     "Skip",

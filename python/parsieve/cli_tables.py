@@ -194,6 +194,8 @@ def _plan(options: argparse.Namespace) -> int:
         state_of(options.as_of, table.format, "--as-of"),
         row_groups=options.row_groups or None,
         timezone=options.timezone,
+        # Printed below.
+        on_unknown="ignore",
     )
     if options.json:
         print(json.dumps(json.loads(plan.to_json()) | {"explanation": plan.explain()}, indent=2))

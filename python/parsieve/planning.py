@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import functools
+import warnings
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from parsieve.errors import StaleIndexError
+from parsieve._core import UnsupportedError
+from parsieve.errors import ParsieveWarning, StaleIndexError
 from parsieve.filters import FileFilters
 from parsieve.index.view import View
 from parsieve.lake.base import Lake, Slice, Snapshot
 from parsieve.plan import Plan
-from parsieve.predicate.expr import And, Column
-from parsieve.predicate.parse import parse, parse_keys
+from parsieve.predicate.build import explained
+from parsieve.predicate.expr import And, Column, unknowns
+from parsieve.predicate.parse import Params, parse, parse_keys
 from parsieve.prune.bloom import FileBlooms
 from parsieve.prune.footer_stats import Cost, FileFooter, Footers, bounds_of
 from parsieve.prune.index import IndexEvidence
@@ -39,12 +42,13 @@ def make_plan(
     notes: Sequence[str] = (),
     *,
     filters: bool = True,
+    params: Params | None = None,
 ) -> Plan:
     """The plan of a predicate on a snapshot of a table; `notes` are doubts that are known already.
 
     Without a view and `filters` it says what minima and maxima can do alone.
     """
-    expr = parse(where, snapshot.schema, timezone)
+    expr = parse(where, snapshot.schema, timezone, params)
     if keys is not None:
         joined = parse_keys(keys, snapshot.schema)
         expr = joined if where is None else And((expr, joined))
@@ -73,6 +77,26 @@ def make_plan(
     chosen = _to_open(lake, snapshot, files, judged, row_groups)
     groups = _judge_groups(lake, snapshot, footers, files, chosen, cost, doubts, filters) if chosen else None
     return Plan(lake, snapshot, expr, files, groups, doubts, list(notes), cost)
+
+
+def check_arguments(as_of: Any, on_unknown: str) -> None:
+    """Raise an error for arguments of `Table.plan` that are mistaken for others."""
+    if on_unknown not in ("warn", "error", "ignore"):
+        raise ValueError(f'on_unknown is "warn", "error" or "ignore", not {on_unknown!r}')
+    if isinstance(as_of, list | tuple | dict):
+        raise TypeError(
+            f"as_of is a version or a datetime, not a {type(as_of).__name__}; pass the values of ? as params=[...]"
+        )
+
+
+def report_unknown(plan: Plan, on_unknown: str) -> None:
+    """Warn the caller of `Table.plan` about each part that excludes nothing, or raise an error."""
+    texts = list(dict.fromkeys(explained(part) for part in unknowns(plan._expr)))
+    if texts and on_unknown == "error":
+        raise UnsupportedError("; ".join(texts))
+    if on_unknown == "warn":
+        for text in texts:
+            warnings.warn(text, ParsieveWarning, stacklevel=3)
 
 
 def refuse_stale(plan: Plan, is_indexed: bool) -> None:

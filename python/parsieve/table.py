@@ -20,11 +20,11 @@ from parsieve.index.view import View
 from parsieve.lake.base import AsOf, Lake, Snapshot
 from parsieve.lake.detect import open_lake
 from parsieve.plan import Plan
-from parsieve.planning import make_plan, refuse_stale
+from parsieve.planning import check_arguments, make_plan, refuse_stale, report_unknown
 from parsieve.predicate.expr import Expr, unknowns
 from parsieve.predicate.expr import columns as columns_of
 from parsieve.predicate.names import Names
-from parsieve.predicate.parse import parse
+from parsieve.predicate.parse import Params, parse
 from parsieve.prune.footer_stats import Footers
 from parsieve.prune.questions import Among, ask, leaves
 
@@ -70,6 +70,8 @@ class Table:
         row_groups: bool | None = None,
         timezone: str | None = None,
         stale: Literal["keep", "error"] = "keep",
+        params: Params | None = None,
+        on_unknown: Literal["warn", "error", "ignore"] = "warn",
     ) -> Plan:
         """Find the files, and row groups in them, that can hold a row for which `where` is true.
 
@@ -82,6 +84,9 @@ class Table:
             stale: What to do where the index of a column does not hold the table as it is. "keep" keeps the files that
                 it does not know; "error" raises `StaleIndexError` if any is left, for jobs that must not be slow. Where
                 the table has no index at all, no file is known.
+            params: The values of `?` in SQL text, as a list, or of `:name`, as a dict.
+            on_unknown: What to do with a part of `where` that parsieve does not understand and that therefore skips no
+                file. "warn" emits a `ParsieveWarning` that says how to write it, "error" raises `UnsupportedError`.
 
         >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
         >>> folder = tempfile.mkdtemp()
@@ -96,7 +101,9 @@ class Table:
         """
         if stale not in ("keep", "error"):
             raise ValueError(f'stale is "keep" or "error", not {stale!r}')
-        plan = self._plan(self._snapshot(as_of), where, keys, row_groups, timezone)
+        check_arguments(as_of, on_unknown)
+        plan = self._plan(self._snapshot(as_of), where, keys, row_groups, timezone, params)
+        report_unknown(plan, on_unknown)
         if stale == "error":
             refuse_stale(plan, not self._index.is_empty)
         return plan
@@ -108,12 +115,15 @@ class Table:
         keys: Mapping[Any, Any] | None = None,
         row_groups: bool | None = None,
         timezone: str | None = None,
+        params: Params | None = None,
     ) -> Plan:
         """The same on a snapshot that is at hand."""
         store = self._index.store
         before = store.requests, store.bytes_fetched
         view, notes = self._view(snapshot)
-        plan = make_plan(self._lake, snapshot, self._footers, view, where, keys, row_groups, timezone, notes)
+        plan = make_plan(
+            self._lake, snapshot, self._footers, view, where, keys, row_groups, timezone, notes, params=params
+        )
         plan._count(store.requests - before[0], store.bytes_fetched - before[1])
         return plan
 
