@@ -31,6 +31,16 @@ class StaleIndexError(ParsieveError):
     __module__ = "parsieve"
 
 
+class ParsieveWarning(UserWarning):
+    """Part of a predicate cannot skip any file, or something else costs more than it needs to. No row is lost.
+
+    >>> import warnings, parsieve as ps
+    >>> warnings.simplefilter("ignore", ps.ParsieveWarning)
+    """
+
+    __module__ = "parsieve"
+
+
 class ConflictError(ParsieveError):
     """Another process changed a file in the meantime; nothing was replaced."""
 

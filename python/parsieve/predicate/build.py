@@ -258,6 +258,11 @@ def distinct(values: pa.Array) -> pa.Array:
         return values.take(pa.array(places.values(), pa.int64()))
 
 
+def explained(part: Unknown) -> str:
+    """Return what to tell the user about a part that excludes nothing."""
+    return f"{part.text} excludes nothing: {part.reason}"
+
+
 def unknown(text: str, error: UnlikeError | str) -> Unknown:
     """What was not understood, and why."""
     return Unknown(shortened(text), str(error))
