@@ -168,7 +168,10 @@ class Plan:
         return Rows(self._lake, self._snapshot, self._expr, slices, groups)
 
     def to_batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-        """The matching rows as a stream of record batches, with the columns asked for (None: all).
+        """Yield the matching rows as record batches, with the columns asked for (None: all).
+
+        A file that was replaced since the plan is read as it is now. If a large file is overwritten after some of its
+        rows were yielded, or a file is removed, this raises `ConflictError`.
 
         >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
         >>> folder = tempfile.mkdtemp()
@@ -181,7 +184,10 @@ class Plan:
             yield from self._rows().reader(columns)
 
     def to_arrow(self, columns: Sequence[str] | None = None) -> pa.Table:
-        """The matching rows, with the columns asked for (None: all). pandas has them by `.to_pandas()`.
+        """Return the matching rows, with the columns asked for (None: all). For pandas, add `.to_pandas()`.
+
+        A file that was replaced since the plan is read as it is now. If a file was removed or keeps changing, this
+        raises `ConflictError`.
 
         >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
         >>> folder = tempfile.mkdtemp()
@@ -193,7 +199,9 @@ class Plan:
             return self._rows().reader(columns, hold=True).read_all()
 
     def to_dataset(self) -> pads.Dataset:
-        """The kept files and row groups as a pyarrow dataset that yields the matching rows.
+        """Return the kept files and row groups as a pyarrow dataset that yields the matching rows.
+
+        The dataset checks the files each time it is read, however much later that is, as `to_arrow` does.
 
         >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
         >>> folder = tempfile.mkdtemp()
@@ -211,9 +219,10 @@ class Plan:
         return found
 
     def to_polars(self) -> pl.LazyFrame:
-        """The matching rows as a LazyFrame.
+        """Return the matching rows as a LazyFrame.
 
-        Polars reads the kept files itself where they are exactly the table's rows.
+        Polars reads the kept files itself if they are exactly the table's rows. Each `collect` checks the files, as
+        `to_arrow` does.
 
         >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
         >>> folder = tempfile.mkdtemp()
@@ -225,9 +234,12 @@ class Plan:
         return self._rows().polars()
 
     def to_duckdb(self, con: Any = None) -> Any:
-        """The matching rows as a relation of a DuckDB connection (None: the default one).
+        """Return the matching rows as a relation of a DuckDB connection (None: the default one).
 
-        DuckDB reads the kept files itself where they are exactly the table's rows.
+        DuckDB reads the files of Delta, Iceberg and Hudi tables itself if they are exactly the table's rows. It does not
+        notice if a file is replaced while it reads. So it gets plain folders, whose files may be replaced at any time,
+        as the dataset of `to_dataset`. There, DuckDB turns a `ConflictError` into a `duckdb.Error` with the same
+        message. If nobody replaces files, `con.read_parquet(plan.files).filter(...)` is faster for large results.
 
         >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
         >>> folder = tempfile.mkdtemp()

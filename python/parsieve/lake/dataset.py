@@ -51,7 +51,10 @@ class PlannedDataset(pads.FileSystemDataset):  # type: ignore[misc]
         """Return the rows of some files that match."""
         condition = _both(pushed, late)
         # With any filter at all, pyarrow refuses to make a union of it.
-        found: PlannedDataset = pads.FileSystemDataset.filter(cls(files), pc.scalar(True) if condition is None else condition)
+        whole = cls(files)
+        found: PlannedDataset = pads.FileSystemDataset.filter(
+            whole, pc.scalar(True) if condition is None else condition
+        )
         return found._become(files, pushed, late, None)
 
     def filter(self, expression: pc.Expression) -> PlannedDataset:
