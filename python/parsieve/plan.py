@@ -236,10 +236,10 @@ class Plan:
     def to_duckdb(self, con: Any = None) -> Any:
         """Return the matching rows as a relation of a DuckDB connection (None: the default one).
 
-        DuckDB reads the files of Delta, Iceberg and Hudi tables itself if they are exactly the table's rows. It does not
-        notice if a file is replaced while it reads. So it gets plain folders, whose files may be replaced at any time,
-        as the dataset of `to_dataset`. There, DuckDB turns a `ConflictError` into a `duckdb.Error` with the same
-        message. If nobody replaces files, `con.read_parquet(plan.files).filter(...)` is faster for large results.
+        DuckDB reads the files of Delta, Iceberg and Hudi tables itself if they are exactly the table's rows. It does
+        not notice if a file is replaced while it reads. So it gets plain folders, whose files may be replaced at any
+        time, as the dataset of `to_dataset`, and turns a `ConflictError` into a `duckdb.Error` with the same message.
+        If nobody replaces files, `con.read_parquet(plan.files).filter(...)` is faster for large results.
 
         >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
         >>> folder = tempfile.mkdtemp()

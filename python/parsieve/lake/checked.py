@@ -325,7 +325,8 @@ def _matching(batch: pa.RecordBatch, filter: pc.Expression | None, columns: Any)
 def request_of(schema: pa.Schema, columns: Sequence[str] | None, filter: pc.Expression | None) -> Request:
     """Return a request for the rows that match a condition of which nothing but its text is known."""
     text = "" if filter is None else str(filter)
-    named = list(schema.names) if "FieldPath" in text else [name for name in schema.names if name in text]
+    # A path by numbers counts all columns in their order.
+    named = None if "FieldPath" in text else [name for name in schema.names if name in text]
     # The statistics of row groups know nothing of NaN, so pyarrow would lose rows by them.
     if filter is not None and names_floats(schema, text):
         return Request(columns, None, filter, named)

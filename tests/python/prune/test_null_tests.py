@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import parsieve as ps
 
 ENCODINGS = ["PLAIN", "DELTA_BYTE_ARRAY", "DELTA_LENGTH_BYTE_ARRAY", "dictionary"]
 VALUES: list[list[str | None]] = [["x", None, "x"], [None, None], ["x", "x"], ["x", "y", None], [None, "y"]]
-TESTS = {
+TESTS: dict[str, Callable[[str | None], bool]] = {
     "s IS NULL": lambda s: s is None,
     "s IS NOT NULL": lambda s: s is not None,
     "s IS DISTINCT FROM 'x'": lambda s: s != "x",

@@ -75,6 +75,13 @@ def written(dataset: pads.Dataset) -> list[str]:
         return versions(pads.dataset(folder).to_table())
 
 
+def resolved(frame: pl.LazyFrame) -> list[str]:
+    """Have Polars look at the schema first, which it remembers with the frame."""
+    assert "version" in frame.collect_schema()
+    found: list[str] = frame.collect()["version"].to_list()
+    return found
+
+
 # Each takes a plan and gives what reads it, as often as it is called.
 Later = Callable[[], list[str]]
 LAZY: dict[str, Callable[[ps.Plan, Any], Later]] = {
@@ -113,9 +120,7 @@ LAZY: dict[str, Callable[[ps.Plan, Any], Later]] = {
     "dataset_counted": lambda plan, con: (lambda found: lambda: ["any"] * found.count_rows())(plan.to_dataset()),
     "dataset_written": lambda plan, con: (lambda found: lambda: written(found))(plan.to_dataset()),
     "polars": lambda plan, con: (lambda found: lambda: found.collect()["version"].to_list())(plan.to_polars()),
-    "polars_resolved": lambda plan, con: (
-        lambda found: lambda: [found.collect_schema(), found.collect()["version"].to_list()][1]
-    )(plan.to_polars()),
+    "polars_resolved": lambda plan, con: (lambda found: lambda: resolved(found))(plan.to_polars()),
     "polars_streaming": lambda plan, con: (
         lambda found: lambda: found.select("version").collect(engine="streaming")["version"].to_list()
     )(plan.to_polars()),

@@ -14,7 +14,9 @@ def test_readers_beside_a_writer(tmp_path: Path) -> None:
     replacing = Replacing(tmp_path)
     replacing.run(200)
     assert not replacing.wrong
-    answers = sum(replacing.answers.values(), Counter())
+    answers: Counter[str] = Counter()
+    for counted in replacing.answers.values():
+        answers.update(counted)
     assert answers.total() == 200
     # Conflicts are for files that are overwritten in place again and again.
     assert answers["right"] > answers["conflict"]
