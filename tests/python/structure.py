@@ -147,10 +147,17 @@ def private_uses() -> list[tuple[str, int, str]]:
             if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
         }
         for node in ast.walk(tree):
-            if isinstance(node, ast.Attribute) and _is_private(node.attr) and not _is_of_self(node) and node.attr not in own:
+            if (
+                isinstance(node, ast.Attribute)
+                and _is_private(node.attr)
+                and not _is_of_self(node)
+                and node.attr not in own
+            ):
                 found.append((name, node.lineno, node.attr))
             elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("parsieve"):
-                found += [(name, node.lineno, one.name) for one in node.names if _is_private(one.name) and one.name != "_core"]
+                found += [
+                    (name, node.lineno, one.name) for one in node.names if _is_private(one.name) and one.name != "_core"
+                ]
     return found
 
 
@@ -168,7 +175,9 @@ def most_positional() -> tuple[int, str]:
     for name, path in modules().items():
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                arguments = [one.arg for one in (*node.args.posonlyargs, *node.args.args) if one.arg not in ("self", "cls")]
+                arguments = [
+                    one.arg for one in (*node.args.posonlyargs, *node.args.args) if one.arg not in ("self", "cls")
+                ]
                 most = max(most, (len(arguments), f"{name}.{node.name}"))
     return most
 
@@ -199,7 +208,8 @@ def figures() -> dict[str, str]:
     between = {
         (part_of(one.importer), part_of(one.module))
         for one in imports
-        if part_of(one.importer) != part_of(one.module) and not {part_of(one.importer), part_of(one.module)} & PUBLIC_DOORS
+        if part_of(one.importer) != part_of(one.module)
+        and not {part_of(one.importer), part_of(one.module)} & PUBLIC_DOORS
     }
     loaded = {(one.importer, one.module) for one in imports if not one.is_deferred}
     everything = {(one.importer, one.module) for one in imports}

@@ -32,6 +32,7 @@ from parsieve.predicate.expr import (
     either,
     value_type,
 )
+from parsieve.predicate.numpy_times import in_steps, scalar_of
 from parsieve.predicate.place import NANOS, Clock, Day, Moment, Nearest, Place, UnlikeError, Value, place
 
 # `5 < x` is `x > 5`.
@@ -258,7 +259,12 @@ def python_value(value: Any) -> Value | None:
         return scalar_value(value)
     if hasattr(value, "dtype") and hasattr(value, "item") and getattr(value, "ndim", 0) == 0:
         # A scalar of numpy: Arrow knows the units of its times.
-        return scalar_value(pa.scalar(value))
+        if in_steps(value):
+            raise UnlikeError(f"times of numpy in steps of several units ({value.dtype}) are not compared")
+        try:
+            return scalar_value(scalar_of(value))
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
+            raise UnlikeError(f"a numpy value of type {value.dtype} is not compared") from None
     if value is None or isinstance(value, bool | str | bytes | float | uuid.UUID):
         return value
     if isinstance(value, int):

@@ -168,10 +168,11 @@ def test_tiny_rates_by_the_simple_formula() -> None:
     assert ps.optimal_num_bytes(10**6, 1e-200, model="simple") == 128 << 20
 
 
-@pytest.mark.parametrize("value", [np.datetime64(5, "25s"), np.timedelta64(5, "25s")], ids=["moment", "duration"])
-def test_numpy_times_in_steps_of_several_units(value: Any) -> None:
+@pytest.mark.parametrize("dtype", ["M8[25s]", "m8[25s]"])
+def test_numpy_times_in_steps_of_several_units(dtype: str) -> None:
     """Pyarrow takes the 125 seconds for 5."""
-    filter = filter_of(pa.array([125], pa.timestamp("s") if isinstance(value, np.datetime64) else pa.duration("s")))
+    value: Any = np.array([5], dtype)[0]
+    filter = filter_of(pa.array([125], pa.timestamp("s") if dtype[0] == "M" else pa.duration("s")))
     assert value.astype(f"{value.dtype.kind}8[s]") in filter
     for act in (lambda: value in filter, lambda: filter.check(np.array([value])), lambda: filter_of(np.array([value]))):
         with pytest.raises(ps.UnsupportedError, match="steps of 25 s"):
@@ -181,4 +182,4 @@ def test_numpy_times_in_steps_of_several_units(value: Any) -> None:
 def test_numpy_times_of_several_units_exclude_no_row_group(tmp_path: Path) -> None:
     path = tmp_path / "t.parquet"
     pq.write_table(pa.table({"t": pa.array([125_000], pa.timestamp("ms"))}), path, bloom_filter_options={"t": True})
-    assert ps.open_filters(path).might_contain({"t": np.datetime64(5, "25s")}) == [True]
+    assert ps.open_filters(path).might_contain({"t": np.array([5], "M8[25s]")[0]}) == [True]
