@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from parsieve.predicate.build import among_others, distinct, members, scalar_value, shown
 from parsieve.predicate.expr import Always, And, Column, Expr, Not, Or, both, columns, either
 from parsieve.predicate.names import Names
+from parsieve.predicate.numpy_times import in_steps
 from parsieve.predicate.place import UnlikeError, place, zone_named
 
 # Values of `?` in their order, or of `:name` by name.
@@ -129,6 +130,10 @@ def _array(column: Column, values: Any) -> pa.Array:
     if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
         kind = type(values).__qualname__
         raise TypeError(f"the keys of {column} are an Arrow column or a list of values, not {kind}")
+    if not hasattr(values, "dtype"):
+        values = list(values)
+    if in_steps(values) or (isinstance(values, list) and any(map(in_steps, values))):
+        raise TypeError(f"the keys of {column} are numpy times in steps of several units: convert them with astype")
     return pa.array(values)
 
 
