@@ -275,4 +275,5 @@ class IndexedTable:
 
 
 def _why_none(advice: Advice) -> str:
-    return f'{advice.column}: no index, {advice.why}; build_index({advice.column!r}, kind="sieve") builds one anyway'
+    force = 'kind="sieve" (on the command line, --kind sieve) builds one anyway'
+    return f"{advice.column}: no index, {advice.why}; {force}"

@@ -147,8 +147,14 @@ class Runs:
 
 def _write(file: BinaryIO, data: bytes) -> None:
     rest = memoryview(data)
-    while rest:
-        rest = rest[file.write(rest) :]
+    try:
+        while rest:
+            rest = rest[file.write(rest) :]
+    except OSError as error:
+        if error.errno is None or error.filename is not None:
+            raise
+        hint = f"{error.strerror} in the folder for temporary files, which TMPDIR names"
+        raise OSError(error.errno, hint, file.name) from error
 
 
 def _read(file: BinaryIO, length: int) -> bytes:

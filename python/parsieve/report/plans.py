@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import datetime as dt
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import parsieve as ps
+from parsieve.index.reports import size_of
+from parsieve.index.sizes import lookup_bytes, stored_bytes
 from parsieve.planning import make_plan
 from parsieve.predicate.expr import columns
 from parsieve.report.figures import Cells, Chart, Figure, Series, Verdict
@@ -48,10 +50,20 @@ def page_of_plans(table: ps.Table, queries: Sequence[Any], day: dt.date) -> str:
         "table": table.uri,
         "format": table.format,
         "indexed": indexed,
+        **_sizes(table, kinds),
         "parsieve": ps.__version__,
         "date": day.isoformat(),
     }
     return render("What these queries read", "Each skip is proven; what is in doubt is read.", figures, facts)
+
+
+def _sizes(table: ps.Table, kinds: Mapping[str, str]) -> dict[str, str]:
+    """How large the index is, if there is one."""
+    view = table._index.newest() if kinds else None
+    if view is None:
+        return {}
+    stored, lookup = stored_bytes(view.commit), lookup_bytes(view)
+    return {"index": f"{size_of(stored)} on disk, {size_of(lookup)} read by lookups"}
 
 
 def by_minmax(table: ps.Table, query: Any) -> ps.Plan:

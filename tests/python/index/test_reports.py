@@ -26,6 +26,7 @@ from parsieve.index import (
     ObjectStore,
     TableIndex,
     UpdateReport,
+    spill,
 )
 from parsieve.index.drafts import Drafts, drafting
 from parsieve.index.expiry import GARBAGE_AGE
@@ -99,7 +100,7 @@ def test_a_column_that_auto_leaves_alone_says_why_and_how_to_force_it(tmp_path: 
     [note] = report.notes
     assert note == (
         "k: no index, min/max reads little more than the best index would; "
-        "build_index('k', kind=\"sieve\") builds one anyway"
+        'kind="sieve" (on the command line, --kind sieve) builds one anyway'
     )
     assert str(report) == note
 
@@ -294,3 +295,14 @@ def test_a_full_index_reports_to_the_low_level_too(folder: Path, tmp_path: Path)
     index.build(lake, lake.snapshot(), ["k"], progress=False)
     assert index.expire(0).versions_removed == 0
     assert index.drop(["k"]).columns == ("k",)
+
+
+def test_a_full_temporary_folder_is_named() -> None:
+    class Full:
+        name = "/temporary/parsieve-1/0"
+
+        def write(self, _: object) -> int:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with pytest.raises(OSError, match=r"No space left on device in the folder .* TMPDIR names: '/temporary/parsieve"):
+        spill._write(Full(), b"x")  # type: ignore[arg-type]

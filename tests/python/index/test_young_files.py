@@ -124,7 +124,7 @@ def test_a_table_that_is_written_all_the_time_delays_nobody(
     assert "1.parquet" in caplog.text
     plan = table.plan("k = 1")
     assert [Path(path).name for path in plan.files] == ["0.parquet", "1.parquet"]
-    assert "update_index() reads it" in plan.explain()
+    assert "update_index()" in plan.explain()
 
 
 def test_a_timestamp_in_the_future_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -121,7 +121,7 @@ def test_the_command_says_what_was_built(tmp_path: Path, capsys: pytest.CaptureF
     assert main(["index", "build", str(tmp_path), "key"]) == 0
     said = capsys.readouterr()
     assert said.out.startswith("key: no index")
-    assert "--kind sieve" in said.err
+    assert "--kind sieve" in said.out
     assert main(["index", "build", str(tmp_path), "key", "--kind", "bloom"]) == 0
     assert "bloom" in capsys.readouterr().out.lower()
     assert main(["index", "build", str(tmp_path), "key", "--kind", "both"]) == 0

@@ -13,6 +13,7 @@ import pytest
 from places import index_of
 
 import parsieve as ps
+from parsieve.index.reports import size_of
 from parsieve.report import Chart, Series
 from parsieve.report.plans import by_minmax, page_of_plans, spared
 from parsieve.report.records import losses
@@ -125,3 +126,11 @@ def test_whoever_does_better_is_named_beyond_noise_and_bounds() -> None:
     ]
     assert losses(Chart("dots", kinds, series, "files")) == ["Better than ours: peer (b, c)."]
     assert losses(Chart("dots", kinds, series, "ratio")) == []
+
+
+def test_the_page_says_how_large_the_index_is(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"id": range(100)}), tmp_path / "0.parquet")
+    table = ps.open_table(tmp_path)
+    assert "on disk" not in page_of_plans(table, ["id = 1"], dt.date(2026, 1, 31))
+    built = table.build_index("id", kind="both")
+    assert f"{size_of(built.bytes_stored)} on disk, " in page_of_plans(table, ["id = 1"], dt.date(2026, 1, 31))
