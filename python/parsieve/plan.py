@@ -240,10 +240,13 @@ class Plan:
         return self._rows().duckdb(con)
 
     def to_spark(self, spark: SparkSession, name: str | None = None) -> DataFrame:
-        """The matching rows as a DataFrame of Spark's own, which opens the kept files alone, at the plan's snapshot.
+        """Return the matching rows as a DataFrame of Spark's own, which opens only the kept files.
 
-        `ConflictError` where the table has moved on so that they cannot be read as they were planned. `name` is that of
-        an Iceberg table in Spark's catalog, if its folder alone does not lead Spark to it.
+        The rows are those of the plan's snapshot. `ConflictError` is raised if the table has changed so that they
+        cannot be read as planned. If a file of a plain folder is replaced later, the query that reads it fails with
+        the same message inside Spark's error: plan again.
+
+        `name` is the name of an Iceberg table in Spark's catalog, where its folder alone does not lead Spark to it.
         """
         from parsieve.spark.planned import frame_of
 
