@@ -295,8 +295,9 @@ class Plan:
     def to_spark(self, spark: SparkSession, name: str | None = None) -> DataFrame:
         """Return the matching rows as a Spark DataFrame that opens only the kept files, at the plan's snapshot.
 
-        Raises `ConflictError` if the table has changed so that these files can no longer be read as planned. Pass the
-        `name` of an Iceberg table in Spark's catalog if Spark cannot find it by its folder.
+        Raises `ConflictError` if the table has changed so that these files can no longer be read as planned. If a file
+        of a plain folder is replaced later, the query that reads it fails with the same message inside Spark's error:
+        plan again. Pass the `name` of an Iceberg table in Spark's catalog if Spark cannot find it by its folder.
         """
         from parsieve.spark.planned import frame_of
 
