@@ -16,7 +16,14 @@ from parsieve._core import (
     optimal_num_bytes,
 )
 from parsieve.checking import Finding, check_filters
-from parsieve.errors import ColumnNotFoundError, ConflictError, FolderError, IndexNotFoundError, StaleIndexError
+from parsieve.errors import (
+    ColumnNotFoundError,
+    ConflictError,
+    FolderError,
+    IndexNotFoundError,
+    ParsieveWarning,
+    StaleIndexError,
+)
 from parsieve.filters import FileFilters, FilterRange, open_filters
 from parsieve.rewrite import add_filters, drop_filters
 from parsieve.rewritten import AddedFilter, RewriteReport
@@ -43,6 +50,7 @@ __all__ = [
     "IndexNotFoundError",
     "Keep",
     "ParsieveError",
+    "ParsieveWarning",
     "Plan",
     "RewriteReport",
     "Skip",

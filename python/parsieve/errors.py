@@ -31,6 +31,16 @@ class StaleIndexError(ParsieveError):
     __module__ = "parsieve"
 
 
+class ParsieveWarning(UserWarning):
+    """Part of a predicate cannot skip any file, or something else costs more than it needs to. No row is lost.
+
+    >>> import warnings, parsieve as ps
+    >>> warnings.simplefilter("ignore", ps.ParsieveWarning)
+    """
+
+    __module__ = "parsieve"
+
+
 class ConflictError(ParsieveError):
     """Another process changed a file in the meantime; nothing was replaced."""
 
@@ -69,6 +79,20 @@ def no_column(name: str, names: Sequence[str]) -> ColumnNotFoundError:
         f" and {len(names) - COLUMNS_SHOWN:,} more" if names[COLUMNS_SHOWN:] else ""
     )
     return ColumnNotFoundError(f"there is no column {name!r}{hint + ' The' if hint else '; the'} columns are: {listed}")
+
+
+def not_indexed(name: str, names: Iterable[str]) -> ColumnNotFoundError:
+    """Return the error for a column that is not indexed, with the closest one that is, and all that are.
+
+    >>> from parsieve.errors import not_indexed
+    >>> print(not_indexed("custmer_id", ["customer_id", "id"]))
+    custmer_id is not indexed; did you mean 'customer_id'? Indexed columns: customer_id, id
+    """
+    names = sorted(names)
+    hint = did_you_mean(name, names)
+    return ColumnNotFoundError(
+        f"{name} is not indexed{hint + ' Indexed' if hint else '; indexed'} columns: {', '.join(names) or 'none'}"
+    )
 
 
 def describe(error: BaseException, place: Any = None) -> str:

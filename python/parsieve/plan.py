@@ -202,6 +202,9 @@ class Plan:
     def to_batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         """Iterate over the matching rows as record batches, with the given columns (None: all).
 
+        A file that was replaced since the plan is read as it is now. If a large file is overwritten after some of its
+        rows were yielded, or a file is removed, this raises `ConflictError`.
+
         >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
         >>> folder = tempfile.mkdtemp()
         >>> pq.write_table(pa.table({"id": [1, 2], "name": ["a", "b"]}), folder + "/part-0.parquet")
@@ -222,6 +225,9 @@ class Plan:
     def to_arrow(self, columns: Sequence[str] | None = None) -> pa.Table:
         """Read the matching rows, with the given columns (None: all). For pandas, call `.to_pandas()` on the result.
 
+        A file that was replaced since the plan is read as it is now. If a file was removed or keeps changing, this
+        raises `ConflictError`.
+
         >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
         >>> folder = tempfile.mkdtemp()
         >>> pq.write_table(pa.table({"id": [1, 2], "name": ["a", "b"]}), folder + "/part-0.parquet")
@@ -233,6 +239,8 @@ class Plan:
 
     def to_dataset(self) -> pads.Dataset:
         """Return a pyarrow dataset of the kept files and row groups that yields the matching rows.
+
+        The dataset checks the files each time it is read, however much later that is, as `to_arrow` does.
 
         >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
         >>> folder = tempfile.mkdtemp()
@@ -252,7 +260,8 @@ class Plan:
     def to_polars(self) -> pl.LazyFrame:
         """Return the matching rows as a LazyFrame.
 
-        Polars reads the kept files itself if they contain exactly the table's rows.
+        Polars reads the kept files itself if they are exactly the table's rows. Each `collect` checks the files, as
+        `to_arrow` does.
 
         >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
         >>> folder = tempfile.mkdtemp()
@@ -266,8 +275,12 @@ class Plan:
     def to_duckdb(self, con: duckdb.DuckDBPyConnection | None = None) -> duckdb.DuckDBPyRelation:
         """Return the matching rows as a relation of a DuckDB connection (None: the default one).
 
-        DuckDB reads the kept files itself if they contain exactly the table's rows. Its `fetchall()` needs the package
-        `pytz` for timestamps with time zones; `to_arrow_table()` does not.
+        DuckDB reads the files of Delta, Iceberg and Hudi tables itself if they are exactly the table's rows. It does
+        not notice if a file is replaced while it reads. So it gets plain folders, whose files may be replaced at any
+        time, as the dataset of `to_dataset`, and turns a `ConflictError` into a `duckdb.Error` with the same message.
+        If nobody replaces files, `con.read_parquet(plan.files).filter(...)` is faster for large results.
+
+        DuckDB's `fetchall()` needs the package `pytz` for timestamps with time zones; `to_arrow_table()` does not.
 
         >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
         >>> folder = tempfile.mkdtemp()
@@ -282,8 +295,9 @@ class Plan:
     def to_spark(self, spark: SparkSession, name: str | None = None) -> DataFrame:
         """Return the matching rows as a Spark DataFrame that opens only the kept files, at the plan's snapshot.
 
-        Raises `ConflictError` if the table has changed so that these files can no longer be read as planned. Pass the
-        `name` of an Iceberg table in Spark's catalog if Spark cannot find it by its folder.
+        Raises `ConflictError` if the table has changed so that these files can no longer be read as planned. If a file
+        of a plain folder is replaced later, the query that reads it fails with the same message inside Spark's error:
+        plan again. Pass the `name` of an Iceberg table in Spark's catalog if Spark cannot find it by its folder.
         """
         from parsieve.spark.planned import frame_of
 

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import functools
 import logging
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from parsieve.errors import StaleIndexError
+from parsieve._core import UnsupportedError
+from parsieve.errors import ParsieveWarning, StaleIndexError
 from parsieve.index.view import View
 from parsieve.lake.base import Lake, Snapshot
 from parsieve.plan import Plan
-from parsieve.predicate.expr import And
-from parsieve.predicate.parse import parse, parse_keys
+from parsieve.predicate.build import explained
+from parsieve.predicate.expr import And, unknowns
+from parsieve.predicate.parse import Params, parse, parse_keys
 from parsieve.prune import left_out
 from parsieve.prune.cost_model import CostModel
 from parsieve.prune.footer_stats import Cost, Footers
@@ -44,12 +47,13 @@ def make_plan(
     notes: Sequence[str] = (),
     *,
     filters: bool = True,
+    params: Params | None = None,
 ) -> Plan:
     """Plan a predicate on a snapshot of a table. `notes` are doubts that are already known.
 
     Without a view and without `filters`, only min/max statistics are used.
     """
-    expr = parse(where, snapshot.schema, timezone)
+    expr = parse(where, snapshot.schema, timezone, params)
     if keys is not None:
         joined = parse_keys(keys, snapshot.schema)
         expr = joined if where is None else And((expr, joined))
@@ -99,6 +103,26 @@ def log_plan(plan: Plan, seconds: float) -> None:
         evidence = ", ".join(f"{stage.name} kept {stage.kept} of {stage.asked}" for stage in stages)
         total = len(plan._snapshot.slices)
         _log.debug("kept %d of %d files in %.3f s for %s (%s)", len(plan._kept), total, seconds, plan._expr, evidence)
+
+
+def check_arguments(as_of: Any, on_unknown: str) -> None:
+    """Raise an error for arguments of `Table.plan` that are mistaken for others."""
+    if on_unknown not in ("warn", "error", "ignore"):
+        raise ValueError(f'on_unknown is "warn", "error" or "ignore", not {on_unknown!r}')
+    if isinstance(as_of, list | tuple | dict):
+        raise TypeError(
+            f"as_of is a version or a datetime, not a {type(as_of).__name__}; pass the values of ? as params=[...]"
+        )
+
+
+def report_unknown(plan: Plan, on_unknown: str) -> None:
+    """Warn the caller of `Table.plan` about each part that excludes nothing, or raise an error."""
+    texts = list(dict.fromkeys(explained(part) for part in unknowns(plan._expr)))
+    if texts and on_unknown == "error":
+        raise UnsupportedError("; ".join(texts))
+    if on_unknown == "warn":
+        for text in texts:
+            warnings.warn(text, ParsieveWarning, stacklevel=3)
 
 
 def refuse_stale(plan: Plan, is_indexed: bool) -> None:

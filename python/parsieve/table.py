@@ -19,11 +19,11 @@ from parsieve.lake.base import AsOf, Lake, Snapshot
 from parsieve.lake.detect import open_lake
 from parsieve.pickling import restore_table, table_state
 from parsieve.plan import Plan
-from parsieve.planning import log_plan, make_plan, refuse_stale
+from parsieve.planning import check_arguments, log_plan, make_plan, refuse_stale, report_unknown
 from parsieve.predicate.expr import Expr, unknowns
 from parsieve.predicate.expr import columns as columns_of
 from parsieve.predicate.names import Names
-from parsieve.predicate.parse import parse
+from parsieve.predicate.parse import Params, parse
 from parsieve.prune.footer_stats import Footers
 from parsieve.prune.questions import Among, ask, leaves
 
@@ -74,6 +74,8 @@ class Table(IndexedTable):
         row_groups: bool | None = None,
         timezone: str | None = None,
         stale: Literal["keep", "error"] = "keep",
+        params: Params | None = None,
+        on_unknown: Literal["warn", "error", "ignore"] = "warn",
     ) -> Plan:
         """Find the files and row groups that can contain a row for which `where` is true.
 
@@ -89,6 +91,9 @@ class Table(IndexedTable):
             timezone: The time zone of timestamps in `where` that have none, if the column has one.
             stale: What to do if the index does not cover the current version of a file. "keep" keeps the file; "error"
                 raises `StaleIndexError`, also if there is no index.
+            params: The values of `?` in SQL text, as a list, or of `:name`, as a dict.
+            on_unknown: What to do with a part of `where` that parsieve does not understand and that therefore skips no
+                file. "warn" emits a `ParsieveWarning` that says how to write it, "error" raises `UnsupportedError`.
 
         >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
         >>> folder = tempfile.mkdtemp()
@@ -103,7 +108,9 @@ class Table(IndexedTable):
         """
         if stale not in ("keep", "error"):
             raise ValueError(f'stale is "keep" or "error", not {stale!r}')
-        plan = self._plan(self._snapshot(as_of), where, keys, row_groups, timezone)
+        check_arguments(as_of, on_unknown)
+        plan = self._plan(self._snapshot(as_of), where, keys, row_groups, timezone, params)
+        report_unknown(plan, on_unknown)
         if stale == "error":
             refuse_stale(plan, not self._index.is_empty)
         return plan
@@ -115,12 +122,15 @@ class Table(IndexedTable):
         keys: Mapping[Any, Any] | None = None,
         row_groups: bool | None = None,
         timezone: str | None = None,
+        params: Params | None = None,
     ) -> Plan:
         """Plan on a snapshot that was taken before."""
         started = time.perf_counter()
         before = self._index.cost
         view, notes = self._view(snapshot)
-        plan = make_plan(self._lake, snapshot, self._footers, view, where, keys, row_groups, timezone, notes)
+        plan = make_plan(
+            self._lake, snapshot, self._footers, view, where, keys, row_groups, timezone, notes, params=params
+        )
         requests, num_bytes = self._index.cost
         plan._count(requests - before[0], num_bytes - before[1])
         log_plan(plan, time.perf_counter() - started)

@@ -11,9 +11,10 @@ from typing import Any
 import parsieve as ps
 from parsieve.atomic import refuse_tables
 from parsieve.cli.keyfile import read_keys
-from parsieve.cli.output import Console, cell, count
+from parsieve.cli.output import Console, cell
 from parsieve.cli.parser import Commands, Parser, rate_of, size_of
 from parsieve.folders import Outcome, Progress, for_each_file, indexed_folder, parquet_files
+from parsieve.wording import count
 
 # With more files that failed than this, the rest is counted.
 FAILURES_SHOWN = 5

@@ -51,7 +51,11 @@ def add_commands(commands: Commands) -> None:
 
 def _build(options: argparse.Namespace) -> int:
     effort = _effort(options) | {"expose": options.expose}
-    _change(options, lambda table: table.build_index(options.columns, options.kind, **effort))
+    report = _change(options, lambda table: table.build_index(options.columns, options.kind, **effort))
+    left = [name for name, kind in report.columns.items() if kind == "none"]
+    if left:
+        # The report says the same in terms of Python.
+        options.console.note(f"to index {', '.join(left)} anyway, add --kind sieve")
     return 0
 
 

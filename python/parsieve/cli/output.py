@@ -103,16 +103,6 @@ def cell(value: Any) -> str:
     return ".".join(value) if isinstance(value, tuple) else str(value)
 
 
-def count(number: int, noun: str, plural: str | None = None) -> str:
-    """Return a number with its noun.
-
-    >>> from parsieve.cli.output import count
-    >>> count(1, "file"), count(2000, "file"), count(0, "query", "queries")
-    ('1 file', '2,000 files', '0 queries')
-    """
-    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
-
-
 _UNITS = ("bytes", "kB", "MB", "GB", "TB", "PB")
 
 

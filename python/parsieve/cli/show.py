@@ -12,9 +12,9 @@ from typing import Any
 
 import parsieve as ps
 from parsieve.cli.completion import SHELLS, completion
-from parsieve.cli.output import count
 from parsieve.cli.parser import Commands, Parser, rate_of, size_of
 from parsieve.cli.tables import add_opening, add_timezone, open_of
+from parsieve.wording import count
 
 
 def add_commands(commands: Commands, build_parser: Callable[[], Parser]) -> None:

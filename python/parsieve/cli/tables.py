@@ -6,16 +6,14 @@ import argparse
 import json
 import logging
 import time
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
 import parsieve as ps
 from parsieve.cli.keyfile import read_key_bytes
-from parsieve.cli.output import Console, count, seconds, size
+from parsieve.cli.output import Console, seconds, size
 from parsieve.cli.parser import Commands, Parser
+from parsieve.wording import count
 
 FORMATS = ["parquet", "delta", "iceberg", "hudi"]
 
@@ -106,11 +104,16 @@ def _plan(options: argparse.Namespace) -> int:
     table = open_of(options)
     as_of = state_of(options.as_of, table.format, "--as-of")
     begun = time.perf_counter()
-    with _unwarned():
-        plan = table.plan(options.where, as_of, row_groups=options.row_groups or None, timezone=options.timezone)
+    # The command prints what was not understood itself.
+    plan = table.plan(
+        options.where,
+        as_of,
+        row_groups=options.row_groups or None,
+        timezone=options.timezone,
+        on_unknown="error" if options.on_unknown == "error" else "ignore",
+    )
     elapsed = time.perf_counter() - begun
     _LOG.info("read %s in %s for the plan", size(plan.bytes_fetched), count(plan.requests, "request"))
-    _refuse_unknown(plan, options.on_unknown)
     console: Console = options.console
     if console.as_json:
         console.json(json.loads(plan.to_json()) | {"seconds": elapsed, "explanation": plan.explain()})
@@ -141,25 +144,10 @@ def _print_doubts(plan: ps.Plan, console: Console, *, with_unknown: bool) -> Non
             console.warn(line)
 
 
-@contextmanager
-def _unwarned() -> Iterator[None]:
-    """Leave out the warnings about conditions that are not understood: the command prints them itself."""
-    with warnings.catch_warnings():
-        if hasattr(ps, "ParsieveWarning"):
-            warnings.simplefilter("ignore", ps.ParsieveWarning)
-        yield
-
-
 def _unknown(plan: ps.Plan) -> list[Any]:
     from parsieve.predicate.expr import unknowns
 
     return list(unknowns(plan._expr))
-
-
-def _refuse_unknown(plan: ps.Plan, action: str) -> None:
-    unknown = _unknown(plan)
-    if action == "error" and unknown:
-        raise ValueError("; ".join(f"not understood: {part.text} ({part.reason})" for part in unknown))
 
 
 def _summary(plan: ps.Plan, elapsed: float) -> str:

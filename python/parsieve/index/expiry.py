@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable, Sequence
 
 from parsieve._core import FormatError
-from parsieve.errors import ColumnNotFoundError
+from parsieve.errors import not_indexed
 from parsieve.index import garbage
 from parsieve.index.columns import path_of
 from parsieve.index.commit import Commit, Log, TableState, name_of
@@ -52,7 +52,7 @@ def drop(log: Log, columns: Sequence[str | Sequence[str]] | None = None) -> Drop
         paths = known if columns is None else {path_of(column) for column in columns}
         unknown = paths - known
         if unknown:
-            raise ColumnNotFoundError(f"{', '.join('.'.join(path) for path in sorted(unknown))}: not indexed")
+            raise not_indexed(".".join(min(unknown)), map(".".join, known))
         dropped.update(paths)
         if not paths:
             return None

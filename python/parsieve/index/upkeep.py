@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from parsieve import _core
 from parsieve._core import FormatError
-from parsieve.errors import ColumnNotFoundError, IndexNotFoundError
+from parsieve.errors import IndexNotFoundError, not_indexed
 from parsieve.index.columns import path_of
 from parsieve.index.commit import Base, ColumnState, Commit, Log, TableState, without
 from parsieve.index.feeder import Built
@@ -35,9 +35,10 @@ def compact(
     if newest is None or newest.is_empty:
         raise IndexNotFoundError(f"{log.store} holds no index; build one first")
     paths = [path_of(column) for column in columns] if columns is not None else list(newest.columns)
+    indexed = {*newest.columns, *newest.blooms}
     for path in paths:
-        if path not in {*newest.columns, *newest.blooms}:
-            raise ColumnNotFoundError(f"{'.'.join(path)} is not indexed")
+        if path not in indexed:
+            raise not_indexed(".".join(path), map(".".join, indexed))
     # Filters are put together by updates.
     known = [newest.columns[path] for path in paths if path in newest.columns]
     states = [state for state in known if state.deltas or options is not None]

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from parsieve import _core
 from parsieve._core import ParsieveError
-from parsieve.errors import ColumnNotFoundError, did_you_mean
+from parsieve.errors import not_indexed
 from parsieve.files import REQUESTS_AT_ONCE
 from parsieve.index import bindings
 from parsieve.index.bloom_view import BloomReader
@@ -234,9 +234,7 @@ class View:
         path = tuple(column.split(".")) if isinstance(column, str) else tuple(column)
         reader = self._readers.get(path)
         if reader is None:
-            known = ", ".join(sorted(".".join(one) for one in self.columns)) or "none"
-            hint = did_you_mean(".".join(path), map(".".join, self.columns))
-            raise ColumnNotFoundError(f"{'.'.join(path)} is not indexed{hint or ';'} indexed columns: {known}")
+            raise not_indexed(".".join(path), map(".".join, self.columns))
         return reader
 
     def token(self, location: Location, column: str | Sequence[str] | None = None) -> str | None:

@@ -188,6 +188,8 @@ class CheckedFiles:
         """
         hold = hold or self.is_small(window)
         changed: list[str] = []
+        moved: list[Opened] = []
+        cause: BaseException | None = None
         for attempt in range(ATTEMPTS):
             held, began = [], False
             with self._opened(window, attempt) as files:
@@ -207,14 +209,16 @@ class CheckedFiles:
             if not changed and failure is None:
                 yield from held
                 return
-            if not changed and (is_old or attempt):
-                if failure is not None and (not moved or isinstance(failure, ConflictError)):
-                    raise failure
-                # Whatever is wrong with the file now, it is not the one that was planned.
-                raise changed_since(moved[0].file.name) from failure
+            if failure is not None and not changed and not moved and (is_old or attempt):
+                raise failure
+            # Whatever is wrong with a file now, it is not the one that was planned.
+            cause = failure or cause
             if began:
                 break
-        raise changed_since((changed or [self.files[window[0]].name])[0])
+        if isinstance(cause, ConflictError):
+            raise cause
+        named = changed or [one.file.name for one in moved] or [self.files[window[0]].name]
+        raise changed_since(named[0]) from cause
 
     @contextmanager
     def _opened(self, window: Sequence[int], attempt: int) -> Iterator[list[Opened]]:
@@ -321,7 +325,8 @@ def _matching(batch: pa.RecordBatch, filter: pc.Expression | None, columns: Any)
 def request_of(schema: pa.Schema, columns: Sequence[str] | None, filter: pc.Expression | None) -> Request:
     """Return a request for the rows that match a condition of which nothing but its text is known."""
     text = "" if filter is None else str(filter)
-    named = list(schema.names) if "FieldPath" in text else [name for name in schema.names if name in text]
+    # A path by numbers counts all columns in their order.
+    named = None if "FieldPath" in text else [name for name in schema.names if name in text]
     # The statistics of row groups know nothing of NaN, so pyarrow would lose rows by them.
     if filter is not None and names_floats(schema, text):
         return Request(columns, None, filter, named)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
@@ -10,6 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as pads
 from pyarrow import fs
 
+from parsieve._core import UnsupportedError
 from parsieve.lake.checked import CheckedFiles, Request, request_of
 from parsieve.lake.scan import guarantee
 
@@ -17,9 +19,11 @@ from parsieve.lake.scan import guarantee
 class PlannedDataset(pads.FileSystemDataset):  # type: ignore[misc]
     """The matching rows of a plan. Each reading checks the versions of the files, see `CheckedFiles`.
 
-    `pushed` and `late` are the plan's condition; pyarrow compares only the former with statistics. The object of
-    Arrow's own below it has the same files without what was remembered of them, and the same condition. So a method
-    that is not overridden here reads more than it must, and loses nothing.
+    `pushed` and `late` are the plan's condition; pyarrow compares only the former with statistics.
+
+    Arrow's own object below this one has the same files, but would remember their footers from one scan to the next.
+    So whatever would scan that object directly is refused: `Scanner.from_dataset`, unions, and joins of another
+    dataset with this one. Put the table of `to_table()` in their place.
     """
 
     def __init__(
@@ -45,9 +49,12 @@ class PlannedDataset(pads.FileSystemDataset):  # type: ignore[misc]
     @classmethod
     def planned(cls, files: CheckedFiles, pushed: pc.Expression | None, late: pc.Expression | None) -> PlannedDataset:
         """Return the rows of some files that match."""
-        whole = cls(files)
         condition = _both(pushed, late)
-        found = whole if condition is None else pads.FileSystemDataset.filter(whole, condition)
+        # With any filter at all, pyarrow refuses to make a union of it.
+        whole = cls(files)
+        found: PlannedDataset = pads.FileSystemDataset.filter(
+            whole, pc.scalar(True) if condition is None else condition
+        )
         return found._become(files, pushed, late, None)
 
     def filter(self, expression: pc.Expression) -> PlannedDataset:
@@ -55,19 +62,30 @@ class PlannedDataset(pads.FileSystemDataset):  # type: ignore[misc]
         found: PlannedDataset = super().filter(expression)
         return found._become(self._files, self._pushed, self._late, _both(self._asked, expression))
 
-    def scanner(self, columns: Any = None, filter: Any = None, **options: Any) -> PlannedScanner:
+    def _scanner_options(self, options: Any) -> NoReturn:
+        raise UnsupportedError(
+            "this would scan the files of a plan without a look at their versions; use the scanner() of the dataset, "
+            "or pyarrow.dataset.dataset(plan.to_arrow())"
+        )
+
+    def scanner(self, columns: Any = None, filter: Any = None, **options: Any) -> Any:
         """Return a scan, with the arguments of `pyarrow.dataset.Dataset.scanner`."""
         # pyarrow takes the expression out of what Substrait gives.
         filter = pads.FileSystemDataset._scanner_options(pads.dataset(self.schema.empty_table()), {"filter": filter})[
             "filter"
         ]
         asked = request_of(self.schema, columns, _both(self._asked, filter))
-        request = Request(columns, _both(self._pushed, asked.pushed), _both(self._late, asked.late), options=options)
+        pushed, late = _both(self._pushed, asked.pushed), _both(self._late, asked.late)
+        named = request_of(self.schema, columns, _both(pushed, late)).named
+        request = Request(columns, pushed, late, named, options)
+        if sys._getframe(1).f_code is pads.write_dataset.__code__:
+            # It hands the scanner on to Arrow, and takes none but Arrow's own.
+            return pads.Scanner.from_batches(self._files.reader(request))
         return PlannedScanner(self._files, request)
 
     def get_fragments(self, filter: pc.Expression | None = None) -> Iterator[pads.Fragment]:
         """Return the files as fragments that remember nothing yet; a filtered dataset has none, as in pyarrow."""
-        if self._scan_options.get("filter") is not None:
+        if _both(_both(self._pushed, self._late), self._asked) is not None:
             refused: Iterator[pads.Fragment] = super().get_fragments(filter)
             return refused
         files = self._files
@@ -104,13 +122,8 @@ def _restored(
     return found if asked is None else found.filter(asked)
 
 
-class PlannedScanner(pads.Scanner):  # type: ignore[misc]
-    """One scan of a `PlannedDataset`. It may run again, and checks the files each time."""
-
-    def __new__(cls, files: CheckedFiles, request: Request) -> PlannedScanner:
-        """Make a scan; pyarrow's own `__init__` makes none."""
-        made: PlannedScanner = pads.Scanner.__new__(cls)
-        return made
+class PlannedScanner:
+    """One scan of a `PlannedDataset`, with the methods of `pyarrow.dataset.Scanner`. Each call checks the files."""
 
     def __init__(self, files: CheckedFiles, request: Request) -> None:
         self._files = files
@@ -166,9 +179,6 @@ class PlannedScanner(pads.Scanner):  # type: ignore[misc]
     def count_rows(self) -> int:
         """Count the rows."""
         return self._files.count(self._request)
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("a scan cannot be pickled; pickle the dataset")
 
 
 def _both(one: pc.Expression | None, other: pc.Expression | None) -> pc.Expression | None:

@@ -245,7 +245,8 @@ class _Reader:
     def operand(self, node: _Node) -> Operand:
         """The column on one side."""
         if isinstance(node, _Field):
-            return Operand(self._names.find(node.path))
+            # Spark names its own columns as they are written.
+            return Operand(self._names.find(node.path, exact=self._nan_is_greatest))
         if isinstance(node, _Call) and node.name == "cast" and len(node.arguments) == 1:
             return cast_operand(
                 self.operand(node.arguments[0]), _options(node)["to_type_scalar"].type, self._build.zone

@@ -32,6 +32,7 @@ from parsieve.predicate.expr import (
     either,
     value_type,
 )
+from parsieve.predicate.numpy_times import in_steps, scalar_of
 from parsieve.predicate.place import NANOS, Clock, Day, Moment, Nearest, Place, UnlikeError, Value, place
 from parsieve.predicate.words import shortened, type_name
 
@@ -258,6 +259,11 @@ def distinct(values: pa.Array) -> pa.Array:
         return values.take(pa.array(places.values(), pa.int64()))
 
 
+def explained(part: Unknown) -> str:
+    """Return what to tell the user about a part that excludes nothing."""
+    return f"{part.text} excludes nothing: {part.reason}"
+
+
 def unknown(text: str, error: UnlikeError | str) -> Unknown:
     """What was not understood, and why."""
     return Unknown(shortened(text), str(error))
@@ -269,8 +275,10 @@ def python_value(value: Any) -> Value | None:
         return scalar_value(value)
     if hasattr(value, "dtype") and hasattr(value, "item") and getattr(value, "ndim", 0) == 0:
         # A scalar of numpy, or an array around one: Arrow knows the units of its times.
+        if in_steps(value):
+            raise UnlikeError(f"numpy times in steps of several units ({value.dtype}) are not supported")
         try:
-            return scalar_value(pa.scalar(value[()]))
+            return scalar_value(scalar_of(value[()]))
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
             raise UnlikeError(f"values of type {value.dtype} are not supported") from None
     if value is None or isinstance(value, bool | str | bytes | float | uuid.UUID):

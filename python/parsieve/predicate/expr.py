@@ -56,7 +56,8 @@ class Literal:
 
     def __str__(self) -> str:
         value = self.scalar
-        if pa.types.is_timestamp(value.type) or pa.types.is_time(value.type):
+        if pa.types.is_temporal(value.type):
+            # Arrow knows days after the year 9999, which Python does not.
             return str(value.cast(pa.string()).as_py())
         python = value.as_py()
         return repr(python) if isinstance(python, (str, bytes)) else str(python)

@@ -60,7 +60,7 @@ class _Reader:
             case {"Function": {"input": [inner], "function": {"Boolean": "Not"}}}:
                 return Not(self.truth(inner))
         try:
-            if _has_none(node):
+            if _lacks_a_float(node):
                 # JSON has no NaN and no infinity: they are written as null.
                 raise UnlikeError("Polars cannot serialize NaN and infinity; write the condition as SQL")
             return self._leaf(node)
@@ -181,13 +181,16 @@ def _chain(node: Any, ops: tuple[str, str]) -> Iterator[Any]:
                 yield one
 
 
-def _has_none(node: Any) -> bool:
+def _lacks_a_float(node: Any) -> bool:
     waiting = [node]
     while waiting:
         one = waiting.pop()
-        if one is None:
-            return True
-        waiting.extend(one.values() if isinstance(one, dict) else one if isinstance(one, list) else ())
+        if isinstance(one, dict):
+            if any(value is None and name.startswith("Float") for name, value in one.items()):
+                return True
+            waiting.extend(one.values())
+        elif isinstance(one, list):
+            waiting.extend(one)
     return False
 
 

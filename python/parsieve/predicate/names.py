@@ -1,4 +1,4 @@
-"""Columns by their names: exactly as written, below structs by dots or parts."""
+"""Columns by their names: by one rule in every call, below structs by dots or parts."""
 
 from __future__ import annotations
 
@@ -20,8 +20,11 @@ class Names:
         # Fields by their names in lower case, once a name is looked up that way.
         self._folded: dict[str, list[pa.Field]] | None = None
 
-    def find(self, parts: Sequence[str], exact: Sequence[bool] | bool = True) -> Column:
-        """The column that `parts` name; where not `exact`, capitals matter only if names differ by nothing else."""
+    def find(self, parts: Sequence[str], exact: Sequence[bool] | bool = False) -> Column:
+        """Return the column that `parts` name: one of exactly this name, or else the only one but for its capitals.
+
+        Parts that are `exact`, as names in quotes are, must be written as the column is.
+        """
         strict = (exact,) * len(parts) if isinstance(exact, bool) else tuple(exact)
         # A dot is also a part of names: both readings are tried, and must not contradict each other.
         readings = [(tuple(parts), strict)]
@@ -76,6 +79,24 @@ class Names:
                     for number in range(outer.type.num_fields)
                 ]
         return [Column(at, field.type, field_id(field)) for at, field in found]
+
+
+def column_name(schema: pa.Schema, name: str) -> str:
+    """Return the name of a top-level column: exactly this one, or else the only one but for its capitals.
+
+    >>> import pyarrow as pa
+    >>> from parsieve.predicate.names import column_name
+    >>> column_name(pa.schema({"id": pa.int64()}), "ID")
+    'id'
+    """
+    if name in schema.names:
+        return name
+    alike = [one for one in schema.names if one.casefold() == name.casefold()]
+    if len(alike) == 1:
+        return str(alike[0])
+    if alike:
+        raise ColumnNotFoundError(f"the name {name!r} fits several columns: {', '.join(alike)}")
+    raise ColumnNotFoundError(f"there is no column {name!r}; there are {', '.join(schema.names)}")
 
 
 def field_id(field: pa.Field) -> int | None:

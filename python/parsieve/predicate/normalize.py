@@ -6,7 +6,26 @@ A row is wanted where the predicate is true; null and false are alike for that. 
 
 from __future__ import annotations
 
-from parsieve.predicate.expr import Always, And, Compare, Expr, IsNull, Not, Operator, Or, OutOfType, Unknown
+import math
+
+import pyarrow as pa
+
+from parsieve.predicate.build import distinct
+from parsieve.predicate.expr import (
+    Always,
+    And,
+    Column,
+    Compare,
+    Expr,
+    In,
+    IsNull,
+    Literal,
+    Not,
+    Operator,
+    Or,
+    OutOfType,
+    Unknown,
+)
 
 _OPPOSITE: dict[Operator, Operator] = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 
@@ -47,15 +66,58 @@ def _push(expr: Expr, negated: bool, certain: bool) -> Expr:
 def _join(parts: list[Expr], conjunction: bool) -> Expr:
     """AND or OR of monotone parts, flat, without constants."""
     form = And if conjunction else Or
-    flat: list[Expr] = []
+    # Each part once, in their order.
+    flat: dict[Expr, None] = {}
     for part in parts:
         if isinstance(part, Always):
             if part.value is not conjunction:
                 return part
         elif isinstance(part, form):
-            flat.extend(inner for inner in part.parts if inner not in flat)
-        elif part not in flat:
-            flat.append(part)
+            flat.update(dict.fromkeys(part.parts))
+        else:
+            flat[part] = None
     if not flat:
         return Always(conjunction)
-    return flat[0] if len(flat) == 1 else form(tuple(flat))
+    merged = _merged(list(flat), conjunction)
+    return merged[0] if len(merged) == 1 else form(tuple(merged))
+
+
+def _merged(parts: list[Expr], conjunction: bool) -> list[Expr]:
+    """Merge single values: `x = 1 OR x = 2` becomes `x IN (1, 2)`, and `x != 1 AND x != 2` its opposite."""
+    lists: dict[Column, list[pa.Array]] = {}
+    merged: dict[Column | Expr, None] = {}
+    for part in parts:
+        column, values = _listed(part, conjunction) or (None, None)
+        if column is None:
+            merged[part] = None
+        else:
+            merged[column] = None
+            lists.setdefault(column, []).append(values)
+    return [_among(one, lists[one], conjunction) if isinstance(one, Column) else one for one in merged]
+
+
+def _listed(part: Expr, conjunction: bool) -> tuple[Column, pa.Array] | None:
+    """Return the values that a part compares its column with, if they can be part of a list."""
+    match part:
+        case Compare(column, op, value) if op == ("!=" if conjunction else "="):
+            return None if _is_apart(value.scalar) else (column, pa.repeat(value.scalar, 1))
+        case In(column, values) if not conjunction:
+            return column, values
+        case Not(In(column, values)) if conjunction:
+            return column, values
+    return None
+
+
+def _is_apart(value: pa.Scalar) -> bool:
+    """Whether a value is compared alone, since a list would not match all that is equal to it: zeros and NaN."""
+    if not pa.types.is_floating(value.type):
+        return False
+    number = float(value.as_py())
+    return number == 0 or math.isnan(number)
+
+
+def _among(column: Column, lists: list[pa.Array], conjunction: bool) -> Expr:
+    values = lists[0] if len(lists) == 1 else distinct(pa.concat_arrays(lists))
+    if len(values) == 1:
+        return Compare(column, "!=" if conjunction else "=", Literal(values[0]))
+    return Not(In(column, values)) if conjunction else In(column, values)

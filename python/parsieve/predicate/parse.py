@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from parsieve.predicate.build import among_others, distinct, members, scalar_value, shown
-from parsieve.predicate.expr import Always, Column, Expr, both, columns, either
+from parsieve.predicate.expr import Always, And, Column, Expr, Not, Or, both, columns, either
 from parsieve.predicate.names import Names
+from parsieve.predicate.numpy_times import in_steps
 from parsieve.predicate.place import UnlikeError, place, zone_named
 
+# Values of `?` in their order, or of `:name` by name.
+Params = Sequence[Any] | Mapping[str, Any]
 
-def parse(where: Any, schema: pa.Schema, timezone: str | None = None) -> Expr:
+
+def parse(where: Any, schema: pa.Schema, timezone: str | None = None, params: Params | None = None) -> Expr:
     """The typed form of `where`: SQL text, a pyarrow Expression, tuples in DNF, a Polars expression, or None.
 
     A typed form stays what it is.
 
-    `timezone` is where the clocks stand of literals that name no zone, when a column of moments is compared with them.
+    `timezone` is the time zone of literals without one, where the column has one. `params` are the values of `?` or
+    `:name` in SQL text.
 
     >>> import pyarrow as pa, pyarrow.compute as pc
     >>> from parsieve.predicate import parse
@@ -34,11 +39,41 @@ def parse(where: Any, schema: pa.Schema, timezone: str | None = None) -> Expr:
             zone_named(timezone)
         except UnlikeError as error:
             raise ValueError(f"{error}; give a name such as Europe/Madrid, or an offset such as +01:00") from None
+    if params is not None and not isinstance(where, str):
+        raise TypeError("params= needs a SQL condition with ? or :name")
+    try:
+        form = _parse(where, schema, timezone, params)
+    except RecursionError:
+        raise _TOO_DEEP from None
+    if _is_deep(form):
+        raise _TOO_DEEP
+    return form
+
+
+_TOO_DEEP = ValueError("the predicate is nested too deeply to be read")
+# Levels of AND, OR and NOT within each other.
+DEEPEST = 100
+
+
+def _is_deep(form: Expr) -> bool:
+    waiting = [(form, 0)]
+    while waiting:
+        part, depth = waiting.pop()
+        if depth > DEEPEST:
+            return True
+        if isinstance(part, And | Or):
+            waiting.extend((inner, depth + 1) for inner in part.parts)
+        elif isinstance(part, Not):
+            waiting.append((part.part, depth + 1))
+    return False
+
+
+def _parse(where: Any, schema: pa.Schema, timezone: str | None, params: Params | None) -> Expr:
     if where is None:
         return Always(True)
     if isinstance(where, Expr):
         for column in columns(where):
-            found = Names(schema).find(column.path)
+            found = Names(schema).find(column.path, exact=True)
             if found.value_type != column.value_type:
                 raise TypeError(
                     f"column {column} is of type {found.type}, and the predicate was made for {column.type}"
@@ -47,7 +82,7 @@ def parse(where: Any, schema: pa.Schema, timezone: str | None = None) -> Expr:
     if isinstance(where, str):
         from parsieve.predicate.sql import parse_sql
 
-        return parse_sql(where, schema, timezone)
+        return parse_sql(where, schema, timezone, params)
     if isinstance(where, pc.Expression):
         from parsieve.predicate.arrow import parse_expression
 
@@ -95,6 +130,10 @@ def _array(column: Column, values: Any) -> pa.Array:
     if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
         kind = type(values).__qualname__
         raise TypeError(f"the keys of {column} are an Arrow column or a list of values, not {kind}")
+    if not hasattr(values, "dtype"):
+        values = list(values)
+    if in_steps(values) or (isinstance(values, list) and any(map(in_steps, values))):
+        raise TypeError(f"the keys of {column} are numpy times in steps of several units: convert them with astype")
     return pa.array(values)
 
 

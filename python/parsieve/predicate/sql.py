@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import operator
 import re
 import uuid
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any, ClassVar
 
@@ -13,7 +15,7 @@ from sqlglot import exp, tokens
 from sqlglot.dialects.dialect import Dialect
 
 from parsieve.errors import ColumnNotFoundError
-from parsieve.predicate.build import MIRRORED, Builder, Operand, cast_operand, cast_value, unknown
+from parsieve.predicate.build import MIRRORED, Builder, Operand, cast_operand, cast_value, python_value, unknown
 from parsieve.predicate.expr import Always, And, Expr, Not, Operator, Or, both
 from parsieve.predicate.names import Names
 from parsieve.predicate.place import Nearest, UnlikeError, Value, moment, read_number
@@ -41,6 +43,16 @@ _COMPARISONS: dict[type[exp.Expression], Operator] = {
 }
 
 
+_FOLDED: dict[Operator, Any] = {
+    "=": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
 def _with_quotes(error: ColumnNotFoundError, column: exp.Expression) -> ColumnNotFoundError:
     """The error, with a word where a text was meant: a bare name beside a comparison, or among the values of IN."""
     beside = column.parent
@@ -56,29 +68,74 @@ def _with_quotes(error: ColumnNotFoundError, column: exp.Expression) -> ColumnNo
     return ColumnNotFoundError(f"{error}. If {text} is a text, it stands in quotes: '{text}'")
 
 
-def parse_sql(text: str, schema: pa.Schema, zone: str | None) -> Expr:
+def parse_sql(text: str, schema: pa.Schema, zone: str | None, params: Params | None = None) -> Expr:
     """The typed form of a WHERE clause."""
     try:
-        tree = sqlglot.parse_one(text, dialect=Predicates)
+        tree = sqlglot.parse_one(without_doubled_parentheses(text), dialect=Predicates)
     except sqlglot.errors.SqlglotError as error:
         raise _invalid(text, f": {_plain(error)}") from None
-    except RecursionError:
-        raise ValueError("the SQL predicate is nested too deeply to be read") from None
     if not isinstance(tree, exp.Condition) or isinstance(tree, exp.Query | exp.Alias):
         raise _invalid(text)
-    reader = _Reader(Names(schema), Builder(zone))
     assert isinstance(tree, exp.Expression)
-    try:
-        for column in tree.find_all(exp.Column, exp.Dot):
-            # A name that is nowhere is an error even where the rest is not understood.
-            if not isinstance(column.parent, exp.Dot):
-                try:
-                    reader.operand(column)
-                except ColumnNotFoundError as error:
-                    raise _with_quotes(error, column) from None
-        return reader.truth(tree)
-    except RecursionError:
-        raise ValueError("the SQL predicate is nested too deeply to be read") from None
+    reader = _Reader(Names(schema), Builder(zone), bound(tree, params))
+    for column in tree.find_all(exp.Column, exp.Dot):
+        # A name that is nowhere is an error even where the rest is not understood.
+        if not isinstance(column.parent, exp.Dot):
+            try:
+                reader.operand(column)
+            except ColumnNotFoundError as error:
+                raise _with_quotes(error, column) from None
+    return reader.truth(tree)
+
+
+def without_doubled_parentheses(text: str) -> str:
+    """Return `(x = 1)` for `((x = 1))`: programs nest conditions deeper than the parser can."""
+    if text.count("(") < 20:
+        return text
+    listed = list(Predicates().tokenize(text))
+    opened: list[int] = []
+    closing: dict[int, int] = {}
+    for at, token in enumerate(listed):
+        if token.token_type == sqlglot.TokenType.L_PAREN:
+            opened.append(at)
+        elif token.token_type == sqlglot.TokenType.R_PAREN and opened:
+            closing[opened.pop()] = at
+    # After other tokens, as in `f((a, b))` and `x IN ((1, 2))`, two pairs mean something else than one.
+    before = (None, sqlglot.TokenType.L_PAREN, sqlglot.TokenType.AND, sqlglot.TokenType.OR, sqlglot.TokenType.NOT)
+    doubled = [
+        at
+        for at, end in closing.items()
+        if closing.get(at + 1) == end - 1 and (listed[at - 1].token_type if at else None) in before
+    ]
+    # Spaces, so that errors name the right place.
+    characters = list(text)
+    for at in doubled:
+        for one in (listed[at], listed[closing[at]]):
+            characters[one.start] = " "
+    return "".join(characters)
+
+
+Params = Sequence[Any] | Mapping[str, Any]
+
+
+def bound(tree: exp.Expression, params: Params | None) -> dict[int, Any]:
+    """Return the value of each placeholder, by the identity of its node."""
+    placeholders = list(tree.find_all(exp.Placeholder, bfs=False))
+    if params is None:
+        return {}
+    if isinstance(params, str | bytes) or not isinstance(params, Sequence | Mapping):
+        raise TypeError(f"params is a list of values for ?, or a dict for :name, not {type(params).__qualname__}")
+    by_name = isinstance(params, Mapping)
+    if any(bool(one.this) != by_name for one in placeholders):
+        raise ValueError("pass params= as a list for ?, and as a dict for :name")
+    if isinstance(params, Mapping):
+        names = {str(one.this) for one in placeholders}
+        if names != set(params):
+            raise ValueError(f"the condition names {sorted(names)}, and params has {sorted(params)}")
+        return {id(one): params[str(one.this)] for one in placeholders}
+    if len(params) != len(placeholders):
+        raise ValueError(f"the condition has {len(placeholders)} of ?, and params has {len(params)} values")
+    return {id(one): value for one, value in zip(placeholders, params, strict=True)}
 
 
 def _invalid(text: str, why: str = "") -> ValueError:
@@ -95,15 +152,16 @@ def _plain(error: Exception) -> str:
 
 
 class _Reader:
-    def __init__(self, names: Names, build: Builder) -> None:
+    def __init__(self, names: Names, build: Builder, params: Mapping[int, Any]) -> None:
         self._names = names
         self._build = build
+        self._params = params
 
     def truth(self, node: exp.Expression) -> Expr:
         """A condition; what is not understood stands there as text with its reason."""
+        while isinstance(node, exp.Paren):
+            node = node.this
         match node:
-            case exp.Paren():
-                return self.truth(node.this)
             case exp.And() | exp.Or():
                 return self._chain(node)
             case exp.Not():
@@ -131,6 +189,9 @@ class _Reader:
         match node:
             case exp.EQ() | exp.NEQ() | exp.LT() | exp.LTE() | exp.GT() | exp.GTE():
                 _only(node, "this", "expression")
+                folded = self._folded(_COMPARISONS[type(node)], node.this, node.expression)
+                if folded is not None:
+                    return folded
                 return self._compared(_COMPARISONS[type(node)], node.this, node.expression)
             case exp.Between():
                 _only(node, "this", "low", "high")
@@ -174,6 +235,19 @@ class _Reader:
         if self._is_operand(left):
             return self._build.compare(self.operand(left), op, self.value(right))
         return self._build.compare(self.operand(right), MIRRORED[op], self.value(left))
+
+    def _folded(self, op: Operator, left: exp.Expression, right: exp.Expression) -> Expr | None:
+        """`1 = 1`, as programs write it: two whole numbers, two texts, or a null. None for any other comparison."""
+        if self._is_operand(left) or self._is_operand(right):
+            return None
+        one, other = self.value(left), self.value(right)
+        if one is None or other is None:
+            return Always(None)
+        if type(one) is not type(other) or not isinstance(one, Fraction | str | bool):
+            raise UnlikeError("only numbers, texts and booleans are compared with each other")
+        if isinstance(one, str) and op not in ("=", "!="):
+            raise UnlikeError("the order of two texts depends on the engine")
+        return Always(bool(_FOLDED[op](one, other)))
 
     def _is_operand(self, node: exp.Expression) -> bool:
         return node.find(exp.Column) is not None
@@ -256,6 +330,10 @@ class _Reader:
                 return _negative(self.value(node.this))
             case exp.HexString():
                 return _bytes(str(node.this))
+            case exp.Placeholder() if id(node) in self._params:
+                return python_value(self._params[id(node)])
+            case exp.Placeholder():
+                raise UnlikeError("the placeholder has no value; pass params=")
             case exp.TryCast():
                 raise UnlikeError("TRY_CAST is not supported; write the value itself")
             case exp.Cast():

@@ -6,16 +6,18 @@ It means what pyarrow makes of it: a list is a conjunction, a list of lists a di
 
 from __future__ import annotations
 
+import reprlib
+import uuid
 from collections.abc import Collection, Sequence
 from typing import Any
 
 import pyarrow as pa
 
-from parsieve.predicate.build import Builder, Operand, python_value, unknown
+from parsieve.predicate.build import Builder, Operand, is_text, python_value, unknown
 from parsieve.predicate.expr import Always, And, Expr, IsNull, Not, Operator, both, either
 from parsieve.predicate.ieee import compare_ieee
 from parsieve.predicate.names import Names
-from parsieve.predicate.place import UnlikeError
+from parsieve.predicate.place import UnlikeError, Value
 
 _OPERATORS: dict[str, Operator] = {
     "=": "=",
@@ -47,6 +49,13 @@ def _is_term(term: Any) -> bool:
     return isinstance(term, tuple) and len(term) == 3 and isinstance(term[1], str)
 
 
+def _value(operand: Operand, value: Any) -> Value | None:
+    """A value of Python; a UUID beside a string is its canonical text, in lower case."""
+    if isinstance(value, uuid.UUID) and is_text(operand.column.value_type):
+        return str(value)
+    return python_value(value)
+
+
 def _term(term: tuple[Any, str, Any], names: Names, build: Builder) -> Expr:
     name, op, value = term
     if not isinstance(name, str) and not (isinstance(name, tuple) and all(isinstance(part, str) for part in name)):
@@ -56,13 +65,13 @@ def _term(term: tuple[Any, str, Any], names: Names, build: Builder) -> Expr:
         raise ValueError(f"{op!r} is none of {', '.join([*_OPERATORS, 'in', 'not in'])}")
     try:
         if op in _OPERATORS:
-            return compare_ieee(build, operand, _OPERATORS[op], python_value(value))
+            return compare_ieee(build, operand, _OPERATORS[op], _value(operand, value))
         if isinstance(value, str | bytes) or not (isinstance(value, Collection) or hasattr(value, "__arrow_c_array__")):
             raise TypeError(f"{op!r} takes a list of values, not {value!r}")
-        values = [python_value(one) for one in value]
+        values = [_value(operand, one) for one in value]
         found = build.contains(operand, [one for one in values if one is not None])
         null = IsNull(operand.column)
         among = either(null, found) if None in values else And((Not(null), found))
         return among if op == "in" else Not(among)
     except UnlikeError as error:
-        return unknown(f"{operand.column} {op} {value!r}", error)
+        return unknown(f"{operand.column} {op} {reprlib.repr(value)}", error)

@@ -101,13 +101,13 @@ def _rows(chart: Chart) -> tuple[str, float]:
 
 def _axis(place: _Place, chart: Chart, start: float, end: float, bottom: float) -> Iterator[str]:
     """A line for each tick of a horizontal axis, and a label where it touches no other one."""
-    free = 0.0
+    free = -8.0
     for tick in place.ticks(TICKS_ACROSS):
         x = start + place(tick) * (end - start)
         yield f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{LINE / 2}" y2="{bottom:.1f}" class="rule"/>'
         label = written(tick, chart.unit)
         half = LETTER * len(label) / 2
-        if x - half >= free:
+        if x - half >= free + 8:
             yield _text(x, bottom + LINE - 3, label, "quiet", "middle")
             free = x + half
 

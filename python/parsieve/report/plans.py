@@ -37,7 +37,7 @@ def page_of_plans(table: ps.Table, queries: Sequence[Any], day: dt.date) -> str:
     except ps.ParsieveError as error:
         # Plans are made without it.
         kinds, indexed = {}, str(error)
-    pairs = [(by_minmax(table, query), table.plan(query, row_groups=True)) for query in queries]
+    pairs = [(by_minmax(table, query), table.plan(query, row_groups=True, on_unknown="ignore")) for query in queries]
     figures = [_cells(str(query), *pair, kinds) for query, pair in zip(queries, pairs, strict=True)]
     reads = [
         Series(MINMAX, [float(len(minmax.kept)) for minmax, _ in pairs]),

@@ -26,6 +26,7 @@ from parsieve.lake.base import Lake, Slice
 from parsieve.lake.listing import ListedFile
 from parsieve.lake.parquet_dir import ParquetDir
 from parsieve.lake.storage import Storage
+from parsieve.rates import checked_fpp
 from parsieve.rewritten import RewriteReport
 from parsieve.spark import executors
 from parsieve.spark.bloom import Executors
@@ -105,8 +106,7 @@ def add_filters(
     """
     if existing not in ("keep", "replace"):
         raise ValueError(f'existing is "keep" or "replace", not {existing!r}')
-    if not 0 < fpp < 1:
-        raise ValueError(f"fpp lies between 0 and 1, both excluded, not {fpp!r}")
+    fpp = checked_fpp(fpp)
     lake, store = lake_and_store(spark, table, index_location, storage_options)
     if isinstance(lake, ParquetDir):
         options = {"columns": columns, "fpp": fpp, "max_bytes": max_bytes, "hard_links": hard_links, "upload": upload}

@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 
 from parsieve._core import UnsupportedError
 from parsieve.lake.base import AsOf
+from parsieve.rates import checked_fpp
 from parsieve.spark.matching import MARGIN, Kind, filter_of, keep_matching, kind_of
 from parsieve.spark.reading import read_also
 
@@ -81,8 +82,7 @@ def semi_join(
     names = [on] if isinstance(on, str) else list(on)
     if not names:
         raise ValueError("name at least one column to join on")
-    if not 0 < fpp < 1:
-        raise ValueError(f"fpp lies between 0 and 1, both excluded, not {fpp!r}")
+    fpp = checked_fpp(fpp)
     if most_keys < 0:
         raise ValueError(f"most_keys is a number of keys, not {most_keys}")
     is_frame = hasattr(left, "_jdf")

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from parsieve import _core
 from parsieve._core import UnsupportedError
+from parsieve.rates import checked_fpp
 from parsieve.spark import workers
 
 if TYPE_CHECKING:
@@ -85,8 +86,7 @@ def filter_of(
     """
     from pyspark.sql import functions
 
-    if not 0 < fpp < 1:
-        raise ValueError(f"fpp lies between 0 and 1, both excluded, not {fpp!r}")
+    fpp = checked_fpp(fpp)
     if ndv is not None and ndv < 0:
         raise ValueError(f"ndv is a number of values, not {ndv}")
     kind = kind_of(frame.select(column).schema[0].dataType)

@@ -47,6 +47,9 @@ def read(
     later `.where(...)`, SQL over a temporary view. Delta and Iceberg tables are pruned by `where` alone, once, when
     this is called; their version is fixed then, too.
 
+    A file of a plain folder that is replaced while a query runs fails that query with "ConflictError: ... changed since
+    the plan", inside Spark's own error; run it again. `last_scan` tells what a query skipped.
+
     Args:
         spark: A session with a JVM (not Spark Connect).
         table: A path or URI, a name in Spark's catalog, a table from `open_table`, or what that takes.

@@ -23,20 +23,19 @@ MOST_KEPT = 100
 
 @dataclass(frozen=True)
 class Scan:
-    """The files of one scan: how many a table has, and how many Spark was given to read.
+    """How much of a table one scan read, and why the rest was skipped.
+
+    Spark was given `files_kept` of `files_total` files of `table`, a path or URI: `bytes_kept` of `bytes_total` bytes,
+    which are None where sizes are unknown. `evidence` and `notes` say why files were skipped and why others were not.
 
     >>> from parsieve.spark.scans import Scan
     >>> print(Scan("lake/orders", 51, 200, 78_000_000, 305_000_000))
     orders: 51 of 200 files, 78 of 305 MB
     """
 
-    #: The table's path or URI.
     table: str
-    #: Files that Spark was given to read.
     files_kept: int
-    #: Files that the scan would have read without parsieve.
     files_total: int
-    #: Bytes of those files; None where the sizes are unknown.
     bytes_kept: int | None = None
     bytes_total: int | None = None
     _failure: str = field(default="", repr=False)

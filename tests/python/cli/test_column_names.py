@@ -46,6 +46,16 @@ def test_rows_of_a_plan_suggest_columns_too(folder: Path) -> None:
         ps.open_table(folder).plan("order_id = 1").to_arrow(columns=["oder_id"])
 
 
+def test_a_column_that_is_not_indexed(folder: Path) -> None:
+    table = ps.open_table(folder)
+    table.build_index(["order_id", "customer_id"], kind="sieve")
+    for call in (table.drop_index, table.compact_index):
+        with pytest.raises(ps.ColumnNotFoundError, match=r"custmer_id is not indexed; did you mean 'customer_id'\?"):
+            call("custmer_id")
+        with pytest.raises(ps.ColumnNotFoundError, match="x is not indexed; indexed columns: customer_id, order_id"):
+            call("x")
+
+
 def test_the_command_line_says_it_in_one_line(folder: Path, capsys: Any) -> None:
     assert main(["plan", str(folder), "custmer_id = 'x'"]) == 2
     said = capsys.readouterr()

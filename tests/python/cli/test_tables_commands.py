@@ -111,7 +111,7 @@ def test_advice_is_a_table(folder: Path, capsys: Any) -> None:
 def test_advice_shows_what_an_index_costs_and_saves() -> None:
     reads = {"minmax_reads": 200.04, "bloom_reads": 3.0, "sieve_reads": 1.96}
     absent = {"minmax_absent": 199.0, "bloom_absent": 1.99, "sieve_absent": 0.5}
-    size = {"sieve_bytes": 16_100_000, "bloom_bytes": 900_000, "build_seconds": 1.0, "sieve_stored_bytes": 31_000_000}
+    size = {"sieve_bytes": 31_000_000, "bloom_bytes": 900_000, "build_seconds": 1.0, "sieve_lookup_bytes": 16_100_000}
     advice = ps.Advice(column="k", recommendation="sieve", why="so", slices=200, sampled=16, **reads, **absent, **size)  # type: ignore[arg-type]
     row = _advice_row(advice)
     assert (row["files for a key"], row["missing key"], row["interval"]) == ("200 -> 2", "199 -> 0.5", "200 -> 2")

@@ -41,7 +41,8 @@ def test_a_plan_waits_for_the_end_of_a_rewrite(folder: Path, step: str, monkeypa
 def test_a_rewrite_in_the_midst_of_a_look(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The file is whole before and after, and incomplete when the rows' reader opens the table."""
     table: Any = ps.open_table(folder)
-    look, rewrites = hudi.Hudi._look, []
+    look = hudi.Hudi._look
+    rewrites: list[Rewrite] = []
 
     def begin(self: hudi.Hudi, as_of: Any) -> Any:
         if not rewrites:

@@ -254,7 +254,7 @@ def test_the_life_of_an_index(folder: Path, capsys: pytest.CaptureFixture[str]) 
     assert main(["index", "expire", str(folder), "--older-than", "0"]) == 0
     assert main(["index", "stats", str(folder), "--json"]) == 0
     assert main(["index", "drop", str(folder), "nope"]) == 2
-    assert "nope: not indexed" in capsys.readouterr().err
+    assert "nope is not indexed" in capsys.readouterr().err
     assert main(["index", "drop", str(folder), "id"]) == 0
     assert ps.open_table(str(folder)).index_kinds() == {}
 

@@ -77,7 +77,7 @@ def test_plain_parquet(spark: Any, tmp_path: Path, parts: int | None) -> None:
     lake = plain_table(tmp_path / "t")
     # Each part of each column is a task.
     columns = COLUMNS[:2] if parts == 9 else COLUMNS
-    view = pss.build_index(spark, str(tmp_path / "t"), columns, options=SMALL, parts=parts)
+    view = pss.build_index(spark, str(tmp_path / "t"), columns, options=SMALL, parts=parts, kind="sieve")
     same_as_local(lake, lake.snapshot(), view, tmp_path / "local", columns)
     files = [len(state.base.files) for state in view.columns.values()]
     assert max(files) > 1 if parts else set(files) == {1}
@@ -103,9 +103,11 @@ def test_delta_with_deletion_vectors(spark: Any, tmp_path: Path) -> None:
     snapshot = lake.snapshot()
     assert any(not piece.clean for piece in snapshot.slices)
     columns = ["k", "name", "part"]
-    view = pss.build_index(spark, folder, columns, options=SMALL, parts=3, index_location=tmp_path / "index")
+    view = pss.build_index(
+        spark, folder, columns, options=SMALL, parts=3, index_location=tmp_path / "index", kind="sieve"
+    )
     same_as_local(lake, snapshot, view, tmp_path / "local", columns)
-    earlier = pss.build_index(spark, folder, "k", as_of=0, index_location=tmp_path / "earlier")
+    earlier = pss.build_index(spark, folder, "k", as_of=0, index_location=tmp_path / "earlier", kind="sieve")
     assert earlier.columns["k",].base.pairs > view.columns["k",].base.pairs
     assert earlier.table.id == 0
 
@@ -118,14 +120,20 @@ def test_iceberg_by_its_name_with_deletes(spark: Any, tmp_path: Path) -> None:
         "TBLPROPERTIES ('format-version' = '2', 'write.delete.mode' = 'merge-on-read')"
     )
     try:
-        empty = pss.build_index(spark, "iceberg.build.t", "k", index_location=tmp_path / "empty")
+        empty = pss.build_index(spark, "iceberg.build.t", "k", index_location=tmp_path / "empty", kind="sieve")
         assert empty.lookup("k", query.is_not_null()) == set()
         for number in range(2):
             rows = some_rows(number).select(["k", "name"]).to_pylist()
             spark.createDataFrame(rows, "k long, name string").coalesce(1).writeTo("iceberg.build.t").append()
         spark.sql("DELETE FROM iceberg.build.t WHERE k = 7")
         view = pss.build_index(
-            spark, "iceberg.build.t", ["k", "name"], options=SMALL, parts=2, index_location=tmp_path / "index"
+            spark,
+            "iceberg.build.t",
+            ["k", "name"],
+            options=SMALL,
+            parts=2,
+            index_location=tmp_path / "index",
+            kind="sieve",
         )
         place = Path(str(spark.conf.get("spark.sql.catalog.iceberg.warehouse")).removeprefix("file:")) / "build" / "t"
         lake = open_lake(str(place))
@@ -145,7 +153,7 @@ def test_one_key_in_every_row_and_columns_without_any(spark: Any, tmp_path: Path
     old(folder)
     lake = open_lake(str(folder))
     columns = ["same", "none", "no_number"]
-    view = pss.build_index(spark, str(folder), columns, parts=4, options=SMALL)
+    view = pss.build_index(spark, str(folder), columns, parts=4, options=SMALL, kind="sieve")
     same_as_local(lake, lake.snapshot(), view, tmp_path / "local", columns)
     assert [view.columns[path,].base.pairs for path in columns] == [4, 0, 0]
     assert len(view.lookup("none", query.is_null())) == len(view.lookup("no_number", query.is_nan())) == 4
@@ -155,7 +163,7 @@ def test_a_file_that_cannot_be_read_belongs_to_every_answer(spark: Any, tmp_path
     lake = plain_table(tmp_path / "t", 3)
     pq.write_table(pa.table({"k": ["no", "numbers"]}), tmp_path / "t" / "9.parquet")
     old(tmp_path / "t")
-    view = pss.build_index(spark, lake, "k", options=SMALL, parts=2)
+    view = pss.build_index(spark, lake, "k", options=SMALL, parts=2, kind="sieve")
     same = TableIndex(tmp_path / "local").build(lake, lake.snapshot(), ["k"], progress=False)
     for asked in [query.equals(pa.scalar(10**9)), query.is_null()]:
         found = view.may_match("k", asked, lake.snapshot().slices)
@@ -168,7 +176,7 @@ def test_a_file_that_cannot_be_read_belongs_to_every_answer(spark: Any, tmp_path
     old(only)
     (only / "a.parquet").unlink()
     with pytest.raises(UnsupportedError):
-        pss.build_index(spark, open_with_schema(only), "k", index_location=tmp_path / "index")
+        pss.build_index(spark, open_with_schema(only), "k", index_location=tmp_path / "index", kind="sieve")
     assert TableIndex.open(tmp_path / "index") is None
 
 
@@ -187,7 +195,7 @@ def test_the_session_stays_as_it_was(spark: Any, tmp_path: Path) -> None:
     plain_table(tmp_path / "t", 2)
     spark.sparkContext.setLocalProperty(executors.DESCRIPTION, "my own")
     before = state()
-    pss.build_index(spark, str(tmp_path / "t"), "k", parts=2, options=SMALL)
+    pss.build_index(spark, str(tmp_path / "t"), "k", parts=2, options=SMALL, kind="sieve")
     assert state() == before
     spark.sparkContext.setLocalProperty(executors.DESCRIPTION, None)
 
@@ -202,7 +210,7 @@ def test_who_is_slower_commits_nothing(spark: Any, tmp_path: Path, monkeypatch: 
 
     monkeypatch.setattr(build, "build", slow)
     with pytest.raises(ConflictError, match="k was indexed by somebody else"):
-        pss.build_index(spark, lake, "k", index_location=tmp_path / "index")
+        pss.build_index(spark, lake, "k", index_location=tmp_path / "index", kind="sieve")
     view = TableIndex(tmp_path / "index").newest()
     assert view is not None
     assert view.version == 1
@@ -216,9 +224,9 @@ def test_arguments(spark: Any, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="at least one column"):
         pss.build_index(spark, lake, [])
     with pytest.raises(ValueError, match="at least one part"):
-        pss.build_index(spark, lake, "k", parts=0)
+        pss.build_index(spark, lake, "k", parts=0, kind="sieve")
     with pytest.raises(KeyError, match="nothing"):
-        pss.build_index(spark, lake, "nothing")
+        pss.build_index(spark, lake, "nothing", kind="sieve")
 
 
 @pytest.mark.parametrize("name", ["t[1]", "x{a,b}*", "a b%20?"])
@@ -235,7 +243,7 @@ def test_an_open_table_whose_name_looks_like_a_pattern(spark: Any, tmp_path: Pat
             pq.write_table(pa.table({"id": [first, first + 1]}), folder / f"p={part}" / f"{file}.parquet")
     old(folder)
     table = ps.open_table(folder, index_location=tmp_path / "index")
-    pss.build_index(spark, table, "id")
+    pss.build_index(spark, table, "id", kind="sieve")
     assert not (folder / "_parsieve").exists()
     assert [Path(file).name for file in table.plan("id = 3").files] == ["1.parquet"]
     for frame in (pss.read(spark, table), pss.read(spark, str(folder), index_location=tmp_path / "index")):

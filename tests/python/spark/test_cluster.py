@@ -91,7 +91,8 @@ spark = pss.session(lakes=[], master=master, memory="512m", warehouse=warehouse,
 """
 BUILDING = """
 from marked_reading import Marked
-view = pss.build_index(spark, Marked(table), ["k", "s"], index_location=index, parts=3, options={"max_records": 500})
+SMALL = {"max_records": 500}
+view = pss.build_index(spark, Marked(table), ["k", "s"], "sieve", index_location=index, parts=3, options=SMALL)
 print("version", view.version)
 spark.stop()
 """

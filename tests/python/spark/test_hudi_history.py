@@ -134,7 +134,7 @@ def live(spark: Any, folder: Path, kind: str, forms_at_once: int) -> None:
     history = History(spark, made, forms_at_once)
     history.states[history.now()] = told(history.full())
     history.check(None)
-    pss.build_index(spark, made.folder, INDEXED)
+    pss.build_index(spark, made.folder, INDEXED, kind="sieve")
     merges = kind == "hudi_mor"
 
     def logs() -> int:

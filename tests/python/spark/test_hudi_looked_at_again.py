@@ -11,6 +11,7 @@ from spark_tables import SparkTable, needs
 
 import parsieve as ps
 from parsieve.lake import open_lake
+from parsieve.lake.hudi import Hudi
 from parsieve.lake.hudi_timeline import read_timeline
 
 pytest.importorskip("pyspark", reason="pip install 'parsieve[spark]'")
@@ -29,6 +30,7 @@ def test_whatever_is_done_to_a_table_is_noticed(spark: Any, tmp_path: Path, kind
     opened = ps.open_table(table.folder)
     opened.build_index("id", kind="sieve")
     lake = opened._lake
+    assert isinstance(lake, Hudi)
 
     def call(text: str) -> None:
         spark.sql(f"CALL {text}").collect()

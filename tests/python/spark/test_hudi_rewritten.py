@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ def test_every_way_to_rows_waits_for_the_end_of_a_rewrite(
     table = ps.open_table(made.folder)
     table.build_index("id", progress=False)
     plan = table.plan("id < 3")
-    ways = {
+    ways: dict[str, Callable[[], Any]] = {
         "read a path": lambda: pss.read(spark, made.folder, "id < 3"),
         "read a name": lambda: pss.read(spark, made.name, "id < 3"),
         "read an instant": lambda: pss.read(spark, made.folder, "id < 3", plan._snapshot.id),

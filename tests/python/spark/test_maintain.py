@@ -49,7 +49,7 @@ def test_deletes_updates_and_new_files_as_the_local_update_tells_them(spark: Any
     frame = spark.range(300).selectExpr("id AS k", "CASE WHEN id % 10 = 0 THEN NULL ELSE 'n' || id END AS name")
     frame.repartition(3).write.format("delta").option("delta.enableDeletionVectors", "true").save(str(folder))
     lake = open_lake(str(folder))
-    pss.build_index(spark, str(folder), ["k", "name"], index_location=where)
+    pss.build_index(spark, str(folder), ["k", "name"], index_location=where, kind="sieve")
     local = TableIndex(tmp_path / "local")
     local.build(lake, lake.snapshot(), ["k", "name"], progress=False)
     spark.sql(f"DELETE FROM delta.`{folder}` WHERE k < 5")
@@ -99,7 +99,7 @@ def test_columns_that_became_others_are_built_anew_and_grown_ones_compacted(
         wait_until_old(folder)
 
     write("a.parquet", pa.table({"k": [1, 2], "s": ["x", "y"]}))
-    pss.build_index(spark, str(folder), ["k", "s"])
+    pss.build_index(spark, str(folder), ["k", "s"], kind="sieve")
     (folder / "a.parquet").unlink()
     write("b.parquet", pa.table({"k": pa.array([5, 6], pa.timestamp("us")), "s": ["x", "z"]}))
     monkeypatch.setattr("parsieve.index.update.MOST_DELTAS", 0)
@@ -116,7 +116,7 @@ def test_a_streaming_query_keeps_its_index_fresh(spark: Any, tmp_path: Path) -> 
     source, folder, where = tmp_path / "source", tmp_path / "t", tmp_path / "index"
     source.mkdir()
     spark.createDataFrame([], "k long").write.format("delta").save(str(folder))
-    pss.build_index(spark, str(folder), "k", index_location=where)
+    pss.build_index(spark, str(folder), "k", index_location=where, kind="sieve")
     seen: list[tuple[int, int]] = []
 
     def each(batch: Any, number: int) -> None:
@@ -163,7 +163,7 @@ def test_a_streaming_query_into_hudi(spark: Any, tmp_path: Path) -> None:
         if number:
             view = pss.update_index(batch.sparkSession, str(folder), index_location=where)
         else:
-            view = pss.build_index(batch.sparkSession, str(folder), "k", index_location=where)
+            view = pss.build_index(batch.sparkSession, str(folder), "k", index_location=where, kind="sieve")
         snapshot = lake.snapshot()
         assert view.table.id == snapshot.id
         assert all(view.token(piece.location) == piece.token != "" for piece in snapshot.slices)

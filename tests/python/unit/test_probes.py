@@ -463,39 +463,3 @@ def test_arguments_are_checked() -> None:
     for size in (-1, 2**64, 2**100):
         with pytest.raises((ValueError, OverflowError)):
             ps.BloomFilter(num_bytes=size)
-
-
-@pytest.mark.parametrize(("precision", "scale"), [(50, 49), (76, 76), (76, 0), (76, -20)])
-def test_decimals_whose_scale_is_far_from_that_of_the_value(precision: int, scale: int) -> None:
-    filter = ps.BloomFilter(num_bytes=1 << 12, type=pa.decimal256(precision, scale))
-    present = [Decimal(0), Decimal(-3).scaleb(-scale), Decimal(10).scaleb(-scale)]
-    filter.insert(pa.array(present, pa.decimal256(precision, scale)))
-    assert 0 in filter
-    assert Decimal("0.00") in filter
-    assert all(value in filter for value in present)
-    assert Decimal(7).scaleb(-scale) not in filter
-    assert filter.check(pa.array([0, None])).to_pylist() == [True, None]
-
-
-def test_integers_beside_a_scale_beyond_128_bits() -> None:
-    filter = ps.BloomFilter(num_bytes=1 << 12, type=pa.decimal256(50, 49))
-    filter.insert(pa.array([3], pa.decimal256(50, 49)))
-    assert 3 in filter
-    assert 4 not in filter
-    assert filter.check(pa.array([3, 4], pa.int8())).to_pylist() == [True, False]
-    with pytest.raises(ValueError, match="no exact form"):
-        assert 10**30 in filter
-
-
-def test_a_numpy_day_is_a_date() -> None:
-    filter = filter_of(pa.array([datetime.date(2024, 1, 1)]))
-    assert np.datetime64("2024-01-01") in filter
-    assert np.datetime64("2024-01-02") not in filter
-    assert filter.might_contain(np.datetime64("2024-01-01"), type=pa.date32())
-    assert filter.check(np.array(["2024-01-01", "NaT"], "datetime64[D]")).to_pylist() == [True, None]
-    with pytest.raises(TypeError, match="no nulls"):
-        assert np.datetime64("NaT", "D") in filter
-    with pytest.raises(TypeError, match="no Arrow type"):
-        assert np.datetime64("2024-01") in filter
-    with pytest.raises(TypeError, match="cannot be compared"):
-        assert np.datetime64("2024-01-01") in filter_of(pa.array([datetime.datetime(2024, 1, 1)]))

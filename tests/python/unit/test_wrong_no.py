@@ -168,10 +168,11 @@ def test_tiny_rates_by_the_simple_formula() -> None:
     assert ps.optimal_num_bytes(10**6, 1e-200, model="simple") == 128 << 20
 
 
-@pytest.mark.parametrize("value", [np.datetime64(5, "25s"), np.timedelta64(5, "25s")], ids=["moment", "duration"])
-def test_numpy_times_in_steps_of_several_units(value: Any) -> None:
+@pytest.mark.parametrize("dtype", ["M8[25s]", "m8[25s]"])
+def test_numpy_times_in_steps_of_several_units(dtype: str) -> None:
     """Pyarrow takes the 125 seconds for 5."""
-    filter = filter_of(pa.array([125], pa.timestamp("s") if isinstance(value, np.datetime64) else pa.duration("s")))
+    value: Any = np.array([5], dtype)[0]
+    filter = filter_of(pa.array([125], pa.timestamp("s") if dtype[0] == "M" else pa.duration("s")))
     assert value.astype(f"{value.dtype.kind}8[s]") in filter
     for act in (lambda: value in filter, lambda: filter.check(np.array([value])), lambda: filter_of(np.array([value]))):
         with pytest.raises(ps.UnsupportedError, match="steps of 25 s"):
@@ -181,4 +182,40 @@ def test_numpy_times_in_steps_of_several_units(value: Any) -> None:
 def test_numpy_times_of_several_units_exclude_no_row_group(tmp_path: Path) -> None:
     path = tmp_path / "t.parquet"
     pq.write_table(pa.table({"t": pa.array([125_000], pa.timestamp("ms"))}), path, bloom_filter_options={"t": True})
-    assert ps.open_filters(path).might_contain({"t": np.datetime64(5, "25s")}) == [True]
+    assert ps.open_filters(path).might_contain({"t": np.array([5], "M8[25s]")[0]}) == [True]
+
+
+@pytest.mark.parametrize(("precision", "scale"), [(50, 49), (76, 76), (76, 0), (76, -20)])
+def test_decimals_whose_scale_is_far_from_that_of_the_value(precision: int, scale: int) -> None:
+    filter = ps.BloomFilter(num_bytes=1 << 12, type=pa.decimal256(precision, scale))
+    present = [Decimal(0), Decimal(-3).scaleb(-scale), Decimal(10).scaleb(-scale)]
+    filter.insert(pa.array(present, pa.decimal256(precision, scale)))
+    assert 0 in filter
+    assert Decimal("0.00") in filter
+    assert all(value in filter for value in present)
+    assert Decimal(7).scaleb(-scale) not in filter
+    assert filter.check(pa.array([0, None])).to_pylist() == [True, None]
+
+
+def test_integers_beside_a_scale_beyond_128_bits() -> None:
+    filter = ps.BloomFilter(num_bytes=1 << 12, type=pa.decimal256(50, 49))
+    filter.insert(pa.array([3], pa.decimal256(50, 49)))
+    assert 3 in filter
+    assert 4 not in filter
+    assert filter.check(pa.array([3, 4], pa.int8())).to_pylist() == [True, False]
+    with pytest.raises(ValueError, match="no exact form"):
+        assert 10**30 in filter
+
+
+def test_a_numpy_day_is_a_date() -> None:
+    filter = filter_of(pa.array([dt.date(2024, 1, 1)]))
+    assert np.datetime64("2024-01-01") in filter
+    assert np.datetime64("2024-01-02") not in filter
+    assert filter.might_contain(np.datetime64("2024-01-01"), type=pa.date32())
+    assert filter.check(np.array(["2024-01-01", "NaT"], "datetime64[D]")).to_pylist() == [True, None]
+    with pytest.raises(TypeError, match="no nulls"):
+        assert np.datetime64("NaT", "D") in filter
+    with pytest.raises(TypeError, match="no Arrow type"):
+        assert np.datetime64("2024-01") in filter
+    with pytest.raises(TypeError, match="cannot be compared"):
+        assert np.datetime64("2024-01-01") in filter_of(pa.array([dt.datetime(2024, 1, 1)]))

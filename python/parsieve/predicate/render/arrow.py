@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 import operator
 
@@ -10,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from parsieve.predicate.expr import Always, And, Column, Compare, Expr, In, IsNull, Literal, Not, Or, StartsWith
-from parsieve.predicate.render.form import renderable
+from parsieve.predicate.render.form import joined, renderable
 
 _OPERATORS = {
     "=": operator.eq,
@@ -37,9 +36,9 @@ def to_pyarrow(expr: Expr) -> pc.Expression:
 def _render(expr: Expr) -> pc.Expression:
     match expr:
         case And(parts):
-            return functools.reduce(operator.and_, map(_render, parts))
+            return joined([_render(part) for part in parts], operator.and_)
         case Or(parts):
-            return functools.reduce(operator.or_, map(_render, parts))
+            return joined([_render(part) for part in parts], operator.or_)
         case Always(value):
             return pc.scalar(bool(value))
         case IsNull(column):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import pyarrow as pa
 
@@ -10,6 +12,17 @@ from parsieve._core import UnsupportedError
 from parsieve.predicate.build import Builder, Operand
 from parsieve.predicate.expr import And, Compare, Expr, In, Not, Or, unknowns
 from parsieve.predicate.normalize import normalize
+
+Made = TypeVar("Made")
+
+
+def joined(parts: Sequence[Made], join: Callable[[Made, Made], Made]) -> Made:
+    """Join many parts as a flat tree, since engines walk expressions recursively."""
+    made = list(parts)
+    while len(made) > 1:
+        pairs = [join(made[at], made[at + 1]) for at in range(0, len(made) - 1, 2)]
+        made = pairs + made[len(pairs) * 2 :]
+    return made[0]
 
 
 def renderable(expr: Expr) -> Expr:

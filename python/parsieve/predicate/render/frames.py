@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 import operator
 from typing import TYPE_CHECKING
@@ -11,7 +10,7 @@ import pyarrow as pa
 
 from parsieve._core import UnsupportedError
 from parsieve.predicate.expr import Always, And, Column, Compare, Expr, In, IsNull, Literal, Not, Or, StartsWith
-from parsieve.predicate.render.form import renderable
+from parsieve.predicate.render.form import joined, renderable
 
 if TYPE_CHECKING:
     import polars as pl
@@ -36,9 +35,9 @@ def _render(expr: Expr) -> pl.Expr:
 
     match expr:
         case And(parts):
-            return functools.reduce(operator.and_, map(_render, parts))
+            return joined([_render(part) for part in parts], operator.and_)
         case Or(parts):
-            return functools.reduce(operator.or_, map(_render, parts))
+            return joined([_render(part) for part in parts], operator.or_)
         case Always(value):
             return pl.lit(bool(value))
         case IsNull(column):

@@ -1,0 +1,70 @@
+"""Files of many columns: each level is looked through once, however many columns are found in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import parsieve as ps
+from parsieve.lake.leaves import Find, Matching, by_name, conform
+from parsieve.lake.rows import FileRows
+from parsieve.lake.scan import ScanFile, is_exact
+from parsieve.lake.storage import Storage
+
+NAMES = [f"c{number}" for number in range(300)]
+
+
+class Looked(list[pa.Field]):
+    """Fields that count how often they are gone through."""
+
+    times = 0
+
+    def __iter__(self) -> Iterator[pa.Field]:
+        self.times += 1
+        return super().__iter__()
+
+
+def test_fields_are_indexed_once() -> None:
+    fields = Looked(pa.field(name, pa.int64()) for name in NAMES)
+    places = Matching(by_name).places(list(fields), fields)
+    assert places == list(range(len(NAMES)))
+    assert fields.times == 2
+
+
+def test_each_level_of_a_file_is_indexed_once(tmp_path: Path) -> None:
+    indexed: list[int] = []
+
+    def index(among: Sequence[pa.Field]) -> Find:
+        indexed.append(len(among))
+        return by_name(among)
+
+    matching = Matching(index)
+    table = pa.table({name: [1] for name in NAMES} | {"s": [dict.fromkeys(NAMES, 1)]})
+    path = tmp_path / "a.parquet"
+    pq.write_table(table, path)
+    file = ScanFile(Storage(str(tmp_path)), str(path), str(path), path.stat().st_size, matching=matching)
+    assert is_exact(table.schema, table.schema, file)
+    assert sorted(indexed) == [300, 301]
+    indexed.clear()
+    (batch,) = FileRows(lambda: str(path), str(path), matching).batches(table.schema)
+    assert batch.num_columns == 301
+    assert len(indexed) <= 3
+    indexed.clear()
+    wider = pa.struct({name: pa.int64() for name in reversed(NAMES)})
+    assert conform(table["s"].combine_chunks(), wider, matching).type == wider
+    assert indexed == [300]
+
+
+@pytest.mark.parametrize("way", ["to_arrow", "to_batches"])
+@pytest.mark.parametrize(
+    ("name", "message"), [("c77x", "no column 'c77x'; did you mean 'c77'"), ("?", "there are c0, c1, .*and 280 more")]
+)
+def test_a_column_that_does_not_exist(tmp_path: Path, way: str, name: str, message: str) -> None:
+    pq.write_table(pa.table({name: [1] for name in NAMES}), tmp_path / "a.parquet")
+    plan = ps.open_table(tmp_path).plan("c1 = 1")
+    with pytest.raises(ps.ColumnNotFoundError, match=message):
+        list(getattr(plan, way)(columns=[name]))

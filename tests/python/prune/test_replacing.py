@@ -1,0 +1,22 @@
+"""Files that are replaced 30 times a second: no way to rows loses one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from replacing import Replacing
+
+
+@pytest.mark.timeout(300)
+def test_readers_beside_a_writer(tmp_path: Path) -> None:
+    replacing = Replacing(tmp_path)
+    replacing.run(200)
+    assert not replacing.wrong
+    answers: Counter[str] = Counter()
+    for counted in replacing.answers.values():
+        answers.update(counted)
+    assert answers.total() == 200
+    # Conflicts are for files that are overwritten in place again and again.
+    assert answers["right"] > answers["conflict"]
