@@ -67,7 +67,7 @@ def test_several_columns_of_one_scan_answer(tmp_path: Path) -> None:
     assert view.lookup("k", point(20)) == {Location("p=1", "c")}
     assert view.token(Location("p=1", "c")) == view.token(Location("p=1", "c"), "k") != ""
     assert view.token(place("nowhere")) is None
-    with pytest.raises(ColumnNotFoundError, match=r"indexed are: k, n\.x, s"):
+    with pytest.raises(ColumnNotFoundError, match=r"indexed columns: k, n\.x, s"):
         view.lookup("nothing", point(1))
 
 
