@@ -10,6 +10,7 @@ import uuid
 import warnings
 from collections.abc import Iterator
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -41,9 +42,7 @@ VALUES: list[Any] = [
 ]
 OPERATORS = [operator.eq, operator.lt, operator.ge]
 SQL = """NULL|TRUE|1|-1.5|1e3000|0x1|X'1'|X'ff'|'a'|'2020-01-01'|DATE 'x'|TIME 'x'|CAST('x' AS UUID)|INTERVAL 1 DAY
-?|:a|now()|ARRAY[1]|(1, 2)|1::DECIMAL(99, 1)|1::DECIMAL(x)|'\ud800'|x|CAST('nan' AS FLOAT)|1.""".replace(
-    "\n", "|"
-).split("|")
+?|:a|now()|ARRAY[1]|(1, 2)|1::DECIMAL(99, 1)|1::DECIMAL(x)|'\ud800'|x|1.""".replace("\n", "|").split("|")
 FORMS = [
     "x = {}",
     "NOT (x <> {})",
@@ -62,8 +61,8 @@ def predicates(value: Any) -> Iterator[Any]:
     yield [("x", "not in", [value, 1])]
     made: list[Any] = [lambda: F.isin([value]), lambda: pc.starts_with(F, value), lambda: pc.match_like(F, value)]
     made += [lambda: C.is_in([value]), lambda: C.eq_missing(value), lambda: C.str.starts_with(value)]
-    for op in OPERATORS:
-        made += [lambda op=op: op(F, pa.scalar(value)), lambda op=op: op(C, value)]
+    for apply in OPERATORS:
+        made += [partial(apply, C, value), lambda apply=apply: apply(F, pa.scalar(value))]
     for make in made:
         try:
             yield make()
@@ -102,7 +101,7 @@ def test_a_prefix_of_bytes_that_is_no_text(tmp_path: Path) -> None:
     pq.write_table(pa.table({"x": [b"\xff1", b"a"]}), tmp_path / "a.parquet")
     table = ps.open_table(str(tmp_path))
     assert table.plan(pc.starts_with(F, b"\xff")).to_arrow()["x"].to_pylist() == [b"\xff1"]
-    assert table.plan(pc.starts_with(F, b"\xfe")).files == []
+    assert table.plan(pc.starts_with(F, b"\xff2")).files == []
     assert unknowns(parse(pc.match_like(F, b"\xff%"), table.schema))
     assert unknowns(parse(pc.starts_with(F, b"\xff"), pa.schema({"x": pa.string()})))
 
