@@ -291,7 +291,7 @@ def fits(value: Any, kind: pa.DataType) -> bool:
 def raw(array: pa.Array) -> list[Any]:
     """The values of a file, times in nanoseconds."""
     if not pa.types.is_temporal(array.type):
-        return array.to_pylist()
+        return list(array.to_pylist())
     per = DAY if pa.types.is_date(array.type) else {"ms": 10**6, "us": 10**3, "ns": 1}[array.type.unit]
     ticks = array.cast(pa.int32()).cast(pa.int64()) if pa.types.is_date(array.type) else array.cast(pa.int64())
     return [None if tick is None else tick * per for tick in ticks.to_pylist()]

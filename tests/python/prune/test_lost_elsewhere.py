@@ -265,7 +265,8 @@ def test_zone_less_literals_exclude_nothing_without_timezone(tmp_path: Path) -> 
     path = write(tmp_path, moments)
     # It is true in Madrid, where the clock shows two, and false in Greenwich: the session's zone decides.
     where = "x >= '2026-01-01 01:30:00'"
-    plan = ps.open_table(path).plan(where)
+    with pytest.warns(ps.ParsieveWarning, match="pass timezone="):
+        plan = ps.open_table(path).plan(where)
     assert plan.files == [path]
     assert "timezone=" in plan.explain()
     with pytest.raises(ps.UnsupportedError, match="timezone="):

@@ -109,6 +109,7 @@ def test_footers_are_read_at_once_and_again_only_where_a_file_changed(
     assert len(read) == 1
 
 
+@pytest.mark.filterwarnings("ignore::parsieve.ParsieveWarning")
 def test_the_words_and_the_json(folder: Path) -> None:
     plan = ps.open_table(str(folder)).plan("id = 142 AND abs(key) >= 0")
     text = plan.explain()

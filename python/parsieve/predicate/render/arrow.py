@@ -48,16 +48,26 @@ def _render(expr: Expr) -> pc.Expression:
         case Compare():
             return _compare(expr)
         case In(column, values):
-            return _field(column).isin(values)
+            return _among(column, values)
         case Not(In(column, values)):
             # is_in is false for null, where NOT IN is null.
-            field = _field(column)
-            return field.is_valid() & ~field.isin(values)
+            return _field(column).is_valid() & ~_among(column, values)
         case StartsWith(column, prefix):
             return _starts_with(column, prefix)
         case Not(StartsWith(column, prefix)):
             return ~_starts_with(column, prefix)
     raise AssertionError(expr)
+
+
+def _among(column: Column, values: pa.Array) -> pc.Expression:
+    """Membership; pyarrow looks for no half floats and no short decimals in lists."""
+    field, kind = _field(column), values.type
+    if pa.types.is_float16(kind):
+        return field.isin(values.cast(pa.float32()))
+    if pa.types.is_decimal32(kind) or pa.types.is_decimal64(kind):
+        wide = pa.decimal128(kind.precision, kind.scale)
+        return field.cast(wide).isin(values.cast(wide))
+    return field.isin(values)
 
 
 def _compare(leaf: Compare) -> pc.Expression:
