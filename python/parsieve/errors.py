@@ -24,6 +24,6 @@ class StaleIndexError(ParsieveError):
 
 
 class ConflictError(ParsieveError):
-    """Somebody else changed a file meanwhile; nothing was replaced."""
+    """Another process changed or removed a file meanwhile, so the call did not finish; try again."""
 
     __module__ = "parsieve"

@@ -118,16 +118,6 @@ class CheckedFiles:
 
         return all(answer for window in self.windows(hold=True) for answer in self.checked(window, True, planned))
 
-    def physical_schemas(self) -> list[pa.Schema]:
-        """Return the schema that each file has now."""
-
-        def schemas(files: list[Opened]) -> Iterator[list[pa.Schema]]:
-            self.look(files)
-            yield [one.fragment.physical_schema for one in files]
-
-        found = [self.checked(window, True, schemas) for window in self.windows(hold=True)]
-        return [schema for window in found for part in window for schema in part]
-
     def projected(self, request: Request) -> pa.Schema:
         """Return the schema of the batches of a request; raise where it does not fit the table."""
         empty = pads.FileSystemDataset([], self.schema, pads.ParquetFileFormat(), fs.LocalFileSystem())
