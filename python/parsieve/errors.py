@@ -42,7 +42,7 @@ class ParsieveWarning(UserWarning):
 
 
 class ConflictError(ParsieveError):
-    """Another process changed a file in the meantime; nothing was replaced."""
+    """Another process changed or removed a file meanwhile, so the call did not finish; try again."""
 
     __module__ = "parsieve"
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -90,13 +91,24 @@ class CheckedFiles:
         return replace(self, row_groups=tuple(row_groups))
 
     def are_exact(self) -> bool:
-        """Tell whether pyarrow's scan gives exactly the table's rows, as the footers say now."""
+        """Tell whether pyarrow's scan gives exactly the table's rows, as the footers say at the first call."""
+        return all(is_exact for is_exact, _ in self._seen)
 
-        def exact(files: list[Opened]) -> Iterator[bool]:
+    def physical_schemas(self) -> list[pa.Schema]:
+        """Return the schema that each file has at the first call."""
+        return [physical for _, physical in self._seen]
+
+    @cached_property
+    def _seen(self) -> list[tuple[bool, pa.Schema]]:
+        def seen(files: list[Opened]) -> Iterator[tuple[bool, pa.Schema]]:
             self.look(files)
-            yield all(one.is_exact for one in files)
+            for one in files:
+                yield one.is_exact, one.fragment.physical_schema
 
-        return all(answer for window in self.windows(hold=True) for answer in self.checked(window, True, exact))
+        return [one for window in self.windows(hold=True) for one in self.checked(window, True, seen)]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_seen"}
 
     def are_planned(self) -> bool:
         """Tell whether all files are those that were planned."""
@@ -105,16 +117,6 @@ class CheckedFiles:
             yield all(one.is_planned for one in files)
 
         return all(answer for window in self.windows(hold=True) for answer in self.checked(window, True, planned))
-
-    def physical_schemas(self) -> list[pa.Schema]:
-        """Return the schema that each file has now."""
-
-        def schemas(files: list[Opened]) -> Iterator[list[pa.Schema]]:
-            self.look(files)
-            yield [one.fragment.physical_schema for one in files]
-
-        found = [self.checked(window, True, schemas) for window in self.windows(hold=True)]
-        return [schema for window in found for part in window for schema in part]
 
     def projected(self, request: Request) -> pa.Schema:
         """Return the schema of the batches of a request; raise where it does not fit the table."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 # How often a file that keeps changing is read again before the reader gives up.
 ATTEMPTS = 5
 # Batches of a file are held back until the file is known to be unchanged, up to this many bytes.
-HELD_BYTES = 32 << 20
+HELD_BYTES = 8 << 20
 # What reading a file raises if its bytes change, besides errors of other libraries.
 FAILURES = (pa.ArrowException, ParsieveError, OSError, ValueError, KeyError)
 

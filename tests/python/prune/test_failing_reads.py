@@ -37,7 +37,13 @@ for number in range(600 if kind == "arrow" else 50):
     # When its footer is read, or the file for its rows.
     failing.opened, failing.most = 0, number % 2
     try:
-        {"arrow": plan.to_arrow, "polars": lambda: plan.to_polars().collect(), "duckdb": lambda: plan.to_duckdb().fetchall()}[kind]()
+        match kind:
+            case "arrow":
+                plan.to_arrow()
+            case "polars":
+                plan.to_polars().collect()
+            case "duckdb":
+                plan.to_duckdb().fetchall()
     except (ps.UnsupportedError, OSError, duckdb.Error) as error:
         assert "a file holds" in str(error) or "the store is away" in str(error), error
         told.add(number)
