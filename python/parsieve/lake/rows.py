@@ -127,6 +127,11 @@ class FileRows:
                 yield _live(whole, start, deleted)
                 start += batch.num_rows
 
+    def count(self) -> int:
+        """Return how many rows the file has by its footer, deleted ones included."""
+        with foreign(self.name, keyed=self.decryption is not None), self._opened() as file:
+            return int(file.metadata.num_rows)
+
     def read_a_little(self, schema: pa.Schema) -> None:
         """Read some rows of each row group: the same errors, at a small part of the price."""
         with foreign(self.name), self._opened() as file:
