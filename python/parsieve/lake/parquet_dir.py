@@ -163,8 +163,8 @@ class ParquetDir(Adapter):
             if ".parquet" in path.rpartition("/")[2]:
                 raise
             raise FormatError(
-                f"{error}. Every file below a table's folder is taken for Parquet, whatever its name, unless that "
-                "begins with _ or a dot: move this one away, or name it so"
+                f"{str(error).rstrip('.')}. All files below a table's folder are read as Parquet, unless their names "
+                "begin with _ or a dot: move this file elsewhere, or rename it"
             ) from error
 
     def _table_schema(self, schemas: list[pa.Schema], partitions: list[pa.Field]) -> pa.Schema:

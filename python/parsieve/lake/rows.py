@@ -34,6 +34,8 @@ def foreign(what: str, keyed: bool = False) -> Iterator[None]:
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowKeyError, pa.ArrowSerializationError) as error:
         if keyed and "crypt" in str(error):
             raise DecryptionError(f"{what}: not the right keys: {error}") from error
+        if "magic bytes not found" in str(error):
+            raise FormatError(f"not a Parquet file: {what} (missing PAR1 footer)") from error
         raise FormatError(f"{what}: {error}") from error
     except OSError as error:
         if error.errno is not None or _is_of_python(error):

@@ -44,12 +44,12 @@ def test_what_else_is_no_table(folder: Path) -> None:
 
 def test_a_file_of_another_kind_in_the_folder(folder: Path) -> None:
     (folder / "0-readme.txt").write_text("events of March\n")
-    with pytest.raises(ps.FormatError, match=r"0-readme\.txt.*begins with _ or a dot: move this one away"):
+    with pytest.raises(ps.FormatError, match=r"0-readme\.txt.*begin with _ or a dot: move this file elsewhere"):
         ps.open_table(folder).plan("id = 7")
     (folder / "0-readme.txt").rename(folder / "0-readme.parquet")
     with pytest.raises(ps.FormatError) as caught:
         ps.open_table(folder).plan("id = 7")
-    assert "move this one away" not in str(caught.value)
+    assert "move this file elsewhere" not in str(caught.value)
 
 
 def test_keys_that_are_no_columns(folder: Path) -> None:
