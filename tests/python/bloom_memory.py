@@ -6,8 +6,8 @@ python bloom_memory.py STORE slices|files MEMORY THREADS COUNT ROWS
 from __future__ import annotations
 
 import dataclasses
-import os
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -68,9 +68,11 @@ def files(folder: str, count: int) -> Lake:
     for number in range(count):
         columns = {name: pa.array([number, number + 20_000, number * 7919 % 20_000]) for name in COLUMNS}
         pq.write_table(pa.table(columns), f"{folder}/{number:05}.parquet")
-        # Of an hour ago: what is younger than a tick of the clock is not indexed.
-        os.utime(f"{folder}/{number:05}.parquet", (1_700_000_000, 1_700_000_000))
-    return open_lake(folder)
+    lake = open_lake(folder)
+    # A file as young as a tick of the clock has no token, and is not indexed.
+    while not all(piece.token for piece in lake.snapshot().slices):
+        time.sleep(0.01)
+    return lake
 
 
 def main(store: str, kind: str, memory: int, threads: int, count: int, rows: int) -> None:

@@ -35,6 +35,8 @@ from parsieve.rates import checked_fpp
 MOST_SHELVES = 8
 # Rows to expect of a slice whose number of rows is unknown.
 SOME_ROWS = 1_000_000
+# Files from this size on may well have more, so that their footer is read first.
+LARGE_FILE = 1 << 20
 
 
 class Hands(Protocol):
@@ -229,7 +231,7 @@ def fill(
     paths = list(rates)
     location = (piece.partition, piece.group)
     try:
-        rows = _expected_rows(piece)
+        rows = _expected_rows(lake, piece)
         num_bytes = sum(_core.shelf_num_bytes(rows, fpp) for fpp in rates.values())
         with nullcontext() if budget is None else budget.claim(num_bytes):
             fillings = [Filling(location, rows, rates[path]) for path in paths]
@@ -242,10 +244,17 @@ def fill(
         return [Filled(location, None, unknown=True)] * len(paths), error
 
 
-def _expected_rows(piece: Slice) -> int:
-    """How many rows the filters of a slice begin with room for; more rows make them worse, never wrong."""
-    exact = piece.num_rows is not None and piece.clean
-    return max(piece.num_rows or 0, 0 if exact else SOME_ROWS)
+def _expected_rows(lake: Lake, piece: Slice) -> int:
+    """Return how many rows the filters of a slice begin with room for; more rows make them worse, never wrong.
+
+    All small files begin with the same size, so that most end with the same size: a lookup reads one row for each size.
+    """
+    if piece.num_rows is not None and piece.clean:
+        return piece.num_rows
+    known = piece.num_rows
+    if known is None and (piece.size or 0) >= LARGE_FILE:
+        known = lake.count_rows(piece)
+    return max(known or 0, SOME_ROWS)
 
 
 def put(store: Store, filled: Iterable[Placed], shelf_bytes: int) -> tuple[Shelf, ...]:

@@ -215,6 +215,10 @@ class Lake(ABC):
         A struct that is null makes its leaves null. A column that a file lacks yields its default, else nulls.
         """
 
+    def count_rows(self, piece: Slice) -> int | None:
+        """Return how many rows the base file of a slice has, or None if that would take more than a short read."""
+        return piece.num_rows
+
     def exposing(self, columns: Collection[ColumnPath] | None) -> Lake:
         """The same table, whose `read_keys` yields these columns even where files encrypt them; None: all columns.
 

@@ -35,6 +35,8 @@ def foreign(what: str, keyed: bool = False) -> Iterator[None]:
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowKeyError, pa.ArrowSerializationError) as error:
         if keyed and "crypt" in str(error):
             raise DecryptionError(f"{what}: not the right keys: {error}") from error
+        if "magic bytes not found" in str(error):
+            raise FormatError(f"not a Parquet file: {what} (missing PAR1 footer)") from error
         raise FormatError(f"{what}: {error}") from error
     except OSError as error:
         if error.errno is not None or _is_of_python(error):
@@ -127,6 +129,11 @@ class FileRows:
                 whole = pa.RecordBatch.from_arrays(arrays, schema=schema) if arrays else batch
                 yield _live(whole, start, deleted)
                 start += batch.num_rows
+
+    def count(self) -> int:
+        """Return how many rows the file has by its footer, deleted ones included."""
+        with foreign(self.name, keyed=self.decryption is not None), self._opened() as file:
+            return int(file.metadata.num_rows)
 
     def read_a_little(self, schema: pa.Schema) -> None:
         """Read some rows of each row group: the same errors, at a small part of the price."""

@@ -8,7 +8,9 @@ import random
 import time
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
@@ -221,3 +223,22 @@ def test_filters_of_another_kind_of_values_are_made_anew(tmp_path: Path) -> None
     plan = table.plan("p = '3'")
     assert plan.to_arrow()["row"].to_pylist() == [3]
     assert not plan._notes
+
+
+def test_a_file_of_more_than_a_million_rows_keeps_the_rate(tmp_path: Path) -> None:
+    keys = np.random.default_rng(1).integers(0, 2**62, 3_000_000)
+    pq.write_table(pa.table({"k": keys}), tmp_path / "a.parquet", use_dictionary=False)
+    lake = open_lake(str(tmp_path))
+    # A file as young as a tick of the clock has no token, and is not indexed.
+    while not all(piece.token for piece in lake.snapshot().slices):
+        time.sleep(0.01)
+    snapshot = lake.snapshot()
+    view = TableIndex(tmp_path / "_parsieve").build_bloom(lake, snapshot, ["k"])
+    (shelf,) = view.commit.blooms[("k",)].shelves
+    ((*_, held, _, _, _),) = ps._core.Shelf.read(shelf.directory.get(view.store)).unshelve(
+        view.store.get(shelf.rows.name)
+    )
+    assert held is not None
+    assert pc.all(held.check(pa.array(keys[:10_000]))).as_py()
+    # It was more than a third.
+    assert held.estimated_fpp < 0.01

@@ -49,7 +49,7 @@ def test_a_file_of_another_kind_in_the_folder(folder: Path) -> None:
     (folder / "0-readme.txt").rename(folder / "0-readme.parquet")
     with pytest.raises(ps.FormatError) as caught:
         ps.open_table(folder).plan("id = 7")
-    assert "move this one away" not in str(caught.value)
+    assert "move this file elsewhere" not in str(caught.value)
 
 
 def test_keys_of_another_type_name_both_types(folder: Path) -> None:

@@ -1,0 +1,31 @@
+"""Files below a table's folder that are not Parquet files: the error says which, and what to do."""
+
+import re
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import parsieve as ps
+
+
+@pytest.mark.parametrize("content", [b"id,name\n1,a\n2,b\n", b"PAR1", b"x" * 7])
+def test_a_file_that_is_not_parquet_is_named(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "a.csv").write_bytes(content)
+    with pytest.raises(ps.FormatError, match=re.escape(str(tmp_path / "a.csv"))) as refused:
+        ps.open_table(tmp_path).plan("id = 1")
+    assert "move this file elsewhere, or rename it" in str(refused.value)
+    assert ".." not in str(refused.value)
+    if len(content) > 8:
+        assert str(refused.value).startswith(f"not a Parquet file: {tmp_path / 'a.csv'} (missing PAR1 footer)")
+
+
+def test_a_file_that_was_cut_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"id": [1]}), path)
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(ps.FormatError, match=r"^not a Parquet file: .*missing PAR1 footer"):
+        ps.open_table(tmp_path).plan("id = 1")
+    with pytest.raises(ps.FormatError, match=r"^not a Parquet file: .*missing PAR1 footer"):
+        ps.open_filters(path)
