@@ -1,6 +1,6 @@
 """Measure the structure of the package: imports between its modules, sizes of folders, private names and arguments.
 
-`python tests/python/structure.py` prints the table that `docs/design/structure.md` shows; `test_layers.py` asserts the order.
+Run it with `python tests/python/structure.py`; it prints a table.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def longest_chain(edges: set[tuple[str, str]]) -> int:
 
 
 def private_uses() -> list[tuple[str, int, str]]:
-    """Return each private name of another module that is used: by attribute of anything but self or cls, or by import."""
+    """Return each use of a private name of another module: by import, or as an attribute of another object."""
     found = []
     for name, path in modules().items():
         tree = ast.parse(path.read_text(encoding="utf-8"))
