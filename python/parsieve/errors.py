@@ -60,7 +60,7 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
     for one in names:
         folded.setdefault(one.casefold(), one)
     close = difflib.get_close_matches(name.casefold(), folded, n=1, cutoff=0.6)
-    return f"; did you mean {folded[close[0]]!r}?" if close else ""
+    return f"; did you mean {folded[close[0]]!r}?" if close and folded[close[0]] != name else ""
 
 
 # Columns that an error lists; the others are counted.

@@ -271,7 +271,7 @@ def _with_remedy(error: FormatError, path: str) -> FormatError:
     if ".parquet" in path.rpartition("/")[2]:
         return error
     return FormatError(
-        f"not a Parquet file: {str(error).rstrip('.')}. Every file in a table's folder counts as Parquet unless its "
+        f"{str(error).rstrip('.')}. Every file in a table's folder counts as Parquet unless its "
         "name starts with _ or a dot: move this one, or rename it"
     )
 

@@ -37,6 +37,8 @@ def foreign(what: str, keyed: bool = False) -> Iterator[None]:
             raise DecryptionError(f"{what}: not the right keys: {error}") from error
         if "magic bytes not found" in str(error):
             raise FormatError(f"not a Parquet file: {what} (missing PAR1 footer)") from error
+        if "smaller than the minimum file footer" in str(error):
+            raise FormatError(f"not a Parquet file: {what} (too short for a footer)") from error
         raise FormatError(f"{what}: {error}") from error
     except OSError as error:
         if error.errno is not None or _is_of_python(error):

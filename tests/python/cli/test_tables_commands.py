@@ -69,7 +69,7 @@ def test_plan_warns_of_what_it_does_not_understand(folder: Path, capsys: Any) ->
     assert "LENGTH" not in run(capsys, "plan", folder, "length(customer_id) = 3", "--on-unknown", "ignore")[1]
     out, err = run(capsys, "plan", folder, "length(customer_id) = 3", "--on-unknown", "error", code=2)
     assert out == ""
-    assert err.startswith("parsieve: not understood: LENGTH(customer_id) = 3 (")
+    assert err.startswith("parsieve: LENGTH(customer_id) = 3 excludes nothing: ")
 
 
 def test_plan_assumes_a_time_zone(folder: Path, capsys: Any) -> None:

@@ -15,7 +15,8 @@ def test_a_file_that_is_not_parquet_is_named(tmp_path: Path, content: bytes) -> 
     (tmp_path / "a.csv").write_bytes(content)
     with pytest.raises(ps.FormatError, match=re.escape(str(tmp_path / "a.csv"))) as refused:
         ps.open_table(tmp_path).plan("id = 1")
-    assert "move this file elsewhere, or rename it" in str(refused.value)
+    assert "move this one, or rename it" in str(refused.value)
+    assert str(refused.value).count("not a Parquet file") == 1
     assert ".." not in str(refused.value)
     if len(content) > 8:
         assert str(refused.value).startswith(f"not a Parquet file: {tmp_path / 'a.csv'} (missing PAR1 footer)")
