@@ -10,7 +10,6 @@ import pyarrow as pa
 import pyarrow.dataset as pads
 
 from parsieve._core import UnsupportedError
-from parsieve.errors import no_column
 from parsieve.lake.base import Lake, Slice, Snapshot
 from parsieve.lake.checked import CheckedFiles, Request
 from parsieve.lake.dataset import PlannedDataset
@@ -18,6 +17,7 @@ from parsieve.lake.scan import without_dictionaries
 from parsieve.lake.streams import matching
 from parsieve.predicate.build import is_bytes, is_text
 from parsieve.predicate.expr import Always, Expr, IsNull, columns, walk
+from parsieve.predicate.names import column_name
 from parsieve.predicate.normalize import normalize
 from parsieve.predicate.render import to_duckdb, to_pyarrow
 from parsieve.prune.questions import HasNan, ask, leaves
@@ -83,10 +83,7 @@ class Rows:
         schema = self._snapshot.schema
         wanted = [names] if isinstance(names, str) else list(schema.names if names is None else names)
         known = set(schema.names)
-        for name in wanted:
-            if name not in known:
-                raise no_column(name, schema.names)
-        return wanted
+        return [name if name in known else column_name(schema, name) for name in wanted]
 
     def dataset(self) -> pads.Dataset | None:
         """Return the rows as a dataset; None if a file is not exactly the table's rows."""

@@ -96,7 +96,7 @@ def column_name(schema: pa.Schema, name: str) -> str:
         return str(alike[0])
     if alike:
         raise ColumnNotFoundError(f"the name {name!r} fits several columns: {', '.join(alike)}")
-    raise ColumnNotFoundError(f"there is no column {name!r}; there are {', '.join(schema.names)}")
+    raise no_column(name, schema.names)
 
 
 def field_id(field: pa.Field) -> int | None:

@@ -255,6 +255,7 @@ def test_capitals_of_names_matter_nowhere(table: ps.Table) -> None:
     assert table.plan(keys={"CUSTOMER_ID": ["x"]}).files == []
     assert [one.column for one in table.advise("CUSTOMER_ID")] == ["customer_id"]
     assert list(table.build_index("CUSTOMER_ID", progress=False).columns) == ["customer_id"]
+    assert table.plan().to_arrow(columns=["CUSTOMER_ID"]).column_names == ["customer_id"]
     with pytest.raises(ps.ColumnNotFoundError):
         table.plan('"CUSTOMER_ID" = 1')
 
