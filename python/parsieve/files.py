@@ -28,6 +28,8 @@ Bytes = bytes | bytearray | memoryview
 REMOTE_GAP = 64 * 1024
 LOCAL_GAP = 4 * 1024
 REQUESTS_AT_ONCE = 16
+# Names of an object's tag in the answers of filesystems.
+ETAGS = ("ETag", "etag", "e_tag")
 # Of a range that is read from its front to its end: it pays for the request, and stays in a processor's cache.
 PIECE = 2 << 20
 
@@ -50,6 +52,10 @@ class Source(ABC):
     def changed(self) -> bool:
         """Whether somebody wrote to the file since it was opened; most sources cannot tell, or see it as they read."""
         return False
+
+    def version(self) -> str:
+        """Return how the token of this version begins in a listing of a plain folder; "" if only its size is known."""
+        return ""
 
     def close(self) -> None:  # noqa: B027 - most sources hold nothing open
         """Let go of what `open_source` opened."""
@@ -98,6 +104,7 @@ class LocalFile(Source):
         self._lock = threading.Lock()
         seen = os.fstat(self._fd)
         self._seen = seen.st_size, seen.st_mtime_ns
+        self._version = f"{seen.st_size}-{seen.st_mtime_ns}-{seen.st_ctime_ns}-{seen.st_ino}-"
         if stat.S_ISDIR(seen.st_mode):
             self.close()
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
@@ -112,6 +119,10 @@ class LocalFile(Source):
             return False
         now = os.fstat(self._fd)
         return (now.st_size, now.st_mtime_ns) != self._seen
+
+    def version(self) -> str:
+        """Return the whole token of this version."""
+        return self._version
 
     def read(self, start: int, end: int) -> Bytes:
         """The bytes of a range, or fewer."""
@@ -156,8 +167,15 @@ class _PyArrow(_Remote):
 
 
 class _Fsspec(_Remote):
+    _version = ""
+
     def size(self) -> int:
-        return int(self._filesystem.info(self._path)["size"])
+        info = self._filesystem.info(self._path)
+        self._version = _tagged(info["size"], next((info[name] for name in ETAGS if info.get(name)), None))
+        return int(info["size"])
+
+    def version(self) -> str:
+        return self._version
 
     def read(self, start: int, end: int) -> Bytes:
         data: bytes = self._filesystem.cat_file(self._path, start=start, end=end)
@@ -167,12 +185,17 @@ class _Fsspec(_Remote):
 class _Obstore(_Remote):
     # What names this version of the object, where the store has such a name.
     _tag: str | None = None
+    _version = ""
 
     def size(self) -> int:
         with os_errors(self._path):
             head = self._filesystem.head(self._path)
         self._tag = head.get("e_tag")
+        self._version = _tagged(head["size"], self._tag)
         return int(head["size"])
+
+    def version(self) -> str:
+        return self._version
 
     def read(self, start: int, end: int) -> Bytes:
         if self._tag is None:
@@ -187,6 +210,11 @@ class _Obstore(_Remote):
             if type(error.__cause__ or error).__name__ != "PreconditionError":
                 raise
             raise ConflictError(f"{self._path} was replaced while it was read; open it again") from error
+
+
+def _tagged(size: int, tag: Any) -> str:
+    """Return how the token of an object begins."""
+    return f"{size}-" if tag is None else f"{size}-{str(tag).strip(chr(34))}-"
 
 
 def open_source(source: Any) -> Source:
@@ -290,6 +318,8 @@ class RangeReader:
         self.requests = 0
         try:
             self.size = self._source.size()
+            # How the token of this version begins in a listing of a plain folder.
+            self.version = self._source.version() or f"{self.size}-"
         except BaseException:
             self._source.close()
             raise

@@ -15,7 +15,7 @@ from pyarrow import fs
 
 from parsieve import placing
 from parsieve._core import UnsupportedError
-from parsieve.files import Source, filesystem_of, local_path, open_source
+from parsieve.files import ETAGS, Source, filesystem_of, local_path, open_source
 from parsieve.lake.listing import COARSE_NS, NEVER, ListedFile, LocalListing, is_ignored, of_path, token_of
 from parsieve.lake.pinned import Version, local_version
 from parsieve.object_store import os_errors, store_at
@@ -346,7 +346,7 @@ def _pyarrow(filesystem: fs.FileSystem, root: str, now: int) -> Iterator[ListedF
 
 def _etag_token(details: Callable[[str], Any], size: int, changed: Any, now: int) -> tuple[str, int]:
     """The token of an object: its tag where the store gives one, else its time, once that is long enough ago."""
-    for name in ("ETag", "etag", "e_tag"):
+    for name in ETAGS:
         if tag := details(name):
             return f"{size}-{str(tag).strip(chr(34))}", 0
     if changed is None:

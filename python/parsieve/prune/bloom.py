@@ -66,6 +66,9 @@ class FilterAnswers:
         try:
             with FileFilters(*self._source(number)) as filters:
                 try:
+                    if footer.version and filters._reader.version != footer.version:
+                        # The row groups of another version.
+                        return answers
                     for question in self.questions:
                         path = _filtered_path(footer, question)
                         if path is not None:

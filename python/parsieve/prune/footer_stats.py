@@ -26,6 +26,9 @@ from parsieve.prune.minmax import ColumnBounds
 # Row groups times columns that are remembered, each some 200 bytes.
 REMEMBERED = 500_000
 
+# Why the footer of a file is not evidence.
+REPLACED = "the file was replaced while the plan was made; plan again to judge it"
+
 # Lower, upper, nulls, NaNs, values.
 _Raw = tuple[Any, Any, int | None, int | None, int | None]
 
@@ -47,6 +50,8 @@ class FileFooter:
 
     num_rows: list[int]
     columns: dict[tuple[str, ...], ChunkStatistics]
+    # The version of the file, if other files may take its name.
+    version: str = ""
 
 
 @dataclass(slots=True)
@@ -55,12 +60,14 @@ class _Known:
 
     num_rows: list[int]
     columns: dict[LeafKey, ChunkStatistics]
+    version: str
 
     def of(self, keys: dict[tuple[str, ...], LeafKey]) -> FileFooter | None:
         """The columns of a plan; `None` where one of them was not looked at."""
         if any(key not in self.columns for key in keys.values()):
             return None
-        return FileFooter(self.num_rows, {path: self.columns[key] for path, key in keys.items()})
+        columns = {path: self.columns[key] for path, key in keys.items()}
+        return FileFooter(self.num_rows, columns, self.version)
 
 
 @dataclass(slots=True)
@@ -141,12 +148,19 @@ class Footers:
             return f"its footer cannot be read: {error}", 0, 0
         try:
             footer = _footer(open_footer(reader, keys), leaves)
+            reader.check()
         except (ParsieveError, OSError) as error:
             # Whoever reads the file will meet the same error; here it excludes nothing.
             return f"its footer cannot be read: {error}", reader.bytes_fetched, reader.requests
         finally:
             reader.close()
-        self._remember(piece, _Known(footer.num_rows, {leaf.key: footer.columns[leaf.column.path] for leaf in leaves}))
+        if lake.format == "parquet":
+            footer.version = reader.version
+            # Evidence of two versions together could exclude both, although either of them has a match.
+            if piece.token and not f"{piece.token}-".startswith(footer.version):
+                return REPLACED, reader.bytes_fetched, reader.requests
+        columns = {leaf.key: footer.columns[leaf.column.path] for leaf in leaves}
+        self._remember(piece, _Known(footer.num_rows, columns, footer.version))
         return footer, reader.bytes_fetched, reader.requests
 
     def _remember(self, piece: Slice, learned: _Known) -> None:

@@ -112,7 +112,7 @@ def _without(footer: FileFooter, constants: Collection[str]) -> FileFooter:
     if not constants:
         return footer
     columns = {path: chunk for path, chunk in footer.columns.items() if path[0] not in constants}
-    return FileFooter(footer.num_rows, columns)
+    return FileFooter(footer.num_rows, columns, footer.version)
 
 
 def excluded_share(judged: Judged, known: dict[int, FileFooter]) -> float:
