@@ -275,5 +275,4 @@ class IndexedTable:
 
 
 def _why_none(advice: Advice) -> str:
-    force = 'kind="sieve" (on the command line, --kind sieve) builds one anyway'
-    return f"{advice.column}: no index, {advice.why}; {force}"
+    return f'{advice.column}: no index, {advice.why}; kind="sieve" builds one anyway'
