@@ -17,6 +17,7 @@ IN_SHELL = {
     "update_index()": "`parsieve index update`",
     'kind="sieve"': "--kind sieve",
     "row_groups=True": "--row-groups",
+    "index_location=PLACE": "--index-location PLACE",
     "pass timezone='UTC'": "pass --timezone UTC",
     "pass timezone=": "pass --timezone",
     "pass params=": "write the value itself",
