@@ -81,6 +81,13 @@ def test_columns_that_share_files_count_them_once(folder: Path) -> None:
     assert report.bytes_stored == on_disk(folder)
 
 
+def test_an_index_of_the_other_kind_stays(folder: Path) -> None:
+    table = ps.open_table(folder)
+    for kind, expected in [("sieve", "sieve"), ("bloom", "both"), ("sieve", "both")]:
+        table.build_index("k", kind=kind)
+        assert table.index_kinds() == {"k": expected}
+
+
 def test_a_bloom_index_beside_a_sieve_rejects_missing_keys(folder: Path) -> None:
     table = ps.open_table(folder)
     table.build_index("k", kind="sieve")
