@@ -45,7 +45,10 @@ class IndexedTable:
         progress: bool | None = None,
         expose: ColumnName | Sequence[ColumnName] = (),
     ) -> BuildReport:
-        """Index some columns in one scan of the table; an index that they have is replaced.
+        """Index some columns in one scan of the table.
+
+        An index that a column has of the same kind is replaced. One of the other kind stays, so that a "bloom" index
+        beside a "sieve" index is "both"; `drop_index` removes it.
 
         Returns a report of what was built, how large it is, and which files it leaves out; `print` it for a summary.
         `report.columns` has the kind of each column: "sieve", "bloom", "both", or "none" where "auto" built nothing,
@@ -275,5 +278,4 @@ class IndexedTable:
 
 
 def _why_none(advice: Advice) -> str:
-    force = 'kind="sieve" (on the command line, --kind sieve) builds one anyway'
-    return f"{advice.column}: no index, {advice.why}; {force}"
+    return f'{advice.column}: no index, {advice.why}; kind="sieve" builds one anyway'

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from parsieve.wording import count
+
 ColumnName = str | tuple[str, ...]
 
 
@@ -19,10 +21,15 @@ class AddedFilter(NamedTuple):
 
 
 class RewriteReport(NamedTuple):
-    """What `add_filters` or `drop_filters` did, or with `dry_run=True` would do.
+    """What `add_filters` or `drop_filters` did, or with `dry_run=True` would do. `print` it for a summary.
 
     For a folder, `files` holds a report for each file by its path, and the other fields sum them up; `reasons` are
     those of the single files.
+
+    >>> from parsieve import RewriteReport
+    >>> print(RewriteReport("a.parquet", [], [(0, "id")], {"id": "it was dropped"}, 2_500, 1_400, 100, True))
+    a.parquet: 0 filters added, 1 dropped; -1,100 bytes
+    id: it was dropped
     """
 
     path: str
@@ -34,6 +41,14 @@ class RewriteReport(NamedTuple):
     bytes_fetched: int
     written: bool
     files: dict[str, RewriteReport] = {}  # noqa: RUF012 - nothing writes to it
+
+    def __str__(self) -> str:
+        written = sum(report.written for report in self.files.values())
+        done = [f"{count(len(self.files), 'file')}, {written:,} written"] if self.files else []
+        done.append(f"{count(len(self.added), 'filter')} added, {len(self.dropped):,} dropped")
+        grown = f"{self.bytes_after - self.bytes_before:+,} bytes"
+        reasons = [f"{name if isinstance(name, str) else '.'.join(name)}: {why}" for name, why in self.reasons.items()]
+        return "\n".join([f"{self.path}: {'; '.join([*done, grown])}", *reasons])
 
 
 def combined(folder: str, files: dict[str, RewriteReport]) -> RewriteReport:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import parsieve as ps
-from parsieve.cli.output import Console, size
+from parsieve.cli.output import Console, in_shell, size
 from parsieve.cli.parser import Commands, Parser, Run, days_of, size_of
 from parsieve.cli.tables import add_expose, add_table, open_of
 from parsieve.index.sizes import lookup_bytes, stored_bytes
@@ -51,11 +51,7 @@ def add_commands(commands: Commands) -> None:
 
 def _build(options: argparse.Namespace) -> int:
     effort = _effort(options) | {"expose": options.expose}
-    report = _change(options, lambda table: table.build_index(options.columns, options.kind, **effort))
-    left = [name for name, kind in report.columns.items() if kind == "none"]
-    if left:
-        # The report says the same in terms of Python.
-        options.console.note(f"to index {', '.join(left)} anyway, add --kind sieve")
+    _change(options, lambda table: table.build_index(options.columns, options.kind, **effort))
     return 0
 
 
@@ -97,7 +93,7 @@ def _change(options: argparse.Namespace, change: Callable[[ps.Table], Any], *, n
     if console.as_json:
         console.json(dataclasses.asdict(report))
     else:
-        console.line(str(report))
+        console.line(in_shell(str(report)))
     return report
 
 

@@ -74,7 +74,9 @@ def _message(error: Exception, options: argparse.Namespace) -> str:
     """Return the error in one line, with the place that it is about."""
     text = describe(error, getattr(options, "file", None))
     is_forbidden = isinstance(error, OSError) and error.errno in _READ_ONLY
-    if is_forbidden and options.parser.prog.startswith("parsieve index ") and options.index_location is None:
+    could_be_elsewhere = options.parser.prog.startswith("parsieve index ") and options.index_location is None
+    # Errors of the index itself give the hint in terms of Python.
+    if is_forbidden and could_be_elsewhere and "index_location=" not in text:
         text += " (to keep the index elsewhere, use --index-location)"
     return text
 

@@ -11,6 +11,28 @@ from contextlib import contextmanager
 from typing import Any, TextIO
 
 STYLES = {"bold": "1", "dim": "2", "red": "1;31", "yellow": "1;33"}
+# Hints that messages give in terms of Python, and the same in a shell.
+IN_SHELL = {
+    "expire_index(older_than=0)": "`parsieve index expire --older-than 0`",
+    "update_index()": "`parsieve index update`",
+    'kind="sieve"': "--kind sieve",
+    "row_groups=True": "--row-groups",
+    "index_location=PLACE": "--index-location PLACE",
+    "pass timezone='UTC'": "pass --timezone UTC",
+    "pass timezone=": "pass --timezone",
+    "pass params=": "write the value itself",
+}
+
+
+def in_shell(text: str) -> str:
+    """Return a message with its hints in terms of the command line.
+
+    >>> in_shell("not in the index; update_index() adds it")
+    'not in the index; `parsieve index update` adds it'
+    """
+    for python, shell in IN_SHELL.items():
+        text = text.replace(python, shell)
+    return text
 
 
 class Console:
@@ -50,10 +72,11 @@ class Console:
     def note(self, text: str) -> None:
         """Print a summary or a hint for people: `--quiet` and `--json` leave it out."""
         if not self.quiet and not self.as_json:
-            print(self.styled(text, "dim", sys.stderr), file=sys.stderr)
+            print(self.styled(in_shell(text), "dim", sys.stderr), file=sys.stderr)
 
     def warn(self, text: str, kind: str = "warning") -> None:
         """Print a warning: as one line of text, or as one line of JSON with `--json`."""
+        text = in_shell(text)
         if self.as_json:
             print(json.dumps({"warning": {"type": kind, "message": text}}), file=sys.stderr)
         else:
@@ -61,6 +84,7 @@ class Console:
 
     def error(self, text: str, kind: str) -> None:
         """Print an error: as one line of text, or as one line of JSON with `--json`."""
+        text = in_shell(text)
         if self.as_json:
             print(json.dumps({"error": {"type": kind, "message": text}}), file=sys.stderr)
         else:

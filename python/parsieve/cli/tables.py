@@ -11,7 +11,7 @@ from typing import Any
 
 import parsieve as ps
 from parsieve.cli.keyfile import read_key_bytes
-from parsieve.cli.output import Console, seconds, size
+from parsieve.cli.output import Console, in_shell, seconds, size
 from parsieve.cli.parser import Commands, Parser
 from parsieve.wording import count
 
@@ -117,8 +117,9 @@ def _plan(options: argparse.Namespace) -> int:
     console: Console = options.console
     if console.as_json:
         console.json(json.loads(plan.to_json()) | {"seconds": elapsed, "explanation": plan.explain()})
+        _print_doubts(plan, console, with_unknown=options.on_unknown != "ignore")
     elif options.explain:
-        console.line(plan.explain())
+        console.line(in_shell(plan.explain()))
     else:
         _print_files(plan, console, with_row_groups=options.row_groups)
         _print_doubts(plan, console, with_unknown=options.on_unknown != "ignore")

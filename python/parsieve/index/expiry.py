@@ -134,7 +134,7 @@ def _young(stored: Sequence[Stored], garbage_age: dt.timedelta) -> tuple[Remaini
     if not stored:
         return ()
     until = max(one.modified for one in stored) + garbage_age.total_seconds()
-    reason = "no version names them, and they may belong to a build that is still running"
+    reason = "no version uses them, and they may belong to a build that is still running"
     return (Remaining(len(stored), sum(one.size for one in stored), reason, _moment(until)),)
 
 
@@ -145,9 +145,9 @@ def _of_versions(log: Log, kept: Sequence[tuple[int, Stored]], span: dt.timedelt
     held = {name: size for name, size in _parts(log, [version for version, _ in kept]).items() if name not in needed}
     if not kept or not held:
         return []
-    which = "an earlier version names them" if len(kept) == 1 else f"{len(kept)} earlier versions name them"
+    which = "an earlier version uses them" if len(kept) == 1 else f"{len(kept)} earlier versions use them"
     until = None if span is None else _moment(max(stored.modified for _, stored in kept) + span.total_seconds())
-    reason = f"{which}; expire_index(older_than=0) removes them"
+    reason = f"{which}; expire_index(older_than=0) removes them now"
     return [Remaining(len(held), sum(held.values()), reason, until)]
 
 

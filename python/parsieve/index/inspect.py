@@ -51,7 +51,8 @@ class IndexStats:
     # Mean locations read in vain for a key that exists, or an interval from key to key; and their share of all.
     waste_per_key: float
     waste_share: float
-    # Mean locations read for a key that does not exist but lies inside a segment, of those that were sampled.
+    # Mean locations read for a key that does not exist but lies inside a segment, of those that were sampled; with a
+    # Bloom index of the same column, by both.
     reads_of_absent_keys: float
     largest_lookup: int
 
@@ -100,7 +101,7 @@ def stats(view: View, column: str | Sequence[str]) -> Stats:
         bits_per_row=report["bits_per_row"],
         waste_per_key=report["waste_per_key"],
         waste_share=report["error"],
-        reads_of_absent_keys=report["reads_of_absent_keys"],
+        reads_of_absent_keys=report["reads_of_absent_keys"] * (1 if bloom is None else bloom.fpp),
         largest_lookup=report["largest_lookup"],
     )
 

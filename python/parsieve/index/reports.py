@@ -137,8 +137,8 @@ class Remaining:
 
     def __str__(self) -> str:
         verb = "remains" if self.files == 1 else "remain"
-        until = f" (until {self.until:%Y-%m-%d %H:%M:%S %Z})" if self.until is not None else ""
-        return f"{_files(self.files)} ({size_of(self.bytes)}) {verb}: {self.reason}{until}"
+        until = f" until {self.until:%Y-%m-%d %H:%M:%S %Z}" if self.until is not None else ""
+        return f"{_files(self.files)} ({size_of(self.bytes)}) {verb}{until}: {self.reason}"
 
 
 @dataclass(frozen=True, slots=True)

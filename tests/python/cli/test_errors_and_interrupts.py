@@ -23,7 +23,9 @@ from parsieve.cli import main
 from parsieve.cli.commands import build_parser
 from parsieve.cli.keyfile import read_key_bytes
 from parsieve.cli.main import _message
+from parsieve.cli.output import in_shell
 from parsieve.errors import describe
+from parsieve.index.store import _named
 
 # A build that never ends: each file is read again and again.
 ENDLESS = """
@@ -133,6 +135,13 @@ def test_a_read_only_table_is_told_where_an_index_can_be() -> None:
         text = _message(error, build_parser().parse_args(arguments))
         assert text.startswith("orders/_parsieve: Read-only file system")
         assert (hint in text) == expected, arguments
+
+
+def test_a_hint_that_the_index_gives_is_not_repeated(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="Read-only") as caught, _named(tmp_path / "index"):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+    text = _message(caught.value, build_parser().parse_args(["index", "build", "t", "a"]))
+    assert in_shell(text).endswith("Read-only file system; store the index elsewhere, with --index-location PLACE")
 
 
 @pytest.mark.skipif(os.name == "nt", reason="needs POSIX signals")

@@ -61,11 +61,17 @@ def test_each_command_prints_json(folder: Path, capsys: Any) -> None:
         assert isinstance(json.loads(run(capsys, command[0], folder, *command[1:], "--json")), dict), command
 
 
+def test_messages_give_hints_for_a_shell(folder: Path, capsys: Any) -> None:
+    run(capsys, "build", folder, "id")
+    run(capsys, "build", folder, "id")
+    assert "`parsieve index expire --older-than 0` removes them now" in run(capsys, "expire", folder)
+
+
 def test_a_build_of_nothing_says_why_and_how_to_force_it(folder: Path, capsys: Any) -> None:
     assert main(["index", "build", str(folder), "sorted"]) == 0
     said = capsys.readouterr()
     assert said.out.startswith("sorted: no index")
-    assert said.err == "to index sorted anyway, add --kind sieve\n"
+    assert said.out.endswith("; --kind sieve builds one anyway\n")
     assert ps.open_table(folder).index_kinds() == {}
     run(capsys, "build", folder, "sorted", "--kind", "sieve")
     assert ps.open_table(folder).index_kinds() == {"sorted": "sieve"}

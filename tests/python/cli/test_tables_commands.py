@@ -67,9 +67,17 @@ def test_plan_warns_of_what_it_does_not_understand(folder: Path, capsys: Any) ->
     assert err.count("LENGTH") == 1
     assert "LENGTH" in run(capsys, "plan", folder, "length(customer_id) = 3", "-q")[1]
     assert "LENGTH" not in run(capsys, "plan", folder, "length(customer_id) = 3", "--on-unknown", "ignore")[1]
+    assert (
+        "LENGTH"
+        in json.loads(run(capsys, "plan", folder, "length(customer_id) = 3", "--json")[1])["warning"]["message"]
+    )
     out, err = run(capsys, "plan", folder, "length(customer_id) = 3", "--on-unknown", "error", code=2)
     assert out == ""
     assert err.startswith("parsieve: LENGTH(customer_id) = 3 excludes nothing: ")
+
+
+def test_messages_name_options_of_the_shell(folder: Path, capsys: Any) -> None:
+    assert "write the value itself" in run(capsys, "plan", folder, "order_id = ?")[1]
 
 
 def test_plan_assumes_a_time_zone(folder: Path, capsys: Any) -> None:

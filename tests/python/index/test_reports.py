@@ -81,6 +81,21 @@ def test_columns_that_share_files_count_them_once(folder: Path) -> None:
     assert report.bytes_stored == on_disk(folder)
 
 
+def test_an_index_of_the_other_kind_stays(folder: Path) -> None:
+    table = ps.open_table(folder)
+    for kind, expected in [("sieve", "sieve"), ("bloom", "both"), ("sieve", "both")]:
+        table.build_index("k", kind=kind)
+        assert table.index_kinds() == {"k": expected}
+
+
+def test_a_bloom_index_beside_a_sieve_rejects_missing_keys(folder: Path) -> None:
+    table = ps.open_table(folder)
+    table.build_index("k", kind="sieve")
+    alone = table.index_stats()["k"].reads_of_absent_keys
+    table.build_index("k", kind="both")
+    assert 0 < table.index_stats()["k"].reads_of_absent_keys < alone / 10
+
+
 def test_advice_estimates_what_is_on_disk(folder: Path) -> None:
     table = ps.open_table(folder)
     [advice] = table.advise("k")
@@ -98,10 +113,7 @@ def test_a_column_that_auto_leaves_alone_says_why_and_how_to_force_it(tmp_path: 
     assert report.columns == {"k": "none"}
     assert (report.files, report.bytes_stored) == (0, 0)
     [note] = report.notes
-    assert note == (
-        "k: no index, min/max reads little more than the best index would; "
-        'kind="sieve" (on the command line, --kind sieve) builds one anyway'
-    )
+    assert note == 'k: no index, min/max reads little more than the best index would; kind="sieve" builds one anyway'
     assert str(report) == note
 
 
@@ -151,6 +163,7 @@ def test_expired_versions_free_their_files_at_once(folder: Path) -> None:
     assert "expire_index(older_than=0) removes them" in remaining.reason
     assert remaining.until is not None
     assert remaining.until > dt.datetime.now(dt.UTC) + dt.timedelta(days=6)
+    assert f"remain until {remaining.until:%Y-%m-%d}" in str(kept)
 
     freed = table.expire_index(older_than=0)
     assert freed.versions_removed == 1
@@ -178,7 +191,7 @@ def test_dropping_one_of_two_columns_says_what_remains(folder: Path) -> None:
     report = table.drop_index("k")
     [remaining] = report.remaining
     assert remaining.files > 0
-    assert "an earlier version names them" in remaining.reason
+    assert "an earlier version uses them" in remaining.reason
     assert table.expire_index(0).remaining == ()
     assert table.verify_index() == []
 

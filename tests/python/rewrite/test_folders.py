@@ -71,6 +71,14 @@ def test_all_files_get_filters_and_a_second_run_has_nothing_to_do(
     assert all(ps.open_filters(path).ranges() == [] for path in folders.parquet_files(folder))
 
 
+def test_a_report_prints_a_summary(folder: Path) -> None:
+    report = ps.add_filters(folder, columns="id")
+    grown = report.bytes_after - report.bytes_before
+    assert str(report) == f"{folder}: 6 files, 6 written; 12 filters added, 0 dropped; {grown:+,} bytes"
+    [path, *_] = report.files
+    assert str(report.files[path]).startswith(f"{path}: 2 filters added, 0 dropped; +")
+
+
 def test_a_file_that_fails_does_not_stop_the_others(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     bad = folder / "day=0" / "part-0.parquet"
     bad.write_bytes(b"PAR1 but no footer")
