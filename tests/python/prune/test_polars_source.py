@@ -72,3 +72,12 @@ def test_a_dataset_without_rows_pickles_as_others_do(tmp_path: Path) -> None:
     copied = pickle.loads(pickle.dumps(found.filter(pads.field("i") > 1)))
     assert (found.count_rows(), found.head(1).num_rows, copied.to_table().num_rows) == (0, 0, 0)
     assert copied.schema == found.schema == pa.schema({"i": pa.int64()})
+
+
+@pytest.mark.parametrize("where", ["f < 3", "f = 1.5", "f <= 1.5 AND i > 0", "f IN (1.5, 7)"])
+def test_count_rows_does_not_count_nan_by_statistics(tmp_path: Path, where: str) -> None:
+    pq.write_table(pa.table({"i": [1, 2, 3], "f": [1.5, math.nan, 1.5]}), tmp_path / "a.parquet")
+    plan = ps.open_table(tmp_path).plan(where)
+    assert plan.to_arrow()["i"].to_pylist() == [1, 3]
+    assert plan.to_dataset().count_rows() == 2
+    assert plan.to_dataset().count_rows(filter=pads.field("i") > 1) == 1
