@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 import pyarrow as pa
+import pyarrow.dataset as pads
 from polars.io.plugins import register_io_source
 
 from parsieve.lake.checked import CheckedFiles, Opened, Request
@@ -33,6 +34,35 @@ def frame_of(files: CheckedFiles, expr: Expr | None) -> pl.LazyFrame | None:
         return None
     source = _Source(files, meant, expr)
     return register_io_source(source, schema=meant, is_pure=True, explain_name="parsieve")
+
+
+def frame_of_dataset(dataset: pads.Dataset) -> pl.LazyFrame:
+    """Return the rows of a dataset as a LazyFrame, which Polars itself filters."""
+    meant = pl.DataFrame(pl.from_arrow(dataset.schema.empty_table())).schema
+    return register_io_source(_DatasetSource(dataset), schema=meant, is_pure=True, explain_name="parsieve")
+
+
+@dataclass
+class _DatasetSource:
+    """Reads the columns that Polars needs each time that it collects the frame."""
+
+    dataset: pads.Dataset
+
+    def __call__(
+        self, with_columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, batch_size: int | None
+    ) -> Iterator[pl.DataFrame]:
+        """Yield the rows that Polars asks for. It counts `n_rows` before it applies the predicate."""
+        columns = self.dataset.schema.names if with_columns is None else with_columns
+        roots = [] if predicate is None else predicate.meta.root_names()
+        # Without any column a batch would not know its number of rows.
+        needed = list(dict.fromkeys([*columns, *roots])) or self.dataset.schema.names
+        missing = n_rows
+        for batch in self.dataset.to_batches(columns=needed):
+            found = pl.DataFrame(pl.from_arrow(batch if missing is None else batch.slice(0, missing)))
+            missing = None if missing is None else missing - found.height
+            yield (found if predicate is None else found.filter(predicate)).select(columns)
+            if missing is not None and missing <= 0:
+                return
 
 
 def _scan(sources: Sequence[Any], names: Sequence[str]) -> pl.LazyFrame:

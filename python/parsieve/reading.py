@@ -11,7 +11,7 @@ import pyarrow.dataset as pads
 
 from parsieve._core import UnsupportedError
 from parsieve.lake.base import Lake, Slice, Snapshot
-from parsieve.lake.checked import CheckedFiles, Request
+from parsieve.lake.checked import CheckedFiles, Request, files_of
 from parsieve.lake.dataset import PlannedDataset
 from parsieve.lake.scan import without_dictionaries
 from parsieve.lake.streams import matching
@@ -88,7 +88,7 @@ class Rows:
     def dataset(self) -> pads.Dataset | None:
         """Return the rows as a dataset; None if a file is not exactly the table's rows."""
         if not self._slices:
-            return pads.dataset(self._snapshot.schema.empty_table())
+            return PlannedDataset.planned(files_of((), self._snapshot.schema), None, None)
         if self._files is None or not self._files.are_exact():
             return None
         return PlannedDataset.planned(self._files, *self._conditions())
@@ -136,7 +136,7 @@ class Rows:
         """Return the rows as a LazyFrame."""
         import polars as pl
 
-        from parsieve.polars_source import frame_of
+        from parsieve.polars_source import frame_of, frame_of_dataset
 
         schema = self._snapshot.schema
         if _has(schema, pa.types.is_decimal256):
@@ -150,7 +150,8 @@ class Rows:
         scan = self.dataset()
         # A column without a name is not found in a dataset.
         if scan is not None and self._slices and "" not in schema.names:
-            return pl.scan_pyarrow_dataset(scan)
+            # Polars lets pyarrow filter by its own comparisons, which find no NaN.
+            return frame_of_dataset(scan) if _has(schema, pa.types.is_floating) else pl.scan_pyarrow_dataset(scan)
         return pl.LazyFrame(pl.from_arrow(self.reader(None, hold=True).read_all()))
 
     def duckdb(self, con: Any) -> Any:

@@ -139,11 +139,14 @@ class CheckedFiles:
 
     def count(self, request: Request) -> int:
         """Count the rows, from footers alone if there is no condition."""
+        # pyarrow counts a whole row group if its statistics satisfy the condition, but they say nothing of NaN.
+        names_nan = request.pushed is not None and names_floats(self.schema, str(request.pushed))
+        by_footers = request.late is None and not names_nan
 
         def counts(files: list[Opened]) -> Iterator[int]:
             self.look(files)
             exact = [one.fragment for one in files if one.is_exact]
-            if request.late is None:
+            if by_footers:
                 options = {"columns": [], "filter": request.pushed, **request.options}
                 yield self._dataset(exact).scanner(**options).count_rows()
                 files = [one for one in files if not one.is_exact]
