@@ -275,10 +275,12 @@ class Plan:
     def to_duckdb(self, con: duckdb.DuckDBPyConnection | None = None) -> duckdb.DuckDBPyRelation:
         """Return the matching rows as a relation of a DuckDB connection (None: the default one).
 
-        DuckDB reads the files of Delta, Iceberg and Hudi tables itself if they are exactly the table's rows. It does
-        not notice if a file is replaced while it reads. So it gets plain folders, whose files may be replaced at any
-        time, as the dataset of `to_dataset`, and turns a `ConflictError` into a `duckdb.Error` with the same message.
-        If nobody replaces files, `con.read_parquet(plan.files).filter(...)` is faster for large results.
+        DuckDB reads the files of Delta, Iceberg and Hudi tables itself if they are exactly the table's rows.
+
+        The files of a plain folder may be replaced at any time, and DuckDB does not notice if one is replaced while it
+        reads. So parsieve holds these files open, and DuckDB reads the matching rows at once, up to 256 MiB. Larger
+        results, and all of them where the system is not Linux, are read when you use the relation, as the dataset of
+        `to_dataset`; a `ConflictError` is then a `duckdb.Error` with the same message.
 
         DuckDB's `fetchall()` needs the package `pytz` for timestamps with time zones; `to_arrow_table()` does not.
 

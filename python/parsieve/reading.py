@@ -166,6 +166,9 @@ class Rows:
         native = self._duckdb_native(con)
         if native is not None:
             return native
+        rows = self._duckdb_rows(con)
+        if rows is not None:
+            return con.from_arrow(rows)
         # DuckDB gives a column without a name another one.
         scan = None if "" in schema.names or not self._slices else self.dataset()
         # Filtered by pyarrow: what DuckDB cannot hold is compared before it gets there.
@@ -178,24 +181,55 @@ class Rows:
         between. So it reads only files that the table's format never replaces. It also trusts statistics too much:
         `c <= maximum` is true of NaN, and `IS NULL` of all text in a row group with a single value and nulls.
         """
-        schema = self._snapshot.schema
-        if self._lake.format == "parquet" or "" in schema.names or _has(schema, _not_for_duckdb):
+        if self._lake.format == "parquet":
             return None
-        if any(pa.types.is_floating(column.value_type) for column in columns(self._expr)) or _tests_text(self._expr):
+        files, text = self._plain_files(), self._duckdb_text()
+        if files is None or text is None or not files.are_planned():
             return None
-        files = self._plain_files()
-        if files is None or not files.are_planned() or any(set(file.path) & _PATTERNS for file in files.files):
-            return None
-        try:
-            text = to_duckdb(self._expr)
-        except UnsupportedError:
+        if any(set(file.path) & _PATTERNS for file in files.files):
             return None
         paths = [file.path for file in files.files]
         relation = con.read_parquet(paths, hive_partitioning=False, union_by_name=False)
-        names = ", ".join('"' + name.replace('"', '""') + '"' for name in schema.names)
-        if relation.project(names).types != con.from_arrow(schema.empty_table()).types:
+        names = self._duckdb_names()
+        if relation.project(names).types != self._duckdb_types(con):
             return None
         return relation.project(names) if self._filter() is None else relation.filter(text).project(names)
+
+    def _duckdb_rows(self, con: Any) -> pa.Table | None:
+        """Return the rows that match, read by DuckDB now; None if that would not be exact, or if they are many.
+
+        The files of plain folders may be replaced at any time, so DuckDB reads them while they are held open.
+        """
+        if self._lake.format != "parquet" or self._filter() is None:
+            return None
+        files, text = self._plain_files(), self._duckdb_text()
+        if files is None or text is None:
+            return None
+        from parsieve.duckdb_source import rows_of
+
+        rows = rows_of(files, text, self._duckdb_names())
+        # What DuckDB makes of the files must be what it makes of the table's types.
+        if rows is None or con.from_arrow(rows.slice(0, 0)).types != self._duckdb_types(con):
+            return None
+        return rows
+
+    def _duckdb_text(self) -> str | None:
+        """Return the predicate as SQL; None if DuckDB, reading the files itself, would find other rows."""
+        schema = self._snapshot.schema
+        if "" in schema.names or _has(schema, _not_for_duckdb) or _tests_text(self._expr):
+            return None
+        if any(pa.types.is_floating(column.value_type) for column in columns(self._expr)):
+            return None
+        try:
+            return to_duckdb(self._expr)
+        except UnsupportedError:
+            return None
+
+    def _duckdb_names(self) -> str:
+        return ", ".join('"' + name.replace('"', '""') + '"' for name in self._snapshot.schema.names)
+
+    def _duckdb_types(self, con: Any) -> Any:
+        return con.from_arrow(self._snapshot.schema.empty_table()).types
 
 
 def _tests_text(expr: Expr) -> bool:

@@ -110,6 +110,11 @@ class Pinned:
         """Open the file, as pyarrow takes it."""
         return self.source if self._descriptor >= 0 else self._storage.open(self._path)
 
+    @property
+    def descriptor(self) -> int:
+        """The open descriptor of a local file; -1 for an object of a store."""
+        return self._descriptor
+
     def handle(self) -> Any:
         """Return the local file as one of Python's, for readers that take its descriptor."""
         return os.fdopen(os.dup(self._descriptor), "rb")

@@ -58,6 +58,12 @@ def file(tmp_path: Path) -> Path:
     return folder / "a.parquet"
 
 
+@pytest.fixture(autouse=True)
+def lazy_relations(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have DuckDB read all results later, as it does with large ones; `test_duckdb_rows.py` tests the others."""
+    monkeypatch.setattr("parsieve.duckdb_source.MOST_BYTES", 0)
+
+
 @pytest.fixture
 def con() -> Iterator[duckdb.DuckDBPyConnection]:
     with duckdb.connect() as found:
