@@ -1,4 +1,4 @@
-"""Encryption keys from a file: on a command line, other users and the shell's history would see them."""
+"""Read encryption keys from a file, because arguments are visible to other users and in the shell's history."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NAMES = ("footer_key", "column_keys", "aad_prefix")
 
 
 def read_key_bytes(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Return the keys as a dict of bytes, for tables: other libraries read their rows and take keys as bytes."""
+    """Return the keys as a dict of bytes for tables, because the libraries that read their rows take bytes."""
     path = Path(path)
     text = path.read_text(encoding="utf-8")
     if os.name != "nt" and stat.S_IMODE(path.stat().st_mode) & 0o077:
