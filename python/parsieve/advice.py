@@ -182,7 +182,7 @@ def _judge(advice: Advice, slice_bytes: float, ranges: bool, fpp: float) -> tupl
     kind = min(kinds, key=cost)
     return kind, {
         "none": "no index saves as many bytes as it takes",
-        "bloom": "questions for keys alone read the fewest bytes with it: it rejects keys that do not exist",
+        "bloom": "it reads the fewest bytes for queries by key, and rejects keys that do not exist",
         "sieve": "it answers keys and intervals with the fewest reads for its bytes",
         "both": "a Sieve for keys and intervals, and filters to reject keys that do not exist",
     }[kind]

@@ -113,7 +113,7 @@ def _stages(plan: Plan) -> list[str]:
     if plan._cost.not_opened:
         lines.append(
             f"  footers of {count(plan._cost.not_opened, 'more file')}: not worth reading, "
-            "judging by the others (row_groups=True reads them)"
+            "judging by the files already read (row_groups=True reads them)"
         )
     return lines
 

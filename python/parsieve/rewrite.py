@@ -171,7 +171,7 @@ def added(
                     else:
                         filters.forget(number)
                     reasons[file._name(number)] = (
-                        "no: no column chunks without filters"
+                        "no: every column chunk already has a filter"
                         if not chunks
                         else f"yes: up to {most} distinct values in a row group"
                         if worth
@@ -237,7 +237,7 @@ def _in_folder(folder: Path, work: Callable[[Path], RewriteReport], threads: int
 
 def _refuse_dest(source: Any, dest: Any) -> None:
     if dest is not None:
-        raise ValueError(f"{source} is a folder, whose files are changed where they are: dest is for a single file")
+        raise ValueError(f"{source} is a folder, and its files are replaced; dest works only for a single file")
 
 
 class _Places:
@@ -253,7 +253,7 @@ class _Places:
         if source is None:
             raise TypeError("source must be the path of a local file or folder, not None")
         if in_place and dest is not None:
-            raise ValueError("in_place changes the source itself: pass no dest")
+            raise ValueError("in_place changes the source itself, so it takes no dest")
         source, dest = Path(source).expanduser(), None if dest is None else Path(dest).expanduser()
         self.old = Path(os.path.realpath(source))
         self.dry_run = dry_run

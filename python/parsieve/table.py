@@ -86,15 +86,16 @@ class Table(IndexedTable):
                 `datetime`. None is the current state.
             keys: A mapping of column names to Arrow columns. Rows match if each column has one of the given values (a
                 semi-join).
-            row_groups: True opens every kept file and skips row groups by min/max statistics and Bloom filters. False opens
-                no file. None opens files for which no other evidence has an answer, and others if that is expected to
-                pay.
+            row_groups: True opens every kept file, and skips row groups by min/max statistics and Bloom filters. False
+                opens no file. None opens files for which no other evidence has an answer, and others if that is
+                expected to pay.
             timezone: The time zone to assume for timestamps in `where` that have none, if their column has one.
             stale: What to do if the index does not cover the current version of a file. "keep" keeps the file; "error"
                 raises `StaleIndexError`, also if there is no index.
             params: The values of `?` in SQL text, as a list, or of `:name`, as a dict.
-            on_unknown: What to do if parsieve does not understand a part of `where`, which then skips no file. "warn" emits
-                a `ParsieveWarning` that says how to write it, "error" raises `UnsupportedError`, "ignore" does neither.
+            on_unknown: What to do if parsieve does not understand a part of `where`, which then skips no file. "warn"
+                emits a `ParsieveWarning` that says how to write it, "error" raises `UnsupportedError`, "ignore" does
+                neither.
 
         >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
         >>> folder = tempfile.mkdtemp()

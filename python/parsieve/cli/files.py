@@ -172,7 +172,7 @@ def _all(options: argparse.Namespace, work: Callable[[Path], Any]) -> list[Outco
 
 def _rewrite_all(options: argparse.Namespace, work: Callable[[Path], ps.RewriteReport]) -> int:
     if options.output is not None:
-        raise ValueError("--output is for one file; the files of a folder are replaced")
+        raise ValueError("--output works only for a single file; the files of a folder are replaced")
     refuse_tables(Path(options.file).resolve() / "*.parquet")
     outcomes = _all(options, work)
     reports = [one.result for one in outcomes if one.result is not None]

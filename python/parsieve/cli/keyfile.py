@@ -28,10 +28,10 @@ def read_key_bytes(path: str | os.PathLike[str]) -> dict[str, Any]:
         # The parser's own error would quote the file.
         raise ValueError(f"not a JSON file: {path}") from None
     if not isinstance(found, dict) or found.keys() - set(NAMES):
-        raise ValueError(f"{path} must be a JSON object with no other keys than {', '.join(NAMES)}")
+        raise ValueError(f"{path} must be a JSON object that contains only the keys {', '.join(NAMES)}")
     columns = found.get("column_keys") or {}
     if not isinstance(columns, dict):
-        raise ValueError(f"column_keys in {path} must be an object with a key for each column")
+        raise ValueError(f"column_keys in {path} must be a JSON object that maps column names to keys")
     footer, prefix = found.get("footer_key"), found.get("aad_prefix")
     return {
         "footer_key": None if footer is None else _key(footer, "footer_key", path),

@@ -109,13 +109,13 @@ def _page(name: str, sources: Sequence[str] = ()) -> Path:
     page = Path(name)
     folder = page.absolute().parent
     if page.is_dir():
-        raise IsADirectoryError(f"{page} is a folder; give the name of a file")
+        raise IsADirectoryError(f"{page} is a folder; --output must name a file")
     if not folder.is_dir():
         raise FileNotFoundError(f"cannot write {page}: no such folder: {folder}")
     if not os.access(page if page.exists() else folder, os.W_OK):
         raise PermissionError(f"cannot write {page}: permission denied")
     if any(page.resolve() == Path(one).resolve() for one in sources):
-        raise FileExistsError(f"{page} is an input of the page; choose another --output")
+        raise FileExistsError(f"{page} is one of the input files; choose another --output")
     return page
 
 
@@ -165,7 +165,7 @@ def _page_of_table(options: argparse.Namespace) -> tuple[str, str]:
     from parsieve.report.plans import page_of_plans
 
     if len(options.sources) > 1:
-        raise ValueError("--where takes one table")
+        raise ValueError("--where works with one table only")
     [options.file] = options.sources
     table = open_of(options)
     queries: list[Any] = options.where

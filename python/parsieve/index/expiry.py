@@ -109,7 +109,7 @@ def _limit(older_than: OlderThan) -> tuple[float, dt.timedelta | None]:
     """Seconds since 1970 before which versions go, and the age that this is."""
     if isinstance(older_than, dt.datetime):
         if older_than.tzinfo is None:
-            raise ValueError("older_than is a datetime without a zone; give it one, such as datetime.UTC")
+            raise ValueError("older_than is a datetime without a time zone; add one, such as datetime.UTC")
         return older_than.timestamp(), None
     if isinstance(older_than, (int, float)) and not isinstance(older_than, bool):
         older_than = dt.timedelta(days=older_than)
@@ -134,7 +134,7 @@ def _young(stored: Sequence[Stored], garbage_age: dt.timedelta) -> tuple[Remaini
     if not stored:
         return ()
     until = max(one.modified for one in stored) + garbage_age.total_seconds()
-    reason = "no version names them, and they may belong to a build that is still running"
+    reason = "no version uses them, but they may belong to a build that is still running"
     return (Remaining(len(stored), sum(one.size for one in stored), reason, _moment(until)),)
 
 

@@ -64,7 +64,7 @@ class PlannedDataset(pads.FileSystemDataset):  # type: ignore[misc]
 
     def _scanner_options(self, options: Any) -> NoReturn:
         raise UnsupportedError(
-            "this would scan the files of a plan without a look at their versions; use the scanner() of the dataset, "
+            "this call would read the files of a plan without checking their versions; use the dataset's scanner(), "
             "or pyarrow.dataset.dataset(plan.to_arrow())"
         )
 
