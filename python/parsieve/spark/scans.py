@@ -25,8 +25,8 @@ MOST_KEPT = 100
 class Scan:
     """How much of a table one scan read, and why the rest was skipped.
 
-    `table` is a path or URI. Spark got `files_kept` of its `files_total` files, with `bytes_kept` of `bytes_total` bytes;
-    the bytes are None if sizes are unknown. `evidence` shows why files were skipped, and `notes` why others were not.
+    `table` is a path or URI. Spark got `files_kept` of its `files_total` files, with `bytes_kept` of `bytes_total`
+    bytes; both are None if sizes are unknown. `evidence` shows why files were skipped, and `notes` why others were not.
 
     >>> from parsieve.spark.scans import Scan
     >>> print(Scan("lake/orders", 51, 200, 78_000_000, 305_000_000))
