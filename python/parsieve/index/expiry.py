@@ -75,7 +75,7 @@ def drop(log: Log, columns: Sequence[str | Sequence[str]] | None = None) -> Drop
 
 
 def remove(log: Log, versions: Sequence[int], garbage_age: dt.timedelta) -> ExpireReport:
-    """Remove some versions, the files that only they use, and files that no version ever used, if they are old enough."""
+    """Remove some versions, the files that only they use, and files that no version ever used, if old enough."""
     released = _parts(log, versions)
     freed = sum(stored.size for version, stored in log.stored() if version in versions)
     for version in versions:
