@@ -61,7 +61,8 @@ def test_each_level_of_a_file_is_indexed_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("way", ["to_arrow", "to_batches"])
 @pytest.mark.parametrize(
-    ("name", "message"), [("c77x", "no column 'c77x'; did you mean 'c77'"), ("?", "the columns are: c0, c1, .*and 280 more")]
+    ("name", "message"),
+    [("c77x", "no column 'c77x'; did you mean 'c77'"), ("?", "the columns are: c0, c1, .*and 280 more")],
 )
 def test_a_column_that_does_not_exist(tmp_path: Path, way: str, name: str, message: str) -> None:
     pq.write_table(pa.table({name: [1] for name in NAMES}), tmp_path / "a.parquet")
