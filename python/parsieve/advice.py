@@ -1,7 +1,7 @@
-"""Which column deserves which index: what each would cost and save, measured on a sample of the table before building.
+"""Estimate from a sample of a table what an index of each column would cost and save, and recommend one.
 
-Some slices are read whole. What is true of them is taken for true of all, which is right where files resemble each
-other; advice is a guess, and no answer depends on it.
+The sampled slices are read whole, and the estimate assumes that the others are like them. That is right if the files
+resemble each other. Only the recommendation depends on it, never the result of a query.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ Kind = Literal["sieve", "bloom", "both", "none"]
 
 
 class Advice(NamedTuple):
-    """What indexes of one column would do, by a sample.
+    """The estimated cost and benefit of indexing one column.
 
     >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
     >>> folder = tempfile.mkdtemp()
@@ -62,15 +62,15 @@ class Advice(NamedTuple):
     why: str
     slices: int
     sampled: int
-    # Slices that a query for one key reads that exists: by min/max alone, with a Bloom index, with a Sieve, at best.
+    # Slices that a query reads for one key that exists: with min/max alone, with a Bloom index, with a Sieve index.
     minmax_reads: float
     bloom_reads: float
     sieve_reads: float
-    # The same for a key that does not exist, but lies among those that do; with both kinds it is the least.
+    # The same for a key between those that exist, but that does not exist itself. With both kinds, the least counts.
     minmax_absent: float
     bloom_absent: float
     sieve_absent: float
-    # Bytes on disk of each index, what lookups read of a Sieve, and seconds to read the column for it.
+    # Bytes of each index on disk, bytes of a Sieve that lookups read, and seconds to read the column for a build.
     sieve_bytes: int
     sieve_lookup_bytes: int
     bloom_bytes: int
@@ -78,12 +78,12 @@ class Advice(NamedTuple):
 
     def __str__(self) -> str:
         return (
-            f"{self.column}: {self.recommendation} ({self.why}). A key that exists reads {self.minmax_reads:.1f} of "
-            f"{self.slices} slices by min/max, {self.sieve_reads:.1f} with a Sieve "
-            f"({size_of(self.sieve_bytes)} on disk, {size_of(self.sieve_lookup_bytes)} read by lookups), "
-            f"{self.bloom_reads:.1f} with a Bloom index ({size_of(self.bloom_bytes)}); one that does not exist "
-            f"{self.minmax_absent:.1f}, {self.sieve_absent:.1f} and {self.bloom_absent:.1f}; "
-            f"building reads the column, some {self.build_seconds:.1f} s ({self.sampled} slices sampled)"
+            f"{self.column}: {self.recommendation} ({self.why}). Estimated from {self.sampled} of {self.slices} files: "
+            f"a key that exists reads {self.minmax_reads:.1f} files with min/max statistics, {self.sieve_reads:.1f} "
+            f"with a Sieve index ({size_of(self.sieve_bytes)} on disk, {size_of(self.sieve_lookup_bytes)} read by "
+            f"lookups) and {self.bloom_reads:.1f} with a Bloom index ({size_of(self.bloom_bytes)}); a key that does "
+            f"not exist reads {self.minmax_absent:.1f}, {self.sieve_absent:.1f} and {self.bloom_absent:.1f} files. "
+            f"Reading the column to build an index takes about {self.build_seconds:.1f} s"
         )
 
 
@@ -182,7 +182,7 @@ def _judge(advice: Advice, slice_bytes: float, ranges: bool, fpp: float) -> tupl
     kind = min(kinds, key=cost)
     return kind, {
         "none": "no index saves as many bytes as it takes",
-        "bloom": "questions for keys alone read the fewest bytes with it: it rejects keys that do not exist",
+        "bloom": "it reads the fewest bytes for queries by key, and rejects keys that do not exist",
         "sieve": "it answers keys and intervals with the fewest reads for its bytes",
         "both": "a Sieve for keys and intervals, and filters to reject keys that do not exist",
     }[kind]

@@ -16,30 +16,34 @@ USELESS = 0.5
 
 
 class Finding(NamedTuple):
-    """A problem of one filter."""
+    """A problem with one filter."""
 
     row_group: int
     column: str | tuple[str, ...]
     # "false negatives", "useless", "no length", "unreadable", "unproven"
     kind: str
     text: str
-    # The file, where a folder was checked.
+    # The file, if a folder was checked.
     path: str | None = None
 
 
 def check_filters(source: Any, *, encryption: Decryption | None = None, threads: int | None = None) -> list[Finding]:
     """Check each Bloom filter against the data: look up every value of its column chunk in it.
 
-    An empty list means that all filters hold all values and are useful. The kinds of findings are `"false negatives"`
-    (the filter excludes values of rows: drop or replace it), `"useless"` (it excludes next to nothing), `"no length"`
-    (readers need a second request), `"unreadable"`, and `"unproven"` (the filter excludes values of the dictionary,
-    which rows may not use).
+    An empty list means that every filter contains all values and is useful. The kinds of findings are:
+
+    - `"false negatives"`: the filter excludes values of rows, so drop or replace it.
+    - `"unproven"`: the filter excludes values of the dictionary, which rows may or may not use.
+    - `"useless"`: the filter excludes almost nothing.
+    - `"no length"`: the metadata lacks the filter's length, so readers need a second request.
+    - `"unreadable"`: the filter cannot be read.
 
     Args:
-        source: what `open_filters` takes, or the path of a folder: then all Parquet files below it are checked, and
-            each finding has the `path` of its file. Files that fail raise `FolderError` once the others are checked.
+        source: a file as for `open_filters`, or the path of a folder. In a folder, all Parquet files are checked, and
+            each finding has the `path` of its file. If files fail, `FolderError` is raised after the others are
+            checked.
         encryption: the keys of encrypted files, as for `open_filters`.
-        threads: how many column chunks (of a folder: files) are read at once; by default one per processor.
+        threads: how many column chunks (in a folder: files) to read in parallel; by default one per processor.
 
     >>> import io, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
     >>> file = io.BytesIO()
@@ -83,11 +87,13 @@ def _prove(file: FileFilters, rewriter: _core.Rewriter, chunk: Chunk, place: Fil
         yield say("unreadable", str(error))
         return
     if excluded and certain:
-        yield say("false negatives", f"the filter excludes {excluded} of {ndv} distinct values that rows have")
+        yield say("false negatives", f"the filter excludes {excluded} of the {ndv} distinct values in the rows")
     elif excluded:
-        yield say("unproven", f"the filter excludes {excluded} of {ndv} values of the dictionary, which rows may have")
+        yield say(
+            "unproven", f"the filter excludes {excluded} of the {ndv} values in the dictionary, which rows may contain"
+        )
     if filter.estimated_fpp > USELESS:
         yield say(
             "useless",
-            f"{filter.num_bytes} bytes are too few for {ndv} distinct values: it excludes next to nothing",
+            f"{filter.num_bytes} bytes are too few for {ndv} distinct values, so the filter excludes almost nothing",
         )

@@ -7,12 +7,12 @@ from typing import Any
 
 from parsieve._core import ParsieveError
 
-# Files that the message of a `FolderError` names.
+# How many files the message of a `FolderError` names.
 SHOWN = 3
 
 
 class ColumnNotFoundError(ParsieveError, KeyError):
-    """A column that is not there, or a name that fits several."""
+    """There is no such column, or the name fits several columns."""
 
     __module__ = "parsieve"
     # A KeyError would show its message in quotes.
@@ -20,19 +20,19 @@ class ColumnNotFoundError(ParsieveError, KeyError):
 
 
 class IndexNotFoundError(ParsieveError, FileNotFoundError):
-    """No column of the table is indexed where what was asked for needs an index."""
+    """The call needs an index, but the table has none."""
 
     __module__ = "parsieve"
 
 
 class StaleIndexError(ParsieveError):
-    """The index does not hold the table as it is, or there is none, and the caller wants no plan without it."""
+    """The plan was called with `stale="error"`, and the index is missing, unreadable or out of date."""
 
     __module__ = "parsieve"
 
 
 class ParsieveWarning(UserWarning):
-    """Part of a predicate cannot skip any file, or something else costs more than it needs to. No row is lost.
+    """Part of a predicate skips no file, or a call is slower than necessary. Results are still right.
 
     >>> import warnings, parsieve as ps
     >>> warnings.simplefilter("ignore", ps.ParsieveWarning)
@@ -42,13 +42,13 @@ class ParsieveWarning(UserWarning):
 
 
 class ConflictError(ParsieveError):
-    """Another process changed or removed a file meanwhile, so the call did not finish; try again."""
+    """Another process changed or removed a file during the call, so the call did not finish; try again."""
 
     __module__ = "parsieve"
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
-    """Return `; did you mean ...?` with the name that is closest to what was written, or nothing if none is close.
+    """Return `; did you mean ...?` with the closest name, or an empty text if no name is close.
 
     >>> from parsieve.errors import did_you_mean
     >>> did_you_mean("custmer_id", ["order_id", "customer_id"])
@@ -63,7 +63,7 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
     return f"; did you mean {folded[close[0]]!r}?" if close and folded[close[0]] != name else ""
 
 
-# Columns that an error lists; the others are counted.
+# How many columns an error lists; the others are only counted.
 COLUMNS_SHOWN = 20
 
 
@@ -96,7 +96,7 @@ def not_indexed(name: str, names: Iterable[str]) -> ColumnNotFoundError:
 
 
 def describe(error: BaseException, place: Any = None) -> str:
-    """Return an error as one line. An error of the system names its path, or `place` where it has none.
+    """Return an error as one line. System errors name their path, or `place` if they have none.
 
     >>> from parsieve.errors import describe
     >>> describe(FileNotFoundError(2, "No such file or directory", "orders/a.parquet"))

@@ -1,4 +1,4 @@
-"""Explains a plan in words, and as data that `json.dumps` takes."""
+"""Explain a plan in words, and as data for `json.dumps`."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ def explain(plan: Plan) -> str:
 
 
 def expected_false_positives(plan: Plan) -> tuple[float | None, int | None]:
-    """Return how many kept files hold no matching row, if the predicate's values exist and if they do not.
+    """Estimate how many kept files hold no matching row, if the predicate's values exist and if they do not.
 
-    Both are None where the evidence says nothing about false positives.
+    Both are None if the evidence cannot estimate false positives.
     """
     waste = plan._files.expected_waste()
     return (None, None) if waste is None else (min(waste, float(len(plan.kept))), len(plan.kept))
 
 
 def doubts(plan: Plan) -> list[str]:
-    """Explain which files are kept only because they could not be judged, and what was ignored."""
+    """Explain which files are kept in doubt, and which parts of the predicate were ignored."""
     lines = []
     by_reason: dict[str, list[str]] = {}
     for keep in plan.kept:
@@ -113,13 +113,13 @@ def _stages(plan: Plan) -> list[str]:
     if plan._cost.not_opened:
         lines.append(
             f"  footers of {count(plan._cost.not_opened, 'more file')}: not worth reading, "
-            "judging by the others (row_groups=True reads them)"
+            "judging by the files already read (row_groups=True reads them)"
         )
     return lines
 
 
 def _silent(plan: Plan) -> list[Question]:
-    """Return the questions that no evidence answered."""
+    """Return the comparisons that no evidence answered."""
     sievings = _sievings(plan)
     questions = leaves(plan._files.tree) if plan.kept else ()
     return [question for question in questions if not any(question in one.heard for one in sievings)]

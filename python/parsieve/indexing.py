@@ -22,12 +22,12 @@ from parsieve.index.reports import BuildReport, CompactReport, DropReport, Expir
 from parsieve.index.sizes import lookup_bytes, stored_bytes
 from parsieve.lake.base import ColumnPath, Lake
 
-# From so many files on, "auto" measures whether an index pays.
+# "auto" estimates whether an index pays off if a table has at least this many files.
 FEW_FILES = 8
 
 
 class IndexedTable:
-    """The methods of `parsieve.Table` that are about its index."""
+    """The index methods of `parsieve.Table`."""
 
     _lake: Lake
     _index: TableIndex
@@ -45,26 +45,26 @@ class IndexedTable:
         progress: bool | None = None,
         expose: ColumnName | Sequence[ColumnName] = (),
     ) -> BuildReport:
-        """Index some columns in one scan of the table.
+        """Build an index of some columns in one scan of the table.
 
-        An index that a column has of the same kind is replaced. One of the other kind stays, so that a "bloom" index
-        beside a "sieve" index is "both"; `drop_index` removes it.
+        This replaces an existing index of the same kind. An index of the other kind stays, so that a column with a
+        "sieve" index that gets a "bloom" index has "both"; `drop_index` removes it.
 
-        Returns a report of what was built, how large it is, and which files it leaves out; `print` it for a summary.
-        `report.columns` has the kind of each column: "sieve", "bloom", "both", or "none" where "auto" built nothing,
-        and `report.notes` says why. Files that were written a moment ago are waited for, at most one tick of the
-        filesystem's clock.
+        Returns a report that shows what was built, how large it is, and which files it leaves out; `print` it for a
+        summary. `report.columns` maps each column to the kind that was built: "sieve", "bloom", "both", or "none" if
+        "auto" built nothing; `report.notes` then has the reason. If files were written just before the call, it waits
+        until they can be indexed, for at most one tick of the filesystem's clock.
 
         Args:
-            columns: A name, a tuple of names below structs, or a list of those.
-            kind: "sieve" answers keys and intervals exactly; "bloom" keeps a filter for each file, which answers keys
-                alone and rejects those that do not exist; "both" is both, in a scan each; "auto" builds for each column
-                what `advise` recommends without queries, which may be nothing.
-            memory: Bytes of rows that are held at once; the rest is spilled to the disk.
-            threads: None is as many as the machine has.
-            progress: A bar on standard error; None shows it if that is a terminal.
-            expose: Those of the columns that may be indexed though files encrypt them. The index tells their values to
-                whoever can read it; without this, such a column is `UnsupportedError`.
+            columns: A name, a tuple of names for a field of a struct, or a list of these.
+            kind: "sieve" answers keys and intervals exactly. "bloom" stores a filter for each file, which answers only
+                keys but rejects those that do not exist. "both" builds both, with one scan for each. "auto" builds for
+                each column what `advise` recommends without queries, which may be nothing.
+            memory: How many bytes of rows to hold in memory; the rest is spilled to disk.
+            threads: The number of threads; None uses one per processor.
+            progress: Whether to show a progress bar on standard error; None shows it on a terminal.
+            expose: Columns to index although files encrypt them. Anyone who can read the index can read their values.
+                An encrypted column that is not listed here raises `UnsupportedError`.
 
         >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
         >>> folder = tempfile.mkdtemp()
@@ -85,7 +85,7 @@ class IndexedTable:
         snapshot = account.settle(self._lake, snapshot)
         lake = self._lake.exposing(self._paths(expose, snapshot.schema))
         chosen = dict.fromkeys(paths, "sieve" if kind == "auto" else kind)
-        # A sample of few files says nothing.
+        # A sample of few files is not reliable.
         notes = []
         if kind == "auto" and len(snapshot.slices) >= FEW_FILES:
             advice = {path: advise_column(lake, snapshot, path) for path in paths}
@@ -93,7 +93,7 @@ class IndexedTable:
             notes = [_why_none(one) for one in advice.values() if one.recommendation == "none"]
         sieves = [path for path, one in chosen.items() if one in ("sieve", "both")]
         blooms = [path for path, one in chosen.items() if one in ("bloom", "both")]
-        # Of both nothing is built where one cannot be.
+        # Check the Bloom columns first, so that nothing is built if one of them cannot be.
         fields_of(snapshot.schema, blooms)
         if sieves:
             self._index.build(
@@ -112,17 +112,17 @@ class IndexedTable:
         compact: bool | None = None,
         expose: ColumnName | Sequence[ColumnName] = (),
     ) -> UpdateReport:
-        """Bring the index up to date with the table: only files that are new or changed are read.
+        """Bring the index up to date with the table. Reads only new and changed files.
 
-        Returns a report of what was read and which files are left out; `print` it for a summary. Files that were
-        written a moment ago are waited for, at most one tick of the filesystem's clock.
+        Returns a report that shows what was read and which files are left out; `print` it for a summary. If files were
+        written just before the call, it waits until they can be indexed, for at most one tick of the filesystem's
+        clock.
 
-        `compact` tells whether the index is compacted at once. None does so where a lake's table is copied on write, or
-        has just been compacted itself: no file has logs or deletes above it. Otherwise it waits until what updates
-        added costs readers more than a compaction.
+        `compact=True` also compacts the index. None does so for Delta, Iceberg and Hudi tables in which no file has
+        logs or deletes; for other tables, the index is compacted once its updates cost readers more than a compaction.
 
-        A file whose filters alone are others since, by `add_filters` or `drop_filters`, is not read either.
-        Files that encrypt an indexed column stay unread, and so are kept by every plan, unless `expose` names it.
+        If only the filters of a file changed, by `add_filters` or `drop_filters`, the file is not read again. Files
+        that encrypt an indexed column are not indexed, so every plan keeps them, unless `expose` names the column.
 
         >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
         >>> folder = tempfile.mkdtemp()
@@ -151,7 +151,7 @@ class IndexedTable:
         return account.updated(self._index.newest(), before, renewals.tokens)
 
     def compact_index(self, columns: ColumnName | Sequence[ColumnName] | None = None) -> CompactReport:
-        """Merge what updates added into one set of files. Earlier versions of the index keep theirs until they expire.
+        """Merge the index and its updates into one set of files. Earlier versions keep their files until they expire.
 
         >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
         >>> folder = tempfile.mkdtemp()
@@ -177,13 +177,13 @@ class IndexedTable:
     def expire_index(self, older_than: dt.timedelta | dt.datetime | float = OLDER_THAN) -> ExpireReport:
         """Remove old versions of the index, and the files that only they use.
 
-        Returns a report of what was removed, and of what remains, why, and until when; `print` it for a summary.
+        Returns a report that shows what was removed, and what remains, why, and until when; `print` it for a summary.
 
-        The newest version stays. So do files of no version that are younger than a day, since they may belong to a
-        build that is still running; a build that fails removes its own.
+        The newest version stays. Files that belong to no version stay until they are a day old, because they may
+        belong to a build that is still running. A build that fails removes its own files.
 
         Args:
-            older_than: An age, in days or as a `timedelta`, or a point in time. 0 removes all versions but the newest.
+            older_than: An age in days or as a `timedelta`, or a `datetime`. 0 removes all versions but the newest.
 
         >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
         >>> folder = tempfile.mkdtemp()
@@ -199,10 +199,10 @@ class IndexedTable:
         return self._index.expire(older_than)
 
     def drop_index(self, columns: ColumnName | Sequence[ColumnName] | None = None) -> DropReport:
-        """Drop the index of some columns, or all of it, and remove the files that nothing needs any more.
+        """Drop the index of some columns, or of all columns, and remove the files that are no longer needed.
 
-        Without `columns`, earlier versions are removed too. With `columns`, earlier versions still hold them, for
-        earlier states of the table, until they expire.
+        Without `columns`, earlier versions are removed too. With `columns`, earlier versions still contain these
+        columns, for earlier states of the table, until they expire.
 
         >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
         >>> folder = tempfile.mkdtemp()
@@ -223,13 +223,13 @@ class IndexedTable:
         listed = [columns] if isinstance(columns, str | tuple) else list(columns)
         view = self._index.newest()
         known = set() if view is None else {*view.commit.columns, *view.commit.blooms}
-        # A dot is also a part of names.
+        # A name may contain a dot.
         return [(one,) if (one,) in known else one for one in listed]
 
     def verify_index(self) -> list[IndexProblem]:
-        """Compare the index with the table by reading both; what is damaged, missing or wrong, the first lies first.
+        """Read the index and the table, and return the problems of the index. Those that could lose rows come first.
 
-        Without an index there is nothing to compare: `IndexNotFoundError`.
+        Raises `IndexNotFoundError` if there is no index.
 
         >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
         >>> folder = tempfile.mkdtemp()
@@ -242,7 +242,7 @@ class IndexedTable:
         return self._index.verify(self._lake.exposing(None), self._lake.snapshot())
 
     def index_kinds(self) -> dict[str, str]:
-        """Which columns are indexed, and how: "sieve", "bloom" or "both".
+        """Return the indexed columns with the kind of each index: "sieve", "bloom" or "both".
 
         >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
         >>> folder = tempfile.mkdtemp()
@@ -262,7 +262,7 @@ class IndexedTable:
         return {".".join(path): kind for path, kind in found.items()}
 
     def index_stats(self) -> dict[str, IndexStats]:
-        """What the index of each column costs and wastes.
+        """Return for each indexed column how large its index is, and how precise.
 
         >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
         >>> folder = tempfile.mkdtemp()

@@ -1,4 +1,4 @@
-"""Tables and plans in other processes: what a pickle carries, and what it leaves out."""
+"""Pickle tables and plans for other processes: what a pickle contains, and what it leaves out."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ from parsieve.lake.base import Lake, Snapshot
 
 @dataclass(frozen=True, slots=True)
 class _Version:
-    """Stands in for a `DeltaTable`: the copy stays at the version that the original had."""
+    """Replaces a `DeltaTable` in a pickle, so that the copy stays at the original's version."""
 
     number: int
 
     def version(self) -> int:
-        """Its number."""
+        """Return the version number."""
         return self.number
 
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """A lake without caches and library objects, and what its adapter needs to open the table again."""
+    """A lake without caches and library objects, with what its adapter needs to open the table again."""
 
     lake: Lake
     attributes: dict[str, Any]
 
     def open(self) -> Lake:
-        """The lake, ready for use. Reads nothing."""
+        """Return the lake, ready for use. Reads nothing."""
         lake = copy.copy(self.lake)
         lake.__dict__.update(self.attributes)
         return lake
 
 
 def opening_of(lake: Lake, what: str) -> Opening:
-    """How to open a lake elsewhere. `what` names the table or plan in the `TypeError` of one that cannot be pickled."""
+    """Return how to open a lake in another process. `what` names the table or plan in a `TypeError`."""
     if lake.keys is not None:
         raise TypeError(
             f"cannot pickle {what}: it was opened with decryption=, and the pickle would contain the keys. "
@@ -52,7 +52,7 @@ def opening_of(lake: Lake, what: str) -> Opening:
 
 
 def _attributes(lake: Lake) -> dict[str, Any]:
-    """What `Lake.__getstate__` leaves out, or what is only a cache, as the copy needs it."""
+    """Return the attributes that `Lake.__getstate__` leaves out, and the caches, as the copy needs them."""
     if lake.format == "delta":
         given: Any = lake.__dict__.get("_given")
         return {"_given": None if given is None else _Version(int(given.version()))}
@@ -70,14 +70,14 @@ def _attributes(lake: Lake) -> dict[str, Any]:
 
 
 def store_of(store: Store, what: str) -> Store:
-    """An index's store as another process can use it."""
+    """Return an index's store in a form that another process can use."""
     for name in ("_filesystem", "_store"):
         _require_picklable(getattr(store, name, None), what)
     return LocalStore(os.path.abspath(store.root)) if isinstance(store, LocalStore) else store  # noqa: PTH100
 
 
 def _require_picklable(filesystem: Any, what: str) -> None:
-    """`TypeError` where a filesystem, or one inside of it, cannot be pickled."""
+    """Raise `TypeError` if a filesystem, or one that it wraps, cannot be pickled."""
     # pyarrow and fsspec wrap filesystems under these names.
     for one in (filesystem, *(getattr(filesystem, name, None) for name in ("base_fs", "handler", "fs"))):
         if one is None:
@@ -92,7 +92,7 @@ def _require_picklable(filesystem: Any, what: str) -> None:
 
 
 def plan_state(plan: Any, left_out: frozenset[str]) -> dict[str, Any]:
-    """A plan's attributes without evidence, which belongs to its process: what it proves is written out instead."""
+    """Return a plan's attributes without its evidence. What the evidence proves is written out instead."""
     what = repr(plan)
     opening = opening_of(plan._lake, what)
     for name, attribute in vars(type(plan)).items():
@@ -104,7 +104,7 @@ def plan_state(plan: Any, left_out: frozenset[str]) -> dict[str, Any]:
 
 
 def _thinned(snapshot: Snapshot, kept: set[int]) -> Snapshot:
-    """A snapshot without statistics and without what only readers of skipped files need."""
+    """Return a snapshot without statistics, and without data that only readers of skipped files need."""
     slices = tuple(
         piece if number in kept else replace(piece, native=None) for number, piece in enumerate(snapshot.slices)
     )
@@ -112,16 +112,16 @@ def _thinned(snapshot: Snapshot, kept: set[int]) -> Snapshot:
 
 
 def restore_plan(plan: Any, state: dict[str, Any]) -> None:
-    """The opposite of `plan_state`."""
+    """Restore a plan from its `plan_state`."""
     plan.__dict__.update(state | {"_lake": state["_lake"].open()})
 
 
 def table_state(table: Any) -> tuple[Opening, Store]:
-    """What opens a table in another process: its lake and the store of its index."""
+    """Return what opens a table in another process: its lake and the store of its index."""
     what = repr(table)
     return opening_of(table._lake, what), store_of(table._index.store, what)
 
 
 def restore_table(kind: Callable[[Lake, Store], Any], opening: Opening, store: Store) -> Any:
-    """The opposite of `table_state`."""
+    """Restore a table from its `table_state`."""
     return kind(opening.open(), store)

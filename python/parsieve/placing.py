@@ -26,15 +26,15 @@ BESIDE = ".parsieve"
 class Places:
     """Where the index of a table is stored, as `open_store` takes it."""
 
-    # None: there is no place for it, because of `problem`.
+    # None if there is no place for it; `problem` then has the reason.
     home: Any
-    # Where version 0.1 stored it, if that was elsewhere.
+    # Where version 0.1 stored it, if that was another place.
     before: Any = None
     problem: str = ""
 
 
 def next_to(path: str, containers: int = 0) -> str | None:
-    """Return the folder for the index of a plain folder; None where the folder has no parent to hold it.
+    """Return the folder for the index of a plain folder, or None if the folder has no parent to store it in.
 
     Args:
         path: The folder, with `/` between its parts.
@@ -42,7 +42,7 @@ def next_to(path: str, containers: int = 0) -> str | None:
     """
     lead = "/" if path.startswith("/") else ""
     parts = path.strip("/").split("/") if path.strip("/") else []
-    # Whoever reads the whole table finds files next to its partitions, so the index of a partition stays outside.
+    # Readers of the whole table read files next to its partitions, so the index of a partition is stored outside.
     end = next((at for at in range(containers, len(parts)) if _is_partition(parts[at])), len(parts))
     if end <= containers:
         return None
@@ -53,14 +53,14 @@ def next_to(path: str, containers: int = 0) -> str | None:
 
 
 def next_to_local(folder: str) -> str | None:
-    """The same for a folder of this machine: one folder has one index, by whichever links it is reached."""
+    """Do the same for a local folder. Links are resolved, so each folder has only one index."""
     drive, path = os.path.splitdrive(os.path.realpath(folder))
     found = next_to(path.replace(os.sep, "/"))
     return None if found is None else drive + found
 
 
 def next_to_uri(uri: str) -> str | None:
-    """The same for a URI."""
+    """Do the same for a URI."""
     scheme, _, rest = uri.partition("://")
     netloc, _, path = rest.partition("/")
     is_path_style = netloc.endswith(".core.windows.net") or netloc.startswith(("s3.", "s3-"))

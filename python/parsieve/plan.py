@@ -28,15 +28,16 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-# What stays in its process when a plan is pickled.
+# Attributes that a pickle leaves out.
 _EVIDENCE = frozenset({"_files", "_groups"})
 
 
 class Plan:
-    """The files and row groups that can contain a match, as `Table.plan` returns them, for one state of the table.
+    """The result of `Table.plan`: the files and row groups of one state of the table that can contain a match.
 
-    A plan is an Arrow stream of its rows, so pass it to any library that reads Arrow: `pa.table(plan)`,
-    `pl.DataFrame(plan)`, or `duckdb.sql("FROM plan")`. A plan pickles, too: plan once, and read in other processes.
+    A plan is an Arrow stream of the matching rows, so you can pass it to any library that reads Arrow:
+    `pa.table(plan)`, `pl.DataFrame(plan)`, or `duckdb.sql("FROM plan")`. You can also pickle a plan, to read its rows
+    in other processes.
 
     >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
     >>> folder = tempfile.mkdtemp()
@@ -46,7 +47,7 @@ class Plan:
     ['b']
     """
 
-    # What a plan out of a pickle says of itself; None where its evidence is here.
+    # The explanation of an unpickled plan; None if the plan has its evidence.
     _explained: str | None = None
     _as_json: str | None = None
 
@@ -110,7 +111,7 @@ class Plan:
 
     @cached_property
     def row_groups(self) -> dict[str, list[int] | None]:
-        """The row groups to read of each kept file, or None for all of them."""
+        """The row groups to read in each kept file, or None for all of them."""
         found: dict[str, list[int] | None] = {}
         for number in self._kept:
             path = self._snapshot.slices[number].path
@@ -144,12 +145,12 @@ class Plan:
 
     @property
     def bytes_fetched(self) -> int:
-        """The bytes that planning read of the index and of files, without the table's log and listing."""
+        """The bytes that planning read from the index and from files, without the table's log and listing."""
         return self._cost.bytes_fetched
 
     @property
     def requests(self) -> int:
-        """The number of reads that planning made of the index and of files."""
+        """The number of requests that planning made to the index and to files."""
         return self._cost.requests
 
     @property
@@ -158,7 +159,7 @@ class Plan:
         return self._snapshot.schema
 
     def explain(self) -> str:
-        """Explain the plan: which evidence kept and skipped what, what was in doubt, and what the plan read.
+        """Explain the plan: what each kind of evidence kept and skipped, what was in doubt, and what planning read.
 
         >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
         >>> folder = tempfile.mkdtemp()
@@ -174,8 +175,8 @@ class Plan:
     def to_json(self) -> str:
         """Return the plan as JSON, for programs.
 
-        `expected_waste` is the estimated number of kept files without a matching row, if the predicate's values exist;
-        `expected_waste_if_absent` is the number if they do not. Both are null where no index or filter was asked.
+        `expected_waste` estimates how many kept files hold no matching row if the predicate's values exist, and
+        `expected_waste_if_absent` if they do not. Both are null if no index or filter was used.
 
         >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
         >>> folder = tempfile.mkdtemp()
@@ -202,8 +203,8 @@ class Plan:
     def to_batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         """Iterate over the matching rows as record batches, with the given columns (None: all).
 
-        A file that was replaced since the plan is read as it is now. If a large file is overwritten after some of its
-        rows were yielded, or a file is removed, this raises `ConflictError`.
+        If a file was replaced since the plan, the new file is read. If a file was removed, or a large file is
+        overwritten after some of its rows were yielded, this raises `ConflictError`.
 
         >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
         >>> folder = tempfile.mkdtemp()
@@ -219,13 +220,13 @@ class Plan:
         """The matching rows as an Arrow C stream, cast to `requested_schema` if the consumer asks for one."""
         with foreign(self._lake.uri):
             reader = self._rows().reader(None)
-        # What is wrong with the consumer's schema is nothing wrong with the table.
+        # Outside of `foreign`: an error of the consumer's schema is not an error of the table.
         return reader.__arrow_c_stream__(requested_schema)
 
     def to_arrow(self, columns: Sequence[str] | None = None) -> pa.Table:
         """Read the matching rows, with the given columns (None: all). For pandas, call `.to_pandas()` on the result.
 
-        A file that was replaced since the plan is read as it is now. If a file was removed or keeps changing, this
+        If a file was replaced since the plan, the new file is read. If a file was removed or keeps changing, this
         raises `ConflictError`.
 
         >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
@@ -240,7 +241,7 @@ class Plan:
     def to_dataset(self) -> pads.Dataset:
         """Return a pyarrow dataset of the kept files and row groups that yields the matching rows.
 
-        The dataset checks the files each time it is read, however much later that is, as `to_arrow` does.
+        Like `to_arrow`, the dataset checks the files each time it is read, however much later that is.
 
         >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
         >>> folder = tempfile.mkdtemp()
@@ -252,16 +253,16 @@ class Plan:
         found = self._rows().dataset()
         if found is None:
             raise UnsupportedError(
-                "some files are not exactly the table's rows (deletes, logs, other types) and so are no dataset; "
-                "to_arrow and to_batches give the rows"
+                "cannot make a dataset: some files do not hold exactly the table's rows (deletes, logs, other types); "
+                "use to_arrow or to_batches"
             )
         return found
 
     def to_polars(self) -> pl.LazyFrame:
         """Return the matching rows as a LazyFrame.
 
-        Polars reads the kept files itself if they are exactly the table's rows. Each `collect` checks the files, as
-        `to_arrow` does.
+        Polars reads the kept files itself if they hold exactly the table's rows. Like `to_arrow`, each `collect` checks
+        the files.
 
         >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
         >>> folder = tempfile.mkdtemp()
@@ -275,7 +276,7 @@ class Plan:
     def to_duckdb(self, con: duckdb.DuckDBPyConnection | None = None) -> duckdb.DuckDBPyRelation:
         """Return the matching rows as a relation of a DuckDB connection (None: the default one).
 
-        DuckDB reads the files of Delta, Iceberg and Hudi tables itself if they are exactly the table's rows.
+        DuckDB reads the files of Delta, Iceberg and Hudi tables itself if they hold exactly the table's rows.
 
         The files of a plain folder may be replaced at any time, and DuckDB does not notice if one is replaced while it
         reads. So parsieve holds these files open, and DuckDB reads the matching rows at once, up to 256 MiB. Larger
@@ -298,8 +299,9 @@ class Plan:
         """Return the matching rows as a Spark DataFrame that opens only the kept files, at the plan's snapshot.
 
         Raises `ConflictError` if the table has changed so that these files can no longer be read as planned. If a file
-        of a plain folder is replaced later, the query that reads it fails with the same message inside Spark's error:
-        plan again. Pass the `name` of an Iceberg table in Spark's catalog if Spark cannot find it by its folder.
+        of a plain folder is replaced after this call, the query that reads it fails with the same message inside
+        Spark's error. In both cases, plan again. If Spark cannot find an Iceberg table by its folder, pass its `name`
+        in Spark's catalog.
         """
         from parsieve.spark.planned import frame_of
 

@@ -1,4 +1,4 @@
-"""Makes plans: parses the predicate, applies evidence in the order of its cost, and judges row groups where it pays."""
+"""Make plans: parse the predicate, apply evidence from cheap to expensive, and judge row groups if that pays off."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from parsieve.prune.questions import Question, ask, leaves
 from parsieve.prune.shelf import ShelfEvidence
 from parsieve.wording import count, size
 
-# Plans that take longer are logged.
+# Plans that take longer than this many seconds are logged at level INFO.
 SLOW = 1.0
 _log = logging.getLogger("parsieve.plan")
 
@@ -106,7 +106,7 @@ def log_plan(plan: Plan, seconds: float) -> None:
 
 
 def check_arguments(as_of: Any, on_unknown: str) -> None:
-    """Raise an error for arguments of `Table.plan` that are mistaken for others."""
+    """Raise an error for arguments of `Table.plan` that were passed in the wrong place."""
     if on_unknown not in ("warn", "error", "ignore"):
         raise ValueError(f'on_unknown is "warn", "error" or "ignore", not {on_unknown!r}')
     if isinstance(as_of, list | tuple | dict):
@@ -116,7 +116,7 @@ def check_arguments(as_of: Any, on_unknown: str) -> None:
 
 
 def report_unknown(plan: Plan, on_unknown: str) -> None:
-    """Warn the caller of `Table.plan` about each part that excludes nothing, or raise an error."""
+    """Warn the caller of `Table.plan` about each part that is not understood, or raise an error."""
     texts = list(dict.fromkeys(explained(part) for part in unknowns(plan._expr)))
     if texts and on_unknown == "error":
         raise UnsupportedError("; ".join(texts))
@@ -145,7 +145,7 @@ def refuse_stale(plan: Plan, is_indexed: bool) -> None:
 
 
 def _by_statistics(snapshot: Snapshot, questions: Sequence[Question]) -> list[pa.BooleanArray | None]:
-    """For each question and slice, whether the table's own metadata answer as well as a footer could."""
+    """Return for each comparison and slice whether the table's own metadata answer as well as a footer could."""
     by_column: dict[tuple[str, ...], pa.BooleanArray | None] = {}
     partitioned = {name for piece in snapshot.slices for name in piece.partition_values}
     for question in questions:
@@ -170,7 +170,7 @@ def _either(one: pa.BooleanArray | None, other: pa.BooleanArray | None) -> pa.Bo
 def _unjudged(
     files: Sieving, judge: GroupJudge, judged: Sequence[pa.BooleanArray | None], row_groups: bool | None
 ) -> list[int]:
-    """Return the kept slices whose footers must be read: all, or those for which a question is still open."""
+    """Return the kept slices whose footers must be read: all, or those for which a comparison is still unanswered."""
     if row_groups is False or not judged:
         return []
     open_still = files.kept
@@ -182,7 +182,7 @@ def _unjudged(
 def _worth_opening(
     snapshot: Snapshot, footers: Footers, files: Sieving, judge: GroupJudge, chosen: list[int], cost: Cost
 ) -> list[int]:
-    """Return the kept slices, beside those already chosen, whose own footers and filters pay for being asked."""
+    """Return further kept slices whose footers and filters are worth reading."""
     kept = pc.indices_nonzero(files.kept)
     if chosen:
         kept = kept.filter(pc.invert(pc.is_in(kept, value_set=pa.array(chosen, kept.type))))

@@ -1,4 +1,4 @@
-"""Files of a plan as a LazyFrame: read by Polars' own reader, from files that are held open in one version."""
+"""Read the files of a plan as a LazyFrame, with Polars' own reader, from files held open in one version."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from parsieve.predicate.render import to_polars, to_pyarrow
 if TYPE_CHECKING:
     from parsieve.predicate.expr import Expr
 
-# A file that is cut short while Polars reads it makes Polars panic.
+# Polars panics if a file is truncated while it reads it.
 _FAILURES = (pl.exceptions.PolarsError, pl.exceptions.PanicException)
 
 

@@ -50,37 +50,40 @@ def add_filters(
     threads: int | None = None,
     dry_run: bool = False,
 ) -> RewriteReport:
-    """Add Bloom filters to a Parquet file, or to all files of a folder; bytes before the footer do not change.
+    """Add Bloom filters to a Parquet file, or to all files of a folder. Bytes before the footer do not change.
 
-    Only the pages of the chosen columns are read. Each filter is sized by the distinct values of its row group for the
-    rate `fpp`, but is never larger than `max_bytes`; the report then states the higher rate. The file is replaced
-    atomically: readers see the old file or the complete new one, even after a crash. Mode and, where the system allows
-    it, owner are kept; times are new. A crash may leave a hidden file `.parsieve-*.tmp` in the same folder, which you
-    can delete. Hadoop's checksum of the old bytes (`.NAME.crc`) is removed: Hadoop ignores a missing one.
+    Reads only the pages of the chosen columns. Each filter is sized for the distinct values of its row group and the
+    rate `fpp`. If that needs more than `max_bytes`, the filter is smaller and the report shows its higher rate.
+
+    The file is replaced atomically: readers see either the old file or the complete new one, even after a crash. The
+    new file has the old mode and, where the system allows it, the old owner, but new timestamps. A crash may leave a
+    hidden file `.parsieve-*.tmp` in the same folder, which you can delete. Hadoop's checksum of the old file
+    (`.NAME.crc`) is removed; Hadoop ignores a missing checksum.
 
     Args:
         source: the path of a local file or folder. Symbolic links to files are followed. In a folder, all files named
-            `.parquet`, `.parq` or `.pq` get filters; names that begin with `_` or `.` are left out. The report sums up
-            the files, and has one report for each in `files`. Files that fail raise `FolderError` once the others are
+            `.parquet`, `.parq` or `.pq` get filters, except names that begin with `_` or `.`. The report sums up the
+            files, and has one report for each in `files`. If files fail, `FolderError` is raised after the others are
             done; call again with `existing="keep"` to continue. Files of Delta, Hudi and Iceberg tables are refused,
-            because these formats record file sizes: use `open_table(...).build_index(..., kind="bloom")` there.
-        dest: the path of another file to write, which must not exist; by default the new file replaces the old one.
-        columns: a column, several, or `"auto"`: those for which a filter is worth its bytes, with `reasons` in the
-            report. A dict as pyarrow's `bloom_filter_options` is taken too: `{"id": {"fpp": 0.001}, "sku": True}`; its
-            `ndv` is not needed, since the values are counted.
-        fpp: the rate of false positives that each filter keeps.
-        max_bytes: the largest filter of one row group.
-        encryption: the keys of an encrypted file, as for `open_filters`; new filters are encrypted as their columns.
-        existing: filters that are there are replaced (`"replace"`), kept (`"keep"`), or are an error (`"error"`).
-        hard_links: `"break"` lets other names of the file keep the old bytes; by default such a file is refused.
-        in_place: for a file too large to copy: append to it. Until that is done nobody else can read it. A crash leaves
-            `.NAME.parsieve-journal` beside the file, and the next function of parsieve that opens the file undoes or
-            finishes the change. Other names of the file see the change too; the old footer stays in it, unused.
-        upload: for an object of a store, a URI or an `(obstore store, path)` pair: fetch it, and put the whole of it
-            anew, on the condition that it is still the one that was fetched.
-        threads: how many column chunks (of a folder: files) are read at once, each with its distinct hashes in memory;
-            by default one per processor.
-        dry_run: read and report, and write nothing.
+            because these formats record file sizes. Use `open_table(...).build_index(..., kind="bloom")` instead.
+        dest: the path of a new file to write; it must not exist. By default, the new file replaces the old one.
+        columns: a column, several columns, or `"auto"` for all columns in which a filter is worth its size; the report
+            then has the `reasons`. A dict like pyarrow's `bloom_filter_options` also works:
+            `{"id": {"fpp": 0.001}, "sku": True}`. It needs no `ndv`, because the values are counted.
+        fpp: the false positive rate of each filter.
+        max_bytes: the size of the largest filter of a row group.
+        encryption: the keys of an encrypted file, as for `open_filters`; new filters are encrypted like their columns.
+        existing: what to do about existing filters: `"replace"` them, `"keep"` them, or raise an `"error"`.
+        hard_links: `"break"` lets other hard links of the file keep the old bytes; by default such a file is refused.
+        in_place: append to the file itself, which may be too large to copy. No other reader can open it until that is
+            done. A crash leaves `.NAME.parsieve-journal` next to the file, and the next function of parsieve that opens
+            the file undoes or finishes the change. Other hard links see the change too. The old footer stays in the
+            file, unused.
+        upload: allow an object of a store, given as a URI or an `(obstore store, path)` pair. The object is downloaded,
+            and the whole new object is uploaded, unless the object has changed in the meantime.
+        threads: how many column chunks (in a folder: files) to read in parallel, each with its distinct hashes in
+            memory; by default one per processor.
+        dry_run: read the file and return the report, but write nothing.
 
     >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
     >>> folder = tempfile.TemporaryDirectory()
@@ -132,7 +135,7 @@ def added(
     threads: int | None = None,
     dry_run: bool = False,
 ) -> RewriteReport:
-    """Do what `add_filters` does; `existing` decides once the file was seen, so that later changes are noticed."""
+    """Do what `add_filters` does. `existing` is called after the file was opened, so that later changes are noticed."""
     fpp = checked_fpp(fpp)
     threads = usual_threads(threads)
     if upload:
@@ -168,7 +171,7 @@ def added(
                     else:
                         filters.forget(number)
                     reasons[file._name(number)] = (
-                        "no: no column chunks without filters"
+                        "no: every column chunk already has a filter"
                         if not chunks
                         else f"yes: up to {most} distinct values in a row group"
                         if worth
@@ -188,10 +191,10 @@ def drop_filters(
     upload: bool = False,
     dry_run: bool = False,
 ) -> RewriteReport:
-    """Drop the Bloom filters of some columns, or of all, from a file or from all files of a folder.
+    """Drop the Bloom filters of some or all columns from a file, or from all files of a folder.
 
-    The file is replaced as by `add_filters`, and the arguments are the same. Readers no longer find the filters, whose
-    bytes stay in the file, unused; only a plaintext filter of an encrypted column is filled with zeros.
+    The file is replaced as by `add_filters`, and the arguments are the same. Readers no longer find the filters. Their
+    bytes stay in the file, unused, except that a plaintext filter of an encrypted column is filled with zeros.
 
     >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
     >>> folder = tempfile.TemporaryDirectory()
@@ -222,7 +225,7 @@ def drop_filters(
 
 
 def _in_folder(folder: Path, work: Callable[[Path], RewriteReport], threads: int | None) -> RewriteReport:
-    """Rewrite all files of a folder, unless some belong to tables: those are refused before anything is changed."""
+    """Rewrite all files of a folder. If any of them belongs to a table, raise before anything changes."""
 
     def refuse(files: list[Path]) -> None:
         for place in dict.fromkeys(path.resolve().parent for path in files):
@@ -234,7 +237,7 @@ def _in_folder(folder: Path, work: Callable[[Path], RewriteReport], threads: int
 
 def _refuse_dest(source: Any, dest: Any) -> None:
     if dest is not None:
-        raise ValueError(f"{source} is a folder, whose files are changed where they are: dest is for a single file")
+        raise ValueError(f"{source} is a folder, and its files are replaced; dest works only for a single file")
 
 
 class _Places:
@@ -250,7 +253,7 @@ class _Places:
         if source is None:
             raise TypeError("source must be the path of a local file or folder, not None")
         if in_place and dest is not None:
-            raise ValueError("in_place changes the source itself: pass no dest")
+            raise ValueError("in_place changes the source itself, so it takes no dest")
         source, dest = Path(source).expanduser(), None if dest is None else Path(dest).expanduser()
         self.old = Path(os.path.realpath(source))
         self.dry_run = dry_run

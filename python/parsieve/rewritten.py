@@ -1,4 +1,4 @@
-"""What was done to a file: the filters that it got and lost."""
+"""Reports of the filters that were added to a file or dropped from it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ ColumnName = str | tuple[str, ...]
 
 
 class AddedFilter(NamedTuple):
-    """One new filter: where it lies, its distinct values, and the rate of false positives that they let expect."""
+    """A new filter: its place in the file, its number of distinct values, and its expected false positive rate."""
 
     row_group: int
     column: ColumnName
@@ -23,8 +23,8 @@ class AddedFilter(NamedTuple):
 class RewriteReport(NamedTuple):
     """What `add_filters` or `drop_filters` did, or with `dry_run=True` would do. `print` it for a summary.
 
-    For a folder, `files` holds a report for each file by its path, and the other fields sum them up; `reasons` are
-    those of the single files.
+    For a folder, `files` maps each path to the report of that file, and the other fields sum up these reports, except
+    that `reasons` is empty.
 
     >>> from parsieve import RewriteReport
     >>> print(RewriteReport("a.parquet", [], [(0, "id")], {"id": "it was dropped"}, 2_500, 1_400, 100, True))

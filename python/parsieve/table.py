@@ -1,4 +1,4 @@
-"""`open_table`: a table of Parquet files, whatever its format, and the door to its plans and its index."""
+"""`open_table` opens a table of Parquet files in any format; a `Table` makes plans and maintains the index."""
 
 from __future__ import annotations
 
@@ -86,14 +86,16 @@ class Table(IndexedTable):
                 `datetime`. None is the current state.
             keys: A mapping of column names to Arrow columns. Rows match if each column has one of the given values (a
                 semi-join).
-            row_groups: True opens every kept file to judge its row groups by min/max statistics and Bloom filters,
-                False none. None opens files that nothing else judges, and others if that is expected to pay.
-            timezone: The time zone of timestamps in `where` that have none, if the column has one.
+            row_groups: True opens every kept file, and skips row groups by min/max statistics and Bloom filters. False
+                opens no file. None opens files for which no other evidence has an answer, and others if that is
+                expected to pay.
+            timezone: The time zone to assume for timestamps in `where` that have none, if their column has one.
             stale: What to do if the index does not cover the current version of a file. "keep" keeps the file; "error"
                 raises `StaleIndexError`, also if there is no index.
             params: The values of `?` in SQL text, as a list, or of `:name`, as a dict.
-            on_unknown: What to do with a part of `where` that parsieve does not understand and that therefore skips no
-                file. "warn" emits a `ParsieveWarning` that says how to write it, "error" raises `UnsupportedError`.
+            on_unknown: What to do if parsieve does not understand a part of `where`, which then skips no file. "warn"
+                emits a `ParsieveWarning` that says how to write it, "error" raises `UnsupportedError`, "ignore" does
+                neither.
 
         >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
         >>> folder = tempfile.mkdtemp()
@@ -146,7 +148,7 @@ class Table(IndexedTable):
         return snapshot
 
     def _view(self, snapshot: Snapshot) -> tuple[View | None, list[str]]:
-        """The index as it knows most of a snapshot; what is wrong with it costs speed and nothing else."""
+        """Return the index version that covers most of a snapshot. A broken index only costs speed."""
         try:
             self._index.refresh()
             return self._index.at(snapshot), []
@@ -165,9 +167,9 @@ class Table(IndexedTable):
 
         Args:
             columns: The columns to judge. None takes those of the queries, or without queries all columns.
-            queries: Predicates as for `plan`. Without any, point and range queries count the same.
+            queries: Typical predicates, as for `plan`. Without any, point and range queries count equally.
             expose: Encrypted columns that may be indexed, as for `build_index`.
-            timezone: The time zone of timestamps in `queries` that have none, as for `plan`.
+            timezone: The time zone to assume for timestamps in `queries` that have none, as for `plan`.
 
         >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
         >>> folder = tempfile.mkdtemp()
@@ -183,7 +185,7 @@ class Table(IndexedTable):
         elif asked:
             paths = list(dict.fromkeys(column.path for one in asked for column in columns_of(one)))
             if not paths:
-                raise ValueError(f"no column is asked for by what is understood of the queries{_left_out(asked)}")
+                raise ValueError(f"the queries name no column in a condition that is understood{_left_out(asked)}")
         else:
             paths = [(field.name,) for field in snapshot.schema if not pa.types.is_nested(field.type)]
         intervals = {leaf.column.path for one in asked for leaf in leaves(ask(one)) if not isinstance(leaf, Among)}

@@ -1,4 +1,4 @@
-"""Completion scripts for shells, made from the parser: whatever it takes is completed."""
+"""Completion scripts for shells, generated from the parser, so that they know all its options."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-# What a value is, by the name that the help gives it.
+# What to complete for a value, by its name in the help.
 PATHS = {"FILE", "DIR", "PLACE", "SOURCE", "TABLE"}
 
 
@@ -53,7 +53,7 @@ class Command:
 
 
 def completion(parser: argparse.ArgumentParser, shell: str) -> str:
-    """Return a script that completes what a parser takes.
+    """Return a script that completes the commands and options of a parser.
 
     >>> from parsieve.cli.commands import build_parser
     >>> from parsieve.cli.completion import completion

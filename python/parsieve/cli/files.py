@@ -16,21 +16,24 @@ from parsieve.cli.parser import Commands, Parser, rate_of, size_of
 from parsieve.folders import Outcome, Progress, for_each_file, indexed_folder, parquet_files
 from parsieve.wording import count
 
-# With more files that failed than this, the rest is counted.
+# How many failed files to list; the others are only counted.
 FAILURES_SHOWN = 5
 
 
 def add_commands(commands: Commands) -> None:
     """Add the commands to the parser."""
-    inspect = commands.add("inspect", _inspect, "List the Bloom filters of files", "Only footers are read.")
+    inspect = commands.add("inspect", _inspect, "List the Bloom filters of files", "Reads only footers.")
     add_path(inspect, folder=True)
     inspect.add_argument(
         "--read", action="store_true", help="read each filter to show its size and false positive rate"
     )
     add = commands.add(
-        "add", _add, "Add Bloom filters to existing files", "Data pages are not changed; each file is replaced at once."
+        "add",
+        _add,
+        "Add Bloom filters to existing files",
+        "Data pages do not change. Each file is replaced atomically.",
     )
-    drop = commands.add("drop", _drop, "Drop Bloom filters from files", "Data pages are not changed.")
+    drop = commands.add("drop", _drop, "Drop Bloom filters from files", "Data pages do not change.")
     for parser, default in ((add, "columns that benefit"), (drop, "all columns")):
         add_path(parser, folder=True)
         parser.add_argument(
@@ -38,22 +41,34 @@ def add_commands(commands: Commands) -> None:
             "--column",
             action="append",
             metavar="COLUMN",
-            help=f"a column, with dots below structs; repeatable (default: {default})",
+            help=f"a column; a struct's field as struct.field; repeatable (default: {default})",
         )
-        parser.add_argument("-o", "--output", metavar="FILE", help="write a new file instead, which must not exist")
+        parser.add_argument("-o", "--output", metavar="FILE", help="write to this new file and leave FILE unchanged")
         parser.add_argument("--dry-run", action="store_true", help="show what would change, and write nothing")
         parser.add_argument(
-            "--break-hard-links", action="store_true", help="break hard links: other links keep the old contents"
+            "--break-hard-links",
+            action="store_true",
+            help="replace files that have hard links; the other links keep the old content",
         )
         parser.add_argument(
-            "--upload", action="store_true", help="for an object of a store: upload the whole new object"
+            "--upload", action="store_true", help="allow a file on an object store, which is uploaded whole"
         )
-        parser.add_argument("--in-place", action="store_true", help="append to a file that is too large to copy")
+        parser.add_argument(
+            "--in-place", action="store_true", help="change the file itself, for files that are too large to copy"
+        )
     add.add_argument(
-        "--fpp", type=rate_of, default=0.01, metavar="RATE", help="false positive rate: 0.01 or 1%% (0.01)"
+        "--fpp",
+        type=rate_of,
+        default=0.01,
+        metavar="RATE",
+        help="false positive rate, such as 0.01 or 1%% (default: 0.01)",
     )
     add.add_argument(
-        "--max-bytes", type=size_of, default=128 << 20, metavar="SIZE", help="largest filter of a row group (128MiB)"
+        "--max-bytes",
+        type=size_of,
+        default=128 << 20,
+        metavar="SIZE",
+        help="largest filter of a row group (default: 128MiB)",
     )
     add.add_argument(
         "--existing",
@@ -69,7 +84,9 @@ def add_path(parser: Parser, *, folder: bool) -> None:
     """Add the argument that names a file, and the keys to read it."""
     parser.add_argument("file", metavar="FILE", help="a path or URI" + ", or a folder of files" * folder)
     if folder:
-        parser.add_argument("--threads", type=int, metavar="N", help="files, or parts of a file, to read at once")
+        parser.add_argument(
+            "--threads", type=int, metavar="N", help="how many files, or parts of a file, to read in parallel"
+        )
     parser.add_argument(
         "--key-file", metavar="FILE", help="JSON file with footer_key and column_keys, in hex or base64"
     )
@@ -134,7 +151,7 @@ def _drop(options: argparse.Namespace) -> int:
 
 
 def _hint_at_index(options: argparse.Namespace, written: bool) -> None:
-    """Say how the index of a table gets to know files that have other filters now."""
+    """Print how to update the table's index after filters changed."""
     if not written or "://" in options.file or options.output is not None:
         return
     changed = Path(options.file).resolve()
@@ -155,7 +172,7 @@ def _all(options: argparse.Namespace, work: Callable[[Path], Any]) -> list[Outco
 
 def _rewrite_all(options: argparse.Namespace, work: Callable[[Path], ps.RewriteReport]) -> int:
     if options.output is not None:
-        raise ValueError("--output is for one file; the files of a folder are replaced")
+        raise ValueError("--output works only for a single file; the files of a folder are replaced")
     refuse_tables(Path(options.file).resolve() / "*.parquet")
     outcomes = _all(options, work)
     reports = [one.result for one in outcomes if one.result is not None]
@@ -209,7 +226,7 @@ def _print_all_rewritten(options: argparse.Namespace, reports: list[ps.RewriteRe
 
 def _failures(failed: list[Outcome[Any]], of: int, console: Console) -> int:
     """Print the errors of the files that failed, and return the exit code."""
-    # Some errors name their file already.
+    # Some errors already name their file.
     texts = [one.error if str(one.error).startswith(str(one.path)) else f"{one.path}: {one.error}" for one in failed]
     if console.as_json and failed:
         console.error(f"{len(failed):,} of {count(of, 'file')} failed: {'; '.join(map(str, texts))}", "ParsieveError")

@@ -22,30 +22,43 @@ def add_commands(commands: Commands) -> None:
         add_table(parser)
         return parser
 
-    build = command("build", _build, "Build the index of some columns", "The table is read once.")
-    build.add_argument("columns", metavar="COLUMN", nargs="+", help="a column, with dots below structs")
+    build = command("build", _build, "Build the index of some columns", "Reads the table once for each kind of index.")
+    build.add_argument("columns", metavar="COLUMN", nargs="+", help="a column; a struct's field as struct.field")
     build.add_argument(
         "--kind",
         choices=["auto", "sieve", "bloom", "both"],
         default="auto",
         metavar="KIND",
-        help="sieve (keys and intervals), bloom (keys), both, or auto: what advise recommends (auto)",
+        help="sieve (keys and intervals), bloom (keys), both, or auto, as advise recommends (default: auto)",
     )
-    update = command("update", _update, "Bring an index up to date", "Only new and changed files are read.")
+    update = command("update", _update, "Bring an index up to date", "Reads only new and changed files.")
     for parser in (build, update):
-        parser.add_argument("--threads", type=int, metavar="N", help="threads to use (default: one for each processor)")
+        parser.add_argument("--threads", type=int, metavar="N", help="number of threads (default: one per processor)")
         parser.add_argument(
-            "--memory", type=size_of, default=1 << 30, metavar="SIZE", help="memory for rows: 512MB, 2GiB (1GiB)"
+            "--memory",
+            type=size_of,
+            default=1 << 30,
+            metavar="SIZE",
+            help="memory for rows, such as 512MB or 2GiB (default: 1GiB)",
         )
         add_expose(parser)
     command("compact", _compact, "Merge an index and its updates")
-    drop = command("drop", _drop, "Drop the index of some columns, or of all", "Files go when they expire.")
-    drop.add_argument("columns", metavar="COLUMN", nargs="*", help="a column (default: all)")
-    expire = command("expire", _expire, "Delete old versions of an index, and files that no version uses")
-    expire.add_argument(
-        "--older-than", type=days_of, default="7", metavar="DAYS", help="keep versions of the last DAYS days (7)"
+    drop = command(
+        "drop",
+        _drop,
+        "Drop the index of some columns, or of all columns",
+        "If you name columns, earlier versions of the index keep them until they expire.",
     )
-    command("verify", _verify, "Compare an index with its table", "Both are read.")
+    drop.add_argument("columns", metavar="COLUMN", nargs="*", help="a column (default: all)")
+    expire = command("expire", _expire, "Delete old versions of an index, and unused files")
+    expire.add_argument(
+        "--older-than",
+        type=days_of,
+        default="7",
+        metavar="DAYS",
+        help="keep the versions of the last DAYS days (default: 7)",
+    )
+    command("verify", _verify, "Compare an index with its table", "Reads both.")
     command("stats", _stats, "Show the size and precision of an index")
 
 
@@ -141,7 +154,7 @@ def _stats(options: argparse.Namespace) -> int:
 
 
 def _precision(stats: Any) -> dict[str, str]:
-    """Return what only a Sieve knows."""
+    """Return the columns of the table that only a Sieve index has."""
     if stats is None:
         return {}
     return {
@@ -153,7 +166,7 @@ def _precision(stats: Any) -> dict[str, str]:
 
 
 def _sizes(table: ps.Table) -> dict[str, dict[str, int]]:
-    """Return the bytes of each column's index on disk, and those of them that lookups read."""
+    """Return for each column's index the bytes on disk, and how many of them lookups read."""
     view = table._index.look()
     if view is None:
         return {}

@@ -1,4 +1,4 @@
-"""Encryption keys from a file: on a command line, other users and the shell's history would see them."""
+"""Read encryption keys from a file, because arguments are visible to other users and in the shell's history."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NAMES = ("footer_key", "column_keys", "aad_prefix")
 
 
 def read_key_bytes(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Return the keys as a dict of bytes, for tables: other libraries read their rows and take keys as bytes."""
+    """Return the keys as a dict of bytes for tables, because the libraries that read their rows take bytes."""
     path = Path(path)
     text = path.read_text(encoding="utf-8")
     if os.name != "nt" and stat.S_IMODE(path.stat().st_mode) & 0o077:
@@ -28,10 +28,10 @@ def read_key_bytes(path: str | os.PathLike[str]) -> dict[str, Any]:
         # The parser's own error would quote the file.
         raise ValueError(f"not a JSON file: {path}") from None
     if not isinstance(found, dict) or found.keys() - set(NAMES):
-        raise ValueError(f"{path} must be a JSON object with no other keys than {', '.join(NAMES)}")
+        raise ValueError(f"{path} must be a JSON object that contains only the keys {', '.join(NAMES)}")
     columns = found.get("column_keys") or {}
     if not isinstance(columns, dict):
-        raise ValueError(f"column_keys in {path} must be an object with a key for each column")
+        raise ValueError(f"column_keys in {path} must be a JSON object that maps column names to keys")
     footer, prefix = found.get("footer_key"), found.get("aad_prefix")
     return {
         "footer_key": None if footer is None else _key(footer, "footer_key", path),

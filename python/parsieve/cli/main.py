@@ -1,4 +1,4 @@
-"""`main`: run one command, and turn what goes wrong into one line and an exit code."""
+"""`main`: run one command, and turn errors into one line and an exit code."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with interrupts.handled(until_exit=is_program):
             return _run(arguments, console)
     except BrokenPipeError:
-        # The reader has seen enough. Python would complain once more when it closes the stream.
+        # The reader closed the pipe. Python would raise again when it closes the stream.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:
         return _interrupted(console, is_program)
     except Exception as error:
-        # Some libraries raise an error of their own where Ctrl-C stops them.
+        # Some libraries raise their own error when Ctrl-C stops them.
         if interrupts.requested():
             return _interrupted(console, is_program)
         if isinstance(error, UsageError):
@@ -65,13 +65,13 @@ def _run(arguments: list[str], console: Console) -> int:
         console.error(_message(error, options), type(error).__name__)
         code = 2
     finally:
-        # Here and not when Python ends, which would print what goes wrong.
+        # Do this here, because Python would print errors at exit.
         sys.stdout.flush()
     return code
 
 
 def _message(error: Exception, options: argparse.Namespace) -> str:
-    """Return the error in one line, with the place that it is about."""
+    """Return the error as one line that names the file or table."""
     text = describe(error, getattr(options, "file", None))
     is_forbidden = isinstance(error, OSError) and error.errno in _READ_ONLY
     could_be_elsewhere = options.parser.prog.startswith("parsieve index ") and options.index_location is None
@@ -83,7 +83,7 @@ def _message(error: Exception, options: argparse.Namespace) -> str:
 
 def _interrupted(console: Console, is_program: bool) -> int:
     if sys.stderr.isatty():
-        # The line holds a progress bar, or what the terminal shows of Ctrl-C.
+        # The line contains a progress bar, or the ^C that the terminal prints.
         print(file=sys.stderr)
     console.error("interrupted", "KeyboardInterrupt")
     if is_program:

@@ -1,4 +1,4 @@
-"""What the command line prints: tables, JSON, notes and errors, in color on terminals."""
+"""Print tables, JSON, notes and errors, in color on terminals."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Console:
         self._color = color
 
     def styled(self, text: str, style: str, stream: TextIO) -> str:
-        """Return the text in a style if the stream shows colors."""
+        """Return the text with a style if the stream shows colors."""
         return f"\033[{STYLES[style]}m{text}\033[0m" if text and in_color(self._color, stream) else text
 
     def line(self, text: str) -> None:
@@ -70,7 +70,7 @@ class Console:
             print(text if number else self.styled(text, "bold", sys.stdout))
 
     def note(self, text: str) -> None:
-        """Print a summary or a hint for people: `--quiet` and `--json` leave it out."""
+        """Print a summary or a hint, unless `--quiet` or `--json` is set."""
         if not self.quiet and not self.as_json:
             print(self.styled(in_shell(text), "dim", sys.stderr), file=sys.stderr)
 
@@ -92,7 +92,7 @@ class Console:
 
     @contextmanager
     def logging(self) -> Iterator[None]:
-        """Show what `parsieve.*` logs: warnings, with `-v` what is done, with `-vv` every detail, with `-q` errors."""
+        """Show the log of `parsieve.*`: warnings, with `-v` steps, with `-vv` details, with `-q` only errors."""
         logger = logging.getLogger("parsieve")
         handler = logging.StreamHandler(sys.stderr)
         handler.setFormatter(logging.Formatter("%(name)s: %(message)s"))
@@ -108,7 +108,7 @@ class Console:
 
 
 def in_color(choice: str, stream: TextIO) -> bool:
-    """Return whether to color what goes to a stream: `always`, `never`, or `auto` for terminals that show colors.
+    """Return whether to color a stream's output: `always`, `never`, or `auto` for terminals that show colors.
 
     >>> import io
     >>> from parsieve.cli.output import in_color
@@ -131,7 +131,7 @@ _UNITS = ("bytes", "kB", "MB", "GB", "TB", "PB")
 
 
 def size(number: float, of: float | None = None) -> str:
-    """Return a size in decimal units, as disks and stores count; with `of`, a part of a whole in the same unit.
+    """Return a size in decimal units; with `of`, return a part and its whole in the same unit.
 
     >>> from parsieve.cli.output import size
     >>> size(999), size(16_100_000), size(78_000_000, of=305_000_000)
@@ -146,7 +146,7 @@ def size(number: float, of: float | None = None) -> str:
 
 
 def seconds(number: float) -> str:
-    """Return a duration as people write it.
+    """Return a duration as text.
 
     >>> from parsieve.cli.output import seconds
     >>> seconds(0.0031), seconds(0.42), seconds(95.2)
@@ -158,5 +158,5 @@ def seconds(number: float) -> str:
 
 
 def _short(number: float) -> str:
-    """Three digits at most behind which nothing matters: 1.23 -> 1.2, 12.3 -> 12.3, 123.4 -> 123."""
+    """Round for display: 1.23 -> 1.2, 12.3 -> 12.3, 123.4 -> 123."""
     return f"{number:,.0f}" if number >= 100 or number == int(number) else f"{number:.1f}"

@@ -14,7 +14,7 @@ from parsieve.errors import did_you_mean
 Run = Callable[[argparse.Namespace], int]
 
 COLORS = ("auto", "always", "never")
-# Bytes of each unit: decimal, and binary with an i.
+# Bytes per unit: decimal units, and binary units with an "i".
 _UNITS = {"B": 1} | {
     f"{letter}{infix}B": base**power
     for infix, base in (("", 1000), ("i", 1024))
@@ -23,7 +23,7 @@ _UNITS = {"B": 1} | {
 
 
 class UsageError(Exception):
-    """Arguments that no command takes."""
+    """Arguments that the command does not accept."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -37,7 +37,7 @@ class Parser(argparse.ArgumentParser):
         raise UsageError(f"{message} (try: {self.prog} --help)")
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse all arguments; unknown ones are an error of the command that got them."""
+        """Parse all arguments; unknown arguments are an error of the command that they belong to."""
         options, extra = self.parse_known_args(args, namespace)
         parser: Parser = getattr(options, "parser", self)
         if extra:
@@ -47,7 +47,7 @@ class Parser(argparse.ArgumentParser):
         return options
 
     def print_missing_command(self) -> NoReturn:
-        """Print the help to standard error, as where a command is missing, and exit."""
+        """Print the help to standard error and exit, because the command is missing."""
         self.print_help(sys.stderr)
         raise SystemExit(2)
 
@@ -93,7 +93,7 @@ class Commands:
         return Commands(self._commands.add_parser(name, help=about, description=f"{about}."), self._leaves)
 
     def finish(self) -> None:
-        """Add what all commands share, below their own options."""
+        """Add the options that all commands share, below the command's own."""
         for parser, json in self._leaves:
             add_output_options(parser, json=json)
             positionals = [_usage(one) for one in parser._actions if not one.option_strings]
@@ -106,7 +106,7 @@ def _usage(action: argparse.Action) -> str:
 
 
 def add_output_options(parser: Parser, *, json: bool) -> None:
-    """Add what every command takes."""
+    """Add the options that every command takes."""
     options = parser.add_argument_group("output")
     if json:
         options.add_argument("--json", action="store_true", help="print JSON, also for errors")
@@ -117,12 +117,16 @@ def add_output_options(parser: Parser, *, json: bool) -> None:
         "-q", "--quiet", action="store_true", default=argparse.SUPPRESS, help="print no summary and no progress bar"
     )
     options.add_argument(
-        "--color", choices=COLORS, default=argparse.SUPPRESS, metavar="WHEN", help="auto, always or never (auto)"
+        "--color",
+        choices=COLORS,
+        default=argparse.SUPPRESS,
+        metavar="WHEN",
+        help="auto, always or never (default: auto)",
     )
 
 
 def read_early(arguments: Sequence[str]) -> dict[str, Any]:
-    """Return how to print, which must be known before the arguments are parsed: an error of theirs is printed too.
+    """Return how to print. This must be known before the arguments are parsed, because it also applies to their errors.
 
     >>> from parsieve.cli.parser import read_early
     >>> read_early(["plan", "--json", "--color=never", "-vq"])
@@ -160,7 +164,7 @@ def size_of(text: str) -> int:
 
 
 def rate_of(text: str) -> float:
-    """Return a rate of false positives, which may be a percentage.
+    """Return a false positive rate, which may be a percentage.
 
     >>> from parsieve.cli.parser import rate_of
     >>> rate_of("0.01"), rate_of("1%")

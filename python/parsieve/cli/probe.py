@@ -18,10 +18,12 @@ from parsieve.cli.parser import Commands
 
 def add_command(commands: Commands) -> None:
     """Add the command to the parser."""
-    probe = commands.add("probe", _probe, "Show which row groups of a file can hold a value", "Bloom filters decide.")
+    probe = commands.add(
+        "probe", _probe, "Show which row groups of a file can hold a value", "Uses the file's Bloom filters."
+    )
     add_path(probe, folder=False)
     probe.add_argument(
-        "column", metavar="COLUMN", help="a column, with dots below structs: address.zip, tags.list.element"
+        "column", metavar="COLUMN", help="a column; for nested fields the path: address.zip, tags.list.element"
     )
     probe.add_argument("values", metavar="VALUE", nargs="+", help="a value of the column: 42, 1.50, text, 2026-01-31")
 
@@ -48,7 +50,7 @@ def _reasons(filters: ps.FileFilters, column: str, answers: Sequence[bool]) -> l
     """Return for each row group why it can hold a value or why not."""
     places = {place.row_group for place in filters.ranges() if cell(place.column) == column}
     if filters.column_type(column) is None:
-        return ["filters exclude nothing of this type"] * len(answers)
+        return ["filters cannot answer for this type"] * len(answers)
     absent = "no filter" + (" that can be read without its key" if filters.encrypted else "")
     return [
         "the filter excludes it" if not answer else "the filter does not exclude it" if number in places else absent
@@ -56,7 +58,7 @@ def _reasons(filters: ps.FileFilters, column: str, answers: Sequence[bool]) -> l
     ]
 
 
-# How to read text for each meaning of a column type.
+# How to convert text to each column type.
 _READERS: dict[str, Callable[[str], Any]] = {
     "integer": int,
     "unsigned": int,
@@ -79,7 +81,7 @@ def _value(text: str, column_type: str | None) -> Any:
     ):
         return uuid.UUID(text)
     reader = _READERS.get(meaning.split("[")[0], str)
-    # Python's times end at microseconds; it drops further digits silently.
+    # Python's times have microseconds, and drop further digits silently.
     if re.match(r"time|instant", meaning) and re.search(r"[.,]\d{6}0*[1-9]", text):
         raise ValueError(f"{text!r} has nanoseconds, which this command does not support; use might_contain in Python")
     try:

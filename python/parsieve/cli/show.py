@@ -20,25 +20,35 @@ from parsieve.wording import count
 def add_commands(commands: Commands, build_parser: Callable[[], Parser]) -> None:
     """Add the commands to the parser; `build_parser` makes the parser of all commands, for completion."""
     size = commands.add("size", _size, "Show the size of a Bloom filter for a number of values")
-    size.add_argument("values", type=int, metavar="VALUES", help="how many distinct values")
+    size.add_argument("values", type=int, metavar="VALUES", help="number of distinct values")
     either = size.add_mutually_exclusive_group()
     either.add_argument(
-        "--fpp", type=rate_of, action="append", metavar="RATE", help="false positive rate; repeatable (0.1 to 0.0001)"
+        "--fpp",
+        type=rate_of,
+        action="append",
+        metavar="RATE",
+        help="false positive rate; repeatable (default: 0.1 to 0.0001)",
     )
     either.add_argument(
-        "--bytes", type=size_of, metavar="SIZE", help="size of the filter; shows its false positive rate"
+        "--bytes", type=size_of, metavar="SIZE", help="show the false positive rate of a filter of this size"
     )
-    size.add_argument("--tight", action="store_true", help="any multiple of 32 bytes, which some old readers reject")
+    size.add_argument(
+        "--tight",
+        action="store_true",
+        help="allow any multiple of 32 bytes as size; some old readers reject such filters",
+    )
     _add_report(commands)
     demo = commands.add("demo", _demo, "Make a sample table and query it with and without parsieve", json=False)
     demo.add_argument(
-        "--keep", metavar="DIR", help="write the table to this new folder (default: a temporary one, which stays)"
+        "--keep",
+        metavar="DIR",
+        help="write the table to this new folder (default: a temporary folder, which is not deleted)",
     )
     demo.add_argument(
-        "--report", metavar="FILE", default="parsieve-demo.html", help="where to write the page (%(default)s)"
+        "--report", metavar="FILE", default="parsieve-demo.html", help="where to write the page (default: %(default)s)"
     )
-    demo.add_argument("--files", type=int, default=200, metavar="N", help="number of files (%(default)s)")
-    demo.add_argument("--rows", type=int, default=8_000_000, metavar="N", help="number of rows (%(default)s)")
+    demo.add_argument("--files", type=int, default=200, metavar="N", help="number of files (default: %(default)s)")
+    demo.add_argument("--rows", type=int, default=8_000_000, metavar="N", help="number of rows (default: %(default)s)")
     demo.add_argument("--no-spark", action="store_true", help="do not run Spark, even if it is installed")
     spark = commands.group("spark", "Check what Spark needs on this machine")
     doctor = spark.add("doctor", _doctor, "Show what a Spark session needs, and how to install what is missing")
@@ -55,13 +65,19 @@ def add_commands(commands: Commands, build_parser: Callable[[], Parser]) -> None
 
 def _add_report(commands: Commands) -> None:
     report = commands.add(
-        "report", _report, "Write a page that shows which files queries read, or what benchmarks measured", json=False
+        "report", _report, "Write a page that shows which files queries read, or charts benchmark records", json=False
     )
     report.add_argument(
         "sources", nargs="+", metavar="SOURCE", help="a table, with --where; or JSON records of benchmarks"
     )
     report.add_argument("--where", action="append", metavar="WHERE", help="a query of the table; repeatable")
-    report.add_argument("-o", "--output", metavar="FILE", default="parsieve-report.html", help="page (%(default)s)")
+    report.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        default="parsieve-report.html",
+        help="where to write it (default: %(default)s)",
+    )
     add_opening(report)
     add_timezone(report)
 
@@ -89,17 +105,17 @@ def _size(options: argparse.Namespace) -> int:
 
 
 def _page(name: str, sources: Sequence[str] = ()) -> Path:
-    """Return where the page goes; an error comes before the work, not after."""
+    """Return the path of the page; raise now, not after the work, if it cannot be written."""
     page = Path(name)
     folder = page.absolute().parent
     if page.is_dir():
-        raise IsADirectoryError(f"{page} is a folder; give the name of a file")
+        raise IsADirectoryError(f"{page} is a folder; --output must name a file")
     if not folder.is_dir():
         raise FileNotFoundError(f"cannot write {page}: no such folder: {folder}")
     if not os.access(page if page.exists() else folder, os.W_OK):
         raise PermissionError(f"cannot write {page}: permission denied")
     if any(page.resolve() == Path(one).resolve() for one in sources):
-        raise FileExistsError(f"{page} is an input of the page; choose another --output")
+        raise FileExistsError(f"{page} is one of the input files; choose another --output")
     return page
 
 
@@ -149,7 +165,7 @@ def _page_of_table(options: argparse.Namespace) -> tuple[str, str]:
     from parsieve.report.plans import page_of_plans
 
     if len(options.sources) > 1:
-        raise ValueError("--where takes one table")
+        raise ValueError("--where works with one table only")
     [options.file] = options.sources
     table = open_of(options)
     queries: list[Any] = options.where

@@ -1,4 +1,4 @@
-"""The commands that ask a table: `parsieve plan` and `parsieve advise`."""
+"""The commands that query a table: `parsieve plan` and `parsieve advise`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LOG = logging.getLogger("parsieve.cli")
 def add_commands(commands: Commands) -> None:
     """Add the commands to the parser."""
     plan = commands.add(
-        "plan", _plan, "List the files of a table that can hold a match", "All other files hold none, for certain."
+        "plan", _plan, "List the files of a table that can hold a match", "The other files certainly hold none."
     )
     add_table(plan)
     plan.add_argument("where", metavar="WHERE", help="a SQL condition: \"id = 42 AND day >= '2026-01-31'\"")
@@ -36,10 +36,10 @@ def add_commands(commands: Commands) -> None:
         choices=["warn", "error", "ignore"],
         default="warn",
         metavar="ACTION",
-        help="what to do about conditions that are not understood: warn, error or ignore (warn)",
+        help="for conditions that parsieve does not understand: warn, error or ignore (default: warn)",
     )
     advice = commands.add(
-        "advise", _advise, "Estimate what an index of each column would cost and save", "A sample of the files is read."
+        "advise", _advise, "Estimate what an index of each column would cost and save", "Reads a sample of the files."
     )
     add_table(advice)
     advice.add_argument("columns", metavar="COLUMN", nargs="*", help="columns (default: those of --where, or all)")
@@ -62,7 +62,7 @@ def add_opening(parser: Parser) -> None:
         "--format",
         choices=FORMATS,
         metavar="FORMAT",
-        help=f"the table's format: {', '.join(FORMATS)} (default: detect)",
+        help=f"the table's format: {', '.join(FORMATS)} (default: detected)",
     )
     options.add_argument("--index-location", metavar="PLACE", help="folder or URI of the table's index")
     options.add_argument(
@@ -98,13 +98,13 @@ def open_of(options: argparse.Namespace) -> ps.Table:
 def _plan(options: argparse.Namespace) -> int:
     from parsieve.lake.states import state_of
 
-    # Imported before the clock starts: the summary's time is that of the plan.
+    # Import before the clock starts, so that the summary shows only the time of the plan.
     import_module("parsieve.predicate.sql")
 
     table = open_of(options)
     as_of = state_of(options.as_of, table.format, "--as-of")
     begun = time.perf_counter()
-    # The command prints what was not understood itself.
+    # The command itself prints what was not understood.
     plan = table.plan(
         options.where,
         as_of,
@@ -134,7 +134,7 @@ def _print_files(plan: ps.Plan, console: Console, *, with_row_groups: bool) -> N
 
 
 def _print_doubts(plan: ps.Plan, console: Console, *, with_unknown: bool) -> None:
-    """Print what was not understood, and why other files are kept without proof."""
+    """Print which conditions were not understood, and why files were kept in doubt."""
     from parsieve.explaining import doubts
 
     unknown = _unknown(plan)
@@ -178,7 +178,7 @@ def _advise(options: argparse.Namespace) -> int:
 
 
 def _advice_row(advice: ps.Advice) -> dict[str, Any]:
-    """Return one line of the table: the index that is recommended, what it costs and what it saves."""
+    """Return one row of the table: the recommended index, its cost and what it saves."""
     kinds = {"sieve": ["sieve"], "bloom": ["bloom"], "both": ["sieve", "bloom"], "none": []}[advice.recommendation]
     stored = {"sieve": advice.sieve_bytes, "bloom": advice.bloom_bytes}
     lookup = {"sieve": advice.sieve_lookup_bytes, "bloom": advice.bloom_bytes}

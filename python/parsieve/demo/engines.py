@@ -41,11 +41,11 @@ class Engine:
         self._events = events
 
     def alone(self, where: str) -> int:
-        """Rows found by the engine with the means of its own."""
+        """Return the rows that the engine finds without parsieve."""
         raise NotImplementedError
 
     def planned(self, table: ps.Table, where: str) -> int:
-        """Rows found in what parsieve keeps, the plan included."""
+        """Plan with parsieve, and return the rows found in the kept files."""
         raise NotImplementedError
 
     def close(self) -> None:
@@ -68,7 +68,7 @@ class Pyarrow(Engine):
     name = "pyarrow"
 
     def alone(self, where: str) -> int:
-        """Rows found by the engine with the means of its own."""
+        """Return the rows that the engine finds without parsieve."""
         import pyarrow.dataset as pads
 
         from parsieve.predicate import parse, render
@@ -77,17 +77,17 @@ class Pyarrow(Engine):
         return int(dataset.to_table(filter=render.to_pyarrow(parse(where, dataset.schema))).num_rows)
 
     def planned(self, table: ps.Table, where: str) -> int:
-        """Rows found in what parsieve keeps, the plan included."""
+        """Plan with parsieve, and return the rows found in the kept files."""
         return int(table.plan(where).to_arrow().num_rows)
 
 
 class Polars(Engine):
-    """Polars over the folder; it uses min/max of row groups."""
+    """Polars on the folder; it uses the min/max statistics of row groups."""
 
     name = "Polars"
 
     def alone(self, where: str) -> int:
-        """Rows found by the engine with the means of its own."""
+        """Return the rows that the engine finds without parsieve."""
         import polars as pl
         import pyarrow.parquet as pq
 
@@ -98,7 +98,7 @@ class Polars(Engine):
         return int(pl.scan_parquet(files, glob=False).filter(condition).collect().height)
 
     def planned(self, table: ps.Table, where: str) -> int:
-        """Rows found in what parsieve keeps, the plan included."""
+        """Plan with parsieve, and return the rows found in the kept files."""
         return int(table.plan(where).to_polars().collect().height)
 
 
@@ -115,13 +115,13 @@ class DuckDB(Engine):
         self._con.execute("SET TimeZone = 'UTC'")
 
     def alone(self, where: str) -> int:
-        """Rows found by the engine with the means of its own."""
+        """Return the rows that the engine finds without parsieve."""
         # The folder may have any name, and a pattern means others too.
         files = self._con.read_parquet(f"{glob.escape(str(self._events.folder))}/*.parquet")
         return int(files.filter(where).to_arrow_table().num_rows)
 
     def planned(self, table: ps.Table, where: str) -> int:
-        """Rows found in what parsieve keeps, the plan included."""
+        """Plan with parsieve, and return the rows found in the kept files."""
         return int(table.plan(where).to_duckdb(self._con).to_arrow_table().num_rows)
 
     def close(self) -> None:
@@ -139,11 +139,11 @@ class Spark(Engine):
         self._session = session
 
     def alone(self, where: str) -> int:
-        """Rows found by the engine with the means of its own."""
+        """Return the rows that the engine finds without parsieve."""
         return len(self._session.read.parquet(self._events.folder.absolute().as_uri()).where(where).collect())
 
     def planned(self, table: ps.Table, where: str) -> int:
-        """Rows found in what parsieve keeps, the plan included."""
+        """Plan with parsieve, and return the rows found in the kept files."""
         from parsieve import spark as pss
 
         return len(pss.read(self._session, table, where).collect())

@@ -34,7 +34,7 @@ class Account:
 
     @property
     def seconds(self) -> float:
-        """How long it has been running."""
+        """Return the seconds since the start."""
         return time.monotonic() - self._begun
 
     @property
@@ -43,7 +43,7 @@ class Account:
         return tuple(self._left_out[path] for path in sorted(self._left_out))
 
     def settle(self, lake: Lake, snapshot: Snapshot) -> Snapshot:
-        """Wait until files can be trusted, as `settle` does, and note those that cannot."""
+        """Wait until files can be indexed, as `settle` does, and record those that cannot."""
         self.snapshot = settled = settle(lake, snapshot)
         self._left_out |= {one.path: one for one in unsettled(settled)}
         return settled
@@ -53,12 +53,12 @@ class Account:
         return cast(Lake, _Watched(lake, self))
 
     def read(self, piece: Slice, rows: int) -> None:
-        """Note a slice that was read."""
+        """Record a slice that was read."""
         with self._lock:
             self.rows[piece.location] = rows
 
     def leave_out(self, piece: Slice, error: Exception) -> None:
-        """Note a slice that could not be read."""
+        """Record a slice that could not be read."""
         path = path_of_slice(piece)
         with self._lock:
             self._left_out[path] = LeftOut(path, " ".join(str(error).split()))
@@ -121,7 +121,7 @@ def bound_tokens(view: View | None) -> dict[Location, set[str]]:
 
 
 class _Watched:
-    """A lake whose reads an account counts; everything else is the lake's own."""
+    """A lake whose reads are counted."""
 
     def __init__(self, lake: Lake, account: Account) -> None:
         self._lake = lake

@@ -128,7 +128,7 @@ def build_by(
         for path in paths:
             if blooms.get(path) != started.get(path):
                 raise ConflictError(
-                    f"{'.'.join(path)} was indexed by somebody else during this build; nothing was committed"
+                    f"{'.'.join(path)} was indexed by another process during this build; nothing was committed"
                 )
         return table, dict(newest.columns) if newest else {}, blooms | made
 

@@ -1,4 +1,4 @@
-"""Columns dropped, old versions removed, and the files that only they named."""
+"""Drop columns of an index, and remove old versions and the files that only they use."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from parsieve.index.publish import Blooms, Columns, commit
 from parsieve.index.reports import DropReport, ExpireReport, Remaining
 from parsieve.index.store import LocalStore, Stored
 
-# What a writer that is killed leaves behind is nobody's after a day.
+# Files that a killed writer left behind can be removed after a day.
 GARBAGE_AGE = dt.timedelta(days=1)
-# Versions that are younger stay, for those who look at earlier states of the table.
+# Younger versions stay, for plans on earlier states of the table.
 OLDER_THAN = dt.timedelta(days=7)
 
 OlderThan = dt.timedelta | dt.datetime | float
 
 
 def expire(log: Log, older_than: OlderThan = OLDER_THAN, garbage_age: dt.timedelta = GARBAGE_AGE) -> ExpireReport:
-    """Remove versions written before, but never the newest, and the files that only they named.
+    """Remove versions that are old enough, but never the newest, and the files that only they use.
 
     A file that no version ever named may belong to a build that is still running, so it must be older than
     `garbage_age`. A build that takes longer than that gets a `ConflictError`.
     """
     limit, span = _limit(older_than)
     versions = log.stored()
-    # The oldest first, so that whatever is left is a whole history.
+    # Remove the oldest first, so that the rest is a complete history.
     expired = [version for version, stored in versions[:-1] if stored.modified < limit]
     expired = expired[: next((at for at, (version, _) in enumerate(versions) if version not in expired), len(expired))]
     removed = remove(log, expired, garbage_age)
@@ -42,7 +42,7 @@ def expire(log: Log, older_than: OlderThan = OLDER_THAN, garbage_age: dt.timedel
 
 
 def drop(log: Log, columns: Sequence[str | Sequence[str]] | None = None) -> DropReport:
-    """Forget some columns, or all of them with all earlier versions; the files that nobody needs now are removed."""
+    """Drop some columns, or all columns with all earlier versions, and remove the files that are no longer needed."""
     dropped: set[tuple[str, ...]] = set()
 
     def change(newest: Commit | None, _: int) -> tuple[TableState, Columns, Blooms] | None:
@@ -64,7 +64,7 @@ def drop(log: Log, columns: Sequence[str | Sequence[str]] | None = None) -> Drop
     if done is None or done.is_empty:
         removed = remove(log, earlier, GARBAGE_AGE)
     else:
-        # Earlier versions hold the other columns too, for earlier states of the table.
+        # Keep earlier versions, which also contain the other columns, for earlier states of the table.
         removed = remove(log, [], GARBAGE_AGE)
         stored = [one for one in log.stored() if one[0] in earlier]
         removed = ExpireReport(
@@ -75,7 +75,7 @@ def drop(log: Log, columns: Sequence[str | Sequence[str]] | None = None) -> Drop
 
 
 def remove(log: Log, versions: Sequence[int], garbage_age: dt.timedelta) -> ExpireReport:
-    """Remove some versions, the files that only they named, and those that no version ever named, if old enough."""
+    """Remove some versions, the files that only they use, and files that no version ever used, if old enough."""
     released = _parts(log, versions)
     freed = sum(stored.size for version, stored in log.stored() if version in versions)
     for version in versions:
@@ -100,16 +100,16 @@ def vanish(store: LocalStore) -> None:
     for name in sorted(versions):
         store.delete(name)
     for folder in [*folders, store.root]:
-        # Not empty: somebody has begun something there.
+        # Not empty: another process has started something there.
         with contextlib.suppress(OSError):
             folder.rmdir()
 
 
 def _limit(older_than: OlderThan) -> tuple[float, dt.timedelta | None]:
-    """Seconds since 1970 before which versions go, and the age that this is."""
+    """Return the time, in seconds since 1970, before which versions are removed, and the age that this means."""
     if isinstance(older_than, dt.datetime):
         if older_than.tzinfo is None:
-            raise ValueError("older_than is a datetime without a zone; give it one, such as datetime.UTC")
+            raise ValueError("older_than is a datetime without a time zone; add one, such as datetime.UTC")
         return older_than.timestamp(), None
     if isinstance(older_than, (int, float)) and not isinstance(older_than, bool):
         older_than = dt.timedelta(days=older_than)
@@ -134,7 +134,7 @@ def _young(stored: Sequence[Stored], garbage_age: dt.timedelta) -> tuple[Remaini
     if not stored:
         return ()
     until = max(one.modified for one in stored) + garbage_age.total_seconds()
-    reason = "no version uses them, and they may belong to a build that is still running"
+    reason = "no version uses them, but they may belong to a build that is still running"
     return (Remaining(len(stored), sum(one.size for one in stored), reason, _moment(until)),)
 
 

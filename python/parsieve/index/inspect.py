@@ -20,7 +20,7 @@ __all__ = ["IndexProblem", "IndexStats", "Lie", "Stats", "stats", "verify"]
 
 # Rows of a slice that are checked at once.
 PAIRS_BYTES = 64 << 20
-# Bytes of keys that are read to count keys and rows after updates.
+# How many bytes of keys to read at most, to count keys and rows after updates.
 MOST_COUNTED = 64 << 20
 # Segments that are read to judge answers to keys that are not there.
 SAMPLED_SEGMENTS = 64
@@ -28,7 +28,7 @@ SAMPLED_SEGMENTS = 64
 
 @dataclass(frozen=True, slots=True)
 class IndexStats:
-    """What the index of one column costs and how exact it is, from `Table.index_stats`."""
+    """The size and precision of the index of one column, from `Table.index_stats`."""
 
     path: ColumnPath
     locations: int
@@ -36,7 +36,7 @@ class IndexStats:
     keys: int
     rows: int
     segments: int
-    # All files of the index of this column, its Bloom filters included, and those filters alone.
+    # Bytes of all files of this column's index including its Bloom filters, and bytes of the filters alone.
     stored_bytes: int
     bloom_bytes: int
     # What lookups read, what compaction reads, and what every reader reads once.

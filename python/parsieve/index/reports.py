@@ -1,4 +1,4 @@
-"""The reports of building and maintaining an index: what was read, stored, removed and left out."""
+"""Reports of index builds and index maintenance: what was read, stored, removed and left out."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from parsieve.lake.base import LeftOut
 
 __all__ = ["BuildReport", "CompactReport", "DropReport", "ExpireReport", "LeftOut", "Remaining", "UpdateReport"]
 
-# Left-out files that the text of a report lists.
+# How many left-out files a report lists as text.
 LISTED = 5
 _KINDS = {"sieve": "Sieve index", "bloom": "Bloom index", "both": "Sieve and Bloom index"}
 
@@ -24,16 +24,16 @@ class BuildReport:
     id: Sieve index of 200 files, 4,000,000 rows in 3.1 s; 10.5 MB on disk, 1.6 MB read by lookups
     """
 
-    # Each column with what was built for it: "sieve", "bloom", "both", or "none" where "auto" found that none pays.
+    # What was built for each column: "sieve", "bloom", "both", or "none" if "auto" found that no index pays off.
     columns: Mapping[str, str]
-    # Files that were indexed, and their rows; None where nothing counted them.
+    # The number of indexed files and of their rows; None if the rows were not counted.
     files: int
     rows: int | None
-    # All files of the index of these columns, and what lookups read of them. The rest is for updates.
+    # The size of these columns' index on disk, and the part that lookups read. Only updates read the rest.
     bytes_stored: int
     bytes_lookup: int
     seconds: float
-    # Files that the index does not cover, so that every plan reads them.
+    # Files that the index does not cover. Every plan reads them.
     left_out: tuple[LeftOut, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -42,13 +42,13 @@ class BuildReport:
         for column, kind in self.columns.items():
             if kind != "none":
                 built.setdefault(kind, []).append(column)
-        told = f"{_files(self.files)}{_rows(self.rows)} in {self.seconds:.1f} s; {self._sizes()}"
+        summary = f"{_files(self.files)}{_rows(self.rows)} in {self.seconds:.1f} s; {self._sizes()}"
         if len(built) == 1:
             [(kind, columns)] = built.items()
-            lines = [f"{', '.join(columns)}: {_KINDS[kind]} of {told}"]
+            lines = [f"{', '.join(columns)}: {_KINDS[kind]} of {summary}"]
         else:
             lines = [f"{', '.join(columns)}: {_KINDS[kind]}" for kind, columns in built.items()]
-            lines += [told] if built else []
+            lines += [summary] if built else []
         return "\n".join([*lines, *self.notes, *_listed(self.left_out)])
 
     def _sizes(self) -> str:
@@ -66,15 +66,15 @@ class UpdateReport:
 
     # The columns that are indexed now.
     columns: tuple[str, ...]
-    # Files that were new or changed; files that got other filters and kept their rows; files that are gone from the
-    # table; all others that the index covers.
+    # Files that were new or changed; files whose filters changed but not their rows; files that were removed from the
+    # table; all other files that the index covers.
     files_read: int
     files_renewed: int
     files_removed: int
     files_unchanged: int
     # Rows of the files that were read.
     rows: int
-    # The whole index after the update, and what lookups read of it.
+    # The size of the whole index after the update, and the part that lookups read.
     bytes_stored: int
     bytes_lookup: int
     seconds: float
@@ -105,10 +105,10 @@ class CompactReport:
     id: 3 updates merged in 0.4 s; 10.5 MB on disk, 1.6 MB read by lookups
     """
 
-    # The columns that were compacted; those without updates stay as they are.
+    # The columns that were compacted. Columns without updates need no compaction.
     columns: tuple[str, ...]
     updates_merged: int
-    # The newest version of the whole index, and what lookups read of it.
+    # The size of the newest version of the whole index, and the part that lookups read.
     bytes_stored: int
     bytes_lookup: int
     seconds: float
@@ -132,7 +132,7 @@ class Remaining:
     files: int
     bytes: int
     reason: str
-    # When `expire_index` can remove them; None where that depends on what you call.
+    # When `expire_index` can remove them; None if that depends on `older_than`.
     until: dt.datetime | None = None
 
     def __str__(self) -> str:
@@ -157,7 +157,7 @@ class ExpireReport:
     remaining: tuple[Remaining, ...] = ()
 
     def plus(self, other: ExpireReport) -> ExpireReport:
-        """Both together, of two places of one index."""
+        """Add up the reports of two places of one index."""
         return ExpireReport(
             self.versions_removed + other.versions_removed,
             self.files_removed + other.files_removed,
@@ -192,7 +192,7 @@ class DropReport:
 
 
 def size_of(num_bytes: int) -> str:
-    """Bytes as text: `512 bytes`, `928 kB`, `10.5 MB`."""
+    """Return a number of bytes as text: `512 bytes`, `928 kB`, `10.5 MB`."""
     for unit, size in (("GB", 10**9), ("MB", 10**6)):
         if num_bytes >= size:
             return f"{num_bytes / size:.1f} {unit}"

@@ -13,7 +13,7 @@ from dataclasses import replace
 from parsieve.lake.base import Lake, LeftOut, Slice, Snapshot
 
 LOG = logging.getLogger("parsieve.index")
-# Paths that one warning lists.
+# How many paths one warning lists.
 LISTED = 5
 
 
@@ -24,7 +24,7 @@ def settle(lake: Lake, snapshot: Snapshot) -> Snapshot:
     cannot be indexed safely. This waits once until the tick is over, and lists the files again. Files that change
     during the wait are left out, so a table that is written all the time does not delay the build.
 
-    A snapshot that is settled is returned as it is.
+    A snapshot that is already settled is returned unchanged.
     """
     if snapshot.unsettled is not None:
         return snapshot

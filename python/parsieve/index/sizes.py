@@ -1,4 +1,4 @@
-"""How many bytes an index has on disk, and how many of them lookups read."""
+"""Compute how many bytes an index has on disk, and how many of them lookups read."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def stored_bytes(commit: Commit, paths: Collection[ColumnPath] | None = None) ->
 
 
 def lookup_bytes(view: View, paths: Collection[ColumnPath] | None = None) -> int:
-    """Return the bytes that lookups in some columns, or in all, read when they read everything they ever may.
+    """Return how many bytes lookups in some columns, or in all, can read at most.
 
     The rest are keys and counts, which only updates, compaction and verification read.
     """

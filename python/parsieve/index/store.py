@@ -179,8 +179,8 @@ class LocalStore(Store):
         """Raise an error if the folder cannot be written to, or made."""
         if self._is_below_a_file():
             raise UnsupportedError(
-                f"{self.root.parent} is one file, and an index lies in a folder: name one with index_location=, or "
-                "open the folder of the file as a table"
+                f"{self.root.parent} is a file, and an index needs a folder: pass one as index_location=, or "
+                "open the file's folder as a table"
             )
         there = next((one for one in [self.root, *self.root.absolute().parents] if one.is_dir()), None)
         if there is not None and not os.access(there, os.W_OK | os.X_OK):

@@ -1,4 +1,4 @@
-"""Finished filters that wait for their shelf: in memory while the budget lasts, then in a temporary file."""
+"""Keep finished filters until their shelf is written: in memory up to a budget, then in a temporary file."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ class Budget:
     """Bytes that threads may hold together. A claim larger than all of them waits until it is alone."""
 
     def __init__(self, num_bytes: int) -> None:
-        """Allow so many bytes at once."""
+        """Allow this many bytes at the same time."""
         self._limit = num_bytes
         self._used = 0
         self._freed = threading.Condition()
 
     @contextmanager
     def claim(self, num_bytes: int) -> Iterator[None]:
-        """Hold some bytes, once there is room for them."""
+        """Wait for room, and claim some bytes."""
         with self._freed:
             self._freed.wait_for(lambda: not self._used or self._used + num_bytes <= self._limit)
             self._used += num_bytes
@@ -82,7 +82,7 @@ class WaitingFilters:
             self._filters[number] = self._spill(filled, filled.filter)
 
     def append(self, filled: Filled) -> None:
-        """Keep one filter more."""
+        """Add one filter."""
         self._filters.append(None)
         self.put(len(self._filters) - 1, filled)
 

@@ -25,7 +25,7 @@ from parsieve.lake.pinned import ATTEMPTS, FAILURES, HELD_BYTES, Pinned, changed
 from parsieve.lake.rows import FileRows, foreign
 from parsieve.lake.scan import ScanFile, guarantee, is_exact, names_floats
 
-# Files that are open at the same time. Each takes two descriptors.
+# How many files to hold open at the same time. Each takes two descriptors.
 FILES_AT_ONCE = 32
 LARGE_FILES_AT_ONCE = 8
 
@@ -34,7 +34,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """The columns and rows that one reading asks for."""
+    """The columns and rows that one read requests."""
 
     # Names, expressions by name, or None for all columns, as `Dataset.scanner` takes them.
     columns: Any = None
@@ -54,7 +54,7 @@ class Request:
         return self.pushed & self.late
 
     def needed(self, schema: pa.Schema) -> list[str]:
-        """Return the columns to read where the condition is evaluated after reading."""
+        """Return the columns to read if the condition is evaluated after reading."""
         if self.columns is None or isinstance(self.columns, dict) or self.named is None:
             return list(schema.names)
         # Without any column a batch would not know its number of rows.
@@ -63,18 +63,18 @@ class Request:
 
 @dataclass(slots=True)
 class Opened:
-    """A file of a window: what holds it open, and its fragment."""
+    """An open file and its fragment."""
 
     file: ScanFile
     pinned: Pinned
     is_planned: bool
     fragment: pads.ParquetFileFragment
-    # Whether pyarrow's scan of it gives the table's rows.
+    # Whether pyarrow's scan of the file returns the table's rows.
     is_exact: bool = True
 
     @property
     def is_moved(self) -> bool:
-        """Whether this is certainly another file than the one that was planned."""
+        """Return whether this is certainly not the file that was planned."""
         return not self.is_planned and (self.file.token != "" or self.pinned.version.size != self.file.size)
 
 
@@ -87,7 +87,7 @@ class CheckedFiles:
     row_groups: tuple[Sequence[int] | None, ...] = ()
 
     def choosing(self, row_groups: Sequence[Sequence[int] | None]) -> CheckedFiles:
-        """Return the same files, of which these row groups are read as long as they are unchanged."""
+        """Return the same files, limited to these row groups in files that did not change."""
         return replace(self, row_groups=tuple(row_groups))
 
     def are_exact(self) -> bool:
@@ -124,7 +124,7 @@ class CheckedFiles:
         return empty.scanner(columns=request.columns, filter=request.filter, **request.options).projected_schema
 
     def batches(self, request: Request, hold: bool = False) -> Iterator[pa.RecordBatch]:
-        """Yield the rows. With `hold` a file that changes while it is read is read again, whatever its size."""
+        """Yield the rows. With `hold`, a file of any size is read again if it changes while it is read."""
         schema = self.projected(request)
         for window in self.windows(hold):
             yield from self.checked(window, hold, self._reader(request, schema))

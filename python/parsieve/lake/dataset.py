@@ -1,4 +1,4 @@
-"""The files of a plan as a dataset of pyarrow's, for every library that reads one."""
+"""The files of a plan as a pyarrow dataset, for every library that reads one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from parsieve.lake.scan import guarantee
 
 
 class PlannedDataset(pads.FileSystemDataset):  # type: ignore[misc]
-    """The matching rows of a plan. Each reading checks the versions of the files, see `CheckedFiles`.
+    """The matching rows of a plan. Each read checks the versions of the files; see `CheckedFiles`.
 
     `pushed` and `late` are the plan's condition; pyarrow compares only the former with statistics.
 
@@ -42,7 +42,7 @@ class PlannedDataset(pads.FileSystemDataset):  # type: ignore[misc]
         self._files = files
         self._pushed = pushed
         self._late = late
-        # What the user filtered by since.
+        # The filter that the user has added.
         self._asked = asked
         return self
 
@@ -64,7 +64,7 @@ class PlannedDataset(pads.FileSystemDataset):  # type: ignore[misc]
 
     def _scanner_options(self, options: Any) -> NoReturn:
         raise UnsupportedError(
-            "this would scan the files of a plan without a look at their versions; use the scanner() of the dataset, "
+            "this call would read the files of a plan without checking their versions; use the dataset's scanner(), "
             "or pyarrow.dataset.dataset(plan.to_arrow())"
         )
 

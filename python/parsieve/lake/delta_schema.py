@@ -106,7 +106,9 @@ def _by_id(among: Sequence[pa.Field]) -> Find:
     def find(field: pa.Field) -> int | None:
         wanted = (field.metadata or {}).get(FIELD_ID)
         if wanted is None or None in places:
-            raise UnsupportedError(f"column {field.name!r} is mapped by id, and a file or the table has no ids")
+            raise UnsupportedError(
+                f"column {field.name!r} is mapped by id, but the table or one of its files has no ids"
+            )
         return places.get(wanted)
 
     return find

@@ -363,10 +363,14 @@ def _find(mapping: Mapping[bytes, set[str]], among: Sequence[pa.Field]) -> Find:
         if has_ids:
             return ids.get(number)
         if not mapping:
-            raise UnsupportedError(f"column {wanted.name!r}: the file has no field ids, and the table no name mapping")
+            raise UnsupportedError(
+                f"column {wanted.name!r}: the file has no field ids, and the table has no name mapping"
+            )
         places = [place for name in mapping.get(number, ()) for place in names.get(name, ())]
         if len(places) > 1:
-            raise UnsupportedError(f"column {wanted.name!r} is several columns of a file by the table's name mapping")
+            raise UnsupportedError(
+                f"column {wanted.name!r} matches several columns of a file in the table's name mapping"
+            )
         return places[0] if places else None
 
     return find

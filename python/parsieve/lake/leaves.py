@@ -100,7 +100,7 @@ def by_name(among: Sequence[pa.Field]) -> Find:
             return same[0]
         if same or field.name.casefold() in folded:
             names = ", ".join(repr(one.name) for one in among)
-            raise UnsupportedError(f"engines do not agree which column of a file is {field.name!r}: it has {names}")
+            raise UnsupportedError(f"engines disagree about which column of a file is {field.name!r}: it has {names}")
         return None
 
     return find

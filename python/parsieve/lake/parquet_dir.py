@@ -84,7 +84,7 @@ class ParquetDir(Adapter):
             return Places(below)
         problem = (
             f"no folder next to {self.uri or 'the root of the store'} can hold its index, because it is at the root of "
-            "its filesystem or bucket; name another place with index_location="
+            "its filesystem or bucket; pass another place as index_location="
         )
         return Places(self._storage.next_to(), below, problem)
 

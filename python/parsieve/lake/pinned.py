@@ -1,4 +1,4 @@
-"""Files that are held in one version while they are read, and proof that nobody changed them meanwhile."""
+"""Hold files in one version while they are read, and prove that they did not change."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ if TYPE_CHECKING:
 ATTEMPTS = 5
 # Batches of a file are held back until the file is known to be unchanged, up to this many bytes.
 HELD_BYTES = 8 << 20
-# What reading a file raises if its bytes change, besides errors of other libraries.
+# The errors of a read if the file's bytes change, besides errors of other libraries.
 FAILURES = (pa.ArrowException, ParsieveError, OSError, ValueError, KeyError)
 
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """What tells one version of a file from another."""
+    """The properties that distinguish one version of a file from another."""
 
     # The same as the token of the file in a listing, whatever the file's age.
     token: str
     size: int
     # When the file last changed, in nanoseconds; None if the filesystem does not say.
     changed: int | None = None
-    # Whatever else the store says about this version, such as an ETag.
+    # Other properties of this version from the store, such as an ETag.
     proof: str = ""
 
 

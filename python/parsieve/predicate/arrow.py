@@ -184,12 +184,12 @@ class _Reader:
         if isinstance(node, _Field):
             operand = self.operand(node)
             if not pa.types.is_boolean(operand.column.value_type):
-                raise UnlikeError(f"{operand.column} alone is not a condition, since it is not a boolean")
+                raise UnlikeError(f"{operand.column} alone is not a condition, because it is not a boolean")
             return build.compare(operand, "=", True)
         if isinstance(node, pa.Scalar):
             if pa.types.is_boolean(node.type) or pa.types.is_null(node.type):
                 return Always(node.as_py())
-            raise UnlikeError("a literal alone is a condition only if it is a boolean")
+            raise UnlikeError("a literal alone must be a boolean")
         if node.name in _COMPARISONS and len(node.arguments) == 2:
             op = _COMPARISONS[node.name]
             left, right = node.arguments

@@ -82,7 +82,7 @@ class Builder:
         """The day of a timestamp: every comparison is one of moments with a midnight."""
         days = place(value, pa.date32(), self.zone)
         if not days.exact:
-            raise UnlikeError(f"the date of {column} is compared with a time; write DATE '2026-01-31'")
+            raise UnlikeError(f"the date of {column} cannot be compared with a time; write DATE '2026-01-31'")
         first = days.floor.cast(pa.int32()).as_py()
         begin, end = (Moment(Fraction((first + more) * 86_400 * 10**9), _zoned(column)) for more in (0, 1))
         day = Operand(column)

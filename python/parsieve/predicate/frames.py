@@ -101,7 +101,7 @@ class _Reader:
             case {"Column": str()}:
                 operand = self.operand(node)
                 if not pa.types.is_boolean(operand.column.value_type):
-                    raise UnlikeError(f"{operand.column} alone is not a condition, since it is not a boolean")
+                    raise UnlikeError(f"{operand.column} alone is not a condition, because it is not a boolean")
                 return build.compare(operand, "=", True)
         if not _has_column(node):
             value = self.value(node)

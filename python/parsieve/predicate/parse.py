@@ -133,7 +133,10 @@ def _array(column: Column, values: Any) -> pa.Array:
     if not hasattr(values, "dtype"):
         values = list(values)
     if in_steps(values) or (isinstance(values, list) and any(map(in_steps, values))):
-        raise TypeError(f"the keys of {column} are numpy times in steps of several units: convert them with astype")
+        raise TypeError(
+            f"the keys of {column} are numpy times in steps of several units, "
+            "which are not supported; convert them with astype"
+        )
     return pa.array(values)
 
 

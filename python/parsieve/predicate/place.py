@@ -138,7 +138,7 @@ def place(value: Value, type: pa.DataType, zone: str | None = None) -> Place:
         raise UnlikeError("{column} is a string", _as_text(value))
     if _is_binary(type):
         return _binary(value, type)
-    raise UnlikeError(f"{{column}} is {type_name(type)}, and columns of that type are not compared with values")
+    raise UnlikeError(f"{{column}} is {type_name(type)}, and comparisons with columns of that type are not supported")
 
 
 def _as_text(value: Value) -> str:
@@ -335,7 +335,7 @@ def moment(value: Value, zoned: bool | None, zone: str | None) -> Moment:
     if zoned and not value.zoned:
         return _instant(value, zone)
     if zoned is False and value.zoned:
-        raise UnlikeError("a TIMESTAMP literal without a time zone was written with one")
+        raise UnlikeError("the literal has a time zone, but its type TIMESTAMP has none")
     return value
 
 

@@ -227,7 +227,7 @@ class _Reader:
             case exp.Column() | exp.Dot():
                 operand = self.operand(node)
                 if not pa.types.is_boolean(operand.column.value_type):
-                    raise UnlikeError(f"{operand.column} alone is not a condition, since it is not a boolean")
+                    raise UnlikeError(f"{operand.column} alone is not a condition, because it is not a boolean")
                 return build.compare(operand, "=", True)
         raise UnlikeError("this kind of condition is not supported")
 
@@ -244,7 +244,7 @@ class _Reader:
         if one is None or other is None:
             return Always(None)
         if type(one) is not type(other) or not isinstance(one, Fraction | str | bool):
-            raise UnlikeError("only numbers, texts and booleans are compared with each other")
+            raise UnlikeError("without a column, only numbers, texts and booleans can be compared")
         if isinstance(one, str) and op not in ("=", "!="):
             raise UnlikeError("the order of two texts depends on the engine")
         return Always(bool(_FOLDED[op](one, other)))

@@ -16,12 +16,12 @@ from parsieve.prune.footer_stats import ChunkStatistics, Cost, FileFooter, holds
 from parsieve.prune.medium import Medium, read_all
 from parsieve.prune.questions import Among, Question
 
-# Of so many values a filter almost always claims to contain one.
+# For this many values, a filter almost always claims to contain one.
 MOST_VALUES = 1000
 
 
 class FilterAnswers:
-    """What the filters of files answer. Each file is opened once, for all questions together."""
+    """The answers of the filters in files. Each file is opened once for all questions."""
 
     def __init__(
         self,
@@ -30,22 +30,22 @@ class FilterAnswers:
         medium: Callable[[int], Medium],
         cost: Cost,
     ) -> None:
-        """`source` gives a file by its slice's number, and its keys; `medium` the storage that it is on."""
+        """`source` returns a file and its keys by the slice's number, and `medium` the storage that it is on."""
         # A dict, because questions are compared by identity and there may be thousands.
         self.questions = {one: one for one in questions if isinstance(one, Among) and len(one.values) <= MOST_VALUES}
         self._source = source
         self._medium = medium
         self._cost = cost
         self._lock = threading.Lock()
-        # By file: for each question that a filter answered, its row groups that may match.
+        # For each file and each question that a filter answered: the row groups that may match.
         self._answers: dict[int, dict[Question, list[bool]]] = {}
 
     def has_filters(self, footer: FileFooter) -> bool:
-        """Whether a file has a filter for one of the questions."""
+        """Return whether a file has a filter for one of the questions."""
         return any(_filtered_path(footer, question) is not None for question in self.questions)
 
     def read(self, footers: dict[int, FileFooter]) -> None:
-        """Ask the filters of those files that were not asked before."""
+        """Look up the questions in the filters of files that were not read before."""
         missing = {
             number: footer
             for number, footer in footers.items()

@@ -1,4 +1,4 @@
-"""Whether asking files' own footers and filters saves more time than it costs; `docs/design/cost-model.md`."""
+"""Decide whether reading files' own footers and filters saves more time than it costs (`docs/design/cost-model.md`)."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from parsieve.prune.groups import GroupJudge, excluded_share
 from parsieve.prune.planner import Sieving
 from parsieve.prune.questions import Among, Begins, Within, leaves
 
-# Files that are asked first, and how many times as many are asked next while that pays.
+# Size of the first batch of files, and the factor by which each further batch grows while that pays off.
 SAMPLE, GROWTH = 3, 4
-# Of files whose size is unknown.
+# The assumed size of files whose size is unknown.
 ASSUMED_SIZE = 16 << 20
 
 
 class CostModel:
-    """Chooses kept files whose footers and filters are asked although other evidence has judged them."""
+    """Chooses kept files whose footers and filters are read although other evidence has judged them."""
 
     def __init__(self, snapshot: Snapshot, files: Sieving, judge: GroupJudge, experience: Experience) -> None:
         self._snapshot = snapshot
@@ -60,7 +60,7 @@ class CostModel:
         return chosen
 
     def _first_guess(self) -> float:
-        """Estimate the share of rows that would be excluded, before any file was asked."""
+        """Estimate the share of rows that would be excluded, before any file was read."""
         waste = (self._files.expected_waste() or 0.0) / self._files.kept.true_count
         # If no row matches, every kept file is a false positive; else, those that the index expects.
         missing = self._experience.excluding_rate(self._columns, self._state)
@@ -80,7 +80,7 @@ class CostModel:
         return any(self._judge.filters.has_filters(footer) for footer in self._judge.known.values())
 
     def _ask(self, batch: list[int]) -> float:
-        """Ask a batch, and return how many files' worth of rows it excluded."""
+        """Read a batch, and return how many rows it excluded, counted in files."""
         share = excluded_share(self._judge.judge(batch), self._judge.known)
         known = [self._judge.known[number] for number in batch if number in self._judge.known]
         with_filters = sum(self._judge.filters.has_filters(footer) for footer in known)

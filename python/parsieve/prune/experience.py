@@ -1,4 +1,4 @@
-"""What earlier plans of a table learned about its files: how many have evidence of their own for some columns."""
+"""Remember from earlier plans of a table how many of its files have evidence of their own for some columns."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import Any
 
-# Sets of columns that are remembered.
+# How many sets of columns to remember.
 REMEMBERED = 256
-# What was learned about an earlier state of the table counts as so many files.
+# When the table changes, the counts of its earlier state shrink to this many files.
 CARRIED_OVER = 2
-# Lowest chance that a plan excludes something, however many before it did not: the next key may be a missing one.
+# The lowest estimate that a plan excludes something, however many did not: the next key may be missing.
 LEAST_EXCLUDING = 0.05
 
 
@@ -26,7 +26,7 @@ class _Seen:
 
 @dataclass(slots=True)
 class Experience:
-    """Counts files that were opened, and those of them with something to say. Threads may share it."""
+    """Counts files that were opened, and how many of them had evidence. Threads may share it."""
 
     _seen: OrderedDict[Any, _Seen] = field(default_factory=OrderedDict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -57,7 +57,7 @@ class Experience:
             return max(LEAST_EXCLUDING, (seen.excluding + 1) / (seen.plans + 2))
 
     def add_plan(self, columns: Any, state: Any, is_excluding: bool) -> None:
-        """Count a plan that asked files with evidence."""
+        """Count a plan that read files with evidence."""
         with self._lock:
             seen = self._of(columns, state)
             seen.plans += 1

@@ -1,4 +1,4 @@
-"""Row groups against what their own files say: footers first, then the Bloom filters in them."""
+"""Judge row groups by evidence in their files: first the footers, then the Bloom filters."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ class GroupJudge:
         self._cost = cost
         self.columns = list({question.column.path: question.column for question in leaves(files.tree)}.values())
         self.filters = FilterAnswers(leaves(files.tree) if blooms else (), self._source, self.medium, cost)
-        # What was read of each file.
+        # What was read from each file.
         self.known: dict[int, FileFooter] = {}
         # Why a footer could not be read.
         self.failed: dict[int, str] = {}
         self._last: tuple[list[int], Judged] | None = None
 
     def is_usable(self, number: int) -> bool:
-        """Whether a file's footer can say something about the table's rows."""
+        """Return whether a file's footer describes the table's rows."""
         piece = self._snapshot.slices[number]
         if not self._lake.row_groups_usable(piece):
             return False
-        # The table itself says what the values of constant columns are; the file's own do not count.
+        # The table defines the values of constant columns; those in the file do not count.
         constants = self._lake.constants(piece)
         return any(column.path[0] not in constants for column in self.columns)
 

@@ -1,4 +1,4 @@
-"""Why an index says nothing about a file: the file is new, changed, or too young, or the index cannot be read."""
+"""Why an index does not cover a file: the file is new, changed or too young, or the index cannot be read."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from parsieve.lake.base import Location, Slice
 
 NEW = "not in the index (added later, or unreadable at the time); update_index() adds it"
 CHANGED = "changed after it was indexed; update_index() reads it again"
-YOUNG = "written too recently to be told apart from later changes; update_index() adds it once it is older"
+YOUNG = "written too recently to detect later changes; update_index() adds it once it is older"
 UNREADABLE = "the part of the index that covers it cannot be read"
 REASONS = frozenset((NEW, CHANGED, YOUNG, UNREADABLE))
 
@@ -16,7 +16,7 @@ REASONS = frozenset((NEW, CHANGED, YOUNG, UNREADABLE))
 def reasons(
     slices: Sequence[Slice], numbers: Iterable[int], bound: Sequence[Mapping[Location, str]], is_damaged: bool
 ) -> dict[int, list[str]]:
-    """Return for each of some slices why the columns that were asked do not cover it.
+    """Return for each slice why the index of the columns in the predicate does not cover it.
 
     `bound` are the versions of locations that each column's index covers; `is_damaged` if a part of it cannot be read.
     """

@@ -10,7 +10,7 @@ from typing import TypeVar
 from parsieve.files import REQUESTS_AT_ONCE
 from parsieve.lake.base import Lake, Slice
 
-# Fewer local files than this are read one by one sooner than threads are started.
+# For fewer local files than this, starting threads takes longer than reading one by one.
 FEW = 4
 
 Item = TypeVar("Item")
@@ -19,27 +19,27 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True, slots=True)
 class Medium:
-    """Seconds that reading takes from one kind of storage."""
+    """How many seconds it takes to read from one kind of storage."""
 
     # To open a file and read its footer.
     footer: float
     # To ask the Bloom filters of a file.
     filters: float
-    # That an engine spends on a file before it reads rows, and bytes of rows that it reads in a second.
+    # Seconds that an engine needs to open a file, and bytes of rows that it reads per second.
     opening: float
     throughput: float
-    # Files that wait at the same time.
+    # How many files are read in parallel.
     at_once: int
-    # To begin a batch, whatever its size.
+    # To start a batch of any size.
     batch: float = 0.0005
 
     def price(self, footers: int, filters: int) -> float:
-        """Return the seconds that reading so many footers and asking so many files' filters takes."""
+        """Return how many seconds it takes to read this many footers and this many files' filters."""
         rounds = -(-footers // self.at_once) * self.footer + -(-filters // self.at_once) * self.filters
         return self.batch + rounds
 
     def saving(self, size: float) -> float:
-        """Return the seconds that an engine does not spend on a skipped file of a size."""
+        """Return how many seconds an engine saves if a file of this size is skipped."""
         return self.opening + size / self.throughput
 
 
@@ -58,7 +58,7 @@ def medium_of(lake: Lake, piece: Slice) -> Medium:
 
 
 def read_all(read: Callable[[Item], Answer], items: Sequence[Item], medium: Medium) -> list[Answer]:
-    """Read several files, in threads where that is faster; the answers in the order of `items`."""
+    """Read several files, in threads if that is faster, and return the answers in the order of `items`."""
     if medium is LOCAL and len(items) < FEW:
         return [read(item) for item in items]
     with ThreadPoolExecutor(min(REQUESTS_AT_ONCE, len(items)), "parsieve-plan") as pool:

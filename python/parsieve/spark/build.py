@@ -68,25 +68,25 @@ def build_index(
     memory: int = MEMORY,
     fpp: float = 0.01,
 ) -> View:
-    """Index some columns of a table by Spark's executors; those that are indexed already are built anew.
+    """Build an index of some columns on Spark's executors, and replace their existing index.
 
-    The executors read the table and write the index, so both must lie where they can reach them, and the package
-    `parsieve` must be installed there. Nothing is visible until the whole is committed.
+    The executors read the table and write the index, so they must be able to access both, and the package `parsieve`
+    must be installed there. The index becomes visible only when it is complete.
 
     Args:
-        spark: a session of your own, or of `pss.session()`. Its settings and views are left alone.
-        table: a path or URI, a name in Spark's catalog, a table from `open_table`, or whatever that takes.
-        columns: one column, dotted where it is nested, or several.
-        kind: as for `Table.build_index`: "sieve" answers points, ranges and prefixes; "bloom" keeps a filter for each
-            file, which answers points alone, takes fewer bytes, and rejects keys that do not exist; "both" builds both,
-            in a scan each; "auto" builds for each column what `advise` recommends, which may be nothing.
-        as_of: a version, snapshot id, instant or time of the table, as its format has them.
-        index_location: where the index lies; None: beside the table.
-        storage_options: of the table's and the index's object store.
-        options: of a Sieve, as `SieveOptions` takes them.
-        parts: in how many parts to build a Sieve; None: as many as the rows ask for. The segments are the same.
-        memory: bytes of rows that a reading task holds before it writes a run; of filters that are written together.
-        fpp: the rate of false positives of the filters that "bloom" makes.
+        spark: your own session, or one from `pss.session()`. Its settings and views do not change.
+        table: a path or URI, a name in Spark's catalog, a table from `open_table`, or an argument of `open_table`.
+        columns: one column or several; for a field of a struct, the path with dots.
+        kind: as for `Table.build_index`: "sieve" answers points, ranges and prefixes; "bloom" stores a filter for each
+            file, which answers only points, takes fewer bytes, and rejects keys that do not exist; "both" builds both,
+            with one scan for each; "auto" builds for each column what `advise` recommends, which may be nothing.
+        as_of: a version, snapshot id, instant or time of the table.
+        index_location: where to store the index; None is the default place.
+        storage_options: options to access the object store of the table and of the index.
+        options: options of a Sieve index, as for `SieveOptions`.
+        parts: how many parts to build a Sieve index in; None depends on the number of rows. The result is the same.
+        memory: bytes of rows that a reading task holds before it writes a run, or of filters that it writes together.
+        fpp: the false positive rate of the filters of a Bloom index.
 
     >>> import tempfile, parsieve.spark as pss
     >>> spark = pss.session()  # doctest: +SKIP
@@ -98,9 +98,9 @@ def build_index(
     if kind not in kinds.KINDS:
         raise ValueError(f'the kinds of index are "sieve", "bloom", "both" and "auto", not {kind!r}')
     if kind == "bloom" and (options is not None or parts is not None):
-        raise ValueError("options and parts are those of a Sieve, and this is to be a Bloom index")
+        raise ValueError('options and parts apply to a Sieve index only, not to kind="bloom"')
     if parts is not None and parts < 1:
-        raise ValueError("an index is built in at least one part")
+        raise ValueError("parts must be at least 1")
     lake, store = lake_and_store(spark, table, index_location, storage_options)
     log = Log(store)
     paths = paths_of(columns)

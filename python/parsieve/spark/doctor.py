@@ -1,4 +1,4 @@
-"""What a Spark session needs, what of it is here, and how to mend the rest."""
+"""Check what a Spark session needs on this machine, and how to install what is missing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from parsieve.spark.workers import wrong_of_path
 
 
 class Item(NamedTuple):
-    """One thing that a session needs: `"ok"`, `"missing"`, or `"optional"` where it is missing and a session starts."""
+    """A requirement of a session: `"ok"`, `"missing"`, or `"optional"` if it is missing but a session still starts."""
 
     name: str
     state: str
@@ -24,7 +24,7 @@ class Item(NamedTuple):
 
 
 def examine(fetch: bool = False) -> list[Item]:
-    """Look at everything; with `fetch`, download the jars that are missing first.
+    """Check all requirements; with `fetch`, download missing jars first.
 
     >>> from parsieve.spark.doctor import examine
     >>> [item.name for item in examine()][:2]
@@ -71,13 +71,13 @@ def _java(spark: Spark) -> Item:
 
 
 def _executors() -> Item:
-    """The Python that executors take in a session that `pss.session` did not start."""
+    """Check the Python that executors use in sessions that `pss.session` did not start."""
     executable, wrong = wrong_of_path()
     if not wrong:
         return Item("executors", "ok", executable, "")
     mend = (
-        f"optional: {wrong}. A session of your own on a cluster needs PYSPARK_PYTHON={sys.executable}; local sessions "
-        "and pss.session() do without"
+        f"optional: {wrong}. Your own session on a cluster needs PYSPARK_PYTHON={sys.executable}; local sessions "
+        "and pss.session() work without it"
     )
     return Item("executors", "optional", executable, mend)
 

@@ -40,24 +40,25 @@ def read(
     storage_options: Mapping[str, str] | None = None,
     timezone: str | None = None,
 ) -> DataFrame:
-    """A table as a DataFrame of Spark's own, which opens only the files that can hold what is asked for.
+    """Return a table as an ordinary Spark DataFrame that opens only the files that can hold a match.
 
-    The rows are those that Spark reads without this; indexes, filters and statistics decide which files it opens.
-    Plain folders and Hudi tables are pruned by every condition that comes to their scans, at each query: `where`,
-    later `.where(...)`, SQL over a temporary view. Delta and Iceberg tables are pruned by `where` alone, once, when
-    this is called; their version is fixed then, too.
+    The DataFrame has the same rows as without parsieve. Indexes, filters and statistics only decide which files it
+    opens. In plain folders and Hudi tables, each query skips files by every condition that reaches the scan: `where`,
+    a later `.where(...)`, or SQL over a temporary view. In Delta and Iceberg tables, only `where` skips files; the
+    files and the version of the table are fixed by this call.
 
-    A file of a plain folder that is replaced while a query runs fails that query with "ConflictError: ... changed since
-    the plan", inside Spark's own error; run it again. `last_scan` tells what a query skipped.
+    If a file of a plain folder is replaced while a query runs, the query fails with "ConflictError: ... changed since
+    the plan" inside Spark's own error; run it again. `last_scan` shows what a query skipped.
 
     Args:
         spark: A session with a JVM (not Spark Connect).
-        table: A path or URI, a name in Spark's catalog, a table from `open_table`, or what that takes.
-        where: SQL text or a `Column`, which mean what Spark means by them; or another form that `Table.plan` takes.
-        as_of: The format's own name of a state (Delta version, Iceberg snapshot id, Hudi instant), or a `datetime`.
-        index_location: Where the index lies, if not below the table.
-        storage_options: How the table's and the index's store is reached; Spark goes by its own settings.
-        timezone: Where clocks stand of literals without a zone in forms that are no SQL text; None is Spark's own.
+        table: A path or URI, a name in Spark's catalog, a table from `open_table`, or an argument of `open_table`.
+        where: SQL text or a `Column`, with Spark's meaning, or another form that `Table.plan` takes.
+        as_of: A state of the table: a Delta version, an Iceberg snapshot id, a Hudi instant, or a `datetime`.
+        index_location: Where the index is stored, if not in the default place.
+        storage_options: Options to access the table and the index; Spark uses its own settings.
+        timezone: The time zone to assume for timestamps without one in a `where` that is neither SQL text nor a
+            `Column`. None is the time zone of the Spark session.
 
     >>> import tempfile, parsieve.spark as pss
     >>> spark = pss.session()  # doctest: +SKIP
@@ -83,8 +84,8 @@ def read_also(
     """What `read` gives, of fewer files: `also` are conditions that the caller will put to every row by other means."""
     if not hasattr(spark, "_jvm"):
         raise UnsupportedError(
-            "Spark Connect shows no file lists to its clients; pss.register(spark) makes "
-            'spark.read.format("parsieve") known to it, from PySpark 4.1 on'
+            "pss.read does not work with Spark Connect, which shows clients no file lists; from PySpark 4.1 on, call "
+            'pss.register(spark) and use spark.read.format("parsieve")'
         )
     found, name = _table(spark, table, index_location, storage_options)
     if found.format == "hudi" and isinstance(as_of, dt.datetime):

@@ -1,4 +1,4 @@
-"""`last_scan`: what the last scan of a DataFrame left out, and why."""
+"""`last_scan`: which files the last scan of a DataFrame skipped, and why."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ MOST_KEPT = 100
 class Scan:
     """How much of a table one scan read, and why the rest was skipped.
 
-    Spark was given `files_kept` of `files_total` files of `table`, a path or URI: `bytes_kept` of `bytes_total` bytes,
-    which are None where sizes are unknown. `evidence` and `notes` say why files were skipped and why others were not.
+    `table` is a path or URI. Spark got `files_kept` of its `files_total` files, with `bytes_kept` of `bytes_total`
+    bytes; both are None if sizes are unknown. `evidence` shows why files were skipped, and `notes` why others were not.
 
     >>> from parsieve.spark.scans import Scan
     >>> print(Scan("lake/orders", 51, 200, 78_000_000, 305_000_000))
@@ -43,14 +43,14 @@ class Scan:
 
     @cached_property
     def evidence(self) -> dict[str, int]:
-        """How many files each kind of evidence excluded, such as `{"sieve index": 149}`."""
+        """How many files each kind of evidence skipped, such as `{"sieve index": 149}`."""
         if self._plan is None:
             return {}
         return dict(Counter(skip.evidence for skip in self._plan.skipped).most_common())
 
     @cached_property
     def notes(self) -> tuple[str, ...]:
-        """Why files were kept that might have been skipped, each with the number of files."""
+        """The reasons why files were kept in doubt, each with the number of files."""
         failures = (self._failure,) if self._failure else ()
         if self._plan is None:
             return failures
@@ -131,14 +131,16 @@ def _plan_scans(frame: Any) -> None:
 
 
 def last_scan(frame: DataFrame) -> Scan | None:
-    """Return what the last scan of a DataFrame from `read` or `Plan.to_spark` left out; None for any other.
+    """Return what the last scan of a DataFrame read and skipped.
 
-    Spark plans the scans of plain folders and Hudi tables when a query runs: the answer is about the last query that
-    was planned of this DataFrame or of one that was made of it. If there was none yet, this plans one and reads
-    nothing. Delta and Iceberg scans are planned when the DataFrame is made. Of a DataFrame with several such tables,
-    the first one counts.
+    Works for DataFrames from `read` or `Plan.to_spark`, and those derived from them; returns None for any other.
 
-    Every scan is also logged at level INFO under `parsieve.spark`.
+    For plain folders and Hudi tables, Spark plans a scan when a query runs. The result describes the last query of this
+    DataFrame, or of one derived from it. If there was no query yet, this call plans one, but reads nothing. Delta and
+    Iceberg scans are planned when the DataFrame is created. If a DataFrame reads several such tables, the result
+    describes the first.
+
+    Every scan is also logged at level INFO to `parsieve.spark`.
 
     >>> import tempfile, parsieve.spark as pss
     >>> spark = pss.session()  # doctest: +SKIP

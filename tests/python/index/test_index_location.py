@@ -236,7 +236,7 @@ def test_a_table_at_the_root_of_a_store_asks_for_a_place(tmp_path: Path) -> None
     store.put("0.parquet", (tmp_path / "0.parquet").read_bytes())
     table = ps.open_table((store, ""))
     assert len(table.plan("k = 1").files) == 1
-    with pytest.raises(ps.UnsupportedError, match="name another place with index_location="):
+    with pytest.raises(ps.UnsupportedError, match="pass another place as index_location="):
         table.build_index("k")
     elsewhere = ps.open_table((store, ""), index_location=tmp_path / "index")
     elsewhere.build_index("k")

@@ -106,7 +106,7 @@ def test_a_single_file_is_a_table_whose_index_lies_elsewhere(folder: Path, tmp_p
     table = ps.open_table(file)
     assert table.plan("id = 6").to_arrow().num_rows == 1
     assert "in doubt" not in table.plan("id = 6").explain()
-    with pytest.raises(ps.UnsupportedError, match=r"0\.parquet is one file, .*: name one with index_location="):
+    with pytest.raises(ps.UnsupportedError, match=r"0\.parquet is a file, .*: pass one as index_location="):
         table.build_index("id")
     # A file of the last tick may change again unseen.
     time.sleep(0.1)

@@ -323,9 +323,9 @@ def test_what_would_bypass_the_checks_is_refused(file: Path, where: str | None) 
     """Arrow's own scan of the object below remembers footers: the second one would lose rows."""
     found = ps.open_table(file.parent).plan(where).to_dataset()
     other = pads.dataset(pa.table({"k": [5]}))
-    with pytest.raises(ps.UnsupportedError, match="without a look at their versions"):
+    with pytest.raises(ps.UnsupportedError, match="without checking their versions"):
         pads.Scanner.from_dataset(found)
-    with pytest.raises(ps.UnsupportedError, match="without a look at their versions"):
+    with pytest.raises(ps.UnsupportedError, match="without checking their versions"):
         other.join(found, "k")
     with pytest.raises(ValueError, match="filtered"):
         pads.dataset([found, other])

@@ -34,7 +34,7 @@ def test_probe_says_why(folder: Path, capsys: Any) -> None:
     assert why("id", "3") == ["no filter"] * 2
     ps.add_filters(path, columns="id")
     assert why("id", "3") == ["the filter does not exclude it", "the filter excludes it"]
-    assert why("flag", "true") == ["filters exclude nothing of this type"] * 2
+    assert why("flag", "true") == ["filters cannot answer for this type"] * 2
     assert main(["probe", path, "id", "3"]) == 0
     assert "the filter does not exclude it" in capsys.readouterr().out
 

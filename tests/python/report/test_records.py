@@ -93,15 +93,15 @@ def test_records_of_one_name_are_both_told_of(tmp_path: Path) -> None:
 def test_a_page_that_cannot_be_written_is_refused_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = record(tmp_path / "record.json")
     for output, said in [
-        (path, "is an input"),
-        (tmp_path / "." / "record.json", "is an input"),
+        (path, "is one of the input files"),
+        (tmp_path / "." / "record.json", "is one of the input files"),
         (tmp_path, "is a folder"),
         (tmp_path / "absent" / "page.html", "no such folder"),
         (path / "page.html", "no such folder"),
     ]:
         assert main(["report", str(path), "-o", str(output)]) == 2
         assert said in capsys.readouterr().err
-        if "is an input" not in said:
+        if "is one of the input files" not in said:
             assert main(["demo", "--no-spark", "--files", "8", "--rows", "8000", "--report", str(output)]) == 2
             shown = capsys.readouterr()
             assert said in shown.err

@@ -200,7 +200,7 @@ def test_auto_says_why(tmp_path: Path) -> None:
     assert all(report.reasons[column].startswith("yes") for column in chosen)
     again = ps.add_filters(path, existing="keep")
     assert (again.added, again.written) == ([], False)
-    assert again.reasons["id"] == "no: no column chunks without filters"
+    assert again.reasons["id"] == "no: every column chunk already has a filter"
 
 
 def test_options_of_pyarrow_and_sizes(tmp_path: Path) -> None:

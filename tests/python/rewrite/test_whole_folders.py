@@ -103,7 +103,7 @@ def test_folders_without_parquet_files_and_with_a_dest(folder: Path, tmp_path: P
     for work in (ps.add_filters, ps.drop_filters, ps.check_filters):
         with pytest.raises(FileNotFoundError, match="no Parquet files"):
             work(tmp_path / "empty")
-    with pytest.raises(ValueError, match="dest is for a single file"):
+    with pytest.raises(ValueError, match="dest works only for a single file"):
         ps.add_filters(folder, tmp_path / "dest")
     with pytest.raises(FileExistsError, match="already exists"):
         ps.add_filters(parquet_files(folder)[0], folder)

@@ -223,7 +223,7 @@ def test_arguments(spark: Any, tmp_path: Path) -> None:
         pss.build_index(spark, lake, "k", kind="tree")
     with pytest.raises(ValueError, match="at least one column"):
         pss.build_index(spark, lake, [])
-    with pytest.raises(ValueError, match="at least one part"):
+    with pytest.raises(ValueError, match="parts must be at least 1"):
         pss.build_index(spark, lake, "k", parts=0, kind="sieve")
     with pytest.raises(KeyError, match="nothing"):
         pss.build_index(spark, lake, "nothing", kind="sieve")

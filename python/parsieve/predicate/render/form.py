@@ -35,7 +35,7 @@ def renderable(expr: Expr) -> Expr:
     found = unknowns(form)
     if found:
         raise UnsupportedError(
-            f"cannot read the rows, since {found[0].text} is not understood: {found[0].reason}. Plan without this "
+            f"cannot read the rows, because {found[0].text} is not understood: {found[0].reason}. Plan without this "
             "condition, and filter the rows yourself"
         )
     return form
