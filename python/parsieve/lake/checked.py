@@ -218,10 +218,15 @@ class CheckedFiles:
                 raise failure
             # Whatever is wrong with a file now, it is not the one that was planned.
             cause = failure or cause
-            if began:
+            if began or (attempt and failure is not None and not changed):
                 break
         if isinstance(cause, ConflictError):
             raise cause
+        if not changed and moved and cause is not None:
+            name = moved[0].file.name
+            raise ConflictError(
+                f"{name} was changed since the plan, and cannot be read now ({cause}); plan again"
+            ) from cause
         named = changed or [one.file.name for one in moved] or [self.files[window[0]].name]
         raise changed_since(named[0]) from cause
 
