@@ -23,8 +23,8 @@ _DESCRIPTORS = Path("/proc/self/fd")
 _LOCK = threading.Lock()
 
 
-class _TooManyRows(Exception):  # noqa: N818 - it never leaves this file
-    """The rows take more memory than may be held."""
+class _NotForDuckDB(Exception):  # noqa: N818 - it never leaves this file
+    """A file has other types than the table, or the rows take more memory than may be held."""
 
 
 def rows_of(files: CheckedFiles, condition: str, names: str) -> pa.Table | None:
@@ -39,9 +39,8 @@ def rows_of(files: CheckedFiles, condition: str, names: str) -> pa.Table | None:
     size = 0
 
     def read(opened: list[Opened]) -> Iterator[pa.RecordBatch]:
-        # Read from a file that is not the planned one only if its columns are those of the table.
-        if not all(one.is_planned for one in opened):
-            raise _TooManyRows
+        if not all(map(files.has_table_types, opened)):
+            raise _NotForDuckDB
         nonlocal schema
         paths = [str(_DESCRIPTORS / str(one.pinned.descriptor)) for one in opened]
         with _cursor() as cursor:
@@ -51,7 +50,7 @@ def rows_of(files: CheckedFiles, condition: str, names: str) -> pa.Table | None:
             for batch in reader:
                 room -= batch.nbytes
                 if room < 0:
-                    raise _TooManyRows
+                    raise _NotForDuckDB
                 yield batch
 
     try:
@@ -59,7 +58,7 @@ def rows_of(files: CheckedFiles, condition: str, names: str) -> pa.Table | None:
             for batch in files.checked(window, True, read, (duckdb.Error,)):
                 found.append(batch)
                 size += batch.nbytes
-    except (_TooManyRows, duckdb.Error):
+    except (_NotForDuckDB, duckdb.Error):
         # What is wrong with a file is reported when it is read as a dataset.
         return None
     return None if schema is None else pa.Table.from_batches(found, schema)

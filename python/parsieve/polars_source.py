@@ -14,7 +14,6 @@ import pyarrow.dataset as pads
 from polars.io.plugins import register_io_source
 
 from parsieve.lake.checked import CheckedFiles, Opened, Request
-from parsieve.lake.scan import without_dictionaries
 from parsieve.predicate.render import to_polars, to_pyarrow
 
 if TYPE_CHECKING:
@@ -115,7 +114,7 @@ class _Source:
 
     def _frame(self, opened: list[Opened], stack: ExitStack) -> pl.LazyFrame:
         """Return the matching rows of files that are held open."""
-        if not all(map(self._is_plain, opened)):
+        if not all(map(self.files.has_table_types, opened)):
             condition = None if self.expr is None else to_pyarrow(self.expr)
             # Filtered on the values alone, as statistics know nothing of NaN.
             batches = self.files.rows(opened, Request(late=condition))
@@ -123,14 +122,6 @@ class _Source:
         handles = [stack.enter_context(one.pinned.handle()) for one in opened]
         frame = _scan(handles, self.files.schema.names)
         return frame if self.expr is None else frame.filter(to_polars(self.expr))
-
-    def _is_plain(self, one: Opened) -> bool:
-        """Tell whether Polars reads a file as the table's types, as it did when the frame was made."""
-        if one.is_planned:
-            return True
-        self.files.look([one])
-        held = {field.name: without_dictionaries(field.type) for field in one.fragment.physical_schema}
-        return all(held.get(field.name) == without_dictionaries(field.type) for field in self.files.schema)
 
 
 def _collected(frame: pl.LazyFrame, at_once: bool) -> Iterator[pl.DataFrame]:

@@ -23,7 +23,7 @@ from parsieve.errors import ConflictError
 from parsieve.files import REQUESTS_AT_ONCE
 from parsieve.lake.pinned import ATTEMPTS, FAILURES, HELD_BYTES, Pinned, changed_since
 from parsieve.lake.rows import FileRows, foreign
-from parsieve.lake.scan import ScanFile, guarantee, is_exact, names_floats
+from parsieve.lake.scan import ScanFile, guarantee, is_exact, names_floats, without_dictionaries
 
 # How many files to hold open at the same time. Each takes two descriptors.
 FILES_AT_ONCE = 32
@@ -284,6 +284,14 @@ class CheckedFiles:
             one.is_exact = is_exact(physical, self.schema, one.file)
             if not one.is_planned and one.file.lacks(physical, self.schema):
                 raise ConflictError(f"{one.file.name} was replaced by a file with other columns; plan again")
+
+    def has_table_types(self, one: Opened) -> bool:
+        """Tell whether a file still has the table's types, if they were compared when the plan was handed over."""
+        if one.is_planned:
+            return True
+        self.look([one])
+        held = {field.name: without_dictionaries(field.type) for field in one.fragment.physical_schema}
+        return all(held.get(field.name) == without_dictionaries(field.type) for field in self.schema)
 
     def _reader(self, request: Request, schema: pa.Schema) -> Callable[[list[Opened]], Iterator[pa.RecordBatch]]:
         def read(files: list[Opened]) -> Iterator[pa.RecordBatch]:
