@@ -1,9 +1,9 @@
-"""Writes what README.md and docs/evaluation.md say in numbers: from the newest records of benches/results, not by hand.
+"""Write the tables of README.md, docs/evaluation.md and docs/speed.md from the newest records of benches/results.
 
-A page has `<!-- measured NAME -->`, what this program writes for that name, and `<!-- end of measured -->`.
+On a page, a table is between `<!-- measured NAME -->` and `<!-- end of measured -->`.
 
-    measured.py            write them anew, after a bench has saved a record
-    measured.py --check    name the pages that would change, and fail if there are any
+    measured.py            write the tables, after a bench has saved a record
+    measured.py --check    print the pages that would change, and fail if there are any
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from measured_tables import SECTIONS, Record
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "benches" / "results"
-PAGES = (ROOT / "README.md", ROOT / "docs" / "evaluation.md")
+PAGES = (ROOT / "README.md", ROOT / "docs" / "evaluation.md", ROOT / "docs" / "speed.md")
 NAME = re.compile(r"(?P<kind>.+)-\d{4}-\d{2}-\d{2}")
 MARKED = re.compile(r"(<!-- measured (?P<name>[\w-]+) -->\n).*?(<!-- end of measured -->\n)", re.DOTALL)
 
 
 def newest(folder: Path = RESULTS) -> dict[str, Record]:
-    """The last record of each kind: what its file's name says before the date."""
+    """Return the newest record of each kind; the kind is the part of a file's name before the date."""
     found: dict[str, Record] = {}
     for path in sorted(folder.glob("*.json")):
         named = NAME.fullmatch(path.stem)
@@ -34,12 +34,12 @@ def newest(folder: Path = RESULTS) -> dict[str, Record]:
 
 
 def filled(text: str, records: Mapping[str, Record]) -> str:
-    """A page with all its sections written from records."""
+    """Return a page with all its tables written from records."""
     return MARKED.sub(lambda mark: f"{mark[1]}{SECTIONS[mark['name']](records).strip()}\n{mark[3]}", text)
 
 
 def main() -> int:
-    """Write the pages, or tell which would change."""
+    """Write the pages, or print those that would change."""
     records = newest()
     changed = []
     for page in PAGES:

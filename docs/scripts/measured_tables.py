@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -44,6 +45,11 @@ COST = "writer's cost of a filter"
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join(f"| {' | '.join(cells)} |".replace("|  |", "| |") for cells in lines)
+
+
+def _wrapped(text: str) -> str:
+    """Wrap a paragraph as pages are wrapped."""
+    return textwrap.fill(text, 120, break_long_words=False, break_on_hyphens=False)
 
 
 def _number(value: float) -> str:
@@ -228,47 +234,58 @@ def _pair(of: Mapping[str, float], unit: Unit) -> str:
 
 
 def tables(records: Records) -> str:
-    """A point and a range through three engines, and plans over many files."""
-    found = records["tables-python"]
-    cases = found.data["cases"]
+    """Return the times of a point and a range query, with three engines."""
+    record = records["tables-python"]
+    cases = record.data["cases"]
     lake = next(case for case in cases if case.get("case") == "late events")
-    index = lake["index"].values()
-    asked = f"lookups read {sum(of['bits_per_row'] for of in index):.1f} bits a row of their indexes"
-    # Records of version 0.1 do not say what is on disk.
-    stored = sum(of["stored_bytes"] for of in index) if all("stored_bytes" in of for of in index) else None
-    asked += ", which take more on disk" if stored is None else f", which take {_bytes(stored)} on disk"
     lines = []
     for question, name in (("point", "one user"), ("range", "one hour")):
-        of = [case for case in cases if case.get("question") == question]
-        files = {way: of[0]["files"][way] for way in ("alone", "parsieve")}
-        least, most = (pick(case["bytes_read"]["alone"] for case in of) for pick in (min, max))
-        ours = max(case["bytes_read"]["parsieve"] for case in of)
-        times = {case["engine"]: case["milliseconds"] for case in of}
+        by_engine = {case["engine"]: case for case in cases if case.get("question") == question}
+        files = by_engine["pyarrow"]["files"]
+        times = {engine: case["milliseconds"] for engine, case in by_engine.items()}
         pairs = [
             f"{_number(round(times[engine]['alone']))} → **{_number(round(times[engine]['parsieve']))}** ms"
             for engine in ("pyarrow", "polars", "duckdb")
         ]
-        spared = f"{_bytes(least)} to {_bytes(most)} → {_bytes(ours)}"
-        lines.append([name, f"{files['alone']} → {files['parsieve']}", *pairs, spared])
+        least, most = (pick(case["bytes_read"]["alone"] for case in by_engine.values()) for pick in (min, max))
+        ours = max(case["bytes_read"]["parsieve"] for case in by_engine.values())
+        lines.append(
+            [
+                name,
+                f"{files['alone']} → {files['parsieve']}",
+                *pairs,
+                f"{_bytes(least)} to {_bytes(most)} → {_bytes(ours)}",
+            ]
+        )
+    caption = _wrapped(
+        f"Each engine alone → on the files of a plan, planning included: {lake['rows'] / 1e6:g} million events in "
+        f"{files['alone']} files ({_bytes(lake['bytes'])}, in memory). Some events arrived late, and user ids are in "
+        f"no order. Building both indexes takes {lake['build_seconds']:.0f} s ({record.source})."
+    )
+    return f"{_table(['query', 'files read', 'pyarrow', 'Polars', 'DuckDB', 'bytes read'], lines)}\n\n{caption}"
+
+
+def many_files(records: Records) -> str:
+    """Return the time that a plan over many files takes."""
+    record = records["tables-python"]
+    cases = record.data["cases"]
+    index = next(case for case in cases if case.get("case") == "late events")["index"].values()
     many = {case["format"]: case for case in cases if case.get("case") == "many files"}
     warm = {name: case["milliseconds"]["warm"] for name, case in many.items()}
-    held = [case["mib_held"] for case in many.values()]
-    return (
-        f"{_bytes(lake['bytes'])} in {of[0]['files']['alone']} files: {lake['rows'] / 1e6:g} million events that came "
-        f"late, by users who are never the sort key; both columns indexed in {lake['build_seconds']:.0f} s; {asked} "
-        f"([sizes](docs/faq.md)). Each engine by its own means alone, and on what a plan keeps, planning included, "
-        f"files in memory ({found.source}).\n\n"
-        f"{_table(['question', 'files', 'pyarrow', 'Polars', 'DuckDB', 'bytes read'], lines)}\n\n"
-        f"A point planned over {many['plain']['files']:,} files that did not change: {warm['delta']:.0f} ms (Delta), "
-        f"{warm['iceberg']:.0f} ms (Iceberg), {warm['plain']:.0f} ms in a plain folder, where names and one `stat` a "
-        f"file alone take {many['plain']['milliseconds']['names and stat alone']:.0f}. The first plan takes "
-        f"{many['delta']['requests']['cold']} requests beside the listing or log; {min(held):.0f} to {max(held):.0f} "
-        "MiB are held."
+    listing = many["plain"]["milliseconds"]["names and stat alone"]
+    memory = [case["mib_held"] for case in many.values()]
+    return _wrapped(
+        f"Planning a point query over {many['plain']['files']:,} files that did not change takes {warm['delta']:.0f} "
+        f"ms for Delta, {warm['iceberg']:.0f} ms for Iceberg, and {warm['plain']:.0f} ms for a plain folder, where "
+        f"listing the names and one `stat` per file take {listing:.0f} ms. The first plan makes "
+        f"{many['delta']['requests']['cold']} requests in addition to reading the listing or log. An open table uses "
+        f"{min(memory):.0f} to {max(memory):.0f} MiB of memory. In the table of late events, the part of both indexes "
+        f"that lookups read has {sum(column['bits_per_row'] for column in index):.1f} bits per row ({record.source})."
     )
 
 
 def speed(records: Records) -> str:
-    """Filters in memory, beside their peers."""
+    """Return the speed of filters in memory, compared with other libraries."""
     rust, python = records["bloom-rust"], records["bloom-python"]
     peers = {"`parquet` crate": "parquet", "sbbf-rs-safe": "sbbf-rs-safe"}
     ours = {"parsieve AVX2": "parsieve avx2", "parsieve AVX-512": "parsieve avx512"}
@@ -283,16 +300,18 @@ def speed(records: Records) -> str:
     contenders = {
         "parsieve, from a pyarrow array": "parsieve avx512",
         "parsieve, `threads=2`": "parsieve avx512, 2 threads",
-        "abloom, with the list it needs": "abloom, with the list",
-        "rbloom, likewise": "rbloom, with the list",
+        "abloom, including the list that it needs": "abloom, with the list",
+        "rbloom, including the list that it needs": "rbloom, with the list",
     }
     others = [[name, f"{insert[one]:.1f}", f"{check[one]:.1f}"] for name, one in contenders.items()]
-    others.append(["what a filter adds to pyarrow's writer", f"{insert[COST]:.1f}", ""])
+    others.append(["extra time of pyarrow's writer for a filter", f"{insert[COST]:.1f}", ""])
     return (
         f"{_table(['int64, Rust', *peers, *ours], lines)}\n\n"
         f"{_table(['Python, 10 M int64, 16 MiB filter', 'insert', 'check'], others)}\n\n"
-        "Nanoseconds per value of one thread, best of interleaved runs, the peers in the same run "
-        f"({rust.source}, `{python.name}`; `make bench` repeats it)."
+        + _wrapped(
+            "Nanoseconds per value, one thread unless noted, the best of several runs in which all contenders of a "
+            f"table took turns ({rust.source}, `{python.name}`; `make bench` repeats it)."
+        )
     )
 
 
@@ -308,14 +327,14 @@ def _strong(text: str, best: bool) -> str:
 
 
 def rewrite(records: Records) -> str:
-    """Filters added to a large file, and one key asked of one file."""
+    """Return the time to add a filter to a large file, and to look up one key in one file."""
     found, shared, probe = records["rewrite-python"], records["rewrite-xfs-python"], records["probe-python"]
     contenders = [
         ("parsieve, `in_place=True`", found, "parsieve in place"),
-        ("parsieve, the file replaced (copied, compared, synced)", found, "parsieve"),
-        ("parsieve, the file replaced where blocks are shared (XFS, Btrfs)", shared, "parsieve"),
-        ("pyarrow writes the file anew", found, "pyarrow"),
-        ("DuckDB writes the file anew", found, "duckdb"),
+        ("parsieve, replacing the file (copy, compare, sync)", found, "parsieve"),
+        ("parsieve, replacing the file on a filesystem that shares blocks (XFS, Btrfs)", shared, "parsieve"),
+        ("pyarrow, rewriting the file", found, "pyarrow"),
+        ("DuckDB, rewriting the file", found, "duckdb"),
     ]
     lines = []
     for name, of, one in contenders:
@@ -325,14 +344,15 @@ def rewrite(records: Records) -> str:
         lines.append([name, *times, f"{peak:,.0f} MiB"])
     of = next(case for case in probe.data["cases"] if case["case"] == "one key in one local file")
     micros, ratios = of["microseconds"], of["times_faster_than_duckdb"]
-    open_, held = "parsieve, file held open", "parsieve, filter held"
-    return (
-        f"A Bloom filter added to a file of 1 GiB ({found.source}, `{shared.name}`).\n\n"
-        f"{_table(['', 'int64', 'text of 96 bytes', 'memory'], lines)}\n\n"
-        f"One key asked of one file: DuckDB's `parquet_bloom_probe` {micros['duckdb'] / 1e3:.2f} ms, a file that "
-        f"parsieve holds open {micros[open_] / 1e3:.2f} ms ({ratios[open_]:.0f} times faster, turn by turn), a filter "
-        f"that it holds {micros[held] / 1e3:.2f} ms ({ratios[held]:.0f} times; `benches/results/{probe.name}`)."
+    open_file, open_filter = "parsieve, file held open", "parsieve, filter held"
+    lookup = _wrapped(
+        f"Looking up one key in one local file takes DuckDB's `parquet_bloom_probe` {micros['duckdb'] / 1e3:.2f} ms. "
+        f"It takes parsieve {micros[open_file] / 1e3:.2f} ms with an open file ({ratios[open_file]:.0f} times faster), "
+        f"and {micros[open_filter] / 1e3:.2f} ms with a filter in memory ({ratios[open_filter]:.0f} times; "
+        f"`benches/results/{probe.name}`)."
     )
+    caption = _wrapped(f"Time to add a Bloom filter to a file of 1 GiB ({found.source}, `{shared.name}`).")
+    return f"{_table(['', 'int64', 'text of 96 bytes', 'memory'], lines)}\n\n{caption}\n\n{lookup}"
 
 
 # Of lineitem also what the first experiment's index took, by its own account.
@@ -345,6 +365,7 @@ SECTIONS: dict[str, Callable[[Records], str]] = {
     "large-build": large,
     "engines": engines,
     "tables": tables,
+    "many-files": many_files,
     "speed": speed,
     "rewrite": rewrite,
 }
