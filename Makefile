@@ -68,7 +68,7 @@ test-slow: develop .venv/stamp-test .venv-spark/stamp-spark ## what takes long: 
 	PYTHONPATH=$(CURDIR)/python $(SPARK_BIN)/python -m pytest -m slow tests/python/spark
 
 .PHONY: check
-check: develop .venv/stamp-check $(CARGO_DENY) ## formats, lints, types, stubs, prose and licences
+check: develop .venv/stamp-check $(CARGO_DENY) ## formats, lints, types, stubs, prose and licenses
 	cargo fmt --check
 	PYO3_PYTHON=$(CURDIR)/$(BIN)/python cargo clippy --locked --all-targets --all-features -- -D warnings
 	$(BIN)/ruff check $(PYTHON_SOURCES)
