@@ -149,7 +149,7 @@ def test_a_small_png_is_the_same_picture(monkeypatch: pytest.MonkeyPatch) -> Non
     ]
     assert seen.tolist() == expected
     small = palette.small(png(lines, 2), {"Source": "a record"})
-    assert palette.words(small) == {"Source": "a record"}
+    assert palette.texts(small) == {"Source": "a record"}
     kinds = dict(palette.chunks(small))
     colours = np.frombuffer(kinds[b"PLTE"], np.uint8).reshape(-1, 3)
     stored = np.frombuffer(zlib.decompress(kinds[b"IDAT"]), np.uint8).reshape(5, 3)
