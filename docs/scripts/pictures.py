@@ -202,8 +202,8 @@ def staleness() -> str:
         720,
         232,
         "An index that lags is slower, never wrong",
-        "The index was built from the files A, B and C, each with a token. Later, B has changed and D is new. A has the "
-        "same token, so the index answers for A. B has another token and D is unknown, so both are kept until an "
+        "The index was built from the files A, B and C, each with a token. Later, B has changed and D is new. A has "
+        "the same token, so the index answers for A. B has another token and D is unknown, so both are kept until an "
         "update. C was removed and is ignored.",
     )
     drawing.text(12, 24, "the index, built on Monday", "head")
