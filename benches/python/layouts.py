@@ -53,7 +53,7 @@ def _sorted(random: np.random.Generator, files: int, rows: int) -> Any:
 
 
 def _late(random: np.random.Generator, files: int, rows: int) -> Any:
-    """Return event times of which one in twenty is late, by up to a seventh of the total time."""
+    """Return event times. One in twenty is late, by up to a seventh of the total time."""
     arrival = _gaps(random, files * rows)
     late = random.random(files * rows) < 0.05
     delay = (random.random(files * rows) * arrival[-1] / 7).astype(np.int64)
@@ -61,7 +61,7 @@ def _late(random: np.random.Generator, files: int, rows: int) -> Any:
 
 
 def _clumps(random: np.random.Generator, files: int, rows: int) -> Any:
-    """Return keys of which each file has one run from the lower half of all keys and one from the upper half."""
+    """Return keys so that each file has one run from the lower half of all keys and one from the upper half."""
     keys = _gaps(random, files * rows).reshape(2, files, rows // 2)
     second = np.arange(files) * 7 % files if files % 7 else np.arange(files)[::-1]
     return np.concatenate([keys[0], keys[1][second]], axis=1).reshape(-1)

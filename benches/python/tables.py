@@ -159,7 +159,7 @@ def hive(folder: Path, files: int) -> str:
 
 
 def delta(folder: Path, files: int) -> str:
-    """Write a Delta table with a hundred commits, each of which adds files to many partitions."""
+    """Write a Delta table with a hundred commits that add files to many partitions."""
     from deltalake import write_deltalake
 
     commits = min(100, files)
@@ -172,7 +172,7 @@ def delta(folder: Path, files: int) -> str:
 
 
 def iceberg(folder: Path, files: int) -> str:
-    """Write an Iceberg table with ten snapshots, each of which adds existing files."""
+    """Write an Iceberg table with ten snapshots that add existing files."""
     from pyiceberg.catalog.sql import SqlCatalog
 
     folder.mkdir()

@@ -4,7 +4,7 @@
     PYTHONPATH=python .venv-spark/bin/python benches/spark/build.py --scale 3.34 --memory 2g
 
 Contenders run alternately. The sort discards its result (Spark's sink `noop`), so only its work counts. The build
-writes its index. Both read the same files. The first round compares the segments with those of a local build.
+writes its index. Both read the same files. The first round compares the segments with a local build.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ TARGET = 1.5
 
 
 def small(folder: Path, rows: int) -> None:
-    """Write keys like those of lineitem, without its generator: ascending, with about four rows per key."""
+    """Write keys like lineitem's, without its generator: ascending, with about four rows per key."""
     random = np.random.default_rng(1)
     for number in range(4):
         keys = np.sort(random.integers(0, rows // 4, rows // 4)) + number * (rows // 4)

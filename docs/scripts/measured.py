@@ -51,7 +51,7 @@ def wrapped(text: str) -> str:
 
 
 def main() -> int:
-    """Update the pages, or list those that would change."""
+    """Update the pages, or list the pages that would change."""
     records = newest()
     changed = []
     for page in PAGES:

@@ -85,7 +85,7 @@ def layouts(files: int, records: Records) -> str:
 
 
 def lineitem(rows: int, first_index: str, records: Records) -> str:
-    """Return the queries of the lineitem benchmark on Hudi, and what the indexes cost."""
+    """Return the queries of the lineitem benchmark on Hudi, and the cost of the indexes."""
     record = records.get(f"thesis-{rows}-spark")
     if record is None:
         command = f"benches/spark/thesis.py FOLDER --rows {rows} --rows-of-a-commit 10000000 --lean --save"
