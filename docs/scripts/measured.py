@@ -1,4 +1,4 @@
-"""Write the figures in README.md and docs/evaluation.md from the newest records in benches/results.
+"""Write the figures in README.md, docs/evaluation.md and docs/speed.md from the newest records in benches/results.
 
 A page has `<!-- measured NAME -->`, the text that this program writes for that name, and `<!-- end of measured -->`.
 
@@ -19,7 +19,7 @@ from measured_tables import SECTIONS, Record
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "benches" / "results"
-PAGES = (ROOT / "README.md", ROOT / "docs" / "evaluation.md")
+PAGES = (ROOT / "README.md", ROOT / "docs" / "evaluation.md", ROOT / "docs" / "speed.md")
 NAME = re.compile(r"(?P<kind>.+)-\d{4}-\d{2}-\d{2}")
 MARKED = re.compile(r"(<!-- measured (?P<name>[\w-]+) -->\n).*?(<!-- end of measured -->\n)", re.DOTALL)
 WIDTH = 120

@@ -243,44 +243,47 @@ def _pair(values: Mapping[str, float], unit: Unit) -> str:
 
 
 def tables(records: Records) -> str:
-    """Return a point and a range query through three engines, and plans over many files."""
+    """Return the times of a point and a range query, with three engines."""
     record = records["tables-python"]
     cases = record.data["cases"]
     lake = next(case for case in cases if case.get("case") == "late events")
-    indexes = lake["index"].values()
-    index_sizes = f"lookups read {sum(index['bits_per_row'] for index in indexes):.1f} bits per row of the indexes"
-    # Records of version 0.1 do not have the size on disk.
-    has_size = all("stored_bytes" in index for index in indexes)
-    stored = sum(index["stored_bytes"] for index in indexes) if has_size else None
-    index_sizes += ", which take more on disk" if stored is None else f", which take {_bytes(stored)} on disk"
     lines = []
     for question, name in (("point", "one user"), ("range", "one hour")):
-        queries = [case for case in cases if case.get("question") == question]
-        files = {way: queries[0]["files"][way] for way in ("alone", "parsieve")}
-        least, most = (pick(case["bytes_read"]["alone"] for case in queries) for pick in (min, max))
-        ours = max(case["bytes_read"]["parsieve"] for case in queries)
-        times = {case["engine"]: case["milliseconds"] for case in queries}
+        by_engine = {case["engine"]: case for case in cases if case.get("question") == question}
+        files = by_engine["pyarrow"]["files"]
+        times = {engine: case["milliseconds"] for engine, case in by_engine.items()}
         pairs = [
             f"{_number(round(times[engine]['alone']))} → **{_number(round(times[engine]['parsieve']))}** ms"
             for engine in ("pyarrow", "polars", "duckdb")
         ]
+        least, most = (pick(case["bytes_read"]["alone"] for case in by_engine.values()) for pick in (min, max))
+        ours = max(case["bytes_read"]["parsieve"] for case in by_engine.values())
         read = f"{_bytes(least)} to {_bytes(most)} → {_bytes(ours)}"
         lines.append([name, f"{files['alone']} → {files['parsieve']}", *pairs, read])
+    return (
+        f"{_table(['query', 'files read', 'pyarrow', 'Polars', 'DuckDB', 'bytes read'], lines)}\n\n"
+        f"Each engine alone → on the files of a plan, planning included: {lake['rows'] / 1e6:g} million events in "
+        f"{files['alone']} files ({_bytes(lake['bytes'])}, in memory). Some events arrived late, and user ids are in "
+        f"no order. Building both indexes takes {lake['build_seconds']:.0f} s ({record.source})."
+    )
+
+
+def many_files(records: Records) -> str:
+    """Return the time that a plan over many files takes."""
+    record = records["tables-python"]
+    cases = record.data["cases"]
+    index = next(case for case in cases if case.get("case") == "late events")["index"].values()
     many = {case["format"]: case for case in cases if case.get("case") == "many files"}
     warm = {name: case["milliseconds"]["warm"] for name, case in many.items()}
+    listing = many["plain"]["milliseconds"]["names and stat alone"]
     memory = [case["mib_held"] for case in many.values()]
     return (
-        f"The table has {lake['rows'] / 1e6:g} million events in {queries[0]['files']['alone']} files "
-        f"({_bytes(lake['bytes'])}). Events arrive late, and the files are never sorted by user. Indexing both columns "
-        f"took {lake['build_seconds']:.0f} s; {index_sizes} ([sizes](docs/faq.md)). The times compare each engine "
-        f"alone with the same engine on the files that a plan keeps, planning included, with the files in memory "
-        f"({record.source}).\n\n"
-        f"{_table(['query', 'files', 'pyarrow', 'Polars', 'DuckDB', 'bytes read'], lines)}\n\n"
-        f"Planning a query for one key over {many['plain']['files']:,} unchanged files takes {warm['delta']:.0f} ms "
-        f"(Delta), {warm['iceberg']:.0f} ms (Iceberg) or {warm['plain']:.0f} ms (a plain folder, where listing the "
-        f"names and one `stat` per file alone take {many['plain']['milliseconds']['names and stat alone']:.0f} ms). "
-        f"The first plan makes {many['delta']['requests']['cold']} requests in addition to the listing or the log. "
-        f"Cached state takes {min(memory):.0f} to {max(memory):.0f} MiB of memory."
+        f"Planning a point query over {many['plain']['files']:,} files that did not change takes {warm['delta']:.0f} "
+        f"ms for Delta, {warm['iceberg']:.0f} ms for Iceberg, and {warm['plain']:.0f} ms for a plain folder, where "
+        f"listing the names and one `stat` per file take {listing:.0f} ms. The first plan makes "
+        f"{many['delta']['requests']['cold']} requests in addition to reading the listing or log. An open table uses "
+        f"{min(memory):.0f} to {max(memory):.0f} MiB of memory. In the table of late events, the part of both indexes "
+        f"that lookups read has {sum(column['bits_per_row'] for column in index):.1f} bits per row ({record.source})."
     )
 
 
@@ -301,16 +304,16 @@ def speed(records: Records) -> str:
     libraries = {
         "parsieve, from a pyarrow array": "parsieve avx512",
         "parsieve, `threads=2`": "parsieve avx512, 2 threads",
-        "abloom, including the list it needs": "abloom, with the list",
-        "rbloom, including the list it needs": "rbloom, with the list",
+        "abloom, including the list that it needs": "abloom, with the list",
+        "rbloom, including the list that it needs": "rbloom, with the list",
     }
     python_lines = [[name, f"{insert[key]:.1f}", f"{check[key]:.1f}"] for name, key in libraries.items()]
-    python_lines.append(["pyarrow's writer: extra time for a filter", f"{insert[COST]:.1f}", ""])
+    python_lines.append(["extra time of pyarrow's writer for a filter", f"{insert[COST]:.1f}", ""])
     return (
         f"{_table(['int64, Rust', *peers, *ours], lines)}\n\n"
         f"{_table(['Python, 10 M int64, 16 MiB filter', 'insert', 'check'], python_lines)}\n\n"
-        "Nanoseconds per value, in one thread unless noted, best of interleaved runs "
-        f"({rust.source}, `{python.name}`; run `make bench` to repeat)."
+        "Nanoseconds per value, one thread unless noted, the best of several runs in which all contenders of a table "
+        f"took turns ({rust.source}, `{python.name}`; `make bench` repeats it)."
     )
 
 
@@ -330,10 +333,10 @@ def rewrite(records: Records) -> str:
     record, reflink, probe = records["rewrite-python"], records["rewrite-xfs-python"], records["probe-python"]
     contenders = [
         ("parsieve, `in_place=True`", record, "parsieve in place"),
-        ("parsieve, file replaced (copied, verified, synced)", record, "parsieve"),
-        ("parsieve, file replaced on XFS or Btrfs, which share blocks", reflink, "parsieve"),
-        ("pyarrow rewrites the file", record, "pyarrow"),
-        ("DuckDB rewrites the file", record, "duckdb"),
+        ("parsieve, replacing the file (copy, compare, sync)", record, "parsieve"),
+        ("parsieve, replacing the file on a filesystem that shares blocks (XFS, Btrfs)", reflink, "parsieve"),
+        ("pyarrow, rewriting the file", record, "pyarrow"),
+        ("DuckDB, rewriting the file", record, "duckdb"),
     ]
     lines = []
     for name, source, key in contenders:
@@ -345,12 +348,12 @@ def rewrite(records: Records) -> str:
     micros, ratios = case["microseconds"], case["times_faster_than_duckdb"]
     open_file, loaded_filter = "parsieve, file held open", "parsieve, filter held"
     return (
-        f"Adding a Bloom filter to a file of 1 GiB ({record.source}, `{reflink.name}`).\n\n"
-        f"{_table(['', 'int64', 'strings of 96 bytes', 'memory'], lines)}\n\n"
-        f"Checking one key in one file takes {micros['duckdb'] / 1e3:.2f} ms with DuckDB's `parquet_bloom_probe`. "
-        f"parsieve takes {micros[open_file] / 1e3:.2f} ms if the file is already open ({ratios[open_file]:.0f} times "
-        f"faster), and {micros[loaded_filter] / 1e3:.2f} ms if the filter is already in memory "
-        f"({ratios[loaded_filter]:.0f} times faster; `benches/results/{probe.name}`)."
+        f"{_table(['', 'int64', 'text of 96 bytes', 'memory'], lines)}\n\n"
+        f"Time to add a Bloom filter to a file of 1 GiB ({record.source}, `{reflink.name}`).\n\n"
+        f"Looking up one key in one local file takes DuckDB's `parquet_bloom_probe` {micros['duckdb'] / 1e3:.2f} ms. "
+        f"It takes parsieve {micros[open_file] / 1e3:.2f} ms with an open file ({ratios[open_file]:.0f} times faster), "
+        f"and {micros[loaded_filter] / 1e3:.2f} ms with a filter in memory ({ratios[loaded_filter]:.0f} times; "
+        f"`benches/results/{probe.name}`)."
     )
 
 
@@ -364,6 +367,7 @@ SECTIONS: dict[str, Callable[[Records], str]] = {
     "large-build": large,
     "engines": engines,
     "tables": tables,
+    "many-files": many_files,
     "speed": speed,
     "rewrite": rewrite,
 }
