@@ -19,7 +19,7 @@ from model_lake import ModelLake, place
 
 from parsieve.index import TableIndex
 from parsieve.lake.base import AsOf, ColumnPath, Lake, Slice, Snapshot
-from parsieve.lake.detect import open_lake
+from parsieve.lake.open import open_lake
 
 COLUMNS = ("k", "other")
 

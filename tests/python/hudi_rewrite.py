@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from parsieve.lake import hudi_properties
+from parsieve.lake.hudi import properties as hudi_properties
 
 # What a reader may meet: the file is missing, was created and is empty, holds its first lines, or all of them.
 STEPS = ("missing", "empty", "half", "whole", "done")

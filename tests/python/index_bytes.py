@@ -2,7 +2,7 @@
 
 from parsieve import _core
 from parsieve.index import Store
-from parsieve.index.commit import ColumnState
+from parsieve.index.log.commit import ColumnState
 
 
 def sections(store: Store, state: ColumnState) -> list[tuple[bytes, bytes]]:

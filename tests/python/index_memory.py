@@ -14,7 +14,8 @@ import numpy as np
 import pyarrow as pa
 from model_lake import ModelLake, place
 
-from parsieve.index import TableIndex, query
+from parsieve.index import TableIndex
+from parsieve.index.sieve import query
 from parsieve.lake.base import ColumnPath, Slice
 
 SLICES = 20

@@ -10,13 +10,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from parsieve.files import RangeReader
+from parsieve.io.sources import RangeReader
 from parsieve.lake import Lake, Slice, Snapshot
 from parsieve.lake.base import ColumnPath
-from parsieve.lake.leaves import leaf_field, leaf_of
-from parsieve.predicate.names import Names
-from parsieve.prune.footer_stats import open_footer
-from parsieve.prune.leaf import FileLeaves, WantedLeaf
+from parsieve.lake.rows.columns import leaf_field, leaf_of
+from parsieve.plan.evidence.file_columns import FileLeaves, WantedLeaf
+from parsieve.plan.evidence.footers import open_footer
+from parsieve.predicate.column_names import Names
 
 
 def leaf_paths(schema: pa.Schema) -> list[ColumnPath]:

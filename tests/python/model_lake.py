@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from parsieve.lake.base import AsOf, ColumnPath, Lake, Location, Slice, Snapshot
-from parsieve.lake.leaves import leaf_of
+from parsieve.lake.rows.columns import leaf_of
 
 Rows = Mapping[Location, pa.Table]
 

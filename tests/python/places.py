@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from parsieve.placing import next_to_local
+from parsieve.io.index_location import next_to_local
 
 
 def index_of(folder: Path) -> Path:

@@ -16,10 +16,10 @@ from predicate_reference import rows as matching
 
 import parsieve as ps
 from parsieve.predicate import And, Expr, IsNull, Not, Or
-from parsieve.predicate.build import Builder, Operand, is_bytes, is_text, scalar_value
+from parsieve.predicate.builder import Builder, Operand, is_bytes, is_text, scalar_value
+from parsieve.predicate.column_names import Names
 from parsieve.predicate.expr import Operator
-from parsieve.predicate.names import Names
-from parsieve.predicate.place import UnlikeError
+from parsieve.predicate.literals import UnlikeError
 
 INDEXED = ["id", "name", "real", "at"]
 OPERATORS: tuple[Operator, ...] = ("=", "!=", "<", "<=", ">", ">=")

@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 
 from parsieve.predicate import Always, And, Expr, IsNull, Not, Or
-from parsieve.predicate.build import Builder, Operand, python_value
-from parsieve.predicate.names import Names
-from parsieve.predicate.place import UnlikeError
+from parsieve.predicate.builder import Builder, Operand, python_value
+from parsieve.predicate.column_names import Names
+from parsieve.predicate.literals import UnlikeError
 
 UTC = dt.UTC
 FLOATS = [0.0, -0.0, math.nan, math.inf, -math.inf, 1.5, -1.5, 0.1, 5e-324, 1.0, 2.0]

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from parsieve.lake.storage import Storage
-from parsieve.spark import versions
+from parsieve.lake.storage.storage import Storage
+from parsieve.spark.runtime import versions
 
 KINDS = ["parquet", "delta", "iceberg", "hudi_cow", "hudi_mor"]
 COLUMNS = "id BIGINT, name STRING, price DOUBLE, day DATE, cost DECIMAL(9, 2), at TIMESTAMP, flag BOOLEAN, part INT"

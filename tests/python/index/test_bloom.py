@@ -16,7 +16,7 @@ import pytest
 
 import parsieve as ps
 from parsieve.index import TableIndex
-from parsieve.index.commit import Shelf
+from parsieve.index.log.commit import Shelf
 from parsieve.lake import open_lake
 from parsieve.lake.base import Lake
 

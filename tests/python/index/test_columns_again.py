@@ -14,7 +14,8 @@ from lake_truth import commit
 from model_lake import ModelLake, place
 
 import parsieve as ps
-from parsieve.index import TableIndex, query
+from parsieve.index import TableIndex
+from parsieve.index.sieve import query
 
 
 def metadata(folder: Path, *columns: tuple[str, int, str]) -> dict[str, Any]:

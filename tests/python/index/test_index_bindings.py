@@ -14,8 +14,8 @@ import pyarrow as pa
 import pytest
 
 from parsieve import UnsupportedError, _core
-from parsieve.index.feeder import Gathered, merge
-from parsieve.index.spill import Room, Runs
+from parsieve.index.scan.runs import Gathered, merge
+from parsieve.index.scan.spill import Room, Runs
 from parsieve.lake.base import Location
 
 NUM_LOCATIONS = 5

@@ -11,7 +11,8 @@ import pytest
 from model_lake import ModelLake, place
 
 from parsieve import ParsieveError
-from parsieve.index import TableIndex, query
+from parsieve.index import TableIndex
+from parsieve.index.sieve import query
 from parsieve.lake.base import Location, Snapshot
 
 SCHEMA = pa.schema([("k", pa.int64()), ("s", pa.string())])

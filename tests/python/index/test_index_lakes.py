@@ -12,10 +12,11 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from parsieve.index import TableIndex, query
+from parsieve.index import TableIndex
+from parsieve.index.sieve import query
+from parsieve.io.index_location import BELOW
 from parsieve.lake import open_lake
 from parsieve.lake.base import Lake, Snapshot
-from parsieve.placing import BELOW
 
 
 def rows(r: random.Random) -> pa.Table:

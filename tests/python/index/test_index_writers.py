@@ -17,9 +17,10 @@ import pyarrow as pa
 import pytest
 from model_lake import SavedLake, place
 
-from parsieve.index import TableIndex, query
-from parsieve.index.commit import Log
-from parsieve.index.store import LocalStore
+from parsieve.index import TableIndex
+from parsieve.index.log.commit import Log
+from parsieve.index.sieve import query
+from parsieve.io.store.store import LocalStore
 from parsieve.lake.base import Location
 
 WRITERS = 8

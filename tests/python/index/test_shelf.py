@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import parsieve as ps
-from parsieve.index.shelf import Filled, ShelfReader, fill, shelve
+from parsieve.index.bloom.shelf import Filled, ShelfReader, fill, shelve
 
 
 def shelf_of(columns: list[pa.Array], **options: Any) -> list[ShelfReader]:

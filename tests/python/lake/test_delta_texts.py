@@ -24,18 +24,18 @@ from parsieve.lake import open_lake
 
 
 def test_hostile_bitmaps_cost_no_memory() -> None:
-    from parsieve.lake import roaring
+    from parsieve.lake.rows import deletion_vectors
 
     magic = (1681511377).to_bytes(4, "little")
-    assert list(roaring.positions(magic + pyroaring.BitMap64([3, 70_000, 2**33]).serialize(), 2**34)) == [
+    assert list(deletion_vectors.positions(magic + pyroaring.BitMap64([3, 70_000, 2**33]).serialize(), 2**34)) == [
         3,
         70_000,
         2**33,
     ]
     full_runs = magic + struct.pack("<QIIB", 1, 0, 12347 | 0 << 16, 1) + struct.pack("<HHHHH", 0, 65535, 1, 0, 65535)
-    assert len(roaring.positions(full_runs, 65536)) == 65536
+    assert len(deletion_vectors.positions(full_runs, 65536)) == 65536
     with pytest.raises(ps.FormatError, match="rows of"):
-        roaring.positions(full_runs, 65535)
+        deletion_vectors.positions(full_runs, 65535)
     random_ = random.Random(1)
     good = pyroaring.BitMap64([*range(10_000), *range(100_000, 100_050, 3)])
     good.run_optimize()
@@ -44,7 +44,7 @@ def test_hostile_bitmaps_cost_no_memory() -> None:
         for _ in range(random_.randrange(1, 4)):
             data[random_.randrange(len(data))] = random_.randrange(256)
         try:
-            found = roaring.positions(magic + bytes(data[: random_.randrange(len(data) + 1)]), 200_000)
+            found = deletion_vectors.positions(magic + bytes(data[: random_.randrange(len(data) + 1)]), 200_000)
             assert list(found) == sorted(set(found))
         except ps.FormatError:
             pass

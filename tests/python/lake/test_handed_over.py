@@ -16,7 +16,7 @@ from obstore.store import MemoryStore
 from pyarrow import fs
 
 import parsieve as ps
-from parsieve.lake.storage import Storage
+from parsieve.lake.storage.storage import Storage
 
 LONG_AGO = 1_700_000_000
 NAMES = {"t/_hidden/x.parquet": 9, "t/p=1/a.parquet": 1, "t/p=2/b.parquet": 2, "t2/p=1/c.parquet": 3}

@@ -35,7 +35,7 @@ from pyiceberg.types import DecimalType, DoubleType, LongType, StringType
 
 import parsieve as ps
 from parsieve.lake import open_lake
-from parsieve.lake.iceberg_files import _decoded
+from parsieve.lake.iceberg.manifests import _decoded
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::DeprecationWarning", "ignore::ResourceWarning", "ignore:Delete:UserWarning"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from parsieve.lake.listing import ListedFile, LocalListing
+from parsieve.lake.storage.listing import ListedFile, LocalListing
 
 
 def same(again: tuple[ListedFile, ...], anew: tuple[ListedFile, ...]) -> None:

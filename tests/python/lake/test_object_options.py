@@ -10,7 +10,7 @@ import pytest
 from obstore.store import S3Store
 
 import parsieve as ps
-from parsieve.object_store import store_at
+from parsieve.io.object_store import store_at
 
 # Nobody listens there.
 ENDPOINT = "http://127.0.0.1:9"

@@ -23,8 +23,8 @@ from pyarrow import fs
 
 import parsieve as ps
 from parsieve.lake import Changes, Location, Snapshot, open_lake
-from parsieve.lake.listing import TICK_NS
-from parsieve.lake.parquet_dir import ParquetDir
+from parsieve.lake.folder.table import ParquetDir
+from parsieve.lake.storage.listing import TICK_NS
 
 
 def settle() -> None:
@@ -315,7 +315,7 @@ def test_a_rewrite_within_the_clocks_tick_is_never_the_same(tmp_path: Path, monk
         pq.write_table(pa.table({"a": [value]}), path)
         with monkeypatch.context() as however_slow_we_are:
             at_once = path.stat().st_ctime_ns + TICK_NS // 2
-            however_slow_we_are.setattr("parsieve.lake.listing.time.time_ns", lambda: at_once)
+            however_slow_we_are.setattr("parsieve.lake.storage.listing.time.time_ns", lambda: at_once)
             return lake.snapshot()
 
     first, second = looked_at_at_once(1), looked_at_at_once(2)
@@ -491,5 +491,5 @@ def test_a_clock_that_was_put_back_makes_files_doubtful(tmp_path: Path, monkeypa
     lake = open_lake(tmp_path)
     assert lake.snapshot().slices[0].token
     past = time.time_ns() - 10**12
-    monkeypatch.setattr("parsieve.lake.listing.time.time_ns", lambda: past)
+    monkeypatch.setattr("parsieve.lake.storage.listing.time.time_ns", lambda: past)
     assert lake.snapshot().slices[0].token == ""

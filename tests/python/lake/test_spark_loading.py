@@ -14,10 +14,10 @@ import pytest
 from hudi_tables import HudiTable
 
 import parsieve as ps
-from parsieve.reading import Rows
-from parsieve.spark import loading
-from parsieve.spark.loading import Request, shares
-from parsieve.spark.seen import cast, seen
+from parsieve.plan.engines import Rows
+from parsieve.spark.source import request as loading
+from parsieve.spark.source.request import Request, shares
+from parsieve.spark.source.types import cast, seen
 
 
 @pytest.fixture

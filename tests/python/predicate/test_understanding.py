@@ -22,8 +22,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import parsieve as ps
+from parsieve.plan.evidence.questions import ask
 from parsieve.predicate import And, Compare, In, Not, Or, normalize, parse, unknowns, walk
-from parsieve.prune.questions import ask
 
 C, F = pl.col("x"), pc.field("x")
 KINDS = [

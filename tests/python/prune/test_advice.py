@@ -13,8 +13,8 @@ import pytest
 from places import index_of
 
 import parsieve as ps
-from parsieve.advice import _judge
 from parsieve.cli import main
+from parsieve.index.advice import _judge
 
 FILES = 24
 

@@ -278,7 +278,7 @@ def test_wrong_keys_skip_nothing(folder: Path, uniform: Path, where: str) -> Non
     table = ps.open_table(str(folder), decryption=service())
     assert table.plan(where).to_arrow().num_rows == WHOLE.filter(WHERES[where]).num_rows
     for liar in (Liar({}), Closed({})):
-        from parsieve.lake.keys import TableKeys
+        from parsieve.lake.storage.keys import TableKeys
 
         table = ps.open_table(str(folder), decryption=service())
         _ = table.schema

@@ -11,7 +11,7 @@ import pytest
 
 import parsieve as ps
 from parsieve.lake.base import Location, Slice
-from parsieve.prune import left_out
+from parsieve.plan import left_out
 
 
 def piece(group: str, token: str) -> Slice:

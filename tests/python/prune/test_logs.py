@@ -13,7 +13,7 @@ import pytest
 
 import parsieve as ps
 from parsieve.lake.base import AsOf, ColumnPath, Lake, Slice, Snapshot
-from parsieve.lake.rows import selected
+from parsieve.lake.rows.file_rows import selected
 
 SCHEMA = pa.schema([("x", pa.int64())])
 

@@ -20,7 +20,7 @@ from predicate_reference import rows
 from predicate_strategies import PREDICATES, tables
 
 from parsieve.predicate import Expr, columns
-from parsieve.predicate.names import Names
+from parsieve.predicate.column_names import Names
 from parsieve.predicate.render import to_pyarrow
 from parsieve.table import open_table
 

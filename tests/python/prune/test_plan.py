@@ -159,10 +159,10 @@ def test_the_command(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_ten_thousand_slices_take_milliseconds() -> None:
     """Linear work is in Arrow: a plan of the plain evidence on many slices makes no Python call for each."""
+    from parsieve.plan.evidence.candidates import Sieving
+    from parsieve.plan.evidence.minmax import ColumnBounds, MinMax
+    from parsieve.plan.evidence.questions import ask
     from parsieve.predicate import parse
-    from parsieve.prune.minmax import ColumnBounds, MinMax
-    from parsieve.prune.planner import Sieving
-    from parsieve.prune.questions import ask
 
     size = 10_000
     lower = pa.array(range(0, size * 10, 10), pa.int64())

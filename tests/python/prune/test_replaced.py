@@ -20,9 +20,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import parsieve as ps
-from parsieve.lake.checked import CheckedFiles, Request
-from parsieve.lake.pinned import Pinned, local_version
-from parsieve.lake.storage import Storage
+from parsieve.lake.rows.checked_files import CheckedFiles, Request
+from parsieve.lake.storage.pinned import Pinned, local_version
+from parsieve.lake.storage.storage import Storage
 
 # Both versions hold k = 5, in other row groups.
 OLD, NEW = [5, 6, 100, 101], [100, 101, 5, 6]

@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import parsieve as ps
-from parsieve.lake.storage import Storage
-from parsieve.prune.footer_stats import REPLACED
+from parsieve.lake.storage.storage import Storage
+from parsieve.plan.evidence.footers import REPLACED
 
 SCHEMA = pa.schema({"x": pa.int64(), "y": pa.int64()})
 

@@ -18,8 +18,8 @@ from predicate_reference import rows
 
 import parsieve as ps
 from parsieve.predicate import Expr, IsNull, Not
-from parsieve.predicate.build import Builder, Operand, python_value
-from parsieve.predicate.names import Names
+from parsieve.predicate.builder import Builder, Operand, python_value
+from parsieve.predicate.column_names import Names
 
 UTC = dt.UTC
 DAY = dt.datetime(2026, 1, 31, 12, 30)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import parsieve as ps
-from parsieve import atomic, journal
+from parsieve.io import atomic, journal
 
 CALLS = "open write fdatasync ftruncate fsync fchown chmod utime close lseek read replace unlink stat fstat".split()
 

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import parsieve as ps
-from parsieve import atomic
+from parsieve.io import atomic
 
 
 @pytest.fixture

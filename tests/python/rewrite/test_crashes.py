@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import parsieve as ps
-from parsieve import atomic, journal
+from parsieve.io import atomic, journal
 
 NAME, CHECKSUM = "t.parquet", ".t.parquet.crc"
 SHAPES: dict[str, dict[str, Any]] = {

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import parsieve as ps
-from parsieve import atomic, journal
+from parsieve.io import atomic, journal
 
 WAYS = [pytest.param(False, id="replace"), pytest.param(True, id="in place")]
 # Each changes what is on the disk, or may find that it is full.

@@ -175,7 +175,7 @@ def test_keys_from_a_kms(tmp_path: Path, plaintext_footer: bool, double_wrapping
 
 
 def test_material_that_is_none(tmp_path: Path) -> None:
-    from parsieve import kms
+    from parsieve.filters import kms
 
     for material in (b"", b"name of a key", b"[]", b'{"keyMaterialType": "PKMT9"}'):
         with pytest.raises(ps.UnsupportedError, match="not stored as material"):

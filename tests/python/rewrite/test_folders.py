@@ -10,8 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import parsieve as ps
-from parsieve import atomic, folders
 from parsieve.cli import main
+from parsieve.filters import folder_run
+from parsieve.io import atomic
 
 
 @pytest.fixture
@@ -41,7 +42,7 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, 
 
 def versions(folder: Path) -> dict[Path, tuple[int, ...]]:
     """Which file each is, and when it was changed; not when it was read."""
-    return {path: atomic.identity(path.stat()) for path in folders.parquet_files(folder)}
+    return {path: atomic.identity(path.stat()) for path in folder_run.parquet_files(folder)}
 
 
 def test_all_files_get_filters_and_a_second_run_has_nothing_to_do(
@@ -50,7 +51,7 @@ def test_all_files_get_filters_and_a_second_run_has_nothing_to_do(
     code, out, err = run(capsys, "add", str(folder), "-c", "id")
     assert (code, err) == (0, "")
     assert "6 files, 6 written, 0 unchanged, 0 failed; 12 filters added" in out
-    assert all(len(ps.open_filters(path).ranges()) == 2 for path in folders.parquet_files(folder))
+    assert all(len(ps.open_filters(path).ranges()) == 2 for path in folder_run.parquet_files(folder))
     before = versions(folder)
     code, out, _ = run(capsys, "add", str(folder), "-c", "id", "--json")
     report = json.loads(out)
@@ -68,7 +69,7 @@ def test_all_files_get_filters_and_a_second_run_has_nothing_to_do(
     assert "6 would be written" in out
     code, out, _ = run(capsys, "drop", str(folder), "--threads", "3", "--in-place")
     assert "12 dropped" in out
-    assert all(ps.open_filters(path).ranges() == [] for path in folders.parquet_files(folder))
+    assert all(ps.open_filters(path).ranges() == [] for path in folder_run.parquet_files(folder))
 
 
 def test_a_report_prints_a_summary(folder: Path) -> None:
@@ -99,7 +100,7 @@ def test_a_file_that_fails_does_not_stop_the_others(folder: Path, capsys: pytest
 
 
 def test_what_was_interrupted_goes_on(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    done = folders.parquet_files(folder)[:2]
+    done = folder_run.parquet_files(folder)[:2]
     for path in done:
         ps.add_filters(path, columns="id")
     _, out, _ = run(capsys, "add", str(folder), "-c", "id", "--json")
@@ -117,7 +118,7 @@ def test_what_was_interrupted_goes_on(folder: Path, capsys: pytest.CaptureFixtur
 
 def test_a_false_negative_is_found_in_its_file(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run(capsys, "add", str(folder), "-c", "id")
-    path = folders.parquet_files(folder)[3]
+    path = folder_run.parquet_files(folder)[3]
     offset, length = ps.open_filters(path).ranges()[0][2:]
     assert length is not None
     with path.open("r+b") as file:
@@ -135,7 +136,7 @@ def test_tables_are_refused_before_anything_is_done(folder: Path, capsys: pytest
     assert code == 2
     assert "Delta table" in err
     assert err.count("\n") == 1
-    assert all(ps.open_filters(path).ranges() == [] for path in folders.parquet_files(folder))
+    assert all(ps.open_filters(path).ranges() == [] for path in folder_run.parquet_files(folder))
     assert run(capsys, "inspect", str(folder))[0] == 0
 
 
@@ -155,7 +156,7 @@ def test_the_bar_is_for_terminals() -> None:
             return True
 
     for stream, seen in ((Terminal(), True), (io.StringIO(), False)):
-        with folders.Progress(4, stream) as bar:
+        with folder_run.Progress(4, stream) as bar:
             for failed in (False, True, False, False):
                 bar.step(failed)
         said = stream.getvalue()
@@ -165,6 +166,6 @@ def test_the_bar_is_for_terminals() -> None:
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs links")
 def test_links_to_folders_are_not_followed(folder: Path) -> None:
-    before = folders.parquet_files(folder)
+    before = folder_run.parquet_files(folder)
     (folder / "again").symlink_to(folder)
-    assert folders.parquet_files(folder) == before
+    assert folder_run.parquet_files(folder) == before

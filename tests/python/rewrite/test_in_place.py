@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import parsieve as ps
-from parsieve import atomic, files, journal
+from parsieve.io import atomic, journal, sources
 
 
 @pytest.fixture
@@ -168,7 +168,7 @@ def test_a_change_that_begins_while_the_file_is_opened(
     path: Path, monkeypatch: pytest.MonkeyPatch, is_over: bool
 ) -> None:
     """After the look for its journal: where a file is half changed, its end is no footer."""
-    looked, opened = journal.recover, files.LocalFile
+    looked, opened = journal.recover, sources.LocalFile
     begun: list[bytes] = []
 
     def begin(source: Any) -> None:
@@ -177,14 +177,14 @@ def test_a_change_that_begins_while_the_file_is_opened(
             begun.append(b"")
             begun[0] = interrupted(path, monkeypatch, "write", 4)[1]
 
-    def open_and_wait(source: Any) -> files.LocalFile:
+    def open_and_wait(source: Any) -> sources.LocalFile:
         file = opened(source)
         if is_over and begun[0] and file.size() == len(begun[0]):
             looked(source)
         return file
 
     monkeypatch.setattr(journal, "recover", begin)
-    monkeypatch.setattr(files, "LocalFile", open_and_wait)
+    monkeypatch.setattr(sources, "LocalFile", open_and_wait)
     assert ps.open_filters(path).ranges() == []
     assert begun[0]
 

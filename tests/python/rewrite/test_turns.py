@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import parsieve as ps
-from parsieve import atomic
+from parsieve.io import atomic
 
 PROGRAM = """
 import sys, parsieve as ps

@@ -11,7 +11,7 @@ import pytest
 
 import parsieve as ps
 from parsieve.index import TableIndex
-from parsieve.lake.detect import open_lake
+from parsieve.lake.open import open_lake
 
 
 @pytest.fixture

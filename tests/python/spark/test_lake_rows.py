@@ -15,7 +15,7 @@ from lake_truth import check_snapshot, check_tokens, rows
 
 import parsieve as ps
 from parsieve.lake import Lake, Snapshot, open_lake
-from parsieve.spark import versions
+from parsieve.spark.runtime import versions
 
 pytest.importorskip("pyspark", reason="pip install 'parsieve[spark]'")
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")]

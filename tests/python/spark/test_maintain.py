@@ -16,9 +16,10 @@ from index_bytes import sections
 from spark_tables import wait_until_old
 
 import parsieve.spark as pss
-from parsieve.index import LocalStore, TableIndex, View, query
+from parsieve.index import LocalStore, TableIndex, View
+from parsieve.index.sieve import query
 from parsieve.lake import open_lake
-from parsieve.spark import versions
+from parsieve.spark.runtime import versions
 
 pytest.importorskip("pyspark", reason="pip install 'parsieve[spark]'")
 pytestmark = pytest.mark.spark

@@ -14,8 +14,8 @@ from spark_tables import ids, ids_and_files, settled
 
 import parsieve as ps
 import parsieve.spark as pss
-from parsieve.predicate.arrow import parse_expression
-from parsieve.spark.nanos import FEW, SEEN, as_held
+from parsieve.predicate.read.arrow import parse_expression
+from parsieve.spark.pushdown.int96 import FEW, SEEN, as_held
 
 SCHEMA = pa.schema([("at", SEEN)])
 MICROS = [-2, -1, 0, 1, 2, 10, 9_223_372_036_854_775, 9_223_372_036_854_776, -9_223_372_036_854_776, 2**60]

@@ -16,7 +16,7 @@ from predicate_strategies import COLUMNS, SCHEMA
 import parsieve as ps
 from parsieve.predicate import parse
 from parsieve.predicate.render import to_spark
-from parsieve.spark import versions
+from parsieve.spark.runtime import versions
 
 pytest.importorskip("pyspark", reason="pip install 'parsieve[spark]'")
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")]

@@ -13,8 +13,9 @@ import pytest
 from spark_tables import callbacks_left
 
 import parsieve as ps
-from parsieve.spark import delta, file_index, iceberg, versions
-from parsieve.spark.catalyst import Filter
+from parsieve.spark.pushdown.catalyst import Filter
+from parsieve.spark.runtime import versions
+from parsieve.spark.scan import delta, file_index, iceberg
 
 pytestmark = pytest.mark.spark
 
