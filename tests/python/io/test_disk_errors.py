@@ -121,7 +121,7 @@ def test_a_folder_without_permission_is_named(path: Path) -> None:
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 def test_scratch_space_that_is_full_names_its_folder(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("parsieve.making.IN_MEMORY", 1)
+    monkeypatch.setattr("parsieve.filters.build.IN_MEMORY", 1)
     old = path.read_bytes()
     with Path("/dev/full").open("w+b", buffering=0) as no_space:
         monkeypatch.setattr("tempfile.TemporaryFile", lambda *_, **__: no_space)

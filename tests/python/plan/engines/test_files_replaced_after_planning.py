@@ -61,7 +61,7 @@ def file(tmp_path: Path) -> Path:
 @pytest.fixture(autouse=True)
 def lazy_relations(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have DuckDB read all results later, as it does with large ones; `test_duckdb_rows.py` tests the others."""
-    monkeypatch.setattr("parsieve.duckdb_source.MOST_BYTES", 0)
+    monkeypatch.setattr("parsieve.plan.duckdb_source.MOST_BYTES", 0)
 
 
 @pytest.fixture
@@ -224,7 +224,7 @@ def checked_files(folder: Path) -> CheckedFiles:
 
 def test_rows_that_were_given_out_are_not_taken_back(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A large file is not held back, so writing to it in the midst of reading is a conflict."""
-    monkeypatch.setattr("parsieve.lake.checked.HELD_BYTES", 0)
+    monkeypatch.setattr("parsieve.lake.rows.checked_files.HELD_BYTES", 0)
     stream = checked_files(file.parent).batches(Request(options={"batch_size": 1, "batch_readahead": 0}))
     next(stream)
     overwrite(file, [1] * 4, "new")

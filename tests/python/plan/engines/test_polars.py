@@ -39,7 +39,7 @@ def test_pushed_down(
     tmp_path: Path, where: str | None, held: bool, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not held:
-        monkeypatch.setattr("parsieve.lake.checked.HELD_BYTES", 0)
+        monkeypatch.setattr("parsieve.lake.rows.checked_files.HELD_BYTES", 0)
     for part in range(FILES):
         pq.write_table(
             pa.table({"a": [2 * part, 2 * part + 1], "b": [f"{part}", None]}), tmp_path / f"{part:02}.parquet"
