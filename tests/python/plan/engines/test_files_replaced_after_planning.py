@@ -329,3 +329,22 @@ def test_what_would_bypass_the_checks_is_refused(file: Path, where: str | None) 
         other.join(found, "k")
     with pytest.raises(ValueError, match="filtered"):
         pads.dataset([found, other])
+
+
+@pytest.mark.parametrize("row_groups", [True, False])
+@pytest.mark.parametrize("way", ["to_arrow", "to_polars", "to_dataset"])
+def test_a_file_that_is_being_written_is_a_conflict(file: Path, way: str, row_groups: bool) -> None:
+    plan = ps.open_table(file.parent).plan("k = 5", row_groups=row_groups)
+    file.write_bytes(b"")
+    with pytest.raises(ps.ConflictError, match="was changed since the plan"):
+        result = getattr(plan, way)()
+        if way == "to_dataset":
+            result.to_table()
+
+
+@pytest.mark.parametrize("row_groups", [True, False])
+def test_a_frame_whose_file_is_being_written_is_a_conflict(file: Path, row_groups: bool) -> None:
+    frame = ps.open_table(file.parent).plan("k = 5", row_groups=row_groups).to_polars()
+    file.write_bytes(b"")
+    with pytest.raises((ps.ConflictError, pl.exceptions.ComputeError), match="was changed since the plan"):
+        frame.collect()
