@@ -20,9 +20,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import parsieve as ps
-from parsieve.lake.rows.checked_files import CheckedFiles, Request
+from parsieve.lake.rows.checked_files import CheckedFiles, Opened, Request
 from parsieve.lake.storage.pinned import Pinned, local_version
 from parsieve.lake.storage.storage import Storage
+from parsieve.plan import polars_source
 
 # Both versions hold k = 5, in other row groups.
 OLD, NEW = [5, 6, 100, 101], [100, 101, 5, 6]
@@ -331,20 +332,36 @@ def test_what_would_bypass_the_checks_is_refused(file: Path, where: str | None) 
         pads.dataset([found, other])
 
 
-@pytest.mark.parametrize("row_groups", [True, False])
-@pytest.mark.parametrize("way", ["to_arrow", "to_polars", "to_dataset"])
-def test_a_file_that_is_being_written_is_a_conflict(file: Path, way: str, row_groups: bool) -> None:
-    plan = ps.open_table(file.parent).plan("k = 5", row_groups=row_groups)
-    file.write_bytes(b"")
+def test_a_file_truncated_while_polars_looks_at_its_schema(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = ps.open_table(file.parent).plan("k = 5")
+    frame_of = polars_source.frame_of
+
+    def truncate_first(files: CheckedFiles, expr: Any) -> Any:
+        file.write_bytes(b"")
+        return frame_of(files, expr)
+
+    monkeypatch.setattr(polars_source, "frame_of", truncate_first)
     with pytest.raises(ps.ConflictError, match="was changed since the plan"):
-        result = getattr(plan, way)()
-        if way == "to_dataset":
-            result.to_table()
+        plan.to_polars()
 
 
-@pytest.mark.parametrize("row_groups", [True, False])
-def test_a_frame_whose_file_is_being_written_is_a_conflict(file: Path, row_groups: bool) -> None:
-    frame = ps.open_table(file.parent).plan("k = 5", row_groups=row_groups).to_polars()
-    file.write_bytes(b"")
-    with pytest.raises((ps.ConflictError, pl.exceptions.ComputeError), match="was changed since the plan"):
-        frame.collect()
+@pytest.mark.parametrize("way", ["to_arrow", "to_batches"])
+def test_a_file_truncated_while_its_row_groups_are_selected(
+    file: Path, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = ps.open_table(file.parent).plan("k = 5", row_groups=True)
+    assert plan.row_groups == {str(file): [0]}
+    data = file.read_bytes()
+    select = Opened.select_row_groups
+
+    def truncate_first(opened: Opened) -> None:
+        monkeypatch.setattr(Opened, "select_row_groups", select)
+        file.write_bytes(b"")
+        try:
+            select(opened)
+        finally:
+            file.write_bytes(data)
+
+    monkeypatch.setattr(Opened, "select_row_groups", truncate_first)
+    table = pa.Table.from_batches(list(getattr(plan, way)())) if way == "to_batches" else plan.to_arrow()
+    assert versions(table) == ["old"]
