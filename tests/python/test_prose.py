@@ -104,3 +104,23 @@ def test_long_lines_of_a_page_fail(tmp_path: Path) -> None:
     (tmp_path / "page.md").write_text("\n\n".join([*fine, long]), encoding="utf-8")
     assert complaints(tmp_path) == [".: 1 lines with over 120 columns (limit: 0)"]
     assert not complaints(tmp_path, lines={"page.md": 1})
+
+
+def test_the_printed_limits_are_those_of_parts_that_are_not_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prose, "MARKS_NOT_YET", {"src": {"rust": 9.0}, "docs": {"pages": 9.0}})
+    monkeypatch.setattr(prose, "LONG_LINES_NOT_YET", {"docs": 3, "benches": 4})
+    finding = prose.Finding("a", 1, "", "")
+    figures = {
+        ("src", "rust"): prose.Figure(words=300, marks=[finding]),
+        ("docs", "pages"): prose.Figure(words=1000, marks=[finding]),
+        ("docs", prose.WIDTHS): prose.Figure(long_lines=[finding]),
+    }
+    assert "\n".join(prose.tables(figures)).splitlines() == [
+        "MARKS_NOT_YET: dict[str, dict[str, float]] = {",
+        '    "src": {"rust": 3.4},',
+        "}",
+        "",
+        "LONG_LINES_NOT_YET: dict[str, int] = {",
+        '    "docs": 1,',
+        "}",
+    ]
