@@ -1,50 +1,56 @@
-//! Separators between the runs of a block: a boundary may stand anywhere in the gap between two keys, so the shortest one
-//! that separates is kept, and all of them together are a tree of halved cells.
+//! The separators between the runs of a block.
 //!
-//! A node is a cell with `count` separators strictly inside. Think of the `count + 1` runs as things that fall into its
-//! halves: `split` says how many fall left. None or all: the separators lie in the other half. Otherwise the middle of the
-//! cell is itself a separator, and both halves go on with the rest:
+//! A boundary may be anywhere in the gap between two keys, so the encoder picks the shortest separator of each gap. All
+//! separators of a block form a tree of halved cells.
+//!
+//! A node of the tree is a cell with `count` separators strictly inside. It says how many of the `count + 1` runs begin
+//! in the left half (the binomial code). If none or all of them do, every separator lies in the other half. Otherwise
+//! the middle of the cell is itself a separator, and the two halves hold the rest:
 //!
 //! ```text
 //!   cell 0..16, separators 4 5 8 12      runs:  A A A A B C C C D D D D E E E E
-//!   node 0..16: 5 runs, 3 left: 8 is one        left 0..8: {4 5}, right 8..16: {12}
-//!   node 0..8:  3 runs, 1 left: 4 is one        right 4..8: {5}
-//!   node 4..8:  lone: one half down, to the left: 5 is the middle of 4..6 ... and of no larger cell
+//!   node 0..16: 5 runs, 3 left: 8 is a separator   left 0..8: {4 5}, right 8..16: {12}
+//!   node 0..8:  3 runs, 1 left: 4 is a separator   right 4..8: {5}
+//!   node 4..8:  single separator: descend one half to the left, to 4..6; 5 is its middle
 //! ```
 //!
-//! A lone separator, and every node where separators come in clumps, first says how many halves down its middle lies, and
-//! which ones: so the long way to a boundary between two close keys is one step.
+//! A single separator starts with a descent: how many halvings lead to the cell whose middle it is, and which halves
+//! they take. If separators are clumped, every node starts with a descent, so reaching a boundary between two close
+//! keys takes one step.
 
 use crate::int::{index, low_u32, saturating_u32};
 use crate::sieve::code::binomial::{put_split, take_free, take_split};
 use crate::sieve::code::bits::{BitReader, Sink, Source};
 use crate::sieve::code::offset::{Offset, parting, top};
 
-/// How a segment writes its splits: scattered separators fall like coins; those that come in clumps mostly fall to one side.
+/// How the separators of a segment are distributed. Scattered ones fall into either half with equal probability.
+/// Clumped ones mostly fall into the same half.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::sieve) enum Habit {
     Scattered,
     Clumped,
 }
 
-/// From this many bits on, half a cell is larger than the runs that a block may have.
+/// For cells of at least this many bits, half a cell can hold more runs than a block may have.
 const FREE_SHIFT: u32 = 12;
 
-/// Separators up to which counting is faster than halving.
+/// Up to this many separators, a linear count is faster than a binary search.
 const COUNTED: usize = 16;
 
-/// The runs of one block on their way to separators. Where two boundaries lie on either side of a cell's middle, but the middle
-/// is in no gap, the run between them is cut there: the tree needs it, and it costs less than a flag at every node.
+/// Turns the runs of one block into separators.
+///
+/// If two neighbouring boundaries lie on either side of a cell's middle and the middle is in no gap, the run between
+/// them is split at the middle. The tree requires it, and it costs less than a flag at every node.
 #[derive(Debug, Default)]
 pub(in crate::sieve) struct Parting<P> {
-    /// The last point of the run before, and its set.
+    /// The last point of the previous run, and its set.
     before: Option<(P, u32)>,
     separator: Option<P>,
 }
 
 impl<P: Offset> Parting<P> {
-    /// Adds to `separators` (and to `sets`, the set of each run) the boundary before a run from its first to its last point,
-    /// relative to the block.
+    /// Adds the boundary before a run to `separators`, and the set of each resulting run to `sets`. The run is given by
+    /// its first and last point, relative to the block.
     #[inline]
     pub(in crate::sieve) fn run(
         &mut self,
@@ -69,7 +75,7 @@ impl<P: Offset> Parting<P> {
     }
 }
 
-/// Writes the tree of `separators`, which lie strictly inside the cell of `shift` bits at `low`.
+/// Writes the tree of `separators`, which lie strictly inside the cell of `shift` bits that starts at `low`.
 pub(in crate::sieve) fn put_separators<P: Offset>(
     out: &mut impl Sink,
     separators: &[P],
@@ -87,7 +93,7 @@ pub(in crate::sieve) fn put_separators<P: Offset>(
     let mut low = low;
     let mut half = P::ONE << (shift - 1);
     if habit == Habit::Clumped {
-        // The highest point between the outer separators is one of them: `Parting` saw to it.
+        // `SeparatorBuilder` guarantees that the shortest separator between the outermost two is one of them.
         let between = parting(*first, *last);
         let middle = if first.trailing_zeros() > between.trailing_zeros() { *first } else { between };
         let down = shift - 1 - middle.trailing_zeros();
@@ -111,7 +117,7 @@ pub(in crate::sieve) fn put_separators<P: Offset>(
         debug_assert_eq!(cut, separators.len(), "a run across the middle was not cut");
         (separators, &separators[..0], runs)
     };
-    // No block has nearly as many runs as the largest number here.
+    // No block has nearly 2^30 runs, so the limit changes nothing.
     let room = 1 << (shift - 1).min(30);
     match habit {
         Habit::Scattered => put_split(out, below, runs, room, room),
@@ -121,8 +127,9 @@ pub(in crate::sieve) fn put_separators<P: Offset>(
     put_separators(out, right, middle, shift - 1, habit);
 }
 
-/// How many halves down a middle lies, and its highest bits, which say which halves. Scattered separators are seldom far
-/// down: ones and a zero, where there is anything to tell; clumps get Elias's gamma code.
+/// Writes how many halvings lead to a middle, and the middle's highest bits, which say which halves to take. Scattered
+/// separators rarely need many halvings, so the number is unary: ones and, unless it is the maximum, a zero. Clumped
+/// separators use Elias's gamma code.
 fn put_descent<P: Offset>(out: &mut impl Sink, down: u32, middle: P, shift: u32, habit: Habit) {
     match habit {
         Habit::Scattered => {
@@ -148,7 +155,7 @@ fn put_descent<P: Offset>(out: &mut impl Sink, down: u32, middle: P, shift: u32,
     }
 }
 
-/// Reads what `put_descent` wrote: how far down, and the way.
+/// Reads what `put_descent` wrote: the number of halvings, and which halves.
 #[inline]
 fn take_descent<P: Offset>(reader: &mut BitReader<'_>, shift: u32, habit: Habit) -> Option<(u32, P)> {
     let down = match habit {
@@ -157,7 +164,7 @@ fn take_descent<P: Offset>(reader: &mut BitReader<'_>, shift: u32, habit: Habit)
             if down < 32 {
                 reader.skip(down.min(shift.checked_sub(1)?) + u32::from(down + 1 < shift));
             } else {
-                // Rare: two keys that share many bits more than their neighbours.
+                // Rare: two keys that share many more bits than their neighbours do.
                 down = 0;
                 while down + 1 < shift && reader.take(1) == 1 {
                     down += 1;
@@ -187,7 +194,7 @@ fn take_descent<P: Offset>(reader: &mut BitReader<'_>, shift: u32, habit: Habit)
     Some((down, path))
 }
 
-/// How many of the runs of a node fall left, once its middle is known to have half a cell of `shift` bits on either side.
+/// Reads how many runs of a node begin in its left half. Each half has `shift` bits.
 #[inline]
 fn take_node(reader: &mut BitReader<'_>, runs: u32, shift: u32, habit: Habit) -> u32 {
     let half = 1 << shift.min(FREE_SHIFT);
@@ -199,8 +206,8 @@ fn take_node(reader: &mut BitReader<'_>, runs: u32, shift: u32, habit: Habit) ->
     }
 }
 
-/// How many of the `count` separators of a cell of `shift` bits are at most `point`, which is relative to the cell. `None`
-/// where the bits make no tree.
+/// Returns how many of the `count` separators of a cell are at most `point`. The cell has `shift` bits, and `point` is
+/// relative to its start. Returns `None` if the bits do not form a tree.
 #[inline]
 pub(in crate::sieve) fn rank<P: Offset>(
     reader: &mut BitReader<'_>,
@@ -209,7 +216,7 @@ pub(in crate::sieve) fn rank<P: Offset>(
     point: P,
     habit: Habit,
 ) -> Option<u32> {
-    // The next bit of the point to decide by is kept on top.
+    // The bits of the point that are still undecided, the next one highest.
     let mut path = if shift == 0 { P::ZERO } else { point << (P::BITS - shift) };
     let mut rank = 0;
     while count > 0 {
@@ -220,7 +227,7 @@ pub(in crate::sieve) fn rank<P: Offset>(
             let (down, way) = take_descent(reader, shift, habit)?;
             let ours = top(path, down);
             if ours != way {
-                // Every separator lies on one side of the point.
+                // All separators of the cell are on the same side of the point.
                 return Some(if ours > way { rank + count } else { rank });
             }
             path = path << down;
@@ -254,7 +261,7 @@ pub(in crate::sieve) fn rank<P: Offset>(
     Some(rank)
 }
 
-/// Reads past the tree of a cell.
+/// Skips the tree of a cell.
 fn pass<P: Offset>(reader: &mut BitReader<'_>, mut count: u32, mut shift: u32, habit: Habit) -> Option<()> {
     while count > 0 {
         if reader.exhausted() {
@@ -278,7 +285,8 @@ fn pass<P: Offset>(reader: &mut BitReader<'_>, mut count: u32, mut shift: u32, h
     Some(())
 }
 
-/// All separators of a cell at `low`, ascending. `None` where the bits make no tree.
+/// Appends all separators of the cell that starts at `low`, in ascending order. Returns `None` if the bits do not form
+/// a tree.
 pub(in crate::sieve) fn unfold<P: Offset>(
     reader: &mut BitReader<'_>,
     mut count: u32,
@@ -294,7 +302,7 @@ pub(in crate::sieve) fn unfold<P: Offset>(
         if count == 1 || habit == Habit::Clumped {
             let (down, way) = take_descent::<P>(reader, shift, habit)?;
             shift -= down;
-            // Nothing went down where the cell is as wide as the number: there `way` has no bits.
+            // Without a descent the cell can be as wide as the integer, and shifting by the full width would overflow.
             low = if down == 0 { low } else { low + (way << shift) };
             if count == 1 {
                 out.push(low + (P::ONE << shift.checked_sub(1)?));
@@ -316,7 +324,7 @@ pub(in crate::sieve) fn unfold<P: Offset>(
     Some(())
 }
 
-/// Most separators that a stored block may claim, so that a hostile one costs little time.
+/// The most separators that a stored block may claim. The limit bounds the work for a malicious block.
 pub(in crate::sieve) const MAX_SEPARATORS: u32 = 1023;
 
 const _: () = assert!(1 << FREE_SHIFT > index(MAX_SEPARATORS) + 1);

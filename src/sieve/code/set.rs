@@ -1,12 +1,12 @@
-//! Sets of small numbers, written as how many lie in each half of their universe, and again in each half of the halves.
+//! Sets of small numbers, stored as the number of members in each half of the universe, recursively.
 //!
-//! Near the entropy of a random set of its size at any density: a full universe costs no bits at all.
+//! The size is close to the entropy of a random set at any density. A full universe takes no bits.
 
 use crate::int::{index, saturating_u32};
 use crate::sieve::code::binomial::{Split, put_split, take_split};
 use crate::sieve::code::bits::Sink;
 
-/// Writes the members, sorted and distinct, of a set within `low .. low + width`; their number is known to the reader.
+/// Writes a sorted set of distinct members in `low .. low + width`. The reader must know their number.
 pub(in crate::sieve) fn put_members(out: &mut impl Sink, members: &[u32], low: u32, width: u32) {
     match members {
         [] => {}
@@ -23,7 +23,8 @@ pub(in crate::sieve) fn put_members(out: &mut impl Sink, members: &[u32], low: u
     }
 }
 
-/// Visits in ascending order the members that [`put_members`] wrote. Every member lies inside the universe, whatever the bits.
+/// Visits the members written by [`put_members`] in ascending order. All are inside the universe even if the bits are
+/// corrupt.
 pub(in crate::sieve) fn take_members(
     source: &mut impl Split,
     count: u32,
@@ -99,7 +100,7 @@ mod tests {
     #[test]
     fn a_full_set_is_free_and_a_random_one_near_its_entropy() {
         assert_eq!(round_trip(&(0..4096).collect::<Vec<_>>(), 4096), 0);
-        // ln C(4096, 10) = 68.1 nats, that is 98 bits.
+        // ln C(4096, 10) = 68.1 nats = 98 bits.
         assert!(round_trip(&[17, 311, 788, 1200, 1201, 2047, 2600, 3333, 3500, 4000], 4096) < 112);
     }
 }

@@ -1,4 +1,5 @@
-//! Which segments are kept decoded: those that were asked about as much as decoding them costs, while there is room.
+//! The cache of decoded segments. A segment is decoded once its lookups have cost about as much as decoding it, if
+//! there is room.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,12 +10,12 @@ use crate::sieve::key::axis::Key;
 use crate::sieve::segment::cache_entry::Warm;
 use crate::sieve::segment::packed::Segment;
 
-/// A segment is decoded once it was asked for this part of its blocks, one by one; tests ask seldom.
+/// A segment is decoded after this share of its number of blocks in lookups. Tests use a low minimum.
 const PART_OF_BLOCKS: u32 = 4;
 const LEAST_HEAT: u32 = if cfg!(test) { 3 } else { 64 };
 
 impl<K: Key> Index<K> {
-    /// The decoded form of a segment that is asked now, if it has one or is worth one.
+    /// Returns the decoded form of a segment, decoding it if it is worthwhile by now.
     #[inline]
     pub(in crate::sieve) fn warm<'a>(&self, at: usize, segment: &'a Segment<K>) -> Option<&'a Warm> {
         match segment.warmth.warm.get() {
@@ -45,8 +46,8 @@ impl<K: Key> Index<K> {
         Some(Warm { unpacked, covered: segment.locations().iter().all(covers) })
     }
 
-    /// Decodes every segment that is loaded, as far as there is room, for an owner who knows that many questions will come.
-    /// Otherwise a segment is decoded once it was asked often.
+    /// Decodes all loaded segments for which there is room. Call this if many lookups will follow. Without it, a
+    /// segment is decoded after a number of lookups.
     pub fn unpack(&self) {
         for (at, slot) in self.slots.iter().enumerate() {
             if let Slot::Ready(segment) = slot {
@@ -55,20 +56,20 @@ impl<K: Key> Index<K> {
         }
     }
 
-    /// Bytes that decoded segments occupy.
+    /// Returns the size of all decoded segments.
     pub fn unpacked_bytes(&self) -> usize {
         let ready =
             self.slots.iter().filter_map(|slot| if let Slot::Ready(segment) = slot { Some(segment) } else { None });
         ready.filter_map(|segment| segment.warmth.get()).map(|warm| warm.unpacked.num_bytes()).sum()
     }
 
-    /// Lets decoded segments take so many bytes from now on, beside those that are decoded already; the default is 256 MiB
-    /// in all. Nothing is decoded with none.
+    /// Sets how many bytes further decoded segments may take, in addition to those already decoded. The default is 256
+    /// MiB. Zero disables decoding.
     pub fn set_room(&mut self, bytes: usize) {
         self.room = Arc::new(AtomicUsize::new(bytes));
     }
 
-    /// Gives back the room of a segment that is about to be replaced.
+    /// Returns the bytes of a segment that is about to be replaced to the cache.
     pub(in crate::sieve) fn release(&self, at: usize) {
         if let Some(Slot::Ready(segment)) = self.slots.get(at)
             && let Some(warm) = segment.warmth.get()

@@ -1,4 +1,4 @@
-//! What a reader keeps of an index: its locations with their statistics, and where each segment lies.
+//! The directory of an index: its locations with their statistics, and the position of each segment.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::int::{saturating_u32, to_u64};
@@ -6,45 +6,45 @@ use crate::sieve::key::axis::{AxisType, Key};
 use crate::sieve::record::options::Options;
 use crate::sieve::segment::encode::{Counts, Sealed};
 
-/// Where rows live: a file group of a partition, whichever of its files is read.
+/// A place where rows are stored: a file group of a partition, regardless of which of its files is read.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Location {
-    /// The partition's path.
+    /// The path of the partition.
     pub partition: String,
-    /// The file group's id, or the file's name where the table has no groups.
+    /// The ID of the file group, or the file name if the table has no groups.
     pub group: String,
 }
 
-/// What is known of the keys of one location.
+/// The keys of one location.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Span<K> {
-    /// Least key.
+    /// The least key.
     pub least: K,
-    /// Greatest key.
+    /// The greatest key.
     pub most: K,
-    /// Rows with a key.
+    /// The number of rows with a key.
     pub rows: u64,
 }
 
-/// The outcome of a build: segments in order, and the span of each location that has keys.
+/// The result of a build.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Built<K> {
-    /// Segments in order of their keys.
+    /// The segments in order of their keys.
     pub segments: Vec<Sealed<K>>,
-    /// By location.
+    /// The span of each location that has keys.
     pub spans: Vec<Option<Span<K>>>,
 }
 
-/// What the index knows of one location beside its keys.
+/// The statistics of one location.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stats<K> {
-    /// Its keys, if it has any.
+    /// The keys, if the location has any.
     pub span: Option<Span<K>>,
-    /// Rows without a value.
+    /// The number of null rows.
     pub nulls: u64,
-    /// Rows whose value is not a number.
+    /// The number of NaN rows.
     pub nans: u64,
-    /// Rows were not all seen: the location belongs to every answer.
+    /// True if not all rows were read. The location then belongs to every answer.
     pub unknown: bool,
 }
 
@@ -54,50 +54,50 @@ impl<K> Default for Stats<K> {
     }
 }
 
-/// A range of bytes of an index file.
+/// A byte range of an index file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Extent {
-    /// Which of the index's segment files.
+    /// The number of the segment file.
     pub file: u32,
-    /// Offset of the first byte.
+    /// The offset of the first byte.
     pub offset: u64,
-    /// How many.
+    /// The number of bytes.
     pub len: u64,
 }
 
-/// What the root says of one segment.
+/// The directory entry of one segment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry<K> {
-    /// Least key.
+    /// The least key.
     pub least: K,
-    /// Greatest key.
+    /// The greatest key.
     pub most: K,
-    /// Where its lookup section lies.
+    /// The position of the lookup section.
     pub lookup: Extent,
-    /// Where its maintenance section lies.
+    /// The position of the keys section.
     pub keys: Extent,
-    /// Sums over its keys.
+    /// Totals over the keys.
     pub counts: Counts,
 }
 
-/// The part of an index that a reader keeps: everything but the segments.
+/// The part of an index that a reader keeps in memory: everything except the segments.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Root<K> {
     /// How values became keys.
     pub axis: AxisType,
-    /// The table's instant that the index speaks of.
+    /// The instant of the table that the index describes.
     pub instant: i64,
-    /// How it was built.
+    /// The options of the build.
     pub options: Options,
     /// The locations by number.
     pub locations: Vec<Location>,
-    /// Statistics by location.
+    /// The statistics by location.
     pub stats: Vec<Stats<K>>,
-    /// Segments in order of their keys.
+    /// The segments in order of their keys.
     pub segments: Vec<Entry<K>>,
 }
 
-/// Lays segments out as one file: lookup sections first, neighbours beside each other, then the maintenance sections.
+/// Lays out segments as one file: all lookup sections in order, then all keys sections.
 pub fn pack<K: Key>(segments: &[Sealed<K>], file: u32) -> (Vec<u8>, Vec<Entry<K>>) {
     let mut bytes = Vec::new();
     let mut put = |section: &[u8]| {
@@ -119,7 +119,7 @@ pub fn pack<K: Key>(segments: &[Sealed<K>], file: u32) -> (Vec<u8>, Vec<Entry<K>
 }
 
 impl<K: Key> Root<K> {
-    /// A root over one file of segments; `stats` tells nulls, NaN and unknown rows, its spans are replaced.
+    /// Builds a root over one file of segments. Takes nulls, NaN and unknown rows from `stats`, and spans from `built`.
     pub fn new(
         (axis, instant, options): (AxisType, i64, Options),
         locations: Vec<Location>,
@@ -134,7 +134,7 @@ impl<K: Key> Root<K> {
         Ok((Self { axis, instant, options, locations, stats: stats.collect(), segments }, bytes))
     }
 
-    /// Sums over all segments.
+    /// Returns the totals over all segments.
     pub fn counts(&self) -> Counts {
         let mut sum = Counts::default();
         self.segments.iter().for_each(|entry| sum.add(&entry.counts));

@@ -1,26 +1,26 @@
-//! The first eight bytes that tell keys apart, side by side: most comparisons of a lookup need no more.
+//! The first eight distinguishing bytes of keys, stored contiguously. Most comparisons of a lookup need nothing else.
 
 use crate::int::index;
 use crate::sieve::index::directory::{Entry, Stats};
 use crate::sieve::key::axis::Key;
 use std::cmp::Ordering;
 
-/// Heads of the least and the greatest key of each segment and of each location.
+/// The prefixes of the least and greatest key of each segment and location.
 #[derive(Debug, Clone)]
 pub(in crate::sieve) struct Heads {
-    /// What all of these keys begin with.
+    /// The bytes that all of these keys begin with.
     prefix: Vec<u8>,
     leasts: Vec<u64>,
     mosts: Vec<u64>,
-    /// Of a location without keys the least is above the greatest.
+    /// The prefixes by location. For a location without keys, the least is greater than the greatest.
     spans: Vec<(u64, u64)>,
 }
 
-/// Where an interval lies against the span of a location.
+/// Whether an interval overlaps the span of a location.
 pub(in crate::sieve) enum Meets {
     No,
     Yes,
-    /// The heads are equal: the keys themselves must be compared.
+    /// The prefixes are equal, so the keys themselves must be compared.
     Perhaps,
 }
 
@@ -51,7 +51,7 @@ impl Heads {
         key.head(&self.prefix)
     }
 
-    /// The segment between whose least and greatest key a key lies.
+    /// Returns the segment whose least and greatest key enclose a key.
     #[inline]
     pub(in crate::sieve) fn segment_of<K: Key>(&self, key: &K, segments: &[Entry<K>]) -> Option<usize> {
         let head = self.of(key);
@@ -69,7 +69,7 @@ impl Heads {
         within.then_some(segment)
     }
 
-    /// Whether the keys of a location meet `low ..= high`, given by their heads.
+    /// Compares the keys of a location with `low ..= high`, both given by their prefixes.
     #[inline]
     pub(in crate::sieve) fn meets(&self, location: u32, (low, high): (u64, u64)) -> Meets {
         match self.spans.get(index(location)) {

@@ -1,7 +1,7 @@
-//! Questions to an index, answered from memory or with the ranges that are still needed.
+//! Queries of an index, answered from memory or with the byte ranges that are still missing.
 //!
-//! Points and bounded intervals are answered by the segments and, always, intersected with each location's least and
-//! greatest key; rays by those alone, which is optimal (Theorem 1 of the spec).
+//! Segments answer points and bounded intervals. The answer is always intersected with each location's least and
+//! greatest key. Rays are answered by these alone, which is optimal (theorem 1 of the thesis).
 
 use crate::int::{index, saturating_u32};
 use crate::sieve::index::directory::{Extent, Stats};
@@ -10,46 +10,46 @@ use crate::sieve::index::loaded::{Index, Slot};
 use crate::sieve::key::axis::{AxisType, Bytes, Key};
 use std::ops::Range;
 
-/// What a predicate asks for, in keys of the index's axis. Strict bounds become loose ones, or the next key where the axis
-/// is exact; whatever has no form here keeps every location.
+/// A predicate in terms of keys of the index's axis. The caller converts strict bounds to inclusive ones, or to the
+/// next key if the axis is exact. A predicate that has no form here keeps every location.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Query<K> {
     /// Equal to a key.
     Point(K),
     /// Equal to one of several keys.
     In(Vec<K>),
-    /// From a key to a key, both included.
+    /// Between two keys, inclusive.
     Between(K, K),
-    /// A key or a greater one.
+    /// At least this key.
     AtLeast(K),
-    /// A key or a lesser one.
+    /// At most this key.
     AtMost(K),
-    /// No value.
+    /// Null.
     Null,
-    /// A value.
+    /// Not null.
     NotNull,
-    /// Not a number.
+    /// NaN.
     Nan,
 }
 
 impl Query<Bytes> {
-    /// Byte strings that begin with a prefix.
+    /// Matches byte strings that begin with a prefix.
     pub fn prefix(prefix: &[u8]) -> Self {
         Self::Between(Bytes::new(prefix), Bytes::last_with_prefix(prefix))
     }
 }
 
-/// The locations that can hold a matching row.
+/// The locations that may hold a matching row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
-    /// The index cannot tell: keep everything.
+    /// The index cannot answer the query: keep every location.
     All,
-    /// These, ascending, and no others.
+    /// Keep only these locations, in ascending order.
     Only(Vec<u32>),
 }
 
 impl Answer {
-    /// Whether a location is kept.
+    /// Returns true if a location must be kept.
     pub fn keeps(&self, location: u32) -> bool {
         match self {
             Self::All => true,
@@ -58,26 +58,26 @@ impl Answer {
     }
 }
 
-/// Bytes that an answer needs: load them, and ask again.
+/// Bytes to load before a query can be answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Need {
-    /// Number of the segment, for [`Index::load`].
+    /// The number of the segment, for [`Index::load`].
     pub segment: usize,
-    /// Where its lookup section lies.
+    /// The position of its lookup section.
     pub extent: Extent,
 }
 
-/// An answer, or the way to it.
+/// An answer, or the segments to load first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Lookup {
     /// The answer.
     Ready(Answer),
-    /// Segments to load first, ascending; neighbours lie beside each other in their file.
+    /// The segments to load, ascending. Neighbouring segments are adjacent in their file.
     Need(Vec<Need>),
 }
 
 impl<K: Key> Index<K> {
-    /// The segments that a query meets and that are not loaded yet; rays and lists need none.
+    /// Returns the segments that a query needs and that are not loaded. Rays and null tests need none.
     pub fn needs(&self, query: &Query<K>) -> Vec<Need> {
         let mut needs = Vec::new();
         let mut need = |segment: usize| {
@@ -91,7 +91,7 @@ impl<K: Key> Index<K> {
             Query::Between(low, high) => {
                 for segment in self.segments_in(low, high) {
                     let entry = &self.root.segments[segment];
-                    // A segment that is covered wholly still has to say which locations it speaks of.
+                    // A segment inside the interval must still be loaded, because its locations are not in the root.
                     if entry.least <= *high && entry.most >= *low {
                         need(segment);
                     }
@@ -104,20 +104,20 @@ impl<K: Key> Index<K> {
         needs
     }
 
-    /// Answers a query, or says what it needs for it.
+    /// Answers a query, or returns the segments that must be loaded first.
     pub fn lookup(&self, query: &Query<K>) -> Lookup {
         let needs = self.needs(query);
         if needs.is_empty() { Lookup::Ready(self.answer(query)) } else { Lookup::Need(needs) }
     }
 
-    /// Answers from what is loaded; a segment that is not stands for every location.
+    /// Answers a query from the loaded segments. A missing segment stands for every location.
     pub fn answer(&self, query: &Query<K>) -> Answer {
         let mut out = Vec::new();
         let all = |stats: &dyn Fn(&Stats<K>) -> bool| {
             let kept = (0..).zip(&self.root.stats).filter(|(_, of)| of.unknown || stats(of));
             Answer::Only(kept.map(|(location, _)| location).collect())
         };
-        // Spark and DuckDB order NaN after every number, IEEE does not: a ray upwards keeps it.
+        // Spark and DuckDB order NaN above every number, IEEE 754 does not. An upward ray therefore keeps NaN.
         let floats = self.root.axis == AxisType::Float;
         if !self.root.axis.ordered() && matches!(query, Query::Between(..) | Query::AtLeast(_) | Query::AtMost(_)) {
             return Answer::All;
@@ -146,7 +146,7 @@ impl<K: Key> Index<K> {
         Answer::Only(out)
     }
 
-    /// Adds the locations of a key to `out`, which is empty: the fast path, without a query's clothes.
+    /// Fast path for one key: appends its locations to the empty `out` without building a `Query`.
     #[inline]
     pub fn point(&self, key: &K, out: &mut Vec<u32>) {
         if let Some(segment) = self.segment_of(key) {
@@ -173,7 +173,7 @@ impl<K: Key> Index<K> {
         self.add_unknown(out);
     }
 
-    /// Adds the locations with keys from `low` to `high` to `out`, which is empty.
+    /// Appends the locations with keys from `low` to `high` to the empty `out`.
     pub fn interval(&self, low: &K, high: &K, out: &mut Vec<u32>) {
         let segments = if low <= high { self.segments_in(low, high) } else { 0..0 };
         let found = match segments.len() {
@@ -185,20 +185,21 @@ impl<K: Key> Index<K> {
             out.clear();
             out.extend(0..saturating_u32(self.root.stats.len()));
         }
-        // To ask a segment costs more than to compare a location, and the answer is often no where there are many.
+        // Checking a segment is slower than checking a location, and with many segments it rarely succeeds.
         if found.is_none() || out.len() <= 4 * segments.len() || !segments.into_iter().all(|at| self.is_covered(at)) {
             self.narrow(low, high, out);
         }
         self.add_unknown(out);
     }
 
-    /// Whether every location of a segment has keys on both sides of all of the segment's, so that an interval which meets the
-    /// segment meets the spans of its locations too.
+    /// Returns true if every location of a segment has keys below and above all keys of the segment. An interval that
+    /// overlaps such a segment also overlaps the spans of all its locations.
     fn is_covered(&self, at: usize) -> bool {
         matches!(&self.slots[at], Slot::Ready(segment) if segment.warmth.get().is_some_and(|warm| warm.covered))
     }
 
-    /// What one segment adds to what is known already; `None` where it cannot tell.
+    /// Appends the locations of one segment that are not yet known. Returns `None` if the segment is missing or
+    /// damaged.
     fn interval_of(&self, at: usize, low: &K, high: &K, known: Option<&[bool]>, out: &mut Vec<u32>) -> Option<()> {
         match &self.slots[at] {
             Slot::Ready(segment) => {
@@ -209,8 +210,8 @@ impl<K: Key> Index<K> {
         }
     }
 
-    /// The same over several neighbouring segments. Those that lie inside the interval come first: they need no decoding,
-    /// and mostly know the locations for which the two at the ends would be decoded.
+    /// Like `interval_of`, but for several neighbouring segments. Segments inside the interval come first: they need no
+    /// decoding, and often contain every location that the two segments at the ends could add.
     fn interval_over(&self, segments: Range<usize>, low: &K, high: &K, out: &mut Vec<u32>) -> Option<()> {
         let mut known = vec![false; self.root.stats.len()];
         let mut missing = known.len();
@@ -241,7 +242,7 @@ impl<K: Key> Index<K> {
         Some(())
     }
 
-    /// Drops the locations whose keys all lie outside `low ..= high`.
+    /// Removes the locations whose keys are all outside `low ..= high`.
     #[inline]
     fn narrow(&self, low: &K, high: &K, out: &mut Vec<u32>) {
         let heads = (self.heads.of(low), self.heads.of(high));
@@ -263,7 +264,7 @@ impl<K: Key> Index<K> {
         }
     }
 
-    /// The segment between whose least and greatest key a key lies.
+    /// Returns the segment whose least and greatest key enclose a key.
     #[inline]
     fn segment_of(&self, key: &K) -> Option<usize> {
         self.heads.segment_of(key, &self.root.segments)

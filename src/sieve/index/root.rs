@@ -1,4 +1,4 @@
-//! The root's bytes: axis, options, locations with their statistics, directory of segments.
+//! The encoding of the root: axis, options, locations with their statistics, and the directory of segments.
 
 use crate::cursor::Cursor;
 use crate::error::Result;
@@ -10,11 +10,11 @@ use crate::sieve::key::axis::{AxisType, Key};
 use crate::sieve::record::options::{Coarsen, Options};
 use crate::sieve::segment::encode::Counts;
 
-/// Bits of a location's flags.
+/// Flags of a location.
 const HAS_KEYS: u8 = 1;
 const UNKNOWN: u8 = 2;
 
-/// Writes a root.
+/// Encodes a root.
 pub fn write<K: Key>(root: &Root<K>) -> Vec<u8> {
     let mut body = vec![K::CODE, root.axis.code()];
     body.extend_from_slice(&root.instant.to_le_bytes());
@@ -93,7 +93,7 @@ pub(in crate::sieve) fn take_entry<K: Key>(cursor: &mut Cursor<'_>, previous: Op
     Ok(Entry { least, most, lookup, keys, counts })
 }
 
-/// Reads a root.
+/// Decodes a root.
 pub fn read<K: Key>(bytes: &[u8]) -> Result<Root<K>> {
     let mut cursor = cursor(unframe(ROOT, bytes)?);
     let cursor = &mut cursor;
@@ -104,7 +104,7 @@ pub fn read<K: Key>(bytes: &[u8]) -> Result<Root<K>> {
     let instant = cursor.u64()?.cast_signed();
     let options = take_options(cursor)?;
     let (mut locations, mut stats) = (Vec::new(), Vec::new());
-    // Each turn consumes bytes, so a count that lies ends with the input.
+    // Each iteration consumes bytes, so a false count fails at the end of the input.
     for _ in 0..cursor.varint()? {
         locations.push(take_location(cursor)?);
         stats.push(take_stats(cursor)?);

@@ -1,4 +1,4 @@
-//! Arrow columns as keys: which axis a type has, and the keys of an array with its nulls and NaN counted.
+//! Arrow columns as keys: the axis of each type, and the keys of an array with its null and NaN counts.
 
 use crate::arrow::Leaf;
 use crate::error::{Error, ErrorKind, Result};
@@ -14,10 +14,10 @@ use arrow_array::{Array, ArrayRef};
 use arrow_buffer::{ArrowNativeType, NullBuffer, ScalarBuffer};
 use arrow_schema::{DataType, TimeUnit};
 
-/// Digits of a decimal that fit into 64 bits.
+/// The most digits of a decimal that fits in 64 bits.
 const WORD_DIGITS: u8 = 18;
 
-/// Which of the three key types a column has.
+/// The key type of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Width {
     /// `u64`.
@@ -31,18 +31,18 @@ pub enum Width {
 /// How the values of a column become keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Axis {
-    /// Their order.
+    /// The order of the values.
     pub axis: AxisType,
-    /// Their type.
+    /// The type of the keys.
     pub width: Width,
-    /// What makes two columns comparable: unit, scale, zone. Stored with the index.
+    /// The properties that make two columns comparable: unit, scale, time zone. Stored with the index.
     pub meaning: String,
-    /// Whether a row can have several values: its nulls then say nothing of the row.
+    /// True if a row can have several values. A null slot then does not mean that the row is null.
     pub repeated: bool,
 }
 
 impl Axis {
-    /// The axis of a column of this type; of a nested one, of its only leaf.
+    /// Returns the axis of a column type. A nested type must have exactly one leaf.
     pub fn of(arrow: &DataType) -> Result<Self> {
         use DataType as A;
         let of = |axis, width, meaning: String| Ok(Self { axis, width, meaning, repeated: false });
@@ -89,8 +89,8 @@ impl Axis {
         }
     }
 
-    /// Visits the values of a column: each with how many neighbouring or equal rows have it. Entries of dictionaries are
-    /// visited once.
+    /// Calls `take` with each value and the number of rows that have it. A plain array yields every row separately. A
+    /// dictionary array yields every used entry once.
     pub fn visit<K: Encode>(&self, column: &ArrayRef, mut take: impl FnMut(K::Value<'_>, u64)) -> Result<Sides> {
         let leaf = Leaf::find(column, None)?;
         let found = Self::of(leaf.array.data_type())?;
@@ -122,7 +122,7 @@ impl Axis {
             return Ok(sides);
         }
         let values = without_runs(&leaf.array).map_err(|_| refused(column.data_type(), "it could not be read"))?;
-        // The nulls of runs are written out with them.
+        // `without_runs` also expands the nulls of a run-end encoded array.
         let nulls = NullBuffer::union(leaf.nulls.as_ref(), values.nulls());
         let nulls = nulls.filter(|nulls| nulls.null_count() > 0);
         sides.nulls = to_u64(nulls.as_ref().map_or(0, NullBuffer::null_count));
@@ -134,7 +134,7 @@ impl Axis {
         Ok(sides)
     }
 
-    /// The keys of a column of literals, in any order; and what of them has no key.
+    /// Returns the keys of a column of literals, in no particular order, and counts the slots that have no key.
     pub fn keys<K: Encode>(&self, column: &ArrayRef) -> Result<(Vec<K>, Sides)> {
         let mut keys = Vec::new();
         let sides = self.visit::<K>(column, |value, _| keys.push(K::owned(value)))?;
@@ -142,33 +142,33 @@ impl Axis {
     }
 }
 
-/// Rows of a column, and those of its slots that have no key.
+/// The number of rows in a column, and of slots without a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Sides {
-    /// Rows.
+    /// All rows.
     pub rows: u64,
-    /// Slots without a value.
+    /// Null slots.
     pub nulls: u64,
-    /// Slots that are not a number.
+    /// NaN slots.
     pub nans: u64,
 }
 
-/// A key type whose values can be read out of arrays.
+/// A key type that can be read from Arrow arrays.
 pub trait Encode: Key {
-    /// What an array holds.
+    /// A value borrowed from an array.
     type Value<'a>: Copy;
 
-    /// Visits the slots that are not skipped, which may hold anything; `None` is NaN.
+    /// Visits every slot that is not skipped, with `None` for NaN. A skipped slot may contain arbitrary bytes.
     fn each(
         array: &dyn Array,
         skipped: impl Fn(usize) -> bool,
         visit: impl FnMut(usize, Option<Self::Value<'_>>),
     ) -> Result<()>;
-    /// The key of a value.
+    /// Converts a value to a key.
     fn owned(value: Self::Value<'_>) -> Self;
-    /// The next greater key, if there is one that is certain to be the next.
+    /// Returns the next greater key, or `None` if there is none or it is not known.
     fn next(self) -> Option<Self>;
-    /// The next lesser key, if there is one that is certain to be the next.
+    /// Returns the next smaller key, or `None` if there is none or it is not known.
     fn previous(self) -> Option<Self>;
 }
 
@@ -201,7 +201,8 @@ impl Encode for u64 {
             A::UInt16 => naturals::<u16>(array, visit),
             A::UInt32 => naturals::<u32>(array, visit),
             A::UInt64 => naturals::<u64>(array, visit),
-            // A value with more digits than its type allows keeps its side of the others: every literal is within them.
+            // A value with more digits than its type allows is clamped. Every literal is within the limits, so
+            // comparisons with literals stay correct.
             A::Decimal128(_, _) => {
                 let clamped = |value: i128| value.clamp(i128::from(i64::MIN), i128::from(i64::MAX));
                 let word = |value: i128| signed(i64::try_from(clamped(value)).unwrap_or_default());
@@ -322,7 +323,7 @@ impl Encode for Bytes {
     }
 }
 
-/// The array's numbers by their width alone; dates, ticks and decimals are integers of theirs.
+/// Returns the array's buffer as integers of its physical width. Dates, times, timestamps and decimals are stored so.
 fn raw<N: ArrowNativeType>(array: &dyn Array) -> ScalarBuffer<N> {
     let data = array.to_data();
     ScalarBuffer::new(data.buffers()[0].clone(), data.offset(), data.len())

@@ -1,9 +1,9 @@
-//! How the byte strings of one segment become points: strip what they all begin with, then number, place by place, the
-//! bytes that occur there.
+//! Maps the byte strings of one segment to points: strips their common prefix, then numbers the bytes that occur at
+//! each position.
 //!
-//! Hexadecimal digits take four bits so, and the dashes of a UUID none: 128 bits hold 32 digits instead of 16 bytes.
-//! Fewer bits also mean fewer halves between a cell and its separators. The numbers keep the order of the bytes, so points
-//! are weakly monotone; a string that ends counts as zeros from there on.
+//! A hexadecimal digit then takes four bits, and the dashes of a UUID none, so 128 bits hold 32 digits instead of 16
+//! bytes. Fewer bits also mean fewer halvings on the way to a separator. The numbering keeps the order of the bytes, so
+//! points are weakly monotone. A string that is too short is padded with zero bytes.
 
 use crate::cursor::Cursor;
 use crate::error::Result;
@@ -11,18 +11,18 @@ use crate::int::{low_u8, saturating_u32, to_u64};
 use crate::sieve::code::format::malformed;
 use crate::sieve::code::varint::{put_varint, take_len};
 
-/// Bits of a point.
+/// The width of a point.
 const POINT_BITS: u32 = 128;
 
-/// Places beyond this many are not looked at.
+/// Positions after this many are ignored.
 const MAX_PLACES: usize = 64;
 
-/// The bytes that occur at some place.
+/// The bytes that occur at one or more positions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Alphabet {
-    /// Ascending.
+    /// In ascending order.
     symbols: Vec<u8>,
-    /// How many symbols are less than each byte.
+    /// For each byte, the number of symbols below it.
     below: Vec<u8>,
     bits: u32,
 }
@@ -36,19 +36,19 @@ impl Alphabet {
     }
 }
 
-/// The axis of one segment. Empty for keys that are numbers already.
+/// The mapping from the byte strings of one segment to points. Empty if the keys are numbers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Chart {
     prefix: Vec<u8>,
     alphabets: Vec<Alphabet>,
-    /// Alphabet of each place after the prefix.
+    /// The index of the alphabet of each position after the prefix.
     places: Vec<u8>,
-    /// Bits of all places.
+    /// The sum of the bits of all positions.
     bits: u32,
 }
 
 impl Chart {
-    /// The chart of some keys in ascending order.
+    /// Builds the mapping for keys in ascending order.
     #[allow(single_use_lifetimes, reason = "an `impl Trait` cannot leave it out")]
     pub(in crate::sieve) fn of<'a>(keys: impl DoubleEndedIterator<Item = &'a [u8]> + Clone) -> Self {
         let (Some(least), Some(most)) = (keys.clone().next(), keys.clone().next_back()) else { return Self::default() };
@@ -80,12 +80,12 @@ impl Chart {
         &self.prefix
     }
 
-    /// The point of a key that begins with the prefix, whether or not it is one of the segment's.
+    /// Returns the point of a key that begins with the prefix. The key need not belong to the segment.
     pub(in crate::sieve) fn point(&self, key: &[u8]) -> u128 {
         self.point_above(key, 0)
     }
 
-    /// The same, but for the lowest `down` bits, which may be others.
+    /// Like [`Self::point`], but the lowest `down` bits may differ.
     #[inline]
     pub(in crate::sieve) fn point_above(&self, key: &[u8], down: u32) -> u128 {
         let mut left = self.bits;
@@ -102,9 +102,9 @@ impl Chart {
             let shifted = point.checked_shl(alphabet.bits).unwrap_or(0);
             match alphabet.symbols.get(below) {
                 Some(&symbol) if symbol == byte => point = shifted | u128::from(to_u64(below)),
-                // Between two symbols: before all that go on with the greater one.
+                // Between two symbols: the first point that continues with the greater symbol.
                 Some(_) => return (shifted | u128::from(to_u64(below))).checked_shl(left).unwrap_or(0),
-                // Above all symbols: after all that go on with the last one.
+                // Above all symbols: the last point that continues with the last symbol.
                 None => {
                     let last = shifted | u128::from(to_u64(alphabet.symbols.len() - 1));
                     let rest = 1u128.checked_shl(left).map_or(u128::MAX, |end| end - 1);
@@ -120,7 +120,7 @@ impl Chart {
         body.extend_from_slice(&self.prefix);
         body.push(low_u8(to_u64(self.alphabets.len())));
         for alphabet in &self.alphabets {
-            // 256 symbols are written as 0, and need no list.
+            // A full alphabet of 256 symbols is written as 0, without the list.
             body.push(low_u8(to_u64(alphabet.symbols.len())));
             if alphabet.symbols.len() < 256 {
                 body.extend_from_slice(&alphabet.symbols);

@@ -1,4 +1,4 @@
-//! Unites neighbouring runs where a bit saved costs the fewest locations read in vain.
+//! Merges neighbouring runs, the fewest needless reads per saved bit first.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -6,10 +6,11 @@ use std::collections::{BinaryHeap, HashMap};
 use crate::int::{index, saturating_u32, to_u64};
 use crate::sieve::record::options::Coarsen;
 
-/// Bits that a boundary between two runs costs, about.
+/// The approximate cost of a boundary between two runs, in bits.
 const BITS_PER_SEPARATOR: u64 = 3;
 
-/// The location sets of a segment, by handle: below `num_locals` one location, from there on a set of several.
+/// The location sets of a segment by handle. A handle below `num_locals` is a single location; any other is a set of
+/// several.
 #[derive(Debug, Default)]
 pub(in crate::sieve) struct Sets {
     identity: Vec<u32>,
@@ -30,7 +31,7 @@ impl Sets {
         self.several.len()
     }
 
-    /// The handle of a set of local numbers, ascending and not empty.
+    /// Returns the handle of a set of local numbers, which must ascend and not be empty.
     pub(in crate::sieve) fn handle(&mut self, members: &[u32]) -> u32 {
         if let [only] = members {
             return *only;
@@ -69,7 +70,7 @@ impl Sets {
         self.handle(&members)
     }
 
-    /// About the bits of a set: enough to compare merges with, in whole numbers so that every machine agrees.
+    /// Estimates the size of a set in bits, to compare merges. It uses integers only, so all machines agree.
     pub(in crate::sieve) fn bits(&self, handle: u32) -> u64 {
         let (count, universe) = (self.len_of(handle), to_u64(self.identity.len()));
         let log = |value: u64| u64::from(64 - value.leading_zeros());
@@ -80,16 +81,17 @@ impl Sets {
     }
 }
 
-/// A maximal stretch of neighbouring keys with one location set.
+/// A maximal sequence of neighbouring keys with the same location set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::sieve) struct Run {
-    /// Its keys, by index into the records.
+    /// The range of its keys in the records.
     pub(in crate::sieve) start: usize,
     pub(in crate::sieve) end: usize,
     pub(in crate::sieve) set: u32,
 }
 
-/// What uniting two neighbours costs: locations read in vain per bit saved (scaled), and in all.
+/// Returns the cost of merging two neighbours: needless reads per saved bit (scaled by 1,000), and needless reads in
+/// total.
 fn price(sets: &mut Sets, a: Run, b: Run) -> (u64, u64) {
     let union = sets.union(a.set, b.set);
     let size = sets.len_of(union);
@@ -99,7 +101,8 @@ fn price(sets: &mut Sets, a: Run, b: Run) -> (u64, u64) {
     (excess.saturating_mul(1000) / saved, excess)
 }
 
-/// Unites runs as far as `coarsen` allows in an index over `num_locations`; plain blocks are made later, by width.
+/// Merges runs as far as `coarsen` allows in an index over `num_locations` locations. Plain blocks are built later, by
+/// width.
 pub(in crate::sieve) fn coarsen(runs: Vec<Run>, sets: &mut Sets, coarsen: Coarsen, num_locations: u32) -> Vec<Run> {
     let num_keys: usize = runs.iter().map(|run| run.end - run.start).sum();
     let (dearest, mut budget) = match coarsen {
@@ -112,7 +115,7 @@ pub(in crate::sieve) fn coarsen(runs: Vec<Run>, sets: &mut Sets, coarsen: Coarse
     };
     let len = runs.len();
     let mut runs: Vec<Option<Run>> = runs.into_iter().map(Some).collect();
-    // A doubly linked list of the runs that are left; `stamp` counts the changes of a run, so that old offers are seen.
+    // A doubly linked list of the remaining runs. `stamp` counts the changes of a run, which reveals outdated offers.
     let mut next: Vec<usize> = (1..=len).collect();
     let mut previous: Vec<usize> = (0..len).map(|run| run.wrapping_sub(1)).collect();
     let mut stamp = vec![0u32; len];
@@ -159,7 +162,7 @@ mod tests {
             .to_vec();
         let exact = coarsen(runs.clone(), &mut sets, Coarsen::Error { millionths: 0 }, 8);
         assert_eq!(exact, runs);
-        // 60 keys, 8 locations: a share of 0.025 allows 12 reads in vain; uniting the first two costs 10 + 1.
+        // 60 keys, 8 locations: a share of 0.025 allows 12 needless reads. Merging the first two runs costs 10 + 1.
         let united = coarsen(runs.clone(), &mut sets, Coarsen::Error { millionths: 25_000 }, 8);
         assert_eq!(united.len(), 3);
         assert_eq!((united[0].start, united[0].end, sets.members(united[0].set)), (0, 11, &[0, 1][..]));

@@ -1,8 +1,8 @@
-//! A segment decoded for many questions: where each run begins and its set, as plain arrays.
+//! A segment decoded for many lookups: the start and the set of each run, in plain arrays.
 //!
-//! The stored form is what is read over a network; a reader that asks a segment again and again walks its bits again and
-//! again. Once that has cost about as much as decoding all of it, the segment is decoded once, if there is room.
-//! Answers are the same, whichever form gives them.
+//! The stored form is made to be read over a network, and every lookup decodes its bits again. Once a segment's lookups
+//! have cost about as much as decoding all of it, the segment is decoded once, if the cache has room. Both forms give
+//! the same answers.
 
 use crate::int::{index, low_u32, low_u64, saturating_u32, to_usize};
 use crate::sieve::code::bits::{BackReader, BitReader, Source};
@@ -11,25 +11,27 @@ use crate::sieve::code::separators::{MAX_SEPARATORS, unfold};
 use crate::sieve::segment::block::{FUEL, Kind, Layout, Shared, take_kind, take_set, take_shared};
 use std::ops::Range;
 
-/// Marks a run whose set has several members: where their list begins follows.
+/// Marks a run whose set has several members. The other bits are the start of their list.
 const SEVERAL: u32 = 1 << 31;
 
-/// Runs whose union is kept, so that a long interval passes them in one step: fewer where a union is a few words.
+/// Returns the number of runs per stored union, which lets a long interval skip them in one step. Small unions cover
+/// fewer runs.
 fn runs_per_group(words: usize) -> usize {
     if words <= 4 { 32 } else { 128 }
 }
 
-/// Runs and members of a segment that is worth decoding: some times what `Options::max_weight` makes by default.
+/// The most runs or list members of a segment worth decoding: several times the number that the default
+/// `Options::max_weight` allows.
 const MOST_ENTRIES: usize = 1 << 18;
 
-/// Bytes that the unions of groups may take.
+/// The most bytes for the unions of groups.
 const MOST_UNION_BYTES: usize = 1 << 18;
 
-/// Beginnings of runs up to which counting is faster than halving.
+/// Up to this many runs, a linear count is faster than a binary search.
 const COUNTED: usize = 8;
 
-/// Runs in order: where each begins, relative to its block and without the low bits that are zero in all of them, above its
-/// set in the lowest 32 bits. So one stretch of memory tells both.
+/// The runs in order. The lowest 32 bits are the set. Above them is the start of the run, relative to its block and
+/// without the low bits that are zero in every start. Storing both together saves a cache miss.
 #[derive(Debug)]
 enum Runs {
     Short(Vec<u64>),
@@ -40,27 +42,27 @@ enum Runs {
 #[derive(Debug)]
 pub(in crate::sieve) struct Unpacked {
     shift: u32,
-    /// Low bits of points that decide nothing.
+    /// The number of low bits of a point that no run depends on.
     down: u32,
-    /// Block of the least point.
+    /// The block number of the least point.
     base: u128,
-    /// First run of each block, and the end of the last.
+    /// The first run of each block, and the end of the last block.
     starts: Vec<u32>,
     runs: Runs,
     num_runs: usize,
-    /// Lists of locations, each after its length, so that one stretch of memory tells both.
+    /// Lists of locations, each preceded by its length.
     lists: Vec<u32>,
-    /// Unions of neighbouring runs, as bits; empty if there are few runs or too many locations.
+    /// Unions of groups of neighbouring runs as bit sets. Empty if there are few runs or too many locations.
     unions: Vec<u64>,
-    /// The location of the first bit.
+    /// The location of the first bit in a union.
     origin: u32,
     words: usize,
 }
 
-/// What a segment gives to be decoded.
+/// The parts of a stored segment that decoding needs.
 pub(in crate::sieve) struct Packed<'a> {
     pub(in crate::sieve) layout: &'a Layout,
-    /// By local number; there are some.
+    /// The locations by local number. Not empty.
     pub(in crate::sieve) locations: &'a [u32],
     pub(in crate::sieve) least: u128,
     pub(in crate::sieve) shared: Shared<'a>,
@@ -68,20 +70,20 @@ pub(in crate::sieve) struct Packed<'a> {
     pub(in crate::sieve) payload: &'a [u8],
 }
 
-/// What grows while a segment is decoded.
+/// The state of decoding a segment.
 struct Growing<P> {
     starts: Vec<u32>,
     lows: Vec<P>,
-    /// The location of each run, or its list.
+    /// The location of each run, or the start of its list.
     sets: Vec<u32>,
     lists: Vec<u32>,
-    /// The list of each shared set that was met.
+    /// The list of each shared set decoded so far.
     shared: Vec<u32>,
     fuel: u64,
 }
 
 impl<P: Offset> Growing<P> {
-    /// Adds a list of what `take` gives.
+    /// Adds a list of the locations that `take` visits.
     fn list(
         &mut self,
         locations: &[u32],
@@ -135,7 +137,7 @@ impl<P: Offset> Growing<P> {
 }
 
 impl Unpacked {
-    /// Decodes all blocks; `None` where that would not pay, or where a block makes no sense.
+    /// Decodes all blocks. Returns `None` if the segment is not worth decoding or a block is corrupt.
     pub(in crate::sieve) fn new<P: Offset>(packed: &Packed<'_>) -> Option<Self> {
         let layout = packed.layout;
         let mut growing = Growing::<P> {
@@ -187,7 +189,7 @@ impl Unpacked {
         self.unions = unions;
     }
 
-    /// Bytes that it occupies.
+    /// Returns the memory in use.
     pub(in crate::sieve) fn num_bytes(&self) -> usize {
         let runs = match &self.runs {
             Runs::Short(runs) => size_of_val(runs.as_slice()),
@@ -196,13 +198,13 @@ impl Unpacked {
         runs + (self.starts.len() + self.lists.len()) * 4 + self.unions.len() * 8
     }
 
-    /// Low bits of a point that need not be known.
+    /// Returns the number of low bits of a point that do not matter.
     #[inline]
     pub(in crate::sieve) fn down(&self) -> u32 {
         self.down
     }
 
-    /// Which is the run of a point, and its set; nothing outside, or in a block without keys.
+    /// Returns the run of a point, and its set. Returns `None` outside the segment or in a block without keys.
     #[inline]
     fn run_of(&self, point: u128) -> Option<(usize, u32)> {
         let block = to_usize(low_u64(shifted(point, self.shift).checked_sub(self.base)?))?;
@@ -221,7 +223,7 @@ impl Unpacked {
         }
     }
 
-    /// Adds the locations of the run of a point.
+    /// Appends the locations of the run of a point.
     #[inline]
     pub(in crate::sieve) fn point(&self, point: u128, out: &mut Vec<u32>) {
         let Some((_, set)) = self.run_of(point) else { return };
@@ -234,7 +236,7 @@ impl Unpacked {
         list.and_then(|(len, rest)| rest.get(..index(*len))).unwrap_or_default()
     }
 
-    /// Sets the bit of each location of some neighbouring runs.
+    /// Sets the bit of each location of a range of runs.
     fn mark(&self, runs: Range<usize>, seen: &mut [u64]) {
         let mut set_bit = |location: u32| {
             let bit = location.wrapping_sub(self.origin);
@@ -252,12 +254,13 @@ impl Unpacked {
         }
     }
 
-    /// Adds the locations of every run that meets the points from `least` to `most`, both within the segment.
+    /// Appends the locations of every run that overlaps the points from `least` to `most`, both within the segment.
     pub(in crate::sieve) fn interval(&self, least: u128, most: u128, out: &mut Vec<u32>) {
         let block =
             |point: u128| shifted(point, self.shift).checked_sub(self.base).and_then(|at| to_usize(low_u64(at)));
         let start_of = |block: usize| self.starts.get(block).map_or(self.num_runs, |&start| index(start));
-        // A block without keys has no run: the interval begins with the next one's and ends with the one before.
+        // A block without keys has no run. The interval then starts with the first run after it and ends with the last
+        // run before it.
         let first = self.run_of(least).map(|run| run.0).or_else(|| block(least).map(start_of)).unwrap_or(0);
         let end = self.run_of(most).map(|run| run.0 + 1).or_else(|| block(most).map(start_of));
         let end = end.unwrap_or(self.num_runs).max(first);
@@ -283,8 +286,8 @@ impl Unpacked {
     }
 }
 
-/// The last number of `start..end` that is at most `bound`, and its place; nothing among none. After the last number there are
-/// as many others as are looked at at once, so that a search among few takes no jump that a processor could guess wrong.
+/// Returns the last number of `start..end` that is at most `bound`, and its index. `numbers` must be padded with
+/// `COUNTED` more elements, so that a search in a short range has no branch to mispredict.
 #[inline]
 fn last_at_most<T: Copy + Ord + Default>(numbers: &[T], (start, end): (usize, usize), bound: T) -> Option<(usize, T)> {
     let len = end.checked_sub(start)?;
@@ -326,7 +329,8 @@ mod tests {
         index
     }
 
-    /// The same answers to all points and some intervals, from bits and from arrays; whether anything was decoded.
+    /// Checks that stored and decoded segments answer all points and some intervals alike. Returns true if any segment
+    /// was decoded.
     fn check<K: Key>(pairs: Vec<(K, u32)>, strangers: &[K], options: Options, random: &mut Random) -> bool {
         let mut keys: Vec<K> = pairs.iter().map(|pair| pair.0.clone()).chain(strangers.iter().cloned()).collect();
         let mut packed = index(pairs, options);
@@ -351,7 +355,7 @@ mod tests {
         matches!(slot, crate::sieve::index::loaded::Slot::Ready(segment) if segment.warmth.get().is_some())
     }
 
-    /// Keys of a few habits: dense, sparse, and in clumps that share many bits.
+    /// A key from one of three distributions: dense, sparse, and clumps of keys that share many bits.
     fn key(random: &mut Random, habit: u64) -> u64 {
         match habit {
             0 => random.below(3000),

@@ -1,4 +1,4 @@
-//! Records -> stored segments: runs, coarsening, the width of blocks, and the bytes of both sections.
+//! Encodes records as segments: finds and coarsens the runs, chooses the block width, and writes both sections.
 
 use std::ops::Range;
 
@@ -12,42 +12,44 @@ use crate::sieve::record::records::Records;
 use crate::sieve::segment::coarsen::{Run, Sets, coarsen};
 use crate::sieve::segment::write::{Header, Plan, Planned, write};
 
-/// Runs per block are between this and its half, on average: short enough to decode, long enough to share a bound.
+/// Blocks have between half this number and this number of runs on average: few enough to decode quickly, enough to
+/// share a stored bound.
 const RUNS_PER_BLOCK: u64 = 8;
 
-/// Where sets are large, blocks of fewer runs have about so many bits: passing a set costs time in its bits.
+/// Blocks with large sets have fewer runs and about this many bits of sets, because skipping a set takes time in
+/// proportion to its bits.
 const BITS_PER_BLOCK: u64 = 96;
 
-/// A block with more separators makes its segment be cut in two: its keys mix trends, and one width does not suit them.
+/// If a block has more separators, its segment is split in two: one block width does not suit all of its keys.
 const EVEN_SEPARATORS: usize = 192;
 
-/// One finished segment: its two stored sections and what the root says of it.
+/// A finished segment: its two stored sections and its directory entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sealed<K> {
-    /// Least key.
+    /// The least key.
     pub least: K,
-    /// Greatest key.
+    /// The greatest key.
     pub most: K,
-    /// What lookups read.
+    /// The lookup section.
     pub lookup: Vec<u8>,
-    /// What compaction reads.
+    /// The keys section, for compaction.
     pub keys: Vec<u8>,
     /// Counts for `stats()`.
     pub counts: Counts,
 }
 
-/// Sums over the keys of a segment or of an index.
+/// Totals over the keys of a segment or of an index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
     /// Distinct keys.
     pub keys: u64,
     /// Rows.
     pub rows: u64,
-    /// `(key, location)` pairs: the reads of an exact answer, summed over the keys.
+    /// `(key, location)` pairs, which is the number of reads of exact answers, summed over the keys.
     pub pairs: u64,
-    /// Reads of the stored answer, summed over the keys.
+    /// Reads of the stored answers, summed over the keys.
     pub reads: u64,
-    /// Runs as stored.
+    /// Stored runs.
     pub runs: u64,
     /// Blocks.
     pub blocks: u64,
@@ -64,10 +66,10 @@ impl Counts {
     }
 }
 
-/// Memory that is used again from segment to segment.
+/// Memory that is reused for every segment.
 #[derive(Debug, Default)]
 pub(in crate::sieve) struct Scratch {
-    /// Local number of each location, valid where `epochs` says so.
+    /// The local number of each location. Valid only if its entry in `epochs` is the current epoch.
     locals: Vec<u32>,
     epochs: Vec<u32>,
     epoch: u32,
@@ -76,7 +78,7 @@ pub(in crate::sieve) struct Scratch {
     wide: Plan<u128>,
 }
 
-/// Which of the two plans serves points of a width.
+/// Selects the plan for points of this width.
 trait Planning: Offset {
     fn plan(scratch: &mut Scratch) -> &mut Plan<Self>;
 }
@@ -94,7 +96,7 @@ impl Planning for u128 {
 }
 
 impl Scratch {
-    /// The distinct locations of some pairs, ascending, each with its place as local number.
+    /// Returns the distinct locations of some pairs in ascending order, and assigns their local numbers.
     fn number(&mut self, locations: &[u32], num_locations: u32) -> Vec<u32> {
         self.locals.resize(index(num_locations), 0);
         self.epochs.resize(index(num_locations), 0);
@@ -127,7 +129,7 @@ struct Piece<P> {
     keys: u64,
 }
 
-/// Seals some neighbouring keys as one segment, or as several where their trends differ.
+/// Encodes a range of neighbouring keys as one segment, or as several if one block width does not suit all of them.
 pub(in crate::sieve) fn seal<K: Key>(
     records: &Records<K>,
     range: Range<usize>,
@@ -171,7 +173,7 @@ fn seal_points<K: Key, P: Planning>(
     scratch.runs = runs;
     if even.is_none() {
         *P::plan(scratch) = planned;
-        // Some block is overfull, so there are keys on both sides of the middle of their common cell.
+        // Some block has too many separators, so there are keys on both sides of the middle of their common cell.
         let middle = parting(low, high);
         let cut = range.start + records.keys[range.clone()].partition_point(|key| P::of(key.point(chart)) < middle);
         seal_points::<K, P>(records, range.start..cut, (options, num_locations), scratch, out);
@@ -193,7 +195,7 @@ fn seal_points<K: Key, P: Planning>(
     out(Sealed { least: least.clone(), most: most.clone(), lookup, keys, counts });
 }
 
-/// The maximal runs of equal sets; keys that share a point share the union of their sets.
+/// Returns the maximal runs of keys with equal sets. Keys that share a point get the union of their sets.
 fn runs<K: Key, P: Offset>(
     records: &Records<K>,
     range: Range<usize>,
@@ -205,7 +207,7 @@ fn runs<K: Key, P: Offset>(
     runs.clear();
     let pairs = records.pairs(range.clone());
     if K::POINTS_DIFFER && pairs.len() == range.len() {
-        // Nearly all keys of most tables: one location each.
+        // The most frequent case: every key has one location.
         let mut locals = records.locations[pairs].iter().map(|&location| scratch.local(location));
         let mut run = Run { start: range.start, end: range.end, set: locals.next().unwrap_or(0) };
         for (key, set) in (range.start + 1..).zip(locals) {
@@ -231,7 +233,7 @@ fn runs<K: Key, P: Offset>(
             }
             end += 1;
         }
-        // Most neighbours of long runs are equal, and then need no lookup by hash.
+        // Neighbours in long runs mostly have equal sets, which saves the hash lookup.
         let single = end == start + 1;
         let repeats = single && after_single && records.repeats(start);
         let set = match runs.last() {
@@ -266,13 +268,14 @@ fn runs_per_block(runs: &[Run], sets: &Sets) -> u64 {
     (BITS_PER_BLOCK * to_u64(runs.len()) / bits.max(1)).clamp(1, RUNS_PER_BLOCK)
 }
 
-/// The largest width exponent is never needed: two blocks of half the axis are as good as one of all.
+/// Chooses the smallest shift that gives at most `most_blocks` blocks. The largest shift is never needed: two blocks of
+/// half the axis are as good as one block for all of it.
 fn choose_shift<P: Offset>(low: P, high: P, most_blocks: u64) -> u32 {
     let most_blocks = P::of(u128::from(most_blocks.max(1)));
     (0..P::BITS - 1).find(|&shift| shifted(high, shift) - shifted(low, shift) < most_blocks).unwrap_or(P::BITS - 1)
 }
 
-/// Cuts the runs at the borders of blocks that hold keys of theirs, and plans each block; `None` if one has too many runs.
+/// Splits the runs at the block boundaries and plans each block. Returns `None` if a block has too many separators.
 fn plan<P: Offset>(
     plan: &mut Plan<P>,
     runs: &[Run],
@@ -321,7 +324,7 @@ struct Open<P> {
     separators: usize,
     sets: usize,
     parting: Parting<P>,
-    /// The thesis's blocks: one set for all keys of a block.
+    /// For plain blocks: one set for all keys of the block.
     united: Option<Piece<P>>,
 }
 
@@ -350,7 +353,7 @@ impl<P: Offset> Open<P> {
         });
     }
 
-    /// None if it has too many runs.
+    /// Completes the block. Returns `None` if it has too many separators.
     fn close(mut self, plan: &mut Plan<P>, base: P, sets: &Sets) -> Option<()> {
         if let Some(united) = self.united.take() {
             self.put(united, plan, sets);
@@ -363,7 +366,7 @@ impl<P: Offset> Open<P> {
     }
 }
 
-/// The first of `start..end` that is beyond, in a range that is sorted by it.
+/// Returns the first index of `start..end` for which `beyond` is true. The range must be partitioned by `beyond`.
 fn first_beyond(mut start: usize, mut end: usize, beyond: impl Fn(usize) -> bool) -> usize {
     while start < end {
         let middle = start + (end - start) / 2;

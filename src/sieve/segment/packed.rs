@@ -1,7 +1,7 @@
-//! One segment as lookups see it: a slice of the axis, its blocks of equal width, and the locations it speaks of.
+//! A segment as lookups use it: its part of the axis, its blocks of equal width and its locations.
 //!
-//! `block = (point DIV width) - (least DIV width)`, with a width that is a power of two: the thesis's division is a shift, and
-//! the borders of blocks are those of the axis's dyadic cells, whatever the least key is.
+//! `block = (point DIV width) - (least DIV width)`. The width is a power of two, so the division of the thesis is a
+//! shift. Block boundaries are those of the axis's dyadic cells and do not depend on the least key.
 
 use std::marker::PhantomData;
 
@@ -22,7 +22,7 @@ use crate::sieve::segment::block::{
 use crate::sieve::segment::cache_entry::{Warm, Warmth};
 use crate::sieve::segment::decoded::{Packed, Unpacked};
 
-/// A segment's lookup section, checked and ready to answer.
+/// The lookup section of a segment, validated and ready to answer.
 #[derive(Debug, Clone)]
 pub struct Segment<K> {
     layout: Layout,
@@ -33,10 +33,10 @@ pub struct Segment<K> {
     locations: Vec<u32>,
     shared_bounds: Vec<u32>,
     shared: Vec<u8>,
-    /// Unions of neighbouring blocks; no bounds, if there are none.
+    /// The unions of neighbouring blocks. The bounds are empty if the segment has no unions.
     union_bounds: Vec<u32>,
     unions: Vec<u8>,
-    /// First bit of each block in `payload`, and the end of the last.
+    /// The first bit of each block in `payload`, and the end of the last.
     bounds: Vec<u32>,
     payload: Vec<u8>,
     pub(in crate::sieve) warmth: Warmth,
@@ -44,7 +44,7 @@ pub struct Segment<K> {
 }
 
 impl<K: Key> Segment<K> {
-    /// Reads a lookup section of an index over `num_locations` locations.
+    /// Parses a lookup section of an index over `num_locations` locations.
     pub fn parse(bytes: &[u8], num_locations: u32) -> Result<Self> {
         let mut cursor = cursor(unframe(SEGMENT, bytes)?);
         let cursor = &mut cursor;
@@ -115,17 +115,18 @@ impl<K: Key> Segment<K> {
         })
     }
 
-    /// The union of the segment's location sets, ascending.
+    /// Returns all locations of the segment in ascending order.
     pub fn locations(&self) -> &[u32] {
         &self.locations
     }
 
-    /// How many blocks the directory has.
+    /// Returns the number of blocks.
     pub fn num_blocks(&self) -> usize {
         self.bounds.len() - 1
     }
 
-    /// Adds the locations of a key, ascending; nothing for a key outside the segment or in a block without keys.
+    /// Appends the locations of a key in ascending order. Appends nothing for a key outside the segment or in a block
+    /// without keys.
     #[inline]
     pub(in crate::sieve) fn point(&self, key: &K, out: &mut Vec<u32>) -> Visited {
         let Place::At(point) = key.place(&self.chart) else { return Ok(()) };
@@ -139,7 +140,8 @@ impl<K: Key> Segment<K> {
         })
     }
 
-    /// As [`Segment::point`], from the decoded form, for a key between the segment's least and greatest one.
+    /// Like [`Segment::point`], but uses the decoded form. The key must be between the segment's least and greatest
+    /// key.
     #[inline]
     pub(in crate::sieve) fn warm_point(&self, warm: &Warm, key: &K, out: &mut Vec<u32>) {
         if let Some(point) = key.near(&self.chart, warm.unpacked.down()) {
@@ -147,7 +149,7 @@ impl<K: Key> Segment<K> {
         }
     }
 
-    /// The segment, decoded.
+    /// Decodes the segment.
     pub(in crate::sieve) fn unpack(&self) -> Option<Unpacked> {
         let packed = Packed {
             layout: &self.layout,
@@ -160,8 +162,8 @@ impl<K: Key> Segment<K> {
         if K::POINT_BYTES == 8 { Unpacked::new::<u64>(&packed) } else { Unpacked::new::<u128>(&packed) }
     }
 
-    /// Adds the locations of every run that meets the keys from `low` to `high`, ascending and once; those that are
-    /// `known` already may be left out.
+    /// Appends the locations of every run that overlaps the keys from `low` to `high`, ascending and without
+    /// duplicates. May omit locations that `known` already contains.
     pub(in crate::sieve) fn interval(&self, low: &K, high: &K, known: Option<&[bool]>, out: &mut Vec<u32>) -> Visited {
         let least = match low.place(&self.chart) {
             Place::Below => self.least,
@@ -197,7 +199,7 @@ impl<K: Key> Segment<K> {
         let end = 1u128.checked_shl(self.layout.shift).map_or(u128::MAX, |width| width - 1);
         let mut fuel = FUEL;
         let mut block = first;
-        // The loop also ends once nothing can be added any more.
+        // Stop early once every location has been found.
         while block <= last && missing > 0 {
             let mut note = |local: u32| {
                 if let Some(slot) = seen.get_mut(index(local)).filter(|seen| !**seen) {
@@ -229,7 +231,8 @@ impl<K: Key> Segment<K> {
         Ok(())
     }
 
-    /// Locations of the answers to points spread evenly over the segment, summed: what keys that do not exist read.
+    /// Sums the locations that `probes` evenly spaced points of the segment read. Absent keys read about as many on
+    /// average.
     pub(in crate::sieve) fn reads_of(&self, probes: u32) -> u64 {
         let (step, mut found, mut out) = ((self.most - self.least) / u128::from(probes.max(1)), 0u64, Vec::new());
         for probe in 0..probes {
@@ -246,7 +249,7 @@ impl<K: Key> Segment<K> {
     #[inline]
     fn block_of(&self, point: u128) -> usize {
         let block = shifted(point, self.layout.shift) - shifted(self.least, self.layout.shift);
-        // Parsing made sure that every block of least..=most has its bounds in memory.
+        // Parsing has checked that the bounds of every block of `least..=most` are in memory.
         to_usize(low_u64(block)).unwrap_or(usize::MAX)
     }
 
@@ -277,13 +280,13 @@ fn take_number(cursor: &mut Cursor<'_>) -> Result<u32> {
     u32::try_from(value).ok().filter(|&value| value < 1 << 31).ok_or_else(|| malformed(cursor, "number"))
 }
 
-/// Ascending bit positions from 0 to `total`, as distances from a straight line; as many as were said, if the bytes for
-/// them are there.
+/// Reads `count` ascending bit positions from 0 to `total`, stored as distances from a straight line. Checks that
+/// enough bytes are present before allocating.
 fn take_bounds(cursor: &mut Cursor<'_>, count: u64, total: u32) -> Result<Vec<u32>> {
     if count == 0 {
         return if total == 0 { Ok(Vec::new()) } else { Err(malformed(cursor, "bounds")) };
     }
-    // The first distance is zero, so the least one is never above it.
+    // The first distance is zero, so the least distance is never positive.
     let below = cursor.varint()?;
     let width = u32::from(cursor.u8()?);
     let bits = count.checked_mul(u64::from(width)).filter(|&bits| bits <= to_u64(cursor.remaining()).saturating_mul(8));

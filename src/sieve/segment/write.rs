@@ -1,4 +1,4 @@
-//! A plan of blocks -> the bytes of a lookup section.
+//! Encodes planned blocks as the bytes of a lookup section.
 
 use std::ops::Range;
 
@@ -16,13 +16,13 @@ use crate::sieve::segment::block::{
 };
 use crate::sieve::segment::coarsen::Sets;
 
-/// Unions of blocks may take this part of the blocks' own bits.
+/// Unions may take at most one part in this many of the bits of the blocks.
 const UNION_SHARE: u64 = 8;
 
-/// Blocks that are tried to choose between the two habits of separators.
+/// The number of blocks sampled to choose the distribution of separators.
 const SAMPLED_BLOCKS: usize = 64;
 
-/// The runs of one block, by range into the plan's separators and sets.
+/// The runs of one block, as ranges into the plan's separators and sets.
 #[derive(Debug)]
 pub(in crate::sieve) struct Planned {
     pub(in crate::sieve) block: usize,
@@ -41,7 +41,7 @@ pub(in crate::sieve) struct Plan<P> {
 }
 
 impl<P> Plan<P> {
-    /// Forgets the segment and keeps the memory.
+    /// Clears the plan and keeps its memory.
     pub(in crate::sieve) fn clear(&mut self) {
         self.blocks.clear();
         self.separators.clear();
@@ -50,7 +50,7 @@ impl<P> Plan<P> {
     }
 }
 
-/// What the writer is told beside the plan.
+/// The inputs of [`write`] that are not part of the plan.
 pub(in crate::sieve) struct Header<'a> {
     pub(in crate::sieve) chart: &'a Chart,
     pub(in crate::sieve) low: u128,
@@ -60,7 +60,8 @@ pub(in crate::sieve) struct Header<'a> {
     pub(in crate::sieve) num_locations: u32,
 }
 
-/// How each set of a block is told; `shared` maps the handle of a set of several to its number in the dictionary.
+/// Chooses the form of each set of a block. `shared` maps the handle of a set of several locations to its number in the
+/// dictionary.
 fn tell<'a>(handles: &'a [u32], sets: &'a Sets, shared: &'a [u32]) -> impl Iterator<Item = Told<'a>> {
     let num_locals = sets.num_locals();
     let (mut previous, mut before) = (None, None);
@@ -82,7 +83,7 @@ fn tell<'a>(handles: &'a [u32], sets: &'a Sets, shared: &'a [u32]) -> impl Itera
     })
 }
 
-/// The sets worth a place in the dictionary: those told twice; the most frequent first, ties in the order of their members.
+/// Returns the sets for the dictionary: those stored more than once, most frequent first, ties in the order of members.
 fn dictionary<P>(plan: &Plan<P>, sets: &Sets) -> Vec<u32> {
     if sets.num_several() == 0 {
         return Vec::new();
@@ -111,7 +112,7 @@ impl Sink for BitCount {
     }
 }
 
-/// The habit that costs fewer bits over blocks spread evenly over the segment.
+/// Returns the distribution that takes fewer bits in blocks sampled evenly from the segment.
 fn choose_habit<P: Offset>(plan: &Plan<P>, shift: u32) -> Habit {
     let step = plan.blocks.len().div_ceil(SAMPLED_BLOCKS).max(1);
     let bits = |habit| {
@@ -171,12 +172,13 @@ pub(in crate::sieve) fn write<K: Key, P: Offset>(
     let (mut payload, mut back) = (BitWriter::with_room(plan.sets.len() * 2), BackWriter::default());
     let mut bounds = Vec::with_capacity(header.num_blocks + 1);
     for block in &plan.blocks {
-        // Blocks without keys end where they begin.
+        // A block without keys ends where it begins.
         bounds.resize(block.block + 1, payload.len());
         let handles = &plan.sets[block.sets.clone()];
         let separators = &plan.separators[block.separators.clone()];
         put_block(&mut payload, &mut back, &layout, separators, tell(handles, sets, &shared));
-        // A block with keys has at least one bit, even where one would know its only set without.
+        // A block with keys has at least one bit, to distinguish it from an empty block, even if its only set needs
+        // none.
         if payload.len() == *bounds.last().unwrap_or(&0) {
             payload.put(0, 1);
         }
@@ -184,7 +186,7 @@ pub(in crate::sieve) fn write<K: Key, P: Offset>(
     bounds.resize(header.num_blocks + 1, payload.len());
 
     let unions = unions(plan, sets, header.num_blocks);
-    // Unions that cost too much save nothing either: where locations are many, long intervals have long answers.
+    // Unions that are too large are not worthwhile: with many locations, long intervals have long answers anyway.
     let unions = unions.filter(|(_, unions)| unions.len() * UNION_SHARE <= payload.len());
     let clumped = if layout.habit == Habit::Clumped { CLUMPED } else { 0 };
     let mut body = vec![K::CODE, clumped | if unions.is_some() { UNIONS } else { 0 }];
@@ -218,16 +220,16 @@ pub(in crate::sieve) fn write<K: Key, P: Offset>(
     frame(SEGMENT, &body)
 }
 
-/// The union of each stretch of neighbouring blocks, if the segment has more than one.
+/// Builds the union of each group of neighbouring blocks, if the segment has enough groups.
 fn unions<P>(plan: &Plan<P>, sets: &Sets, num_blocks: usize) -> Option<(Vec<u64>, BitWriter)> {
     let num_unions = num_blocks.div_ceil(BLOCKS_PER_UNION);
-    // Where the locations outnumber the runs of a union, it would hardly be smaller than they are.
+    // With more locations than runs per union, the union would hardly be smaller than the blocks.
     if num_unions < 3 || index(sets.num_locals()) > 2 * plan.sets.len() / num_unions {
         return None;
     }
     let mut out = BitWriter::default();
     let mut bounds = vec![0];
-    // The last union that each local number was put into.
+    // For each local number, the last union that contains it.
     let mut last = vec![usize::MAX; index(sets.num_locals())];
     let mut blocks = plan.blocks.iter().peekable();
     for union in 0..num_unions {
@@ -249,14 +251,14 @@ fn unions<P>(plan: &Plan<P>, sets: &Sets, num_blocks: usize) -> Option<(Vec<u64>
     Some((bounds, out))
 }
 
-/// Bounds lie near a straight line, so their distances from it are written, in equal widths.
+/// Writes the bounds as distances from a straight line, all in the same width.
 fn put_bounds(body: &mut Vec<u8>, bounds: &[u64]) {
     let total = bounds.last().copied().unwrap_or(0);
     let last = to_u64(bounds.len() - 1);
     let off = |(at, &bound): (u64, &u64)| bound.cast_signed() - on_line(at, last, total).cast_signed();
     let least = (0..).zip(bounds).map(off).min().unwrap_or(0);
     let most = (0..).zip(bounds).map(off).max().unwrap_or(0);
-    // Never zero, so that a count without bytes is refused.
+    // Never zero: readers reject a count that claims no bytes.
     let width = width_of((most - least).unsigned_abs()).max(1);
     put_varint(body, least.unsigned_abs());
     body.push(low_u8(u64::from(width)));
