@@ -1,4 +1,5 @@
-//! The Bloom index of a table: filters of many locations side by side, so that one short read answers for all of them.
+//! The Bloom index of a table: stores the filters of many locations block by block, so that one short read answers for
+//! all of them.
 //!
 //! ```text
 //! filter of location        A     B     C
@@ -6,9 +7,10 @@
 //! block 1                 [ A1  | B1  | C1 ] crc     number has in every filter of the same size
 //! ```
 //!
-//! A key looks at the same block of every filter with as many blocks. Filters of one size therefore make a *class*, whose
-//! rows hold one block of each; a point reads one row of each class, 32 bytes for a location. `docs/format/shelf-v1.md` says
-//! what each byte means. What cannot be read, or fails its checksum, keeps every location that it covers.
+//! A key looks at the same block in all filters with the same number of blocks. Such filters form a *size class*, whose
+//! rows contain one block of each. A point lookup reads one row per size class, which is 32 bytes per location.
+//! `docs/format/shelf-v1.md` specifies the bytes. A row that cannot be read, or that fails its checksum, keeps all of
+//! its locations.
 
 mod arrange;
 
@@ -23,7 +25,7 @@ use crate::ranges::{Fetched, Step};
 
 pub use arrange::Arrangement;
 
-/// The directory's first bytes; the last is the version.
+/// The first bytes of the directory. The last of them is the version.
 const MAGIC: &[u8; 4] = b"BlS1";
 const CRC: usize = 4;
 
@@ -32,28 +34,28 @@ const NULLS: u8 = 1;
 const NANS: u8 = 2;
 const UNKNOWN: u8 = 4;
 
-/// One location of a shelf.
+/// A location in a shelf.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Member {
-    /// The partition's path.
+    /// The path of the partition.
     pub partition: String,
-    /// The file group's id, or the file's name.
+    /// The ID of the file group, or the file name.
     pub group: String,
-    /// Whether rows without a value live here.
+    /// True if the location has null rows.
     pub nulls: bool,
-    /// Whether rows live here whose value is not a number: they have no place in a filter.
+    /// True if the location has NaN rows, which filters do not contain.
     pub nans: bool,
-    /// Whether some rows were not read: nothing excludes this location.
+    /// True if some rows were not read. The location then belongs to every answer.
     pub unknown: bool,
 }
 
-/// Filters of one size.
+/// The filters of one size.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Class {
     num_blocks: u64,
-    /// Where the first row lies.
+    /// The offset of the first row.
     offset: u64,
-    /// Numbers of its locations, ascending.
+    /// The numbers of its locations in ascending order.
     members: Vec<u32>,
 }
 
@@ -68,7 +70,7 @@ impl Class {
     }
 }
 
-/// The directory of a shelf; the rows are another object, of which lookups read ranges.
+/// The directory of a shelf. The rows are stored separately, and lookups read ranges of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Shelf {
     column: ColumnType,
@@ -76,25 +78,25 @@ pub struct Shelf {
     classes: Vec<Class>,
 }
 
-/// What a shelf says.
+/// The answer of a shelf.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Verdicts {
     /// For each location, whether it may hold one of the values.
     pub may_contain: Vec<bool>,
-    /// Rows that failed their checksum, and kept their locations.
+    /// The number of rows that failed their checksum and kept all of their locations.
     pub damaged: u64,
 }
 
-/// The size that a filter gets on a shelf: one of four in each doubling, so that many filters share theirs. At most a
-/// quarter more than asked for, an eighth on average.
+/// Rounds up the size of a filter to one of four sizes per power of two, so that many filters share a size. The result
+/// is at most a quarter larger, and an eighth on average.
 pub fn shelf_blocks(num_blocks: u64) -> u64 {
     let step = (num_blocks.max(4) >> 2).checked_ilog2().map_or(1, |bits| 1u64 << bits);
     num_blocks.max(1).next_multiple_of(step).min(Sbbf::MAX_BLOCKS)
 }
 
 impl Shelf {
-    /// A shelf of filters of one column type, in the order of their locations, and its rows. A location without a filter
-    /// has no values.
+    /// Builds a shelf and its rows from filters of one column type, in the order of their locations. A location without
+    /// a filter has no values.
     pub fn arrange(column: ColumnType, filters: Vec<(Member, Option<Sbbf>)>) -> Result<(Self, Vec<u8>)> {
         let (members, filters): (Vec<_>, Vec<_>) = filters.into_iter().unzip();
         let sizes: Vec<_> = filters.iter().map(|filter| filter.as_ref().map(Sbbf::num_blocks)).collect();
@@ -107,33 +109,33 @@ impl Shelf {
         arrangement.finish()
     }
 
-    /// Type of the values.
+    /// Returns the type of the values.
     pub fn column(&self) -> ColumnType {
         self.column
     }
 
-    /// The locations by number.
+    /// Returns the locations by number.
     pub fn members(&self) -> &[Member] {
         &self.members
     }
 
-    /// Bytes of the rows.
+    /// Returns the total size of the rows.
     pub fn rows_len(&self) -> u64 {
         self.classes.iter().map(|class| class.num_blocks * class.row_len()).sum()
     }
 
-    /// Which locations may hold a row with one of the values.
+    /// Finds the locations that may hold a row with one of the values.
     pub fn might_contain(&self, probe: &Probe, rows: &Fetched) -> Step<Verdicts> {
         let Some(hashes) = probe.hashes() else {
             return Step::Ready(Verdicts { may_contain: vec![true; self.members.len()], damaged: 0 });
         };
-        // A NaN is no value of a filter, and engines differ on what it equals.
+        // NaN values are not in filters, and engines disagree about what they equal.
         let mut verdicts =
             Verdicts { may_contain: self.members.iter().map(|of| of.unknown || of.nans).collect(), damaged: 0 };
         let mut needed = Vec::new();
         for class in &self.classes {
             let len = to_usize(class.num_blocks).unwrap_or(1);
-            // Ascending hashes have ascending blocks.
+            // The hashes ascend, so their blocks ascend as well.
             for &hash in hashes {
                 let block = to_u64(block_index(high_u32(hash), len));
                 let range = class.row(block);
@@ -147,7 +149,7 @@ impl Shelf {
         if needed.is_empty() { Step::Ready(verdicts) } else { Step::Need(needed) }
     }
 
-    /// The filters from their rows: what `arrange` took.
+    /// Restores the filters from the rows: the inverse of [`Self::arrange`].
     pub fn unshelve(&self, rows: &[u8]) -> Result<Vec<(Member, Option<Sbbf>)>> {
         let mut filters: Vec<(Member, Option<Sbbf>)> =
             self.members.iter().map(|member| (member.clone(), None)).collect();
@@ -172,7 +174,7 @@ impl Shelf {
         Ok(filters)
     }
 
-    /// Its bytes.
+    /// Encodes the directory.
     pub fn write(&self) -> Vec<u8> {
         let mut out = MAGIC.to_vec();
         put_text(&mut out, &self.column.to_string());
@@ -198,7 +200,7 @@ impl Shelf {
         out
     }
 
-    /// Reads what `write` wrote.
+    /// Decodes a directory.
     pub fn read(bytes: &[u8]) -> Result<Self> {
         if !bytes.starts_with(MAGIC) {
             return Err(Error::at(ErrorKind::ShelfMagic, 0));
@@ -211,7 +213,7 @@ impl Shelf {
         let cursor = &mut cursor;
         let column = take_text(cursor)?.parse().map_err(|_| malformed(cursor.offset(), "the column type"))?;
         let mut members = Vec::new();
-        // Each turn consumes bytes, so a count that lies ends with the input.
+        // Each iteration consumes bytes, so a false count fails at the end of the input.
         for _ in 0..cursor.varint()? {
             let (partition, group, flags) = (take_text(cursor)?, take_text(cursor)?, cursor.u8()?);
             if flags > NULLS | NANS | UNKNOWN {
@@ -232,7 +234,7 @@ impl Shelf {
             let mut next = 0u64;
             for _ in 0..cursor.varint()? {
                 let member = next.saturating_add(cursor.varint()?);
-                // Each location has one filter: a second one would not be asked.
+                // A location has only one filter. Lookups would ignore a second one.
                 match to_usize(member).and_then(|at| shelved.get_mut(at)) {
                     Some(seen) if !*seen => *seen = true,
                     _ => return Err(malformed(cursor.offset(), "the locations of a class")),
@@ -241,7 +243,7 @@ impl Shelf {
                 next = member + 1;
             }
             let class = Class { num_blocks, offset, members: of };
-            // At most 2^26 blocks of rows shorter than 2^37 bytes.
+            // At most 2^26 blocks in rows of less than 2^37 bytes.
             offset = offset
                 .checked_add(num_blocks.saturating_mul(class.row_len()))
                 .ok_or_else(|| malformed(cursor.offset(), "the size of the rows"))?;
@@ -255,7 +257,7 @@ impl Shelf {
 }
 
 impl Class {
-    /// The blocks of a row whose checksum is right.
+    /// Returns the blocks of a row if its checksum is correct.
     fn sound<'a>(&self, block: u64, row: &'a [u8]) -> Option<&'a [u8]> {
         let (blocks, checksum) = row.split_last_chunk::<CRC>()?;
         (row_checksum(self, block, blocks) == u32::from_le_bytes(*checksum)).then_some(blocks)
@@ -274,7 +276,7 @@ impl Class {
     }
 }
 
-/// Covers the row's place too: the right bytes of another row are wrong here.
+/// Computes the checksum of a row. It includes the row's position, so that the bytes of another row do not match.
 fn row_checksum(class: &Class, block: u64, blocks: &[u8]) -> u32 {
     let place = [class.offset.to_le_bytes(), block.to_le_bytes()].concat();
     crc32c::crc32c_append(crc32c::crc32c(&place), blocks)
@@ -319,7 +321,7 @@ mod tests {
         Member { partition: format!("day={}", number % 3), group: format!("{number}"), ..Member::default() }
     }
 
-    /// Locations with their values; an empty one has no filter.
+    /// Builds a shelf from the values of each location. A location without values has no filter.
     fn shelf(values: &[Vec<i64>]) -> (Shelf, Vec<u8>) {
         let filters = values.iter().enumerate().map(|(number, values)| {
             let filter = (!values.is_empty()).then(|| {
@@ -336,7 +338,7 @@ mod tests {
         Probe::new(&(Arc::new(Int64Array::from(values.to_vec())) as ArrayRef), COLUMN.parse().unwrap()).unwrap()
     }
 
-    /// Asks with the rows read by range; also how many bytes were needed.
+    /// Answers a query, reading rows by range. Also returns the number of bytes read.
     fn ask(shelf: &Shelf, rows: &[u8], probe: &Probe) -> (Verdicts, u64) {
         let mut fetched = Fetched::new();
         let mut read = 0;

@@ -1,7 +1,7 @@
-//! The Sieve index: for a key, or an interval of keys, the locations that can hold a matching row.
+//! The Sieve index: finds the locations that may hold a row with a key, or with a key in an interval.
 //!
-//! Blocks address, runs answer. `docs/design/sieve-layout.md` says why it is laid out so, `docs/format/sieve-v1.md` what
-//! each byte means. The law of every file here: a location that holds a live matching row is never left out.
+//! `docs/design/sieve-layout.md` explains the layout, `docs/format/sieve-v1.md` specifies the bytes. Every file here
+//! follows one law: never leave out a location that holds a live matching row.
 
 mod build;
 mod code;

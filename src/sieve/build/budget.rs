@@ -1,4 +1,4 @@
-//! An index within a budget of bytes: the same slope everywhere, found by halving.
+//! Builds an index within a limit on its size, by bisecting the slope that all segments share.
 
 use crate::error::Result;
 use crate::int::to_u64;
@@ -6,8 +6,9 @@ use crate::sieve::index::directory::Built;
 use crate::sieve::key::axis::Key;
 use crate::sieve::record::options::Coarsen;
 
-/// Builds with the gentlest slope whose lookup sections fit into `max_bytes`, exactly if that fits; with the steepest one if
-/// none does. One slope for all segments is the cheapest way to save bits. `build` is called at most seven times.
+/// Builds an index whose lookup sections fit in `max_bytes`: an exact one if possible, otherwise the one with the
+/// gentlest slope that fits. If no slope fits, builds with the steepest one. Using one slope for all segments is the
+/// cheapest way to save bits. Calls `build` at most seven times.
 pub fn within_budget<K: Key>(max_bytes: u64, mut build: impl FnMut(Coarsen) -> Result<Built<K>>) -> Result<Built<K>> {
     let fits =
         |built: &Built<K>| built.segments.iter().map(|sealed| to_u64(sealed.lookup.len())).sum::<u64>() <= max_bytes;
@@ -15,7 +16,7 @@ pub fn within_budget<K: Key>(max_bytes: u64, mut build: impl FnMut(Coarsen) -> R
     if fits(&exact) {
         return Ok(exact);
     }
-    // Slopes are powers of two, from a thousandth of a read to a million reads for a bit.
+    // Slopes are powers of two, from a thousandth of a read to a million reads per bit.
     let (mut gentlest, mut steepest) = (0, 31);
     let mut best = None;
     while gentlest < steepest {

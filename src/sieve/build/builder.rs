@@ -1,7 +1,8 @@
-//! Sorted `(key, location, rows)` -> segments, whole or in partitions that are joined to the same bytes.
+//! Builds segments from sorted `(key, location, rows)`, for a whole index or in partitions that join to the same bytes.
 //!
-//! Memory: one page and the keys after it, at most `Options::memory_bound` and one key more. A partition keeps back the
-//! keys of its first and last page, whose cells may reach over its borders; [`join`] makes their pages from neighbours.
+//! A builder holds one page and the keys after it: at most `Options::memory_bound` bytes and one more key. A partition
+//! returns the keys of its first and last page unbuilt, because their cells may extend into neighbouring partitions.
+//! [`join`] builds these pages from the keys of both neighbours.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::int::index;
@@ -13,30 +14,30 @@ use crate::sieve::record::options::Options;
 use crate::sieve::record::records::Records;
 use crate::sieve::segment::encode::{Scratch, Sealed, seal};
 
-/// Keys that a partition could not place in a page yet, as bytes for the way to where they are joined.
+/// Keys that a partition could not assign to a page, serialized to be sent to [`join`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fragment(Vec<u8>);
 
 impl Fragment {
-    /// Takes back what `as_bytes` gave.
+    /// Restores a fragment from the bytes of `as_bytes`.
     pub fn from_bytes(bytes: Vec<u8>) -> Self {
         Self(bytes)
     }
 
-    /// The bytes: a maintenance section.
+    /// Returns the serialized keys, in the form of a keys section.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 }
 
-/// The outcome of building one partition of the sorted keys.
+/// The result of building one partition of the sorted keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Part<K> {
-    /// Keys before the first segment.
+    /// The keys before the first segment.
     pub head: Fragment,
-    /// Segments that no other partition can change.
+    /// The segments that no other partition affects.
     pub built: Built<K>,
-    /// Keys after the last segment; empty if there is no segment.
+    /// The keys after the last segment. Empty if there is no segment.
     pub tail: Fragment,
 }
 
@@ -44,24 +45,24 @@ pub struct Part<K> {
 #[derive(Debug)]
 pub struct Builder<K> {
     cutter: Cutter<K>,
-    /// The key whose pairs are being gathered.
+    /// The key whose pairs are being collected.
     pending: Option<K>,
     sealer: Sealer<K>,
-    /// Of a partition: whether its first page is still to come.
+    /// True in a partition until its first page is complete.
     open_start: bool,
     head: Option<Records<K>>,
-    /// Of a partition: the last key of its first page, and the key after it.
+    /// In a partition: the last key of its first page, and the key after it.
     border: Option<(K, K)>,
 }
 
-/// Turns pages into segments and spans.
+/// Encodes pages as segments, and collects the span of each location.
 #[derive(Debug)]
 struct Sealer<K> {
     options: Options,
     num_locations: u32,
     scratch: Scratch,
     built: Built<K>,
-    /// What is known of each location in the page at hand.
+    /// The state of each location in the current page.
     seen: Vec<Seen>,
     touched: Vec<u32>,
 }
@@ -70,7 +71,7 @@ struct Sealer<K> {
 #[derive(Debug, Clone, Copy, Default)]
 struct Seen {
     first: usize,
-    /// One more than the index, so that zero says "not in this page".
+    /// One more than the index, so that zero means that the location is not in this page.
     end: usize,
     rows: u64,
 }
@@ -122,7 +123,7 @@ impl<K: Key> Sealer<K> {
 }
 
 impl<K: Key> Builder<K> {
-    /// A builder of a whole index over locations `0..num_locations`.
+    /// Creates a builder of a whole index over locations `0..num_locations`.
     pub fn new(num_locations: u32, options: Options) -> Result<Self> {
         options.check()?;
         if num_locations >= 1 << 31 {
@@ -138,17 +139,17 @@ impl<K: Key> Builder<K> {
         })
     }
 
-    /// A builder of the pages after `before`, the last key of a page.
+    /// Creates a builder of the pages after `before`, which must be the last key of a page.
     pub fn following(num_locations: u32, options: Options, before: K) -> Result<Self> {
         Ok(Self { cutter: Cutter::new(options, Some(before)), ..Self::new(num_locations, options)? })
     }
 
-    /// A builder of one range partition of the keys.
+    /// Creates a builder of one range partition of the keys.
     pub fn partition(num_locations: u32, options: Options) -> Result<Self> {
         Ok(Self { open_start: true, ..Self::new(num_locations, options)? })
     }
 
-    /// Adds rows of a key in a location. Keys ascend; equal pairs are summed.
+    /// Adds rows of a key in a location. Keys must ascend. Rows of equal pairs are summed.
     #[inline]
     pub fn push(&mut self, key: K, location: u32, rows: u64) -> Result<()> {
         if location >= self.sealer.num_locations {
@@ -162,7 +163,8 @@ impl<K: Key> Builder<K> {
             self.pending = Some(key);
         } else {
             let records = self.cutter.records();
-            // Locations mostly ascend, as sorted rows do; strings that differ beyond their cut may turn them round.
+            // Sorted rows have ascending locations, except for strings that are equal up to `MAX_KEY_BYTES` and differ
+            // after it.
             let start = records.pairs(0..records.keys.len()).end;
             let at = start + records.locations[start..].partition_point(|&other| other < location);
             if records.locations.get(at) == Some(&location) {
@@ -192,28 +194,28 @@ impl<K: Key> Builder<K> {
         });
     }
 
-    /// The segments finished so far, for a caller who stores them at once; they will not be given again.
+    /// Returns the segments finished so far, which lets the caller store them early. Each segment is returned once.
     pub fn take_segments(&mut self) -> Vec<Sealed<K>> {
         std::mem::take(&mut self.sealer.built.segments)
     }
 
-    /// Records that are held in memory.
+    /// Returns the number of buffered records.
     pub fn buffered(&mut self) -> usize {
         self.cutter.records().locations.len()
     }
 
-    /// Of a partition, once it is known: the last key of its first page, and the key after it. There a page ends whatever
-    /// lies before the partition, and a partition that begins earlier finds no later border than this one.
+    /// In a partition, returns the last key of the first page and the key after it, once they are known. A page ends
+    /// there no matter which keys precede the partition, and no partition that begins earlier reports a later border.
     pub fn border(&self) -> Option<(&K, &K)> {
         self.border.as_ref().map(|(last, next)| (last, next))
     }
 
-    /// Ends the build of a whole index.
+    /// Finishes a whole index.
     pub fn finish(self) -> Built<K> {
         self.finish_before(None)
     }
 
-    /// Ends a build that goes on, elsewhere, with the page that begins at `next`.
+    /// Finishes a build whose next page, which begins at `next`, is built elsewhere.
     pub fn finish_before(mut self, next: Option<&K>) -> Built<K> {
         self.close_pending();
         let Self { cutter, sealer, .. } = &mut self;
@@ -221,7 +223,7 @@ impl<K: Key> Builder<K> {
         self.sealer.built
     }
 
-    /// Ends the build of a partition.
+    /// Finishes a partition.
     pub fn finish_part(mut self) -> Part<K> {
         self.close_pending();
         let rest = self.cutter.into_records();
@@ -236,11 +238,12 @@ impl<K: Key> Builder<K> {
 }
 
 impl<K: Key + Copy> Builder<K> {
-    /// Adds rows in order of key and location, one for each: as [`Builder::push`] one by one would, only faster.
+    /// Adds pairs of one row each, in order of key and location. Equivalent to calling [`Builder::push`] for each, but
+    /// faster.
     pub(in crate::sieve) fn push_rows(&mut self, mut rows: &[(K, u32)]) -> Result<()> {
         while let Some(first) = rows.first() {
             if self.pending.as_ref().is_none_or(|pending| *pending < first.0) {
-                // Keys of one location each; the last one waits, as one that was pushed does.
+                // Keys with one location each. The last one stays pending, as after `push`.
                 let most = self.cutter.room().min(rows.len() - 1);
                 let alone = |at: &usize| rows[*at].0 < rows[*at + 1].0 && rows[*at].1 < self.sealer.num_locations;
                 let count = (0..most).find(|at| !alone(at)).unwrap_or(most).saturating_sub(1);
@@ -267,7 +270,8 @@ fn first_records<K: Key>(records: &Records<K>, len: usize) -> Records<K> {
     first
 }
 
-/// Joins partitions, in order of their keys, to what one builder would have made of all of them. A key must not lie in two.
+/// Joins partitions in order of their keys, with the same result as one builder for all keys. No key may be in two of
+/// them.
 pub fn join<K: Key>(parts: Vec<Part<K>>, num_locations: u32, options: Options) -> Result<Built<K>> {
     options.check()?;
     let mut sealer = Sealer::new(num_locations, options);
@@ -313,7 +317,7 @@ fn feed<K: Key>(
     Ok(())
 }
 
-/// Unites the spans of the same locations in other keys.
+/// Merges the spans of each location over different keys.
 fn merge_spans<K: Key>(spans: &mut [Option<Span<K>>], others: Vec<Option<Span<K>>>) {
     for (span, other) in spans.iter_mut().zip(others) {
         *span = match (span.take(), other) {
@@ -356,7 +360,7 @@ mod tests {
         let mut whole = Builder::new(9, SMALL).unwrap();
         push_all(&mut whole, rows.clone().into_iter());
         let whole = whole.finish();
-        // I5: any partitions, the same bytes.
+        // I5: any partitioning gives the same bytes.
         let mut parts = Vec::new();
         let mut from = 0;
         for to in cuts
@@ -373,7 +377,7 @@ mod tests {
         }
         assert_eq!(join(parts, 9, SMALL).unwrap(), whole);
         check_ranges(rows, cuts, &whole);
-        // I6: each key in exactly one segment, segments disjoint and ordered; I3: every answer is exact.
+        // I6: every key is in exactly one segment, and segments are disjoint and ordered. I3: every answer is exact.
         assert!(whole.segments.windows(2).all(|pair| pair[0].most < pair[1].least));
         let segments: Vec<Segment<K>> =
             whole.segments.iter().map(|sealed| Segment::parse(&sealed.lookup, 9).unwrap()).collect();
@@ -390,7 +394,7 @@ mod tests {
         assert_eq!(keys, u64::try_from(rows.len()).unwrap());
     }
 
-    /// Ranges that end where pages end, which each finds out alone, need no joining.
+    /// Ranges that end at page boundaries, which each range finds on its own, need no joining.
     fn check_ranges<K: Key>(rows: &Rows<K>, cuts: &[usize], whole: &Built<K>) {
         let mut borders: Vec<(K, K)> = cuts
             .iter()

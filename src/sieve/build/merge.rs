@@ -1,6 +1,6 @@
-//! Sorted runs -> one stream of pairs -> the builder, in as little memory as one piece of each run.
+//! Merges sorted runs into one stream of pairs, holding one chunk of each run.
 //!
-//! No I/O: a run whose piece is used up is hungry, and the caller feeds it the next one.
+//! It does no I/O: if a run has used up its chunk, the caller supplies the next one.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::sieve::key::arrow::Encode;
@@ -8,13 +8,13 @@ use crate::sieve::record::pairs::Piece;
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
-/// Runs that are merged by their keys.
+/// Merges runs by key.
 #[derive(Debug)]
 pub struct Merge<K> {
     runs: Vec<Run<K>>,
     heap: BinaryHeap<Head<K>>,
     hungry: Vec<usize>,
-    /// Nothing is poured from this key on.
+    /// Stops before this key.
     until: Option<K>,
 }
 
@@ -25,7 +25,7 @@ enum Run<K> {
     Done,
 }
 
-/// The next pair of a run; the greatest in the heap has the least key.
+/// The next pair of a run. The heap's maximum is the pair with the least key.
 #[derive(Debug)]
 struct Head<K> {
     key: K,
@@ -61,7 +61,7 @@ impl<K: Ord> PartialEq for Head<K> {
 impl<K: Ord> Eq for Head<K> {}
 
 impl<K: Encode> Merge<K> {
-    /// A merge of so many runs, all of them hungry.
+    /// Creates a merge of `num_runs` runs, all of which wait for their first chunk.
     pub fn new(num_runs: usize) -> Self {
         Self {
             runs: (0..num_runs).map(|_| Run::Hungry).collect(),
@@ -71,12 +71,12 @@ impl<K: Encode> Merge<K> {
         }
     }
 
-    /// The same merge, which ends before this key.
+    /// Returns the same merge, limited to keys below `key`.
     pub fn until(self, key: Option<K>) -> Self {
         Self { until: key, ..self }
     }
 
-    /// Gives a hungry run its next piece, or tells that there is none.
+    /// Supplies the next chunk of a waiting run, or `None` at its end.
     pub fn feed(&mut self, run: usize, piece: Option<Vec<u8>>) -> Result<()> {
         let Some(at) = self.hungry.iter().position(|hungry| *hungry == run) else {
             return Err(Error::new(ErrorKind::SieveOption("a run that is not hungry cannot be fed")));
@@ -95,7 +95,7 @@ impl<K: Encode> Merge<K> {
         Ok(())
     }
 
-    /// Pours pairs into `sink` until a run is hungry, and says which; `None` when all is poured.
+    /// Passes pairs to `sink` until a run needs its next chunk, and returns its number. Returns `None` at the end.
     pub fn pour(&mut self, mut sink: impl FnMut(K, u32, u64) -> Result<()>) -> Result<Option<usize>> {
         loop {
             if let Some(&hungry) = self.hungry.last() {

@@ -1,6 +1,7 @@
-//! Shuffled `(key, location)` pairs -> segments: one scatter into ranges of keys, small sorts, and a builder for each thread.
+//! Builds segments from unsorted `(key, location)` pairs: scatters them into ranges of keys, sorts each range, and runs
+//! one builder per thread.
 //!
-//! The bytes do not depend on the number of threads: partitions join to what one builder makes.
+//! The bytes do not depend on the number of threads, because partitions join to the result of a single builder.
 
 use std::ops::Range;
 
@@ -10,33 +11,34 @@ use crate::sieve::build::builder::{Builder, Part, join};
 use crate::sieve::index::directory::Built;
 use crate::sieve::record::options::Options;
 
-/// A row's key and location.
+/// The key and location of a row.
 type Pair = (u64, u32);
 
-/// Rows per range of the first scatter, on average: a range is scattered again within the second cache.
+/// The mean number of rows per range of the first scatter. A range fits in the L2 cache, in which it is scattered
+/// again.
 const ROWS_PER_RANGE: usize = 8 * 1024;
 
-/// Rows that are scattered at once: places among them are numbers of 32 bits.
+/// The most rows to scatter together, so that 32 bits can number their positions.
 const MOST_ROWS: usize = 1 << 31;
 
-/// Ranges of the first scatter: each is written at its own place, and there should be no more places than pages that the
-/// machine can address at once.
+/// The most ranges of the first scatter. Each range is written at a position of its own, and there should not be more
+/// positions than the TLB has entries.
 const MOST_RANGES: usize = 4096;
 
-/// Groups of the second scatter, about as many as a range has pairs: with one pair in each, little is left to be sorted.
+/// The most groups of the second scatter. With about one pair per group, little remains to be sorted.
 const MOST_GROUPS: usize = 1 << 16;
 
-/// Groups of more pairs are sorted on their own: where keys do not spread evenly, insertion alone would take forever.
+/// Groups of more pairs are sorted separately, because insertion sort is quadratic if the keys are spread unevenly.
 const INSERTED: usize = 16;
 
-/// What is scattered and sorted: a pair, or one word of it.
+/// The unit that is scattered and sorted: a pair, or a pair packed into one word.
 trait Row: Copy + Ord + Default + Send + Sync {
     fn of(pair: Pair, ranges: &Ranges) -> Self;
 
-    /// The pair of a row of a range.
+    /// Restores the pair of a row in a range.
     fn pair(self, range: usize, ranges: &Ranges) -> Pair;
 
-    /// A number that ascends with the rows of a range.
+    /// Returns a number that ascends with the rows of a range.
     fn place(self) -> u64;
 }
 
@@ -57,11 +59,12 @@ impl Row for Pair {
     }
 }
 
-/// The bits of the key that its range does not tell, above the location. Half as much is moved, and one comparison sorts.
+/// A packed pair: the bits of the key that its range does not determine, above the location. It moves half as much
+/// memory and needs one comparison to sort.
 impl Row for u64 {
     #[inline]
     fn of((key, location): Pair, ranges: &Ranges) -> Self {
-        // What is shifted out are the bits that number the range.
+        // The bits shifted out are the number of the range.
         let above = 63 - ranges.shift;
         let below = ((key - ranges.least) << above << 1) >> above >> 1;
         below << ranges.location_bits | Self::from(location)
@@ -79,27 +82,27 @@ impl Row for u64 {
     }
 }
 
-/// Ranges of equal width over the keys from a least to a greatest one.
+/// Ranges of equal width between a least and a greatest key.
 #[derive(Debug, Clone, Copy)]
 struct Ranges {
     least: u64,
-    /// At most 63, so that a shift by it is always one.
+    /// At most 63, so that it is always a valid shift.
     shift: u32,
     count: usize,
     location_bits: u32,
 }
 
 impl Ranges {
-    /// At most `count` ranges, and about half as many at least.
+    /// Divides the keys into at most `count` ranges, and at least about half as many.
     fn over((least, most): (u64, u64), count: usize) -> Self {
-        // The range of a key is a shift; `most` lies in one of the last half of the ranges.
+        // The range number is a shift of the key. `most` falls into the upper half of the ranges.
         let shift = (64 - (most - least).leading_zeros()).saturating_sub(count.max(1).ilog2());
-        // All of 64 bits in one range: two are as good.
+        // If one range would cover all 64 bits, two are as good.
         let all = Self { least, shift: shift.min(63), count: 0, location_bits: 32 };
         Self { count: all.of(most) + 1, ..all }
     }
 
-    /// For pairs of these keys and of locations up to `last`.
+    /// Chooses the ranges for some pairs.
     fn of_pairs(pairs: &[Pair]) -> Self {
         let (mut least, mut most, mut last) = (u64::MAX, 0, 0);
         for &(key, location) in pairs {
@@ -108,12 +111,12 @@ impl Ranges {
         let span = if pairs.is_empty() { (0, 0) } else { (least, most) };
         let count = (pairs.len() / ROWS_PER_RANGE).min(MOST_RANGES);
         let location_bits = 32 - last.leading_zeros();
-        // Finer ranges leave fewer bits to tell.
+        // More ranges leave fewer bits of the key to store.
         let finer = [count, MOST_RANGES].map(|count| Self { location_bits, ..Self::over(span, count) });
         if finer[0].fit_words() || pairs.len() < ROWS_PER_RANGE { finer[0] } else { finer[1] }
     }
 
-    /// Whether a word holds what a range does not tell of a pair.
+    /// Returns true if a word can hold the part of a pair that its range does not determine.
     fn fit_words(&self) -> bool {
         self.shift + self.location_bits <= u64::BITS
     }
@@ -124,7 +127,8 @@ impl Ranges {
     }
 }
 
-/// Puts items, given in pieces, into ranges, in ascending order of the ranges, whose ends are told.
+/// Scatters items from several chunks into ranges, in ascending order of the ranges, and returns the ends of the
+/// ranges.
 fn scatter<T: Copy, R>(
     pieces: &[&[T]],
     count: usize,
@@ -149,7 +153,7 @@ fn scatter<T: Copy, R>(
     }
 }
 
-/// Sorts the rows of one range, given in pieces, into `out`, which has room for just them.
+/// Sorts the rows of one range from several chunks into `out`, which has exactly their length.
 fn sort_range<R: Row>(pieces: &[&[R]], out: &mut [R], ends: &mut Vec<u32>) {
     if out.is_empty() {
         return;
@@ -175,7 +179,7 @@ fn sort_range<R: Row>(pieces: &[&[R]], out: &mut [R], ends: &mut Vec<u32>) {
         }
         start = end;
     }
-    // Nearly all rows are where they belong by now, and the others are close.
+    // Nearly all rows are in their final position, and the others are close to it.
     for next in 1..out.len() {
         let row = out[next];
         let mut place = next;
@@ -187,14 +191,14 @@ fn sort_range<R: Row>(pieces: &[&[R]], out: &mut [R], ends: &mut Vec<u32>) {
     }
 }
 
-/// Rows scattered once.
+/// Rows after the first scatter.
 struct Scattered<R> {
     rows: Vec<R>,
     ends: Vec<u32>,
 }
 
 impl<R: Row> Scattered<R> {
-    /// Of fewer pairs than 32 bits number.
+    /// Scatters fewer than 2^32 pairs.
     fn new(pairs: &[Pair], ranges: &Ranges) -> Self {
         let mut scattered = Self { rows: vec![R::default(); pairs.len()], ends: Vec::new() };
         let Self { rows, ends } = &mut scattered;
@@ -208,8 +212,8 @@ impl<R: Row> Scattered<R> {
     }
 }
 
-/// Sorts pairs by key and location: two scatters by the keys' highest bits, then small sorts. Keys that do not spread evenly
-/// over their span are sorted as well, only slower.
+/// Sorts pairs by key and location: two scatters by the keys' highest bits, then small sorts. Unevenly distributed keys
+/// are sorted correctly, but more slowly.
 pub fn sort_pairs(pairs: &mut [(u64, u32)]) {
     let ranges = Ranges::of_pairs(pairs);
     if ranges.fit_words() { sort_rows::<u64>(pairs, &ranges) } else { sort_rows::<Pair>(pairs, &ranges) }
@@ -226,7 +230,7 @@ fn sort_rows<R: Row>(pairs: &mut [Pair], ranges: &Ranges) {
     }
 }
 
-/// Memory that is used again from range to range.
+/// Memory that is reused for every range.
 #[derive(Default)]
 struct Sorter<R> {
     rows: Vec<R>,
@@ -235,7 +239,7 @@ struct Sorter<R> {
 }
 
 impl<R: Row> Sorter<R> {
-    /// The pairs of a range in order.
+    /// Returns the pairs of a range in order.
     fn range(&mut self, scattered: &[Scattered<R>], range: usize, ranges: &Ranges) -> &[Pair] {
         let pieces: Vec<&[R]> = scattered.iter().map(|part| part.range(range)).collect();
         self.rows.resize(pieces.iter().map(|piece| piece.len()).sum(), R::default());
@@ -246,11 +250,12 @@ impl<R: Row> Sorter<R> {
     }
 }
 
-/// Builds an index of pairs, one row each and in any order, with as many threads as are asked for.
+/// Builds an index of pairs in any order, one row each, with the given number of threads.
 ///
-/// No thread waits for another but once: each scatters its share of the pairs, then each sorts its share of the ranges, one
-/// in the cache at a time, and gives it to its builder at once. Beside the pairs it holds as many words, or pairs where a key
-/// and its location do not fit into one, and the segments; the pairs are given back before the first segment is made.
+/// The threads synchronize only once. Each one scatters its share of the pairs. Then each sorts its share of the
+/// ranges, one cached range after the other, and feeds its builder. In addition to the pairs, this holds one word per
+/// pair, or another pair if key and location do not fit in a word. The original pairs are freed before the first
+/// segment is built.
 pub fn build_pairs(pairs: Vec<(u64, u32)>, num_locations: u32, options: Options, threads: usize) -> Result<Built<u64>> {
     let ranges = Ranges::of_pairs(&pairs);
     if ranges.fit_words() {
@@ -283,7 +288,7 @@ fn build_rows<R: Row>(
     join(parts.into_iter().collect::<Result<Vec<_>>>()?, num_locations, options)
 }
 
-/// Ranges in neighbouring stretches of about `share` rows.
+/// Groups the ranges into consecutive shares of about `share` rows.
 fn shares<R: Row>(scattered: &[Scattered<R>], count: usize, share: usize) -> Vec<Range<usize>> {
     let (mut stretches, mut start, mut rows) = (Vec::new(), 0, 0);
     for range in 0..count {
@@ -296,7 +301,7 @@ fn shares<R: Row>(scattered: &[Scattered<R>], count: usize, share: usize) -> Vec
     stretches
 }
 
-/// The work of each item in a thread of its own, the last one in this one; the results in their order.
+/// Runs `work` on each item in a separate thread, the last one in this thread. Returns the results in order.
 fn in_parallel<T: Send, R: Send>(items: impl ExactSizeIterator<Item = T>, work: impl Fn(T) -> R + Sync) -> Vec<R> {
     let (work, last) = (&work, items.len().saturating_sub(1));
     std::thread::scope(|scope| {
@@ -320,7 +325,7 @@ fn in_parallel<T: Send, R: Send>(items: impl ExactSizeIterator<Item = T>, work: 
     })
 }
 
-/// Gives the pairs of some ranges to a builder, sorted.
+/// Sorts the pairs of some ranges and passes them to a builder.
 fn build_ranges<R: Row>(
     scattered: &[Scattered<R>],
     some: Range<usize>,

@@ -1,5 +1,5 @@
-//! Segments out of a running build, piece by piece, so that no file of them is ever held whole; and shares of a build
-//! whose segments already lie in files.
+//! Streams finished segments, so that no segment file is held in memory; also joins partial builds whose segments are
+//! already stored.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::int::{index, saturating_u32, to_u64};
@@ -14,10 +14,10 @@ use crate::sieve::record::options::Options;
 use crate::sieve::record::records::Records;
 use crate::sieve::segment::encode::Sealed;
 
-/// The directory of segments that were given away, and their bytes until somebody stores them.
+/// Collects the directory of segments, and holds their bytes until the caller stores them.
 ///
-/// The layout is that of [`super::pack`]: all lookup sections first, then all maintenance sections. While the build runs
-/// nobody knows how long the first half will be, so the two are given apart.
+/// The layout is that of [`super::pack`]: all lookup sections, then all keys sections. The length of the first half is
+/// unknown until the build is finished, so both halves are returned separately.
 #[derive(Debug)]
 pub struct Spool<K> {
     file: u32,
@@ -28,12 +28,12 @@ pub struct Spool<K> {
 }
 
 impl<K: Key> Spool<K> {
-    /// A spool of what will be file number `file` of the index.
+    /// Creates a stream for file number `file` of the index.
     pub fn new(file: u32) -> Self {
         Self { file, entries: Vec::new(), lengths: (0, 0), lookups: Vec::new(), keys: Vec::new() }
     }
 
-    /// Takes finished segments.
+    /// Adds finished segments.
     pub fn put(&mut self, segments: Vec<Sealed<K>>) {
         let file = self.file;
         for sealed in segments {
@@ -50,12 +50,13 @@ impl<K: Key> Spool<K> {
         }
     }
 
-    /// The bytes since the last call: of lookup sections, and of maintenance sections, which follow all of the former.
+    /// Returns the bytes added since the last call: lookup sections and keys sections. In the file, the keys sections
+    /// follow all lookup sections.
     pub fn take(&mut self) -> (Vec<u8>, Vec<u8>) {
         (std::mem::take(&mut self.lookups), std::mem::take(&mut self.keys))
     }
 
-    /// The directory, once all lookup sections are known.
+    /// Returns the directory after the last segment.
     pub fn into_entries(self) -> Vec<Entry<K>> {
         let before = self.lengths.0;
         let mut entries = self.entries;
@@ -64,7 +65,7 @@ impl<K: Key> Spool<K> {
     }
 }
 
-/// A root over segments that lie in files already.
+/// Builds a root over segments that are already stored.
 pub fn root_over<K: Key>(
     (axis, instant, options): (AxisType, i64, Options),
     locations: Vec<Location>,
@@ -79,7 +80,7 @@ pub fn root_over<K: Key>(
     Ok(Root { axis, instant, options, locations, stats, segments })
 }
 
-/// What one partition of a build tells the one who joins them: all but the bytes of its segments.
+/// The result of one partition of a build for whoever joins them, without the bytes of the segments.
 #[derive(Debug)]
 pub struct Share<K> {
     head: Fragment,
@@ -89,7 +90,7 @@ pub struct Share<K> {
 }
 
 impl<K: Key> Share<K> {
-    /// Ends the build of a partition; its last segments go to the spool.
+    /// Finishes a partition, and returns the remaining bytes of the two halves of its file.
     pub fn finish(builder: Builder<K>, mut spool: Spool<K>) -> (Self, Vec<u8>, Vec<u8>) {
         let Part { head, built, tail } = builder.finish_part();
         spool.put(built.segments);
@@ -97,7 +98,7 @@ impl<K: Key> Share<K> {
         (Self { head, tail, spans: built.spans, entries: spool.into_entries() }, lookups, keys)
     }
 
-    /// Ends the build of whole pages, the next of which begins at `next`: a share that keeps no keys back.
+    /// Finishes a build of whole pages. The next page begins at `next`, and the share contains no unbuilt keys.
     pub fn finish_before(
         builder: Builder<K>,
         mut spool: Spool<K>,
@@ -110,7 +111,7 @@ impl<K: Key> Share<K> {
         Ok((Self { head, tail, spans: built.spans, entries: spool.into_entries() }, lookups, keys))
     }
 
-    /// Its bytes.
+    /// Encodes the share.
     pub fn write(&self) -> Vec<u8> {
         let mut body = vec![K::CODE];
         for fragment in [&self.head, &self.tail] {
@@ -135,7 +136,7 @@ impl<K: Key> Share<K> {
         frame(SHARE, &body)
     }
 
-    /// Reads what `write` wrote, of a build over so many locations.
+    /// Decodes a share of a build over `num_locations` locations.
     pub fn read(bytes: &[u8], num_locations: u32) -> Result<Self> {
         let mut cursor = cursor(unframe(SHARE, bytes)?);
         let cursor = &mut cursor;
@@ -166,8 +167,8 @@ impl<K: Key> Share<K> {
     }
 }
 
-/// Joins the shares of all partitions, in order of their keys: the directory, the spans, and the segments on the borders
-/// as file number `file`. Segments are those that one builder would have made.
+/// Joins the shares of all partitions in order of their keys. Encodes the segments at the borders as file number
+/// `file`. The segments are the same as those of a single builder.
 pub fn join_shares<K: Key>(
     shares: Vec<Share<K>>,
     num_locations: u32,
@@ -177,7 +178,7 @@ pub fn join_shares<K: Key>(
     let mut stored = Vec::new();
     let mut parts = Vec::with_capacity(shares.len());
     for Share { head, tail, spans, entries } in shares {
-        // A stored segment stands in the join without bytes, by which it is known again.
+        // A stored segment takes part in the join without its bytes. Empty bytes identify it afterwards.
         let placeholder = |entry: &Entry<K>| Sealed {
             least: entry.least.clone(),
             most: entry.most.clone(),
@@ -200,18 +201,18 @@ pub fn join_shares<K: Key>(
     Ok(Joined { segments: entries.collect(), spans: built.spans, file: bytes })
 }
 
-/// What the shares of a build are together.
+/// The result of joining the shares of a build.
 #[derive(Debug)]
 pub struct Joined<K> {
-    /// The directory of all segments, wherever they lie.
+    /// The directory of all segments.
     pub segments: Vec<Entry<K>>,
-    /// Keys of each location.
+    /// The span of each location.
     pub spans: Vec<Option<Span<K>>>,
-    /// The bytes of the segments on the borders.
+    /// The bytes of the segments at the borders.
     pub file: Vec<u8>,
 }
 
-/// Reads a maintenance section of an index over so many locations, to see whether it is whole.
+/// Decodes a keys section of an index over `num_locations` locations, to verify that it is intact.
 pub fn check_keys<K: Key>(bytes: &[u8], num_locations: u32) -> Result<()> {
     take_keys::<K>(bytes, num_locations, &mut Records::default())
 }
@@ -227,7 +228,7 @@ mod tests {
 
     const SMALL: Options = Options { max_records: 40, max_key_bytes: 400, max_weight: 24, coarsen: Coarsen::Exact };
 
-    /// Sorts rows into `runs` runs, and pours them merged into a builder.
+    /// Sorts rows into `runs` runs, merges them and feeds them to a builder.
     fn poured<K: Gather>(rows: &[(K::Value<'_>, u32)], runs: usize, mut builder: Builder<K>) -> Builder<K> {
         let runs: Vec<Vec<Vec<u8>>> = (0..runs)
             .map(|run| {
@@ -252,7 +253,7 @@ mod tests {
             (0..9).map(|number| Location { partition: String::new(), group: format!("{number}") }).collect();
         let whole = poured(rows, 1, Builder::<K>::new(9, SMALL).unwrap()).finish();
         let (root, file) = Root::new(about, locations.clone(), vec![Stats::default(); 9], &whole).unwrap();
-        // Merged runs, and segments taken out on the way, make the same file.
+        // Merged runs, and segments taken while the build runs, result in the same file.
         let mut builder = poured(rows, runs, Builder::<K>::new(9, SMALL).unwrap());
         let mut spool = Spool::new(0);
         spool.put(builder.take_segments());
@@ -265,7 +266,7 @@ mod tests {
         let spooled =
             root_over(about, locations.clone(), vec![Stats::default(); 9], &rest.spans, spool.into_entries()).unwrap();
         assert_eq!((&spooled, [lookups, keys].concat()), (&root, file));
-        // Shares join to the same segments, wherever they lie.
+        // Shares join to the same segments, no matter which file contains them.
         let mut borders: Vec<K> = borders.iter().map(|border| K::owned(*border)).collect();
         borders.sort_unstable();
         let mut files = Vec::new();

@@ -1,5 +1,7 @@
-//! The spec's invariants, one named test each; errors found in the thesis are in `thesis_errors.rs`, what needs a history is in `model.rs`, determinism
-//! over partitions (I5) in `builder.rs` and `sort.rs`, compaction (I7) in `compact.rs`.
+//! Tests of the specification's invariants, one test per invariant.
+//!
+//! Errors found in the thesis are in `thesis_errors.rs`, tests that need a history in `model.rs`, determinism over
+//! partitions (I5) in `builder.rs` and `sort.rs`, and compaction (I7) in `compact.rs`.
 
 use std::collections::BTreeMap;
 
@@ -81,7 +83,8 @@ fn i3_exact_runs_answer_points_and_intervals_exactly() {
     let pairs = sample(4);
     let index = open(build(&pairs, SMALL));
     for &(low, _) in &pairs {
-        // From key to key exactly; an end in a gap may read the run on the gap's other side, whose separator lies in it.
+        // Intervals between existing keys are exact. If an end is in a gap, the answer may include the run on the gap's
+        // other side, because the separator is somewhere in the gap.
         for &(high, _) in &pairs {
             assert_eq!(only(&index, Query::Between(low, high)), truth(&pairs, &low, &high));
         }
@@ -102,7 +105,7 @@ fn i4_points_are_intervals_and_wider_intervals_never_return_fewer() {
             union.sort();
             union.dedup();
             let whole = only(&index, Query::Between(a, c));
-            // Min/max may know of more than the union of two narrower questions does.
+            // Min/max statistics can exclude more for two narrow queries than for one wide query.
             assert!(union.iter().all(|location| whole.contains(location)));
             if coarsen == Coarsen::Exact {
                 assert_eq!(union, whole);
@@ -192,7 +195,7 @@ fn i11_a_flipped_byte_is_an_error_or_a_superset() {
     }
 }
 
-/// Damage with a matching checksum: whatever is answered, nothing panics or runs away.
+/// Damaged bytes with a matching checksum must not cause a panic or excessive work. The answer may be anything.
 #[test]
 fn i11_hostile_bytes_with_a_good_checksum_do_not_panic() {
     let mut random = Random(11);
@@ -303,7 +306,7 @@ fn i13_the_error_asked_for_is_kept_and_told() {
         }
         let report = index.report();
         assert!(report.error() <= f64::from(millionths) / 1e6 + 1e-12);
-        // Min/max may drop what the runs alone would read, never the other way round.
+        // Min/max statistics may only remove reads that the runs alone would cause.
         assert!(u64::try_from(reads).unwrap() <= report.counts.reads);
         assert_eq!(u64::try_from(exact).unwrap(), report.counts.pairs);
         assert!(report.bits_per_row() > 0.0);
@@ -312,7 +315,7 @@ fn i13_the_error_asked_for_is_kept_and_told() {
 
 #[test]
 fn i13_absent_keys_are_told_too() {
-    // Two clumps with a gap of empty blocks between them: half of the segment's width answers nothing.
+    // Two clumps separated by empty blocks: half of the segment's width has no locations.
     let pairs: Vec<(u64, u32)> =
         (0..400).map(|row| (row + if row < 200 { 0 } else { 400 }, u32::try_from(row % 5).unwrap())).collect();
     let index = open(build(&pairs, Options::default()));
@@ -384,7 +387,7 @@ fn nan_is_kept_wherever_an_engine_would_match_it() {
 
 #[test]
 fn a_cold_point_needs_one_range_of_at_most_64_kib() {
-    // Scattered keys in few locations, in many, and in a million, where each run brings a location of its own.
+    // Scattered keys in few locations, in many, and in a million, with a different location for each run.
     for num_locations in [64, 5000, 1_000_000] {
         let mut random = Random(31);
         let mut builder = Builder::new(num_locations, Options::default()).unwrap();
@@ -425,7 +428,7 @@ fn unions_of_blocks_answer_long_intervals_exactly() {
     }
 }
 
-/// The worked example of the format page, byte by byte.
+/// Compares the worked example of the format page byte by byte.
 #[test]
 fn the_worked_example_of_the_format_page_holds() {
     let mut builder = Builder::new(3, Options::default()).unwrap();

@@ -1,10 +1,11 @@
-//! The holes of the thesis that would lose rows, one named test each; `model.rs` falls into H1 to H4 at random as well.
+//! Tests for the errors in the thesis that would lose rows, one test per error. `model.rs` also triggers H1 to H4 at
+//! random.
 
 use crate::error::ErrorKind;
 use crate::sieve::tests::invariants::{SMALL, build, compact, location, only, open, sample, truth};
 use crate::sieve::*;
 
-/// A timeline of one base and one commit after it.
+/// Returns a timeline with a base and one later commit.
 fn after(pairs: &[(u64, u32)], dead: Vec<u32>, changes: Vec<Change<u64>>) -> Timeline<u64> {
     let mut timeline = Timeline::starting_with(open(build(pairs, SMALL)));
     let names = (0..6).map(location).collect();
@@ -64,7 +65,7 @@ fn h4_a_commit_told_twice_counts_once_and_one_never_made_is_not_seen() {
     let view = timeline.latest().unwrap();
     let compacted = view.compact(SMALL, timeline.locations().to_vec(), read, |_| i64::MAX).unwrap();
     assert_eq!((compacted.unmatched, compacted.root.counts().rows), (0, 1));
-    // What was prepared but not committed is in no view.
+    // A delta that was built but not committed is in no view.
     let aborted = Change { key: 55u64, location: 0, plus: 1, minus: 0 };
     drop(Delta::new(201, vec![location(0)], vec![], vec![], vec![aborted]).unwrap());
     assert_eq!(timeline.latest().unwrap().instant(), 200);
@@ -142,7 +143,7 @@ fn h9_missing_and_damaged_parts_keep_what_min_max_keeps() {
         &ErrorKind::SieveMagic { part: "segment" }
     );
     assert_eq!(index.lookup(&Query::Point(pairs[0].0)), Lookup::Ready(Answer::Only(unloaded)));
-    // Doubt does not last longer than its cause.
+    // Loading the intact bytes ends the doubt.
     let extent = needs[0].extent;
     let start = usize::try_from(extent.offset).unwrap();
     index.load(needs[0].segment, &file[start..start + usize::try_from(extent.len).unwrap()]).unwrap();

@@ -1,4 +1,5 @@
-//! Base + deltas -> a new base: from the exact keys, so that it equals a rebuild bit for bit.
+//! Compaction: builds a new base from a base and deltas. It uses the exact keys, so the result equals a rebuild bit for
+//! bit.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::int::{index, saturating_u32};
@@ -14,53 +15,54 @@ use crate::sieve::segment::encode::Sealed;
 use crate::sieve::version::delta::Delta;
 use crate::sieve::version::timeline::{Placed, View};
 
-/// A delete that was not applied, because the files that readers of base files read still hold the row.
+/// A delete that was not applied, because the row is still in the files that readers of base files read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Carried<K> {
-    /// The row's key.
+    /// The key of the row.
     pub key: K,
-    /// Its location.
+    /// The location of the row.
     pub location: Location,
-    /// How many rows.
+    /// The number of rows.
     pub rows: u64,
 }
 
-/// The outcome of a compaction.
+/// The result of a compaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Compacted<K> {
     /// The new root.
     pub root: Root<K>,
-    /// Its segments, as file 0; empty where the bytes were given out on the way.
+    /// The segments as file 0. Empty if the bytes were streamed.
     pub file: Vec<u8>,
-    /// Deletes for the first delta after it.
+    /// The deletes to put into the first delta after the compaction.
     pub carried: Vec<Carried<K>>,
-    /// Rows deleted that the index had never seen; they took nobody else's place.
+    /// The number of deleted rows that were not in the index. They do not affect other rows.
     pub unmatched: u64,
 }
 
-/// One change in the timeline's numbers; ordered by key, location and then commit.
+/// A change by the timeline's location number, ordered by key, location and commit.
 type Event<K> = (K, u32, usize, u64, u64);
 
-/// What holds for the whole of a compaction.
+/// The state of a compaction.
 struct Fold<'a, K> {
     view: &'a View<'a, K>,
-    /// The last delta that killed each location, by the timeline's numbers.
+    /// The last delta that killed each location, by the timeline's number.
     died: Vec<Option<usize>>,
-    /// Each location's number in the new base, if it has one.
+    /// The number of each location in the new base, if it has one.
     targets: Vec<Option<u32>>,
-    /// Deletes after this instant are not applied, by the timeline's numbers.
+    /// For each location by the timeline's number, the instant after which deletes are not applied.
     horizons: Vec<i64>,
     carried: Vec<Carried<K>>,
     unmatched: u64,
 }
 
 impl<K: Key> View<'_, K> {
-    /// Makes a base that stands for this view from its instant on. The base gets the view's own instant, so that a commit
-    /// which came in meanwhile is not hidden behind it.
+    /// Builds a base that replaces everything up to the instant of this view. The base has that instant, not the
+    /// current one, so that it does not hide a commit that arrived in the meantime.
     ///
-    /// `keys_at` reads a maintenance section of the base's file. `locations` become the new base's, in their order: sorted
-    /// ones make it equal to a rebuild from scratch. `horizon` is the instant of a location's base file, up to which deletes
-    /// are certain for readers that skip log files; `i64::MAX` where there are none.
+    /// `keys_at` reads a keys section from the file of the old base. `locations` become those of the new base in the
+    /// given order. If they are sorted, the base equals a rebuild from scratch. `horizon` returns the instant of a
+    /// location's base file. Deletes up to it also hold for readers that skip log files. Return `i64::MAX` if there are
+    /// none.
     pub fn compact(
         &self,
         options: Options,
@@ -79,8 +81,9 @@ impl<K: Key> View<'_, K> {
         Ok(Compacted { file, ..compacted })
     }
 
-    /// The same, which gives the file out while it is made: more of its first half, the lookup sections, and more of the
-    /// second, the keys sections. It holds the deltas, one segment of the old base, and what a builder holds.
+    /// Like [`Self::compact`], but streams the file: `write` gets the next bytes of its first half, the lookup
+    /// sections, and of its second half, the keys sections. Holds the deltas, one segment of the old base, and the
+    /// memory of a builder.
     pub fn compact_into(
         &self,
         options: Options,
@@ -148,7 +151,7 @@ impl<K: Key> View<'_, K> {
     }
 }
 
-/// The last commit of each location's death.
+/// Returns the last commit that killed each location.
 fn died<K: Key>(deltas: &[Placed<Delta<K>>], num_locations: usize) -> Vec<Option<usize>> {
     let mut died = vec![None; num_locations];
     for (commit, placed) in deltas.iter().enumerate() {
@@ -160,7 +163,7 @@ fn died<K: Key>(deltas: &[Placed<Delta<K>>], num_locations: usize) -> Vec<Option
 }
 
 impl<K: Key> Fold<'_, K> {
-    /// Whether what a commit did to a location was not undone by the location's death.
+    /// Returns true if the location did not die after the commit, so the commit's changes to it still count.
     fn lives(&self, number: u32, commit: usize) -> bool {
         self.died[index(number)].is_none_or(|death| commit >= death)
     }
@@ -179,7 +182,7 @@ impl<K: Key> Fold<'_, K> {
         events
     }
 
-    /// Pushes keys that the base does not have.
+    /// Pushes keys that are not in the base.
     fn push_new(&mut self, events: &[Event<K>], builder: &mut Builder<K>) -> Result<()> {
         for key in events.chunk_by(|a, b| a.0 == b.0) {
             self.push_key(&key[0].0, Vec::new(), key, builder)?;
@@ -226,7 +229,7 @@ impl<K: Key> Fold<'_, K> {
         self.targets[index(number)].ok_or(Error::new(ErrorKind::SieveLocation(number)))
     }
 
-    /// Nulls, NaN and unread rows of the new base.
+    /// Returns the nulls, NaN and unread rows of the new base.
     fn sides(&self, num_targets: usize) -> Result<Vec<Stats<K>>> {
         let mut stats = vec![Stats::default(); num_targets];
         if let Some(base) = self.view.base {
@@ -289,7 +292,7 @@ mod tests {
                     Query::Between(..) => (low, high),
                     _ => (low, low),
                 };
-                // From key to key both are exact, but the old base alone does not know all of these keys.
+                // Between keys that exist both are exact, but the old base alone does not have all of these keys.
                 assert_eq!(folded, truth(&all, &from, &to), "{query:?}");
                 assert!(folded.iter().all(|location| laid_over.contains(location)), "{query:?}");
             }

@@ -1,8 +1,9 @@
-//! The changes of one commit, with exact keys: applied at read until a compaction takes them in.
+//! The changes of one commit with exact keys, applied by readers until a compaction includes them.
 //!
-//! An insert is a plus, a delete a minus, an update of the indexed value both; a replaced file group is a tombstone, which
-//! holds for everything before this commit and nothing in it. At read only pluses and tombstones count: a minus narrows
-//! an answer once the exact keys prove that no row is left, and that is the compaction's to say.
+//! An insert is a plus, a delete is a minus, and an update of the indexed value is both. A replaced file group is a
+//! tombstone, which removes everything before this commit and nothing in it. Readers apply only pluses and tombstones.
+//! A minus can narrow an answer only if the exact keys prove that no row remains, which only a compaction can
+//! determine.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::int::{index, to_u64};
@@ -12,29 +13,29 @@ use crate::sieve::index::directory::Location;
 use crate::sieve::index::root::{put_location, take_location};
 use crate::sieve::key::axis::Key;
 
-/// Rows of a key that came to a location or left it.
+/// The rows of a key inserted into or deleted from a location.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Change<K> {
     /// The key.
     pub key: K,
-    /// The location, by number in the delta's own list.
+    /// The location, by its number in the delta's own list.
     pub location: u32,
-    /// Rows inserted.
+    /// The number of rows inserted.
     pub plus: u64,
-    /// Rows deleted.
+    /// The number of rows deleted.
     pub minus: u64,
 }
 
-/// Rows without a key that came to a location or left it.
+/// The rows without a key inserted into or deleted from a location.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Side {
-    /// The location, by number in the delta's own list.
+    /// The location, by its number in the delta's own list.
     pub location: u32,
-    /// Rows without a value: inserted and deleted.
+    /// Null rows inserted and deleted.
     pub nulls: (u64, u64),
-    /// Rows that are not a number: inserted and deleted.
+    /// NaN rows inserted and deleted.
     pub nans: (u64, u64),
-    /// Rows came that were not read: the location belongs to every answer from now on.
+    /// True if rows were inserted but not read. From then on the location belongs to every answer.
     pub unknown: bool,
 }
 
@@ -43,15 +44,15 @@ pub struct Side {
 pub struct Delta<K> {
     pub(in crate::sieve) instant: i64,
     pub(in crate::sieve) locations: Vec<Location>,
-    /// Locations that died with this commit.
+    /// The locations that this commit removed.
     pub(in crate::sieve) dead: Vec<u32>,
     pub(in crate::sieve) sides: Vec<Side>,
-    /// In order of key and location, each pair once.
+    /// Sorted by key and location, without duplicates.
     pub(in crate::sieve) changes: Vec<Change<K>>,
 }
 
 impl<K: Key> Delta<K> {
-    /// The delta of a commit; changes in any order, those of the same key and location are summed.
+    /// Builds the delta of a commit. Changes may be in any order. Those of the same key and location are summed.
     pub fn new(
         instant: i64,
         locations: Vec<Location>,
@@ -80,17 +81,17 @@ impl<K: Key> Delta<K> {
         Ok(Self { instant, locations, dead, sides, changes })
     }
 
-    /// The commit's instant.
+    /// Returns the instant of the commit.
     pub fn instant(&self) -> i64 {
         self.instant
     }
 
-    /// How many changes of keys it holds.
+    /// Returns the number of changed pairs of key and location.
     pub fn num_changes(&self) -> usize {
         self.changes.len()
     }
 
-    /// Its bytes.
+    /// Encodes the delta.
     pub fn write(&self) -> Vec<u8> {
         let mut body = vec![K::CODE];
         body.extend_from_slice(&self.instant.to_le_bytes());
@@ -118,7 +119,7 @@ impl<K: Key> Delta<K> {
         frame(DELTA, &body)
     }
 
-    /// Reads what `write` wrote.
+    /// Decodes a delta.
     pub fn read(bytes: &[u8]) -> Result<Self> {
         let mut cursor = cursor(unframe(DELTA, bytes)?);
         let cursor = &mut cursor;
@@ -126,7 +127,7 @@ impl<K: Key> Delta<K> {
             return Err(malformed(cursor, "key width"));
         }
         let instant = cursor.u64()?.cast_signed();
-        // Each turn of these loops consumes bytes, so a count that lies ends with the input.
+        // Each iteration consumes bytes, so a false count fails at the end of the input.
         let (mut locations, mut dead, mut sides, mut changes) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for _ in 0..cursor.varint()? {
             locations.push(take_location(cursor)?);
@@ -156,13 +157,13 @@ impl<K: Key> Delta<K> {
         Ok(delta)
     }
 
-    /// The changes with keys from `low` to `high`; without a bound, all on that side.
+    /// Returns the changes with keys from `low` to `high`. A missing bound is unlimited.
     pub(in crate::sieve) fn between(&self, low: Option<&K>, high: Option<&K>) -> &[Change<K>] {
         let start = low.map_or(0, |low| self.changes.partition_point(|change| change.key < *low));
         let rest = &self.changes[start..];
         let len = match (low, high) {
             (_, None) => rest.len(),
-            // Few changes have one key, and they lie where the search has ended.
+            // A key has few changes, and they start where the first search ended.
             (Some(low), Some(high)) if low == high => rest.iter().take_while(|change| change.key == *high).count(),
             (_, Some(high)) => rest.partition_point(|change| change.key <= *high),
         };

@@ -1,4 +1,4 @@
-//! The chain of versions: bases and deltas in the table's timeline, and what the index said as of any instant it keeps.
+//! The versions of an index: bases and deltas on the table's timeline, and answers as of any retained instant.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::sieve::index::lookup::{Answer, Lookup, Query};
 use crate::sieve::key::axis::{AxisType, Key};
 use crate::sieve::version::delta::{Change, Delta};
 
-/// A part of the timeline, with its locations' numbers in the timeline.
+/// A base or delta, with the timeline's numbers of its locations.
 #[derive(Debug, Clone)]
 pub(in crate::sieve) struct Placed<T> {
     pub(in crate::sieve) instant: i64,
@@ -19,7 +19,7 @@ pub(in crate::sieve) struct Placed<T> {
     pub(in crate::sieve) numbers: Vec<u32>,
 }
 
-/// The versions of an index. Locations have one number for the whole timeline, in order of first appearance.
+/// The versions of an index. A location has the same number in the whole timeline, in order of first appearance.
 #[derive(Debug, Clone)]
 pub struct Timeline<K> {
     axis: AxisType,
@@ -27,7 +27,7 @@ pub struct Timeline<K> {
     numbers: HashMap<Location, u32>,
     bases: Vec<Placed<Index<K>>>,
     deltas: Vec<Placed<Delta<K>>>,
-    /// Before this instant nothing can be told any more.
+    /// Queries before this instant are rejected.
     oldest: i64,
 }
 
@@ -40,7 +40,7 @@ pub struct View<'a, K> {
 }
 
 impl<K: Key> Timeline<K> {
-    /// An index of a table that had no rows before its first commit.
+    /// Creates an index of a table that had no rows before its first commit.
     pub fn new(axis: AxisType) -> Self {
         Self {
             axis,
@@ -52,7 +52,7 @@ impl<K: Key> Timeline<K> {
         }
     }
 
-    /// An index that begins with a base: what was before it cannot be told.
+    /// Creates an index that begins with a base. Instants before the base are rejected.
     pub fn starting_with(base: Index<K>) -> Self {
         let mut timeline = Self::new(base.root().axis);
         timeline.oldest = base.root().instant;
@@ -64,13 +64,13 @@ impl<K: Key> Timeline<K> {
         self.axis
     }
 
-    /// The number of a location, if any part speaks of it. A location without a number is unknown to the index, and
-    /// belongs to every answer.
+    /// Returns the number of a location that occurs in a base or delta. A location without a number is unknown to the
+    /// index and belongs to every answer.
     pub fn number(&self, location: &Location) -> Option<u32> {
         self.numbers.get(location).copied()
     }
 
-    /// The locations by number.
+    /// Returns the locations by number.
     pub fn locations(&self) -> &[Location] {
         &self.locations
     }
@@ -94,8 +94,8 @@ impl<K: Key> Timeline<K> {
         self.bases.insert(at, Placed { instant, part: Arc::new(base), numbers });
     }
 
-    /// Adds the commit after all others. The same commit again changes nothing and answers false; another one at its
-    /// instant, or one before the newest, is a conflict.
+    /// Adds a commit after all others. Returns false and changes nothing if the same commit was added before. Returns a
+    /// conflict if the instant is taken by a different commit or is before the newest one.
     pub fn commit(&mut self, delta: Delta<K>) -> Result<bool> {
         let instant = delta.instant();
         if self.deltas.iter().any(|placed| placed.instant == instant && *placed.part == delta) {
@@ -111,7 +111,7 @@ impl<K: Key> Timeline<K> {
         Ok(true)
     }
 
-    /// Adds a base that a compaction made: from its instant on it stands for everything before.
+    /// Adds a base from a compaction. From its instant onwards it replaces everything before it.
     pub fn add_base(&mut self, base: Index<K>) -> Result<()> {
         let instant = base.root().instant;
         if self.bases.iter().any(|placed| placed.instant == instant) || instant < self.oldest {
@@ -121,7 +121,7 @@ impl<K: Key> Timeline<K> {
         Ok(())
     }
 
-    /// Gives the lookup section of a segment of the base that a view asked for.
+    /// Loads the lookup section of a segment that a view needs.
     pub fn load(&mut self, base_instant: i64, segment: usize, bytes: &[u8]) -> Result<()> {
         match self.bases.iter_mut().find(|placed| placed.instant == base_instant) {
             Some(placed) => Arc::make_mut(&mut placed.part).load(segment, bytes),
@@ -129,7 +129,7 @@ impl<K: Key> Timeline<K> {
         }
     }
 
-    /// Forgets what only instants before `instant` need.
+    /// Drops the data that only instants before `instant` need.
     pub fn expire(&mut self, instant: i64) {
         self.oldest = self.oldest.max(instant);
         let needed = self.bases.partition_point(|placed| placed.instant <= self.oldest).saturating_sub(1);
@@ -140,7 +140,7 @@ impl<K: Key> Timeline<K> {
         }
     }
 
-    /// The index as of an instant.
+    /// Returns the index as of an instant.
     pub fn as_of(&self, instant: i64) -> Result<View<'_, K>> {
         if instant < self.oldest {
             return Err(Error::new(ErrorKind::SieveExpired { instant }));
@@ -152,24 +152,24 @@ impl<K: Key> Timeline<K> {
         Ok(View { timeline: self, base, deltas: &self.deltas[start..end.max(start)] })
     }
 
-    /// The index as of its newest commit.
+    /// Returns the index as of its newest commit.
     pub fn latest(&self) -> Result<View<'_, K>> {
         self.as_of(i64::MAX)
     }
 }
 
 impl<K: Key> View<'_, K> {
-    /// Instant of the newest part.
+    /// Returns the instant of the newest base or delta.
     pub fn instant(&self) -> i64 {
         self.deltas.last().map(|placed| placed.instant).max(self.base_instant()).unwrap_or(i64::MIN)
     }
 
-    /// Instant of the base that [`Lookup::Need`] speaks of.
+    /// Returns the instant of the base whose segments [`Lookup::Need`] lists.
     pub fn base_instant(&self) -> Option<i64> {
         self.base.map(|base| base.instant)
     }
 
-    /// Answers a query in the timeline's numbers, or says which segments of the base it needs.
+    /// Answers a query in the timeline's numbers, or returns the segments of the base that it needs.
     pub fn lookup(&self, query: &Query<K>) -> Lookup {
         let lookup = self.base.map_or(Lookup::Ready(Answer::Only(Vec::new())), |base| base.part.lookup(query));
         match lookup {
@@ -178,13 +178,13 @@ impl<K: Key> View<'_, K> {
         }
     }
 
-    /// Answers from what is loaded; what is not stands for every location.
+    /// Answers a query from the loaded segments. A missing segment stands for every location.
     pub fn answer(&self, query: &Query<K>) -> Answer {
         let answer = self.base.map_or(Answer::Only(Vec::new()), |base| base.part.answer(query));
         self.over(query, answer)
     }
 
-    /// Lays the deltas over an answer of the base.
+    /// Applies the deltas to an answer of the base.
     fn over(&self, query: &Query<K>, answer: Answer) -> Answer {
         let Answer::Only(local) = answer else { return Answer::All };
         let unordered =
