@@ -20,8 +20,9 @@ use crate::arrow::ColumnType;
 use crate::bloom::{Block, Probe, Sbbf, batch::block_index};
 use crate::cursor::Cursor;
 use crate::error::{Error, ErrorKind, Result};
-use crate::int::{high_u32, index, low_u8, low_u32, to_u64, to_usize};
+use crate::int::{high_u32, index, low_u32, to_u64, to_usize};
 use crate::ranges::{Fetched, Step};
+use crate::varint::put_varint;
 
 pub use arrange::Arrangement;
 
@@ -51,7 +52,7 @@ pub struct Member {
 
 /// The filters of one size.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Class {
+struct SizeClass {
     num_blocks: u64,
     /// The offset of the first row.
     offset: u64,
@@ -59,7 +60,7 @@ struct Class {
     members: Vec<u32>,
 }
 
-impl Class {
+impl SizeClass {
     fn row_len(&self) -> u64 {
         to_u64(self.members.len() * Block::BYTES + CRC)
     }
@@ -75,12 +76,12 @@ impl Class {
 pub struct Shelf {
     column: ColumnType,
     members: Vec<Member>,
-    classes: Vec<Class>,
+    classes: Vec<SizeClass>,
 }
 
 /// The answer of a shelf.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Verdicts {
+pub struct ShelfAnswer {
     /// For each location, whether it may hold one of the values.
     pub may_contain: Vec<bool>,
     /// The number of rows that failed their checksum and kept all of their locations.
@@ -125,13 +126,13 @@ impl Shelf {
     }
 
     /// Finds the locations that may hold a row with one of the values.
-    pub fn might_contain(&self, probe: &Probe, rows: &Fetched) -> Step<Verdicts> {
+    pub fn might_contain(&self, probe: &Probe, rows: &Fetched) -> Step<ShelfAnswer> {
         let Some(hashes) = probe.hashes() else {
-            return Step::Ready(Verdicts { may_contain: vec![true; self.members.len()], damaged: 0 });
+            return Step::Ready(ShelfAnswer { may_contain: vec![true; self.members.len()], damaged: 0 });
         };
         // NaN values are not in filters, and engines disagree about what they equal.
-        let mut verdicts =
-            Verdicts { may_contain: self.members.iter().map(|of| of.unknown || of.nans).collect(), damaged: 0 };
+        let mut answer =
+            ShelfAnswer { may_contain: self.members.iter().map(|of| of.unknown || of.nans).collect(), damaged: 0 };
         let mut needed = Vec::new();
         for class in &self.classes {
             let len = to_usize(class.num_blocks).unwrap_or(1);
@@ -141,12 +142,12 @@ impl Shelf {
                 let range = class.row(block);
                 match rows.get(&range) {
                     None => needed.push(range),
-                    Some(row) => class.look_up(block, row, hash, &mut verdicts),
+                    Some(row) => class.look_up(block, row, hash, &mut answer),
                 }
             }
         }
         needed.dedup();
-        if needed.is_empty() { Step::Ready(verdicts) } else { Step::Need(needed) }
+        if needed.is_empty() { Step::Ready(answer) } else { Step::Need(needed) }
     }
 
     /// Restores the filters from the rows: the inverse of [`Self::arrange`].
@@ -162,7 +163,8 @@ impl Shelf {
             let mut bitsets = vec![Vec::with_capacity(len * Block::BYTES); class.members.len()];
             for (block, row) in area.chunks_exact(row_len).enumerate() {
                 let at = class.offset + to_u64(block) * class.row_len();
-                let blocks = class.sound(to_u64(block), row).ok_or_else(|| malformed(at, "the checksum of a row"))?;
+                let blocks =
+                    class.verify_row(to_u64(block), row).ok_or_else(|| malformed(at, "the checksum of a row"))?;
                 for (bitset, bytes) in bitsets.iter_mut().zip(blocks.chunks_exact(Block::BYTES)) {
                     bitset.extend_from_slice(bytes);
                 }
@@ -222,7 +224,7 @@ impl Shelf {
             let [nulls, nans, unknown] = [NULLS, NANS, UNKNOWN].map(|flag| flags & flag != 0);
             members.push(Member { partition, group, nulls, nans, unknown });
         }
-        let mut classes: Vec<Class> = Vec::new();
+        let mut classes: Vec<SizeClass> = Vec::new();
         let mut offset = 0u64;
         let mut shelved = vec![false; members.len()];
         for _ in 0..cursor.varint()? {
@@ -242,7 +244,7 @@ impl Shelf {
                 of.push(u32::try_from(member).map_err(|_| malformed(cursor.offset(), "the locations of a class"))?);
                 next = member + 1;
             }
-            let class = Class { num_blocks, offset, members: of };
+            let class = SizeClass { num_blocks, offset, members: of };
             // At most 2^26 blocks in rows of less than 2^37 bytes.
             offset = offset
                 .checked_add(num_blocks.saturating_mul(class.row_len()))
@@ -256,42 +258,34 @@ impl Shelf {
     }
 }
 
-impl Class {
+impl SizeClass {
     /// Returns the blocks of a row if its checksum is correct.
-    fn sound<'a>(&self, block: u64, row: &'a [u8]) -> Option<&'a [u8]> {
+    fn verify_row<'a>(&self, block: u64, row: &'a [u8]) -> Option<&'a [u8]> {
         let (blocks, checksum) = row.split_last_chunk::<CRC>()?;
         (row_checksum(self, block, blocks) == u32::from_le_bytes(*checksum)).then_some(blocks)
     }
 
-    fn look_up(&self, block: u64, row: &[u8], hash: u64, verdicts: &mut Verdicts) {
-        let Some(blocks) = self.sound(block, row) else {
-            verdicts.damaged += 1;
-            self.members.iter().for_each(|&member| verdicts.may_contain[index(member)] = true);
+    fn look_up(&self, block: u64, row: &[u8], hash: u64, answer: &mut ShelfAnswer) {
+        let Some(blocks) = self.verify_row(block, row) else {
+            answer.damaged += 1;
+            self.members.iter().for_each(|&member| answer.may_contain[index(member)] = true);
             return;
         };
         for (&member, bytes) in self.members.iter().zip(blocks.chunks_exact(Block::BYTES)) {
             let may = Block::from_bytes(bytes).is_none_or(|block| block.may_contain(low_u32(hash)));
-            verdicts.may_contain[index(member)] |= may;
+            answer.may_contain[index(member)] |= may;
         }
     }
 }
 
 /// Computes the checksum of a row. It includes the row's position, so that the bytes of another row do not match.
-fn row_checksum(class: &Class, block: u64, blocks: &[u8]) -> u32 {
+fn row_checksum(class: &SizeClass, block: u64, blocks: &[u8]) -> u32 {
     let place = [class.offset.to_le_bytes(), block.to_le_bytes()].concat();
     crc32c::crc32c_append(crc32c::crc32c(&place), blocks)
 }
 
 fn malformed(at: u64, field: &'static str) -> Error {
     Error::at(ErrorKind::ShelfMalformed { field }, at)
-}
-
-fn put_varint(out: &mut Vec<u8>, mut value: u64) {
-    while value >= 0x80 {
-        out.push(low_u8(value) | 0x80);
-        value >>= 7;
-    }
-    out.push(low_u8(value));
 }
 
 fn put_text(out: &mut Vec<u8>, text: &str) {
@@ -339,12 +333,12 @@ mod tests {
     }
 
     /// Answers a query, reading rows by range. Also returns the number of bytes read.
-    fn ask(shelf: &Shelf, rows: &[u8], probe: &Probe) -> (Verdicts, u64) {
+    fn look_up(shelf: &Shelf, rows: &[u8], probe: &Probe) -> (ShelfAnswer, u64) {
         let mut fetched = Fetched::new();
         let mut read = 0;
         loop {
             match shelf.might_contain(probe, &fetched) {
-                Step::Ready(verdicts) => return (verdicts, read),
+                Step::Ready(answer) => return (answer, read),
                 Step::Need(ranges) => {
                     for range in ranges {
                         read += range.end - range.start;
@@ -373,9 +367,9 @@ mod tests {
         let values: Vec<Vec<i64>> = (0..100).map(|location| (0..1000).map(|n| n * 100 + location).collect()).collect();
         let (shelf, rows) = shelf(&values);
         assert_eq!(to_u64(rows.len()), shelf.rows_len());
-        let (verdicts, read) = ask(&shelf, &rows, &probe(&[4217]));
-        assert!(verdicts.may_contain[17]);
-        assert!(verdicts.may_contain.iter().filter(|may| **may).count() < 10);
+        let (answer, read) = look_up(&shelf, &rows, &probe(&[4217]));
+        assert!(answer.may_contain[17]);
+        assert!(answer.may_contain.iter().filter(|may| **may).count() < 10);
         assert_eq!(read, 100 * 32 + 4);
     }
 
@@ -387,9 +381,9 @@ mod tests {
         let members = vec![(of(false, false), None), (of(true, false), full()), (of(false, true), None)];
         let (shelf, rows) = Shelf::arrange(column, members).unwrap();
         let one = Probe::new(&(Arc::new(Float64Array::from(vec![1.0])) as ArrayRef), column).unwrap();
-        assert_eq!(ask(&shelf, &rows, &one).0.may_contain, [false, true, true]);
-        assert_eq!(ask(&shelf, &rows, &Probe::ANYTHING).0.may_contain, [true; 3]);
-        assert_eq!(ask(&shelf, &rows, &Probe::NOTHING).0.may_contain, [false, true, true]);
+        assert_eq!(look_up(&shelf, &rows, &one).0.may_contain, [false, true, true]);
+        assert_eq!(look_up(&shelf, &rows, &Probe::ANYTHING).0.may_contain, [true; 3]);
+        assert_eq!(look_up(&shelf, &rows, &Probe::NOTHING).0.may_contain, [false, true, true]);
         assert_eq!(Shelf::read(&shelf.write()), Ok(shelf));
     }
 
@@ -418,12 +412,12 @@ mod tests {
             assert!(Shelf::read(&directory[..at]).is_err());
         }
         let asked = probe(&[1, 4, 5]);
-        let sound = ask(&shelf, &rows, &asked).0;
+        let sound = look_up(&shelf, &rows, &asked).0;
         assert_eq!((&sound.may_contain[..], sound.damaged), (&[true, true, false, true][..], 0));
         for at in 0..rows.len() {
             let mut damaged = rows.clone();
             damaged[at] ^= 1;
-            let answer = ask(&shelf, &damaged, &asked).0.may_contain;
+            let answer = look_up(&shelf, &damaged, &asked).0.may_contain;
             assert!(answer.iter().zip(&sound.may_contain).all(|(may, did)| may >= did), "byte {at} of the rows");
         }
     }
@@ -434,8 +428,8 @@ mod tests {
             let (shelf, rows) = shelf(&values);
             let shelf = Shelf::read(&shelf.write()).unwrap();
             for asked in [vec![7], vec![0, 250, 499], (0..500).step_by(50).collect()] {
-                let (verdicts, _) = ask(&shelf, &rows, &probe(&asked));
-                for (may, values) in verdicts.may_contain.iter().zip(&values) {
+                let (answer, _) = look_up(&shelf, &rows, &probe(&asked));
+                for (may, values) in answer.may_contain.iter().zip(&values) {
                     prop_assert!(*may || !values.iter().any(|value| asked.contains(value)));
                 }
             }

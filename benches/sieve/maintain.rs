@@ -6,8 +6,8 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use std::time::Instant;
 
 use parsieve::sieve::{
-    AxisType, Builder, Change, Delta, Extent, Index, Location, Options, Query, Root, Spool, Stats, Timeline, axis,
-    build_pairs, root_over, sort_pairs,
+    AxisType, Builder, Change, Delta, Index, Location, Options, Query, Root, SectionRange, SegmentStream, Stats,
+    Timeline, axis, build_pairs, root_over, sort_pairs,
 };
 
 use crate::clock::{Clock, Of};
@@ -103,8 +103,8 @@ pub(crate) fn capped_build(rows: u64, locations: u32) {
 fn base_in(file: &mut File, rows: u64, locations: u32) -> Root<u64> {
     let random = &mut Random(8);
     let mut builder = Builder::new(locations, Options::default()).unwrap();
-    let (mut spool, mut keys, mut key) = (Spool::new(0), tempfile(), 0);
-    let mut give = |spool: &mut Spool<u64>, segments| {
+    let (mut spool, mut keys, mut key) = (SegmentStream::new(0), tempfile(), 0);
+    let mut give = |spool: &mut SegmentStream<u64>, segments| {
         spool.put(segments);
         let (lookups, rest) = spool.take();
         file.write_all(&lookups).unwrap();
@@ -151,7 +151,7 @@ pub(crate) fn capped_compaction(rows: u64, changes: u64) {
     timeline.commit(delta).unwrap();
     let (before, view, mut out) = (peak(), timeline.latest().unwrap(), [tempfile(), tempfile()]);
     let start = Clock::now();
-    let read_keys = |extent: Extent| {
+    let read_keys = |extent: SectionRange| {
         let mut bytes = vec![0; usize::try_from(extent.len).unwrap()];
         file.seek(SeekFrom::Start(extent.offset)).unwrap();
         file.read_exact(&mut bytes).unwrap();
@@ -229,7 +229,7 @@ pub(crate) fn update_time(rows: u64) -> String {
     }
     let point = start.seconds() * 1e9 / (pairs.len() / 97) as f64;
     let start = Clock::now();
-    let read_keys = |extent: Extent| {
+    let read_keys = |extent: SectionRange| {
         let from = usize::try_from(extent.offset).unwrap();
         Ok(file[from..from + usize::try_from(extent.len).unwrap()].to_vec())
     };

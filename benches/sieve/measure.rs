@@ -141,9 +141,9 @@ pub(crate) fn measure<K: Key>(
     let (mut index, file) = open(&built, axis, options, locations);
     // One that never keeps a segment decoded, and one that does for all.
     let mut stored = index.clone();
-    stored.set_room(0);
-    index.set_room(usize::MAX);
-    index.unpack();
+    stored.set_cache_bytes(0);
+    index.set_cache_bytes(usize::MAX);
+    index.decode_all();
     let (report, rows, model) = (index.report(), pairs.len() as f64, model(&pairs, locations));
     let allowed = 1.3 * model + 1.0 + 16384.0 * 8.0 / rows;
 
@@ -243,7 +243,7 @@ pub(crate) fn measure<K: Key>(
         ("cold_point_us_beside_its_one_read", number(cold)),
         ("cold_point_bytes", number(range)),
         ("cold_point_most_bytes", largest_range.to_string()),
-        ("decoded_bytes_per_row", number(index.unpacked_bytes() as f64 / rows)),
+        ("decoded_bytes_per_row", number(index.decoded_bytes() as f64 / rows)),
         ("binary_search_ns", number(search)),
         ("build_ns_per_row", number(seconds * 1e9 / rows)),
     ];

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{CRC, Class, Member, Shelf, malformed, row_checksum};
+use super::{CRC, Member, Shelf, SizeClass, malformed, row_checksum};
 use crate::arrow::ColumnType;
 use crate::bloom::{Block, Sbbf};
 use crate::error::{Error, ErrorKind, Result};
@@ -34,7 +34,7 @@ impl Arrangement {
             for (place, &member) in members.iter().enumerate() {
                 places[index(member)] = Some((classes.len(), place));
             }
-            let class = Class { num_blocks, offset, members };
+            let class = SizeClass { num_blocks, offset, members };
             offset += num_blocks * class.row_len();
             classes.push(class);
         }

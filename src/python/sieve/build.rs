@@ -6,7 +6,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::int::{saturating_u32, to_u64};
 use crate::python::column::Column;
 use crate::sieve::{
-    Axis, Builder, Bytes, Encode, Merge, Options, Piece, Share, Spool, Stats, join_shares, root, root_over,
+    ArrowKey, Axis, Builder, Bytes, Merge, Options, RunChunk, SegmentStream, Share, Stats, join_shares, root, root_over,
 };
 use arrow_array::cast::AsArray;
 use arrow_array::types::{UInt32Type, UInt64Type};
@@ -24,10 +24,10 @@ type Finished = (Vec<u8>, (Vec<u8>, Vec<u8>));
 /// Nulls, NaN, and whether rows were not read, by location.
 type SideCounts = Vec<(u64, u64, bool)>;
 
-struct Building<K: Encode> {
+struct Building<K: ArrowKey> {
     merge: Merge<K>,
     builder: Builder<K>,
-    spool: Spool<K>,
+    spool: SegmentStream<K>,
     options: Options,
     /// Keys below `low` are passed over; from `high` on nothing is taken.
     low: Option<K>,
@@ -37,7 +37,7 @@ struct Building<K: Encode> {
 /// Which keys a build takes, as ordinals: from `low` to before `high`, where the page before `low` ends with `after`.
 type Bounds<'a> = (Option<&'a [u8]>, Option<&'a [u8]>, Option<&'a [u8]>);
 
-impl<K: Encode> Building<K> {
+impl<K: ArrowKey> Building<K> {
     fn new(
         (num_runs, num_locations, file): (usize, u32, u32),
         options: Options,
@@ -51,7 +51,7 @@ impl<K: Encode> Building<K> {
             None => Builder::new(num_locations, options)?,
         };
         let merge = Merge::new(num_runs).until(high.clone());
-        Ok(Self { merge, builder, spool: Spool::new(file), options, low, high })
+        Ok(Self { merge, builder, spool: SegmentStream::new(file), options, low, high })
     }
 
     fn step(&mut self) -> Result<Option<usize>> {
@@ -100,7 +100,7 @@ impl<K: Encode> Building<K> {
     }
 }
 
-fn key<K: Encode>(ordinal: Option<&[u8]>) -> Result<Option<K>> {
+fn key<K: ArrowKey>(ordinal: Option<&[u8]>) -> Result<Option<K>> {
     let key =
         |bytes| K::from_ordinal(bytes).ok_or(Error::new(ErrorKind::SieveOption("a bound is the ordinal of a key")));
     ordinal.map(key).transpose()
@@ -271,12 +271,12 @@ pub(super) fn sieve_piece_keys<'py>(
     Ok((pairs, to_bytes(py, keys)))
 }
 
-fn sampled<K: Encode>(piece: Vec<u8>, count: usize) -> Result<(usize, Vec<Vec<u8>>)> {
-    let (pairs, keys) = Piece::<K>::new(piece)?.sample(count)?;
+fn sampled<K: ArrowKey>(piece: Vec<u8>, count: usize) -> Result<(usize, Vec<Vec<u8>>)> {
+    let (pairs, keys) = RunChunk::<K>::new(piece)?.sample(count)?;
     Ok((pairs, keys.iter().map(K::ordinal).collect()))
 }
 
-fn joined<K: Encode>(
+fn joined<K: ArrowKey>(
     about: (crate::sieve::AxisType, i64, Options),
     shares: &[Vec<u8>],
     locations: Vec<crate::sieve::Location>,

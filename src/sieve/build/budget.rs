@@ -11,7 +11,7 @@ use crate::sieve::record::options::Coarsen;
 /// cheapest way to save bits. Calls `build` at most seven times.
 pub fn within_budget<K: Key>(max_bytes: u64, mut build: impl FnMut(Coarsen) -> Result<Built<K>>) -> Result<Built<K>> {
     let fits =
-        |built: &Built<K>| built.segments.iter().map(|sealed| to_u64(sealed.lookup.len())).sum::<u64>() <= max_bytes;
+        |built: &Built<K>| built.segments.iter().map(|segment| to_u64(segment.lookup.len())).sum::<u64>() <= max_bytes;
     let exact = build(Coarsen::Exact)?;
     if fits(&exact) {
         return Ok(exact);
@@ -44,7 +44,7 @@ mod tests {
             (0..4000u64).try_for_each(|key| builder.push(key * 977, u32::try_from(key * key % 61).unwrap(), 1))?;
             Ok(builder.finish())
         };
-        let size = |built: &Built<u64>| built.segments.iter().map(|sealed| to_u64(sealed.lookup.len())).sum::<u64>();
+        let size = |built: &Built<u64>| built.segments.iter().map(|segment| to_u64(segment.lookup.len())).sum::<u64>();
         let exact = size(&build(Coarsen::Exact).unwrap());
         for share in [2, 4, 20] {
             let built = within_budget(exact / share, build).unwrap();

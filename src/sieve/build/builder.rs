@@ -6,13 +6,13 @@
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::int::index;
-use crate::sieve::build::pages::Cutter;
-use crate::sieve::index::directory::{Built, Span};
+use crate::sieve::build::pages::PageSplitter;
+use crate::sieve::index::directory::{Built, KeySpan};
 use crate::sieve::key::axis::Key;
 use crate::sieve::record::key_section::{put_keys, take_keys};
 use crate::sieve::record::options::Options;
 use crate::sieve::record::records::Records;
-use crate::sieve::segment::encode::{Scratch, Sealed, seal};
+use crate::sieve::segment::encode::{EncodedSegment, Scratch, encode_segment};
 
 /// Keys that a partition could not assign to a page, serialized to be sent to [`join`].
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,7 +32,7 @@ impl Fragment {
 
 /// The result of building one partition of the sorted keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Part<K> {
+pub struct BuiltPartition<K> {
     /// The keys before the first segment.
     pub head: Fragment,
     /// The segments that no other partition affects.
@@ -44,10 +44,10 @@ pub struct Part<K> {
 /// Builds segments from keys in ascending order.
 #[derive(Debug)]
 pub struct Builder<K> {
-    cutter: Cutter<K>,
+    splitter: PageSplitter<K>,
     /// The key whose pairs are being collected.
     pending: Option<K>,
-    sealer: Sealer<K>,
+    encoder: PageEncoder<K>,
     /// True in a partition until its first page is complete.
     open_start: bool,
     head: Option<Records<K>>,
@@ -57,7 +57,7 @@ pub struct Builder<K> {
 
 /// Encodes pages as segments, and collects the span of each location.
 #[derive(Debug)]
-struct Sealer<K> {
+struct PageEncoder<K> {
     options: Options,
     num_locations: u32,
     scratch: Scratch,
@@ -76,7 +76,7 @@ struct Seen {
     rows: u64,
 }
 
-impl<K: Key> Sealer<K> {
+impl<K: Key> PageEncoder<K> {
     fn new(num_locations: u32, options: Options) -> Self {
         let built = Built { segments: Vec::new(), spans: vec![None; index(num_locations)] };
         let seen = vec![Seen::default(); index(num_locations)];
@@ -86,8 +86,8 @@ impl<K: Key> Sealer<K> {
     fn page(&mut self, records: &Records<K>, len: usize) {
         self.note_spans(records, len);
         let segments = &mut self.built.segments;
-        seal(records, 0..len, (&self.options, self.num_locations), &mut self.scratch, &mut |sealed| {
-            segments.push(sealed)
+        encode_segment(records, 0..len, (&self.options, self.num_locations), &mut self.scratch, &mut |segment| {
+            segments.push(segment)
         });
     }
 
@@ -115,7 +115,7 @@ impl<K: Key> Sealer<K> {
                 }
                 none => {
                     let (least, most) = (records.keys[first].clone(), records.keys[end - 1].clone());
-                    *none = Some(Span { least, most, rows });
+                    *none = Some(KeySpan { least, most, rows });
                 }
             }
         }
@@ -130,9 +130,9 @@ impl<K: Key> Builder<K> {
             return Err(Error::new(ErrorKind::SieveLocation(num_locations)));
         }
         Ok(Self {
-            cutter: Cutter::new(options, None),
+            splitter: PageSplitter::new(options, None),
             pending: None,
-            sealer: Sealer::new(num_locations, options),
+            encoder: PageEncoder::new(num_locations, options),
             open_start: false,
             head: None,
             border: None,
@@ -141,7 +141,7 @@ impl<K: Key> Builder<K> {
 
     /// Creates a builder of the pages after `before`, which must be the last key of a page.
     pub fn following(num_locations: u32, options: Options, before: K) -> Result<Self> {
-        Ok(Self { cutter: Cutter::new(options, Some(before)), ..Self::new(num_locations, options)? })
+        Ok(Self { splitter: PageSplitter::new(options, Some(before)), ..Self::new(num_locations, options)? })
     }
 
     /// Creates a builder of one range partition of the keys.
@@ -152,7 +152,7 @@ impl<K: Key> Builder<K> {
     /// Adds rows of a key in a location. Keys must ascend. Rows of equal pairs are summed.
     #[inline]
     pub fn push(&mut self, key: K, location: u32, rows: u64) -> Result<()> {
-        if location >= self.sealer.num_locations {
+        if location >= self.encoder.num_locations {
             return Err(Error::new(ErrorKind::SieveLocation(location)));
         }
         if self.pending.as_ref() != Some(&key) {
@@ -162,7 +162,7 @@ impl<K: Key> Builder<K> {
             self.close_pending();
             self.pending = Some(key);
         } else {
-            let records = self.cutter.records();
+            let records = self.splitter.records();
             // Sorted rows have ascending locations, except for strings that are equal up to `MAX_KEY_BYTES` and differ
             // after it.
             let start = records.pairs(0..records.keys.len()).end;
@@ -175,7 +175,7 @@ impl<K: Key> Builder<K> {
             }
             return Ok(());
         }
-        let records = self.cutter.records();
+        let records = self.splitter.records();
         records.locations.push(location);
         records.rows.push(rows);
         Ok(())
@@ -183,25 +183,25 @@ impl<K: Key> Builder<K> {
 
     fn close_pending(&mut self) {
         let Some(key) = self.pending.take() else { return };
-        let Self { cutter, sealer, open_start, head, border, .. } = self;
-        cutter.close(key, &mut |records, len| {
+        let Self { splitter, encoder, open_start, head, border, .. } = self;
+        splitter.close(key, &mut |records, len| {
             if std::mem::take(open_start) {
                 *border = Some((records.keys[len - 1].clone(), records.keys[len].clone()));
                 *head = Some(first_records(records, len));
             } else {
-                sealer.page(records, len);
+                encoder.page(records, len);
             }
         });
     }
 
     /// Returns the segments finished so far, which lets the caller store them early. Each segment is returned once.
-    pub fn take_segments(&mut self) -> Vec<Sealed<K>> {
-        std::mem::take(&mut self.sealer.built.segments)
+    pub fn take_segments(&mut self) -> Vec<EncodedSegment<K>> {
+        std::mem::take(&mut self.encoder.built.segments)
     }
 
     /// Returns the number of buffered records.
     pub fn buffered(&mut self) -> usize {
-        self.cutter.records().locations.len()
+        self.splitter.records().locations.len()
     }
 
     /// In a partition, returns the last key of the first page and the key after it, once they are known. A page ends
@@ -218,22 +218,22 @@ impl<K: Key> Builder<K> {
     /// Finishes a build whose next page, which begins at `next`, is built elsewhere.
     pub fn finish_before(mut self, next: Option<&K>) -> Built<K> {
         self.close_pending();
-        let Self { cutter, sealer, .. } = &mut self;
-        cutter.finish(next, &mut |records, len| sealer.page(records, len));
-        self.sealer.built
+        let Self { splitter, encoder, .. } = &mut self;
+        splitter.finish(next, &mut |records, len| encoder.page(records, len));
+        self.encoder.built
     }
 
     /// Finishes a partition.
-    pub fn finish_part(mut self) -> Part<K> {
+    pub fn finish_part(mut self) -> BuiltPartition<K> {
         self.close_pending();
-        let rest = self.cutter.into_records();
+        let rest = self.splitter.into_records();
         let all = |records: &Records<K>| Fragment(put_keys(records, 0..records.keys.len()));
         let none = all(&Records::default());
         let (head, tail) = match self.head {
             Some(head) => (all(&head), all(&rest)),
             None => (all(&rest), none),
         };
-        Part { head, built: self.sealer.built, tail }
+        BuiltPartition { head, built: self.encoder.built, tail }
     }
 }
 
@@ -244,13 +244,13 @@ impl<K: Key + Copy> Builder<K> {
         while let Some(first) = rows.first() {
             if self.pending.as_ref().is_none_or(|pending| *pending < first.0) {
                 // Keys with one location each. The last one stays pending, as after `push`.
-                let most = self.cutter.room().min(rows.len() - 1);
-                let alone = |at: &usize| rows[*at].0 < rows[*at + 1].0 && rows[*at].1 < self.sealer.num_locations;
+                let most = self.splitter.room().min(rows.len() - 1);
+                let alone = |at: &usize| rows[*at].0 < rows[*at + 1].0 && rows[*at].1 < self.encoder.num_locations;
                 let count = (0..most).find(|at| !alone(at)).unwrap_or(most).saturating_sub(1);
                 if count > 0 {
                     self.close_pending();
-                    let count = count.min(self.cutter.room());
-                    self.cutter.close_rows(&rows[..count]);
+                    let count = count.min(self.splitter.room());
+                    self.splitter.close_rows(&rows[..count]);
                     rows = &rows[count..];
                 }
             }
@@ -272,56 +272,56 @@ fn first_records<K: Key>(records: &Records<K>, len: usize) -> Records<K> {
 
 /// Joins partitions in order of their keys, with the same result as one builder for all keys. No key may be in two of
 /// them.
-pub fn join<K: Key>(parts: Vec<Part<K>>, num_locations: u32, options: Options) -> Result<Built<K>> {
+pub fn join<K: Key>(parts: Vec<BuiltPartition<K>>, num_locations: u32, options: Options) -> Result<Built<K>> {
     options.check()?;
-    let mut sealer = Sealer::new(num_locations, options);
-    let mut cutter = Cutter::<K>::new(options, None);
+    let mut encoder = PageEncoder::new(num_locations, options);
+    let mut splitter = PageSplitter::<K>::new(options, None);
     let mut last: Option<K> = None;
     for part in parts {
-        feed(&part.head, &mut cutter, &mut sealer, &mut last)?;
+        feed(&part.head, &mut splitter, &mut encoder, &mut last)?;
         if let (Some(first), Some(end)) = (part.built.segments.first(), part.built.segments.last()) {
             if last.as_ref().is_some_and(|last| *last >= first.least) {
                 return Err(Error::new(ErrorKind::SieveOrder));
             }
-            cutter.finish(Some(&first.least), &mut |records, len| sealer.page(records, len));
+            splitter.finish(Some(&first.least), &mut |records, len| encoder.page(records, len));
             last = Some(end.most.clone());
-            cutter = Cutter::new(options, last.clone());
-            sealer.built.segments.extend(part.built.segments);
+            splitter = PageSplitter::new(options, last.clone());
+            encoder.built.segments.extend(part.built.segments);
         }
-        merge_spans(&mut sealer.built.spans, part.built.spans);
-        feed(&part.tail, &mut cutter, &mut sealer, &mut last)?;
+        merge_spans(&mut encoder.built.spans, part.built.spans);
+        feed(&part.tail, &mut splitter, &mut encoder, &mut last)?;
     }
-    cutter.finish(None, &mut |records, len| sealer.page(records, len));
-    Ok(sealer.built)
+    splitter.finish(None, &mut |records, len| encoder.page(records, len));
+    Ok(encoder.built)
 }
 
 fn feed<K: Key>(
     fragment: &Fragment,
-    cutter: &mut Cutter<K>,
-    sealer: &mut Sealer<K>,
+    splitter: &mut PageSplitter<K>,
+    encoder: &mut PageEncoder<K>,
     last: &mut Option<K>,
 ) -> Result<()> {
     let mut records = Records::default();
-    take_keys(&fragment.0, sealer.num_locations, &mut records)?;
+    take_keys(&fragment.0, encoder.num_locations, &mut records)?;
     for (key, name) in records.keys.iter().enumerate() {
         if last.as_ref().is_some_and(|last| last >= name) {
             return Err(Error::new(ErrorKind::SieveOrder));
         }
         let pairs = records.pairs(key..key + 1);
-        let buffer = cutter.records();
+        let buffer = splitter.records();
         buffer.locations.extend_from_slice(&records.locations[pairs.clone()]);
         buffer.rows.extend_from_slice(&records.rows[pairs]);
-        cutter.close(name.clone(), &mut |records, len| sealer.page(records, len));
+        splitter.close(name.clone(), &mut |records, len| encoder.page(records, len));
         *last = Some(name.clone());
     }
     Ok(())
 }
 
 /// Merges the spans of each location over different keys.
-fn merge_spans<K: Key>(spans: &mut [Option<Span<K>>], others: Vec<Option<Span<K>>>) {
+fn merge_spans<K: Key>(spans: &mut [Option<KeySpan<K>>], others: Vec<Option<KeySpan<K>>>) {
     for (span, other) in spans.iter_mut().zip(others) {
         *span = match (span.take(), other) {
-            (Some(a), Some(b)) => Some(Span {
+            (Some(a), Some(b)) => Some(KeySpan {
                 least: a.least.min(b.least),
                 most: a.most.max(b.most),
                 rows: a.rows.saturating_add(b.rows),
@@ -380,9 +380,9 @@ mod tests {
         // I6: every key is in exactly one segment, and segments are disjoint and ordered. I3: every answer is exact.
         assert!(whole.segments.windows(2).all(|pair| pair[0].most < pair[1].least));
         let segments: Vec<Segment<K>> =
-            whole.segments.iter().map(|sealed| Segment::parse(&sealed.lookup, 9).unwrap()).collect();
+            whole.segments.iter().map(|segment| Segment::parse(&segment.lookup, 9).unwrap()).collect();
         for (key, pairs) in rows {
-            let at = whole.segments.partition_point(|sealed| sealed.most < *key);
+            let at = whole.segments.partition_point(|segment| segment.most < *key);
             assert!(whole.segments[at].least <= *key);
             let mut out = Vec::new();
             segments[at].point(key, &mut out).unwrap();
@@ -390,7 +390,7 @@ mod tests {
             assert_eq!(out, expected);
             assert!(pairs.keys().all(|location| out.contains(location)), "a location was lost");
         }
-        let keys: u64 = whole.segments.iter().map(|sealed| sealed.counts.keys).sum();
+        let keys: u64 = whole.segments.iter().map(|segment| segment.counts.keys).sum();
         assert_eq!(keys, u64::try_from(rows.len()).unwrap());
     }
 
@@ -465,6 +465,6 @@ mod tests {
         assert_eq!(builder.push_rows(&[(7, 1), (8, 0), (9, 2)]).unwrap_err().kind(), &ErrorKind::SieveLocation(2));
         assert_eq!(builder.push_rows(&[(8, 1), (9, 2), (10, 0)]).unwrap_err().kind(), &ErrorKind::SieveLocation(2));
         assert_eq!(builder.push_rows(&[(6, 1), (9, 1)]).unwrap_err().kind(), &ErrorKind::SieveOrder);
-        assert_eq!(builder.finish().segments.iter().map(|sealed| sealed.counts.rows).sum::<u64>(), 7);
+        assert_eq!(builder.finish().segments.iter().map(|segment| segment.counts.rows).sum::<u64>(), 7);
     }
 }

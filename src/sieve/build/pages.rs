@@ -12,7 +12,7 @@ use crate::sieve::record::records::Records;
 
 /// Splits a sorted stream of keys into pages.
 #[derive(Debug, Clone)]
-pub(in crate::sieve) struct Cutter<K> {
+pub(in crate::sieve) struct PageSplitter<K> {
     options: Options,
     records: Records<K>,
     /// The number of locations of all runs in the buffer. The first buffered key begins a run.
@@ -22,8 +22,8 @@ pub(in crate::sieve) struct Cutter<K> {
     before: Option<K>,
 }
 
-impl<K: Key> Cutter<K> {
-    /// Creates a cutter for keys after `before`, which belongs to another page.
+impl<K: Key> PageSplitter<K> {
+    /// Creates a splitter for keys after `before`, which belongs to another page.
     pub(in crate::sieve) fn new(options: Options, before: Option<K>) -> Self {
         Self { options, records: Records::default(), weight: 0, heap_bytes: 0, before }
     }
@@ -92,7 +92,7 @@ impl<K: Key> Cutter<K> {
 }
 
 /// Keys without heap memory.
-impl<K: Key + Copy> Cutter<K> {
+impl<K: Key + Copy> PageSplitter<K> {
     /// Closes keys with one row in one location each. There must be [`Self::room`] for them.
     pub(in crate::sieve) fn close_rows(&mut self, rows: &[(K, u32)]) {
         let start = self.records.keys.len();

@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use crate::error::Result;
 use crate::int::{index, low_u32, to_u64, to_usize};
-use crate::sieve::build::builder::{Builder, Part, join};
+use crate::sieve::build::builder::{Builder, BuiltPartition, join};
 use crate::sieve::index::directory::Built;
 use crate::sieve::record::options::Options;
 
@@ -33,10 +33,10 @@ const INSERTED: usize = 16;
 
 /// The unit that is scattered and sorted: a pair, or a pair packed into one word.
 trait Row: Copy + Ord + Default + Send + Sync {
-    fn of(pair: Pair, ranges: &Ranges) -> Self;
+    fn of(pair: Pair, ranges: &KeyRanges) -> Self;
 
     /// Restores the pair of a row in a range.
-    fn pair(self, range: usize, ranges: &Ranges) -> Pair;
+    fn pair(self, range: usize, ranges: &KeyRanges) -> Pair;
 
     /// Returns a number that ascends with the rows of a range.
     fn place(self) -> u64;
@@ -44,12 +44,12 @@ trait Row: Copy + Ord + Default + Send + Sync {
 
 impl Row for Pair {
     #[inline]
-    fn of(pair: Pair, _: &Ranges) -> Self {
+    fn of(pair: Pair, _: &KeyRanges) -> Self {
         pair
     }
 
     #[inline]
-    fn pair(self, _: usize, _: &Ranges) -> Pair {
+    fn pair(self, _: usize, _: &KeyRanges) -> Pair {
         self
     }
 
@@ -63,7 +63,7 @@ impl Row for Pair {
 /// memory and needs one comparison to sort.
 impl Row for u64 {
     #[inline]
-    fn of((key, location): Pair, ranges: &Ranges) -> Self {
+    fn of((key, location): Pair, ranges: &KeyRanges) -> Self {
         // The bits shifted out are the number of the range.
         let above = 63 - ranges.shift;
         let below = ((key - ranges.least) << above << 1) >> above >> 1;
@@ -71,7 +71,7 @@ impl Row for u64 {
     }
 
     #[inline]
-    fn pair(self, range: usize, ranges: &Ranges) -> Pair {
+    fn pair(self, range: usize, ranges: &KeyRanges) -> Pair {
         let location = low_u32(self & ((1 << ranges.location_bits) - 1));
         (ranges.least + (to_u64(range) << ranges.shift) + (self >> ranges.location_bits), location)
     }
@@ -82,9 +82,9 @@ impl Row for u64 {
     }
 }
 
-/// Ranges of equal width between a least and a greatest key.
+/// KeyRanges of equal width between a least and a greatest key.
 #[derive(Debug, Clone, Copy)]
-struct Ranges {
+struct KeyRanges {
     least: u64,
     /// At most 63, so that it is always a valid shift.
     shift: u32,
@@ -92,7 +92,7 @@ struct Ranges {
     location_bits: u32,
 }
 
-impl Ranges {
+impl KeyRanges {
     /// Divides the keys into at most `count` ranges, and at least about half as many.
     fn over((least, most): (u64, u64), count: usize) -> Self {
         // The range number is a shift of the key. `most` falls into the upper half of the ranges.
@@ -130,7 +130,7 @@ impl Ranges {
 /// Scatters items from several chunks into ranges, in ascending order of the ranges, and returns the ends of the
 /// ranges.
 fn scatter<T: Copy, R>(
-    pieces: &[&[T]],
+    chunks: &[&[T]],
     count: usize,
     range_of: impl Fn(T) -> usize,
     row_of: impl Fn(T) -> R,
@@ -139,13 +139,13 @@ fn scatter<T: Copy, R>(
 ) {
     ends.clear();
     ends.resize(count, 0);
-    pieces.iter().copied().flatten().for_each(|&item| ends[range_of(item)] += 1);
+    chunks.iter().copied().flatten().for_each(|&item| ends[range_of(item)] += 1);
     let mut start = 0;
     for end in ends.iter_mut() {
         start += std::mem::replace(end, start);
     }
-    for piece in pieces {
-        for &item in *piece {
+    for chunk in chunks {
+        for &item in *chunk {
             let slot = &mut ends[range_of(item)];
             out[index(*slot)] = row_of(item);
             *slot += 1;
@@ -154,23 +154,23 @@ fn scatter<T: Copy, R>(
 }
 
 /// Sorts the rows of one range from several chunks into `out`, which has exactly their length.
-fn sort_range<R: Row>(pieces: &[&[R]], out: &mut [R], ends: &mut Vec<u32>) {
+fn sort_range<R: Row>(chunks: &[&[R]], out: &mut [R], ends: &mut Vec<u32>) {
     if out.is_empty() {
         return;
     }
     if out.len() > MOST_ROWS {
         let mut rest = out.iter_mut();
-        pieces.iter().copied().flatten().zip(&mut rest).for_each(|(row, slot)| *slot = *row);
+        chunks.iter().copied().flatten().zip(&mut rest).for_each(|(row, slot)| *slot = *row);
         return out.sort_unstable();
     }
     let (mut least, mut most) = (u64::MAX, 0);
-    for piece in pieces {
-        for row in *piece {
+    for chunk in chunks {
+        for row in *chunk {
             (least, most) = (least.min(row.place()), most.max(row.place()));
         }
     }
-    let groups = Ranges::over((least, most), out.len().min(MOST_GROUPS));
-    scatter(pieces, groups.count, |row| groups.of(row.place()), |row| row, out, ends);
+    let groups = KeyRanges::over((least, most), out.len().min(MOST_GROUPS));
+    scatter(chunks, groups.count, |row| groups.of(row.place()), |row| row, out, ends);
     let mut start = 0;
     for &end in ends.iter() {
         let end = index(end);
@@ -199,7 +199,7 @@ struct Scattered<R> {
 
 impl<R: Row> Scattered<R> {
     /// Scatters fewer than 2^32 pairs.
-    fn new(pairs: &[Pair], ranges: &Ranges) -> Self {
+    fn new(pairs: &[Pair], ranges: &KeyRanges) -> Self {
         let mut scattered = Self { rows: vec![R::default(); pairs.len()], ends: Vec::new() };
         let Self { rows, ends } = &mut scattered;
         scatter(&[pairs], ranges.count, |pair| ranges.of(pair.0), |pair| R::of(pair, ranges), rows, ends);
@@ -215,11 +215,11 @@ impl<R: Row> Scattered<R> {
 /// Sorts pairs by key and location: two scatters by the keys' highest bits, then small sorts. Unevenly distributed keys
 /// are sorted correctly, but more slowly.
 pub fn sort_pairs(pairs: &mut [(u64, u32)]) {
-    let ranges = Ranges::of_pairs(pairs);
+    let ranges = KeyRanges::of_pairs(pairs);
     if ranges.fit_words() { sort_rows::<u64>(pairs, &ranges) } else { sort_rows::<Pair>(pairs, &ranges) }
 }
 
-fn sort_rows<R: Row>(pairs: &mut [Pair], ranges: &Ranges) {
+fn sort_rows<R: Row>(pairs: &mut [Pair], ranges: &KeyRanges) {
     let scattered: Vec<Scattered<R>> = pairs.chunks(MOST_ROWS).map(|chunk| Scattered::new(chunk, ranges)).collect();
     let (mut rest, mut sorter) = (pairs, Sorter::default());
     for range in 0..ranges.count {
@@ -240,10 +240,10 @@ struct Sorter<R> {
 
 impl<R: Row> Sorter<R> {
     /// Returns the pairs of a range in order.
-    fn range(&mut self, scattered: &[Scattered<R>], range: usize, ranges: &Ranges) -> &[Pair] {
-        let pieces: Vec<&[R]> = scattered.iter().map(|part| part.range(range)).collect();
-        self.rows.resize(pieces.iter().map(|piece| piece.len()).sum(), R::default());
-        sort_range(&pieces, &mut self.rows, &mut self.ends);
+    fn range(&mut self, scattered: &[Scattered<R>], range: usize, ranges: &KeyRanges) -> &[Pair] {
+        let chunks: Vec<&[R]> = scattered.iter().map(|part| part.range(range)).collect();
+        self.rows.resize(chunks.iter().map(|chunk| chunk.len()).sum(), R::default());
+        sort_range(&chunks, &mut self.rows, &mut self.ends);
         self.pairs.clear();
         self.pairs.extend(self.rows.iter().map(|row| row.pair(range, ranges)));
         &self.pairs
@@ -257,7 +257,7 @@ impl<R: Row> Sorter<R> {
 /// pair, or another pair if key and location do not fit in a word. The original pairs are freed before the first
 /// segment is built.
 pub fn build_pairs(pairs: Vec<(u64, u32)>, num_locations: u32, options: Options, threads: usize) -> Result<Built<u64>> {
-    let ranges = Ranges::of_pairs(&pairs);
+    let ranges = KeyRanges::of_pairs(&pairs);
     if ranges.fit_words() {
         build_rows::<u64>(pairs, &ranges, (num_locations, options), threads)
     } else {
@@ -267,7 +267,7 @@ pub fn build_pairs(pairs: Vec<(u64, u32)>, num_locations: u32, options: Options,
 
 fn build_rows<R: Row>(
     pairs: Vec<Pair>,
-    ranges: &Ranges,
+    ranges: &KeyRanges,
     (num_locations, options): (u32, Options),
     threads: usize,
 ) -> Result<Built<u64>> {
@@ -280,11 +280,12 @@ fn build_rows<R: Row>(
         build_ranges(&scattered, 0..ranges.count, ranges, &mut builder)?;
         return Ok(builder.finish());
     }
-    let parts = in_parallel(shares(&scattered, ranges.count, share).into_iter(), |some| -> Result<Part<u64>> {
-        let mut builder = Builder::partition(num_locations, options)?;
-        build_ranges(&scattered, some, ranges, &mut builder)?;
-        Ok(builder.finish_part())
-    });
+    let parts =
+        in_parallel(shares(&scattered, ranges.count, share).into_iter(), |some| -> Result<BuiltPartition<u64>> {
+            let mut builder = Builder::partition(num_locations, options)?;
+            build_ranges(&scattered, some, ranges, &mut builder)?;
+            Ok(builder.finish_part())
+        });
     join(parts.into_iter().collect::<Result<Vec<_>>>()?, num_locations, options)
 }
 
@@ -329,7 +330,7 @@ fn in_parallel<T: Send, R: Send>(items: impl ExactSizeIterator<Item = T>, work: 
 fn build_ranges<R: Row>(
     scattered: &[Scattered<R>],
     some: Range<usize>,
-    ranges: &Ranges,
+    ranges: &KeyRanges,
     builder: &mut Builder<u64>,
 ) -> Result<()> {
     let mut sorter = Sorter::default();

@@ -85,7 +85,7 @@ fn possible(count: u32, left: u32, right: u32) -> (u32, u32) {
 
 /// Writes that `value` of `count` items lie in the left half. `left` and `right` are the capacities of the halves.
 #[inline]
-pub(in crate::sieve) fn put_split(out: &mut impl Sink, value: u32, count: u32, left: u32, right: u32) {
+pub(in crate::sieve) fn put_binomial(out: &mut impl Sink, value: u32, count: u32, left: u32, right: u32) {
     let (least, most) = possible(count, left, right);
     debug_assert!((least..=most).contains(&value));
     if least == most {
@@ -99,9 +99,9 @@ pub(in crate::sieve) fn put_split(out: &mut impl Sink, value: u32, count: u32, l
     }
 }
 
-/// Reads a value written by [`put_split`]. The result is a possible count even if the bits are corrupt.
+/// Reads a value written by [`put_binomial`]. The result is a possible count even if the bits are corrupt.
 #[inline]
-pub(in crate::sieve) fn take_split(source: &mut impl Split, count: u32, left: u32, right: u32) -> u32 {
+pub(in crate::sieve) fn take_binomial(source: &mut impl BinomialSource, count: u32, left: u32, right: u32) -> u32 {
     let (least, most) = possible(count, left, right);
     // A corrupt count can exceed the capacity of the cell, and only then is `least > most`.
     if least >= most {
@@ -114,9 +114,9 @@ pub(in crate::sieve) fn take_split(source: &mut impl Split, count: u32, left: u3
     }
 }
 
-/// A faster [`take_split`] for halves that are both known to be large enough for every item.
+/// A faster [`take_binomial`] for halves that are both known to be large enough for every item.
 #[inline]
-pub(in crate::sieve) fn take_free(source: &mut BitReader<'_>, count: u32) -> u32 {
+pub(in crate::sieve) fn take_binomial_unbounded(source: &mut BitReader<'_>, count: u32) -> u32 {
     match TABLES.values.get(index(count)) {
         Some(table) if count > 0 => source.take_table(table),
         _ => source.take_below(count + 1),
@@ -124,11 +124,11 @@ pub(in crate::sieve) fn take_free(source: &mut BitReader<'_>, count: u32) -> u32
 }
 
 /// A source that can decode through a table.
-pub(in crate::sieve) trait Split: Source {
+pub(in crate::sieve) trait BinomialSource: Source {
     fn take_table(&mut self, table: &[(u8, u8); 1 << MAX_BITS]) -> u32;
 }
 
-impl Split for BitReader<'_> {
+impl BinomialSource for BitReader<'_> {
     #[inline]
     fn take_table(&mut self, table: &[(u8, u8); 1 << MAX_BITS]) -> u32 {
         let (value, bits) = table[index(low_u32(self.peek()) & ((1 << MAX_BITS) - 1))];
@@ -137,7 +137,7 @@ impl Split for BitReader<'_> {
     }
 }
 
-impl Split for BackReader<'_> {
+impl BinomialSource for BackReader<'_> {
     #[inline]
     fn take_table(&mut self, table: &[(u8, u8); 1 << MAX_BITS]) -> u32 {
         let (value, bits) = table[index(low_u32(self.peek_reversed(MAX_BITS)))];
@@ -162,8 +162,8 @@ mod tests {
         }
         let (mut forward, mut back) = (BitWriter::default(), BackWriter::default());
         for &(value, count, left, right) in &cases {
-            put_split(&mut forward, value, count, left, right);
-            put_split(&mut back, value, count, left, right);
+            put_binomial(&mut forward, value, count, left, right);
+            put_binomial(&mut back, value, count, left, right);
         }
         let end = usize::try_from(forward.len()).unwrap();
         back.drain_into(&mut forward);
@@ -171,8 +171,8 @@ mod tests {
         let bytes = forward.finish();
         let (mut forward, mut back) = (BitReader::new(&bytes, 0, end), BackReader::new(&bytes, end, total));
         for &(value, count, left, right) in &cases {
-            assert_eq!(take_split(&mut forward, count, left, right), value, "{count} in {left} and {right}");
-            assert_eq!(take_split(&mut back, count, left, right), value, "{count} in {left} and {right}, backwards");
+            assert_eq!(take_binomial(&mut forward, count, left, right), value, "{count} in {left} and {right}");
+            assert_eq!(take_binomial(&mut back, count, left, right), value, "{count} in {left} and {right}, backwards");
         }
         assert!(!forward.exhausted() && !back.exhausted());
     }

@@ -6,37 +6,37 @@ use crate::int::to_u64;
 
 /// A kind of stored part: its name in error messages and its magic, whose last byte is the version.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::sieve) struct Part {
+pub(in crate::sieve) struct PartKind {
     pub(in crate::sieve) name: &'static str,
     magic: [u8; 4],
 }
 
 /// The part of a segment that lookups read.
-pub(in crate::sieve) const SEGMENT: Part = Part { name: "segment", magic: *b"SvL1" };
+pub(in crate::sieve) const SEGMENT: PartKind = PartKind { name: "segment", magic: *b"SvL1" };
 /// The part of a segment that compaction reads.
-pub(in crate::sieve) const KEYS: Part = Part { name: "keys section", magic: *b"SvK1" };
+pub(in crate::sieve) const KEYS: PartKind = PartKind { name: "keys section", magic: *b"SvK1" };
 /// The locations, their statistics and the directory of segments.
-pub(in crate::sieve) const ROOT: Part = Part { name: "root", magic: *b"SvR1" };
+pub(in crate::sieve) const ROOT: PartKind = PartKind { name: "root", magic: *b"SvR1" };
 /// The changes of one commit.
-pub(in crate::sieve) const DELTA: Part = Part { name: "delta", magic: *b"SvD1" };
+pub(in crate::sieve) const DELTA: PartKind = PartKind { name: "delta", magic: *b"SvD1" };
 
 /// One chunk of a sorted run during a build. It is never part of an index.
-pub(in crate::sieve) const RUN: Part = Part { name: "run", magic: *b"SvP1" };
+pub(in crate::sieve) const RUN: PartKind = PartKind { name: "run", magic: *b"SvP1" };
 /// The result of one partition of a build, to be joined with the others. It is never part of an index.
-pub(in crate::sieve) const SHARE: Part = Part { name: "share", magic: *b"SvS1" };
+pub(in crate::sieve) const SHARE: PartKind = PartKind { name: "share", magic: *b"SvS1" };
 
 /// The bytes that the frame adds to a body.
 const OVERHEAD: usize = 8;
 
 /// Wraps a body in its frame.
-pub(in crate::sieve) fn frame(part: Part, body: &[u8]) -> Vec<u8> {
+pub(in crate::sieve) fn frame(part: PartKind, body: &[u8]) -> Vec<u8> {
     let mut bytes = begin(part, body.len());
     bytes.extend_from_slice(body);
     end(bytes)
 }
 
 /// Begins a frame to which the caller appends the body. This avoids copying large parts.
-pub(in crate::sieve) fn begin(part: Part, room: usize) -> Vec<u8> {
+pub(in crate::sieve) fn begin(part: PartKind, room: usize) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(room + OVERHEAD);
     bytes.extend_from_slice(&part.magic);
     bytes
@@ -50,7 +50,7 @@ pub(in crate::sieve) fn end(mut bytes: Vec<u8>) -> Vec<u8> {
 }
 
 /// Returns the body of a framed part after verifying its checksum.
-pub(in crate::sieve) fn unframe(part: Part, bytes: &[u8]) -> Result<&[u8]> {
+pub(in crate::sieve) fn unframe(part: PartKind, bytes: &[u8]) -> Result<&[u8]> {
     if !bytes.starts_with(&part.magic) {
         return Err(Error::at(ErrorKind::SieveMagic { part: part.name }, 0));
     }

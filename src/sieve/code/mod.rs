@@ -6,4 +6,3 @@ pub(in crate::sieve) mod format;
 pub(in crate::sieve) mod offset;
 pub(in crate::sieve) mod separators;
 pub(in crate::sieve) mod set;
-pub(in crate::sieve) mod varint;

@@ -90,7 +90,7 @@ impl Offset for u128 {
 
 /// Returns the shortest separator of two points: above `low`, at most `high`, with the most trailing zeros.
 #[inline]
-pub(in crate::sieve) fn parting<P: Offset>(low: P, high: P) -> P {
+pub(in crate::sieve) fn shortest_separator<P: Offset>(low: P, high: P) -> P {
     debug_assert!(low < high);
     let top = P::BITS - 1 - (low ^ high).leading_zeros();
     high >> top << top

@@ -3,7 +3,7 @@
 //! The size is close to the entropy of a random set at any density. A full universe takes no bits.
 
 use crate::int::{index, saturating_u32};
-use crate::sieve::code::binomial::{Split, put_split, take_split};
+use crate::sieve::code::binomial::{BinomialSource, put_binomial, take_binomial};
 use crate::sieve::code::bits::Sink;
 
 /// Writes a sorted set of distinct members in `low .. low + width`. The reader must know their number.
@@ -16,7 +16,7 @@ pub(in crate::sieve) fn put_members(out: &mut impl Sink, members: &[u32], low: u
             let left = width - width / 2;
             let cut = members.partition_point(|&member| member < low + left);
             let (count, below) = (saturating_u32(members.len()), saturating_u32(cut));
-            put_split(out, below, count, left, width - left);
+            put_binomial(out, below, count, left, width - left);
             put_members(out, &members[..cut], low, left);
             put_members(out, &members[cut..], low + left, width - left);
         }
@@ -26,7 +26,7 @@ pub(in crate::sieve) fn put_members(out: &mut impl Sink, members: &[u32], low: u
 /// Visits the members written by [`put_members`] in ascending order. All are inside the universe even if the bits are
 /// corrupt.
 pub(in crate::sieve) fn take_members(
-    source: &mut impl Split,
+    source: &mut impl BinomialSource,
     count: u32,
     low: u32,
     width: u32,
@@ -43,7 +43,7 @@ pub(in crate::sieve) fn take_members(
         return visit(low + member);
     }
     let left = width - width / 2;
-    let below = take_split(source, count, left, width - left);
+    let below = take_binomial(source, count, left, width - left);
     take_members(source, below, low, left, visit);
     take_members(source, count - below.min(count), low + left, width - left, visit);
 }

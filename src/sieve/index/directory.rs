@@ -4,7 +4,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::int::{saturating_u32, to_u64};
 use crate::sieve::key::axis::{AxisType, Key};
 use crate::sieve::record::options::Options;
-use crate::sieve::segment::encode::{Counts, Sealed};
+use crate::sieve::segment::encode::{Counts, EncodedSegment};
 
 /// A place where rows are stored: a file group of a partition, regardless of which of its files is read.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -17,7 +17,7 @@ pub struct Location {
 
 /// The keys of one location.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Span<K> {
+pub struct KeySpan<K> {
     /// The least key.
     pub least: K,
     /// The greatest key.
@@ -30,16 +30,16 @@ pub struct Span<K> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Built<K> {
     /// The segments in order of their keys.
-    pub segments: Vec<Sealed<K>>,
+    pub segments: Vec<EncodedSegment<K>>,
     /// The span of each location that has keys.
-    pub spans: Vec<Option<Span<K>>>,
+    pub spans: Vec<Option<KeySpan<K>>>,
 }
 
 /// The statistics of one location.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stats<K> {
     /// The keys, if the location has any.
-    pub span: Option<Span<K>>,
+    pub span: Option<KeySpan<K>>,
     /// The number of null rows.
     pub nulls: u64,
     /// The number of NaN rows.
@@ -56,7 +56,7 @@ impl<K> Default for Stats<K> {
 
 /// A byte range of an index file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Extent {
+pub struct SectionRange {
     /// The number of the segment file.
     pub file: u32,
     /// The offset of the first byte.
@@ -73,9 +73,9 @@ pub struct Entry<K> {
     /// The greatest key.
     pub most: K,
     /// The position of the lookup section.
-    pub lookup: Extent,
+    pub lookup: SectionRange,
     /// The position of the keys section.
-    pub keys: Extent,
+    pub keys: SectionRange,
     /// Totals over the keys.
     pub counts: Counts,
 }
@@ -98,21 +98,21 @@ pub struct Root<K> {
 }
 
 /// Lays out segments as one file: all lookup sections in order, then all keys sections.
-pub fn pack<K: Key>(segments: &[Sealed<K>], file: u32) -> (Vec<u8>, Vec<Entry<K>>) {
+pub fn pack<K: Key>(segments: &[EncodedSegment<K>], file: u32) -> (Vec<u8>, Vec<Entry<K>>) {
     let mut bytes = Vec::new();
     let mut put = |section: &[u8]| {
-        let extent = Extent { file, offset: to_u64(bytes.len()), len: to_u64(section.len()) };
+        let extent = SectionRange { file, offset: to_u64(bytes.len()), len: to_u64(section.len()) };
         bytes.extend_from_slice(section);
         extent
     };
-    let lookups: Vec<Extent> = segments.iter().map(|sealed| put(&sealed.lookup)).collect();
-    let keys: Vec<Extent> = segments.iter().map(|sealed| put(&sealed.keys)).collect();
-    let entries = segments.iter().zip(lookups).zip(keys).map(|((sealed, lookup), keys)| Entry {
-        least: sealed.least.clone(),
-        most: sealed.most.clone(),
+    let lookups: Vec<SectionRange> = segments.iter().map(|segment| put(&segment.lookup)).collect();
+    let keys: Vec<SectionRange> = segments.iter().map(|segment| put(&segment.keys)).collect();
+    let entries = segments.iter().zip(lookups).zip(keys).map(|((segment, lookup), keys)| Entry {
+        least: segment.least.clone(),
+        most: segment.most.clone(),
         lookup,
         keys,
-        counts: sealed.counts,
+        counts: segment.counts,
     });
     let entries = entries.collect();
     (bytes, entries)

@@ -3,9 +3,9 @@
 use crate::error::{Error, ErrorKind, Result};
 use crate::int::{index, saturating_u32};
 use crate::sieve::index::directory::{Root, Stats};
-use crate::sieve::index::key_prefixes::Heads;
+use crate::sieve::index::key_prefixes::KeyPrefixes;
 use crate::sieve::key::axis::Key;
-use crate::sieve::segment::cache_entry::ROOM;
+use crate::sieve::segment::cache_entry::DEFAULT_CACHE_BYTES;
 use crate::sieve::segment::packed::Segment;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -24,11 +24,11 @@ pub(in crate::sieve) enum Slot<K> {
 pub struct Index<K> {
     pub(in crate::sieve) root: Root<K>,
     pub(in crate::sieve) slots: Vec<Slot<K>>,
-    pub(in crate::sieve) heads: Heads,
+    pub(in crate::sieve) prefixes: KeyPrefixes,
     /// The locations that belong to every answer.
     pub(in crate::sieve) unknown: Vec<u32>,
     /// The bytes that further decoded segments may take.
-    pub(in crate::sieve) room: Arc<AtomicUsize>,
+    pub(in crate::sieve) cache_room: Arc<AtomicUsize>,
 }
 
 impl<K: Key> Index<K> {
@@ -36,8 +36,8 @@ impl<K: Key> Index<K> {
     pub fn new(root: Root<K>) -> Self {
         let slots = vec![Slot::Absent; root.segments.len()];
         let unknown = (0..).zip(&root.stats).filter(|(_, stats)| stats.unknown).map(|(location, _)| location).collect();
-        let heads = Heads::new(&root.segments, &root.stats);
-        Self { root, slots, heads, unknown, room: Arc::new(AtomicUsize::new(ROOM)) }
+        let prefixes = KeyPrefixes::new(&root.segments, &root.stats);
+        Self { root, slots, prefixes, unknown, cache_room: Arc::new(AtomicUsize::new(DEFAULT_CACHE_BYTES)) }
     }
 
     /// Returns the root.

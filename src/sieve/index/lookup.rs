@@ -4,8 +4,8 @@
 //! greatest key. Rays are answered by these alone, which is optimal (theorem 1 of the thesis).
 
 use crate::int::{index, saturating_u32};
-use crate::sieve::index::directory::{Extent, Stats};
-use crate::sieve::index::key_prefixes::Meets;
+use crate::sieve::index::directory::{SectionRange, Stats};
+use crate::sieve::index::key_prefixes::Overlap;
 use crate::sieve::index::loaded::{Index, Slot};
 use crate::sieve::key::axis::{AxisType, Bytes, Key};
 use std::ops::Range;
@@ -64,7 +64,7 @@ pub struct Need {
     /// The number of the segment, for [`Index::load`].
     pub segment: usize,
     /// The position of its lookup section.
-    pub extent: Extent,
+    pub extent: SectionRange,
 }
 
 /// An answer, or the segments to load first.
@@ -152,10 +152,10 @@ impl<K: Key> Index<K> {
         if let Some(segment) = self.segment_of(key) {
             let mut covered = false;
             let found = match &self.slots[segment] {
-                Slot::Ready(ready) => match self.warm(segment, ready) {
-                    Some(warm) => {
-                        ready.warm_point(warm, key, out);
-                        covered = warm.covered;
+                Slot::Ready(ready) => match self.cached(segment, ready) {
+                    Some(cached) => {
+                        ready.point_in_decoded(cached, key, out);
+                        covered = cached.covered;
                         true
                     }
                     None => ready.point(key, out).is_ok(),
@@ -195,7 +195,7 @@ impl<K: Key> Index<K> {
     /// Returns true if every location of a segment has keys below and above all keys of the segment. An interval that
     /// overlaps such a segment also overlaps the spans of all its locations.
     fn is_covered(&self, at: usize) -> bool {
-        matches!(&self.slots[at], Slot::Ready(segment) if segment.warmth.get().is_some_and(|warm| warm.covered))
+        matches!(&self.slots[at], Slot::Ready(segment) if segment.cache.get().is_some_and(|cached| cached.covered))
     }
 
     /// Appends the locations of one segment that are not yet known. Returns `None` if the segment is missing or
@@ -203,7 +203,7 @@ impl<K: Key> Index<K> {
     fn interval_of(&self, at: usize, low: &K, high: &K, known: Option<&[bool]>, out: &mut Vec<u32>) -> Option<()> {
         match &self.slots[at] {
             Slot::Ready(segment) => {
-                self.warm(at, segment);
+                self.cached(at, segment);
                 segment.interval(low, high, known, out).ok()
             }
             Slot::Absent | Slot::Damaged => None,
@@ -245,11 +245,11 @@ impl<K: Key> Index<K> {
     /// Removes the locations whose keys are all outside `low ..= high`.
     #[inline]
     fn narrow(&self, low: &K, high: &K, out: &mut Vec<u32>) {
-        let heads = (self.heads.of(low), self.heads.of(high));
-        out.retain(|&location| match self.heads.meets(location, heads) {
-            Meets::No => false,
-            Meets::Yes => true,
-            Meets::Perhaps => {
+        let prefixes = (self.prefixes.of(low), self.prefixes.of(high));
+        out.retain(|&location| match self.prefixes.overlaps(location, prefixes) {
+            Overlap::No => false,
+            Overlap::Yes => true,
+            Overlap::Unknown => {
                 let span = self.stats_of(location).and_then(|stats| stats.span.as_ref());
                 span.is_some_and(|span| span.least <= *high && span.most >= *low)
             }
@@ -267,7 +267,7 @@ impl<K: Key> Index<K> {
     /// Returns the segment whose least and greatest key enclose a key.
     #[inline]
     fn segment_of(&self, key: &K) -> Option<usize> {
-        self.heads.segment_of(key, &self.root.segments)
+        self.prefixes.segment_of(key, &self.root.segments)
     }
 
     fn segments_in(&self, low: &K, high: &K) -> Range<usize> {

@@ -4,11 +4,11 @@ use crate::cursor::Cursor;
 use crate::error::Result;
 use crate::int::{to_u64, to_usize};
 use crate::sieve::code::format::{ROOT, cursor, finished, frame, malformed, take_u32, unframe};
-use crate::sieve::code::varint::{put_varint, take_len};
-use crate::sieve::index::directory::{Entry, Extent, Location, Root, Span, Stats};
+use crate::sieve::index::directory::{Entry, KeySpan, Location, Root, SectionRange, Stats};
 use crate::sieve::key::axis::{AxisType, Key};
 use crate::sieve::record::options::{Coarsen, Options};
 use crate::sieve::segment::encode::Counts;
+use crate::varint::{put_varint, take_len};
 
 /// Flags of a location.
 const HAS_KEYS: u8 = 1;
@@ -49,16 +49,16 @@ pub fn write<K: Key>(root: &Root<K>) -> Vec<u8> {
     frame(ROOT, &body)
 }
 
-pub(in crate::sieve) fn put_span<K: Key>(body: &mut Vec<u8>, span: &Span<K>) {
+pub(in crate::sieve) fn put_span<K: Key>(body: &mut Vec<u8>, span: &KeySpan<K>) {
     span.least.write_after(None, body);
     span.most.write_after(Some(&span.least), body);
     put_varint(body, span.rows);
 }
 
-pub(in crate::sieve) fn take_span<K: Key>(cursor: &mut Cursor<'_>) -> Result<Span<K>> {
+pub(in crate::sieve) fn take_span<K: Key>(cursor: &mut Cursor<'_>) -> Result<KeySpan<K>> {
     let least = K::read_after(None, cursor)?;
     let most = K::read_after(Some(&least), cursor)?;
-    Ok(Span { least, most, rows: cursor.varint()? })
+    Ok(KeySpan { least, most, rows: cursor.varint()? })
 }
 
 pub(in crate::sieve) fn put_entry<K: Key>(body: &mut Vec<u8>, previous: Option<&K>, entry: &Entry<K>) {
@@ -151,8 +151,8 @@ fn take_stats<K: Key>(cursor: &mut Cursor<'_>) -> Result<Stats<K>> {
     Ok(Stats { span, nulls, nans, unknown: flags & UNKNOWN != 0 })
 }
 
-fn take_extent(cursor: &mut Cursor<'_>) -> Result<Extent> {
-    Ok(Extent { file: take_u32(cursor)?, offset: cursor.varint()?, len: cursor.varint()? })
+fn take_extent(cursor: &mut Cursor<'_>) -> Result<SectionRange> {
+    Ok(SectionRange { file: take_u32(cursor)?, offset: cursor.varint()?, len: cursor.varint()? })
 }
 
 pub(in crate::sieve) fn put_location(body: &mut Vec<u8>, location: &Location) {

@@ -91,13 +91,17 @@ impl Axis {
 
     /// Calls `take` with each value and the number of rows that have it. A plain array yields every row separately. A
     /// dictionary array yields every used entry once.
-    pub fn visit<K: Encode>(&self, column: &ArrayRef, mut take: impl FnMut(K::Value<'_>, u64)) -> Result<Sides> {
+    pub fn visit<K: ArrowKey>(
+        &self,
+        column: &ArrayRef,
+        mut take: impl FnMut(K::Value<'_>, u64),
+    ) -> Result<ColumnCounts> {
         let leaf = Leaf::find(column, None)?;
         let found = Self::of(leaf.array.data_type())?;
         if found.meaning != self.meaning {
             return Err(Error::new(ErrorKind::SieveMeaning { column: self.meaning.clone(), found: found.meaning }));
         }
-        let mut sides = Sides { rows: to_u64(column.len()), ..Sides::default() };
+        let mut sides = ColumnCounts { rows: to_u64(column.len()), ..ColumnCounts::default() };
         if let DataType::Dictionary(_, _) = leaf.array.data_type() {
             let dictionary = leaf.array.as_any_dictionary();
             if dictionary.values().is_empty() {
@@ -135,7 +139,7 @@ impl Axis {
     }
 
     /// Returns the keys of a column of literals, in no particular order, and counts the slots that have no key.
-    pub fn keys<K: Encode>(&self, column: &ArrayRef) -> Result<(Vec<K>, Sides)> {
+    pub fn keys<K: ArrowKey>(&self, column: &ArrayRef) -> Result<(Vec<K>, ColumnCounts)> {
         let mut keys = Vec::new();
         let sides = self.visit::<K>(column, |value, _| keys.push(K::owned(value)))?;
         Ok((keys, sides))
@@ -144,7 +148,7 @@ impl Axis {
 
 /// The number of rows in a column, and of slots without a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Sides {
+pub struct ColumnCounts {
     /// All rows.
     pub rows: u64,
     /// Null slots.
@@ -154,7 +158,7 @@ pub struct Sides {
 }
 
 /// A key type that can be read from Arrow arrays.
-pub trait Encode: Key {
+pub trait ArrowKey: Key {
     /// A value borrowed from an array.
     type Value<'a>: Copy;
 
@@ -172,7 +176,7 @@ pub trait Encode: Key {
     fn previous(self) -> Option<Self>;
 }
 
-impl Encode for u64 {
+impl ArrowKey for u64 {
     type Value<'a> = Self;
 
     fn each(
@@ -239,7 +243,7 @@ impl Encode for u64 {
     }
 }
 
-impl Encode for u128 {
+impl ArrowKey for u128 {
     type Value<'a> = Self;
 
     fn each(
@@ -280,7 +284,7 @@ impl Encode for u128 {
     }
 }
 
-impl Encode for Bytes {
+impl ArrowKey for Bytes {
     type Value<'a> = &'a [u8];
 
     fn each(
@@ -358,14 +362,14 @@ mod tests {
     use arrow_array::{BooleanArray, Decimal128Array, Float32Array, Int8Array, StringViewArray, UInt64Array};
     use std::sync::Arc;
 
-    fn keys<K: Encode>(array: impl Array + 'static) -> (Vec<K>, Sides) {
+    fn keys<K: ArrowKey>(array: impl Array + 'static) -> (Vec<K>, ColumnCounts) {
         let array: ArrayRef = Arc::new(array);
         Axis::of(array.data_type()).unwrap().keys::<K>(&array).unwrap()
     }
 
     #[test]
     fn values_keep_their_order_and_zeros_are_one() {
-        let sides = |rows, nulls, nans| Sides { rows, nulls, nans };
+        let sides = |rows, nulls, nans| ColumnCounts { rows, nulls, nans };
         let (found, of) = keys::<u64>(Int8Array::from(vec![Some(-128), None, Some(-1), Some(0), Some(127)]));
         assert!(found.is_sorted() && found.len() == 4);
         assert_eq!(of, sides(5, 1, 0));
@@ -393,7 +397,7 @@ mod tests {
         let axis = Axis::of(array.data_type()).unwrap();
         let sides = axis.visit::<Bytes>(&array, |value, rows| found.push((value.to_vec(), rows))).unwrap();
         assert_eq!(found, [(b"b".to_vec(), 2), (b"a".to_vec(), 1)]);
-        assert_eq!(sides, Sides { rows: 4, nulls: 1, nans: 0 });
+        assert_eq!(sides, ColumnCounts { rows: 4, nulls: 1, nans: 0 });
     }
 
     #[test]

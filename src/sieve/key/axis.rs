@@ -5,8 +5,8 @@ use std::fmt::Debug;
 use crate::cursor::Cursor;
 use crate::error::{Error, ErrorKind, Result};
 use crate::int::{low_u64, to_u64, to_usize};
-use crate::sieve::code::varint::{put_varint, take_len};
-use crate::sieve::key::string_points::Chart;
+use crate::sieve::key::string_points::StringPoints;
+use crate::varint::{put_varint, take_len};
 
 /// Longer byte strings are truncated to this length. Truncation can only cause ties, and so false positives. It also
 /// bounds the size of every stored key.
@@ -142,7 +142,7 @@ impl Composite {
 
 /// The position of a key relative to a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum Position {
     /// Below every key that has the segment's prefix.
     Below,
     /// At this point of the segment.
@@ -164,19 +164,19 @@ pub trait Key: Clone + Ord + Debug + Send + Sync {
     /// bits.
     fn common_bits(&self, other: &Self) -> u32;
     /// Returns the mapping from keys to points for a segment with these keys, which must ascend.
-    fn chart(keys: &[Self]) -> Chart;
+    fn points(keys: &[Self]) -> StringPoints;
     /// Returns the point of a key of the segment.
-    fn point(&self, chart: &Chart) -> u128;
+    fn point(&self, points: &StringPoints) -> u128;
     /// Returns the position of any key relative to the segment.
-    fn place(&self, chart: &Chart) -> Place;
+    fn position(&self, points: &StringPoints) -> Position;
     /// Returns the point of a key that need not belong to the segment, or `None` if it is below or above all points.
-    /// The lowest `down` bits may differ from those of [`Key::position`].
-    fn near(&self, chart: &Chart, down: u32) -> Option<u128>;
+    /// The lowest `ignored_bits` bits may differ from those of [`Key::position`].
+    fn approximate_point(&self, points: &StringPoints, ignored_bits: u32) -> Option<u128>;
     /// Returns the bytes of the key that a common prefix can consist of. Empty for numbers.
-    fn leading(&self) -> &[u8];
+    fn prefix_bytes(&self) -> &[u8];
     /// Returns eight bytes that sort like the keys, apart from ties: the bytes after `prefix` if the key begins with
     /// it.
-    fn head(&self, prefix: &[u8]) -> u64;
+    fn prefix_word(&self, prefix: &[u8]) -> u64;
     /// Returns the heap memory that a buffered key occupies.
     fn heap_bytes(&self) -> usize;
     /// Writes the key as a difference from the previous one, which must not be greater.
@@ -199,31 +199,31 @@ impl Key for u64 {
         if self == other { u32::MAX } else { (self ^ other).leading_zeros() }
     }
 
-    fn chart(_: &[Self]) -> Chart {
-        Chart::default()
+    fn points(_: &[Self]) -> StringPoints {
+        StringPoints::default()
     }
 
     #[inline]
-    fn point(&self, _: &Chart) -> u128 {
+    fn point(&self, _: &StringPoints) -> u128 {
         u128::from(*self)
     }
 
     #[inline]
-    fn place(&self, _: &Chart) -> Place {
-        Place::At(u128::from(*self))
+    fn position(&self, _: &StringPoints) -> Position {
+        Position::At(u128::from(*self))
     }
 
     #[inline]
-    fn near(&self, _: &Chart, _: u32) -> Option<u128> {
+    fn approximate_point(&self, _: &StringPoints, _: u32) -> Option<u128> {
         Some(u128::from(*self))
     }
 
-    fn leading(&self) -> &[u8] {
+    fn prefix_bytes(&self) -> &[u8] {
         &[]
     }
 
     #[inline]
-    fn head(&self, _: &[u8]) -> u64 {
+    fn prefix_word(&self, _: &[u8]) -> u64 {
         *self
     }
 
@@ -261,31 +261,31 @@ impl Key for u128 {
         if self == other { u32::MAX } else { (self ^ other).leading_zeros() }
     }
 
-    fn chart(_: &[Self]) -> Chart {
-        Chart::default()
+    fn points(_: &[Self]) -> StringPoints {
+        StringPoints::default()
     }
 
     #[inline]
-    fn point(&self, _: &Chart) -> u128 {
+    fn point(&self, _: &StringPoints) -> u128 {
         *self
     }
 
     #[inline]
-    fn place(&self, _: &Chart) -> Place {
-        Place::At(*self)
+    fn position(&self, _: &StringPoints) -> Position {
+        Position::At(*self)
     }
 
     #[inline]
-    fn near(&self, _: &Chart, _: u32) -> Option<u128> {
+    fn approximate_point(&self, _: &StringPoints, _: u32) -> Option<u128> {
         Some(*self)
     }
 
-    fn leading(&self) -> &[u8] {
+    fn prefix_bytes(&self) -> &[u8] {
         &[]
     }
 
     #[inline]
-    fn head(&self, _: &[u8]) -> u64 {
+    fn prefix_word(&self, _: &[u8]) -> u64 {
         low_u64(*self >> 64)
     }
 
@@ -335,35 +335,35 @@ impl Key for Bytes {
         }
     }
 
-    fn chart(keys: &[Self]) -> Chart {
-        Chart::of(keys.iter().map(Bytes::as_slice))
+    fn points(keys: &[Self]) -> StringPoints {
+        StringPoints::of(keys.iter().map(Bytes::as_slice))
     }
 
-    fn point(&self, chart: &Chart) -> u128 {
-        chart.point(&self.0)
+    fn point(&self, points: &StringPoints) -> u128 {
+        points.point(&self.0)
     }
 
-    fn place(&self, chart: &Chart) -> Place {
-        if self.0.starts_with(chart.prefix()) {
-            Place::At(self.point(chart))
-        } else if *self.0 < *chart.prefix() {
-            Place::Below
+    fn position(&self, points: &StringPoints) -> Position {
+        if self.0.starts_with(points.prefix()) {
+            Position::At(self.point(points))
+        } else if *self.0 < *points.prefix() {
+            Position::Below
         } else {
-            Place::Above
+            Position::Above
         }
     }
 
     #[inline]
-    fn near(&self, chart: &Chart, down: u32) -> Option<u128> {
-        self.0.starts_with(chart.prefix()).then(|| chart.point_above(&self.0, down))
+    fn approximate_point(&self, points: &StringPoints, ignored_bits: u32) -> Option<u128> {
+        self.0.starts_with(points.prefix()).then(|| points.point_above(&self.0, ignored_bits))
     }
 
-    fn leading(&self) -> &[u8] {
+    fn prefix_bytes(&self) -> &[u8] {
         &self.0
     }
 
     #[inline]
-    fn head(&self, prefix: &[u8]) -> u64 {
+    fn prefix_word(&self, prefix: &[u8]) -> u64 {
         match self.0.strip_prefix(prefix) {
             Some(rest) => match rest.first_chunk() {
                 Some(head) => u64::from_be_bytes(*head),

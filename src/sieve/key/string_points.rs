@@ -9,7 +9,7 @@ use crate::cursor::Cursor;
 use crate::error::Result;
 use crate::int::{low_u8, saturating_u32, to_u64};
 use crate::sieve::code::format::malformed;
-use crate::sieve::code::varint::{put_varint, take_len};
+use crate::varint::{put_varint, take_len};
 
 /// The width of a point.
 const POINT_BITS: u32 = 128;
@@ -38,7 +38,7 @@ impl Alphabet {
 
 /// The mapping from the byte strings of one segment to points. Empty if the keys are numbers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Chart {
+pub struct StringPoints {
     prefix: Vec<u8>,
     alphabets: Vec<Alphabet>,
     /// The index of the alphabet of each position after the prefix.
@@ -47,13 +47,13 @@ pub struct Chart {
     bits: u32,
 }
 
-impl Chart {
+impl StringPoints {
     /// Builds the mapping for keys in ascending order.
     #[allow(single_use_lifetimes, reason = "an `impl Trait` cannot leave it out")]
     pub(in crate::sieve) fn of<'a>(keys: impl DoubleEndedIterator<Item = &'a [u8]> + Clone) -> Self {
         let (Some(least), Some(most)) = (keys.clone().next(), keys.clone().next_back()) else { return Self::default() };
         let prefix = least.iter().zip(most).take_while(|(a, b)| a == b).count();
-        let mut chart = Self { prefix: least[..prefix].to_vec(), ..Self::default() };
+        let mut points = Self { prefix: least[..prefix].to_vec(), ..Self::default() };
         let longest = keys.clone().map(<[u8]>::len).max().unwrap_or(0);
         for place in prefix..longest.min(prefix + MAX_PLACES) {
             let mut seen = [false; 256];
@@ -61,19 +61,19 @@ impl Chart {
                 seen[usize::from(key.get(place).copied().unwrap_or(0))] = true;
             }
             let symbols: Vec<u8> = (0..=u8::MAX).filter(|&byte| seen[usize::from(byte)]).collect();
-            let known = chart.alphabets.iter().position(|alphabet| alphabet.symbols == symbols);
-            let number = known.unwrap_or(chart.alphabets.len());
+            let known = points.alphabets.iter().position(|alphabet| alphabet.symbols == symbols);
+            let number = known.unwrap_or(points.alphabets.len());
             if known.is_none() {
-                chart.alphabets.push(Alphabet::new(symbols));
+                points.alphabets.push(Alphabet::new(symbols));
             }
-            if chart.bits + chart.alphabets[number].bits > POINT_BITS {
-                chart.alphabets.truncate(number.max(chart.alphabets.len() - usize::from(known.is_none())));
+            if points.bits + points.alphabets[number].bits > POINT_BITS {
+                points.alphabets.truncate(number.max(points.alphabets.len() - usize::from(known.is_none())));
                 break;
             }
-            chart.bits += chart.alphabets[number].bits;
-            chart.places.push(low_u8(to_u64(number)));
+            points.bits += points.alphabets[number].bits;
+            points.places.push(low_u8(to_u64(number)));
         }
-        chart
+        points
     }
 
     pub(in crate::sieve) fn prefix(&self) -> &[u8] {
@@ -85,14 +85,14 @@ impl Chart {
         self.point_above(key, 0)
     }
 
-    /// Like [`Self::point`], but the lowest `down` bits may differ.
+    /// Like [`Self::point`], but the lowest `ignored_bits` bits may differ.
     #[inline]
-    pub(in crate::sieve) fn point_above(&self, key: &[u8], down: u32) -> u128 {
+    pub(in crate::sieve) fn point_above(&self, key: &[u8], ignored_bits: u32) -> u128 {
         let mut left = self.bits;
         let mut point = 0u128;
         let mut bytes = key.get(self.prefix.len()..).unwrap_or_default().iter();
         for &place in &self.places {
-            if left <= down {
+            if left <= ignored_bits {
                 return point.checked_shl(left).unwrap_or(0);
             }
             let alphabet = &self.alphabets[usize::from(place)];
@@ -132,7 +132,7 @@ impl Chart {
 
     pub(in crate::sieve) fn read(cursor: &mut Cursor<'_>) -> Result<Self> {
         let prefix_len = take_len(cursor)?;
-        let mut chart = Self { prefix: cursor.take(prefix_len)?.to_vec(), ..Self::default() };
+        let mut points = Self { prefix: cursor.take(prefix_len)?.to_vec(), ..Self::default() };
         for _ in 0..cursor.u8()? {
             let symbols = match cursor.u8()? {
                 0 => (0..=u8::MAX).collect(),
@@ -141,22 +141,22 @@ impl Chart {
             if !symbols.is_sorted_by(|a, b| a < b) {
                 return Err(malformed(cursor, "alphabet"));
             }
-            chart.alphabets.push(Alphabet::new(symbols));
+            points.alphabets.push(Alphabet::new(symbols));
         }
         let num_places = usize::from(cursor.u8()?);
-        chart.places = cursor.take(num_places)?.to_vec();
-        let bits = chart.places.iter().map(|&place| Some(chart.alphabets.get(usize::from(place))?.bits));
+        points.places = cursor.take(num_places)?.to_vec();
+        let bits = points.places.iter().map(|&place| Some(points.alphabets.get(usize::from(place))?.bits));
         let bits = bits.sum::<Option<u32>>().filter(|&bits| bits <= POINT_BITS && num_places <= MAX_PLACES);
-        chart.bits = bits.ok_or_else(|| malformed(cursor, "places"))?;
+        points.bits = bits.ok_or_else(|| malformed(cursor, "places"))?;
         debug_assert!(saturating_u32(num_places) <= POINT_BITS);
-        Ok(chart)
+        Ok(points)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sieve::key::axis::{Bytes, Key, Place};
+    use crate::sieve::key::axis::{Bytes, Key, Position};
     use proptest::prelude::*;
 
     fn text() -> impl Strategy<Value = Bytes> {
@@ -168,19 +168,19 @@ mod tests {
         #[test]
         fn points_keep_the_order_of_keys_and_of_strangers(keys in proptest::collection::btree_set(text(), 1..20), a in text(), b in text()) {
             let keys: Vec<Bytes> = keys.into_iter().collect();
-            let chart = Chart::of(keys.iter().map(Bytes::as_slice));
+            let points = StringPoints::of(keys.iter().map(Bytes::as_slice));
             let mut body = Vec::new();
-            chart.write(&mut body);
-            prop_assert_eq!(&Chart::read(&mut Cursor::new(&body, 0)).unwrap(), &chart);
+            points.write(&mut body);
+            prop_assert_eq!(&StringPoints::read(&mut Cursor::new(&body, 0)).unwrap(), &points);
             let mut all = keys.clone();
             all.extend([a, b]);
             all.sort();
             let places: Vec<(u8, u128)> = all
                 .iter()
-                .map(|key| match key.place(&chart) {
-                    Place::Below => (0, 0),
-                    Place::At(point) => (1, point),
-                    Place::Above => (2, 0),
+                .map(|key| match key.position(&points) {
+                    Position::Below => (0, 0),
+                    Position::At(point) => (1, point),
+                    Position::Above => (2, 0),
                 })
                 .collect();
             prop_assert!(places.is_sorted(), "{places:?}");
@@ -191,10 +191,10 @@ mod tests {
     fn a_uuid_takes_four_bits_a_digit() {
         let keys: Vec<Bytes> =
             (0..=255u8).map(|i| Bytes::new(format!("{:02x}-{:02x}", i, i.wrapping_mul(37)).as_bytes())).collect();
-        let chart = Chart::of(keys.iter().map(Bytes::as_slice));
-        assert_eq!(chart.bits, 16);
-        assert_eq!(chart.point(b"ff-ff"), 0xffff);
-        assert_eq!(chart.point(b"0g-00"), 0x0fff);
-        assert_eq!(chart.point(b"0:-00"), 0x0a00);
+        let points = StringPoints::of(keys.iter().map(Bytes::as_slice));
+        assert_eq!(points.bits, 16);
+        assert_eq!(points.point(b"ff-ff"), 0xffff);
+        assert_eq!(points.point(b"0g-00"), 0x0fff);
+        assert_eq!(points.point(b"0:-00"), 0x0a00);
     }
 }

@@ -6,9 +6,9 @@
 use crate::error::Result;
 use crate::int::{low_u8, saturating_u32, to_u64};
 use crate::sieve::code::format::{KEYS, begin, cursor, end, finished, malformed, unframe};
-use crate::sieve::code::varint::put_varint;
 use crate::sieve::key::axis::Key;
 use crate::sieve::record::records::Records;
+use crate::varint::put_varint;
 use std::ops::Range;
 
 /// Encodes a range of neighbouring keys.

@@ -7,46 +7,46 @@ use crate::cursor::Cursor;
 use crate::error::Result;
 use crate::int::to_u64;
 use crate::sieve::code::format::{RUN, begin, cursor, end, malformed, take_u32, unframe};
-use crate::sieve::code::varint::put_varint;
-use crate::sieve::key::arrow::{Axis, Encode, Sides};
+use crate::sieve::key::arrow::{ArrowKey, Axis, ColumnCounts};
 use crate::sieve::key::axis::{Bytes, MAX_KEY_BYTES};
+use crate::varint::put_varint;
 use arrow_array::ArrayRef;
 
 /// The size at which a chunk is closed: large enough to be worth a read, small enough to merge many runs.
-const PIECE_BYTES: usize = 64 * 1024;
+const CHUNK_BYTES: usize = 64 * 1024;
 
 /// A key type that has a buffer in which values wait to be sorted.
-pub trait Gather: Encode {
+pub trait SortableKey: ArrowKey {
     /// The type of the buffer.
-    type Pairs: Pairs<Self>;
+    type Buffer: PairBuffer<Self>;
 }
 
-impl Gather for u64 {
-    type Pairs = Numbers<Self>;
+impl SortableKey for u64 {
+    type Buffer = NumberPairs<Self>;
 }
 
-impl Gather for u128 {
-    type Pairs = Numbers<Self>;
+impl SortableKey for u128 {
+    type Buffer = NumberPairs<Self>;
 }
 
-impl Gather for Bytes {
-    type Pairs = Texts;
+impl SortableKey for Bytes {
+    type Buffer = TextPairs;
 }
 
 /// Collects the rows of columns until they are sorted.
 #[derive(Debug)]
-pub struct Gathered<K: Gather> {
-    pairs: K::Pairs,
+pub struct RunSorter<K: SortableKey> {
+    pairs: K::Buffer,
 }
 
-impl<K: Gather> Default for Gathered<K> {
+impl<K: SortableKey> Default for RunSorter<K> {
     fn default() -> Self {
-        Self { pairs: K::Pairs::default() }
+        Self { pairs: K::Buffer::default() }
     }
 }
 
 /// A buffer of `(key, location, rows)` tuples.
-pub trait Pairs<K: Encode>: Default + std::fmt::Debug + Send {
+pub trait PairBuffer<K: ArrowKey>: Default + std::fmt::Debug + Send {
     /// Adds rows of a value.
     fn push(&mut self, value: K::Value<'_>, location: u32, rows: u64);
     /// Returns the memory in use.
@@ -55,9 +55,9 @@ pub trait Pairs<K: Encode>: Default + std::fmt::Debug + Send {
     fn drain(&mut self, take: &mut dyn FnMut(K, u32, u64));
 }
 
-impl<K: Gather> Gathered<K> {
+impl<K: SortableKey> RunSorter<K> {
     /// Adds the rows of a column that belongs to a location.
-    pub fn push(&mut self, axis: &Axis, column: &ArrayRef, location: u32) -> Result<Sides> {
+    pub fn push(&mut self, axis: &Axis, column: &ArrayRef, location: u32) -> Result<ColumnCounts> {
         axis.visit::<K>(column, |value, rows| self.pairs.push(value, location, rows))
     }
 
@@ -68,7 +68,7 @@ impl<K: Gather> Gathered<K> {
 
     /// Returns the pairs as a sorted run in chunks, and empties the buffer.
     pub fn sort(&mut self) -> Vec<Vec<u8>> {
-        let mut out = Pieces::default();
+        let mut out = RunWriter::default();
         self.pairs.drain(&mut |key, location, rows| out.push(key, location, rows));
         out.finish()
     }
@@ -76,15 +76,15 @@ impl<K: Gather> Gathered<K> {
 
 /// Numeric keys with location and rows.
 #[derive(Debug)]
-pub struct Numbers<K>(Vec<(K, u32, u32)>);
+pub struct NumberPairs<K>(Vec<(K, u32, u32)>);
 
-impl<K> Default for Numbers<K> {
+impl<K> Default for NumberPairs<K> {
     fn default() -> Self {
         Self(Vec::new())
     }
 }
 
-impl<K: for<'a> Encode<Value<'a> = K> + Copy> Pairs<K> for Numbers<K> {
+impl<K: for<'a> ArrowKey<Value<'a> = K> + Copy> PairBuffer<K> for NumberPairs<K> {
     #[inline]
     fn push(&mut self, value: K, location: u32, mut rows: u64) {
         while rows > u64::from(u32::MAX) {
@@ -109,7 +109,7 @@ impl<K: for<'a> Encode<Value<'a> = K> + Copy> Pairs<K> for Numbers<K> {
 
 /// Byte strings, concatenated, with location and rows.
 #[derive(Debug, Default)]
-pub struct Texts {
+pub struct TextPairs {
     bytes: Vec<u8>,
     entries: Vec<Text>,
 }
@@ -124,13 +124,13 @@ struct Text {
     rows: u64,
 }
 
-impl Texts {
+impl TextPairs {
     fn of(&self, entry: &Text) -> &[u8] {
         &self.bytes[entry.start..entry.start + usize::from(entry.len)]
     }
 }
 
-impl Pairs<Bytes> for Texts {
+impl PairBuffer<Bytes> for TextPairs {
     fn push(&mut self, value: &[u8], location: u32, rows: u64) {
         let value = &value[..value.len().min(MAX_KEY_BYTES)];
         // Rows of the same value are often adjacent.
@@ -169,24 +169,24 @@ impl Pairs<Bytes> for Texts {
 
 /// Writes a sorted run as chunks.
 #[derive(Debug)]
-pub struct Pieces<K> {
+pub struct RunWriter<K> {
     done: Vec<Vec<u8>>,
     open: Option<(Vec<u8>, K)>,
 }
 
-impl<K> Default for Pieces<K> {
+impl<K> Default for RunWriter<K> {
     fn default() -> Self {
         Self { done: Vec::new(), open: None }
     }
 }
 
-impl<K: Encode> Pieces<K> {
+impl<K: ArrowKey> RunWriter<K> {
     /// Adds a pair. Pairs must ascend.
     pub fn push(&mut self, key: K, location: u32, rows: u64) {
         let (mut body, previous) = match self.open.take() {
             Some((body, previous)) => (body, Some(previous)),
             None => {
-                let mut body = begin(RUN, PIECE_BYTES + PIECE_BYTES / 8);
+                let mut body = begin(RUN, CHUNK_BYTES + CHUNK_BYTES / 8);
                 body.push(K::CODE);
                 (body, None)
             }
@@ -194,7 +194,7 @@ impl<K: Encode> Pieces<K> {
         key.write_after(previous.as_ref(), &mut body);
         put_varint(&mut body, u64::from(location));
         put_varint(&mut body, rows);
-        if body.len() >= PIECE_BYTES {
+        if body.len() >= CHUNK_BYTES {
             body.shrink_to_fit();
             self.done.push(end(body));
         } else {
@@ -219,13 +219,13 @@ impl<K: Encode> Pieces<K> {
 
 /// Reads the pairs of a chunk.
 #[derive(Debug)]
-pub struct Piece<K> {
+pub struct RunChunk<K> {
     bytes: Vec<u8>,
     at: usize,
     previous: Option<K>,
 }
 
-impl<K: Encode> Piece<K> {
+impl<K: ArrowKey> RunChunk<K> {
     /// Opens a chunk and verifies its checksum.
     pub fn new(bytes: Vec<u8>) -> Result<Self> {
         let body = unframe(RUN, &bytes)?;

@@ -8,16 +8,16 @@
 //! without keys has no bits and no locations.
 
 use crate::int::{index, low_u32, low_u64, saturating_u32};
-use crate::sieve::code::binomial::Split;
+use crate::sieve::code::binomial::BinomialSource;
 use crate::sieve::code::bits::{BackReader, BackWriter, BitReader, BitWriter, Sink, Source};
 use crate::sieve::code::offset::Offset;
-use crate::sieve::code::separators::{Habit, MAX_SEPARATORS, put_separators, rank};
+use crate::sieve::code::separators::{Distribution, MAX_SEPARATORS, put_separators, rank};
 use crate::sieve::code::set::{put_members, take_members};
 
 /// How the set of a run is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
-pub(in crate::sieve) enum Kind {
+pub(in crate::sieve) enum SetKind {
     /// One location, by its number within the segment.
     One = 0,
     /// A set from the segment's dictionary.
@@ -30,8 +30,8 @@ pub(in crate::sieve) enum Kind {
     BeforePrevious = 4,
 }
 
-pub(in crate::sieve) const KINDS: [Kind; 5] =
-    [Kind::One, Kind::Shared, Kind::Inline, Kind::Previous, Kind::BeforePrevious];
+pub(in crate::sieve) const KINDS: [SetKind; 5] =
+    [SetKind::One, SetKind::Shared, SetKind::Inline, SetKind::Previous, SetKind::BeforePrevious];
 
 /// The flag of a segment whose separators are clumped.
 pub(in crate::sieve) const CLUMPED: u8 = 1;
@@ -43,11 +43,11 @@ pub(in crate::sieve) const UNIONS: u8 = 2;
 pub(in crate::sieve) struct Layout {
     /// The binary logarithm of the width of a block.
     pub(in crate::sieve) shift: u32,
-    pub(in crate::sieve) habit: Habit,
+    pub(in crate::sieve) distribution: Distribution,
     /// The number of bits that store a block's number of separators.
     pub(in crate::sieve) count_bits: u32,
     /// The kinds in use, most frequent first. Their codes are 0, 10, 110 and so on; the last one consists of ones only.
-    pub(in crate::sieve) kinds: Vec<Kind>,
+    pub(in crate::sieve) kinds: Vec<SetKind>,
     /// The number of locations in the segment.
     pub(in crate::sieve) num_locals: u32,
     /// The number of sets in the dictionary.
@@ -71,7 +71,7 @@ impl Layout {
 
 /// The set of a run, in the form in which the encoder stores it.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::sieve) enum Told<'a> {
+pub(in crate::sieve) enum SetForm<'a> {
     One(u32),
     Shared(u32),
     Inline(&'a [u32]),
@@ -79,14 +79,14 @@ pub(in crate::sieve) enum Told<'a> {
     BeforePrevious,
 }
 
-impl Told<'_> {
-    pub(in crate::sieve) fn kind(&self) -> Kind {
+impl SetForm<'_> {
+    pub(in crate::sieve) fn kind(&self) -> SetKind {
         match self {
-            Self::One(_) => Kind::One,
-            Self::Shared(_) => Kind::Shared,
-            Self::Inline(_) => Kind::Inline,
-            Self::Previous => Kind::Previous,
-            Self::BeforePrevious => Kind::BeforePrevious,
+            Self::One(_) => SetKind::One,
+            Self::Shared(_) => SetKind::Shared,
+            Self::Inline(_) => SetKind::Inline,
+            Self::Previous => SetKind::Previous,
+            Self::BeforePrevious => SetKind::BeforePrevious,
         }
     }
 }
@@ -104,21 +104,21 @@ pub(in crate::sieve) fn put_block<'a, P: Offset>(
     back: &mut BackWriter,
     layout: &Layout,
     separators: &[P],
-    sets: impl Iterator<Item = Told<'a>>,
+    sets: impl Iterator<Item = SetForm<'a>>,
 ) {
     let codes = &layout.kind_codes();
     out.put(u64::from(saturating_u32(separators.len())), layout.count_bits);
-    put_separators(out, separators, P::ZERO, layout.shift, layout.habit);
-    for told in sets {
-        let kind @ (code, bits) = codes[usize::from(told.kind() as u8)];
-        match told {
-            Told::One(local) => back.put_after(kind, local, layout.num_locals),
-            Told::Shared(number) => back.put_after(kind, number, layout.num_shared),
-            Told::Inline(members) => {
+    put_separators(out, separators, P::ZERO, layout.shift, layout.distribution);
+    for form in sets {
+        let kind @ (code, bits) = codes[usize::from(form.kind() as u8)];
+        match form {
+            SetForm::One(local) => back.put_after(kind, local, layout.num_locals),
+            SetForm::Shared(number) => back.put_after(kind, number, layout.num_shared),
+            SetForm::Inline(members) => {
                 back.put(u64::from(code), bits);
                 put_set(back, members, layout);
             }
-            Told::Previous | Told::BeforePrevious => back.put(u64::from(code), bits),
+            SetForm::Previous | SetForm::BeforePrevious => back.put(u64::from(code), bits),
         }
     }
     back.drain_into(out);
@@ -126,7 +126,7 @@ pub(in crate::sieve) fn put_block<'a, P: Offset>(
 
 /// Sets of a segment, one after the other in a bit stream: its dictionary, or its unions.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::sieve) struct Shared<'a> {
+pub(in crate::sieve) struct StoredSets<'a> {
     pub(in crate::sieve) bytes: &'a [u8],
     /// The first bit of each set by number, and the end of the last.
     pub(in crate::sieve) bounds: &'a [u32],
@@ -134,7 +134,7 @@ pub(in crate::sieve) struct Shared<'a> {
 
 /// A set that was decoded in this block, in a form that is cheap to copy.
 #[derive(Debug, Clone, Copy)]
-enum Met {
+enum SeenSet {
     Nothing,
     One(u32),
     Shared(u32),
@@ -156,14 +156,14 @@ pub(in crate::sieve) fn visit_runs<P: Offset>(
     bytes: &[u8],
     (start, end): (usize, usize),
     layout: &Layout,
-    shared: Shared<'_>,
+    shared: StoredSets<'_>,
     (low, high): (P, P),
     fuel: &mut u64,
     visit: &mut impl FnMut(u32),
 ) -> Visited {
     let mut reader = BitReader::new(bytes, start, end);
     let count = low_u32(reader.take(layout.count_bits)).min(MAX_SEPARATORS);
-    let rank_of = |point| rank(&mut reader.clone(), count, layout.shift, point, layout.habit).ok_or(Damaged);
+    let rank_of = |point| rank(&mut reader.clone(), count, layout.shift, point, layout.distribution).ok_or(Damaged);
     // An interval covers its inner blocks completely. They need no separators.
     let whole = (P::ONE << layout.shift) - P::ONE;
     let first = if low == P::ZERO && high == whole { 0 } else { rank_of(low)? };
@@ -173,44 +173,44 @@ pub(in crate::sieve) fn visit_runs<P: Offset>(
         _ => rank_of(high)?,
     };
     let mut back = BackReader::new(bytes, start, end);
-    let (mut previous, mut before) = (Met::Nothing, Met::Nothing);
+    let (mut previous, mut before) = (SeenSet::Nothing, SeenSet::Nothing);
     for run in 0..=last {
         let kind = take_kind(&mut back, layout)?;
-        let met = match kind {
-            Kind::One => Met::One(back.take_below(layout.num_locals)),
-            Kind::Shared => Met::Shared(back.take_below(layout.num_shared)),
-            Kind::Inline => {
-                let here = back.position();
+        let seen = match kind {
+            SetKind::One => SeenSet::One(back.take_below(layout.num_locals)),
+            SetKind::Shared => SeenSet::Shared(back.take_below(layout.num_shared)),
+            SetKind::Inline => {
+                let end_bit = back.position();
                 // The members must be decoded even if they are not visited, to find the next set.
                 if run >= first {
                     take_set(&mut back, layout, fuel, visit)?;
                 } else {
                     take_set(&mut back, layout, fuel, &mut |_| {})?;
                 }
-                Met::Inline(here)
+                SeenSet::Inline(end_bit)
             }
-            Kind::Previous => previous,
-            Kind::BeforePrevious => before,
+            SetKind::Previous => previous,
+            SetKind::BeforePrevious => before,
         };
         if back.exhausted() {
             return Err(Damaged);
         }
-        if run >= first && kind != Kind::Inline {
-            match met {
-                Met::Nothing => return Err(Damaged),
-                Met::One(local) => visit(local),
-                Met::Shared(number) => take_shared(shared, number, layout, fuel, visit)?,
-                Met::Inline(here) => take_set(&mut BackReader::new(bytes, start, here), layout, fuel, visit)?,
+        if run >= first && kind != SetKind::Inline {
+            match seen {
+                SeenSet::Nothing => return Err(Damaged),
+                SeenSet::One(local) => visit(local),
+                SeenSet::Shared(number) => take_shared(shared, number, layout, fuel, visit)?,
+                SeenSet::Inline(end_bit) => take_set(&mut BackReader::new(bytes, start, end_bit), layout, fuel, visit)?,
             }
         }
-        (before, previous) = (previous, met);
+        (before, previous) = (previous, seen);
     }
     Ok(())
 }
 
 /// Reads the kind of the next run's set.
 #[inline]
-pub(in crate::sieve) fn take_kind(back: &mut BackReader<'_>, layout: &Layout) -> Result<Kind, Damaged> {
+pub(in crate::sieve) fn take_kind(back: &mut BackReader<'_>, layout: &Layout) -> Result<SetKind, Damaged> {
     let mut rank = 0;
     while rank + 1 < layout.kinds.len() && back.take(1) == 1 {
         rank += 1;
@@ -224,7 +224,7 @@ pub(in crate::sieve) const FUEL: u64 = 1 << 24;
 
 /// Visits a set of several locations.
 pub(in crate::sieve) fn take_set(
-    source: &mut impl Split,
+    source: &mut impl BinomialSource,
     layout: &Layout,
     fuel: &mut u64,
     visit: &mut impl FnMut(u32),
@@ -237,7 +237,7 @@ pub(in crate::sieve) fn take_set(
 
 /// Visits a set of the dictionary.
 pub(in crate::sieve) fn take_shared(
-    shared: Shared<'_>,
+    shared: StoredSets<'_>,
     number: u32,
     layout: &Layout,
     fuel: &mut u64,
@@ -259,7 +259,7 @@ pub(in crate::sieve) fn put_union(out: &mut impl Sink, members: &[u32], num_loca
 
 /// Visits a union written by [`put_union`].
 pub(in crate::sieve) fn visit_union(
-    unions: Shared<'_>,
+    unions: StoredSets<'_>,
     number: usize,
     num_locals: u32,
     visit: &mut impl FnMut(u32),

@@ -83,7 +83,7 @@ impl Sets {
 
 /// A maximal sequence of neighbouring keys with the same location set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::sieve) struct Run {
+pub(in crate::sieve) struct KeyRun {
     /// The range of its keys in the records.
     pub(in crate::sieve) start: usize,
     pub(in crate::sieve) end: usize,
@@ -92,10 +92,10 @@ pub(in crate::sieve) struct Run {
 
 /// Returns the cost of merging two neighbours: needless reads per saved bit (scaled by 1,000), and needless reads in
 /// total.
-fn price(sets: &mut Sets, a: Run, b: Run) -> (u64, u64) {
+fn price(sets: &mut Sets, a: KeyRun, b: KeyRun) -> (u64, u64) {
     let union = sets.union(a.set, b.set);
     let size = sets.len_of(union);
-    let waste = |run: Run| to_u64(run.end - run.start) * (size - sets.len_of(run.set));
+    let waste = |run: KeyRun| to_u64(run.end - run.start) * (size - sets.len_of(run.set));
     let excess = waste(a) + waste(b);
     let saved = (sets.bits(a.set) + sets.bits(b.set) + BITS_PER_SEPARATOR).saturating_sub(sets.bits(union)).max(1);
     (excess.saturating_mul(1000) / saved, excess)
@@ -103,7 +103,12 @@ fn price(sets: &mut Sets, a: Run, b: Run) -> (u64, u64) {
 
 /// Merges runs as far as `coarsen` allows in an index over `num_locations` locations. Plain blocks are built later, by
 /// width.
-pub(in crate::sieve) fn coarsen(runs: Vec<Run>, sets: &mut Sets, coarsen: Coarsen, num_locations: u32) -> Vec<Run> {
+pub(in crate::sieve) fn coarsen(
+    runs: Vec<KeyRun>,
+    sets: &mut Sets,
+    coarsen: Coarsen,
+    num_locations: u32,
+) -> Vec<KeyRun> {
     let num_keys: usize = runs.iter().map(|run| run.end - run.start).sum();
     let (dearest, mut budget) = match coarsen {
         Coarsen::Exact | Coarsen::Plain { .. } => return runs,
@@ -114,13 +119,13 @@ pub(in crate::sieve) fn coarsen(runs: Vec<Run>, sets: &mut Sets, coarsen: Coarse
         Coarsen::Slope { thousandths } => (u64::from(thousandths), u64::MAX),
     };
     let len = runs.len();
-    let mut runs: Vec<Option<Run>> = runs.into_iter().map(Some).collect();
+    let mut runs: Vec<Option<KeyRun>> = runs.into_iter().map(Some).collect();
     // A doubly linked list of the remaining runs. `stamp` counts the changes of a run, which reveals outdated offers.
     let mut next: Vec<usize> = (1..=len).collect();
     let mut previous: Vec<usize> = (0..len).map(|run| run.wrapping_sub(1)).collect();
     let mut stamp = vec![0u32; len];
     let mut offers = BinaryHeap::new();
-    let offer = |left: usize, right: usize, runs: &[Option<Run>], stamp: &[u32], sets: &mut Sets| {
+    let offer = |left: usize, right: usize, runs: &[Option<KeyRun>], stamp: &[u32], sets: &mut Sets| {
         let (a, b) = (runs.get(left).copied().flatten()?, runs.get(right).copied().flatten()?);
         let (rate, excess) = price(sets, a, b);
         Some(Reverse((rate, left, right, excess, stamp[left], stamp[right])))
@@ -137,7 +142,7 @@ pub(in crate::sieve) fn coarsen(runs: Vec<Run>, sets: &mut Sets, coarsen: Coarse
             break;
         }
         budget -= excess;
-        runs[left] = Some(Run { start: a.start, end: b.end, set: sets.union(a.set, b.set) });
+        runs[left] = Some(KeyRun { start: a.start, end: b.end, set: sets.union(a.set, b.set) });
         runs[right] = None;
         stamp[left] += 1;
         next[left] = next[right];
@@ -157,8 +162,8 @@ mod tests {
     #[test]
     fn the_cheapest_neighbours_are_united_first_and_the_budget_holds() {
         let mut sets = Sets::new(8);
-        let runs: Vec<Run> = [(0, 10, 0), (10, 11, 1), (11, 30, 2), (30, 60, 3)]
-            .map(|(start, end, set)| Run { start, end, set })
+        let runs: Vec<KeyRun> = [(0, 10, 0), (10, 11, 1), (11, 30, 2), (30, 60, 3)]
+            .map(|(start, end, set)| KeyRun { start, end, set })
             .to_vec();
         let exact = coarsen(runs.clone(), &mut sets, Coarsen::Error { millionths: 0 }, 8);
         assert_eq!(exact, runs);

@@ -7,8 +7,8 @@
 use crate::int::{index, low_u32, low_u64, saturating_u32, to_usize};
 use crate::sieve::code::bits::{BackReader, BitReader, Source};
 use crate::sieve::code::offset::{Offset, shifted};
-use crate::sieve::code::separators::{MAX_SEPARATORS, unfold};
-use crate::sieve::segment::block::{FUEL, Kind, Layout, Shared, take_kind, take_set, take_shared};
+use crate::sieve::code::separators::{MAX_SEPARATORS, take_separators};
+use crate::sieve::segment::block::{FUEL, Layout, SetKind, StoredSets, take_kind, take_set, take_shared};
 use std::ops::Range;
 
 /// Marks a run whose set has several members. The other bits are the start of their list.
@@ -40,10 +40,10 @@ enum Runs {
 
 /// The runs of one segment, block by block.
 #[derive(Debug)]
-pub(in crate::sieve) struct Unpacked {
+pub(in crate::sieve) struct DecodedSegment {
     shift: u32,
     /// The number of low bits of a point that no run depends on.
-    down: u32,
+    ignored_bits: u32,
     /// The block number of the least point.
     base: u128,
     /// The first run of each block, and the end of the last block.
@@ -60,18 +60,18 @@ pub(in crate::sieve) struct Unpacked {
 }
 
 /// The parts of a stored segment that decoding needs.
-pub(in crate::sieve) struct Packed<'a> {
+pub(in crate::sieve) struct StoredSegment<'a> {
     pub(in crate::sieve) layout: &'a Layout,
     /// The locations by local number. Not empty.
     pub(in crate::sieve) locations: &'a [u32],
     pub(in crate::sieve) least: u128,
-    pub(in crate::sieve) shared: Shared<'a>,
+    pub(in crate::sieve) shared: StoredSets<'a>,
     pub(in crate::sieve) bounds: &'a [u32],
     pub(in crate::sieve) payload: &'a [u8],
 }
 
 /// The state of decoding a segment.
-struct Growing<P> {
+struct SegmentDecoder<P> {
     starts: Vec<u32>,
     lows: Vec<P>,
     /// The location of each run, or the start of its list.
@@ -82,7 +82,7 @@ struct Growing<P> {
     fuel: u64,
 }
 
-impl<P: Offset> Growing<P> {
+impl<P: Offset> SegmentDecoder<P> {
     /// Adds a list of the locations that `take` visits.
     fn list(
         &mut self,
@@ -97,18 +97,18 @@ impl<P: Offset> Growing<P> {
         Some(SEVERAL | saturating_u32(start))
     }
 
-    fn block(&mut self, packed: &Packed<'_>, start: usize, end: usize) -> Option<()> {
+    fn block(&mut self, packed: &StoredSegment<'_>, start: usize, end: usize) -> Option<()> {
         let layout = packed.layout;
         let mut reader = BitReader::new(packed.payload, start, end);
         let count = low_u32(reader.take(layout.count_bits)).min(MAX_SEPARATORS);
         self.lows.push(P::ZERO);
-        unfold(&mut reader, count, layout.shift, P::ZERO, layout.habit, &mut self.lows)?;
+        take_separators(&mut reader, count, layout.shift, P::ZERO, layout.distribution, &mut self.lows)?;
         let mut back = BackReader::new(packed.payload, start, end);
         let first = self.sets.len();
         for run in first..=first + index(count) {
             let set = match take_kind(&mut back, layout).ok()? {
-                Kind::One => *packed.locations.get(index(back.take_below(layout.num_locals)))?,
-                Kind::Shared => {
+                SetKind::One => *packed.locations.get(index(back.take_below(layout.num_locals)))?,
+                SetKind::Shared => {
                     let number = back.take_below(layout.num_shared);
                     let known = *self.shared.get(index(number))?;
                     if known == u32::MAX {
@@ -121,11 +121,11 @@ impl<P: Offset> Growing<P> {
                         known
                     }
                 }
-                Kind::Inline => {
+                SetKind::Inline => {
                     self.list(packed.locations, |fuel, mut add| take_set(&mut back, layout, fuel, &mut add).ok())?
                 }
-                Kind::Previous => *self.sets.get(run.checked_sub(1).filter(|&run| run >= first)?)?,
-                Kind::BeforePrevious => *self.sets.get(run.checked_sub(2).filter(|&run| run >= first)?)?,
+                SetKind::Previous => *self.sets.get(run.checked_sub(1).filter(|&run| run >= first)?)?,
+                SetKind::BeforePrevious => *self.sets.get(run.checked_sub(2).filter(|&run| run >= first)?)?,
             };
             if back.exhausted() {
                 return None;
@@ -136,11 +136,11 @@ impl<P: Offset> Growing<P> {
     }
 }
 
-impl Unpacked {
+impl DecodedSegment {
     /// Decodes all blocks. Returns `None` if the segment is not worth decoding or a block is corrupt.
-    pub(in crate::sieve) fn new<P: Offset>(packed: &Packed<'_>) -> Option<Self> {
+    pub(in crate::sieve) fn new<P: Offset>(packed: &StoredSegment<'_>) -> Option<Self> {
         let layout = packed.layout;
-        let mut growing = Growing::<P> {
+        let mut growing = SegmentDecoder::<P> {
             starts: Vec::with_capacity(packed.bounds.len()),
             lows: Vec::new(),
             sets: Vec::new(),
@@ -155,14 +155,14 @@ impl Unpacked {
             }
         }
         growing.starts.push(saturating_u32(growing.sets.len()));
-        let Growing { starts, mut lows, mut sets, lists, .. } = growing;
+        let SegmentDecoder { starts, mut lows, mut sets, lists, .. } = growing;
         let zeros = lows.iter().filter(|&&low| low != P::ZERO).map(|low| low.trailing_zeros()).min();
-        let down = zeros.unwrap_or(0).min(layout.shift);
+        let ignored_bits = zeros.unwrap_or(0).min(layout.shift);
         let num_runs = sets.len();
         lows.resize(num_runs + COUNTED, P::ZERO);
         sets.resize(num_runs + COUNTED, 0);
-        let lows = lows.into_iter().map(|low| low >> down).zip(sets);
-        let runs = match layout.shift - down {
+        let lows = lows.into_iter().map(|low| low >> ignored_bits).zip(sets);
+        let runs = match layout.shift - ignored_bits {
             0..=32 => Runs::Short(lows.map(|(low, set)| low.low() << 32 | u64::from(set)).collect()),
             33..=64 => Runs::Long(lows.map(|(low, set)| u128::from(low.low()) << 32 | u128::from(set)).collect()),
             _ => return None,
@@ -171,9 +171,9 @@ impl Unpacked {
         let (base, words) = (shifted(packed.least, layout.shift), index(end.checked_sub(origin)?) / 64 + 1);
         let unions = Vec::new();
         let shift = layout.shift;
-        let mut unpacked = Self { shift, down, base, starts, runs, num_runs, lists, unions, origin, words };
-        unpacked.unite();
-        Some(unpacked)
+        let mut decoded = Self { shift, ignored_bits, base, starts, runs, num_runs, lists, unions, origin, words };
+        decoded.unite();
+        Some(decoded)
     }
 
     fn unite(&mut self) {
@@ -200,8 +200,8 @@ impl Unpacked {
 
     /// Returns the number of low bits of a point that do not matter.
     #[inline]
-    pub(in crate::sieve) fn down(&self) -> u32 {
-        self.down
+    pub(in crate::sieve) fn ignored_bits(&self) -> u32 {
+        self.ignored_bits
     }
 
     /// Returns the run of a point, and its set. Returns `None` outside the segment or in a block without keys.
@@ -210,7 +210,7 @@ impl Unpacked {
         let block = to_usize(low_u64(shifted(point, self.shift).checked_sub(self.base)?))?;
         let ends = self.starts.get(block..)?.first_chunk::<2>()?;
         let runs = (index(ends[0]), index(ends[1]));
-        let inside = low_u64((point & ((1u128 << self.shift) - 1)) >> self.down);
+        let inside = low_u64((point & ((1u128 << self.shift) - 1)) >> self.ignored_bits);
         match &self.runs {
             Runs::Short(all) => {
                 let (run, found) = last_at_most(all, runs, inside << 32 | u64::from(u32::MAX))?;
@@ -334,30 +334,30 @@ mod tests {
     fn check<K: Key>(pairs: Vec<(K, u32)>, strangers: &[K], options: Options, random: &mut Random) -> bool {
         let mut keys: Vec<K> = pairs.iter().map(|pair| pair.0.clone()).chain(strangers.iter().cloned()).collect();
         let mut packed = index(pairs, options);
-        let unpacked = packed.clone();
-        packed.set_room(0);
-        unpacked.unpack();
+        let decoded = packed.clone();
+        packed.set_cache_bytes(0);
+        decoded.decode_all();
         keys.sort();
         for key in &keys {
             let point = Query::Point(key.clone());
-            assert_eq!(packed.answer(&point), unpacked.answer(&point), "{key:?}");
+            assert_eq!(packed.answer(&point), decoded.answer(&point), "{key:?}");
         }
         for _ in 0..200 {
             let mut any = || keys[usize::try_from(random.below(keys.len() as u64)).unwrap()].clone();
             let interval = Query::Between(any(), any());
-            assert_eq!(packed.answer(&interval), unpacked.answer(&interval), "{interval:?}");
+            assert_eq!(packed.answer(&interval), decoded.answer(&interval), "{interval:?}");
         }
-        assert!(packed.slots.iter().all(|slot| !is_warm(slot)));
-        unpacked.slots.iter().any(is_warm)
+        assert!(packed.slots.iter().all(|slot| !is_cached(slot)));
+        decoded.slots.iter().any(is_cached)
     }
 
-    fn is_warm<K>(slot: &crate::sieve::index::loaded::Slot<K>) -> bool {
-        matches!(slot, crate::sieve::index::loaded::Slot::Ready(segment) if segment.warmth.get().is_some())
+    fn is_cached<K>(slot: &crate::sieve::index::loaded::Slot<K>) -> bool {
+        matches!(slot, crate::sieve::index::loaded::Slot::Ready(segment) if segment.cache.get().is_some())
     }
 
     /// A key from one of three distributions: dense, sparse, and clumps of keys that share many bits.
-    fn key(random: &mut Random, habit: u64) -> u64 {
-        match habit {
+    fn key(random: &mut Random, distribution: u64) -> u64 {
+        match distribution {
             0 => random.below(3000),
             1 => random.below(u64::MAX),
             _ => random.below(9) << 60 | random.below(300),
@@ -366,13 +366,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn decoded_segments_answer_as_stored_ones(seed: u64, habit in 0u64..3, rows in 1usize..2500, few in 1u64..200, coarse in 0usize..4) {
+        fn decoded_segments_answer_as_stored_ones(seed: u64, distribution in 0u64..3, rows in 1usize..2500, few in 1u64..200, coarse in 0usize..4) {
             let random = &mut Random(seed);
             let coarsens = [Coarsen::Exact, Coarsen::Plain { keys: 5 }, Coarsen::Error { millionths: 9000 }, Coarsen::Slope { thousandths: 900 }];
             let options = Options { coarsen: coarsens[coarse], max_weight: [700, 16_384][rows % 2], ..Options::default() };
             let pairs: Vec<(u64, u32)> =
-                (0..rows).map(|_| (key(random, habit), u32::try_from(random.below(few)).unwrap())).collect();
-            let mut strangers: Vec<u64> = (0..100).map(|_| key(random, habit)).collect();
+                (0..rows).map(|_| (key(random, distribution), u32::try_from(random.below(few)).unwrap())).collect();
+            let mut strangers: Vec<u64> = (0..100).map(|_| key(random, distribution)).collect();
             strangers.extend([0, u64::MAX, signed(0)]);
             prop_assert!(check(pairs.clone(), &strangers, options, random));
             let wide = |key: u64| u128::from(key) << 64 | u128::from(key % 3);
@@ -391,12 +391,12 @@ mod tests {
     fn what_is_asked_often_is_decoded_while_there_is_room() {
         let pairs: Vec<(u64, u32)> = (0..5000).map(|key| (key * 7, u32::try_from(key * key % 199).unwrap())).collect();
         let mut index = index(pairs, Options { max_weight: 2000, ..Options::default() });
-        index.set_room(20_000);
+        index.set_cache_bytes(20_000);
         let segments = index.slots.len();
         for key in (0..5000).cycle().take(40_000) {
             index.point(&(key * 7), &mut Vec::new());
         }
-        let warm = index.slots.iter().filter(|slot| is_warm(slot)).count();
-        assert!(0 < warm && warm < segments, "{warm} of {segments}");
+        let cached = index.slots.iter().filter(|slot| is_cached(slot)).count();
+        assert!(0 < cached && cached < segments, "{cached} of {segments}");
     }
 }

@@ -3,14 +3,14 @@
 use std::ops::Range;
 
 use crate::int::{index, saturating_u32, to_u64, to_usize};
-use crate::sieve::code::offset::{Offset, parting, shifted};
-use crate::sieve::code::separators::Parting;
+use crate::sieve::code::offset::{Offset, shifted, shortest_separator};
+use crate::sieve::code::separators::SeparatorBuilder;
 use crate::sieve::key::axis::Key;
 use crate::sieve::record::key_section::put_keys;
 use crate::sieve::record::options::{Coarsen, Options};
 use crate::sieve::record::records::Records;
-use crate::sieve::segment::coarsen::{Run, Sets, coarsen};
-use crate::sieve::segment::write::{Header, Plan, Planned, write};
+use crate::sieve::segment::coarsen::{KeyRun, Sets, coarsen};
+use crate::sieve::segment::write::{PlannedBlock, SegmentHeader, SegmentPlan, write};
 
 /// Blocks have between half this number and this number of runs on average: few enough to decode quickly, enough to
 /// share a stored bound.
@@ -25,7 +25,7 @@ const EVEN_SEPARATORS: usize = 192;
 
 /// A finished segment: its two stored sections and its directory entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Sealed<K> {
+pub struct EncodedSegment<K> {
     /// The least key.
     pub least: K,
     /// The greatest key.
@@ -73,24 +73,24 @@ pub(in crate::sieve) struct Scratch {
     locals: Vec<u32>,
     epochs: Vec<u32>,
     epoch: u32,
-    runs: Vec<Run>,
-    narrow: Plan<u64>,
-    wide: Plan<u128>,
+    runs: Vec<KeyRun>,
+    narrow: SegmentPlan<u64>,
+    wide: SegmentPlan<u128>,
 }
 
 /// Selects the plan for points of this width.
-trait Planning: Offset {
-    fn plan(scratch: &mut Scratch) -> &mut Plan<Self>;
+trait PlanWidth: Offset {
+    fn plan(scratch: &mut Scratch) -> &mut SegmentPlan<Self>;
 }
 
-impl Planning for u64 {
-    fn plan(scratch: &mut Scratch) -> &mut Plan<Self> {
+impl PlanWidth for u64 {
+    fn plan(scratch: &mut Scratch) -> &mut SegmentPlan<Self> {
         &mut scratch.narrow
     }
 }
 
-impl Planning for u128 {
-    fn plan(scratch: &mut Scratch) -> &mut Plan<Self> {
+impl PlanWidth for u128 {
+    fn plan(scratch: &mut Scratch) -> &mut SegmentPlan<Self> {
         &mut scratch.wide
     }
 }
@@ -122,7 +122,7 @@ impl Scratch {
 
 /// The keys of one run in one block.
 #[derive(Debug, Clone, Copy)]
-struct Piece<P> {
+struct BlockRun<P> {
     first: P,
     last: P,
     set: u32,
@@ -130,30 +130,30 @@ struct Piece<P> {
 }
 
 /// Encodes a range of neighbouring keys as one segment, or as several if one block width does not suit all of them.
-pub(in crate::sieve) fn seal<K: Key>(
+pub(in crate::sieve) fn encode_segment<K: Key>(
     records: &Records<K>,
     range: Range<usize>,
     whole: (&Options, u32),
     scratch: &mut Scratch,
-    out: &mut impl FnMut(Sealed<K>),
+    out: &mut impl FnMut(EncodedSegment<K>),
 ) {
     if K::POINT_BYTES == 8 {
-        seal_points::<K, u64>(records, range, whole, scratch, out);
+        encode_points::<K, u64>(records, range, whole, scratch, out);
     } else {
-        seal_points::<K, u128>(records, range, whole, scratch, out);
+        encode_points::<K, u128>(records, range, whole, scratch, out);
     }
 }
 
-fn seal_points<K: Key, P: Planning>(
+fn encode_points<K: Key, P: PlanWidth>(
     records: &Records<K>,
     range: Range<usize>,
     (options, num_locations): (&Options, u32),
     scratch: &mut Scratch,
-    out: &mut impl FnMut(Sealed<K>),
+    out: &mut impl FnMut(EncodedSegment<K>),
 ) {
     let (least, most) = (&records.keys[range.start], &records.keys[range.end - 1]);
-    let chart = &K::chart(&records.keys[range.clone()]);
-    let point = |key: usize| P::of(records.keys[key].point(chart));
+    let points = &K::points(&records.keys[range.clone()]);
+    let point = |key: usize| P::of(records.keys[key].point(points));
     let (low, high) = (point(range.start), point(range.end - 1));
     let pairs = records.pairs(range.clone());
     let locations = scratch.number(&records.locations[pairs.clone()], num_locations);
@@ -174,10 +174,10 @@ fn seal_points<K: Key, P: Planning>(
     if even.is_none() {
         *P::plan(scratch) = planned;
         // Some block has too many separators, so there are keys on both sides of the middle of their common cell.
-        let middle = parting(low, high);
-        let cut = range.start + records.keys[range.clone()].partition_point(|key| P::of(key.point(chart)) < middle);
-        seal_points::<K, P>(records, range.start..cut, (options, num_locations), scratch, out);
-        return seal_points::<K, P>(records, cut..range.end, (options, num_locations), scratch, out);
+        let middle = shortest_separator(low, high);
+        let cut = range.start + records.keys[range.clone()].partition_point(|key| P::of(key.point(points)) < middle);
+        encode_points::<K, P>(records, range.start..cut, (options, num_locations), scratch, out);
+        return encode_points::<K, P>(records, cut..range.end, (options, num_locations), scratch, out);
     }
     let counts = Counts {
         keys: to_u64(range.len()),
@@ -187,12 +187,12 @@ fn seal_points<K: Key, P: Planning>(
         runs: to_u64(planned.sets.len()),
         blocks: to_u64(num_blocks),
     };
-    let (low, high) = (records.keys[range.start].point(chart), records.keys[range.end - 1].point(chart));
-    let header = Header { chart, low, high, shift, num_blocks, num_locations };
+    let (low, high) = (records.keys[range.start].point(points), records.keys[range.end - 1].point(points));
+    let header = SegmentHeader { points, low, high, shift, num_blocks, num_locations };
     let lookup = write::<K, P>(&header, &locations, &planned, &sets);
     *P::plan(scratch) = planned;
     let keys = put_keys(records, range.clone());
-    out(Sealed { least: least.clone(), most: most.clone(), lookup, keys, counts });
+    out(EncodedSegment { least: least.clone(), most: most.clone(), lookup, keys, counts });
 }
 
 /// Returns the maximal runs of keys with equal sets. Keys that share a point get the union of their sets.
@@ -202,18 +202,18 @@ fn runs<K: Key, P: Offset>(
     point_of: impl Fn(usize) -> P,
     scratch: &mut Scratch,
     sets: &mut Sets,
-) -> Vec<Run> {
-    let mut runs: Vec<Run> = std::mem::take(&mut scratch.runs);
+) -> Vec<KeyRun> {
+    let mut runs: Vec<KeyRun> = std::mem::take(&mut scratch.runs);
     runs.clear();
     let pairs = records.pairs(range.clone());
     if K::POINTS_DIFFER && pairs.len() == range.len() {
         // The most frequent case: every key has one location.
         let mut locals = records.locations[pairs].iter().map(|&location| scratch.local(location));
-        let mut run = Run { start: range.start, end: range.end, set: locals.next().unwrap_or(0) };
+        let mut run = KeyRun { start: range.start, end: range.end, set: locals.next().unwrap_or(0) };
         for (key, set) in (range.start + 1..).zip(locals) {
             if set != run.set {
-                runs.push(Run { end: key, ..run });
-                run = Run { start: key, set, ..run };
+                runs.push(KeyRun { end: key, ..run });
+                run = KeyRun { start: key, set, ..run };
             }
         }
         runs.push(run);
@@ -253,7 +253,7 @@ fn runs<K: Key, P: Offset>(
         };
         match runs.last_mut() {
             Some(run) if run.set == set => run.end = end,
-            _ => runs.push(Run { start, end, set }),
+            _ => runs.push(KeyRun { start, end, set }),
         }
         after_single = single;
         start = end;
@@ -261,9 +261,9 @@ fn runs<K: Key, P: Offset>(
     runs
 }
 
-fn runs_per_block(runs: &[Run], sets: &Sets) -> u64 {
+fn runs_per_block(runs: &[KeyRun], sets: &Sets) -> u64 {
     let one = sets.bits(0);
-    let bits_of = |run: &Run| if run.set < sets.num_locals() { one } else { sets.bits(run.set) };
+    let bits_of = |run: &KeyRun| if run.set < sets.num_locals() { one } else { sets.bits(run.set) };
     let bits: u64 = runs.iter().map(bits_of).sum();
     (BITS_PER_BLOCK * to_u64(runs.len()) / bits.max(1)).clamp(1, RUNS_PER_BLOCK)
 }
@@ -277,8 +277,8 @@ fn choose_shift<P: Offset>(low: P, high: P, most_blocks: u64) -> u32 {
 
 /// Splits the runs at the block boundaries and plans each block. Returns `None` if a block has too many separators.
 fn plan<P: Offset>(
-    plan: &mut Plan<P>,
-    runs: &[Run],
+    plan: &mut SegmentPlan<P>,
+    runs: &[KeyRun],
     shift: u32,
     point: impl Fn(usize) -> P,
     plain: bool,
@@ -289,7 +289,7 @@ fn plan<P: Offset>(
     plan.sets.reserve(runs.len() + runs.len() / 8);
     let base = shifted(point(runs.first()?.start), shift);
     let inside = (P::ONE << shift) - P::ONE;
-    let mut block = Open::new(plan, base);
+    let mut block = OpenBlock::new(plan, base);
     for run in runs {
         let last_point = point(run.end - 1);
         let mut start = run.start;
@@ -297,7 +297,7 @@ fn plan<P: Offset>(
             let first = point(start);
             if shifted(first, shift) != block.number {
                 block.close(plan, base, sets)?;
-                block = Open::new(plan, shifted(first, shift));
+                block = OpenBlock::new(plan, shifted(first, shift));
             }
             let (end, last) = if shifted(last_point, shift) == block.number {
                 (run.end, last_point)
@@ -306,11 +306,11 @@ fn plan<P: Offset>(
                 (end, point(end - 1))
             };
             let keys = to_u64(end - start);
-            let piece = Piece { first: first & inside, last: last & inside, set: run.set, keys };
+            let run_in_block = BlockRun { first: first & inside, last: last & inside, set: run.set, keys };
             if plain {
-                block.unite(piece, sets);
+                block.unite(run_in_block, sets);
             } else {
-                block.put(piece, plan, sets);
+                block.put(run_in_block, plan, sets);
             }
             start = end;
         }
@@ -319,49 +319,49 @@ fn plan<P: Offset>(
 }
 
 /// A block that is being planned.
-struct Open<P> {
+struct OpenBlock<P> {
     number: P,
     separators: usize,
     sets: usize,
-    parting: Parting<P>,
+    builder: SeparatorBuilder<P>,
     /// For plain blocks: one set for all keys of the block.
-    united: Option<Piece<P>>,
+    united: Option<BlockRun<P>>,
 }
 
-impl<P: Offset> Open<P> {
-    fn new(plan: &Plan<P>, number: P) -> Self {
+impl<P: Offset> OpenBlock<P> {
+    fn new(plan: &SegmentPlan<P>, number: P) -> Self {
         let (separators, sets) = (plan.separators.len(), plan.sets.len());
-        Self { number, separators, sets, parting: Parting::default(), united: None }
+        Self { number, separators, sets, builder: SeparatorBuilder::default(), united: None }
     }
 
     #[inline]
-    fn put(&mut self, piece: Piece<P>, plan: &mut Plan<P>, sets: &Sets) {
-        let Piece { first, last, set, keys } = piece;
-        self.parting.run((first, last, set), &mut plan.separators, &mut plan.sets);
+    fn put(&mut self, run_in_block: BlockRun<P>, plan: &mut SegmentPlan<P>, sets: &Sets) {
+        let BlockRun { first, last, set, keys } = run_in_block;
+        self.builder.add_run((first, last, set), &mut plan.separators, &mut plan.sets);
         plan.reads += keys * sets.len_of(set);
     }
 
-    fn unite(&mut self, piece: Piece<P>, sets: &mut Sets) {
+    fn unite(&mut self, run_in_block: BlockRun<P>, sets: &mut Sets) {
         self.united = Some(match self.united.take() {
-            Some(before) => Piece {
+            Some(before) => BlockRun {
                 first: before.first,
-                last: piece.last,
-                set: sets.union(before.set, piece.set),
-                keys: before.keys + piece.keys,
+                last: run_in_block.last,
+                set: sets.union(before.set, run_in_block.set),
+                keys: before.keys + run_in_block.keys,
             },
-            None => piece,
+            None => run_in_block,
         });
     }
 
     /// Completes the block. Returns `None` if it has too many separators.
-    fn close(mut self, plan: &mut Plan<P>, base: P, sets: &Sets) -> Option<()> {
+    fn close(mut self, plan: &mut SegmentPlan<P>, base: P, sets: &Sets) -> Option<()> {
         if let Some(united) = self.united.take() {
             self.put(united, plan, sets);
         }
         let separators = self.separators..plan.separators.len();
         let is_even = separators.len() <= EVEN_SEPARATORS;
         let block = to_usize((self.number - base).low())?;
-        plan.blocks.push(Planned { block, separators, sets: self.sets..plan.sets.len() });
+        plan.blocks.push(PlannedBlock { block, separators, sets: self.sets..plan.sets.len() });
         is_even.then_some(())
     }
 }

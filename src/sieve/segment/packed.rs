@@ -11,22 +11,23 @@ use crate::int::{index, low_u64, saturating_u32, to_u64, to_usize};
 use crate::sieve::code::bits::{BitReader, Source};
 use crate::sieve::code::format::{SEGMENT, cursor, finished, malformed, unframe};
 use crate::sieve::code::offset::{Offset, shifted};
-use crate::sieve::code::separators::Habit;
+use crate::sieve::code::separators::Distribution;
 use crate::sieve::code::set::take_members;
-use crate::sieve::code::varint::take_len;
-use crate::sieve::key::axis::{Bytes, Key, Place, take_point};
-use crate::sieve::key::string_points::Chart;
+use crate::sieve::key::axis::{Bytes, Key, Position, take_point};
+use crate::sieve::key::string_points::StringPoints;
 use crate::sieve::segment::block::{
-    BLOCKS_PER_UNION, CLUMPED, Damaged, FUEL, KINDS, Layout, Shared, UNIONS, Visited, on_line, visit_runs, visit_union,
+    BLOCKS_PER_UNION, CLUMPED, Damaged, FUEL, KINDS, Layout, StoredSets, UNIONS, Visited, on_line, visit_runs,
+    visit_union,
 };
-use crate::sieve::segment::cache_entry::{Warm, Warmth};
-use crate::sieve::segment::decoded::{Packed, Unpacked};
+use crate::sieve::segment::cache_entry::{CacheEntry, CachedSegment};
+use crate::sieve::segment::decoded::{DecodedSegment, StoredSegment};
+use crate::varint::take_len;
 
 /// The lookup section of a segment, validated and ready to answer.
 #[derive(Debug, Clone)]
 pub struct Segment<K> {
     layout: Layout,
-    chart: Chart,
+    points: StringPoints,
     least: u128,
     most: u128,
     /// The locations by local number, ascending.
@@ -39,7 +40,7 @@ pub struct Segment<K> {
     /// The first bit of each block in `payload`, and the end of the last.
     bounds: Vec<u32>,
     payload: Vec<u8>,
-    pub(in crate::sieve) warmth: Warmth,
+    pub(in crate::sieve) cache: CacheEntry,
     key: PhantomData<K>,
 }
 
@@ -52,14 +53,14 @@ impl<K: Key> Segment<K> {
             return Err(malformed(cursor, "key width"));
         }
         let flags = cursor.u8()?;
-        let habit = if flags & CLUMPED == 0 { Habit::Scattered } else { Habit::Clumped };
+        let distribution = if flags & CLUMPED == 0 { Distribution::Scattered } else { Distribution::Clumped };
         let (shift, count_bits) = (u32::from(cursor.u8()?), u32::from(cursor.u8()?));
         let mut kinds = Vec::with_capacity(KINDS.len());
         for _ in 0..cursor.u8()? {
             let kind = KINDS.get(usize::from(cursor.u8()?)).filter(|kind| !kinds.contains(*kind));
             kinds.push(*kind.ok_or_else(|| malformed(cursor, "kinds of sets"))?);
         }
-        let chart = if K::CODE == Bytes::CODE { Chart::read(cursor)? } else { Chart::default() };
+        let points = if K::CODE == Bytes::CODE { StringPoints::read(cursor)? } else { StringPoints::default() };
         let (least, most) = (take_point::<K>(cursor)?, take_point::<K>(cursor)?);
         let point_bits = saturating_u32(K::POINT_BYTES) * 8;
         if flags > CLUMPED | UNIONS || shift >= point_bits || count_bits > 10 || kinds.is_empty() || least > most {
@@ -97,10 +98,10 @@ impl<K: Key> Segment<K> {
         let bounds = take_bounds(cursor, num_bounds, payload_bits)?;
         let payload = cursor.take(index(payload_bits.div_ceil(8)))?.to_vec();
         finished(cursor)?;
-        let layout = Layout { shift, habit, count_bits, kinds, num_locals, num_shared, max_members };
+        let layout = Layout { shift, distribution, count_bits, kinds, num_locals, num_shared, max_members };
         Ok(Self {
             layout,
-            chart,
+            points,
             least,
             most,
             locations,
@@ -110,7 +111,7 @@ impl<K: Key> Segment<K> {
             unions,
             bounds,
             payload,
-            warmth: Warmth::default(),
+            cache: CacheEntry::default(),
             key: PhantomData,
         })
     }
@@ -129,7 +130,7 @@ impl<K: Key> Segment<K> {
     /// without keys.
     #[inline]
     pub(in crate::sieve) fn point(&self, key: &K, out: &mut Vec<u32>) -> Visited {
-        let Place::At(point) = key.place(&self.chart) else { return Ok(()) };
+        let Position::At(point) = key.position(&self.points) else { return Ok(()) };
         if point < self.least || point > self.most {
             return Ok(());
         }
@@ -143,37 +144,37 @@ impl<K: Key> Segment<K> {
     /// Like [`Segment::point`], but uses the decoded form. The key must be between the segment's least and greatest
     /// key.
     #[inline]
-    pub(in crate::sieve) fn warm_point(&self, warm: &Warm, key: &K, out: &mut Vec<u32>) {
-        if let Some(point) = key.near(&self.chart, warm.unpacked.down()) {
-            warm.unpacked.point(point, out);
+    pub(in crate::sieve) fn point_in_decoded(&self, cached: &CachedSegment, key: &K, out: &mut Vec<u32>) {
+        if let Some(point) = key.approximate_point(&self.points, cached.decoded.ignored_bits()) {
+            cached.decoded.point(point, out);
         }
     }
 
     /// Decodes the segment.
-    pub(in crate::sieve) fn unpack(&self) -> Option<Unpacked> {
-        let packed = Packed {
+    pub(in crate::sieve) fn decode(&self) -> Option<DecodedSegment> {
+        let packed = StoredSegment {
             layout: &self.layout,
             locations: &self.locations,
             least: self.least,
-            shared: Shared { bytes: &self.shared, bounds: &self.shared_bounds },
+            shared: StoredSets { bytes: &self.shared, bounds: &self.shared_bounds },
             bounds: &self.bounds,
             payload: &self.payload,
         };
-        if K::POINT_BYTES == 8 { Unpacked::new::<u64>(&packed) } else { Unpacked::new::<u128>(&packed) }
+        if K::POINT_BYTES == 8 { DecodedSegment::new::<u64>(&packed) } else { DecodedSegment::new::<u128>(&packed) }
     }
 
     /// Appends the locations of every run that overlaps the keys from `low` to `high`, ascending and without
     /// duplicates. May omit locations that `known` already contains.
     pub(in crate::sieve) fn interval(&self, low: &K, high: &K, known: Option<&[bool]>, out: &mut Vec<u32>) -> Visited {
-        let least = match low.place(&self.chart) {
-            Place::Below => self.least,
-            Place::At(point) => point.max(self.least),
-            Place::Above => return Ok(()),
+        let least = match low.position(&self.points) {
+            Position::Below => self.least,
+            Position::At(point) => point.max(self.least),
+            Position::Above => return Ok(()),
         };
-        let most = match high.place(&self.chart) {
-            Place::Below => return Ok(()),
-            Place::At(point) => point.min(self.most),
-            Place::Above => self.most,
+        let most = match high.position(&self.points) {
+            Position::Below => return Ok(()),
+            Position::At(point) => point.min(self.most),
+            Position::Above => self.most,
         };
         if least > most {
             return Ok(());
@@ -182,8 +183,8 @@ impl<K: Key> Segment<K> {
             out.extend_from_slice(&self.locations);
             return Ok(());
         }
-        if let Some(warm) = self.warmth.get() {
-            warm.unpacked.interval(least, most, out);
+        if let Some(cached) = self.cache.get() {
+            cached.decoded.interval(least, most, out);
             return Ok(());
         }
         let is_known =
@@ -195,7 +196,7 @@ impl<K: Key> Segment<K> {
         let mut missing = seen.iter().filter(|seen| !**seen).count();
         let mut found = Vec::new();
         let (first, last) = (self.block_of(least), self.block_of(most));
-        self.warmth.note(last.saturating_sub(first));
+        self.cache.count(last.saturating_sub(first));
         let end = 1u128.checked_shl(self.layout.shift).map_or(u128::MAX, |width| width - 1);
         let mut fuel = FUEL;
         let mut block = first;
@@ -210,7 +211,7 @@ impl<K: Key> Segment<K> {
             };
             let inner = block > first && block % BLOCKS_PER_UNION == 0 && block + BLOCKS_PER_UNION <= last;
             if inner && !self.union_bounds.is_empty() {
-                let unions = Shared { bytes: &self.unions, bounds: &self.union_bounds };
+                let unions = StoredSets { bytes: &self.unions, bounds: &self.union_bounds };
                 visit_union(unions, block / BLOCKS_PER_UNION, self.layout.num_locals, &mut note)?;
                 block += BLOCKS_PER_UNION;
                 continue;
@@ -264,7 +265,7 @@ impl<K: Key> Segment<K> {
         if bounds[0] == bounds[1] {
             return Ok(());
         }
-        let shared = Shared { bytes: &self.shared, bounds: &self.shared_bounds };
+        let shared = StoredSets { bytes: &self.shared, bounds: &self.shared_bounds };
         let place = (index(bounds[0]), index(bounds[1]));
         if K::POINT_BYTES == 8 {
             let keys = (u64::of(keys.0), u64::of(keys.1));

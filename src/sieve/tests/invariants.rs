@@ -148,7 +148,7 @@ fn i8_counts_are_rows_and_deleting_all_leaves_an_empty_index() {
 pub(in crate::sieve) fn compact(base: Index<u64>, file: &[u8], delta: Delta<u64>, horizon: i64) -> Compacted<u64> {
     let mut timeline = Timeline::starting_with(base);
     timeline.commit(delta).unwrap();
-    let read = |extent: Extent| {
+    let read = |extent: SectionRange| {
         let start = usize::try_from(extent.offset).unwrap();
         Ok(file[start..start + usize::try_from(extent.len).unwrap()].to_vec())
     };
@@ -224,10 +224,10 @@ fn i11_hostile_bytes_with_a_good_checksum_do_not_panic() {
             let _ = segment.interval(&low, &high, None, &mut out);
             out.clear();
             let _ = segment.point(&high, &mut out);
-            if let Some(unpacked) = segment.unpack() {
-                for point in [0, 1 << 40, u128::MAX, high.point(&Bytes::chart(&[low.clone(), high.clone()]))] {
-                    unpacked.point(point, &mut out);
-                    unpacked.interval(point / 2, point, &mut out);
+            if let Some(decoded) = segment.decode() {
+                for point in [0, 1 << 40, u128::MAX, high.point(&Bytes::points(&[low.clone(), high.clone()]))] {
+                    decoded.point(point, &mut out);
+                    decoded.interval(point / 2, point, &mut out);
                 }
             }
             assert!(out.iter().all(|&location| location < LOCATIONS));
@@ -398,7 +398,7 @@ fn a_cold_point_needs_one_range_of_at_most_64_kib() {
         }
         let built = builder.finish();
         assert!(built.segments.len() > 2);
-        let largest = built.segments.iter().map(|sealed| sealed.lookup.len()).max().unwrap();
+        let largest = built.segments.iter().map(|segment| segment.lookup.len()).max().unwrap();
         assert!(largest <= 64 << 10, "{largest} bytes with {num_locations} locations");
     }
 }
@@ -442,11 +442,11 @@ fn the_worked_example_of_the_format_page_holds() {
     let (root, file) = Root::new((AxisType::Unsigned, 7, Options::default()), locations, stats, &built).unwrap();
     let delta =
         Delta::new(8, vec![location(1)], vec![], vec![], vec![Change { key: 300u64, location: 0, plus: 1, minus: 0 }]);
-    let sealed = &built.segments[0];
-    assert_eq!([&sealed.lookup[..], &sealed.keys].concat(), file);
+    let segment = &built.segments[0];
+    assert_eq!([&segment.lookup[..], &segment.keys].concat(), file);
     let parts = [
-        ("segment", sealed.lookup.clone()),
-        ("keys", sealed.keys.clone()),
+        ("segment", segment.lookup.clone()),
+        ("keys", segment.keys.clone()),
         ("root", root::write(&root)),
         ("delta", delta.unwrap().write()),
     ];

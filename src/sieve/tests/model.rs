@@ -167,7 +167,7 @@ impl<K: Key> Model<K> {
         locations.sort();
         let files = &self.files;
         let base = view.base_instant();
-        let read = |extent: Extent| {
+        let read = |extent: SectionRange| {
             let start = usize::try_from(extent.offset).unwrap();
             Ok(files[&base.unwrap()][start..start + usize::try_from(extent.len).unwrap()].to_vec())
         };
@@ -201,7 +201,7 @@ impl<K: Key> Model<K> {
             builder.push(key.clone(), *location, *rows).unwrap();
         }
         let built = builder.finish();
-        let told: u64 = built.segments.iter().map(|sealed| sealed.counts.rows).sum();
+        let told: u64 = built.segments.iter().map(|segment| segment.counts.rows).sum();
         assert!(compacted.root.counts().rows >= told);
         if compacted.root.counts().rows == told {
             let (file, entries) = pack(&built.segments, 0);
@@ -348,8 +348,8 @@ fn delta_of<K: Key>(instant: i64, changes: &BTreeMap<(Value<K>, u32), (u64, u64)
         let location = number(*group);
         match value {
             Value::Key(key) => keys.push(Change { key: key.clone(), location, plus, minus }),
-            Value::Null => sides.push(Side { location, nulls: (plus, minus), ..Side::default() }),
-            Value::Nan => sides.push(Side { location, nans: (plus, minus), ..Side::default() }),
+            Value::Null => sides.push(KeylessRows { location, nulls: (plus, minus), ..KeylessRows::default() }),
+            Value::Nan => sides.push(KeylessRows { location, nans: (plus, minus), ..KeylessRows::default() }),
         }
     }
     let dead = dead.iter().map(|&group| number(group)).collect();

@@ -58,7 +58,7 @@ fn h4_a_commit_told_twice_counts_once_and_one_never_made_is_not_seen() {
     let mut timeline = Timeline::starting_with(open((root, file.clone())));
     assert!(timeline.commit(delta.clone()).unwrap());
     assert!(!timeline.commit(delta).unwrap());
-    let read = |extent: Extent| {
+    let read = |extent: SectionRange| {
         let start = usize::try_from(extent.offset).unwrap();
         Ok(file[start..start + usize::try_from(extent.len).unwrap()].to_vec())
     };
@@ -110,7 +110,7 @@ fn h7_deletes_after_the_base_file_s_instant_wait() {
             .unwrap()
     };
     let waits = compact(Index::new(root.clone()), &file, delta(1), 199);
-    assert_eq!(waits.carried, vec![Carried { key: 10, location: location(0), rows: 1 }]);
+    assert_eq!(waits.carried, vec![CarriedDelete { key: 10, location: location(0), rows: 1 }]);
     assert_eq!(only(&open((waits.root, waits.file)), Query::Point(10)), [0]);
     let applied = compact(Index::new(root), &file, delta(1), 200);
     assert!(applied.carried.is_empty());

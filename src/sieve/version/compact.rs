@@ -4,20 +4,20 @@
 use crate::error::{Error, ErrorKind, Result};
 use crate::int::{index, saturating_u32};
 use crate::sieve::build::builder::Builder;
-use crate::sieve::build::stream::{Spool, root_over};
-use crate::sieve::index::directory::{Built, Extent, Location, Root, Stats};
+use crate::sieve::build::stream::{SegmentStream, root_over};
+use crate::sieve::index::directory::{Built, Location, Root, SectionRange, Stats};
 use crate::sieve::index::loaded::Index;
 use crate::sieve::key::axis::Key;
 use crate::sieve::record::key_section::take_keys;
 use crate::sieve::record::options::Options;
 use crate::sieve::record::records::Records;
-use crate::sieve::segment::encode::Sealed;
+use crate::sieve::segment::encode::EncodedSegment;
 use crate::sieve::version::delta::Delta;
-use crate::sieve::version::timeline::{Placed, View};
+use crate::sieve::version::timeline::{Numbered, View};
 
 /// A delete that was not applied, because the row is still in the files that readers of base files read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Carried<K> {
+pub struct CarriedDelete<K> {
     /// The key of the row.
     pub key: K,
     /// The location of the row.
@@ -34,7 +34,7 @@ pub struct Compacted<K> {
     /// The segments as file 0. Empty if the bytes were streamed.
     pub file: Vec<u8>,
     /// The deletes to put into the first delta after the compaction.
-    pub carried: Vec<Carried<K>>,
+    pub carried: Vec<CarriedDelete<K>>,
     /// The number of deleted rows that were not in the index. They do not affect other rows.
     pub unmatched: u64,
 }
@@ -43,7 +43,7 @@ pub struct Compacted<K> {
 type Event<K> = (K, u32, usize, u64, u64);
 
 /// The state of a compaction.
-struct Fold<'a, K> {
+struct Compaction<'a, K> {
     view: &'a View<'a, K>,
     /// The last delta that killed each location, by the timeline's number.
     died: Vec<Option<usize>>,
@@ -51,7 +51,7 @@ struct Fold<'a, K> {
     targets: Vec<Option<u32>>,
     /// For each location by the timeline's number, the instant after which deletes are not applied.
     horizons: Vec<i64>,
-    carried: Vec<Carried<K>>,
+    carried: Vec<CarriedDelete<K>>,
     unmatched: u64,
 }
 
@@ -67,7 +67,7 @@ impl<K: Key> View<'_, K> {
         &self,
         options: Options,
         locations: Vec<Location>,
-        keys_at: impl FnMut(Extent) -> Result<Vec<u8>>,
+        keys_at: impl FnMut(SectionRange) -> Result<Vec<u8>>,
         horizon: impl Fn(&Location) -> i64,
     ) -> Result<Compacted<K>> {
         let (mut file, mut rest) = (Vec::new(), Vec::new());
@@ -88,7 +88,7 @@ impl<K: Key> View<'_, K> {
         &self,
         options: Options,
         locations: Vec<Location>,
-        mut keys_at: impl FnMut(Extent) -> Result<Vec<u8>>,
+        mut keys_at: impl FnMut(SectionRange) -> Result<Vec<u8>>,
         horizon: impl Fn(&Location) -> i64,
         mut write: impl FnMut(Vec<u8>, Vec<u8>) -> Result<()>,
     ) -> Result<Compacted<K>> {
@@ -99,7 +99,7 @@ impl<K: Key> View<'_, K> {
                 targets[index(number)] = Some(target);
             }
         }
-        let mut fold = Fold {
+        let mut fold = Compaction {
             view: self,
             died: died(self.deltas, names.len()),
             targets,
@@ -110,10 +110,10 @@ impl<K: Key> View<'_, K> {
         let events = fold.events();
         let mut builder = Builder::new(saturating_u32(locations.len()), options)?;
         let mut events = events.as_slice();
-        let mut spool = Spool::new(0);
-        let mut give = |spool: &mut Spool<K>, segments: Vec<Sealed<K>>| {
-            spool.put(segments);
-            let (lookups, keys) = spool.take();
+        let mut stream = SegmentStream::new(0);
+        let mut give = |stream: &mut SegmentStream<K>, segments: Vec<EncodedSegment<K>>| {
+            stream.put(segments);
+            let (lookups, keys) = stream.take();
             write(lookups, keys)
         };
         if let Some(base) = self.base {
@@ -138,31 +138,31 @@ impl<K: Key> View<'_, K> {
                     fold.push_key(key, pairs, &events[before..here], &mut builder)?;
                     events = &events[here..];
                 }
-                give(&mut spool, builder.take_segments())?;
+                give(&mut stream, builder.take_segments())?;
             }
         }
         fold.push_new(events, &mut builder)?;
         let stats = fold.sides(locations.len())?;
         let Built { segments, spans } = builder.finish();
-        give(&mut spool, segments)?;
+        give(&mut stream, segments)?;
         let about = (self.timeline.axis(), self.instant(), options);
-        let root = root_over(about, locations, stats, &spans, spool.into_entries())?;
+        let root = root_over(about, locations, stats, &spans, stream.into_entries())?;
         Ok(Compacted { root, file: Vec::new(), carried: fold.carried, unmatched: fold.unmatched })
     }
 }
 
 /// Returns the last commit that killed each location.
-fn died<K: Key>(deltas: &[Placed<Delta<K>>], num_locations: usize) -> Vec<Option<usize>> {
+fn died<K: Key>(deltas: &[Numbered<Delta<K>>], num_locations: usize) -> Vec<Option<usize>> {
     let mut died = vec![None; num_locations];
-    for (commit, placed) in deltas.iter().enumerate() {
-        for &dead in &placed.part.dead {
-            died[index(placed.numbers[index(dead)])] = Some(commit);
+    for (commit, version) in deltas.iter().enumerate() {
+        for &dead in &version.part.dead {
+            died[index(version.numbers[index(dead)])] = Some(commit);
         }
     }
     died
 }
 
-impl<K: Key> Fold<'_, K> {
+impl<K: Key> Compaction<'_, K> {
     /// Returns true if the location did not die after the commit, so the commit's changes to it still count.
     fn lives(&self, number: u32, commit: usize) -> bool {
         self.died[index(number)].is_none_or(|death| commit >= death)
@@ -170,9 +170,9 @@ impl<K: Key> Fold<'_, K> {
 
     fn events(&self) -> Vec<Event<K>> {
         let mut events: Vec<Event<K>> = Vec::new();
-        for (commit, placed) in self.view.deltas.iter().enumerate() {
-            for change in &placed.part.changes {
-                let number = placed.numbers[index(change.location)];
+        for (commit, version) in self.view.deltas.iter().enumerate() {
+            for change in &version.part.changes {
+                let number = version.numbers[index(change.location)];
                 if self.lives(number, commit) {
                     events.push((change.key.clone(), number, commit, change.plus, change.minus));
                 }
@@ -209,7 +209,7 @@ impl<K: Key> Fold<'_, K> {
             }
             if self.view.deltas[*commit].instant > self.horizons[index(*number)] {
                 let location = self.view.timeline.locations()[index(*number)].clone();
-                self.carried.push(Carried { key: key.clone(), location, rows: *minus });
+                self.carried.push(CarriedDelete { key: key.clone(), location, rows: *minus });
             } else {
                 self.unmatched = self.unmatched.saturating_add(minus.saturating_sub(rows));
                 pairs[at].1 = rows.saturating_sub(*minus);
@@ -241,13 +241,13 @@ impl<K: Key> Fold<'_, K> {
                 }
             }
         }
-        for (commit, placed) in self.view.deltas.iter().enumerate() {
-            for side in &placed.part.sides {
-                let number = placed.numbers[index(side.location)];
+        for (commit, version) in self.view.deltas.iter().enumerate() {
+            for side in &version.part.sides {
+                let number = version.numbers[index(side.location)];
                 if !self.lives(number, commit) {
                     continue;
                 }
-                let certain = placed.instant <= self.horizons[index(number)];
+                let certain = version.instant <= self.horizons[index(number)];
                 let left = |rows: u64, (plus, minus): (u64, u64)| {
                     rows.saturating_add(plus).saturating_sub(if certain { minus } else { 0 })
                 };
@@ -306,7 +306,7 @@ mod tests {
         let mut timeline = Timeline::starting_with(Index::new(root.clone()));
         let change = Change { key: 4u64, location: 0, plus: 1, minus: 0 };
         timeline.commit(Delta::new(101, vec![location(2)], vec![], vec![], vec![change]).unwrap()).unwrap();
-        let read = |extent: Extent| {
+        let read = |extent: SectionRange| {
             let start = usize::try_from(extent.offset).unwrap();
             Ok(file[start..start + usize::try_from(extent.len).unwrap()].to_vec())
         };

@@ -8,10 +8,10 @@
 use crate::error::{Error, ErrorKind, Result};
 use crate::int::{index, to_u64};
 use crate::sieve::code::format::{DELTA, cursor, finished, frame, malformed, take_u32, unframe};
-use crate::sieve::code::varint::put_varint;
 use crate::sieve::index::directory::Location;
 use crate::sieve::index::root::{put_location, take_location};
 use crate::sieve::key::axis::Key;
+use crate::varint::put_varint;
 
 /// The rows of a key inserted into or deleted from a location.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -28,7 +28,7 @@ pub struct Change<K> {
 
 /// The rows without a key inserted into or deleted from a location.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Side {
+pub struct KeylessRows {
     /// The location, by its number in the delta's own list.
     pub location: u32,
     /// Null rows inserted and deleted.
@@ -46,7 +46,7 @@ pub struct Delta<K> {
     pub(in crate::sieve) locations: Vec<Location>,
     /// The locations that this commit removed.
     pub(in crate::sieve) dead: Vec<u32>,
-    pub(in crate::sieve) sides: Vec<Side>,
+    pub(in crate::sieve) sides: Vec<KeylessRows>,
     /// Sorted by key and location, without duplicates.
     pub(in crate::sieve) changes: Vec<Change<K>>,
 }
@@ -57,7 +57,7 @@ impl<K: Key> Delta<K> {
         instant: i64,
         locations: Vec<Location>,
         mut dead: Vec<u32>,
-        mut sides: Vec<Side>,
+        mut sides: Vec<KeylessRows>,
         mut changes: Vec<Change<K>>,
     ) -> Result<Self> {
         let named = changes.iter().map(|change| change.location).chain(dead.iter().copied());
@@ -136,7 +136,7 @@ impl<K: Key> Delta<K> {
             dead.push(take_u32(cursor)?);
         }
         for _ in 0..cursor.varint()? {
-            sides.push(Side {
+            sides.push(KeylessRows {
                 location: take_u32(cursor)?,
                 nulls: (cursor.varint()?, cursor.varint()?),
                 nans: (cursor.varint()?, cursor.varint()?),

@@ -13,7 +13,7 @@ use crate::sieve::version::delta::{Change, Delta};
 
 /// A base or delta, with the timeline's numbers of its locations.
 #[derive(Debug, Clone)]
-pub(in crate::sieve) struct Placed<T> {
+pub(in crate::sieve) struct Numbered<T> {
     pub(in crate::sieve) instant: i64,
     pub(in crate::sieve) part: Arc<T>,
     pub(in crate::sieve) numbers: Vec<u32>,
@@ -25,8 +25,8 @@ pub struct Timeline<K> {
     axis: AxisType,
     locations: Vec<Location>,
     numbers: HashMap<Location, u32>,
-    bases: Vec<Placed<Index<K>>>,
-    deltas: Vec<Placed<Delta<K>>>,
+    bases: Vec<Numbered<Index<K>>>,
+    deltas: Vec<Numbered<Delta<K>>>,
     /// Queries before this instant are rejected.
     oldest: i64,
 }
@@ -35,8 +35,8 @@ pub struct Timeline<K> {
 #[derive(Debug, Clone)]
 pub struct View<'a, K> {
     pub(in crate::sieve) timeline: &'a Timeline<K>,
-    pub(in crate::sieve) base: Option<&'a Placed<Index<K>>>,
-    pub(in crate::sieve) deltas: &'a [Placed<Delta<K>>],
+    pub(in crate::sieve) base: Option<&'a Numbered<Index<K>>>,
+    pub(in crate::sieve) deltas: &'a [Numbered<Delta<K>>],
 }
 
 impl<K: Key> Timeline<K> {
@@ -90,31 +90,31 @@ impl<K: Key> Timeline<K> {
     fn place_base(&mut self, base: Index<K>) {
         let numbers = self.intern(&base.root().locations);
         let instant = base.root().instant;
-        let at = self.bases.partition_point(|placed| placed.instant < instant);
-        self.bases.insert(at, Placed { instant, part: Arc::new(base), numbers });
+        let at = self.bases.partition_point(|version| version.instant < instant);
+        self.bases.insert(at, Numbered { instant, part: Arc::new(base), numbers });
     }
 
     /// Adds a commit after all others. Returns false and changes nothing if the same commit was added before. Returns a
     /// conflict if the instant is taken by a different commit or is before the newest one.
     pub fn commit(&mut self, delta: Delta<K>) -> Result<bool> {
         let instant = delta.instant();
-        if self.deltas.iter().any(|placed| placed.instant == instant && *placed.part == delta) {
+        if self.deltas.iter().any(|version| version.instant == instant && *version.part == delta) {
             return Ok(false);
         }
         let newest =
-            self.deltas.last().map(|placed| placed.instant).max(self.bases.last().map(|placed| placed.instant));
+            self.deltas.last().map(|version| version.instant).max(self.bases.last().map(|version| version.instant));
         if newest.is_some_and(|newest| newest >= instant) {
             return Err(Error::new(ErrorKind::SieveConflict { instant }));
         }
         let numbers = self.intern(&delta.locations);
-        self.deltas.push(Placed { instant, part: Arc::new(delta), numbers });
+        self.deltas.push(Numbered { instant, part: Arc::new(delta), numbers });
         Ok(true)
     }
 
     /// Adds a base from a compaction. From its instant onwards it replaces everything before it.
     pub fn add_base(&mut self, base: Index<K>) -> Result<()> {
         let instant = base.root().instant;
-        if self.bases.iter().any(|placed| placed.instant == instant) || instant < self.oldest {
+        if self.bases.iter().any(|version| version.instant == instant) || instant < self.oldest {
             return Err(Error::new(ErrorKind::SieveConflict { instant }));
         }
         self.place_base(base);
@@ -123,8 +123,8 @@ impl<K: Key> Timeline<K> {
 
     /// Loads the lookup section of a segment that a view needs.
     pub fn load(&mut self, base_instant: i64, segment: usize, bytes: &[u8]) -> Result<()> {
-        match self.bases.iter_mut().find(|placed| placed.instant == base_instant) {
-            Some(placed) => Arc::make_mut(&mut placed.part).load(segment, bytes),
+        match self.bases.iter_mut().find(|version| version.instant == base_instant) {
+            Some(version) => Arc::make_mut(&mut version.part).load(segment, bytes),
             None => Err(Error::new(ErrorKind::SieveExpired { instant: base_instant })),
         }
     }
@@ -132,11 +132,11 @@ impl<K: Key> Timeline<K> {
     /// Drops the data that only instants before `instant` need.
     pub fn expire(&mut self, instant: i64) {
         self.oldest = self.oldest.max(instant);
-        let needed = self.bases.partition_point(|placed| placed.instant <= self.oldest).saturating_sub(1);
+        let needed = self.bases.partition_point(|version| version.instant <= self.oldest).saturating_sub(1);
         self.bases.drain(..needed);
-        if let Some(base) = self.bases.first().filter(|placed| placed.instant <= self.oldest) {
+        if let Some(base) = self.bases.first().filter(|version| version.instant <= self.oldest) {
             let covered = base.instant;
-            self.deltas.retain(|placed| placed.instant > covered);
+            self.deltas.retain(|version| version.instant > covered);
         }
     }
 
@@ -146,9 +146,9 @@ impl<K: Key> Timeline<K> {
             return Err(Error::new(ErrorKind::SieveExpired { instant }));
         }
         let base =
-            self.bases.partition_point(|placed| placed.instant <= instant).checked_sub(1).map(|at| &self.bases[at]);
-        let start = base.map_or(0, |base| self.deltas.partition_point(|placed| placed.instant <= base.instant));
-        let end = self.deltas.partition_point(|placed| placed.instant <= instant);
+            self.bases.partition_point(|version| version.instant <= instant).checked_sub(1).map(|at| &self.bases[at]);
+        let start = base.map_or(0, |base| self.deltas.partition_point(|version| version.instant <= base.instant));
+        let end = self.deltas.partition_point(|version| version.instant <= instant);
         Ok(View { timeline: self, base, deltas: &self.deltas[start..end.max(start)] })
     }
 
@@ -161,7 +161,7 @@ impl<K: Key> Timeline<K> {
 impl<K: Key> View<'_, K> {
     /// Returns the instant of the newest base or delta.
     pub fn instant(&self) -> i64 {
-        self.deltas.last().map(|placed| placed.instant).max(self.base_instant()).unwrap_or(i64::MIN)
+        self.deltas.last().map(|version| version.instant).max(self.base_instant()).unwrap_or(i64::MIN)
     }
 
     /// Returns the instant of the base whose segments [`Lookup::Need`] lists.
@@ -195,9 +195,9 @@ impl<K: Key> View<'_, K> {
         let numbers = self.base.map_or(&[][..], |base| &base.numbers);
         let mut kept: BTreeSet<u32> =
             local.iter().filter_map(|&location| numbers.get(index(location)).copied()).collect();
-        for placed in self.deltas {
-            let delta = &*placed.part;
-            let number = |location: u32| placed.numbers.get(index(location)).copied();
+        for version in self.deltas {
+            let delta = &*version.part;
+            let number = |location: u32| version.numbers.get(index(location)).copied();
             for &dead in &delta.dead {
                 number(dead).inspect(|number| {
                     kept.remove(number);
