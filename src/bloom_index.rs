@@ -131,8 +131,10 @@ impl Shelf {
             return Step::Ready(ShelfAnswer { may_contain: vec![true; self.members.len()], damaged: 0 });
         };
         // NaN values are not in filters, and engines disagree about what they equal.
-        let mut answer =
-            ShelfAnswer { may_contain: self.members.iter().map(|of| of.unknown || of.nans).collect(), damaged: 0 };
+        let mut answer = ShelfAnswer {
+            may_contain: self.members.iter().map(|member| member.unknown || member.nans).collect(),
+            damaged: 0,
+        };
         let mut needed = Vec::new();
         for class in &self.classes {
             let len = to_usize(class.num_blocks).unwrap_or(1);
@@ -226,25 +228,26 @@ impl Shelf {
         }
         let mut classes: Vec<SizeClass> = Vec::new();
         let mut offset = 0u64;
-        let mut shelved = vec![false; members.len()];
+        let mut has_filter = vec![false; members.len()];
         for _ in 0..cursor.varint()? {
             let num_blocks = cursor.varint()?;
             if !(1..=Sbbf::MAX_BLOCKS).contains(&num_blocks) {
                 return Err(malformed(cursor.offset(), "the blocks of a filter"));
             }
-            let mut of = Vec::new();
+            let mut numbers = Vec::new();
             let mut next = 0u64;
             for _ in 0..cursor.varint()? {
                 let member = next.saturating_add(cursor.varint()?);
                 // A location has only one filter. Lookups would ignore a second one.
-                match to_usize(member).and_then(|at| shelved.get_mut(at)) {
+                match to_usize(member).and_then(|at| has_filter.get_mut(at)) {
                     Some(seen) if !*seen => *seen = true,
                     _ => return Err(malformed(cursor.offset(), "the locations of a class")),
                 }
-                of.push(u32::try_from(member).map_err(|_| malformed(cursor.offset(), "the locations of a class"))?);
+                numbers
+                    .push(u32::try_from(member).map_err(|_| malformed(cursor.offset(), "the locations of a class"))?);
                 next = member + 1;
             }
-            let class = SizeClass { num_blocks, offset, members: of };
+            let class = SizeClass { num_blocks, offset, members: numbers };
             // At most 2^26 blocks in rows of less than 2^37 bytes.
             offset = offset
                 .checked_add(num_blocks.saturating_mul(class.row_len()))
@@ -353,8 +356,8 @@ mod tests {
     #[test]
     fn sizes_are_few_and_little_more_than_asked_for() {
         let mut sizes: Vec<u64> = (1..=4096).map(shelf_blocks).collect();
-        for (asked, size) in (1..).zip(&sizes) {
-            assert!(asked <= *size && size * 4 <= asked * 5 + 3, "{asked} -> {size}");
+        for (requested, size) in (1..).zip(&sizes) {
+            assert!(requested <= *size && size * 4 <= requested * 5 + 3, "{requested} -> {size}");
         }
         sizes.dedup();
         assert!(sizes.is_sorted() && sizes.len() <= 46, "{}", sizes.len());
@@ -377,11 +380,11 @@ mod tests {
     fn what_has_no_values_or_no_certainty() {
         let column = "DOUBLE real".parse().unwrap();
         let full = || Some(Sbbf::new(1).unwrap());
-        let of = |nans, unknown| Member { nans, unknown, ..Member::default() };
-        let members = vec![(of(false, false), None), (of(true, false), full()), (of(false, true), None)];
+        let flags = |nans, unknown| Member { nans, unknown, ..Member::default() };
+        let members = vec![(flags(false, false), None), (flags(true, false), full()), (flags(false, true), None)];
         let (shelf, rows) = Shelf::arrange(column, members).unwrap();
-        let one = Probe::new(&(Arc::new(Float64Array::from(vec![1.0])) as ArrayRef), column).unwrap();
-        assert_eq!(look_up(&shelf, &rows, &one).0.may_contain, [false, true, true]);
+        let query = Probe::new(&(Arc::new(Float64Array::from(vec![1.0])) as ArrayRef), column).unwrap();
+        assert_eq!(look_up(&shelf, &rows, &query).0.may_contain, [false, true, true]);
         assert_eq!(look_up(&shelf, &rows, &Probe::ANYTHING).0.may_contain, [true; 3]);
         assert_eq!(look_up(&shelf, &rows, &Probe::NOTHING).0.may_contain, [false, true, true]);
         assert_eq!(Shelf::read(&shelf.write()), Ok(shelf));
@@ -411,14 +414,14 @@ mod tests {
             assert!(Shelf::read(&damaged).is_err(), "byte {at} of the directory");
             assert!(Shelf::read(&directory[..at]).is_err());
         }
-        let asked = probe(&[1, 4, 5]);
-        let sound = look_up(&shelf, &rows, &asked).0;
-        assert_eq!((&sound.may_contain[..], sound.damaged), (&[true, true, false, true][..], 0));
+        let query = probe(&[1, 4, 5]);
+        let expected = look_up(&shelf, &rows, &query).0;
+        assert_eq!((&expected.may_contain[..], expected.damaged), (&[true, true, false, true][..], 0));
         for at in 0..rows.len() {
             let mut damaged = rows.clone();
             damaged[at] ^= 1;
-            let answer = look_up(&shelf, &damaged, &asked).0.may_contain;
-            assert!(answer.iter().zip(&sound.may_contain).all(|(may, did)| may >= did), "byte {at} of the rows");
+            let answer = look_up(&shelf, &damaged, &query).0.may_contain;
+            assert!(answer.iter().zip(&expected.may_contain).all(|(may, did)| may >= did), "byte {at} of the rows");
         }
     }
 
@@ -427,10 +430,10 @@ mod tests {
         fn no_value_is_ever_lost(values in prop::collection::vec(prop::collection::vec(0i64..500, 0..300), 0..20)) {
             let (shelf, rows) = shelf(&values);
             let shelf = Shelf::read(&shelf.write()).unwrap();
-            for asked in [vec![7], vec![0, 250, 499], (0..500).step_by(50).collect()] {
-                let (answer, _) = look_up(&shelf, &rows, &probe(&asked));
+            for queried in [vec![7], vec![0, 250, 499], (0..500).step_by(50).collect()] {
+                let (answer, _) = look_up(&shelf, &rows, &probe(&queried));
                 for (may, values) in answer.may_contain.iter().zip(&values) {
-                    prop_assert!(*may || !values.iter().any(|value| asked.contains(value)));
+                    prop_assert!(*may || !values.iter().any(|value| queried.contains(value)));
                 }
             }
         }

@@ -119,8 +119,8 @@ impl Fetched {
 
 /// Appends to `part` at offset `at` the portion of `bytes` at offset `start` that lies beyond its end.
 fn extend(part: &mut Vec<u8>, at: u64, start: u64, bytes: &[u8]) {
-    let known = to_usize(at + to_u64(part.len()) - start).unwrap_or(usize::MAX);
-    part.extend_from_slice(bytes.get(known..).unwrap_or_default());
+    let overlap = to_usize(at + to_u64(part.len()) - start).unwrap_or(usize::MAX);
+    part.extend_from_slice(bytes.get(overlap..).unwrap_or_default());
 }
 
 /// Merges ranges into fewer requests: sorts them, and joins ranges that overlap or are at most `gap` bytes apart.
@@ -173,13 +173,13 @@ pub(super) mod tests {
         #[test]
         fn parts_answer_as_one_file(inserts in prop::collection::vec((0usize..60, 0usize..20), 0..12)) {
             let file: Vec<u8> = (0..80).collect();
-            let (mut fetched, mut known) = (Fetched::new(), [false; 80]);
+            let (mut fetched, mut fetched_bytes) = (Fetched::new(), [false; 80]);
             for (start, len) in inserts {
                 fetched.insert(to_u64(start), file[start..start + len].to_vec());
-                known[start..start + len].fill(true);
+                fetched_bytes[start..start + len].fill(true);
             }
             for start in 0..80 {
-                let run = known[start..].iter().take_while(|known| **known).count();
+                let run = fetched_bytes[start..].iter().take_while(|fetched_bytes| **fetched_bytes).count();
                 prop_assert_eq!(fetched.prefix(to_u64(start)), &file[start..start + run]);
                 for end in start..80 {
                     let range = to_u64(start)..to_u64(end);

@@ -63,13 +63,13 @@ struct PageEncoder<K> {
     scratch: Scratch,
     built: Built<K>,
     /// The state of each location in the current page.
-    seen: Vec<Seen>,
+    page_spans: Vec<PageSpan>,
     touched: Vec<u32>,
 }
 
 /// The keys of a location in a page, by index.
 #[derive(Debug, Clone, Copy, Default)]
-struct Seen {
+struct PageSpan {
     first: usize,
     /// One more than the index, so that zero means that the location is not in this page.
     end: usize,
@@ -79,35 +79,35 @@ struct Seen {
 impl<K: Key> PageEncoder<K> {
     fn new(num_locations: u32, options: Options) -> Self {
         let built = Built { segments: Vec::new(), spans: vec![None; index(num_locations)] };
-        let seen = vec![Seen::default(); index(num_locations)];
-        Self { options, num_locations, scratch: Scratch::default(), built, seen, touched: Vec::new() }
+        let page_spans = vec![PageSpan::default(); index(num_locations)];
+        Self { options, num_locations, scratch: Scratch::default(), built, page_spans, touched: Vec::new() }
     }
 
     fn page(&mut self, records: &Records<K>, len: usize) {
-        self.note_spans(records, len);
+        self.record_spans(records, len);
         let segments = &mut self.built.segments;
         encode_segment(records, 0..len, (&self.options, self.num_locations), &mut self.scratch, &mut |segment| {
             segments.push(segment)
         });
     }
 
-    fn note_spans(&mut self, records: &Records<K>, len: usize) {
+    fn record_spans(&mut self, records: &Records<K>, len: usize) {
         let mut start = 0;
         for key in 0..len {
             let end = records.end(key);
             let pairs = std::mem::replace(&mut start, end)..end;
             for (&location, &rows) in records.locations[pairs.clone()].iter().zip(&records.rows[pairs]) {
-                let seen = &mut self.seen[index(location)];
-                if seen.end == 0 {
-                    seen.first = key;
+                let span = &mut self.page_spans[index(location)];
+                if span.end == 0 {
+                    span.first = key;
                     self.touched.push(location);
                 }
-                seen.end = key + 1;
-                seen.rows = seen.rows.saturating_add(rows);
+                span.end = key + 1;
+                span.rows = span.rows.saturating_add(rows);
             }
         }
         for location in self.touched.drain(..) {
-            let Seen { first, end, rows } = std::mem::take(&mut self.seen[index(location)]);
+            let PageSpan { first, end, rows } = std::mem::take(&mut self.page_spans[index(location)]);
             match &mut self.built.spans[index(location)] {
                 Some(span) => {
                     span.most = records.keys[end - 1].clone();
@@ -278,7 +278,7 @@ pub fn join<K: Key>(parts: Vec<BuiltPartition<K>>, num_locations: u32, options: 
     let mut splitter = PageSplitter::<K>::new(options, None);
     let mut last: Option<K> = None;
     for part in parts {
-        feed(&part.head, &mut splitter, &mut encoder, &mut last)?;
+        add_fragment(&part.head, &mut splitter, &mut encoder, &mut last)?;
         if let (Some(first), Some(end)) = (part.built.segments.first(), part.built.segments.last()) {
             if last.as_ref().is_some_and(|last| *last >= first.least) {
                 return Err(Error::new(ErrorKind::SieveOrder));
@@ -289,13 +289,13 @@ pub fn join<K: Key>(parts: Vec<BuiltPartition<K>>, num_locations: u32, options: 
             encoder.built.segments.extend(part.built.segments);
         }
         merge_spans(&mut encoder.built.spans, part.built.spans);
-        feed(&part.tail, &mut splitter, &mut encoder, &mut last)?;
+        add_fragment(&part.tail, &mut splitter, &mut encoder, &mut last)?;
     }
     splitter.finish(None, &mut |records, len| encoder.page(records, len));
     Ok(encoder.built)
 }
 
-fn feed<K: Key>(
+fn add_fragment<K: Key>(
     fragment: &Fragment,
     splitter: &mut PageSplitter<K>,
     encoder: &mut PageEncoder<K>,
@@ -303,16 +303,16 @@ fn feed<K: Key>(
 ) -> Result<()> {
     let mut records = Records::default();
     take_keys(&fragment.0, encoder.num_locations, &mut records)?;
-    for (key, name) in records.keys.iter().enumerate() {
-        if last.as_ref().is_some_and(|last| last >= name) {
+    for (number, key) in records.keys.iter().enumerate() {
+        if last.as_ref().is_some_and(|last| last >= key) {
             return Err(Error::new(ErrorKind::SieveOrder));
         }
-        let pairs = records.pairs(key..key + 1);
+        let pairs = records.pairs(number..number + 1);
         let buffer = splitter.records();
         buffer.locations.extend_from_slice(&records.locations[pairs.clone()]);
         buffer.rows.extend_from_slice(&records.rows[pairs]);
-        splitter.close(name.clone(), &mut |records, len| encoder.page(records, len));
-        *last = Some(name.clone());
+        splitter.close(key.clone(), &mut |records, len| encoder.page(records, len));
+        *last = Some(key.clone());
     }
     Ok(())
 }
@@ -399,9 +399,9 @@ mod tests {
         let mut borders: Vec<(K, K)> = cuts
             .iter()
             .filter_map(|cut| {
-                let mut scout = Builder::partition(9, SMALL).unwrap();
-                push_all(&mut scout, rows.clone().into_iter().skip(cut % (rows.len() + 1)));
-                scout.border().map(|(last, next)| (last.clone(), next.clone()))
+                let mut probe = Builder::partition(9, SMALL).unwrap();
+                push_all(&mut probe, rows.clone().into_iter().skip(cut % (rows.len() + 1)));
+                probe.border().map(|(last, next)| (last.clone(), next.clone()))
             })
             .collect();
         borders.sort();

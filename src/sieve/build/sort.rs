@@ -33,18 +33,18 @@ const INSERTED: usize = 16;
 
 /// The unit that is scattered and sorted: a pair, or a pair packed into one word.
 trait Row: Copy + Ord + Default + Send + Sync {
-    fn of(pair: Pair, ranges: &KeyRanges) -> Self;
+    fn from_pair(pair: Pair, ranges: &KeyRanges) -> Self;
 
     /// Restores the pair of a row in a range.
     fn pair(self, range: usize, ranges: &KeyRanges) -> Pair;
 
     /// Returns a number that ascends with the rows of a range.
-    fn place(self) -> u64;
+    fn ordinal(self) -> u64;
 }
 
 impl Row for Pair {
     #[inline]
-    fn of(pair: Pair, _: &KeyRanges) -> Self {
+    fn from_pair(pair: Pair, _: &KeyRanges) -> Self {
         pair
     }
 
@@ -54,7 +54,7 @@ impl Row for Pair {
     }
 
     #[inline]
-    fn place(self) -> u64 {
+    fn ordinal(self) -> u64 {
         self.0
     }
 }
@@ -63,7 +63,7 @@ impl Row for Pair {
 /// memory and needs one comparison to sort.
 impl Row for u64 {
     #[inline]
-    fn of((key, location): Pair, ranges: &KeyRanges) -> Self {
+    fn from_pair((key, location): Pair, ranges: &KeyRanges) -> Self {
         // The bits shifted out are the number of the range.
         let above = 63 - ranges.shift;
         let below = ((key - ranges.least) << above << 1) >> above >> 1;
@@ -77,7 +77,7 @@ impl Row for u64 {
     }
 
     #[inline]
-    fn place(self) -> u64 {
+    fn ordinal(self) -> u64 {
         self
     }
 }
@@ -166,11 +166,11 @@ fn sort_range<R: Row>(chunks: &[&[R]], out: &mut [R], ends: &mut Vec<u32>) {
     let (mut least, mut most) = (u64::MAX, 0);
     for chunk in chunks {
         for row in *chunk {
-            (least, most) = (least.min(row.place()), most.max(row.place()));
+            (least, most) = (least.min(row.ordinal()), most.max(row.ordinal()));
         }
     }
     let groups = KeyRanges::over((least, most), out.len().min(MOST_GROUPS));
-    scatter(chunks, groups.count, |row| groups.of(row.place()), |row| row, out, ends);
+    scatter(chunks, groups.count, |row| groups.of(row.ordinal()), |row| row, out, ends);
     let mut start = 0;
     for &end in ends.iter() {
         let end = index(end);
@@ -182,12 +182,12 @@ fn sort_range<R: Row>(chunks: &[&[R]], out: &mut [R], ends: &mut Vec<u32>) {
     // Nearly all rows are in their final position, and the others are close to it.
     for next in 1..out.len() {
         let row = out[next];
-        let mut place = next;
-        while place > 0 && out[place - 1] > row {
-            out[place] = out[place - 1];
-            place -= 1;
+        let mut position = next;
+        while position > 0 && out[position - 1] > row {
+            out[position] = out[position - 1];
+            position -= 1;
         }
-        out[place] = row;
+        out[position] = row;
     }
 }
 
@@ -202,7 +202,7 @@ impl<R: Row> Scattered<R> {
     fn new(pairs: &[Pair], ranges: &KeyRanges) -> Self {
         let mut scattered = Self { rows: vec![R::default(); pairs.len()], ends: Vec::new() };
         let Self { rows, ends } = &mut scattered;
-        scatter(&[pairs], ranges.count, |pair| ranges.of(pair.0), |pair| R::of(pair, ranges), rows, ends);
+        scatter(&[pairs], ranges.count, |pair| ranges.of(pair.0), |pair| R::from_pair(pair, ranges), rows, ends);
         scattered
     }
 
@@ -281,9 +281,9 @@ fn build_rows<R: Row>(
         return Ok(builder.finish());
     }
     let parts =
-        in_parallel(shares(&scattered, ranges.count, share).into_iter(), |some| -> Result<BuiltPartition<u64>> {
+        in_parallel(shares(&scattered, ranges.count, share).into_iter(), |numbers| -> Result<BuiltPartition<u64>> {
             let mut builder = Builder::partition(num_locations, options)?;
-            build_ranges(&scattered, some, ranges, &mut builder)?;
+            build_ranges(&scattered, numbers, ranges, &mut builder)?;
             Ok(builder.finish_part())
         });
     join(parts.into_iter().collect::<Result<Vec<_>>>()?, num_locations, options)
@@ -291,15 +291,15 @@ fn build_rows<R: Row>(
 
 /// Groups the ranges into consecutive shares of about `share` rows.
 fn shares<R: Row>(scattered: &[Scattered<R>], count: usize, share: usize) -> Vec<Range<usize>> {
-    let (mut stretches, mut start, mut rows) = (Vec::new(), 0, 0);
+    let (mut shares, mut start, mut rows) = (Vec::new(), 0, 0);
     for range in 0..count {
         rows += scattered.iter().map(|part| part.range(range).len()).sum::<usize>();
         if rows >= share || range + 1 == count {
-            stretches.push(start..range + 1);
+            shares.push(start..range + 1);
             (start, rows) = (range + 1, 0);
         }
     }
-    stretches
+    shares
 }
 
 /// Runs `work` on each item in a separate thread, the last one in this thread. Returns the results in order.
@@ -307,10 +307,10 @@ fn in_parallel<T: Send, R: Send>(items: impl ExactSizeIterator<Item = T>, work: 
     let (work, last) = (&work, items.len().saturating_sub(1));
     std::thread::scope(|scope| {
         let (mut workers, mut results) = (Vec::new(), Vec::new());
-        let mut here = None;
+        let mut last_result = None;
         for (number, item) in items.enumerate() {
             if number == last {
-                here = Some(work(item));
+                last_result = Some(work(item));
             } else {
                 workers.push(scope.spawn(move || work(item)));
             }
@@ -321,7 +321,7 @@ fn in_parallel<T: Send, R: Send>(items: impl ExactSizeIterator<Item = T>, work: 
                 Err(panic) => std::panic::resume_unwind(panic),
             }
         }
-        results.extend(here);
+        results.extend(last_result);
         results
     })
 }
@@ -329,12 +329,12 @@ fn in_parallel<T: Send, R: Send>(items: impl ExactSizeIterator<Item = T>, work: 
 /// Sorts the pairs of some ranges and passes them to a builder.
 fn build_ranges<R: Row>(
     scattered: &[Scattered<R>],
-    some: Range<usize>,
+    numbers: Range<usize>,
     ranges: &KeyRanges,
     builder: &mut Builder<u64>,
 ) -> Result<()> {
     let mut sorter = Sorter::default();
-    some.into_iter().try_for_each(|range| builder.push_rows(sorter.range(scattered, range, ranges)))
+    numbers.into_iter().try_for_each(|range| builder.push_rows(sorter.range(scattered, range, ranges)))
 }
 
 #[cfg(test)]
@@ -354,8 +354,8 @@ mod tests {
         #[test]
         fn i5_any_number_of_threads_makes_the_same_bytes(pairs in proptest::collection::vec((prop_oneof![0u64..50, any::<u64>()], 0u32..5), 0..500), threads in 2usize..6) {
             let options = Options { max_weight: 20, max_records: 30, ..Options::default() };
-            let one = build_pairs(pairs.clone(), 5, options, 1).unwrap();
-            prop_assert_eq!(build_pairs(pairs, 5, options, threads).unwrap(), one);
+            let single_thread = build_pairs(pairs.clone(), 5, options, 1).unwrap();
+            prop_assert_eq!(build_pairs(pairs, 5, options, threads).unwrap(), single_thread);
         }
     }
 }

@@ -229,7 +229,7 @@ mod tests {
     const SMALL: Options = Options { max_records: 40, max_key_bytes: 400, max_weight: 24, coarsen: Coarsen::Exact };
 
     /// Sorts rows into `runs` runs, merges them and feeds them to a builder.
-    fn poured<K: SortableKey>(rows: &[(K::Value<'_>, u32)], runs: usize, mut builder: Builder<K>) -> Builder<K> {
+    fn build<K: SortableKey>(rows: &[(K::Value<'_>, u32)], runs: usize, mut builder: Builder<K>) -> Builder<K> {
         let runs: Vec<Vec<Vec<u8>>> = (0..runs)
             .map(|run| {
                 let mut pairs = K::Buffer::default();
@@ -241,20 +241,20 @@ mod tests {
             .collect();
         let mut merge = Merge::<K>::new(runs.len());
         let mut feeds: Vec<_> = runs.into_iter().map(Vec::into_iter).collect();
-        while let Some(hungry) = merge.pour(|key, location, rows| builder.push(key, location, rows)).unwrap() {
-            merge.feed(hungry, feeds[hungry].next()).unwrap();
+        while let Some(waiting) = merge.pour(|key, location, rows| builder.push(key, location, rows)).unwrap() {
+            merge.feed(waiting, feeds[waiting].next()).unwrap();
         }
         builder
     }
 
     fn check<K: SortableKey>(rows: &[(K::Value<'_>, u32)], runs: usize, borders: &[K::Value<'_>]) {
-        let about = (AxisType::Unsigned, 3, SMALL);
+        let info = (AxisType::Unsigned, 3, SMALL);
         let locations: Vec<Location> =
             (0..9).map(|number| Location { partition: String::new(), group: format!("{number}") }).collect();
-        let whole = poured(rows, 1, Builder::<K>::new(9, SMALL).unwrap()).finish();
-        let (root, file) = Root::new(about, locations.clone(), vec![Stats::default(); 9], &whole).unwrap();
+        let expected = build(rows, 1, Builder::<K>::new(9, SMALL).unwrap()).finish();
+        let (root, file) = Root::new(info, locations.clone(), vec![Stats::default(); 9], &expected).unwrap();
         // Merged runs, and segments taken while the build runs, result in the same file.
-        let mut builder = poured(rows, runs, Builder::<K>::new(9, SMALL).unwrap());
+        let mut builder = build(rows, runs, Builder::<K>::new(9, SMALL).unwrap());
         let mut stream = SegmentStream::new(0);
         stream.put(builder.take_segments());
         let (mut lookups, mut keys) = stream.take();
@@ -263,9 +263,9 @@ mod tests {
         let more = stream.take();
         lookups.extend(more.0);
         keys.extend(more.1);
-        let spooled =
-            root_over(about, locations.clone(), vec![Stats::default(); 9], &rest.spans, stream.into_entries()).unwrap();
-        assert_eq!((&spooled, [lookups, keys].concat()), (&root, file));
+        let streamed =
+            root_over(info, locations.clone(), vec![Stats::default(); 9], &rest.spans, stream.into_entries()).unwrap();
+        assert_eq!((&streamed, [lookups, keys].concat()), (&root, file));
         // Shares join to the same segments, no matter which file contains them.
         let mut borders: Vec<K> = borders.iter().map(|border| K::owned(*border)).collect();
         borders.sort_unstable();
@@ -275,7 +275,7 @@ mod tests {
                 let inside =
                     |key: &K| (at == 0 || *key >= borders[at - 1]) && borders.get(at).is_none_or(|to| key < to);
                 let rows: Vec<_> = rows.iter().filter(|row| inside(&K::owned(row.0))).copied().collect();
-                let mut builder = poured(&rows, 1, Builder::<K>::partition(9, SMALL).unwrap());
+                let mut builder = build(&rows, 1, Builder::<K>::partition(9, SMALL).unwrap());
                 let mut stream = SegmentStream::new(u32::try_from(at).unwrap());
                 stream.put(builder.take_segments());
                 let first = stream.take();
@@ -287,9 +287,9 @@ mod tests {
         let border_file = u32::try_from(files.len()).unwrap();
         let Joined { segments: entries, spans, file } = join_shares(shares, 9, SMALL, border_file).unwrap();
         files.push(file);
-        assert_eq!(spans, whole.spans);
-        assert_eq!(entries.len(), whole.segments.len());
-        for (entry, segment) in entries.iter().zip(&whole.segments) {
+        assert_eq!(spans, expected.spans);
+        assert_eq!(entries.len(), expected.segments.len());
+        for (entry, segment) in entries.iter().zip(&expected.segments) {
             let section = |extent: SectionRange| {
                 let start = usize::try_from(extent.offset).unwrap();
                 &files[index(extent.file)][start..start + usize::try_from(extent.len).unwrap()]

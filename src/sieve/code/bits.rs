@@ -15,11 +15,11 @@ pub(in crate::sieve) trait Sink {
     /// bit less.
     fn put_below(&mut self, value: u32, bound: u32) {
         debug_assert!(value < bound);
-        let (short, spare) = phase_in(bound);
-        if value < spare {
+        let (short, num_short) = phase_in(bound);
+        if value < num_short {
             self.put(u64::from(value), short);
         } else {
-            let long = u64::from(value) + u64::from(spare);
+            let long = u64::from(value) + u64::from(num_short);
             self.put(long >> 1, short);
             self.put(long & 1, 1);
         }
@@ -35,13 +35,13 @@ pub(in crate::sieve) trait Source {
 
     #[inline]
     fn take_below(&mut self, bound: u32) -> u32 {
-        let (short, spare) = phase_in(bound);
+        let (short, num_short) = phase_in(bound);
         let value = low_u32(self.take(short));
-        if value < spare {
+        if value < num_short {
             return value;
         }
         // The last code of a corrupt stream can denote a value that is one too large.
-        let long = (u64::from(value) << 1 | self.take(1)) - u64::from(spare);
+        let long = (u64::from(value) << 1 | self.take(1)) - u64::from(num_short);
         low_u32(long).min(bound.saturating_sub(1))
     }
 }
@@ -50,8 +50,8 @@ pub(in crate::sieve) trait Source {
 #[inline]
 fn phase_in(bound: u32) -> (u32, u32) {
     let short = 31 - bound.max(1).leading_zeros();
-    let spare = (2u64 << short) - u64::from(bound.max(1));
-    (short, low_u32(spare))
+    let num_short = (2u64 << short) - u64::from(bound.max(1));
+    (short, low_u32(num_short))
 }
 
 /// Returns the number of bits that can represent every number up to `largest`.
@@ -126,9 +126,9 @@ impl BackWriter {
     pub(in crate::sieve) fn put_after(&mut self, (field, field_bits): (u8, u32), value: u32, bound: u32) {
         debug_assert!(value < bound);
         // The two fields of a long code are adjacent, so they can be written as one.
-        let (short, spare) = phase_in(bound);
-        let is_long = value >= spare;
-        let code = u64::from(value) + if is_long { u64::from(spare) } else { 0 };
+        let (short, num_short) = phase_in(bound);
+        let is_long = value >= num_short;
+        let code = u64::from(value) + if is_long { u64::from(num_short) } else { 0 };
         let bits = short + u32::from(is_long);
         self.put(u64::from(field) << bits | code, field_bits + bits);
     }

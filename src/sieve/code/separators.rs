@@ -224,11 +224,11 @@ pub(in crate::sieve) fn rank<P: Offset>(
             return None;
         }
         if count == 1 || distribution == Distribution::Clumped {
-            let (down, way) = take_descent(reader, shift, distribution)?;
-            let ours = top(path, down);
-            if ours != way {
+            let (down, stored_path) = take_descent(reader, shift, distribution)?;
+            let point_path = top(path, down);
+            if point_path != stored_path {
                 // All separators of the cell are on the same side of the point.
-                return Some(if ours > way { rank + count } else { rank });
+                return Some(if point_path > stored_path { rank + count } else { rank });
             }
             path = path << down;
             if count == 1 {
@@ -305,10 +305,10 @@ pub(in crate::sieve) fn take_separators<P: Offset>(
             return None;
         }
         if count == 1 || distribution == Distribution::Clumped {
-            let (down, way) = take_descent::<P>(reader, shift, distribution)?;
+            let (down, stored_path) = take_descent::<P>(reader, shift, distribution)?;
             shift -= down;
             // Without a descent the cell can be as wide as the integer, and shifting by the full width would overflow.
-            low = if down == 0 { low } else { low + (way << shift) };
+            low = if down == 0 { low } else { low + (stored_path << shift) };
             if count == 1 {
                 out.push(low + (P::ONE << shift.checked_sub(1)?));
                 break;

@@ -63,11 +63,13 @@ mod tests {
         back.drain_into(&mut forward);
         let total = usize::try_from(forward.len()).unwrap();
         let bytes = forward.finish();
-        let (mut one, mut two) = (Vec::new(), Vec::new());
-        take_members(&mut BitReader::new(&bytes, 0, end), count, 0, width, &mut |member| one.push(member));
-        take_members(&mut BackReader::new(&bytes, end, total), count, 0, width, &mut |member| two.push(member));
-        assert_eq!(one, members);
-        assert_eq!(two, members);
+        let (mut forward_members, mut backward_members) = (Vec::new(), Vec::new());
+        take_members(&mut BitReader::new(&bytes, 0, end), count, 0, width, &mut |member| forward_members.push(member));
+        take_members(&mut BackReader::new(&bytes, end, total), count, 0, width, &mut |member| {
+            backward_members.push(member)
+        });
+        assert_eq!(forward_members, members);
+        assert_eq!(backward_members, members);
         u64::try_from(end).unwrap()
     }
 

@@ -69,7 +69,7 @@ impl<K: Key> Index<K> {
         self.cache_room = Arc::new(AtomicUsize::new(bytes));
     }
 
-    /// Returns the bytes of a segment that is about to be replaced to the cache.
+    /// Releases the cache room of a segment before it is replaced.
     pub(in crate::sieve) fn release(&self, at: usize) {
         if let Some(Slot::Ready(segment)) = self.slots.get(at)
             && let Some(cached) = segment.cache.get()

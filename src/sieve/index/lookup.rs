@@ -113,8 +113,8 @@ impl<K: Key> Index<K> {
     /// Answers a query from the loaded segments. A missing segment stands for every location.
     pub fn answer(&self, query: &Query<K>) -> Answer {
         let mut out = Vec::new();
-        let all = |stats: &dyn Fn(&Stats<K>) -> bool| {
-            let kept = (0..).zip(&self.root.stats).filter(|(_, of)| of.unknown || stats(of));
+        let select = |keep: &dyn Fn(&Stats<K>) -> bool| {
+            let kept = (0..).zip(&self.root.stats).filter(|(_, stats)| stats.unknown || keep(stats));
             Answer::Only(kept.map(|(location, _)| location).collect())
         };
         // Spark and DuckDB order NaN above every number, IEEE 754 does not. An upward ray therefore keeps NaN.
@@ -125,23 +125,25 @@ impl<K: Key> Index<K> {
         match query {
             Query::Point(key) => self.point(key, &mut out),
             Query::In(keys) => {
-                let mut one = Vec::new();
+                let mut of_key = Vec::new();
                 for key in keys {
-                    one.clear();
-                    self.point(key, &mut one);
-                    out.extend_from_slice(&one);
+                    of_key.clear();
+                    self.point(key, &mut of_key);
+                    out.extend_from_slice(&of_key);
                 }
                 out.sort_unstable();
                 out.dedup();
             }
             Query::Between(low, high) => self.interval(low, high, &mut out),
             Query::AtLeast(key) => {
-                return all(&|of| of.span.as_ref().is_some_and(|span| span.most >= *key) || floats && of.nans > 0);
+                return select(&|stats| {
+                    stats.span.as_ref().is_some_and(|span| span.most >= *key) || floats && stats.nans > 0
+                });
             }
-            Query::AtMost(key) => return all(&|of| of.span.as_ref().is_some_and(|span| span.least <= *key)),
-            Query::Null => return all(&|of| of.nulls > 0),
-            Query::NotNull => return all(&|of| of.span.is_some() || of.nans > 0),
-            Query::Nan => return all(&|of| of.nans > 0),
+            Query::AtMost(key) => return select(&|stats| stats.span.as_ref().is_some_and(|span| span.least <= *key)),
+            Query::Null => return select(&|stats| stats.nulls > 0),
+            Query::NotNull => return select(&|stats| stats.span.is_some() || stats.nans > 0),
+            Query::Nan => return select(&|stats| stats.nans > 0),
         }
         Answer::Only(out)
     }
@@ -151,7 +153,7 @@ impl<K: Key> Index<K> {
     pub fn point(&self, key: &K, out: &mut Vec<u32>) {
         if let Some(segment) = self.segment_of(key) {
             let mut covered = false;
-            let found = match &self.slots[segment] {
+            let answered = match &self.slots[segment] {
                 Slot::Ready(ready) => match self.cached(segment, ready) {
                     Some(cached) => {
                         ready.point_in_decoded(cached, key, out);
@@ -162,7 +164,7 @@ impl<K: Key> Index<K> {
                 },
                 Slot::Absent | Slot::Damaged => false,
             };
-            if !found {
+            if !answered {
                 out.clear();
                 out.extend(0..saturating_u32(self.root.stats.len()));
             }
@@ -176,17 +178,18 @@ impl<K: Key> Index<K> {
     /// Appends the locations with keys from `low` to `high` to the empty `out`.
     pub fn interval(&self, low: &K, high: &K, out: &mut Vec<u32>) {
         let segments = if low <= high { self.segments_in(low, high) } else { 0..0 };
-        let found = match segments.len() {
+        let answered = match segments.len() {
             0 => Some(()),
             1 => self.interval_of(segments.start, low, high, None, out),
             _ => self.interval_over(segments.clone(), low, high, out),
         };
-        if found.is_none() {
+        if answered.is_none() {
             out.clear();
             out.extend(0..saturating_u32(self.root.stats.len()));
         }
         // Checking a segment is slower than checking a location, and with many segments it rarely succeeds.
-        if found.is_none() || out.len() <= 4 * segments.len() || !segments.into_iter().all(|at| self.is_covered(at)) {
+        if answered.is_none() || out.len() <= 4 * segments.len() || !segments.into_iter().all(|at| self.is_covered(at))
+        {
             self.narrow(low, high, out);
         }
         self.add_unknown(out);
@@ -215,7 +218,7 @@ impl<K: Key> Index<K> {
     fn interval_over(&self, segments: Range<usize>, low: &K, high: &K, out: &mut Vec<u32>) -> Option<()> {
         let mut known = vec![false; self.root.stats.len()];
         let mut missing = known.len();
-        let mut note = |known: &mut [bool], locations: &[u32]| {
+        let mut add = |known: &mut [bool], locations: &[u32]| {
             for &location in locations {
                 if let Some(slot) = known.get_mut(index(location)) {
                     missing -= usize::from(!*slot);
@@ -228,14 +231,14 @@ impl<K: Key> Index<K> {
         let mut more = true;
         for at in segments.clone().filter(|&at| inside(at)) {
             let Slot::Ready(segment) = &self.slots[at] else { return None };
-            more = more && note(&mut known, segment.locations());
+            more = more && add(&mut known, segment.locations());
         }
-        let mut found = Vec::new();
+        let mut added = Vec::new();
         for at in segments.filter(|&at| !inside(at)) {
             if more {
-                found.clear();
-                self.interval_of(at, low, high, Some(&known), &mut found)?;
-                more = note(&mut known, &found);
+                added.clear();
+                self.interval_of(at, low, high, Some(&known), &mut added)?;
+                more = add(&mut known, &added);
             }
         }
         out.extend((0..).zip(&known).filter(|(_, known)| **known).map(|(location, _)| location));

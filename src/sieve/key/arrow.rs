@@ -81,11 +81,11 @@ impl Axis {
             }
             A::FixedSizeList(item, _) => Ok(Self { repeated: true, ..Self::of(item.data_type())? }),
             A::Struct(fields) if fields.len() == 1 => Self::of(fields[0].data_type()),
-            A::Struct(_) | A::Map(_, _) => Err(refused(arrow, "it has several leaves; name one of them")),
-            A::Decimal256(_, _) => Err(refused(arrow, "decimals of more than 38 digits have no axis")),
-            A::Interval(_) => Err(refused(arrow, "intervals have no order")),
-            A::Null => Err(refused(arrow, "a column of nulls has no values; give the column's type")),
-            _ => Err(refused(arrow, "it has no axis")),
+            A::Struct(_) | A::Map(_, _) => Err(unsupported(arrow, "it has several leaves; name one of them")),
+            A::Decimal256(_, _) => Err(unsupported(arrow, "decimals of more than 38 digits have no axis")),
+            A::Interval(_) => Err(unsupported(arrow, "intervals have no order")),
+            A::Null => Err(unsupported(arrow, "a column of nulls has no values; give the column's type")),
+            _ => Err(unsupported(arrow, "it has no axis")),
         }
     }
 
@@ -97,19 +97,19 @@ impl Axis {
         mut take: impl FnMut(K::Value<'_>, u64),
     ) -> Result<ColumnCounts> {
         let leaf = Leaf::find(column, None)?;
-        let found = Self::of(leaf.array.data_type())?;
-        if found.meaning != self.meaning {
-            return Err(Error::new(ErrorKind::SieveMeaning { column: self.meaning.clone(), found: found.meaning }));
+        let axis = Self::of(leaf.array.data_type())?;
+        if axis.meaning != self.meaning {
+            return Err(Error::new(ErrorKind::SieveMeaning { column: self.meaning.clone(), found: axis.meaning }));
         }
-        let mut sides = ColumnCounts { rows: to_u64(column.len()), ..ColumnCounts::default() };
+        let mut counts = ColumnCounts { rows: to_u64(column.len()), ..ColumnCounts::default() };
         if let DataType::Dictionary(_, _) = leaf.array.data_type() {
             let dictionary = leaf.array.as_any_dictionary();
             if dictionary.values().is_empty() {
-                sides.nulls = to_u64(leaf.array.len());
-                return Ok(sides);
+                counts.nulls = to_u64(leaf.array.len());
+                return Ok(counts);
             }
-            let values =
-                without_runs(dictionary.values()).map_err(|_| refused(column.data_type(), "it could not be read"))?;
+            let values = without_runs(dictionary.values())
+                .map_err(|_| unsupported(column.data_type(), "it could not be read"))?;
             let nulls = NullBuffer::union(leaf.nulls.as_ref(), leaf.array.logical_nulls().as_ref());
             let mut uses = vec![0u64; values.len()];
             for (slot, entry) in dictionary.normalized_keys().into_iter().enumerate() {
@@ -117,32 +117,32 @@ impl Axis {
                     uses[entry] += 1;
                 }
             }
-            sides.nulls = to_u64(nulls.map_or(0, |nulls| nulls.null_count()));
+            counts.nulls = to_u64(nulls.map_or(0, |nulls| nulls.null_count()));
             let unused = |slot: usize| uses[slot] == 0;
             K::each(&*values, unused, |slot, value| match value {
                 Some(value) => take(value, uses[slot]),
-                None => sides.nans += uses[slot],
+                None => counts.nans += uses[slot],
             })?;
-            return Ok(sides);
+            return Ok(counts);
         }
-        let values = without_runs(&leaf.array).map_err(|_| refused(column.data_type(), "it could not be read"))?;
+        let values = without_runs(&leaf.array).map_err(|_| unsupported(column.data_type(), "it could not be read"))?;
         // `without_runs` also expands the nulls of a run-end encoded array.
         let nulls = NullBuffer::union(leaf.nulls.as_ref(), values.nulls());
         let nulls = nulls.filter(|nulls| nulls.null_count() > 0);
-        sides.nulls = to_u64(nulls.as_ref().map_or(0, NullBuffer::null_count));
+        counts.nulls = to_u64(nulls.as_ref().map_or(0, NullBuffer::null_count));
         let skipped = |slot: usize| nulls.as_ref().is_some_and(|nulls| nulls.is_null(slot));
         K::each(&*values, skipped, |_, value| match value {
             Some(value) => take(value, 1),
-            None => sides.nans += 1,
+            None => counts.nans += 1,
         })?;
-        Ok(sides)
+        Ok(counts)
     }
 
     /// Returns the keys of a column of literals, in no particular order, and counts the slots that have no key.
     pub fn keys<K: ArrowKey>(&self, column: &ArrayRef) -> Result<(Vec<K>, ColumnCounts)> {
         let mut keys = Vec::new();
-        let sides = self.visit::<K>(column, |value, _| keys.push(K::owned(value)))?;
-        Ok((keys, sides))
+        let counts = self.visit::<K>(column, |value, _| keys.push(K::owned(value)))?;
+        Ok((keys, counts))
     }
 }
 
@@ -225,7 +225,7 @@ impl ArrowKey for u64 {
                 let values = array.as_primitive::<Float64Type>().values();
                 values.iter().enumerate().for_each(|(slot, value)| visit(slot, double(*value)));
             }
-            other => return Err(refused(other, "it has no axis of 64 bits")),
+            other => return Err(unsupported(other, "it has no axis of 64 bits")),
         }
         Ok(())
     }
@@ -266,7 +266,7 @@ impl ArrowKey for u128 {
                 let key = |slot| <[u8; 16]>::try_from(values.value(slot)).map_or(0, uuid);
                 (0..values.len()).for_each(|slot| visit(slot, Some(key(slot))));
             }
-            other => return Err(refused(other, "it has no axis of 128 bits")),
+            other => return Err(unsupported(other, "it has no axis of 128 bits")),
         }
         Ok(())
     }
@@ -309,7 +309,7 @@ impl ArrowKey for Bytes {
             A::Utf8View => strings!(array.as_byte_view::<StringViewType>()),
             A::BinaryView => strings!(array.as_byte_view::<BinaryViewType>()),
             A::FixedSizeBinary(_) => strings!(array.as_fixed_size_binary()),
-            other => return Err(refused(other, "it has no axis of bytes")),
+            other => return Err(unsupported(other, "it has no axis of bytes")),
         }
         Ok(())
     }
@@ -350,7 +350,7 @@ fn name(unit: TimeUnit) -> &'static str {
     }
 }
 
-fn refused(arrow: &DataType, reason: &'static str) -> Error {
+fn unsupported(arrow: &DataType, reason: &'static str) -> Error {
     Error::new(ErrorKind::SieveType { arrow: arrow.to_string(), reason })
 }
 
@@ -369,13 +369,13 @@ mod tests {
 
     #[test]
     fn values_keep_their_order_and_zeros_are_one() {
-        let sides = |rows, nulls, nans| ColumnCounts { rows, nulls, nans };
-        let (found, of) = keys::<u64>(Int8Array::from(vec![Some(-128), None, Some(-1), Some(0), Some(127)]));
-        assert!(found.is_sorted() && found.len() == 4);
-        assert_eq!(of, sides(5, 1, 0));
-        let (found, of) = keys::<u64>(Float32Array::from(vec![-1.5, -0.0, 0.0, f32::NAN, 3.0, f32::INFINITY]));
-        assert!(found.is_sorted() && found[1] == found[2]);
-        assert_eq!((found.len(), of), (5, sides(6, 0, 1)));
+        let expected = |rows, nulls, nans| ColumnCounts { rows, nulls, nans };
+        let (sorted, counts) = keys::<u64>(Int8Array::from(vec![Some(-128), None, Some(-1), Some(0), Some(127)]));
+        assert!(sorted.is_sorted() && sorted.len() == 4);
+        assert_eq!(counts, expected(5, 1, 0));
+        let (sorted, counts) = keys::<u64>(Float32Array::from(vec![-1.5, -0.0, 0.0, f32::NAN, 3.0, f32::INFINITY]));
+        assert!(sorted.is_sorted() && sorted[1] == sorted[2]);
+        assert_eq!((sorted.len(), counts), (5, expected(6, 0, 1)));
         assert_eq!(keys::<u64>(BooleanArray::from(vec![false, true])).0, [0, 1]);
         assert_eq!(keys::<u64>(UInt64Array::from(vec![0, u64::MAX])).0, [0, u64::MAX]);
         let decimals = |digits| {
@@ -393,11 +393,11 @@ mod tests {
         ["b", "a", "b"].iter().for_each(|text| builder.append_value(text));
         builder.append_null();
         let array: ArrayRef = Arc::new(builder.finish());
-        let mut found = Vec::new();
+        let mut entries = Vec::new();
         let axis = Axis::of(array.data_type()).unwrap();
-        let sides = axis.visit::<Bytes>(&array, |value, rows| found.push((value.to_vec(), rows))).unwrap();
-        assert_eq!(found, [(b"b".to_vec(), 2), (b"a".to_vec(), 1)]);
-        assert_eq!(sides, ColumnCounts { rows: 4, nulls: 1, nans: 0 });
+        let counts = axis.visit::<Bytes>(&array, |value, rows| entries.push((value.to_vec(), rows))).unwrap();
+        assert_eq!(entries, [(b"b".to_vec(), 2), (b"a".to_vec(), 1)]);
+        assert_eq!(counts, ColumnCounts { rows: 4, nulls: 1, nans: 0 });
     }
 
     #[test]
@@ -405,8 +405,9 @@ mod tests {
         let axis = Axis::of(&DataType::Timestamp(TimeUnit::Microsecond, None)).unwrap();
         let other: ArrayRef = Arc::new(arrow_array::TimestampMillisecondArray::from(vec![1]));
         assert!(matches!(axis.keys::<u64>(&other).unwrap_err().kind(), ErrorKind::SieveMeaning { .. }));
-        for refused in [DataType::Null, DataType::Decimal256(50, 2), DataType::Struct(arrow_schema::Fields::empty())] {
-            assert!(matches!(Axis::of(&refused).unwrap_err().kind(), ErrorKind::SieveType { .. }), "{refused}");
+        for data_type in [DataType::Null, DataType::Decimal256(50, 2), DataType::Struct(arrow_schema::Fields::empty())]
+        {
+            assert!(matches!(Axis::of(&data_type).unwrap_err().kind(), ErrorKind::SieveType { .. }), "{data_type}");
         }
     }
 }

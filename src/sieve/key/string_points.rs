@@ -56,18 +56,18 @@ impl StringPoints {
         let mut points = Self { prefix: least[..prefix].to_vec(), ..Self::default() };
         let longest = keys.clone().map(<[u8]>::len).max().unwrap_or(0);
         for place in prefix..longest.min(prefix + MAX_PLACES) {
-            let mut seen = [false; 256];
+            let mut occurs = [false; 256];
             for key in keys.clone() {
-                seen[usize::from(key.get(place).copied().unwrap_or(0))] = true;
+                occurs[usize::from(key.get(place).copied().unwrap_or(0))] = true;
             }
-            let symbols: Vec<u8> = (0..=u8::MAX).filter(|&byte| seen[usize::from(byte)]).collect();
-            let known = points.alphabets.iter().position(|alphabet| alphabet.symbols == symbols);
-            let number = known.unwrap_or(points.alphabets.len());
-            if known.is_none() {
+            let symbols: Vec<u8> = (0..=u8::MAX).filter(|&byte| occurs[usize::from(byte)]).collect();
+            let existing = points.alphabets.iter().position(|alphabet| alphabet.symbols == symbols);
+            let number = existing.unwrap_or(points.alphabets.len());
+            if existing.is_none() {
                 points.alphabets.push(Alphabet::new(symbols));
             }
             if points.bits + points.alphabets[number].bits > POINT_BITS {
-                points.alphabets.truncate(number.max(points.alphabets.len() - usize::from(known.is_none())));
+                points.alphabets.truncate(number.max(points.alphabets.len() - usize::from(existing.is_none())));
                 break;
             }
             points.bits += points.alphabets[number].bits;

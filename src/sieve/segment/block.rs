@@ -165,11 +165,11 @@ pub(in crate::sieve) fn visit_runs<P: Offset>(
     let count = low_u32(reader.take(layout.count_bits)).min(MAX_SEPARATORS);
     let rank_of = |point| rank(&mut reader.clone(), count, layout.shift, point, layout.distribution).ok_or(Damaged);
     // An interval covers its inner blocks completely. They need no separators.
-    let whole = (P::ONE << layout.shift) - P::ONE;
-    let first = if low == P::ZERO && high == whole { 0 } else { rank_of(low)? };
+    let width_mask = (P::ONE << layout.shift) - P::ONE;
+    let first = if low == P::ZERO && high == width_mask { 0 } else { rank_of(low)? };
     let last = match high {
         _ if high == low => first,
-        _ if high == whole => count,
+        _ if high == width_mask => count,
         _ => rank_of(high)?,
     };
     let mut back = BackReader::new(bytes, start, end);

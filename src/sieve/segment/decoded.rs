@@ -97,32 +97,32 @@ impl<P: Offset> SegmentDecoder<P> {
         Some(SEVERAL | saturating_u32(start))
     }
 
-    fn block(&mut self, packed: &StoredSegment<'_>, start: usize, end: usize) -> Option<()> {
-        let layout = packed.layout;
-        let mut reader = BitReader::new(packed.payload, start, end);
+    fn block(&mut self, stored: &StoredSegment<'_>, start: usize, end: usize) -> Option<()> {
+        let layout = stored.layout;
+        let mut reader = BitReader::new(stored.payload, start, end);
         let count = low_u32(reader.take(layout.count_bits)).min(MAX_SEPARATORS);
         self.lows.push(P::ZERO);
         take_separators(&mut reader, count, layout.shift, P::ZERO, layout.distribution, &mut self.lows)?;
-        let mut back = BackReader::new(packed.payload, start, end);
+        let mut back = BackReader::new(stored.payload, start, end);
         let first = self.sets.len();
         for run in first..=first + index(count) {
             let set = match take_kind(&mut back, layout).ok()? {
-                SetKind::One => *packed.locations.get(index(back.take_below(layout.num_locals)))?,
+                SetKind::One => *stored.locations.get(index(back.take_below(layout.num_locals)))?,
                 SetKind::Shared => {
                     let number = back.take_below(layout.num_shared);
-                    let known = *self.shared.get(index(number))?;
-                    if known == u32::MAX {
-                        let list = self.list(packed.locations, |fuel, mut add| {
-                            take_shared(packed.shared, number, layout, fuel, &mut add).ok()
+                    let list = *self.shared.get(index(number))?;
+                    if list == u32::MAX {
+                        let list = self.list(stored.locations, |fuel, mut add| {
+                            take_shared(stored.shared, number, layout, fuel, &mut add).ok()
                         })?;
                         self.shared[index(number)] = list;
                         list
                     } else {
-                        known
+                        list
                     }
                 }
                 SetKind::Inline => {
-                    self.list(packed.locations, |fuel, mut add| take_set(&mut back, layout, fuel, &mut add).ok())?
+                    self.list(stored.locations, |fuel, mut add| take_set(&mut back, layout, fuel, &mut add).ok())?
                 }
                 SetKind::Previous => *self.sets.get(run.checked_sub(1).filter(|&run| run >= first)?)?,
                 SetKind::BeforePrevious => *self.sets.get(run.checked_sub(2).filter(|&run| run >= first)?)?,
@@ -138,24 +138,24 @@ impl<P: Offset> SegmentDecoder<P> {
 
 impl DecodedSegment {
     /// Decodes all blocks. Returns `None` if the segment is not worth decoding or a block is corrupt.
-    pub(in crate::sieve) fn new<P: Offset>(packed: &StoredSegment<'_>) -> Option<Self> {
-        let layout = packed.layout;
-        let mut growing = SegmentDecoder::<P> {
-            starts: Vec::with_capacity(packed.bounds.len()),
+    pub(in crate::sieve) fn new<P: Offset>(stored: &StoredSegment<'_>) -> Option<Self> {
+        let layout = stored.layout;
+        let mut decoder = SegmentDecoder::<P> {
+            starts: Vec::with_capacity(stored.bounds.len()),
             lows: Vec::new(),
             sets: Vec::new(),
             lists: Vec::new(),
             shared: vec![u32::MAX; index(layout.num_shared)],
             fuel: FUEL,
         };
-        for bounds in packed.bounds.windows(2) {
-            growing.starts.push(saturating_u32(growing.sets.len()));
+        for bounds in stored.bounds.windows(2) {
+            decoder.starts.push(saturating_u32(decoder.sets.len()));
             if bounds[0] < bounds[1] {
-                growing.block(packed, index(bounds[0]), index(bounds[1]))?;
+                decoder.block(stored, index(bounds[0]), index(bounds[1]))?;
             }
         }
-        growing.starts.push(saturating_u32(growing.sets.len()));
-        let SegmentDecoder { starts, mut lows, mut sets, lists, .. } = growing;
+        decoder.starts.push(saturating_u32(decoder.sets.len()));
+        let SegmentDecoder { starts, mut lows, mut sets, lists, .. } = decoder;
         let zeros = lows.iter().filter(|&&low| low != P::ZERO).map(|low| low.trailing_zeros()).min();
         let ignored_bits = zeros.unwrap_or(0).min(layout.shift);
         let num_runs = sets.len();
@@ -167,8 +167,8 @@ impl DecodedSegment {
             33..=64 => Runs::Long(lows.map(|(low, set)| u128::from(low.low()) << 32 | u128::from(set)).collect()),
             _ => return None,
         };
-        let (origin, end) = (*packed.locations.first()?, *packed.locations.last()?);
-        let (base, words) = (shifted(packed.least, layout.shift), index(end.checked_sub(origin)?) / 64 + 1);
+        let (origin, end) = (*stored.locations.first()?, *stored.locations.last()?);
+        let (base, words) = (shifted(stored.least, layout.shift), index(end.checked_sub(origin)?) / 64 + 1);
         let unions = Vec::new();
         let shift = layout.shift;
         let mut decoded = Self { shift, ignored_bits, base, starts, runs, num_runs, lists, unions, origin, words };
@@ -213,12 +213,12 @@ impl DecodedSegment {
         let inside = low_u64((point & ((1u128 << self.shift) - 1)) >> self.ignored_bits);
         match &self.runs {
             Runs::Short(all) => {
-                let (run, found) = last_at_most(all, runs, inside << 32 | u64::from(u32::MAX))?;
-                Some((run, low_u32(found)))
+                let (run, entry) = last_at_most(all, runs, inside << 32 | u64::from(u32::MAX))?;
+                Some((run, low_u32(entry)))
             }
             Runs::Long(all) => {
-                let (run, found) = last_at_most(all, runs, u128::from(inside) << 32 | u128::from(u32::MAX))?;
-                Some((run, low_u32(low_u64(found))))
+                let (run, entry) = last_at_most(all, runs, u128::from(inside) << 32 | u128::from(u32::MAX))?;
+                Some((run, low_u32(low_u64(entry))))
             }
         }
     }
@@ -237,10 +237,10 @@ impl DecodedSegment {
     }
 
     /// Sets the bit of each location of a range of runs.
-    fn mark(&self, runs: Range<usize>, seen: &mut [u64]) {
+    fn mark(&self, runs: Range<usize>, union: &mut [u64]) {
         let mut set_bit = |location: u32| {
             let bit = location.wrapping_sub(self.origin);
-            if let Some(word) = seen.get_mut(index(bit / 64)) {
+            if let Some(word) = union.get_mut(index(bit / 64)) {
                 *word |= 1 << (bit % 64);
             }
         };
@@ -264,19 +264,19 @@ impl DecodedSegment {
         let first = self.run_of(least).map(|run| run.0).or_else(|| block(least).map(start_of)).unwrap_or(0);
         let end = self.run_of(most).map(|run| run.0 + 1).or_else(|| block(most).map(start_of));
         let end = end.unwrap_or(self.num_runs).max(first);
-        let mut seen = vec![0; self.words];
+        let mut union = vec![0; self.words];
         let per_group = runs_per_group(self.words);
         let groups = first.div_ceil(per_group)..end / per_group;
         if groups.is_empty() || self.unions.is_empty() {
-            self.mark(first..end, &mut seen);
+            self.mark(first..end, &mut union);
         } else {
-            self.mark(first..groups.start * per_group, &mut seen);
-            self.mark(groups.end * per_group..end, &mut seen);
-            for union in self.unions.chunks(self.words).take(groups.end).skip(groups.start) {
-                seen.iter_mut().zip(union).for_each(|(seen, union)| *seen |= union);
+            self.mark(first..groups.start * per_group, &mut union);
+            self.mark(groups.end * per_group..end, &mut union);
+            for group_union in self.unions.chunks(self.words).take(groups.end).skip(groups.start) {
+                union.iter_mut().zip(group_union).for_each(|(word, bits)| *word |= bits);
             }
         }
-        for (&word, first) in seen.iter().zip((self.origin..).step_by(64)) {
+        for (&word, first) in union.iter().zip((self.origin..).step_by(64)) {
             let mut left = word;
             while left != 0 {
                 out.push(first + left.trailing_zeros());
@@ -293,17 +293,17 @@ fn last_at_most<T: Copy + Ord + Default>(numbers: &[T], (start, end): (usize, us
     let len = end.checked_sub(start)?;
     if len > COUNTED {
         let count = numbers.get(start..end)?.partition_point(|number| *number <= bound);
-        let place = start + usize::checked_sub(count, 1)?;
-        return Some((place, *numbers.get(place)?));
+        let at = start + usize::checked_sub(count, 1)?;
+        return Some((at, *numbers.get(at)?));
     }
     let window: &[T; COUNTED] = numbers.get(start..)?.first_chunk()?;
-    let (mut count, mut found) = (0, T::default());
-    for (place, &number) in window.iter().enumerate() {
-        let within = (place < len) & (number <= bound);
+    let (mut count, mut last) = (0, T::default());
+    for (at, &number) in window.iter().enumerate() {
+        let within = (at < len) & (number <= bound);
         count += usize::from(within);
-        found = if within { number } else { found };
+        last = if within { number } else { last };
     }
-    Some((start + usize::checked_sub(count, 1)?, found))
+    Some((start + usize::checked_sub(count, 1)?, last))
 }
 
 #[cfg(test)]
@@ -322,8 +322,8 @@ mod tests {
         pairs.into_iter().for_each(|(key, location)| builder.push(key, location, 1).unwrap());
         let names = (0..LOCATIONS).map(|at| Location { partition: String::new(), group: format!("{at:04}") });
         let stats = vec![Stats::default(); usize::try_from(LOCATIONS).unwrap()];
-        let what = (AxisType::Signed, 1, options);
-        let (root, file) = Root::new(what, names.collect(), stats, &builder.finish()).unwrap();
+        let info = (AxisType::Signed, 1, options);
+        let (root, file) = Root::new(info, names.collect(), stats, &builder.finish()).unwrap();
         let mut index = Index::new(root);
         index.load_all(&file).unwrap();
         index
@@ -331,23 +331,23 @@ mod tests {
 
     /// Checks that stored and decoded segments answer all points and some intervals alike. Returns true if any segment
     /// was decoded.
-    fn check<K: Key>(pairs: Vec<(K, u32)>, strangers: &[K], options: Options, random: &mut Random) -> bool {
-        let mut keys: Vec<K> = pairs.iter().map(|pair| pair.0.clone()).chain(strangers.iter().cloned()).collect();
-        let mut packed = index(pairs, options);
-        let decoded = packed.clone();
-        packed.set_cache_bytes(0);
+    fn check<K: Key>(pairs: Vec<(K, u32)>, absent: &[K], options: Options, random: &mut Random) -> bool {
+        let mut keys: Vec<K> = pairs.iter().map(|pair| pair.0.clone()).chain(absent.iter().cloned()).collect();
+        let mut stored = index(pairs, options);
+        let decoded = stored.clone();
+        stored.set_cache_bytes(0);
         decoded.decode_all();
         keys.sort();
         for key in &keys {
             let point = Query::Point(key.clone());
-            assert_eq!(packed.answer(&point), decoded.answer(&point), "{key:?}");
+            assert_eq!(stored.answer(&point), decoded.answer(&point), "{key:?}");
         }
         for _ in 0..200 {
-            let mut any = || keys[usize::try_from(random.below(keys.len() as u64)).unwrap()].clone();
-            let interval = Query::Between(any(), any());
-            assert_eq!(packed.answer(&interval), decoded.answer(&interval), "{interval:?}");
+            let mut key = || keys[usize::try_from(random.below(keys.len() as u64)).unwrap()].clone();
+            let interval = Query::Between(key(), key());
+            assert_eq!(stored.answer(&interval), decoded.answer(&interval), "{interval:?}");
         }
-        assert!(packed.slots.iter().all(|slot| !is_cached(slot)));
+        assert!(stored.slots.iter().all(|slot| !is_cached(slot)));
         decoded.slots.iter().any(is_cached)
     }
 
@@ -372,18 +372,18 @@ mod tests {
             let options = Options { coarsen: coarsens[coarse], max_weight: [700, 16_384][rows % 2], ..Options::default() };
             let pairs: Vec<(u64, u32)> =
                 (0..rows).map(|_| (key(random, distribution), u32::try_from(random.below(few)).unwrap())).collect();
-            let mut strangers: Vec<u64> = (0..100).map(|_| key(random, distribution)).collect();
-            strangers.extend([0, u64::MAX, signed(0)]);
-            prop_assert!(check(pairs.clone(), &strangers, options, random));
+            let mut absent: Vec<u64> = (0..100).map(|_| key(random, distribution)).collect();
+            absent.extend([0, u64::MAX, signed(0)]);
+            prop_assert!(check(pairs.clone(), &absent, options, random));
             let wide = |key: u64| u128::from(key) << 64 | u128::from(key % 3);
             let wides = pairs.iter().map(|pair| (wide(pair.0), pair.1)).collect();
-            let strange: Vec<u128> = strangers.iter().map(|&key| wide(key) + 1).collect();
-            check(wides, &strange, options, random);
+            let absent_wides: Vec<u128> = absent.iter().map(|&key| wide(key) + 1).collect();
+            check(wides, &absent_wides, options, random);
             let text = |key: u64| Bytes::new(format!("{}-{key:x}", ["", "stem-0000000000", "stem-1"][usize::try_from(key % 3).unwrap()]).as_bytes());
             let texts = pairs.iter().map(|pair| (text(pair.0), pair.1)).collect();
-            let mut strange: Vec<Bytes> = strangers.iter().map(|&key| text(key)).collect();
-            strange.extend([&b""[..], b"stem", b"stem-0000000000-zz", b"t"].map(Bytes::new));
-            check(texts, &strange, options, random);
+            let mut absent_texts: Vec<Bytes> = absent.iter().map(|&key| text(key)).collect();
+            absent_texts.extend([&b""[..], b"stem", b"stem-0000000000-zz", b"t"].map(Bytes::new));
+            check(texts, &absent_texts, options, random);
         }
     }
 

@@ -21,7 +21,7 @@ const RUNS_PER_BLOCK: u64 = 8;
 const BITS_PER_BLOCK: u64 = 96;
 
 /// If a block has more separators, its segment is split in two: one block width does not suit all of its keys.
-const EVEN_SEPARATORS: usize = 192;
+const MOST_SEPARATORS: usize = 192;
 
 /// A finished segment: its two stored sections and its directory entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -133,14 +133,14 @@ struct BlockRun<P> {
 pub(in crate::sieve) fn encode_segment<K: Key>(
     records: &Records<K>,
     range: Range<usize>,
-    whole: (&Options, u32),
+    limits: (&Options, u32),
     scratch: &mut Scratch,
     out: &mut impl FnMut(EncodedSegment<K>),
 ) {
     if K::POINT_BYTES == 8 {
-        encode_points::<K, u64>(records, range, whole, scratch, out);
+        encode_points::<K, u64>(records, range, limits, scratch, out);
     } else {
-        encode_points::<K, u128>(records, range, whole, scratch, out);
+        encode_points::<K, u128>(records, range, limits, scratch, out);
     }
 }
 
@@ -169,9 +169,9 @@ fn encode_points<K: Key, P: PlanWidth>(
     let num_blocks = to_usize((shifted(high, shift) - shifted(low, shift)).low()).unwrap_or(usize::MAX) + 1;
     let plain = matches!(options.coarsen, Coarsen::Plain { .. });
     let mut planned = std::mem::take(P::plan(scratch));
-    let even = plan(&mut planned, &runs, shift, point, plain, &mut sets);
+    let planned_all = plan(&mut planned, &runs, shift, point, plain, &mut sets);
     scratch.runs = runs;
-    if even.is_none() {
+    if planned_all.is_none() {
         *P::plan(scratch) = planned;
         // Some block has too many separators, so there are keys on both sides of the middle of their common cell.
         let middle = shortest_separator(low, high);
@@ -262,8 +262,8 @@ fn runs<K: Key, P: Offset>(
 }
 
 fn runs_per_block(runs: &[KeyRun], sets: &Sets) -> u64 {
-    let one = sets.bits(0);
-    let bits_of = |run: &KeyRun| if run.set < sets.num_locals() { one } else { sets.bits(run.set) };
+    let single_bits = sets.bits(0);
+    let bits_of = |run: &KeyRun| if run.set < sets.num_locals() { single_bits } else { sets.bits(run.set) };
     let bits: u64 = runs.iter().map(bits_of).sum();
     (BITS_PER_BLOCK * to_u64(runs.len()) / bits.max(1)).clamp(1, RUNS_PER_BLOCK)
 }
@@ -359,10 +359,10 @@ impl<P: Offset> OpenBlock<P> {
             self.put(united, plan, sets);
         }
         let separators = self.separators..plan.separators.len();
-        let is_even = separators.len() <= EVEN_SEPARATORS;
+        let fits = separators.len() <= MOST_SEPARATORS;
         let block = to_usize((self.number - base).low())?;
         plan.blocks.push(PlannedBlock { block, separators, sets: self.sets..plan.sets.len() });
-        is_even.then_some(())
+        fits.then_some(())
     }
 }
 

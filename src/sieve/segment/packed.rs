@@ -194,7 +194,7 @@ impl<K: Key> Segment<K> {
             Some(_) => self.locations.iter().map(is_known).collect(),
         };
         let mut missing = seen.iter().filter(|seen| !**seen).count();
-        let mut found = Vec::new();
+        let mut new_locals = Vec::new();
         let (first, last) = (self.block_of(least), self.block_of(most));
         self.cache.count(last.saturating_sub(first));
         let end = 1u128.checked_shl(self.layout.shift).map_or(u128::MAX, |width| width - 1);
@@ -202,49 +202,49 @@ impl<K: Key> Segment<K> {
         let mut block = first;
         // Stop early once every location has been found.
         while block <= last && missing > 0 {
-            let mut note = |local: u32| {
+            let mut add = |local: u32| {
                 if let Some(slot) = seen.get_mut(index(local)).filter(|seen| !**seen) {
                     missing -= 1;
                     *slot = true;
-                    found.push(local);
+                    new_locals.push(local);
                 }
             };
             let inner = block > first && block % BLOCKS_PER_UNION == 0 && block + BLOCKS_PER_UNION <= last;
             if inner && !self.union_bounds.is_empty() {
                 let unions = StoredSets { bytes: &self.unions, bounds: &self.union_bounds };
-                visit_union(unions, block / BLOCKS_PER_UNION, self.layout.num_locals, &mut note)?;
+                visit_union(unions, block / BLOCKS_PER_UNION, self.layout.num_locals, &mut add)?;
                 block += BLOCKS_PER_UNION;
                 continue;
             }
             let low = if block == first { self.inside(least) } else { 0 };
             let high = if block == last { self.inside(most) } else { end };
-            self.visit_block(block, (low, high), &mut fuel, &mut note)?;
+            self.visit_block(block, (low, high), &mut fuel, &mut add)?;
             block += 1;
         }
-        if found.len() < seen.len() / 16 {
-            found.sort_unstable();
+        if new_locals.len() < seen.len() / 16 {
+            new_locals.sort_unstable();
         } else {
             let new =
                 (0..).zip(&self.locations).zip(&seen).filter(|((_, location), seen)| **seen && !is_known(location));
-            found = new.map(|((local, _), _)| local).collect();
+            new_locals = new.map(|((local, _), _)| local).collect();
         }
-        out.extend(found.iter().filter_map(|&local| self.locations.get(index(local))));
+        out.extend(new_locals.iter().filter_map(|&local| self.locations.get(index(local))));
         Ok(())
     }
 
     /// Sums the locations that `probes` evenly spaced points of the segment read. Absent keys read about as many on
     /// average.
     pub(in crate::sieve) fn reads_of(&self, probes: u32) -> u64 {
-        let (step, mut found, mut out) = ((self.most - self.least) / u128::from(probes.max(1)), 0u64, Vec::new());
+        let (step, mut reads, mut out) = ((self.most - self.least) / u128::from(probes.max(1)), 0u64, Vec::new());
         for probe in 0..probes {
             let point = self.least + step * u128::from(probe) + step / 2;
             out.clear();
             let inside = self.inside(point);
             let visited =
                 self.visit_block(self.block_of(point), (inside, inside), &mut FUEL.clone(), &mut |at| out.push(at));
-            found += if visited.is_ok() { to_u64(out.len()) } else { u64::from(self.layout.num_locals) };
+            reads += if visited.is_ok() { to_u64(out.len()) } else { u64::from(self.layout.num_locals) };
         }
-        found
+        reads
     }
 
     #[inline]
@@ -266,12 +266,12 @@ impl<K: Key> Segment<K> {
             return Ok(());
         }
         let shared = StoredSets { bytes: &self.shared, bounds: &self.shared_bounds };
-        let place = (index(bounds[0]), index(bounds[1]));
+        let bits = (index(bounds[0]), index(bounds[1]));
         if K::POINT_BYTES == 8 {
             let keys = (u64::of(keys.0), u64::of(keys.1));
-            visit_runs(&self.payload, place, &self.layout, shared, keys, fuel, visit)
+            visit_runs(&self.payload, bits, &self.layout, shared, keys, fuel, visit)
         } else {
-            visit_runs(&self.payload, place, &self.layout, shared, keys, fuel, visit)
+            visit_runs(&self.payload, bits, &self.layout, shared, keys, fuel, visit)
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Tests of the specification's invariants, one test per invariant.
 //!
-//! Errors found in the thesis are in `thesis_errors.rs`, tests that need a history in `model.rs`, determinism over
+//! Errors of the thesis are in `thesis_errors.rs`, tests that need a history in `model.rs`, determinism over
 //! partitions (I5) in `builder.rs` and `sort.rs`, and compaction (I7) in `compact.rs`.
 
 use std::collections::BTreeMap;
@@ -47,11 +47,11 @@ pub(in crate::sieve) fn only<K: Key>(index: &Index<K>, query: Query<K>) -> Vec<u
 }
 
 pub(in crate::sieve) fn truth<K: Key>(pairs: &[(K, u32)], low: &K, high: &K) -> Vec<u32> {
-    let mut found: Vec<u32> =
+    let mut locations: Vec<u32> =
         pairs.iter().filter(|pair| *low <= pair.0 && pair.0 <= *high).map(|pair| pair.1).collect();
-    found.sort();
-    found.dedup();
-    found
+    locations.sort();
+    locations.dedup();
+    locations
 }
 
 pub(in crate::sieve) fn sample(seed: u64) -> Vec<(u64, u32)> {
@@ -104,11 +104,11 @@ fn i4_points_are_intervals_and_wider_intervals_never_return_fewer() {
             let mut union = [only(&index, Query::Between(a, b)), only(&index, Query::Between(b, c))].concat();
             union.sort();
             union.dedup();
-            let whole = only(&index, Query::Between(a, c));
+            let wide = only(&index, Query::Between(a, c));
             // Min/max statistics can exclude more for two narrow queries than for one wide query.
-            assert!(union.iter().all(|location| whole.contains(location)));
+            assert!(union.iter().all(|location| wide.contains(location)));
             if coarsen == Coarsen::Exact {
-                assert_eq!(union, whole);
+                assert_eq!(union, wide);
             }
             assert!(only(&index, Query::Between(c, a)).is_empty());
         }
@@ -453,11 +453,11 @@ fn the_worked_example_of_the_format_page_holds() {
     for (name, bytes) in parts {
         let hex: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
         let start = page.find(&format!("```text {name}\n")).map_or(0, |at| at + 9 + name.len());
-        let told: Vec<&str> = page[start..]
+        let documented: Vec<&str> = page[start..]
             .lines()
             .take_while(|line| !line.starts_with("```"))
             .flat_map(|line| line.split('|').next().unwrap_or_default().split_whitespace())
             .collect();
-        assert_eq!(told, hex, "the {name} of the page");
+        assert_eq!(documented, hex, "the {name} of the page");
     }
 }

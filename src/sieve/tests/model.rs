@@ -201,9 +201,9 @@ impl<K: Key> Model<K> {
             builder.push(key.clone(), *location, *rows).unwrap();
         }
         let built = builder.finish();
-        let told: u64 = built.segments.iter().map(|segment| segment.counts.rows).sum();
-        assert!(compacted.root.counts().rows >= told);
-        if compacted.root.counts().rows == told {
+        let reported_rows: u64 = built.segments.iter().map(|segment| segment.counts.rows).sum();
+        assert!(compacted.root.counts().rows >= reported_rows);
+        if compacted.root.counts().rows == reported_rows {
             let (file, entries) = pack(&built.segments, 0);
             assert!(compacted.file == file, "a compaction differs from a rebuild");
             assert_eq!(compacted.root.segments, entries);
@@ -219,11 +219,11 @@ impl<K: Key> Model<K> {
             if a > b {
                 std::mem::swap(&mut a, &mut b);
             }
-            let mut some: Vec<K> = (0..5).map(|_| (self.key)(&mut self.random)).collect();
-            some.push(b.clone());
+            let mut keys: Vec<K> = (0..5).map(|_| (self.key)(&mut self.random)).collect();
+            keys.push(b.clone());
             let queries = [
                 Query::Point(a.clone()),
-                Query::In(some),
+                Query::In(keys),
                 Query::Between(a.clone(), b.clone()),
                 Query::Between(b.clone(), a.clone()),
                 Query::AtLeast(a.clone()),
@@ -294,16 +294,16 @@ impl<K: Key> Model<K> {
             .filter_map(|(value, _)| if let Value::Key(key) = value { Some(key) } else { None })
             .collect();
         let rows = self.history[&at].values().filter(|(value, _)| matches!(value, Value::Key(_))).count();
-        let told = view.base.map(|base| base.part.root().counts().rows);
+        let reported_rows = view.base.map(|base| base.part.root().counts().rows);
         let exact = match query {
             Query::Point(key) => keys.contains(key),
-            Query::In(some) => some.iter().all(|key| keys.contains(key)),
+            Query::In(listed) => listed.iter().all(|key| keys.contains(key)),
             Query::Between(low, high) => keys.contains(low) && keys.contains(high),
             Query::AtLeast(_) => self.timeline.axis() != AxisType::Float,
             Query::AtMost(_) => true,
             Query::Null | Query::NotNull | Query::Nan => false,
         };
-        if self.exact && exact && view.deltas.is_empty() && told == u64::try_from(rows).ok() {
+        if self.exact && exact && view.deltas.is_empty() && reported_rows == u64::try_from(rows).ok() {
             let numbers = truth.iter().map(|&group| self.timeline.number(&location(group)).unwrap());
             let numbers: BTreeSet<u32> = numbers.collect();
             assert_eq!(answer, &Answer::Only(numbers.into_iter().collect()), "{query:?} at {at}");

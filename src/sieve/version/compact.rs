@@ -70,14 +70,14 @@ impl<K: Key> View<'_, K> {
         keys_at: impl FnMut(SectionRange) -> Result<Vec<u8>>,
         horizon: impl Fn(&Location) -> i64,
     ) -> Result<Compacted<K>> {
-        let (mut file, mut rest) = (Vec::new(), Vec::new());
+        let (mut file, mut all_keys) = (Vec::new(), Vec::new());
         let take = |lookups: Vec<u8>, keys: Vec<u8>| {
             file.extend_from_slice(&lookups);
-            rest.extend_from_slice(&keys);
+            all_keys.extend_from_slice(&keys);
             Ok(())
         };
         let compacted = self.compact_into(options, locations, keys_at, horizon, take)?;
-        file.append(&mut rest);
+        file.append(&mut all_keys);
         Ok(Compacted { file, ..compacted })
     }
 
@@ -99,7 +99,7 @@ impl<K: Key> View<'_, K> {
                 targets[index(number)] = Some(target);
             }
         }
-        let mut fold = Compaction {
+        let mut compaction = Compaction {
             view: self,
             died: died(self.deltas, names.len()),
             targets,
@@ -107,11 +107,11 @@ impl<K: Key> View<'_, K> {
             carried: Vec::new(),
             unmatched: 0,
         };
-        let events = fold.events();
+        let events = compaction.events();
         let mut builder = Builder::new(saturating_u32(locations.len()), options)?;
         let mut events = events.as_slice();
         let mut stream = SegmentStream::new(0);
-        let mut give = |stream: &mut SegmentStream<K>, segments: Vec<EncodedSegment<K>>| {
+        let mut store = |stream: &mut SegmentStream<K>, segments: Vec<EncodedSegment<K>>| {
             stream.put(segments);
             let (lookups, keys) = stream.take();
             write(lookups, keys)
@@ -126,28 +126,28 @@ impl<K: Key> View<'_, K> {
                 }
                 for (at, key) in records.keys.iter().enumerate() {
                     let before = events.partition_point(|event| event.0 < *key);
-                    fold.push_new(&events[..before], &mut builder)?;
-                    let here = before + events[before..].partition_point(|event| event.0 == *key);
+                    compaction.push_new(&events[..before], &mut builder)?;
+                    let after = before + events[before..].partition_point(|event| event.0 == *key);
                     let mut pairs: Vec<(u32, u64)> = Vec::new();
                     for pair in records.pairs(at..at + 1) {
                         let number = base.numbers[index(records.locations[pair])];
-                        if fold.died[index(number)].is_none() {
+                        if compaction.died[index(number)].is_none() {
                             pairs.push((number, records.rows[pair]));
                         }
                     }
-                    fold.push_key(key, pairs, &events[before..here], &mut builder)?;
-                    events = &events[here..];
+                    compaction.push_key(key, pairs, &events[before..after], &mut builder)?;
+                    events = &events[after..];
                 }
-                give(&mut stream, builder.take_segments())?;
+                store(&mut stream, builder.take_segments())?;
             }
         }
-        fold.push_new(events, &mut builder)?;
-        let stats = fold.sides(locations.len())?;
+        compaction.push_new(events, &mut builder)?;
+        let stats = compaction.keyless_stats(locations.len())?;
         let Built { segments, spans } = builder.finish();
-        give(&mut stream, segments)?;
-        let about = (self.timeline.axis(), self.instant(), options);
-        let root = root_over(about, locations, stats, &spans, stream.into_entries())?;
-        Ok(Compacted { root, file: Vec::new(), carried: fold.carried, unmatched: fold.unmatched })
+        store(&mut stream, segments)?;
+        let info = (self.timeline.axis(), self.instant(), options);
+        let root = root_over(info, locations, stats, &spans, stream.into_entries())?;
+        Ok(Compacted { root, file: Vec::new(), carried: compaction.carried, unmatched: compaction.unmatched })
     }
 }
 
@@ -230,14 +230,14 @@ impl<K: Key> Compaction<'_, K> {
     }
 
     /// Returns the nulls, NaN and unread rows of the new base.
-    fn sides(&self, num_targets: usize) -> Result<Vec<Stats<K>>> {
+    fn keyless_stats(&self, num_targets: usize) -> Result<Vec<Stats<K>>> {
         let mut stats = vec![Stats::default(); num_targets];
         if let Some(base) = self.view.base {
-            for (of, &number) in Index::root(&base.part).stats.iter().zip(&base.numbers) {
-                let idle = of.nulls == 0 && of.nans == 0 && !of.unknown;
-                if self.died[index(number)].is_none() && !idle {
+            for (old, &number) in Index::root(&base.part).stats.iter().zip(&base.numbers) {
+                let empty = old.nulls == 0 && old.nans == 0 && !old.unknown;
+                if self.died[index(number)].is_none() && !empty {
                     let target = &mut stats[index(self.target(number)?)];
-                    (target.nulls, target.nans, target.unknown) = (of.nulls, of.nans, of.unknown);
+                    (target.nulls, target.nans, target.unknown) = (old.nulls, old.nans, old.unknown);
                 }
             }
         }

@@ -56,7 +56,7 @@ impl<K: Key> Timeline<K> {
     pub fn starting_with(base: Index<K>) -> Self {
         let mut timeline = Self::new(base.root().axis);
         timeline.oldest = base.root().instant;
-        timeline.place_base(base);
+        timeline.insert_base(base);
         timeline
     }
 
@@ -87,7 +87,7 @@ impl<K: Key> Timeline<K> {
         locations.iter().map(intern).collect()
     }
 
-    fn place_base(&mut self, base: Index<K>) {
+    fn insert_base(&mut self, base: Index<K>) {
         let numbers = self.intern(&base.root().locations);
         let instant = base.root().instant;
         let at = self.bases.partition_point(|version| version.instant < instant);
@@ -117,7 +117,7 @@ impl<K: Key> Timeline<K> {
         if self.bases.iter().any(|version| version.instant == instant) || instant < self.oldest {
             return Err(Error::new(ErrorKind::SieveConflict { instant }));
         }
-        self.place_base(base);
+        self.insert_base(base);
         Ok(())
     }
 
@@ -173,7 +173,7 @@ impl<K: Key> View<'_, K> {
     pub fn lookup(&self, query: &Query<K>) -> Lookup {
         let lookup = self.base.map_or(Lookup::Ready(Answer::Only(Vec::new())), |base| base.part.lookup(query));
         match lookup {
-            Lookup::Ready(answer) => Lookup::Ready(self.over(query, answer)),
+            Lookup::Ready(answer) => Lookup::Ready(self.apply_deltas(query, answer)),
             need @ Lookup::Need(_) => need,
         }
     }
@@ -181,11 +181,11 @@ impl<K: Key> View<'_, K> {
     /// Answers a query from the loaded segments. A missing segment stands for every location.
     pub fn answer(&self, query: &Query<K>) -> Answer {
         let answer = self.base.map_or(Answer::Only(Vec::new()), |base| base.part.answer(query));
-        self.over(query, answer)
+        self.apply_deltas(query, answer)
     }
 
     /// Applies the deltas to an answer of the base.
-    fn over(&self, query: &Query<K>, answer: Answer) -> Answer {
+    fn apply_deltas(&self, query: &Query<K>, answer: Answer) -> Answer {
         let Answer::Only(local) = answer else { return Answer::All };
         let unordered =
             !self.timeline.axis.ordered() && matches!(query, Query::Between(..) | Query::AtLeast(_) | Query::AtMost(_));
