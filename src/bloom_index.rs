@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_few_and_little_more_than_asked_for() {
+    fn rounded_sizes_are_few_and_at_most_a_quarter_larger() {
         let mut sizes: Vec<u64> = (1..=4096).map(shelf_blocks).collect();
         for (requested, size) in (1..).zip(&sizes) {
             assert!(requested <= *size && size * 4 <= requested * 5 + 3, "{requested} -> {size}");
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn a_point_reads_one_row_of_each_class() {
+    fn a_point_lookup_reads_one_row_per_size_class() {
         let values: Vec<Vec<i64>> = (0..100).map(|location| (0..1000).map(|n| n * 100 + location).collect()).collect();
         let (shelf, rows) = shelf(&values);
         assert_eq!(to_u64(rows.len()), shelf.rows_len());
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_values_or_no_certainty() {
+    fn empty_uncertain_and_nan_locations_answer_correctly() {
         let column = "DOUBLE real".parse().unwrap();
         let full = || Some(Sbbf::new(1).unwrap());
         let flags = |nans, unknown| Member { nans, unknown, ..Member::default() };
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_shelved_comes_back() {
+    fn filters_read_back_from_their_shelf() {
         let values: Vec<Vec<i64>> = vec![vec![1, 2, 3], vec![], (5..90).collect(), (0..2000).collect()];
         let (shelf, rows) = shelf(&values);
         let filters = shelf.unshelve(&rows).unwrap();
@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flipped_byte_keeps_what_it_covers() {
+    fn a_flipped_byte_never_loses_a_location() {
         let values: Vec<Vec<i64>> = vec![vec![1, 2, 3], vec![4], vec![], (5..90).collect()];
         let (shelf, rows) = shelf(&values);
         let directory = shelf.write();
@@ -439,7 +439,7 @@ mod tests {
         }
 
         #[test]
-        fn hostile_directories_are_refused_or_read(mut body in prop::collection::vec(any::<u8>(), 0..200)) {
+        fn random_directories_are_rejected_or_round_trip(mut body in prop::collection::vec(any::<u8>(), 0..200)) {
             let mut bytes = MAGIC.to_vec();
             bytes.append(&mut body);
             let checksum = crc32c::crc32c(&bytes);

@@ -171,7 +171,7 @@ pub(super) mod tests {
 
     proptest! {
         #[test]
-        fn parts_answer_as_one_file(inserts in prop::collection::vec((0usize..60, 0usize..20), 0..12)) {
+        fn fetched_parts_read_like_the_file(inserts in prop::collection::vec((0usize..60, 0usize..20), 0..12)) {
             let file: Vec<u8> = (0..80).collect();
             let (mut fetched, mut fetched_bytes) = (Fetched::new(), [false; 80]);
             for (start, len) in inserts {

@@ -11,8 +11,8 @@ use std::time::Instant;
 
 use parsieve::sieve::pairs::{NumberPairs, PairBuffer};
 use parsieve::sieve::{
-    Answer, AxisType, Builder, Index, Location, Lookup, Merge, Options, Query, RunWriter, SegmentStream, Stats, root,
-    root_over,
+    Answer, AxisType, Builder, Index, IndexInfo, Location, Lookup, Merge, Options, Query, RunWriter, SegmentStream,
+    Stats, root, root_over,
 };
 
 use crate::clock::Clock;
@@ -123,7 +123,7 @@ pub(crate) fn large(rows: u64, locations: u32, folder: &Path) -> String {
     let (start, wall) = (Clock::now(), Instant::now());
     let mut merge = Merge::<u64>::new(runs.len());
     let mut builder = Builder::new(locations, Options::default()).unwrap();
-    let mut spool = SegmentStream::new(0);
+    let mut stream = SegmentStream::new(0);
     let mut halves = ["lookups", "keys"].map(|half| File::create(folder.join(half)).unwrap());
     let mut give = |(lookups, keys): (Vec<u8>, Vec<u8>)| {
         for (half, bytes) in halves.iter_mut().zip([lookups, keys]) {
@@ -132,17 +132,17 @@ pub(crate) fn large(rows: u64, locations: u32, folder: &Path) -> String {
     };
     while let Some(hungry) = merge.pour(|key, location, rows| builder.push(key, location, rows)).unwrap() {
         merge.feed(hungry, piece(&mut runs[hungry])).unwrap();
-        spool.put(builder.take_segments());
-        give(spool.take());
+        stream.put(builder.take_segments());
+        give(stream.take());
     }
     let built = builder.finish();
-    spool.put(built.segments);
-    give(spool.take());
+    stream.put(built.segments);
+    give(stream.take());
     halves.iter().for_each(|half| half.sync_all().unwrap());
     let names = (0..locations).map(|at| Location { partition: String::new(), group: format!("{at:08}") }).collect();
     let stats = vec![Stats::default(); usize::try_from(locations).unwrap()];
-    let about = (AxisType::Unsigned, 1, Options::default());
-    let root = root_over(about, names, stats, &built.spans, spool.into_entries()).unwrap();
+    let info = IndexInfo { axis: AxisType::Unsigned, instant: 1, options: Options::default() };
+    let root = root_over(info, names, stats, &built.spans, stream.into_entries()).unwrap();
     fs::write(folder.join("root"), root::write(&root)).unwrap();
     let (merged, passed) = (start.seconds(), wall.elapsed().as_secs_f64());
     cost.peak = cost.peak.max(peak());

@@ -3,7 +3,9 @@
 use std::hint::black_box;
 
 use parsieve::bloom::sizing::{Model, Sizes, optimal_blocks};
-use parsieve::sieve::{Answer, AxisType, Builder, Built, Index, Key, Location, Lookup, Options, Query, Root, Stats};
+use parsieve::sieve::{
+    Answer, AxisType, Builder, Built, Index, IndexInfo, Key, Location, Lookup, Options, Query, Root, Stats,
+};
 
 use crate::clock::Clock;
 use crate::json::{line, number, text};
@@ -27,7 +29,7 @@ pub(crate) fn build<K: Key>(pairs: &[(K, u32)], locations: u32, options: Options
 fn open<K: Key>(built: &Built<K>, axis: AxisType, options: Options, locations: u32) -> (Index<K>, Vec<u8>) {
     let names = (0..locations).map(|location| Location { partition: String::new(), group: format!("{location:08}") });
     let stats = vec![Stats::default(); usize::try_from(locations).unwrap()];
-    let (root, file) = Root::new((axis, 1, options), names.collect(), stats, built).unwrap();
+    let (root, file) = Root::new(IndexInfo { axis, instant: 1, options }, names.collect(), stats, built).unwrap();
     let mut index = Index::new(root);
     index.load_all(&file).unwrap();
     (index, file)

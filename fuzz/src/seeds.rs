@@ -10,7 +10,9 @@ use parquet::file::properties::WriterProperties;
 use parsieve::bloom::Sbbf;
 use parsieve::crypto;
 use parsieve::parquet::{NewFilter, OldFooter, ParquetFile, Vault};
-use parsieve::sieve::{AxisType, Builder, Bytes, Change, Delta, Key, KeylessRows, Root, SectionRange, Stats, root};
+use parsieve::sieve::{
+    AxisType, Builder, Bytes, Change, Delta, IndexInfo, Key, KeylessRows, Root, SectionRange, Stats, root,
+};
 
 use super::sieve::{SMALL, locations, unframe};
 use super::{drive, read_footer};
@@ -131,7 +133,7 @@ pub fn index<K: Key>(pairs: &[(K, u32)]) -> (Root<K>, Vec<u8>) {
     sorted.into_iter().for_each(|(key, location)| builder.push(key, location, 1).unwrap());
     let axis = [AxisType::Signed, AxisType::Uuid, AxisType::Bytes][usize::from(K::CODE) - 1];
     let stats = (0..9).map(|i| Stats { nulls: i % 3, nans: i % 2, unknown: i == 8, ..Stats::default() }).collect();
-    Root::new((axis, 7, SMALL), locations(9), stats, &builder.finish()).unwrap()
+    Root::new(IndexInfo { axis, instant: 7, options: SMALL }, locations(9), stats, &builder.finish()).unwrap()
 }
 
 /// A stored part of an index.

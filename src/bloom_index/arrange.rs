@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_filter_is_placed_once_and_none_is_left_out() {
+    fn every_filter_must_be_placed_exactly_once() {
         let filter = |blocks| Sbbf::new(blocks).unwrap();
         let empty = || {
             Arrangement::new(

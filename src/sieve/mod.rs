@@ -18,7 +18,7 @@ pub use build::builder::{Builder, BuiltPartition, Fragment, join};
 pub use build::merge::Merge;
 pub use build::sort::{build_pairs, sort_pairs};
 pub use build::stream::{Joined, SegmentStream, Share, check_keys, join_shares, root_over};
-pub use index::directory::{Built, Entry, KeySpan, Location, Root, SectionRange, Stats, pack};
+pub use index::directory::{Built, Entry, IndexInfo, KeySpan, Location, Root, SectionRange, Stats, pack};
 pub use index::loaded::Index;
 pub use index::lookup::{Answer, Lookup, Need, Query};
 pub use index::report::Report;

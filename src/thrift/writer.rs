@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_reads_back() {
+    fn fields_read_back() {
         for value in [0, 1, -1, 63, 64, -65, i64::MAX, i64::MIN] {
             for (id, last) in [(1, 0), (15, 0), (16, 0), (3, 7), (i16::MAX, i16::MAX - 1)] {
                 let mut writer = Writer::new();

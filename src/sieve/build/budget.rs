@@ -38,7 +38,7 @@ mod tests {
     use crate::sieve::{Builder, Options};
 
     #[test]
-    fn a_budget_is_kept_where_it_can_be() {
+    fn the_index_fits_in_a_budget_that_is_large_enough() {
         let build = |coarsen| {
             let mut builder = Builder::new(64, Options { coarsen, ..Options::default() })?;
             (0..4000u64).try_for_each(|key| builder.push(key * 977, u32::try_from(key * key % 61).unwrap(), 1))?;

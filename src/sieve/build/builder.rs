@@ -434,17 +434,17 @@ mod tests {
 
     proptest! {
         #[test]
-        fn i5_partitions_join_to_identical_bytes_of_words(rows in proptest::collection::btree_map(prop_oneof![0u64..300, any::<u64>()], pairs(), 1..200), cuts in proptest::collection::vec(0usize..200, 0..5)) {
+        fn i5_partitions_of_words_join_to_identical_bytes(rows in proptest::collection::btree_map(prop_oneof![0u64..300, any::<u64>()], pairs(), 1..200), cuts in proptest::collection::vec(0usize..200, 0..5)) {
             check(&rows, &cuts);
         }
 
         #[test]
-        fn i5_partitions_join_to_identical_bytes_of_wide_keys(rows in proptest::collection::btree_map(any::<u128>(), pairs(), 1..200), cuts in proptest::collection::vec(0usize..200, 0..5)) {
+        fn i5_partitions_of_wide_keys_join_to_identical_bytes(rows in proptest::collection::btree_map(any::<u128>(), pairs(), 1..200), cuts in proptest::collection::vec(0usize..200, 0..5)) {
             check(&rows, &cuts);
         }
 
         #[test]
-        fn i5_partitions_join_to_identical_bytes_of_texts(
+        fn i5_partitions_of_texts_join_to_identical_bytes(
             rows in proptest::collection::btree_map(
                 proptest::collection::vec(prop_oneof![Just(0u8), Just(b'a'), any::<u8>()], 0..20).prop_map(|text| Bytes::new(&text)),
                 pairs(), 1..100),
@@ -455,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn disorder_and_unknown_locations_are_refused() {
+    fn unordered_keys_and_unknown_locations_are_rejected() {
         let mut builder = Builder::<u64>::new(2, Options::default()).unwrap();
         builder.push(5, 1, 1).unwrap();
         builder.push(5, 0, 1).unwrap();

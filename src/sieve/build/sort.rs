@@ -352,7 +352,7 @@ mod tests {
         }
 
         #[test]
-        fn i5_any_number_of_threads_makes_the_same_bytes(pairs in proptest::collection::vec((prop_oneof![0u64..50, any::<u64>()], 0u32..5), 0..500), threads in 2usize..6) {
+        fn i5_any_number_of_threads_builds_the_same_bytes(pairs in proptest::collection::vec((prop_oneof![0u64..50, any::<u64>()], 0u32..5), 0..500), threads in 2usize..6) {
             let options = Options { max_weight: 20, max_records: 30, ..Options::default() };
             let single_thread = build_pairs(pairs.clone(), 5, options, 1).unwrap();
             prop_assert_eq!(build_pairs(pairs, 5, options, threads).unwrap(), single_thread);

@@ -5,9 +5,9 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::int::{index, saturating_u32, to_u64};
 use crate::sieve::build::builder::{Builder, BuiltPartition, Fragment, join};
 use crate::sieve::code::format::{SHARE, cursor, finished, frame, malformed, take_u32, unframe};
-use crate::sieve::index::directory::{Built, Entry, KeySpan, Location, Root, SectionRange, Stats};
+use crate::sieve::index::directory::{Built, Entry, IndexInfo, KeySpan, Location, Root, SectionRange, Stats};
 use crate::sieve::index::root::{put_entry, put_span, take_entry, take_span};
-use crate::sieve::key::axis::{AxisType, Key};
+use crate::sieve::key::axis::Key;
 use crate::sieve::record::key_section::take_keys;
 use crate::sieve::record::options::Options;
 use crate::sieve::record::records::Records;
@@ -67,7 +67,7 @@ impl<K: Key> SegmentStream<K> {
 
 /// Builds a root over segments that are already stored.
 pub fn root_over<K: Key>(
-    (axis, instant, options): (AxisType, i64, Options),
+    info: IndexInfo,
     locations: Vec<Location>,
     stats: Vec<Stats<K>>,
     spans: &[Option<KeySpan<K>>],
@@ -77,6 +77,7 @@ pub fn root_over<K: Key>(
         return Err(Error::new(ErrorKind::SieveLocation(saturating_u32(locations.len()))));
     }
     let stats = stats.into_iter().zip(spans).map(|(stats, span)| Stats { span: span.clone(), ..stats }).collect();
+    let IndexInfo { axis, instant, options } = info;
     Ok(Root { axis, instant, options, locations, stats, segments })
 }
 
@@ -221,7 +222,7 @@ pub fn check_keys<K: Key>(bytes: &[u8], num_locations: u32) -> Result<()> {
 mod tests {
     use super::*;
     use crate::sieve::build::merge::Merge;
-    use crate::sieve::key::axis::Bytes;
+    use crate::sieve::key::axis::{AxisType, Bytes};
     use crate::sieve::record::options::Coarsen;
     use crate::sieve::record::pairs::{PairBuffer, RunWriter, SortableKey};
     use proptest::prelude::*;
@@ -248,7 +249,7 @@ mod tests {
     }
 
     fn check<K: SortableKey>(rows: &[(K::Value<'_>, u32)], runs: usize, borders: &[K::Value<'_>]) {
-        let info = (AxisType::Unsigned, 3, SMALL);
+        let info = IndexInfo { axis: AxisType::Unsigned, instant: 3, options: SMALL };
         let locations: Vec<Location> =
             (0..9).map(|number| Location { partition: String::new(), group: format!("{number}") }).collect();
         let expected = build(rows, 1, Builder::<K>::new(9, SMALL).unwrap()).finish();
@@ -301,7 +302,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn i5_runs_and_shares_of_words_make_the_same_segments(
+        fn i5_runs_and_shares_of_words_build_the_same_segments(
             rows in proptest::collection::vec((prop_oneof![0u64..300, any::<u64>()], 0u32..9), 0..400),
             runs in 1usize..5,
             borders in proptest::collection::vec(prop_oneof![0u64..300, any::<u64>()], 0..4),
@@ -310,7 +311,7 @@ mod tests {
         }
 
         #[test]
-        fn i5_runs_and_shares_of_texts_make_the_same_segments(
+        fn i5_runs_and_shares_of_texts_build_the_same_segments(
             rows in proptest::collection::vec((text(), 0u32..9), 0..200),
             runs in 1usize..5,
             borders in proptest::collection::vec(text(), 0..4),
@@ -321,7 +322,7 @@ mod tests {
         }
 
         #[test]
-        fn i11_any_bytes_are_refused_as_pieces_and_shares(bytes: Vec<u8>, framed: bool) {
+        fn i11_random_bytes_as_chunks_or_shares_never_panic(bytes: Vec<u8>, framed: bool) {
             let part = |part| if framed { frame(part, &bytes) } else { bytes.clone() };
             if let Ok(mut chunk) = crate::sieve::record::pairs::RunChunk::<Bytes>::new(part(crate::sieve::code::format::RUN)) {
                 while let Ok(Some(_)) = chunk.next_pair() {}

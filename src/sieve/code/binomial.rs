@@ -152,7 +152,7 @@ mod tests {
     use crate::sieve::code::bits::{BackWriter, BitWriter};
 
     #[test]
-    fn every_split_reads_back_in_both_directions() {
+    fn every_count_reads_back_in_both_directions() {
         let mut cases = Vec::new();
         for count in 0..=40u32 {
             for (left, right) in [(64, 64), (20, 20), (21, 20), (u32::MAX, 1 << 20), (1, 40), (40, 0)] {
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn the_codes_fill_their_space() {
+    fn the_prefix_codes_are_complete() {
         for lengths in &LENGTHS[1..] {
             assert_eq!(lengths.iter().map(|&bits| 1u32 << (7 - bits)).sum::<u32>(), 128);
         }

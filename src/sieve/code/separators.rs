@@ -377,7 +377,7 @@ mod tests {
         }
 
         #[test]
-        fn foreign_bits_end(bytes: Vec<u8>, count in 0u32..=MAX_SEPARATORS, shift in 0u32..128, point: u128, clumped: bool) {
+        fn random_bits_never_hang_the_decoder(bytes: Vec<u8>, count in 0u32..=MAX_SEPARATORS, shift in 0u32..128, point: u128, clumped: bool) {
             let distribution = if clumped { Distribution::Clumped } else { Distribution::Scattered };
             let point = if shift == 0 { 0 } else { point >> (128 - shift) };
             let mut reader = BitReader::new(&bytes, 0, bytes.len() * 8);
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn scattered_keys_cost_under_three_bits_and_dense_ones_nothing() {
+    fn scattered_keys_take_under_three_bits_and_dense_keys_take_none() {
         let mut state = 7u64;
         let mut keys: Vec<u128> = (0..512)
             .map(|_| {

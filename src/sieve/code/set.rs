@@ -84,7 +84,7 @@ mod tests {
         }
 
         #[test]
-        fn foreign_bits_name_only_members_of_the_universe(bytes: Vec<u8>, count: u32, low in 0u32..9, width in 1u32..300) {
+        fn random_bits_decode_to_members_of_the_universe(bytes: Vec<u8>, count: u32, low in 0u32..9, width in 1u32..300) {
             let end = bytes.len() * 8;
             take_members(&mut BitReader::new(&bytes, 0, end), count, low, width, &mut |member| {
                 assert!((low..low + width).contains(&member));
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_set_is_free_and_a_random_one_near_its_entropy() {
+    fn a_full_set_takes_no_bits_and_a_random_set_is_near_its_entropy() {
         assert_eq!(round_trip(&(0..4096).collect::<Vec<_>>(), 4096), 0);
         // ln C(4096, 10) = 68.1 nats = 98 bits.
         assert!(round_trip(&[17, 311, 788, 1200, 1201, 2047, 2600, 3333, 3500, 4000], 4096) < 112);

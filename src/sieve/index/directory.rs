@@ -80,6 +80,17 @@ pub struct Entry<K> {
     pub counts: Counts,
 }
 
+/// The properties that all parts of an index share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IndexInfo {
+    /// How values became keys.
+    pub axis: AxisType,
+    /// The instant of the table that the index describes.
+    pub instant: i64,
+    /// The options of the build.
+    pub options: Options,
+}
+
 /// The part of an index that a reader keeps in memory: everything except the segments.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Root<K> {
@@ -121,7 +132,7 @@ pub fn pack<K: Key>(segments: &[EncodedSegment<K>], file: u32) -> (Vec<u8>, Vec<
 impl<K: Key> Root<K> {
     /// Builds a root over one file of segments. Takes nulls, NaN and unknown rows from `stats`, and spans from `built`.
     pub fn new(
-        (axis, instant, options): (AxisType, i64, Options),
+        info: IndexInfo,
         locations: Vec<Location>,
         stats: Vec<Stats<K>>,
         built: &Built<K>,
@@ -131,6 +142,7 @@ impl<K: Key> Root<K> {
         }
         let (bytes, segments) = pack(&built.segments, 0);
         let stats = stats.into_iter().zip(&built.spans).map(|(stats, span)| Stats { span: span.clone(), ..stats });
+        let IndexInfo { axis, instant, options } = info;
         Ok((Self { axis, instant, options, locations, stats: stats.collect(), segments }, bytes))
     }
 

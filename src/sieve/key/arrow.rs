@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn values_keep_their_order_and_zeros_are_one() {
+    fn keys_keep_the_order_of_values_and_both_zeros_are_equal() {
         let expected = |rows, nulls, nans| ColumnCounts { rows, nulls, nans };
         let (sorted, counts) = keys::<u64>(Int8Array::from(vec![Some(-128), None, Some(-1), Some(0), Some(127)]));
         assert!(sorted.is_sorted() && sorted.len() == 4);
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_of_a_dictionary_count_once_for_each_row() {
+    fn a_dictionary_entry_counts_once_per_row() {
         let mut builder = StringDictionaryBuilder::<Int8Type>::new();
         ["b", "a", "b"].iter().for_each(|text| builder.append_value(text));
         builder.append_null();
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn other_units_and_types_without_order_are_refused() {
+    fn other_units_and_unordered_types_are_rejected() {
         let axis = Axis::of(&DataType::Timestamp(TimeUnit::Microsecond, None)).unwrap();
         let other: ArrayRef = Arc::new(arrow_array::TimestampMillisecondArray::from(vec![1]));
         assert!(matches!(axis.keys::<u64>(&other).unwrap_err().kind(), ErrorKind::SieveMeaning { .. }));

@@ -429,7 +429,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn edges_keep_their_order() {
+    fn extreme_values_keep_their_order() {
         assert!(signed(i64::MIN) == 0 && signed(-1) < signed(0) && signed(i64::MAX) == u64::MAX);
         assert!(wide_signed(i128::MIN) == 0 && wide_signed(-1) < wide_signed(0));
         let doubles = [f64::NEG_INFINITY, f64::MIN, -1.0, -5e-324, 0.0, 5e-324, 1.0, f64::MAX, f64::INFINITY];
@@ -449,7 +449,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn byte_strings_share_the_bits_they_claim(a in short(), b in short(), c in short()) {
+        fn common_bits_of_byte_strings_nest(a in short(), b in short(), c in short()) {
             let mut keys = [Bytes::new(&a), Bytes::new(&b), Bytes::new(&c)];
             keys.sort();
             // The outer two keys share exactly the bits that both neighbouring pairs share. This makes the cells of the

@@ -166,7 +166,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn points_keep_the_order_of_keys_and_of_strangers(keys in proptest::collection::btree_set(text(), 1..20), a in text(), b in text()) {
+        fn points_keep_the_order_of_keys_inside_and_outside_the_segment(keys in proptest::collection::btree_set(text(), 1..20), a in text(), b in text()) {
             let keys: Vec<Bytes> = keys.into_iter().collect();
             let points = StringPoints::of(keys.iter().map(Bytes::as_slice));
             let mut body = Vec::new();

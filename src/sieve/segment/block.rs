@@ -149,63 +149,74 @@ pub(in crate::sieve) struct Damaged;
 /// The result of a visit: an error if some of the bits are corrupt.
 pub(in crate::sieve) type Visited = Result<(), Damaged>;
 
-/// Calls `visit` with the locations of every run that overlaps `low ..= high`, both relative to the block. The block
-/// must not be empty; it is at `start..end` of `bytes`. `visit` gets local numbers, possibly several times.
-#[inline]
-pub(in crate::sieve) fn visit_runs<P: Offset>(
-    bytes: &[u8],
-    (start, end): (usize, usize),
-    layout: &Layout,
-    shared: StoredSets<'_>,
-    (low, high): (P, P),
-    fuel: &mut u64,
-    visit: &mut impl FnMut(u32),
-) -> Visited {
-    let mut reader = BitReader::new(bytes, start, end);
-    let count = low_u32(reader.take(layout.count_bits)).min(MAX_SEPARATORS);
-    let rank_of = |point| rank(&mut reader.clone(), count, layout.shift, point, layout.distribution).ok_or(Damaged);
-    // An interval covers its inner blocks completely. They need no separators.
-    let width_mask = (P::ONE << layout.shift) - P::ONE;
-    let first = if low == P::ZERO && high == width_mask { 0 } else { rank_of(low)? };
-    let last = match high {
-        _ if high == low => first,
-        _ if high == width_mask => count,
-        _ => rank_of(high)?,
-    };
-    let mut back = BackReader::new(bytes, start, end);
-    let (mut previous, mut before) = (SeenSet::Nothing, SeenSet::Nothing);
-    for run in 0..=last {
-        let kind = take_kind(&mut back, layout)?;
-        let seen = match kind {
-            SetKind::One => SeenSet::One(back.take_below(layout.num_locals)),
-            SetKind::Shared => SeenSet::Shared(back.take_below(layout.num_shared)),
-            SetKind::Inline => {
-                let end_bit = back.position();
-                // The members must be decoded even if they are not visited, to find the next set.
-                if run >= first {
-                    take_set(&mut back, layout, fuel, visit)?;
-                } else {
-                    take_set(&mut back, layout, fuel, &mut |_| {})?;
-                }
-                SeenSet::Inline(end_bit)
-            }
-            SetKind::Previous => previous,
-            SetKind::BeforePrevious => before,
+/// The stored blocks of a segment.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::sieve) struct Blocks<'a> {
+    pub(in crate::sieve) bytes: &'a [u8],
+    pub(in crate::sieve) layout: &'a Layout,
+    pub(in crate::sieve) shared: StoredSets<'a>,
+}
+
+impl Blocks<'_> {
+    /// Calls `visit` with the locations of every run that overlaps `low ..= high`, both relative to the block at bits
+    /// `start..end`, which must not be empty. `visit` gets local numbers, possibly several times.
+    #[inline]
+    pub(in crate::sieve) fn visit_runs<P: Offset>(
+        &self,
+        (start, end): (usize, usize),
+        (low, high): (P, P),
+        fuel: &mut u64,
+        visit: &mut impl FnMut(u32),
+    ) -> Visited {
+        let Self { bytes, layout, shared } = *self;
+        let mut reader = BitReader::new(bytes, start, end);
+        let count = low_u32(reader.take(layout.count_bits)).min(MAX_SEPARATORS);
+        let rank_of = |point| rank(&mut reader.clone(), count, layout.shift, point, layout.distribution).ok_or(Damaged);
+        // An interval covers its inner blocks completely. They need no separators.
+        let width_mask = (P::ONE << layout.shift) - P::ONE;
+        let first = if low == P::ZERO && high == width_mask { 0 } else { rank_of(low)? };
+        let last = match high {
+            _ if high == low => first,
+            _ if high == width_mask => count,
+            _ => rank_of(high)?,
         };
-        if back.exhausted() {
-            return Err(Damaged);
-        }
-        if run >= first && kind != SetKind::Inline {
-            match seen {
-                SeenSet::Nothing => return Err(Damaged),
-                SeenSet::One(local) => visit(local),
-                SeenSet::Shared(number) => take_shared(shared, number, layout, fuel, visit)?,
-                SeenSet::Inline(end_bit) => take_set(&mut BackReader::new(bytes, start, end_bit), layout, fuel, visit)?,
+        let mut back = BackReader::new(bytes, start, end);
+        let (mut previous, mut before) = (SeenSet::Nothing, SeenSet::Nothing);
+        for run in 0..=last {
+            let kind = take_kind(&mut back, layout)?;
+            let seen = match kind {
+                SetKind::One => SeenSet::One(back.take_below(layout.num_locals)),
+                SetKind::Shared => SeenSet::Shared(back.take_below(layout.num_shared)),
+                SetKind::Inline => {
+                    let end_bit = back.position();
+                    // The members must be decoded even if they are not visited, to find the next set.
+                    if run >= first {
+                        take_set(&mut back, layout, fuel, visit)?;
+                    } else {
+                        take_set(&mut back, layout, fuel, &mut |_| {})?;
+                    }
+                    SeenSet::Inline(end_bit)
+                }
+                SetKind::Previous => previous,
+                SetKind::BeforePrevious => before,
+            };
+            if back.exhausted() {
+                return Err(Damaged);
             }
+            if run >= first && kind != SetKind::Inline {
+                match seen {
+                    SeenSet::Nothing => return Err(Damaged),
+                    SeenSet::One(local) => visit(local),
+                    SeenSet::Shared(number) => take_shared(shared, number, layout, fuel, visit)?,
+                    SeenSet::Inline(end_bit) => {
+                        take_set(&mut BackReader::new(bytes, start, end_bit), layout, fuel, visit)?
+                    }
+                }
+            }
+            (before, previous) = (previous, seen);
         }
-        (before, previous) = (previous, seen);
+        Ok(())
     }
-    Ok(())
 }
 
 /// Reads the kind of the next run's set.

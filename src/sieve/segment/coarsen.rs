@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_cheapest_neighbours_are_united_first_and_the_budget_holds() {
+    fn the_cheapest_neighbours_merge_first_and_the_budget_holds() {
         let mut sets = Sets::new(8);
         let runs: Vec<KeyRun> = [(0, 10, 0), (10, 11, 1), (11, 30, 2), (30, 60, 3)]
             .map(|(start, end, set)| KeyRun { start, end, set })

@@ -310,7 +310,7 @@ fn last_at_most<T: Copy + Ord + Default>(numbers: &[T], (start, end): (usize, us
 mod tests {
     use crate::sieve::tests::model::Random;
     use crate::sieve::{
-        AxisType, Builder, Bytes, Coarsen, Index, Key, Location, Options, Query, Root, Stats, axis::signed,
+        AxisType, Builder, Bytes, Coarsen, Index, IndexInfo, Key, Location, Options, Query, Root, Stats, axis::signed,
     };
     use proptest::prelude::*;
 
@@ -322,7 +322,7 @@ mod tests {
         pairs.into_iter().for_each(|(key, location)| builder.push(key, location, 1).unwrap());
         let names = (0..LOCATIONS).map(|at| Location { partition: String::new(), group: format!("{at:04}") });
         let stats = vec![Stats::default(); usize::try_from(LOCATIONS).unwrap()];
-        let info = (AxisType::Signed, 1, options);
+        let info = IndexInfo { axis: AxisType::Signed, instant: 1, options };
         let (root, file) = Root::new(info, names.collect(), stats, &builder.finish()).unwrap();
         let mut index = Index::new(root);
         index.load_all(&file).unwrap();
@@ -366,7 +366,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn decoded_segments_answer_as_stored_ones(seed: u64, distribution in 0u64..3, rows in 1usize..2500, few in 1u64..200, coarse in 0usize..4) {
+        fn decoded_and_stored_segments_answer_alike(seed: u64, distribution in 0u64..3, rows in 1usize..2500, few in 1u64..200, coarse in 0usize..4) {
             let random = &mut Random(seed);
             let coarsens = [Coarsen::Exact, Coarsen::Plain { keys: 5 }, Coarsen::Error { millionths: 9000 }, Coarsen::Slope { thousandths: 900 }];
             let options = Options { coarsen: coarsens[coarse], max_weight: [700, 16_384][rows % 2], ..Options::default() };
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_often_is_decoded_while_there_is_room() {
+    fn segments_with_many_lookups_are_decoded_while_the_cache_has_room() {
         let pairs: Vec<(u64, u32)> = (0..5000).map(|key| (key * 7, u32::try_from(key * key % 199).unwrap())).collect();
         let mut index = index(pairs, Options { max_weight: 2000, ..Options::default() });
         index.set_cache_bytes(20_000);

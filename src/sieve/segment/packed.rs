@@ -16,8 +16,7 @@ use crate::sieve::code::set::take_members;
 use crate::sieve::key::axis::{Bytes, Key, Position, take_point};
 use crate::sieve::key::string_points::StringPoints;
 use crate::sieve::segment::block::{
-    BLOCKS_PER_UNION, CLUMPED, Damaged, FUEL, KINDS, Layout, StoredSets, UNIONS, Visited, on_line, visit_runs,
-    visit_union,
+    BLOCKS_PER_UNION, Blocks, CLUMPED, Damaged, FUEL, KINDS, Layout, StoredSets, UNIONS, Visited, on_line, visit_union,
 };
 use crate::sieve::segment::cache_entry::{CacheEntry, CachedSegment};
 use crate::sieve::segment::decoded::{DecodedSegment, StoredSegment};
@@ -266,12 +265,13 @@ impl<K: Key> Segment<K> {
             return Ok(());
         }
         let shared = StoredSets { bytes: &self.shared, bounds: &self.shared_bounds };
+        let blocks = Blocks { bytes: &self.payload, layout: &self.layout, shared };
         let bits = (index(bounds[0]), index(bounds[1]));
         if K::POINT_BYTES == 8 {
             let keys = (u64::of(keys.0), u64::of(keys.1));
-            visit_runs(&self.payload, bits, &self.layout, shared, keys, fuel, visit)
+            blocks.visit_runs(bits, keys, fuel, visit)
         } else {
-            visit_runs(&self.payload, bits, &self.layout, shared, keys, fuel, visit)
+            blocks.visit_runs(bits, keys, fuel, visit)
         }
     }
 }

@@ -30,7 +30,7 @@ pub(in crate::sieve) fn build<K: Key>(pairs: &[(K, u32)], options: Options) -> (
     };
     let locations = (0..LOCATIONS).map(location).collect();
     let stats = vec![Stats::default(); index(LOCATIONS)];
-    Root::new((axis, 100, options), locations, stats, &builder.finish()).unwrap()
+    Root::new(IndexInfo { axis, instant: 100, options }, locations, stats, &builder.finish()).unwrap()
 }
 
 pub(in crate::sieve) fn open<K: Key>((root, file): (Root<K>, Vec<u8>)) -> Index<K> {
@@ -63,7 +63,7 @@ pub(in crate::sieve) const SMALL: Options =
     Options { max_records: 90, max_key_bytes: 9000, max_weight: 60, coarsen: Coarsen::Exact };
 
 #[test]
-fn i2_answers_lie_within_min_max_and_rays_are_exactly_it() {
+fn i2_answers_are_within_min_max_and_rays_equal_it() {
     for coarsen in [Coarsen::Exact, Coarsen::Plain { keys: 32 }] {
         let pairs = sample(3);
         let index = open(build(&pairs, Options { coarsen, ..SMALL }));
@@ -95,7 +95,7 @@ fn i3_exact_runs_answer_points_and_intervals_exactly() {
 }
 
 #[test]
-fn i4_points_are_intervals_and_wider_intervals_never_return_fewer() {
+fn i4_points_are_intervals_and_wider_intervals_return_no_fewer_locations() {
     for coarsen in [Coarsen::Exact, Coarsen::Plain { keys: 8 }, Coarsen::Error { millionths: 200_000 }] {
         let index = open(build(&sample(5), Options { coarsen, ..SMALL }));
         for a in (0..900).step_by(13) {
@@ -116,7 +116,7 @@ fn i4_points_are_intervals_and_wider_intervals_never_return_fewer() {
 }
 
 #[test]
-fn i6_every_key_lies_in_one_segment_within_the_limits() {
+fn i6_every_key_is_in_one_segment_within_the_limits() {
     let pairs = sample(22);
     let (root, _) = build(&pairs, SMALL);
     assert!(root.segments.len() > 2);
@@ -130,7 +130,7 @@ fn i6_every_key_lies_in_one_segment_within_the_limits() {
 }
 
 #[test]
-fn i8_counts_are_rows_and_deleting_all_leaves_an_empty_index() {
+fn i8_counts_equal_rows_and_deleting_all_rows_empties_the_index() {
     let pairs = sample(6);
     let (root, file) = build(&pairs, SMALL);
     assert_eq!(root.counts().rows, 300);
@@ -245,7 +245,7 @@ fn i11_hostile_bytes_with_a_good_checksum_do_not_panic() {
 }
 
 #[test]
-fn i12_edges_of_every_width() {
+fn i12_extreme_keys_of_every_type_are_found() {
     let words = [signed(i64::MIN), signed(-1), signed(0), signed(i64::MAX), 0, u64::MAX, 1, u64::MAX - 1];
     let pairs: Vec<(u64, u32)> = words.iter().zip(0..).map(|(&key, at)| (key, at % 5)).collect();
     let wides: Vec<(u128, u32)> =
@@ -278,7 +278,7 @@ fn check_edges<K: Key>(pairs: &[(K, u32)]) {
 }
 
 #[test]
-fn i12_prefixes_find_every_string_that_begins_so() {
+fn i12_a_prefix_query_finds_every_string_with_the_prefix() {
     let texts: Vec<(Bytes, u32)> = ["", "a", "ab", "abc", "abd", "b", "\u{ff}", "ab\u{ff}"]
         .iter()
         .zip(0..)
@@ -294,7 +294,7 @@ fn i12_prefixes_find_every_string_that_begins_so() {
 }
 
 #[test]
-fn i13_the_error_asked_for_is_kept_and_told() {
+fn i13_the_index_stays_below_the_error_limit_and_reports_it() {
     let pairs = sample(12);
     for millionths in [0, 10_000, 50_000, 300_000] {
         let index = open(build(&pairs, Options { coarsen: Coarsen::Error { millionths }, ..SMALL }));
@@ -314,7 +314,7 @@ fn i13_the_error_asked_for_is_kept_and_told() {
 }
 
 #[test]
-fn i13_absent_keys_are_told_too() {
+fn i13_reads_of_absent_keys_are_reported() {
     // Two clumps separated by empty blocks: half of the segment's width has no locations.
     let pairs: Vec<(u64, u32)> =
         (0..400).map(|row| (row + if row < 200 { 0 } else { 400 }, u32::try_from(row % 5).unwrap())).collect();
@@ -352,7 +352,7 @@ fn i15_narrower_plain_blocks_never_read_more() {
 }
 
 #[test]
-fn i10_writers_are_put_in_order_by_instant() {
+fn i10_commits_are_ordered_by_instant() {
     let delta = |instant, key| {
         Delta::new(instant, vec![location(0)], vec![], vec![], vec![Change { key, location: 0, plus: 1, minus: 0 }])
             .unwrap()
@@ -370,13 +370,18 @@ fn i10_writers_are_put_in_order_by_instant() {
 }
 
 #[test]
-fn nan_is_kept_wherever_an_engine_would_match_it() {
+fn nan_is_kept_if_any_engine_may_match_it() {
     let mut builder = Builder::new(2, Options::default()).unwrap();
     builder.push(axis::double(1.5).unwrap(), 0, 1).unwrap();
     let stats = vec![Stats::default(), Stats { nans: 1, nulls: 2, ..Stats::default() }];
     let locations = vec![location(0), location(1)];
-    let (root, file) =
-        Root::new((AxisType::Float, 1, Options::default()), locations, stats, &builder.finish()).unwrap();
+    let (root, file) = Root::new(
+        IndexInfo { axis: AxisType::Float, instant: 1, options: Options::default() },
+        locations,
+        stats,
+        &builder.finish(),
+    )
+    .unwrap();
     let index = open((root, file));
     assert_eq!(only(&index, Query::AtLeast(axis::double(9.0).unwrap())), [1]);
     assert_eq!(only(&index, Query::AtMost(axis::double(9.0).unwrap())), [0]);
@@ -386,7 +391,7 @@ fn nan_is_kept_wherever_an_engine_would_match_it() {
 }
 
 #[test]
-fn a_cold_point_needs_one_range_of_at_most_64_kib() {
+fn a_cold_point_lookup_reads_one_range_of_at_most_64_kib() {
     // Scattered keys in few locations, in many, and in a million, with a different location for each run.
     for num_locations in [64, 5000, 1_000_000] {
         let mut random = Random(31);
@@ -430,7 +435,7 @@ fn unions_of_blocks_answer_long_intervals_exactly() {
 
 /// Compares the worked example of the format page byte by byte.
 #[test]
-fn the_worked_example_of_the_format_page_holds() {
+fn the_worked_example_on_the_format_page_is_correct() {
     let mut builder = Builder::new(3, Options::default()).unwrap();
     for (key, at) in [(10u64, 0), (11, 0), (12, 1), (20, 0), (20, 2)] {
         builder.push(key, at, 1).unwrap();
@@ -439,7 +444,13 @@ fn the_worked_example_of_the_format_page_holds() {
     let page = include_str!("../../../docs/format/sieve-v1.md");
     let locations = ["a", "b", "c"].map(|group| Location { partition: String::new(), group: group.into() }).to_vec();
     let stats = vec![Stats { nulls: 2, ..Stats::default() }, Stats::default(), Stats::default()];
-    let (root, file) = Root::new((AxisType::Unsigned, 7, Options::default()), locations, stats, &built).unwrap();
+    let (root, file) = Root::new(
+        IndexInfo { axis: AxisType::Unsigned, instant: 7, options: Options::default() },
+        locations,
+        stats,
+        &built,
+    )
+    .unwrap();
     let delta =
         Delta::new(8, vec![location(1)], vec![], vec![], vec![Change { key: 300u64, location: 0, plus: 1, minus: 0 }]);
     let segment = &built.segments[0];

@@ -343,17 +343,17 @@ fn delta_of<K: Key>(instant: i64, changes: &BTreeMap<(Value<K>, u32), (u64, u64)
     let groups: BTreeSet<u32> = changes.keys().map(|(_, group)| *group).chain(dead.iter().copied()).collect();
     let groups: Vec<u32> = groups.into_iter().collect();
     let number = |group: u32| saturating_u32(groups.binary_search(&group).unwrap());
-    let (mut keys, mut sides) = (Vec::new(), Vec::new());
+    let (mut keys, mut keyless) = (Vec::new(), Vec::new());
     for ((value, group), &(plus, minus)) in changes {
         let location = number(*group);
         match value {
             Value::Key(key) => keys.push(Change { key: key.clone(), location, plus, minus }),
-            Value::Null => sides.push(KeylessRows { location, nulls: (plus, minus), ..KeylessRows::default() }),
-            Value::Nan => sides.push(KeylessRows { location, nans: (plus, minus), ..KeylessRows::default() }),
+            Value::Null => keyless.push(KeylessRows { location, nulls: (plus, minus), ..KeylessRows::default() }),
+            Value::Nan => keyless.push(KeylessRows { location, nans: (plus, minus), ..KeylessRows::default() }),
         }
     }
     let dead = dead.iter().map(|&group| number(group)).collect();
-    Delta::new(instant, groups.iter().map(|&group| location(group)).collect(), dead, sides, keys).unwrap()
+    Delta::new(instant, groups.iter().map(|&group| location(group)).collect(), dead, keyless, keys).unwrap()
 }
 
 const SMALL: Options = Options { max_records: 60, max_key_bytes: 2000, max_weight: 32, coarsen: Coarsen::Exact };
@@ -396,13 +396,13 @@ fn run_each(operations: u64, seed: u64) -> u64 {
 }
 
 #[test]
-fn i1_i9_i10_the_index_never_loses_a_location_that_the_rows_have() {
+fn i1_i9_i10_no_location_with_a_matching_row_is_lost() {
     run_all(4_000, 1);
 }
 
 /// Many short histories, because commits are cheap at the start of a history. CI runs this.
 #[test]
-fn i1_a_million_operations_lose_nothing() {
+fn i1_a_million_operations_lose_no_location() {
     const WORKERS: u64 = 4;
     const OPERATIONS: u64 = 200;
     let worlds = 1_000_000 / (7 * OPERATIONS) + 1;

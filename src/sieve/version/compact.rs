@@ -5,7 +5,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::int::{index, saturating_u32};
 use crate::sieve::build::builder::Builder;
 use crate::sieve::build::stream::{SegmentStream, root_over};
-use crate::sieve::index::directory::{Built, Location, Root, SectionRange, Stats};
+use crate::sieve::index::directory::{Built, IndexInfo, Location, Root, SectionRange, Stats};
 use crate::sieve::index::loaded::Index;
 use crate::sieve::key::axis::Key;
 use crate::sieve::record::key_section::take_keys;
@@ -145,7 +145,7 @@ impl<K: Key> View<'_, K> {
         let stats = compaction.keyless_stats(locations.len())?;
         let Built { segments, spans } = builder.finish();
         store(&mut stream, segments)?;
-        let info = (self.timeline.axis(), self.instant(), options);
+        let info = IndexInfo { axis: self.timeline.axis(), instant: self.instant(), options };
         let root = root_over(info, locations, stats, &spans, stream.into_entries())?;
         Ok(Compacted { root, file: Vec::new(), carried: compaction.carried, unmatched: compaction.unmatched })
     }
@@ -242,8 +242,8 @@ impl<K: Key> Compaction<'_, K> {
             }
         }
         for (commit, version) in self.view.deltas.iter().enumerate() {
-            for side in &version.part.sides {
-                let number = version.numbers[index(side.location)];
+            for entry in &version.part.keyless {
+                let number = version.numbers[index(entry.location)];
                 if !self.lives(number, commit) {
                     continue;
                 }
@@ -252,9 +252,9 @@ impl<K: Key> Compaction<'_, K> {
                     rows.saturating_add(plus).saturating_sub(if certain { minus } else { 0 })
                 };
                 let target = &mut stats[index(self.target(number)?)];
-                target.nulls = left(target.nulls, side.nulls);
-                target.nans = left(target.nans, side.nans);
-                target.unknown |= side.unknown;
+                target.nulls = left(target.nulls, entry.nulls);
+                target.nans = left(target.nans, entry.nans);
+                target.unknown |= entry.unknown;
             }
         }
         Ok(stats)
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn i14_a_compaction_gives_segments_out_while_it_runs() {
+    fn i14_a_compaction_streams_its_segments() {
         let pairs: Vec<(u64, u32)> = (0..3000).map(|key| (key * 3, u32::try_from(key * key % 5).unwrap())).collect();
         let (root, file) = build(&pairs, SMALL);
         let mut timeline = Timeline::starting_with(Index::new(root.clone()));

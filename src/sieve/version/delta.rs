@@ -46,7 +46,7 @@ pub struct Delta<K> {
     pub(in crate::sieve) locations: Vec<Location>,
     /// The locations that this commit removed.
     pub(in crate::sieve) dead: Vec<u32>,
-    pub(in crate::sieve) sides: Vec<KeylessRows>,
+    pub(in crate::sieve) keyless: Vec<KeylessRows>,
     /// Sorted by key and location, without duplicates.
     pub(in crate::sieve) changes: Vec<Change<K>>,
 }
@@ -57,18 +57,18 @@ impl<K: Key> Delta<K> {
         instant: i64,
         locations: Vec<Location>,
         mut dead: Vec<u32>,
-        mut sides: Vec<KeylessRows>,
+        mut keyless: Vec<KeylessRows>,
         mut changes: Vec<Change<K>>,
     ) -> Result<Self> {
         let named = changes.iter().map(|change| change.location).chain(dead.iter().copied());
-        for location in named.chain(sides.iter().map(|side| side.location)) {
+        for location in named.chain(keyless.iter().map(|entry| entry.location)) {
             if index(location) >= locations.len() {
                 return Err(Error::new(ErrorKind::SieveLocation(location)));
             }
         }
         dead.sort_unstable();
         dead.dedup();
-        sides.sort_unstable_by_key(|side| (side.location, side.nulls, side.nans, side.unknown));
+        keyless.sort_unstable_by_key(|entry| (entry.location, entry.nulls, entry.nans, entry.unknown));
         changes.sort_unstable();
         changes.dedup_by(|next, kept| {
             let same = next.location == kept.location && next.key == kept.key;
@@ -78,7 +78,7 @@ impl<K: Key> Delta<K> {
             }
             same
         });
-        Ok(Self { instant, locations, dead, sides, changes })
+        Ok(Self { instant, locations, dead, keyless, changes })
     }
 
     /// Returns the instant of the commit.
@@ -99,13 +99,13 @@ impl<K: Key> Delta<K> {
         self.locations.iter().for_each(|location| put_location(&mut body, location));
         put_varint(&mut body, to_u64(self.dead.len()));
         self.dead.iter().for_each(|&location| put_varint(&mut body, u64::from(location)));
-        put_varint(&mut body, to_u64(self.sides.len()));
-        for side in &self.sides {
-            put_varint(&mut body, u64::from(side.location));
-            [side.nulls.0, side.nulls.1, side.nans.0, side.nans.1]
+        put_varint(&mut body, to_u64(self.keyless.len()));
+        for entry in &self.keyless {
+            put_varint(&mut body, u64::from(entry.location));
+            [entry.nulls.0, entry.nulls.1, entry.nans.0, entry.nans.1]
                 .into_iter()
                 .for_each(|rows| put_varint(&mut body, rows));
-            body.push(u8::from(side.unknown));
+            body.push(u8::from(entry.unknown));
         }
         put_varint(&mut body, to_u64(self.changes.len()));
         let mut previous: Option<&K> = None;
@@ -128,7 +128,7 @@ impl<K: Key> Delta<K> {
         }
         let instant = cursor.u64()?.cast_signed();
         // Each iteration consumes bytes, so a false count fails at the end of the input.
-        let (mut locations, mut dead, mut sides, mut changes) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let (mut locations, mut dead, mut keyless, mut changes) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for _ in 0..cursor.varint()? {
             locations.push(take_location(cursor)?);
         }
@@ -136,7 +136,7 @@ impl<K: Key> Delta<K> {
             dead.push(take_u32(cursor)?);
         }
         for _ in 0..cursor.varint()? {
-            sides.push(KeylessRows {
+            keyless.push(KeylessRows {
                 location: take_u32(cursor)?,
                 nulls: (cursor.varint()?, cursor.varint()?),
                 nans: (cursor.varint()?, cursor.varint()?),
@@ -149,7 +149,7 @@ impl<K: Key> Delta<K> {
         }
         finished(cursor)?;
         let (num_changes, num_dead) = (changes.len(), dead.len());
-        let delta = Self::new(instant, locations, dead, sides, changes);
+        let delta = Self::new(instant, locations, dead, keyless, changes);
         let delta = delta.map_err(|_| malformed(cursor, "location of a change"))?;
         if (delta.changes.len(), delta.dead.len()) != (num_changes, num_dead) {
             return Err(malformed(cursor, "order of changes"));

@@ -219,10 +219,10 @@ impl<K: Key> View<'_, K> {
             }
             let nans = matches!(query, Query::Nan | Query::NotNull)
                 || matches!(query, Query::AtLeast(_)) && self.timeline.axis == AxisType::Float;
-            for side in &delta.sides {
-                let nulls = matches!(query, Query::Null) && side.nulls.0 > 0;
-                if side.unknown || nulls || nans && side.nans.0 > 0 {
-                    kept.extend(number(side.location));
+            for entry in &delta.keyless {
+                let nulls = matches!(query, Query::Null) && entry.nulls.0 > 0;
+                if entry.unknown || nulls || nans && entry.nans.0 > 0 {
+                    kept.extend(number(entry.location));
                 }
             }
         }
