@@ -130,7 +130,7 @@ impl Shelf {
         let Some(hashes) = probe.hashes() else {
             return Step::Ready(ShelfAnswer { may_contain: vec![true; self.members.len()], damaged: 0 });
         };
-        // NaN values are not in filters, and engines disagree about what they equal.
+        // NaN values are not in filters, and engines disagree on whether NaN equals NaN.
         let mut answer = ShelfAnswer {
             may_contain: self.members.iter().map(|member| member.unknown || member.nans).collect(),
             damaged: 0,

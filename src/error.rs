@@ -1,4 +1,4 @@
-//! The error type of the core: the kind of error and its byte offset. `Display` also says what is allowed instead.
+//! The error type of the core: the kind of error and its byte offset. `Display` also suggests a remedy.
 
 use std::fmt;
 
@@ -211,7 +211,7 @@ pub enum ErrorKind {
         /// The reason.
         reason: &'static str,
     },
-    /// Values that cannot be compared with those of the indexed column.
+    /// Values that cannot be compared with the values of the indexed column.
     SieveMeaning {
         /// The meaning of the indexed values.
         column: String,

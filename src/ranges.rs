@@ -117,7 +117,7 @@ impl Fetched {
     }
 }
 
-/// Appends to `part` at offset `at` the portion of `bytes` at offset `start` that lies beyond its end.
+/// Extends `part`, which is at offset `at`, with the portion of `bytes`, at offset `start`, that is beyond its end.
 fn extend(part: &mut Vec<u8>, at: u64, start: u64, bytes: &[u8]) {
     let overlap = to_usize(at + to_u64(part.len()) - start).unwrap_or(usize::MAX);
     part.extend_from_slice(bytes.get(overlap..).unwrap_or_default());

@@ -61,7 +61,7 @@ impl<K: Ord> PartialEq for NextPair<K> {
 impl<K: Ord> Eq for NextPair<K> {}
 
 impl<K: ArrowKey> Merge<K> {
-    /// Creates a merge of `num_runs` runs, all of which wait for their first chunk.
+    /// Creates a merge of `num_runs` runs. All of them wait for their first chunk.
     pub fn new(num_runs: usize) -> Self {
         Self {
             runs: (0..num_runs).map(|_| RunState::Waiting).collect(),

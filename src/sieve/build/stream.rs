@@ -81,7 +81,7 @@ pub fn root_over<K: Key>(
     Ok(Root { axis, instant, options, locations, stats, segments })
 }
 
-/// The result of one partition of a build for whoever joins them, without the bytes of the segments.
+/// The result of building one partition, without the bytes of its segments. Input of [`join_shares`].
 #[derive(Debug)]
 pub struct Share<K> {
     head: Fragment,
@@ -169,7 +169,7 @@ impl<K: Key> Share<K> {
 }
 
 /// Joins the shares of all partitions in order of their keys. Encodes the segments at the borders as file number
-/// `file`. The segments are the same as those of a single builder.
+/// `file`. A single builder would produce the same segments.
 pub fn join_shares<K: Key>(
     shares: Vec<Share<K>>,
     num_locations: u32,
@@ -179,7 +179,7 @@ pub fn join_shares<K: Key>(
     let mut stored = Vec::new();
     let mut parts = Vec::with_capacity(shares.len());
     for Share { head, tail, spans, entries } in shares {
-        // A stored segment takes part in the join without its bytes. Empty bytes identify it afterwards.
+        // A stored segment enters the join without its bytes. Empty bytes identify it afterwards.
         let placeholder = |entry: &Entry<K>| EncodedSegment {
             least: entry.least.clone(),
             most: entry.most.clone(),

@@ -13,7 +13,7 @@ const MAX_TABLE: usize = 16;
 /// The longest code. The limit keeps the decoding table small.
 const MAX_BITS: u32 = 7;
 
-/// The code length for `count` items (row) of which `column` lie in the left half. The lengths come from Huffman's
+/// The code lengths by `count` (row) and by the number of items in the left half (column). They come from Huffman's
 /// algorithm on the binomial coefficients, limited to seven bits by package-merge. They are part of the format:
 /// `docs/format/sieve-v1.md` lists the same table.
 const LENGTHS: [&[u8]; MAX_TABLE + 1] = [

@@ -4,7 +4,7 @@
 //! separators of a block form a tree of halved cells.
 //!
 //! A node of the tree is a cell with `count` separators strictly inside. It says how many of the `count + 1` runs begin
-//! in the left half (the binomial code). If none or all of them do, every separator lies in the other half. Otherwise
+//! in the left half (the binomial code). If none or all of them do, the separators are all in the other half. Otherwise
 //! the middle of the cell is itself a separator, and the two halves hold the rest:
 //!
 //! ```text
@@ -31,7 +31,7 @@ pub(in crate::sieve) enum Distribution {
     Clumped,
 }
 
-/// For cells of at least this many bits, half a cell can hold more runs than a block may have.
+/// If half a cell has at least this many bits, it is larger than the number of runs in any block.
 const FREE_SHIFT: u32 = 12;
 
 /// Up to this many separators, a linear count is faster than a binary search.
@@ -127,7 +127,7 @@ pub(in crate::sieve) fn put_separators<P: Offset>(
     put_separators(out, right, middle, shift - 1, distribution);
 }
 
-/// Writes how many halvings lead to a middle, and the middle's highest bits, which say which halves to take. Scattered
+/// Writes how many halvings lead to a middle, and the middle's highest bits, which select the halves. Scattered
 /// separators rarely need many halvings, so the number is unary: ones and, unless it is the maximum, a zero. Clumped
 /// separators use Elias's gamma code.
 fn put_descent<P: Offset>(out: &mut impl Sink, down: u32, middle: P, shift: u32, distribution: Distribution) {

@@ -10,8 +10,9 @@ use crate::sieve::key::axis::Key;
 use crate::sieve::segment::cache_entry::CachedSegment;
 use crate::sieve::segment::packed::Segment;
 
-/// A segment is decoded after this share of its number of blocks in lookups. Tests use a low minimum.
+/// A segment is decoded after one lookup for this many of its blocks, but not before [`MIN_LOOKUPS`].
 const BLOCKS_PER_LOOKUP: u32 = 4;
+/// Low in tests, so that they cover decoded segments.
 const MIN_LOOKUPS: u32 = if cfg!(test) { 3 } else { 64 };
 
 impl<K: Key> Index<K> {

@@ -6,7 +6,7 @@ use crate::sieve::key::axis::{AxisType, Key};
 use crate::sieve::record::options::Options;
 use crate::sieve::segment::encode::{Counts, EncodedSegment};
 
-/// A place where rows are stored: a file group of a partition, regardless of which of its files is read.
+/// A place where rows are stored: a file group of a partition, whichever file of the group is read.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Location {
     /// The path of the partition.

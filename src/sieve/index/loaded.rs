@@ -15,7 +15,7 @@ use std::sync::atomic::AtomicUsize;
 pub(in crate::sieve) enum Slot<K> {
     Absent,
     Ready(Box<Segment<K>>),
-    /// The bytes could not be read. The segment stands for every location.
+    /// The bytes could not be read. The segment matches every location.
     Damaged,
 }
 
@@ -45,8 +45,8 @@ impl<K: Key> Index<K> {
         &self.root
     }
 
-    /// Loads the lookup section of a segment. If the bytes are damaged, returns an error, and the segment stands for
-    /// every location from then on. Call `load(segment, &[])` for the same effect if the bytes cannot be read.
+    /// Loads the lookup section of a segment. If the bytes are damaged, returns an error, and from then on the segment
+    /// matches every location. Call `load(segment, &[])` for the same effect if the bytes cannot be read.
     pub fn load(&mut self, segment: usize, bytes: &[u8]) -> Result<()> {
         let num_locations = saturating_u32(self.root.locations.len());
         self.release(segment);

@@ -110,7 +110,7 @@ impl<K: Key> Index<K> {
         if needs.is_empty() { Lookup::Ready(self.answer(query)) } else { Lookup::Need(needs) }
     }
 
-    /// Answers a query from the loaded segments. A missing segment stands for every location.
+    /// Answers a query from the loaded segments. A missing segment matches every location.
     pub fn answer(&self, query: &Query<K>) -> Answer {
         let mut out = Vec::new();
         let select = |keep: &dyn Fn(&Stats<K>) -> bool| {
@@ -213,7 +213,7 @@ impl<K: Key> Index<K> {
         }
     }
 
-    /// Like `interval_of`, but for several neighbouring segments. Segments inside the interval come first: they need no
+    /// Like `interval_of`, for several neighbouring segments. Segments inside the interval come first: they need no
     /// decoding, and often contain every location that the two segments at the ends could add.
     fn interval_over(&self, segments: Range<usize>, low: &K, high: &K, out: &mut Vec<u32>) -> Option<()> {
         let mut known = vec![false; self.root.stats.len()];

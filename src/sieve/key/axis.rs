@@ -170,7 +170,7 @@ pub trait Key: Clone + Ord + Debug + Send + Sync {
     /// Returns the position of any key relative to the segment.
     fn position(&self, points: &StringPoints) -> Position;
     /// Returns the point of a key that need not belong to the segment, or `None` if it is below or above all points.
-    /// The lowest `ignored_bits` bits may differ from those of [`Key::position`].
+    /// The lowest `ignored_bits` bits may differ from the point of [`Key::position`].
     fn approximate_point(&self, points: &StringPoints, ignored_bits: u32) -> Option<u128>;
     /// Returns the bytes of the key that a common prefix can consist of. Empty for numbers.
     fn prefix_bytes(&self) -> &[u8];

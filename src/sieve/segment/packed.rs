@@ -1,7 +1,7 @@
 //! A segment as lookups use it: its part of the axis, its blocks of equal width and its locations.
 //!
 //! `block = (point DIV width) - (least DIV width)`. The width is a power of two, so the division of the thesis is a
-//! shift. Block boundaries are those of the axis's dyadic cells and do not depend on the least key.
+//! shift. Block boundaries are boundaries of the axis's dyadic cells and do not depend on the least key.
 
 use std::marker::PhantomData;
 

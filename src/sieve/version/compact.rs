@@ -59,10 +59,10 @@ impl<K: Key> View<'_, K> {
     /// Builds a base that replaces everything up to the instant of this view. The base has that instant, not the
     /// current one, so that it does not hide a commit that arrived in the meantime.
     ///
-    /// `keys_at` reads a keys section from the file of the old base. `locations` become those of the new base in the
-    /// given order. If they are sorted, the base equals a rebuild from scratch. `horizon` returns the instant of a
-    /// location's base file. Deletes up to it also hold for readers that skip log files. Return `i64::MAX` if there are
-    /// none.
+    /// `keys_at` reads a keys section from the file of the old base. `locations` become the locations of the new base
+    /// in the given order. If they are sorted, the base equals a rebuild from scratch. `horizon` returns the instant of
+    /// a location's base file. Deletes up to it also hold for readers that skip log files. Return `i64::MAX` if there
+    /// are none.
     pub fn compact(
         &self,
         options: Options,

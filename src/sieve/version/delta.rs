@@ -52,7 +52,7 @@ pub struct Delta<K> {
 }
 
 impl<K: Key> Delta<K> {
-    /// Builds the delta of a commit. Changes may be in any order. Those of the same key and location are summed.
+    /// Builds the delta of a commit. Changes may be in any order. Changes of the same key and location are summed.
     pub fn new(
         instant: i64,
         locations: Vec<Location>,

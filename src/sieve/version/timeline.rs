@@ -178,7 +178,7 @@ impl<K: Key> View<'_, K> {
         }
     }
 
-    /// Answers a query from the loaded segments. A missing segment stands for every location.
+    /// Answers a query from the loaded segments. A missing segment matches every location.
     pub fn answer(&self, query: &Query<K>) -> Answer {
         let answer = self.base.map_or(Answer::Only(Vec::new()), |base| base.part.answer(query));
         self.apply_deltas(query, answer)
