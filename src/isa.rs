@@ -1,6 +1,6 @@
 //! The instruction set of a batch operation, chosen once per batch and never per value.
 //!
-//! Each kernel has one portable, branch-free body. [`per_instruction_set!`] compiles it again inside thin
+//! Each kernel has one portable, branch-free body. `per_instruction_set!` compiles it again inside thin
 //! `#[target_feature]` functions, where the compiler vectorizes it. A baseline wheel is therefore fast on every
 //! processor.
 

@@ -16,7 +16,7 @@ use crate::varint::{put_varint, take_len};
 
 /// Collects the directory of segments, and holds their bytes until the caller stores them.
 ///
-/// The layout is that of [`super::pack`]: all lookup sections, then all keys sections. The length of the first half is
+/// The layout is that of [`crate::sieve::pack`]: all lookup sections, then all keys sections. The length of the first half is
 /// unknown until the build is finished, so both halves are returned separately.
 #[derive(Debug)]
 pub struct SegmentStream<K> {

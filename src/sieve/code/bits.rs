@@ -26,7 +26,8 @@ pub(in crate::sieve) trait Sink {
     }
 }
 
-/// The input of a decoder. Past its end a source returns zeros and sets a flag, so decoding loops need no checks.
+/// The input of a decoder. Reading past its end returns meaningless bits, which [`Source::exhausted`] reports, so decoding
+/// loops need not check every read.
 pub(in crate::sieve) trait Source {
     fn take(&mut self, bits: u32) -> u64;
 

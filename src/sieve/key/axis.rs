@@ -164,14 +164,14 @@ pub trait Key: Clone + Ord + Debug + Send + Sync {
     /// bits.
     fn common_bits(&self, other: &Self) -> u32;
     /// Returns the mapping from keys to points for a segment with these keys, which must ascend.
-    fn points(keys: &[Self]) -> StringPoints;
+    fn point_mapping(keys: &[Self]) -> StringPoints;
     /// Returns the point of a key of the segment.
-    fn point(&self, points: &StringPoints) -> u128;
+    fn point(&self, mapping: &StringPoints) -> u128;
     /// Returns the position of any key relative to the segment.
-    fn position(&self, points: &StringPoints) -> Position;
+    fn position(&self, mapping: &StringPoints) -> Position;
     /// Returns the point of a key that need not belong to the segment, or `None` if it is below or above all points.
     /// The lowest `ignored_bits` bits may differ from the point of [`Key::position`].
-    fn approximate_point(&self, points: &StringPoints, ignored_bits: u32) -> Option<u128>;
+    fn approximate_point(&self, mapping: &StringPoints, ignored_bits: u32) -> Option<u128>;
     /// Returns the bytes of the key that a common prefix can consist of. Empty for numbers.
     fn prefix_bytes(&self) -> &[u8];
     /// Returns eight bytes that sort like the keys, apart from ties: the bytes after `prefix` if the key begins with
@@ -199,7 +199,7 @@ impl Key for u64 {
         if self == other { u32::MAX } else { (self ^ other).leading_zeros() }
     }
 
-    fn points(_: &[Self]) -> StringPoints {
+    fn point_mapping(_: &[Self]) -> StringPoints {
         StringPoints::default()
     }
 
@@ -261,7 +261,7 @@ impl Key for u128 {
         if self == other { u32::MAX } else { (self ^ other).leading_zeros() }
     }
 
-    fn points(_: &[Self]) -> StringPoints {
+    fn point_mapping(_: &[Self]) -> StringPoints {
         StringPoints::default()
     }
 
@@ -335,18 +335,18 @@ impl Key for Bytes {
         }
     }
 
-    fn points(keys: &[Self]) -> StringPoints {
+    fn point_mapping(keys: &[Self]) -> StringPoints {
         StringPoints::of(keys.iter().map(Bytes::as_slice))
     }
 
-    fn point(&self, points: &StringPoints) -> u128 {
-        points.point(&self.0)
+    fn point(&self, mapping: &StringPoints) -> u128 {
+        mapping.point(&self.0)
     }
 
-    fn position(&self, points: &StringPoints) -> Position {
-        if self.0.starts_with(points.prefix()) {
-            Position::At(self.point(points))
-        } else if *self.0 < *points.prefix() {
+    fn position(&self, mapping: &StringPoints) -> Position {
+        if self.0.starts_with(mapping.prefix()) {
+            Position::At(self.point(mapping))
+        } else if *self.0 < *mapping.prefix() {
             Position::Below
         } else {
             Position::Above
@@ -354,8 +354,8 @@ impl Key for Bytes {
     }
 
     #[inline]
-    fn approximate_point(&self, points: &StringPoints, ignored_bits: u32) -> Option<u128> {
-        self.0.starts_with(points.prefix()).then(|| points.point_above(&self.0, ignored_bits))
+    fn approximate_point(&self, mapping: &StringPoints, ignored_bits: u32) -> Option<u128> {
+        self.0.starts_with(mapping.prefix()).then(|| mapping.point_above(&self.0, ignored_bits))
     }
 
     fn prefix_bytes(&self) -> &[u8] {

@@ -53,7 +53,7 @@ impl StringPoints {
     pub(in crate::sieve) fn of<'a>(keys: impl DoubleEndedIterator<Item = &'a [u8]> + Clone) -> Self {
         let (Some(least), Some(most)) = (keys.clone().next(), keys.clone().next_back()) else { return Self::default() };
         let prefix = least.iter().zip(most).take_while(|(a, b)| a == b).count();
-        let mut points = Self { prefix: least[..prefix].to_vec(), ..Self::default() };
+        let mut mapping = Self { prefix: least[..prefix].to_vec(), ..Self::default() };
         let longest = keys.clone().map(<[u8]>::len).max().unwrap_or(0);
         for place in prefix..longest.min(prefix + MAX_PLACES) {
             let mut occurs = [false; 256];
@@ -61,19 +61,19 @@ impl StringPoints {
                 occurs[usize::from(key.get(place).copied().unwrap_or(0))] = true;
             }
             let symbols: Vec<u8> = (0..=u8::MAX).filter(|&byte| occurs[usize::from(byte)]).collect();
-            let existing = points.alphabets.iter().position(|alphabet| alphabet.symbols == symbols);
-            let number = existing.unwrap_or(points.alphabets.len());
+            let existing = mapping.alphabets.iter().position(|alphabet| alphabet.symbols == symbols);
+            let number = existing.unwrap_or(mapping.alphabets.len());
             if existing.is_none() {
-                points.alphabets.push(Alphabet::new(symbols));
+                mapping.alphabets.push(Alphabet::new(symbols));
             }
-            if points.bits + points.alphabets[number].bits > POINT_BITS {
-                points.alphabets.truncate(number.max(points.alphabets.len() - usize::from(existing.is_none())));
+            if mapping.bits + mapping.alphabets[number].bits > POINT_BITS {
+                mapping.alphabets.truncate(number.max(mapping.alphabets.len() - usize::from(existing.is_none())));
                 break;
             }
-            points.bits += points.alphabets[number].bits;
-            points.places.push(low_u8(to_u64(number)));
+            mapping.bits += mapping.alphabets[number].bits;
+            mapping.places.push(low_u8(to_u64(number)));
         }
-        points
+        mapping
     }
 
     pub(in crate::sieve) fn prefix(&self) -> &[u8] {
@@ -132,7 +132,7 @@ impl StringPoints {
 
     pub(in crate::sieve) fn read(cursor: &mut Cursor<'_>) -> Result<Self> {
         let prefix_len = take_len(cursor)?;
-        let mut points = Self { prefix: cursor.take(prefix_len)?.to_vec(), ..Self::default() };
+        let mut mapping = Self { prefix: cursor.take(prefix_len)?.to_vec(), ..Self::default() };
         for _ in 0..cursor.u8()? {
             let symbols = match cursor.u8()? {
                 0 => (0..=u8::MAX).collect(),
@@ -141,15 +141,15 @@ impl StringPoints {
             if !symbols.is_sorted_by(|a, b| a < b) {
                 return Err(malformed(cursor, "alphabet"));
             }
-            points.alphabets.push(Alphabet::new(symbols));
+            mapping.alphabets.push(Alphabet::new(symbols));
         }
         let num_places = usize::from(cursor.u8()?);
-        points.places = cursor.take(num_places)?.to_vec();
-        let bits = points.places.iter().map(|&place| Some(points.alphabets.get(usize::from(place))?.bits));
+        mapping.places = cursor.take(num_places)?.to_vec();
+        let bits = mapping.places.iter().map(|&place| Some(mapping.alphabets.get(usize::from(place))?.bits));
         let bits = bits.sum::<Option<u32>>().filter(|&bits| bits <= POINT_BITS && num_places <= MAX_PLACES);
-        points.bits = bits.ok_or_else(|| malformed(cursor, "places"))?;
+        mapping.bits = bits.ok_or_else(|| malformed(cursor, "places"))?;
         debug_assert!(saturating_u32(num_places) <= POINT_BITS);
-        Ok(points)
+        Ok(mapping)
     }
 }
 
@@ -168,16 +168,16 @@ mod tests {
         #[test]
         fn points_keep_the_order_of_keys_inside_and_outside_the_segment(keys in proptest::collection::btree_set(text(), 1..20), a in text(), b in text()) {
             let keys: Vec<Bytes> = keys.into_iter().collect();
-            let points = StringPoints::of(keys.iter().map(Bytes::as_slice));
+            let mapping = StringPoints::of(keys.iter().map(Bytes::as_slice));
             let mut body = Vec::new();
-            points.write(&mut body);
-            prop_assert_eq!(&StringPoints::read(&mut Cursor::new(&body, 0)).unwrap(), &points);
+            mapping.write(&mut body);
+            prop_assert_eq!(&StringPoints::read(&mut Cursor::new(&body, 0)).unwrap(), &mapping);
             let mut all = keys.clone();
             all.extend([a, b]);
             all.sort();
             let places: Vec<(u8, u128)> = all
                 .iter()
-                .map(|key| match key.position(&points) {
+                .map(|key| match key.position(&mapping) {
                     Position::Below => (0, 0),
                     Position::At(point) => (1, point),
                     Position::Above => (2, 0),
@@ -191,10 +191,10 @@ mod tests {
     fn a_uuid_takes_four_bits_a_digit() {
         let keys: Vec<Bytes> =
             (0..=255u8).map(|i| Bytes::new(format!("{:02x}-{:02x}", i, i.wrapping_mul(37)).as_bytes())).collect();
-        let points = StringPoints::of(keys.iter().map(Bytes::as_slice));
-        assert_eq!(points.bits, 16);
-        assert_eq!(points.point(b"ff-ff"), 0xffff);
-        assert_eq!(points.point(b"0g-00"), 0x0fff);
-        assert_eq!(points.point(b"0:-00"), 0x0a00);
+        let mapping = StringPoints::of(keys.iter().map(Bytes::as_slice));
+        assert_eq!(mapping.bits, 16);
+        assert_eq!(mapping.point(b"ff-ff"), 0xffff);
+        assert_eq!(mapping.point(b"0g-00"), 0x0fff);
+        assert_eq!(mapping.point(b"0:-00"), 0x0a00);
     }
 }

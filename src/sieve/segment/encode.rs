@@ -34,7 +34,7 @@ pub struct EncodedSegment<K> {
     pub lookup: Vec<u8>,
     /// The keys section, for compaction.
     pub keys: Vec<u8>,
-    /// Counts for `stats()`.
+    /// Totals over its keys.
     pub counts: Counts,
 }
 
@@ -152,8 +152,8 @@ fn encode_points<K: Key, P: PlanWidth>(
     out: &mut impl FnMut(EncodedSegment<K>),
 ) {
     let (least, most) = (&records.keys[range.start], &records.keys[range.end - 1]);
-    let points = &K::points(&records.keys[range.clone()]);
-    let point = |key: usize| P::of(records.keys[key].point(points));
+    let mapping = &K::point_mapping(&records.keys[range.clone()]);
+    let point = |key: usize| P::of(records.keys[key].point(mapping));
     let (low, high) = (point(range.start), point(range.end - 1));
     let pairs = records.pairs(range.clone());
     let locations = scratch.number(&records.locations[pairs.clone()], num_locations);
@@ -169,13 +169,13 @@ fn encode_points<K: Key, P: PlanWidth>(
     let num_blocks = to_usize((shifted(high, shift) - shifted(low, shift)).low()).unwrap_or(usize::MAX) + 1;
     let plain = matches!(options.coarsen, Coarsen::Plain { .. });
     let mut planned = std::mem::take(P::plan(scratch));
-    let planned_all = plan(&mut planned, &runs, shift, point, plain, &mut sets);
+    let fits = plan(&mut planned, &runs, shift, point, plain, &mut sets);
     scratch.runs = runs;
-    if planned_all.is_none() {
+    if fits.is_none() {
         *P::plan(scratch) = planned;
         // Some block has too many separators, so there are keys on both sides of the middle of their common cell.
         let middle = shortest_separator(low, high);
-        let cut = range.start + records.keys[range.clone()].partition_point(|key| P::of(key.point(points)) < middle);
+        let cut = range.start + records.keys[range.clone()].partition_point(|key| P::of(key.point(mapping)) < middle);
         encode_points::<K, P>(records, range.start..cut, (options, num_locations), scratch, out);
         return encode_points::<K, P>(records, cut..range.end, (options, num_locations), scratch, out);
     }
@@ -187,8 +187,8 @@ fn encode_points<K: Key, P: PlanWidth>(
         runs: to_u64(planned.sets.len()),
         blocks: to_u64(num_blocks),
     };
-    let (low, high) = (records.keys[range.start].point(points), records.keys[range.end - 1].point(points));
-    let header = SegmentHeader { points, low, high, shift, num_blocks, num_locations };
+    let (low, high) = (records.keys[range.start].point(mapping), records.keys[range.end - 1].point(mapping));
+    let header = SegmentHeader { mapping, low, high, shift, num_blocks, num_locations };
     let lookup = write::<K, P>(&header, &locations, &planned, &sets);
     *P::plan(scratch) = planned;
     let keys = put_keys(records, range.clone());

@@ -26,7 +26,7 @@ use crate::varint::take_len;
 #[derive(Debug, Clone)]
 pub struct Segment<K> {
     layout: Layout,
-    points: StringPoints,
+    mapping: StringPoints,
     least: u128,
     most: u128,
     /// The locations by local number, ascending.
@@ -59,7 +59,7 @@ impl<K: Key> Segment<K> {
             let kind = KINDS.get(usize::from(cursor.u8()?)).filter(|kind| !kinds.contains(*kind));
             kinds.push(*kind.ok_or_else(|| malformed(cursor, "kinds of sets"))?);
         }
-        let points = if K::CODE == Bytes::CODE { StringPoints::read(cursor)? } else { StringPoints::default() };
+        let mapping = if K::CODE == Bytes::CODE { StringPoints::read(cursor)? } else { StringPoints::default() };
         let (least, most) = (take_point::<K>(cursor)?, take_point::<K>(cursor)?);
         let point_bits = saturating_u32(K::POINT_BYTES) * 8;
         if flags > CLUMPED | UNIONS || shift >= point_bits || count_bits > 10 || kinds.is_empty() || least > most {
@@ -100,7 +100,7 @@ impl<K: Key> Segment<K> {
         let layout = Layout { shift, distribution, count_bits, kinds, num_locals, num_shared, max_members };
         Ok(Self {
             layout,
-            points,
+            mapping,
             least,
             most,
             locations,
@@ -129,7 +129,7 @@ impl<K: Key> Segment<K> {
     /// without keys.
     #[inline]
     pub(in crate::sieve) fn point(&self, key: &K, out: &mut Vec<u32>) -> Visited {
-        let Position::At(point) = key.position(&self.points) else { return Ok(()) };
+        let Position::At(point) = key.position(&self.mapping) else { return Ok(()) };
         if point < self.least || point > self.most {
             return Ok(());
         }
@@ -144,7 +144,7 @@ impl<K: Key> Segment<K> {
     /// key.
     #[inline]
     pub(in crate::sieve) fn point_in_decoded(&self, cached: &CachedSegment, key: &K, out: &mut Vec<u32>) {
-        if let Some(point) = key.approximate_point(&self.points, cached.decoded.ignored_bits()) {
+        if let Some(point) = key.approximate_point(&self.mapping, cached.decoded.ignored_bits()) {
             cached.decoded.point(point, out);
         }
     }
@@ -165,12 +165,12 @@ impl<K: Key> Segment<K> {
     /// Appends the locations of every run that overlaps the keys from `low` to `high`, ascending and without
     /// duplicates. May omit locations that `known` already contains.
     pub(in crate::sieve) fn interval(&self, low: &K, high: &K, known: Option<&[bool]>, out: &mut Vec<u32>) -> Visited {
-        let least = match low.position(&self.points) {
+        let least = match low.position(&self.mapping) {
             Position::Below => self.least,
             Position::At(point) => point.max(self.least),
             Position::Above => return Ok(()),
         };
-        let most = match high.position(&self.points) {
+        let most = match high.position(&self.mapping) {
             Position::Below => return Ok(()),
             Position::At(point) => point.min(self.most),
             Position::Above => self.most,

@@ -50,9 +50,9 @@ impl<P> SegmentPlan<P> {
     }
 }
 
-/// The inputs of [`write`] that are not part of the plan.
+/// The inputs of [`write()`] that are not part of the plan.
 pub(in crate::sieve) struct SegmentHeader<'a> {
-    pub(in crate::sieve) points: &'a StringPoints,
+    pub(in crate::sieve) mapping: &'a StringPoints,
     pub(in crate::sieve) low: u128,
     pub(in crate::sieve) high: u128,
     pub(in crate::sieve) shift: u32,
@@ -198,7 +198,7 @@ pub(in crate::sieve) fn write<K: Key, P: Offset>(
     body.push(low_u8(to_u64(layout.kinds.len())));
     body.extend(layout.kinds.iter().map(|&kind| kind as u8));
     if K::CODE == Bytes::CODE {
-        header.points.write(&mut body);
+        header.mapping.write(&mut body);
     }
     put_point::<K>(&mut body, header.low);
     put_point::<K>(&mut body, header.high);

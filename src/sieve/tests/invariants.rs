@@ -225,7 +225,7 @@ fn i11_hostile_bytes_with_a_good_checksum_do_not_panic() {
             out.clear();
             let _ = segment.point(&high, &mut out);
             if let Some(decoded) = segment.decode() {
-                for point in [0, 1 << 40, u128::MAX, high.point(&Bytes::points(&[low.clone(), high.clone()]))] {
+                for point in [0, 1 << 40, u128::MAX, high.point(&Bytes::point_mapping(&[low.clone(), high.clone()]))] {
                     decoded.point(point, &mut out);
                     decoded.interval(point / 2, point, &mut out);
                 }
