@@ -3,8 +3,8 @@
 //!
 //! ```text
 //! filter of location        A     B     C
-//! block 0                 [ A0  | B0  | C0 ] crc     one row of the shelf: the blocks that a key with this block's
-//! block 1                 [ A1  | B1  | C1 ] crc     number has in every filter of the same size
+//! block 0                 [ A0  | B0  | C0 ] crc     <- one row of the shelf
+//! block 1                 [ A1  | B1  | C1 ] crc
 //! ```
 //!
 //! A key looks at the same block in all filters with the same number of blocks. Such filters form a *size class*, whose

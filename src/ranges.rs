@@ -197,11 +197,11 @@ pub(super) mod tests {
                 prop_assert!(joined.iter().any(|joined| joined.start <= range.start && range.end <= joined.end));
             }
             for pair in joined.windows(2) {
-                prop_assert!(pair[0].end + gap < pair[1].start, "what is closer than the gap is joined");
+                prop_assert!(pair[0].end + gap < pair[1].start, "ranges closer than the gap are joined");
             }
             for joined in &joined {
                 let ends = |at| ranges.iter().any(|range| range.start == at || range.end == at);
-                prop_assert!(ends(joined.start) && ends(joined.end), "nothing is read beyond what is asked for");
+                prop_assert!(ends(joined.start) && ends(joined.end), "no range extends beyond the requested bytes");
             }
         }
     }

@@ -49,7 +49,7 @@ pub struct StringPoints {
 
 impl StringPoints {
     /// Builds the mapping for keys in ascending order.
-    #[allow(single_use_lifetimes, reason = "an `impl Trait` cannot leave it out")]
+    #[allow(single_use_lifetimes, reason = "an `impl Trait` argument cannot elide its lifetime")]
     pub(in crate::sieve) fn of<'a>(keys: impl DoubleEndedIterator<Item = &'a [u8]> + Clone) -> Self {
         let (Some(least), Some(most)) = (keys.clone().next(), keys.clone().next_back()) else { return Self::default() };
         let prefix = least.iter().zip(most).take_while(|(a, b)| a == b).count();

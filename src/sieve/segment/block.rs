@@ -98,7 +98,7 @@ pub(in crate::sieve) fn put_set(out: &mut impl Sink, members: &[u32], layout: &L
 }
 
 /// Writes a block that has keys. `back` is scratch space.
-#[allow(single_use_lifetimes, reason = "an `impl Trait` cannot leave it out")]
+#[allow(single_use_lifetimes, reason = "an `impl Trait` argument cannot elide its lifetime")]
 pub(in crate::sieve) fn put_block<'a, P: Offset>(
     out: &mut BitWriter,
     back: &mut BackWriter,

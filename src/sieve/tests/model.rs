@@ -274,7 +274,7 @@ impl<K: Key> Model<K> {
                 }
                 match self.timeline.as_of(at).unwrap().lookup(query) {
                     Lookup::Ready(answer) => answer,
-                    Lookup::Need(_) => panic!("asked twice"),
+                    Lookup::Need(_) => panic!("a loaded segment is needed again"),
                 }
             }
         };
