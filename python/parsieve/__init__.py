@@ -15,7 +15,6 @@ from parsieve._core import (
     instruction_sets,
     optimal_num_bytes,
 )
-from parsieve.checking import Finding, check_filters
 from parsieve.errors import (
     ColumnNotFoundError,
     ConflictError,
@@ -24,14 +23,15 @@ from parsieve.errors import (
     ParsieveWarning,
     StaleIndexError,
 )
-from parsieve.filters import FileFilters, FilterRange, open_filters
-from parsieve.rewrite import add_filters, drop_filters
-from parsieve.rewritten import AddedFilter, RewriteReport
+from parsieve.filters.check import Finding, check_filters
+from parsieve.filters.open import FileFilters, FilterRange, open_filters
+from parsieve.filters.report import AddedFilter, RewriteReport
+from parsieve.filters.rewrite import add_filters, drop_filters
 
 if TYPE_CHECKING:
-    from parsieve.advice import Advice
-    from parsieve.plan import Plan
-    from parsieve.prune.verdict import Keep, Skip
+    from parsieve.index.advice import Advice
+    from parsieve.plan.plan import Plan
+    from parsieve.plan.verdict import Keep, Skip
     from parsieve.table import Table, advise, open_table
 
 __all__ = [
@@ -72,10 +72,10 @@ __all__ = [
 
 # What works on tables needs pyarrow, which takes longer to import than all the rest.
 _LATER = {
-    "Advice": "advice",
-    "Keep": "prune.verdict",
-    "Plan": "plan",
-    "Skip": "prune.verdict",
+    "Advice": "index.advice",
+    "Keep": "plan.verdict",
+    "Plan": "plan.plan",
+    "Skip": "plan.verdict",
     "Table": "table",
     "advise": "table",
     "open_table": "table",

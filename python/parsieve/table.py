@@ -11,21 +11,21 @@ import pyarrow as pa
 
 from parsieve._core import ParsieveError
 from parsieve._typing import ColumnName
-from parsieve.advice import Advice, advise_column
-from parsieve.index.index import TableIndex
+from parsieve.index.advice import Advice, advise_column
+from parsieve.index.indexed_table import IndexedTable
+from parsieve.index.table_index import TableIndex
 from parsieve.index.view import View
-from parsieve.indexing import IndexedTable
 from parsieve.lake.base import AsOf, Lake, Snapshot
-from parsieve.lake.detect import open_lake
-from parsieve.pickling import restore_table, table_state
-from parsieve.plan import Plan
-from parsieve.planning import check_arguments, log_plan, make_plan, refuse_stale, report_unknown
+from parsieve.lake.open import open_lake
+from parsieve.plan.evidence.footers import Footers
+from parsieve.plan.evidence.questions import Among, ask, leaves
+from parsieve.plan.make import check_arguments, log_plan, make_plan, refuse_stale, report_unknown
+from parsieve.plan.pickling import restore_table, table_state
+from parsieve.plan.plan import Plan
+from parsieve.predicate.column_names import Names
 from parsieve.predicate.expr import Expr, unknowns
 from parsieve.predicate.expr import columns as columns_of
-from parsieve.predicate.names import Names
 from parsieve.predicate.parse import Params, parse
-from parsieve.prune.footer_stats import Footers
-from parsieve.prune.questions import Among, ask, leaves
 
 if TYPE_CHECKING:
     from parsieve._typing import IndexLocation, TableKeysArgument, TableSource, Where

@@ -67,10 +67,10 @@ def test_public_functions_say_what_they_return() -> None:
 
 
 def test_old_names_of_index_reports() -> None:
-    from parsieve.index import IndexProblem, IndexStats, inspect, lies
+    from parsieve.index import IndexProblem, IndexStats, findings, inspect
 
     assert inspect.Stats is IndexStats
-    assert inspect.Lie is lies.Lie is IndexProblem
+    assert inspect.Lie is findings.Lie is IndexProblem
 
 
 def test_the_check_can_fail() -> None:

@@ -23,7 +23,7 @@ class _Version(argparse.Action):
     """Prints the versions of the package and of the index format that it writes."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any, **__: Any) -> None:
-        from parsieve.index.document import VERSION
+        from parsieve.io.document import VERSION
 
         print(f"parsieve {__version__} (index format {VERSION})")
         parser.exit()

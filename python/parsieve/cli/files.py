@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import parsieve as ps
-from parsieve.atomic import refuse_tables
 from parsieve.cli.keyfile import read_keys
 from parsieve.cli.output import Console, cell
 from parsieve.cli.parser import Commands, Parser, rate_of, size_of
-from parsieve.folders import Outcome, Progress, for_each_file, indexed_folder, parquet_files
+from parsieve.filters.folder_run import Outcome, Progress, for_each_file, indexed_folder, parquet_files
+from parsieve.io.atomic import refuse_tables
 from parsieve.wording import count
 
 # How many failed files to list; the others are only counted.

@@ -10,11 +10,11 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
-from parsieve import interrupts
 from parsieve._core import ParsieveError
 from parsieve.cli.output import Console
 from parsieve.cli.parser import UsageError, read_early
 from parsieve.errors import describe
+from parsieve.io import interrupts
 
 _READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
 

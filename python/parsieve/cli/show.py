@@ -176,7 +176,7 @@ def _page_of_table(options: argparse.Namespace) -> tuple[str, str]:
 
 
 def _doctor(options: argparse.Namespace) -> int:
-    from parsieve.spark.doctor import examine
+    from parsieve.spark.runtime.doctor import examine
 
     items = examine(fetch=options.fetch)
     if options.console.as_json:

@@ -96,10 +96,10 @@ def open_of(options: argparse.Namespace) -> ps.Table:
 
 
 def _plan(options: argparse.Namespace) -> int:
-    from parsieve.lake.states import state_of
+    from parsieve.lake.as_of import state_of
 
     # Import before the clock starts, so that the summary shows only the time of the plan.
-    import_module("parsieve.predicate.sql")
+    import_module("parsieve.predicate.read.sql")
 
     table = open_of(options)
     as_of = state_of(options.as_of, table.format, "--as-of")
@@ -135,7 +135,7 @@ def _print_files(plan: ps.Plan, console: Console, *, with_row_groups: bool) -> N
 
 def _print_doubts(plan: ps.Plan, console: Console, *, with_unknown: bool) -> None:
     """Print which conditions were not understood, and why files were kept in doubt."""
-    from parsieve.explaining import doubts
+    from parsieve.plan.explain import doubts
 
     unknown = _unknown(plan)
     for line in doubts(plan):

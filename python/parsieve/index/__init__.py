@@ -1,10 +1,7 @@
 """The index of a table: versions of it in a store, built from a lake and asked by a planner."""
 
-from parsieve.index.index import TableIndex
+from parsieve.index.findings import IndexProblem
 from parsieve.index.inspect import IndexStats
-from parsieve.index.lies import IndexProblem
-from parsieve.index.opening import open_store
-from parsieve.index.query import Query
 from parsieve.index.reports import (
     BuildReport,
     CompactReport,
@@ -14,8 +11,11 @@ from parsieve.index.reports import (
     Remaining,
     UpdateReport,
 )
-from parsieve.index.store import LocalStore, ObjectStore, Store
+from parsieve.index.sieve.query import Query
+from parsieve.index.table_index import TableIndex
 from parsieve.index.view import View
+from parsieve.io.store.open import open_store
+from parsieve.io.store.store import LocalStore, ObjectStore, Store
 
 __all__ = [
     "BuildReport",

@@ -11,9 +11,9 @@ import pyarrow as pa
 
 from parsieve._core import UnsupportedError
 from parsieve.errors import ConflictError
-from parsieve.index import bindings
-from parsieve.index.commit import BloomState, ColumnState
-from parsieve.index.renewals import Renewed
+from parsieve.index.log import bindings
+from parsieve.index.log.commit import BloomState, ColumnState
+from parsieve.index.log.renewals import Renewed
 from parsieve.index.reports import BuildReport, UpdateReport
 from parsieve.index.settling import path_of_slice, settle, unsettled, warn_of
 from parsieve.index.sizes import lookup_bytes, stored_bytes

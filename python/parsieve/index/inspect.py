@@ -8,11 +8,11 @@ from functools import partial
 
 from parsieve import _core
 from parsieve._core import ParsieveError
-from parsieve.index import inspect_bloom
-from parsieve.index.lies import UNREAD, IndexProblem, Lie, current_rows, name_of, out_of_reach
-from parsieve.index.query import is_nan, is_null
+from parsieve.index.bloom import verify as inspect_bloom
+from parsieve.index.findings import UNREAD, IndexProblem, Lie, current_rows, name_of, out_of_reach
+from parsieve.index.sieve.compact import ReadAhead
+from parsieve.index.sieve.query import is_nan, is_null
 from parsieve.index.sizes import stored_bytes
-from parsieve.index.upkeep import ReadAhead
 from parsieve.index.view import ColumnReader, View
 from parsieve.lake.base import ColumnPath, Lake, Snapshot
 

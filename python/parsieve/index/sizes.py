@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from parsieve._core import ParsieveError
-from parsieve.index.commit import BloomState, ColumnState, Commit
+from parsieve.index.log.commit import BloomState, ColumnState, Commit
 from parsieve.index.view import View
 from parsieve.lake.base import ColumnPath
 

@@ -17,12 +17,12 @@ import pyarrow.compute as pc
 from parsieve import _core
 from parsieve._core import ParsieveError
 from parsieve.errors import not_indexed
-from parsieve.files import REQUESTS_AT_ONCE
-from parsieve.index import bindings
-from parsieve.index.bloom_view import BloomReader
-from parsieve.index.commit import BloomState, BrokenPartError, ColumnState, Commit, Part, TableState
-from parsieve.index.query import Query
-from parsieve.index.store import Store
+from parsieve.index.bloom.reader import BloomReader
+from parsieve.index.log import bindings
+from parsieve.index.log.commit import BloomState, BrokenPartError, ColumnState, Commit, Part, TableState
+from parsieve.index.sieve.query import Query
+from parsieve.io.sources import REQUESTS_AT_ONCE
+from parsieve.io.store.store import Store
 from parsieve.lake.base import ColumnPath, Location, Slice
 
 # Segments that an open column keeps before it begins anew.

@@ -1,7 +1,7 @@
 """Tables of Parquet files: what a folder, Delta Lake, Iceberg or Hudi holds at an instant, and how it is read."""
 
 from parsieve.lake.base import Changes, Lake, Location, Slice, Snapshot, Statistics
-from parsieve.lake.detect import open_lake
+from parsieve.lake.open import open_lake
 
 __all__ = ["Changes", "Lake", "Location", "Slice", "Snapshot", "Statistics", "open_lake"]
 

@@ -13,12 +13,12 @@ import pyarrow as pa
 import pyarrow.dataset as pads
 
 from parsieve._core import FileKeys
-from parsieve.lake.keys import TableKeys
-from parsieve.placing import BELOW, Places
+from parsieve.io.index_location import BELOW, Places
+from parsieve.lake.storage.keys import TableKeys
 
 if TYPE_CHECKING:
-    from parsieve.lake.checked import CheckedFiles
-    from parsieve.lake.pinned import Version
+    from parsieve.lake.rows.checked_files import CheckedFiles
+    from parsieve.lake.storage.pinned import Version
 
 ColumnPath = tuple[str, ...]
 AsOf = int | str | dt.datetime | None
@@ -252,7 +252,7 @@ class Lake(ABC):
         found = self.files(snapshot, slices)
         if found is None or not found.are_exact():
             return None
-        from parsieve.lake.dataset import PlannedDataset
+        from parsieve.lake.rows.dataset import PlannedDataset
 
         return PlannedDataset(found)
 

@@ -10,7 +10,7 @@ import math
 
 import pyarrow as pa
 
-from parsieve.predicate.build import distinct
+from parsieve.predicate.builder import distinct
 from parsieve.predicate.expr import (
     Always,
     And,

@@ -8,11 +8,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from parsieve.predicate.build import among_others, distinct, members, scalar_value, shown
+from parsieve.predicate.builder import among_others, distinct, members, scalar_value, shown
+from parsieve.predicate.column_names import Names
 from parsieve.predicate.expr import Always, And, Column, Expr, Not, Or, both, columns, either
-from parsieve.predicate.names import Names
+from parsieve.predicate.literals import UnlikeError, place, zone_named
 from parsieve.predicate.numpy_times import in_steps
-from parsieve.predicate.place import UnlikeError, place, zone_named
 
 # Values of `?` in their order, or of `:name` by name.
 Params = Sequence[Any] | Mapping[str, Any]
@@ -80,19 +80,19 @@ def _parse(where: Any, schema: pa.Schema, timezone: str | None, params: Params |
                 )
         return where
     if isinstance(where, str):
-        from parsieve.predicate.sql import parse_sql
+        from parsieve.predicate.read.sql import parse_sql
 
         return parse_sql(where, schema, timezone, params)
     if isinstance(where, pc.Expression):
-        from parsieve.predicate.arrow import parse_expression
+        from parsieve.predicate.read.arrow import parse_expression
 
         return parse_expression(where, schema, timezone)
     if type(where).__module__.partition(".")[0] == "polars" and hasattr(where, "meta"):
-        from parsieve.predicate.frames import parse_frame_expression
+        from parsieve.predicate.read.frames import parse_frame_expression
 
         return parse_frame_expression(where, schema, timezone)
     if isinstance(where, list | tuple):
-        from parsieve.predicate.tuples import parse_tuples
+        from parsieve.predicate.read.tuples import parse_tuples
 
         # One condition alone is meant as a list of it.
         if isinstance(where, tuple) and len(where) == 3 and isinstance(where[1], str):

@@ -10,7 +10,7 @@ from typing import Any
 import parsieve as ps
 from parsieve.index.reports import size_of
 from parsieve.index.sizes import lookup_bytes, stored_bytes
-from parsieve.planning import make_plan
+from parsieve.plan.make import make_plan
 from parsieve.predicate.expr import columns
 from parsieve.report.figures import Cells, Chart, Figure, Series, Verdict
 from parsieve.report.page import render

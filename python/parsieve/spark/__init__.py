@@ -1,14 +1,14 @@
 """Parquet lakes on Spark. Importing this starts nothing and needs no PySpark; its functions do."""
 
-from parsieve.spark.adding import add_filters
-from parsieve.spark.build import build_index
-from parsieve.spark.joining import semi_join
-from parsieve.spark.maintain import compact, expire, update_index
-from parsieve.spark.matching import filter_of, keep_matching
-from parsieve.spark.reading import read
-from parsieve.spark.registering import register
-from parsieve.spark.scans import Scan, last_scan
-from parsieve.spark.session import session
+from parsieve.spark.build.add_filters import add_filters
+from parsieve.spark.build.build import build_index
+from parsieve.spark.build.maintain import compact, expire, update_index
+from parsieve.spark.join.key_filter import filter_of, keep_matching
+from parsieve.spark.join.semi_join import semi_join
+from parsieve.spark.runtime.session import session
+from parsieve.spark.scan.last_scan import Scan, last_scan
+from parsieve.spark.scan.read import read
+from parsieve.spark.source.register import register
 
 __all__ = [
     "Scan",

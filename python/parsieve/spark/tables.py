@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from parsieve._core import UnsupportedError
-from parsieve.index.index import TableIndex
-from parsieve.index.store import Store
+from parsieve.index.table_index import TableIndex
+from parsieve.io.store.store import Store
 from parsieve.lake import open_lake
 from parsieve.lake.base import Lake
 from parsieve.table import Table

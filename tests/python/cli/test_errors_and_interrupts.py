@@ -18,19 +18,19 @@ import pyarrow.parquet as pq
 import pytest
 
 import parsieve as ps
-from parsieve import interrupts
 from parsieve.cli import main
 from parsieve.cli.commands import build_parser
 from parsieve.cli.keyfile import read_key_bytes
 from parsieve.cli.main import _message
 from parsieve.cli.output import in_shell
 from parsieve.errors import describe
-from parsieve.index.store import _named
+from parsieve.io import interrupts
+from parsieve.io.store.store import _named
 
 # A build that never ends: each file is read again and again.
 ENDLESS = """
 import sys
-from parsieve.lake.parquet_dir import ParquetDir
+from parsieve.lake.folder.table import ParquetDir
 read_keys = ParquetDir.read_keys
 def endless(self, piece, columns):
     while True:

@@ -14,10 +14,10 @@ import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 import pytest
 from obstore.store import MemoryStore
-from places import index_of
+from support.places import index_of
 
 import parsieve as ps
-from parsieve.placing import next_to, next_to_local, next_to_uri
+from parsieve.io.index_location import next_to, next_to_local, next_to_uri
 
 
 def polars_scan(folder: str) -> int:
@@ -260,7 +260,7 @@ def test_an_error_of_the_disk_names_the_file(tmp_path: Path, monkeypatch: pytest
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("parsieve.atomic.write", full)
+    monkeypatch.setattr("parsieve.io.atomic.write", full)
     with pytest.raises(OSError, match=r"No space left on device: '.*\.parsieve/shop/") as caught:
         ps.open_table(folder).build_index("k")
     assert str(caught.value.filename).startswith(str(index_of(folder)))

@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from model_lake import ModelLake, place
+from support.models.model_lake import ModelLake, place
 
 from parsieve import ConflictError, _core
-from parsieve.index import TableIndex, document, query
-from parsieve.index.store import Data, LocalStore
+from parsieve.index import TableIndex
+from parsieve.index.sieve import query
+from parsieve.io import document
+from parsieve.io.store.store import Data, LocalStore
 from parsieve.lake.base import ColumnPath, Slice
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64())])

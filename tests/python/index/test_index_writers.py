@@ -12,14 +12,15 @@ from itertools import pairwise
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
-import index_writer
 import pyarrow as pa
 import pytest
-from model_lake import SavedLake, place
+from support.models.model_lake import SavedLake, place
+from support.programs import index_writer
 
-from parsieve.index import TableIndex, query
-from parsieve.index.commit import Log
-from parsieve.index.store import LocalStore
+from parsieve.index import TableIndex
+from parsieve.index.log.commit import Log
+from parsieve.index.sieve import query
+from parsieve.io.store.store import LocalStore
 from parsieve.lake.base import Location
 
 WRITERS = 8
@@ -69,7 +70,7 @@ def contend(tmp_path: Path, commits: int, kills: int, seconds: float, seed: int)
     lake.save(version, state)
     # A server that has imported everything forks each writer.
     server = multiprocessing.get_context("forkserver")
-    server.set_forkserver_preload(["index_writer"])
+    server.set_forkserver_preload(["support.programs.index_writer"])
     started = 0
 
     def begin() -> tuple[ForkServerProcess, Path]:

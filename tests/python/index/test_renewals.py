@@ -11,14 +11,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from places import index_of
+from support.places import index_of
 
 import parsieve as ps
-from parsieve import rewrite
-from parsieve.atomic import TICKS_NS
 from parsieve.cli import main
+from parsieve.filters import rewrite
+from parsieve.io.atomic import TICKS_NS
 from parsieve.lake.base import Slice
-from parsieve.lake.parquet_dir import ParquetDir
+from parsieve.lake.folder.table import ParquetDir
 
 FILES = 6
 
@@ -163,7 +163,7 @@ def test_what_was_copied_of_a_file_that_was_still_young_is_not_vouched_for(
     os.utime(one)
     with monkeypatch.context() as however_slow_we_are:
         at_once = one.stat().st_ctime_ns + TICKS_NS // 2
-        however_slow_we_are.setattr("parsieve.rewrite.time.time_ns", lambda: at_once)
+        however_slow_we_are.setattr("parsieve.filters.rewrite.time.time_ns", lambda: at_once)
         places = rewrite._Places(one, None, "refuse", False, False)
     # Where the clock of files ticks slowly, whoever writes now leaves the same time, whatever was copied of it.
     with places:

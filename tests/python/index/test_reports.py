@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from obstore.store import MemoryStore
-from places import index_of
+from support.places import index_of
 
 import parsieve as ps
 from parsieve.index import (
@@ -26,12 +26,12 @@ from parsieve.index import (
     ObjectStore,
     TableIndex,
     UpdateReport,
-    spill,
 )
-from parsieve.index.drafts import Drafts, drafting
-from parsieve.index.expiry import GARBAGE_AGE
+from parsieve.index.log.drafts import Drafts, drafting
+from parsieve.index.log.retention import GARBAGE_AGE
 from parsieve.index.reports import size_of
-from parsieve.index.store import Store
+from parsieve.index.scan import spill
+from parsieve.io.store.store import Store
 
 
 def write(folder: Path, part: int, keys: list[int]) -> Path:

@@ -15,11 +15,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from model_lake import ModelLake, place
+from support.models.model_lake import ModelLake, place
 
 from parsieve import ColumnNotFoundError, ConflictError, FormatError, UnsupportedError, _core
-from parsieve.index import LocalStore, ObjectStore, TableIndex, query
-from parsieve.index.update import Difference
+from parsieve.index import LocalStore, ObjectStore, TableIndex
+from parsieve.index.sieve import query
+from parsieve.index.sieve.update import Difference
 from parsieve.lake import open_lake
 from parsieve.lake.base import ColumnPath, Location, Slice, Snapshot
 

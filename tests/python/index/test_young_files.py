@@ -16,8 +16,8 @@ import parsieve as ps
 from parsieve.index import TableIndex
 from parsieve.index.settling import settle, unsettled
 from parsieve.lake import open_lake
-from parsieve.lake.listing import COARSE_NS, TICK_NS
-from parsieve.lake.storage import LONGEST_WAIT_NS, REMOTE_NS
+from parsieve.lake.storage.listing import COARSE_NS, TICK_NS
+from parsieve.lake.storage.storage import LONGEST_WAIT_NS, REMOTE_NS
 
 
 class Clock:
@@ -26,8 +26,8 @@ class Clock:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, now: int) -> None:
         self.now = now
         self.slept: list[float] = []
-        monkeypatch.setattr("parsieve.lake.listing.time.time_ns", lambda: self.now)
-        monkeypatch.setattr("parsieve.lake.storage.time.sleep", self.sleep)
+        monkeypatch.setattr("parsieve.lake.storage.listing.time.time_ns", lambda: self.now)
+        monkeypatch.setattr("parsieve.lake.storage.storage.time.sleep", self.sleep)
 
     def sleep(self, seconds: float) -> None:
         self.slept.append(seconds)
@@ -111,7 +111,7 @@ def test_a_table_that_is_written_all_the_time_delays_nobody(
         clock.sleep(seconds)
         os.utime(hot, ns=(clock.now, clock.now))
 
-    monkeypatch.setattr("parsieve.lake.storage.time.sleep", sleep_while_written)
+    monkeypatch.setattr("parsieve.lake.storage.storage.time.sleep", sleep_while_written)
     with caplog.at_level(logging.WARNING, "parsieve.index"):
         table = ps.open_table(tmp_path / "t")
         report = table.build_index("k")

@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 import pyroaring
 import pytest
 from deltalake import DeltaTable, QueryBuilder, write_deltalake
-from lake_truth import check_snapshot, check_tokens, commit, path_in_base
+from support.models.lake_truth import check_snapshot, check_tokens, commit, path_in_base
 
 import parsieve as ps
 from parsieve.lake import Snapshot, open_lake
@@ -370,8 +370,8 @@ def test_checkpoints_of_the_second_form(tmp_path: Path) -> None:
     )
     for name in (f"{1:020}.checkpoint.parquet", f"{0:020}.json", f"{1:020}.json", "_last_checkpoint"):
         (log / name).unlink()
-    from parsieve.lake.delta_log import state_at
-    from parsieve.lake.storage import Storage
+    from parsieve.lake.delta.log import state_at
+    from parsieve.lake.storage.storage import Storage
 
     found = state_at(Storage(tmp_path), 1)
     assert {one.path for one in found.files} == {one.group for one in expected.slices}
@@ -405,7 +405,7 @@ def test_a_clone_names_files_elsewhere(tmp_path: Path) -> None:
 
 
 def test_z85_is_that_of_others() -> None:
-    from parsieve.lake.delta_schema import unpack
+    from parsieve.lake.delta.schema import unpack
 
     data = bytes(range(256))
     assert unpack(z85(data)) == data

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from hudi_tables import HudiTable
+from support.hudi_tables import HudiTable
 
 import parsieve as ps
 from parsieve.lake import open_lake
-from parsieve.lake.listing import TICK_NS
+from parsieve.lake.storage.listing import TICK_NS
 
 pytest.importorskip("hudi")
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])
@@ -141,7 +141,7 @@ def test_a_timeline_that_changed_just_now_may_change_again(table: HudiTable, mon
     changed = newest.stat().st_ctime_ns
     # However slow we are, both looks are within a tick; and then both are not.
     for after, remembered in ((TICK_NS // 2, False), (2 * TICK_NS, True)):
-        monkeypatch.setattr("parsieve.lake.storage.time.time_ns", lambda now=changed + after: now)
+        monkeypatch.setattr("parsieve.lake.storage.storage.time.time_ns", lambda now=changed + after: now)
         first = lake.snapshot()
         assert (lake.snapshot().slices is first.slices) is remembered
 

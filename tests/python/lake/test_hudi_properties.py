@@ -8,11 +8,12 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hudi_rewrite import STEPS, Forever, Rewrite, abandoned
-from hudi_tables import HudiTable
+from support.hudi_tables import HudiTable
+from support.programs.hudi_rewrite import STEPS, Forever, Rewrite, abandoned
 
 import parsieve as ps
-from parsieve.lake import hudi, hudi_properties
+from parsieve.lake.hudi import properties as hudi_properties
+from parsieve.lake.hudi import table as hudi
 
 pytest.importorskip("hudi", reason="pip install 'parsieve[hudi]'")
 ROWS = pa.table({"id": [1, 2, 3], "name": ["a", "b", "c"]})

@@ -13,9 +13,9 @@ import pytest
 
 import parsieve as ps
 from parsieve.lake import open_lake
-from parsieve.lake.hudi import _LOG, _refuse
-from parsieve.lake.hudi_timeline import earliest_kept, properties_of, read_timeline
-from parsieve.lake.storage import Storage
+from parsieve.lake.hudi.table import _LOG, _refuse
+from parsieve.lake.hudi.timeline import earliest_kept, properties_of, read_timeline
+from parsieve.lake.storage.storage import Storage
 
 
 def number(value: int) -> bytes:

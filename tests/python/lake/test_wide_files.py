@@ -10,10 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import parsieve as ps
-from parsieve.lake.leaves import Find, Matching, by_name, conform
-from parsieve.lake.rows import FileRows
-from parsieve.lake.scan import ScanFile, is_exact
-from parsieve.lake.storage import Storage
+from parsieve.lake.rows.arrow_scan import ScanFile, is_exact
+from parsieve.lake.rows.columns import Find, Matching, by_name, conform
+from parsieve.lake.rows.file_rows import FileRows
+from parsieve.lake.storage.storage import Storage
 
 NAMES = [f"c{number}" for number in range(300)]
 

@@ -14,18 +14,20 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from spark_tables import wait_until_old
+from support.spark_tables import wait_until_old
 
 import parsieve as ps
 import parsieve.spark as pss
-from parsieve.index import TableIndex, View, bindings
-from parsieve.index.build import Effort
-from parsieve.index.columns import field_id_of
-from parsieve.index.commit import Log
-from parsieve.index.store import LocalStore
+from parsieve.index import TableIndex, View
+from parsieve.index.log import bindings
+from parsieve.index.log.columns import field_id_of
+from parsieve.index.log.commit import Log
+from parsieve.index.sieve.build import Effort
+from parsieve.io.store.store import LocalStore
 from parsieve.lake import Lake, Snapshot, open_lake
-from parsieve.lake.storage import Storage
-from parsieve.spark import adding, bloom, versions
+from parsieve.lake.storage.storage import Storage
+from parsieve.spark.build import add_filters, bloom
+from parsieve.spark.runtime import versions
 
 pytest.importorskip("pyspark", reason="pip install 'parsieve[spark]'")
 pytestmark = pytest.mark.spark
@@ -111,14 +113,14 @@ def test_twins_of_a_task_add_once(tmp_path: Path, replace: bool) -> None:
     assert file.token
     options = {"columns": ["k", "s"], "fpp": 0.01, "threads": 1, "upload": False}
     with ThreadPoolExecutor(8) as pool:
-        twins = [pool.submit(adding._add_one, storage, file, options, replace) for _ in range(8)]
+        twins = [pool.submit(add_filters._add_one, storage, file, options, replace) for _ in range(8)]
         done = [twin.result()[0] for twin in twins]
     assert sorted(one.status for one in done) == ["added", *["unchanged"] * 7], done
     with ps.open_filters(file.path) as filters:
         assert len(filters.ranges()) == 60
     # The first attempt did it, and its answer was lost.
     once = Path(file.path).read_bytes()
-    again, _ = adding._add_one(storage, file, options, replace)
+    again, _ = add_filters._add_one(storage, file, options, replace)
     assert again.status == "unchanged"
     assert Path(file.path).read_bytes() == once
     assert pq.read_table(file.path, partitioning=None).equals(rows(3))
@@ -136,10 +138,10 @@ def test_a_twin_that_ends_right_after_the_look_is_noticed(tmp_path: Path) -> Non
         def stat(self, path: str) -> str:
             found = super().stat(path)
             if not twins:
-                twins.append(adding._add_one(Storage(str(folder)), file, options, True)[0].status)
+                twins.append(add_filters._add_one(Storage(str(folder)), file, options, True)[0].status)
             return found
 
-    assert adding._add_one(Slow(str(folder)), file, options, True)[0].status == "unchanged"
+    assert add_filters._add_one(Slow(str(folder)), file, options, True)[0].status == "unchanged"
     assert twins == ["added"]
 
 
@@ -258,7 +260,7 @@ def test_the_index_of_a_plain_table_built_and_updated_as_one_process_does_it(
     # Small shelves, and files between the executors that hold one filter.
     monkeypatch.setattr(bloom, "FILE_BYTES", 1)
     hands = bloom.Executors(spark, lake, LocalStore(tmp_path / "small"), shelf_bytes=9000)
-    from parsieve.index import bloom as of_one
+    from parsieve.index.bloom import build as of_one
 
     small = View(hands.store, of_one.build_by(Log(hands.store), snapshot, ["s"], hands, 0.01), lambda: None)
     same = of_one.build(Log(LocalStore(tmp_path / "same")), lake, snapshot, ["s"], Effort(memory=4 * 9000))
@@ -274,7 +276,7 @@ def test_the_index_of_a_plain_table_built_and_updated_as_one_process_does_it(
     assert view.version == updated.version == 2
     assert shelves(view) == shelves(updated)
     assert len(view.commit.blooms["k",].shelves) == 2
-    monkeypatch.setattr("parsieve.index.bloom.MOST_SHELVES", 1)
+    monkeypatch.setattr("parsieve.index.bloom.build.MOST_SHELVES", 1)
     pq.write_table(rows(11), folder / "part=0" / "11.parquet")
     wait_until_old(folder)
     view = pss.update_index(spark, str(folder), index_location=tmp_path / "index")

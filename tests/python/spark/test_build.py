@@ -13,15 +13,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pyarrow.parquet.encryption as pe
 import pytest
-from index_bytes import sections
-from spark_tables import wait_until_old
+from support.index_bytes import sections
+from support.spark_tables import wait_until_old
 
 import parsieve as ps
 import parsieve.spark as pss
 from parsieve import ConflictError, UnsupportedError, _core
-from parsieve.index import LocalStore, TableIndex, View, query
+from parsieve.index import LocalStore, TableIndex, View
+from parsieve.index.sieve import query
 from parsieve.lake import Lake, Snapshot, open_lake
-from parsieve.spark import build, executors, versions
+from parsieve.spark.build import build
+from parsieve.spark.runtime import executors, versions
 
 pytest.importorskip("pyspark", reason="pip install 'parsieve[spark]'")
 pytestmark = pytest.mark.spark
@@ -181,7 +183,7 @@ def test_a_file_that_cannot_be_read_belongs_to_every_answer(spark: Any, tmp_path
 
 
 def open_with_schema(folder: Path) -> Lake:
-    from parsieve.lake.parquet_dir import ParquetDir
+    from parsieve.lake.folder.table import ParquetDir
 
     return ParquetDir(str(folder), schema=pa.schema([("k", pa.int64())]))
 

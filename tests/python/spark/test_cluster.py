@@ -18,13 +18,13 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from index_bytes import sections
+from support.index_bytes import sections
 
 import parsieve as ps
 from parsieve.index import TableIndex
 from parsieve.lake import open_lake
-from parsieve.spark import versions
-from parsieve.spark.java import choose, home_for
+from parsieve.spark.runtime import versions
+from parsieve.spark.runtime.java import choose, home_for
 
 pyspark = pytest.importorskip("pyspark", reason="pip install 'parsieve[spark]'")
 pytestmark = [pytest.mark.spark, pytest.mark.slow]

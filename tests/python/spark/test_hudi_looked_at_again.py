@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from spark_tables import SparkTable, needs
+from support.spark_tables import SparkTable, needs
 
 import parsieve as ps
 from parsieve.lake import open_lake
-from parsieve.lake.hudi import Hudi
-from parsieve.lake.hudi_timeline import read_timeline
+from parsieve.lake.hudi.table import Hudi
+from parsieve.lake.hudi.timeline import read_timeline
 
 pytest.importorskip("pyspark", reason="pip install 'parsieve[spark]'")
 pytestmark = [

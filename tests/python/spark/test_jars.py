@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import parsieve as ps
-from parsieve.spark import jars, java, versions
+from parsieve.spark.runtime import jars, java, versions
 
 pytest.importorskip("pyspark", reason="the download uses the Ivy that PySpark brings")
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import parsieve as ps
-from parsieve.spark import java as javas
-from parsieve.spark.versions import Spark
+from parsieve.spark.runtime import java as javas
+from parsieve.spark.runtime.versions import Spark
 
 SPARK_3, SPARK_4 = Spark("3.5.9", (3, 5), (17,), {}), Spark("4.1.4", (4, 1), (17, 21), {})
 

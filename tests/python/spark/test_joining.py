@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from spark_tables import SparkTable, ids, ids_and_files, needs, wait_until_old
+from support.spark_tables import SparkTable, ids, ids_and_files, needs, wait_until_old
 
 import parsieve as ps
 import parsieve.spark as pss
-from parsieve.spark import joining
+from parsieve.spark.join import semi_join
 
 DataFrame = pytest.importorskip("pyspark.sql", reason="pip install 'parsieve[spark]'").DataFrame
 pytestmark = pytest.mark.spark
@@ -79,7 +79,7 @@ def test_rows_are_those_of_sparks_join(spark: Any, folder: Path, way: str, monke
     from pyspark.sql.functions import lit
 
     if way != "values":
-        monkeypatch.setattr(joining, "FEW", 0)
+        monkeypatch.setattr(semi_join, "FEW", 0)
     most = 0 if way.startswith("interval") else 1000
     whole = spark.read.parquet(str(folder))
     found, expected = [], []
@@ -153,7 +153,7 @@ def test_tables_of_the_lakes(spark: Any, tmp_path: Path, kind: str, monkeypatch:
     made.update("name = 'new'", "id IN (4, 31)")
     right = keys(spark, "name", ["'new'", "'n14'", "NULL", "'none'"], "string")
     check(spark, made.folder, made.whole(), right, "name")
-    monkeypatch.setattr(joining, "FEW", 0)
+    monkeypatch.setattr(semi_join, "FEW", 0)
     check(spark, table, made.whole(first), right, "name", as_of=first)
     table.update_index(progress=False)
     opened = check(spark, table, made.whole(), right, "name")
@@ -172,8 +172,8 @@ def test_many_keys_choose_files_without_being_written_down(spark: Any, folder: P
 
 
 def test_example(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("parsieve.lake.listing.TICK_NS", 0)
-    monkeypatch.setattr("parsieve.lake.listing.COARSE_NS", 0)
+    monkeypatch.setattr("parsieve.lake.storage.listing.TICK_NS", 0)
+    monkeypatch.setattr("parsieve.lake.storage.listing.COARSE_NS", 0)
     text = inspect.getdoc(pss.semi_join) or ""
     test = doctest.DocTestParser().get_doctest(text, {"spark": spark}, "semi_join", None, None)
     said: list[str] = []

@@ -11,11 +11,11 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from lake_truth import check_snapshot, check_tokens, rows
+from support.models.lake_truth import check_snapshot, check_tokens, rows
 
 import parsieve as ps
 from parsieve.lake import Lake, Snapshot, open_lake
-from parsieve.spark import versions
+from parsieve.spark.runtime import versions
 
 pytest.importorskip("pyspark", reason="pip install 'parsieve[spark]'")
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")]

@@ -10,12 +10,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from spark_tables import ids, ids_and_files, settled
+from support.spark_tables import ids, ids_and_files, settled
 
 import parsieve as ps
 import parsieve.spark as pss
-from parsieve.predicate.arrow import parse_expression
-from parsieve.spark.nanos import FEW, SEEN, as_held
+from parsieve.predicate.read.arrow import parse_expression
+from parsieve.spark.pushdown.int96 import FEW, SEEN, as_held
 
 SCHEMA = pa.schema([("at", SEEN)])
 MICROS = [-2, -1, 0, 1, 2, 10, 9_223_372_036_854_775, 9_223_372_036_854_776, -9_223_372_036_854_776, 2**60]
@@ -63,7 +63,7 @@ def _to_zero(nanos: int) -> int:
 
 
 def _matching(held: Any, nanos: list[int | None]) -> set[int | None]:
-    from predicate_reference import rows as matching
+    from support.models.predicate_reference import rows as matching
 
     table = pa.table({"at": pa.array(nanos, pa.int64()).cast(pa.timestamp("ns"))})
     return {nanos[number] for number in matching(held, table)}

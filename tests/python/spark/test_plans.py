@@ -9,14 +9,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from plan_truth import check_plans, random_predicate
-from predicate_reference import rows
-from predicate_strategies import COLUMNS, SCHEMA
+from support.models.plan_truth import check_plans, random_predicate
+from support.models.predicate_reference import rows
+from support.models.predicate_strategies import COLUMNS, SCHEMA
 
 import parsieve as ps
 from parsieve.predicate import parse
 from parsieve.predicate.render import to_spark
-from parsieve.spark import versions
+from parsieve.spark.runtime import versions
 
 pytest.importorskip("pyspark", reason="pip install 'parsieve[spark]'")
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")]

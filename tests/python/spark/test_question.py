@@ -14,8 +14,8 @@ def test_only_what_both_mean_alike_is_asked() -> None:
     import pyarrow.compute as pc
     from pyspark.sql import types
 
-    from parsieve.spark.catalyst import Filter
-    from parsieve.spark.question import Types
+    from parsieve.spark.pushdown.catalyst import Filter
+    from parsieve.spark.pushdown.conditions import Types
 
     schema = pa.schema(
         [

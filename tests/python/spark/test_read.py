@@ -8,19 +8,19 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from plan_truth import random_predicate
-from predicate_reference import rows as matching
-from spark_tables import KINDS, SparkTable, callbacks_left, ids, ids_and_files, needs, settled
+from support.models.plan_truth import random_predicate
+from support.models.predicate_reference import rows as matching
+from support.spark_tables import KINDS, SparkTable, callbacks_left, ids, ids_and_files, needs, settled
 
 import parsieve as ps
 import parsieve.spark as pss
-from parsieve.lake.hudi_properties import while_settled
-from parsieve.lake.listing import TICK_NS
+from parsieve.lake.hudi.properties import while_settled
+from parsieve.lake.storage.listing import TICK_NS
 from parsieve.predicate import Expr, columns, parse
 from parsieve.predicate.render import to_spark
-from parsieve.spark import file_index
-from parsieve.spark.keeping import kept
-from parsieve.spark.reading import storage_of
+from parsieve.spark.scan import file_index
+from parsieve.spark.scan.kept_files import kept
+from parsieve.spark.scan.read import storage_of
 from parsieve.table import Table
 
 pytestmark = pytest.mark.spark
@@ -182,7 +182,7 @@ def test_what_is_skipped_is_not_opened(spark: Any, tmp_path: Path) -> None:
 
 
 def _lakes() -> set[str]:
-    from parsieve.spark import versions
+    from parsieve.spark.runtime import versions
 
     return set(versions.installed().jars)
 
@@ -252,7 +252,7 @@ def test_plain_folders_that_move(spark: Any, tmp_path: Path, monkeypatch: pytest
     file.with_name(f".{file.name}.crc").unlink()
     with monkeypatch.context() as however_slow_we_are:
         at_once = file.stat().st_ctime_ns + TICK_NS // 2
-        however_slow_we_are.setattr("parsieve.lake.listing.time.time_ns", lambda: at_once)
+        however_slow_we_are.setattr("parsieve.lake.storage.listing.time.time_ns", lambda: at_once)
         with pytest.raises(ps.ConflictError, match="written anew"):
             all_of_it.to_spark(spark)
     # The index was made of what the file held before.

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from spark_tables import SparkTable, ids, needs, settled
+from support.spark_tables import SparkTable, ids, needs, settled
 
 import parsieve as ps
 import parsieve.spark as pss
-from parsieve.spark.scans import MOST_KEPT, Scan, _scans
+from parsieve.spark.scan.last_scan import MOST_KEPT, Scan, _scans
 
 pytestmark = pytest.mark.spark
 

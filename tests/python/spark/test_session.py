@@ -9,7 +9,7 @@ import pytest
 
 import parsieve.spark as pss
 from parsieve import cli
-from parsieve.spark import versions
+from parsieve.spark.runtime import versions
 
 pytest.importorskip("pyspark", reason="pip install 'parsieve[spark]'")
 pytestmark = pytest.mark.spark

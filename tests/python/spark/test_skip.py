@@ -10,11 +10,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
-from spark_tables import callbacks_left
+from support.spark_tables import callbacks_left
 
 import parsieve as ps
-from parsieve.spark import delta, file_index, iceberg, versions
-from parsieve.spark.catalyst import Filter
+from parsieve.spark.pushdown.catalyst import Filter
+from parsieve.spark.runtime import versions
+from parsieve.spark.scan import delta, file_index, iceberg
 
 pytestmark = pytest.mark.spark
 

@@ -12,12 +12,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from spark_tables import SparkTable, ids, needs, settled
+from support.spark_tables import SparkTable, ids, needs, settled
 
 import parsieve as ps
 import parsieve.spark as pss
-from parsieve.spark import versions
-from parsieve.spark.java import choose, home_for
+from parsieve.spark.runtime import versions
+from parsieve.spark.runtime.java import choose, home_for
 
 pyspark = pytest.importorskip("pyspark", reason="pip install 'parsieve[spark]'")
 pytestmark = pytest.mark.spark

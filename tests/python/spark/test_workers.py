@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import parsieve as ps
-from parsieve.spark import workers
-from parsieve.spark.doctor import examine
+from parsieve.spark.runtime import workers
+from parsieve.spark.runtime.doctor import examine
 
 pytestmark = pytest.mark.spark
 

@@ -9,7 +9,7 @@ from typing import TypeVar
 import pyarrow as pa
 
 from parsieve._core import UnsupportedError
-from parsieve.predicate.build import Builder, Operand
+from parsieve.predicate.builder import Builder, Operand
 from parsieve.predicate.expr import And, Compare, Expr, In, Not, Or, unknowns
 from parsieve.predicate.normalize import normalize
 

@@ -12,9 +12,9 @@ from datetime import date, timedelta
 import pyarrow as pa
 
 from parsieve._core import UnsupportedError
-from parsieve.predicate.build import is_bytes, is_text
+from parsieve.predicate.builder import is_bytes, is_text
 from parsieve.predicate.expr import Always, And, Column, Compare, Expr, In, IsNull, Literal, Not, Or, StartsWith
-from parsieve.predicate.place import NANOS
+from parsieve.predicate.literals import NANOS
 from parsieve.predicate.render.form import renderable
 
 _EPOCH = date(1970, 1, 1)

@@ -1,0 +1,1 @@
+"""Read, add, drop and check the Bloom filters inside Parquet files."""

@@ -1,0 +1,86 @@
+"""Objects of a store, which cannot be changed: fetched, rewritten as a local file, and put back if nobody else did."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from parsieve._core import UnsupportedError
+from parsieve.errors import ConflictError
+from parsieve.filters.report import RewriteReport
+from parsieve.io.atomic import naming
+from parsieve.io.object_store import store_at
+from parsieve.io.sources import RangeReader
+
+# What S3 and its like take as one request; only such a request can have a condition.
+LARGEST = 5 << 30
+
+
+def is_remote(source: Any) -> bool:
+    """Whether a source is a URI or a store with a path, and not a local file."""
+    return (isinstance(source, tuple) and len(source) == 2) or (
+        isinstance(source, str) and "://" in source and not source.startswith("file://")
+    )
+
+
+def rewrite_object(source: Any, dest: Any, rewrite: Callable[[Path], RewriteReport], dry_run: bool) -> RewriteReport:
+    """Do with an object what `rewrite` does with a local file, and upload the whole of it.
+
+    It is put on the condition that the object is still the one that was read, or that there is none at `dest`.
+    """
+    store, path = _store(source)
+    target_store, target = (store, path) if dest is None else _store(dest)
+    name = target if isinstance(source, tuple) else str(source if dest is None else dest)
+    head = store.head(path)
+    tag = head.get("e_tag")
+    if tag is None:
+        raise UnsupportedError(f"the store has no ETag for {path}, so a change in the meantime could not be detected")
+    if head["size"] > LARGEST:
+        raise UnsupportedError(f"{path} has {head['size']} bytes; conditional uploads are limited to {LARGEST}")
+    with tempfile.TemporaryDirectory(prefix="parsieve-") as folder:
+        local = Path(folder) / "object.parquet"
+        reader = RangeReader((store, path))
+        with naming(local), local.open("wb") as file:
+            for piece in reader.pieces(0, reader.size):
+                file.write(piece)
+        report = rewrite(local)
+        if dry_run or not (report.written or dest is not None):
+            return report._replace(path=name, bytes_fetched=reader.bytes_fetched, written=False)
+        unchanged = {key: head[key] for key in ("e_tag", "version") if head.get(key) is not None}
+        _put(target_store, target, local, unchanged if dest is None else "create")
+    return report._replace(path=name, bytes_fetched=reader.bytes_fetched, written=True)
+
+
+def _put(store: Any, path: str, local: Path, condition: Any) -> None:
+    try:
+        store.put(path, local, mode=condition, use_multipart=False)
+    except Exception as error:
+        # Told apart by their names, so that obstore is imported only by those who use it.
+        kind = type(error).__name__
+        if kind in ("PreconditionError", "NotFoundError"):
+            raise ConflictError(f"{path} was changed in the meantime; nothing was uploaded") from error
+        if kind == "AlreadyExistsError":
+            raise FileExistsError(f"{path} exists; remove it first, or choose another dest") from error
+        if kind in ("NotImplementedError", "NotSupportedError"):
+            raise UnsupportedError(
+                f"{type(store).__name__} does not support conditional uploads, so changes in the meantime could be lost"
+            ) from error
+        raise
+
+
+def _store(source: Any) -> tuple[Any, str]:
+    """The store of obstore that a source names, and the path there."""
+    if isinstance(source, tuple) and len(source) == 2:
+        store, path = source
+        if hasattr(store, "get_range") and hasattr(store, "put"):
+            return store, os.fsdecode(path)
+        raise UnsupportedError(
+            f"upload needs a store of obstore, which supports conditional uploads; {type(store).__qualname__} does not"
+        )
+    if not is_remote(source):
+        raise ValueError(f"upload=True needs a URI or a (store, path) pair, not {source!r}")
+    folder, _, name = str(source).rpartition("/")
+    return store_at(folder), name

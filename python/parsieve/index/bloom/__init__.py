@@ -1,0 +1,1 @@
+"""Build, update and query the Bloom index of a table."""

@@ -1,0 +1,1 @@
+"""Commit, publish, expire and collect the versions of an index."""

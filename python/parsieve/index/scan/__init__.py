@@ -1,0 +1,1 @@
+"""Read the keys of a table into sorted runs within bounded memory."""

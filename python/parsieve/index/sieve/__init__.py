@@ -1,0 +1,1 @@
+"""Build, update, compact and query the Sieve index."""

@@ -1,0 +1,1 @@
+"""Read files and objects, replace them safely, and fetch byte ranges."""

@@ -1,0 +1,1 @@
+"""Store files that are written once, in a local folder or an object store."""

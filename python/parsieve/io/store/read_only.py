@@ -1,0 +1,95 @@
+"""An index read through a filesystem of pyarrow or fsspec, which can only be read: neither puts a file if absent."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any, NamedTuple, NoReturn
+
+from parsieve._core import UnsupportedError
+from parsieve.io.sources import REMOTE_GAP, open_source
+from parsieve.io.store.store import Data, Store, Stored
+
+
+class _Found(NamedTuple):
+    path: str
+    size: int
+    modified: float
+
+
+class MountedStore(Store):
+    """A folder of a filesystem that others write to."""
+
+    gap = REMOTE_GAP
+
+    def __init__(self, filesystem: Any, folder: str, name: str | None = None, why: str | None = None) -> None:
+        super().__init__()
+        self._filesystem = filesystem
+        self._root = folder.rstrip("/")
+        self._name = name or self._root
+        # Why it is not written to by obstore, where it would have been.
+        self._why = why
+
+    def __str__(self) -> str:
+        return self._name
+
+    def _get(self, name: str) -> bytes:
+        with contextlib.closing(open_source((self._filesystem, f"{self._root}/{name}"))) as source:
+            return bytes(source.read(0, source.size()))
+
+    def _get_range(self, name: str, start: int, end: int) -> bytes:
+        with contextlib.closing(open_source((self._filesystem, f"{self._root}/{name}"))) as source:
+            return bytes(source.read(start, end))
+
+    def _by_pyarrow(self, base: str) -> Iterator[_Found]:
+        from pyarrow import fs
+
+        infos = self._filesystem.get_file_info(fs.FileSelector(base, allow_not_found=True))
+        for info in infos:
+            if info.type == fs.FileType.File:
+                yield _Found(info.path, info.size, (info.mtime_ns or 0) / 1e9)
+
+    def _by_fsspec(self, base: str) -> Iterator[_Found]:
+        # Another process may have written since the filesystem listed it.
+        self._filesystem.invalidate_cache(base)
+        try:
+            entries = self._filesystem.ls(base, detail=True)
+        except FileNotFoundError:
+            return
+        for entry in entries:
+            if entry["type"] == "file":
+                # When it was written is asked by those who delete alone.
+                yield _Found(entry["name"], int(entry["size"] or 0), 0.0)
+
+    def list(self, folder: str) -> list[Stored]:
+        """The files of a folder."""
+        base = f"{self._root}/{folder}"
+        found = self._by_pyarrow(base) if hasattr(self._filesystem, "get_file_info") else self._by_fsspec(base)
+        named = sorted(Stored(f"{folder}/{path.rpartition('/')[2]}", size, when) for path, size, when in found)
+        self._count(0)
+        return named
+
+    def require_writable(self) -> NoReturn:
+        """Not here."""
+        self._refuse()
+
+    def put(self, name: str, data: Data) -> NoReturn:
+        """Not here."""
+        self._refuse()
+
+    def put_if_absent(self, name: str, data: bytes) -> NoReturn:
+        """Not here."""
+        self._refuse()
+
+    def delete(self, name: str) -> NoReturn:
+        """Not here."""
+        self._refuse()
+
+    def _refuse(self) -> NoReturn:
+        if self._why is not None:
+            raise UnsupportedError(f"the index at {self} can only be read: {self._why}")
+        raise UnsupportedError(
+            f"the index at {self} can only be read: {type(self._filesystem).__name__} cannot write a file only if "
+            "there is none, so two writers could lose each other's work. Name the table or index_location= by a URI, "
+            "or by a store of obstore"
+        )

@@ -1,0 +1,1 @@
+"""Read Delta Lake tables."""

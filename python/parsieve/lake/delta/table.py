@@ -1,0 +1,288 @@
+"""Delta Lake: files, deletion vectors, mapped columns and statistics as the log tells them."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from types import NoneType
+from typing import Any
+
+import pyarrow as pa
+
+from parsieve._core import FormatError, UnsupportedError
+from parsieve.lake.base import AsOf, ColumnPath, Slice, Snapshot, Statistics, utc
+from parsieve.lake.delta.log import DataFile, LogState, commit_mark, latest_version, state_at
+from parsieve.lake.delta.schema import (
+    DoubtfulValueError,
+    matching_of,
+    parsed_stats,
+    partition_value,
+    physical,
+    schema_of,
+    statistics_of,
+    unpack,
+    vector_path,
+)
+from parsieve.lake.rows import deletion_vectors
+from parsieve.lake.rows.adapter import Adapter
+from parsieve.lake.rows.arrow_scan import ScanFile
+from parsieve.lake.rows.checked_files import CheckedFiles, files_of
+from parsieve.lake.rows.columns import BY_NAME, Matching
+from parsieve.lake.rows.file_rows import FileRows
+from parsieve.lake.storage.pinned import Version
+from parsieve.lake.storage.storage import Storage
+
+_FEATURES = {
+    "columnMapping",
+    "deletionVectors",
+    "timestampNtz",
+    "typeWidening",
+    "typeWidening-preview",
+    "v2Checkpoint",
+    "vacuumProtocolCheck",
+    # A column of this type is refused by the schema; some writers name the feature for tables that have none.
+    "variantType",
+    "variantType-preview",
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Native:
+    file: DataFile
+    storage: Storage
+    path: str
+    schema: pa.Schema
+    matching: Matching
+    constants: Mapping[str, object]
+    # Columns whose value nobody can be sure of, with the reason.
+    doubtful: Mapping[str, str]
+
+
+class Delta(Adapter):
+    """A table of Delta Lake, or a `DeltaTable`, which then says what the latest version is."""
+
+    format = "delta"
+    # The version, what proves that it is still the same one, and what its log said.
+    _last: tuple[int, str, Snapshot] | None = None
+
+    def __init__(self, source: Any, storage_options: Mapping[str, str] | None = None) -> None:
+        self._given: Any = None
+        if type(source).__name__ == "DeltaTable":
+            self._given = source
+            storage_options = storage_options or getattr(source, "_storage_options", None)
+            source = source.table_uri
+        self._storage = Storage(source, storage_options)
+        if self._storage.filesystem is not None and isinstance(source, tuple):
+            raise UnsupportedError(
+                "a Delta table is opened by its path or URI, with storage_options where it needs them"
+            )
+        self.uri = self._storage.uri.rstrip("/")
+        self.storage_options = self._storage.options
+
+    def snapshot(self, as_of: AsOf = None) -> Snapshot:
+        """The table now, at a version, or at a time; a time without a zone is refused."""
+        version = self._version(as_of)
+        # A version never changes, but a table that was made anew at the same place has one of the same number.
+        mark = commit_mark(self._storage, version)
+        last = self._last
+        if mark and last is not None and last[:2] == (version, mark):
+            return last[2]
+        state = state_at(self._storage, version)
+        _refuse(state.protocol)
+        found = self._snapshot(state, schema_of(state.metadata))
+        self._last = version, mark, found
+        return found
+
+    def _version(self, as_of: AsOf) -> int:
+        if isinstance(as_of, str) and as_of.isdigit():
+            as_of = int(as_of)
+        if as_of is not None and not isinstance(as_of, int):
+            return self._version_at(utc(as_of))
+        if as_of is None and self._given is not None:
+            return int(self._given.version())
+        latest = latest_version(self._storage)
+        if as_of is None:
+            return latest
+        if not 0 <= as_of <= latest:
+            raise ValueError(f"{self.uri} has the versions 0 to {latest}, not {as_of}")
+        return as_of
+
+    def _version_at(self, moment: dt.datetime) -> int:
+        try:
+            from deltalake import DeltaTable
+            from deltalake.exceptions import DeltaError
+        except ImportError:
+            raise UnsupportedError(
+                "the time of Delta's versions is told by the package deltalake: pip install 'parsieve[delta]'"
+            ) from None
+        try:
+            table = DeltaTable(self.uri, storage_options=dict(self.storage_options) or None)
+            table.load_as_version(moment)
+        except DeltaError as error:
+            raise ValueError(f"{self.uri} had no version at {moment}: {error}") from error
+        version = int(table.version())
+        # deltalake gives the first version that it knows for all times before it; it goes by the files' times as well.
+        if self._storage.modified(self._storage.join(f"_delta_log/{version:020}.json")) > moment:
+            raise ValueError(f"the first version of {self.uri} that is known is younger than {moment}")
+        return version
+
+    def _snapshot(self, state: LogState, schema: pa.Schema) -> Snapshot:
+        mode = state.metadata.get("configuration") or {}
+        matching = matching_of(dict(mode).get("delta.columnMapping.mode", "none"))
+        fields = {one.name: one for one in schema}
+        try:
+            partitions = [fields[name] for name in state.metadata["partitionColumns"]]
+        except KeyError as error:
+            raise FormatError(f"Delta's log partitions by {error}, which is not a column of the table") from error
+        stats = [parsed_stats(file) for file in state.files]
+        slices = tuple(
+            self._slice(file, said, schema, matching, partitions) for file, said in zip(state.files, stats, strict=True)
+        )
+
+        def statistics(column: ColumnPath) -> Statistics:
+            return statistics_of(stats, schema, column, [file.vector is not None for file in state.files])
+
+        return Snapshot(state.version, state.version, schema, slices, statistics)
+
+    def _slice(
+        self,
+        file: DataFile,
+        stats: Mapping[str, Any],
+        schema: pa.Schema,
+        matching: Matching,
+        partitions: Sequence[pa.Field],
+    ) -> Slice:
+        values: dict[str, object] = {}
+        constants: dict[str, object] = {}
+        doubtful: dict[str, str] = {}
+        folders = []
+        for field in partitions:
+            text = file.partition_values.get(physical(field))
+            folders.append(f"{physical(field)}={'__HIVE_DEFAULT_PARTITION__' if text is None else text}")
+            try:
+                value, certain = partition_value(text, field.type)
+                constants[field.name] = value
+                if certain:
+                    values[field.name] = value
+                else:
+                    doubtful[field.name] = "a time without a zone"
+            except DoubtfulValueError as doubt:
+                # Nothing of the file may stand in its place.
+                constants[field.name] = None
+                doubtful[field.name] = str(doubt)
+        storage, path = self._place(file.path)
+        rows = stats.get("numRecords")
+        return Slice(
+            partition="/".join(folders),
+            group=file.path,
+            token=f"{file.size}-{file.modified}-{file.vector_id}",
+            path=storage.address(path),
+            size=file.size,
+            num_rows=rows if type(rows) is int else None,
+            clean=file.vector is None,
+            partition_values=values,
+            native=_Native(file, storage, path, schema, matching, constants, doubtful),
+        )
+
+    def _place(self, path: str) -> tuple[Storage, str]:
+        """The storage and the path in it of what the log names: below the table, or anywhere for a clone."""
+        if "://" in path or path.startswith(("/", "file:")):
+            storage = Storage(path, self.storage_options)
+            return storage, storage.root
+        return self._storage, self._storage.join(path)
+
+    def read_keys(self, piece: Slice, columns: Sequence[ColumnPath]) -> Iterator[pa.RecordBatch]:
+        """The live rows of one file, its deletion vector applied."""
+        native: _Native = piece.native
+        for path in columns:
+            if path[0] in native.doubtful:
+                raise UnsupportedError(f"{piece.path}: {path[0]} is {native.doubtful[path[0]]}")
+        return super().read_keys(piece, columns)
+
+    def read(
+        self,
+        snapshot: Snapshot,
+        slices: Sequence[Slice],
+        columns: Sequence[str] | None = None,
+        filter: Any = None,
+    ) -> pa.RecordBatchReader:
+        """The live rows of some files; what a partition value means must be certain where it is asked for."""
+        names = list(snapshot.schema.names if columns is None else columns)
+        for piece in slices:
+            for name, doubt in piece.native.doubtful.items():
+                if piece.native.constants[name] is None and (name in names or filter is not None):
+                    raise UnsupportedError(f"{piece.path}: {name} is {doubt}")
+        return super().read(snapshot, slices, columns, filter)
+
+    def version(self, piece: Slice) -> Version | None:
+        """What tells the data file from another one."""
+        native: _Native = piece.native
+        return native.storage.version(native.path)
+
+    def files(self, snapshot: Snapshot, slices: Sequence[Slice]) -> CheckedFiles | None:
+        """Return the data files; None if there are deletion vectors or mapped columns."""
+        if self._storage.arrow() is None or any(
+            not one.clean
+            or one.native.doubtful
+            or one.native.matching is not BY_NAME
+            or one.native.storage is not self._storage
+            for one in slices
+        ):
+            return None
+        files = [
+            ScanFile(
+                self._storage, one.native.path, str(one.path), one.native.file.size, constants=one.native.constants
+            )
+            for one in slices
+        ]
+        return files_of(files, snapshot.schema)
+
+    def constants(self, piece: Slice) -> Collection[str]:
+        """The partition columns, those of doubtful values too."""
+        native: _Native = piece.native
+        return native.constants
+
+    def open_base(self, piece: Slice) -> Any:
+        """The data file, opened as the table is."""
+        source: Any = piece.native.storage.source(piece.native.path)
+        return source
+
+    def rows(self, piece: Slice) -> FileRows:
+        """The live rows of one file."""
+        native: _Native = piece.native
+        vector = native.file.vector
+        deleted = (lambda rows: ()) if vector is None else partial(self._deleted, vector)
+        return FileRows(
+            lambda: native.storage.open(native.path), str(piece.path), native.matching, native.constants, deleted
+        )
+
+    def _deleted(self, vector: Mapping[str, Any], rows: int) -> Sequence[int]:
+        """The positions that a deletion vector holds, proven by its checksum and its count."""
+        path, size, start = vector_path(vector), vector.get("sizeInBytes"), vector.get("offset")
+        if not isinstance(size, int) or not 0 <= size < 2**31 or not isinstance(start, (int, NoneType)):
+            raise FormatError("Delta's log says no size or no place of a deletion vector")
+        if path is None:
+            data = unpack(vector["pathOrInlineDv"])[:size]
+        else:
+            storage, place = self._place(path)
+            with storage.open(place) as file:
+                # The first byte is the version of the file.
+                file.seek(1 if start is None else start)
+                framed: bytes = file.read(size + 8)
+            data = deletion_vectors.unframed(framed, size, storage.address(place))
+        found = deletion_vectors.positions(data, rows)
+        if len(found) != vector.get("cardinality"):
+            raise FormatError(
+                f"a deletion vector has {len(found)} rows where Delta's log says {vector.get('cardinality')}"
+            )
+        return found
+
+
+def _refuse(protocol: Mapping[str, Any]) -> None:
+    version = protocol.get("minReaderVersion")
+    features = set(protocol.get("readerFeatures") or ())
+    if version not in (1, 2, 3) or features - _FEATURES:
+        wanted = ", ".join(sorted(features - _FEATURES)) or f"reader version {version}"
+        raise UnsupportedError(f"the Delta table needs {wanted}, which is not supported; read it with Spark")

@@ -1,0 +1,1 @@
+"""Read plain folders of Parquet files."""

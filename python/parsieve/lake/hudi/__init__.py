@@ -1,0 +1,1 @@
+"""Read Hudi tables."""

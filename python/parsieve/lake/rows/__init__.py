@@ -1,0 +1,1 @@
+"""Read the rows of data files as the rows of their table."""

@@ -1,0 +1,1 @@
+"""Turn a predicate into the files, row groups and rows to read."""

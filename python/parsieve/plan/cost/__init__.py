@@ -1,0 +1,1 @@
+"""Decide which files are worth opening for their footers and filters."""

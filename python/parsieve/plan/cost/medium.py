@@ -1,0 +1,65 @@
+"""What reading costs by kind of storage, and how many files are read at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TypeVar
+
+from parsieve.io.sources import REQUESTS_AT_ONCE
+from parsieve.lake.base import Lake, Slice
+
+# For fewer local files than this, starting threads takes longer than reading one by one.
+FEW = 4
+
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True, slots=True)
+class Medium:
+    """How many seconds it takes to read from one kind of storage."""
+
+    # To open a file and read its footer.
+    footer: float
+    # To ask the Bloom filters of a file.
+    filters: float
+    # Seconds that an engine needs to open a file, and bytes of rows that it reads per second.
+    opening: float
+    throughput: float
+    # How many files are read in parallel.
+    at_once: int
+    # To start a batch of any size.
+    batch: float = 0.0005
+
+    def price(self, footers: int, filters: int) -> float:
+        """Return how many seconds it takes to read this many footers and this many files' filters."""
+        rounds = -(-footers // self.at_once) * self.footer + -(-filters // self.at_once) * self.filters
+        return self.batch + rounds
+
+    def saving(self, size: float) -> float:
+        """Return how many seconds an engine saves if a file of this size is skipped."""
+        return self.opening + size / self.throughput
+
+
+# Measured: docs/design/cost-model.md.
+LOCAL = Medium(footer=0.0002, filters=0.0002, opening=0.0002, throughput=400e6, at_once=1)
+REMOTE = Medium(footer=0.060, filters=0.090, opening=0.004, throughput=100e6, at_once=16)
+
+
+def medium_of(lake: Lake, piece: Slice) -> Medium:
+    """Return the kind of storage that a slice's base file is on, without opening it."""
+    storage = getattr(lake, "_storage", None)
+    if storage is not None:
+        return LOCAL if storage.is_local else REMOTE
+    path = piece.path or lake.uri
+    return REMOTE if "://" in path and not path.startswith("file://") else LOCAL
+
+
+def read_all(read: Callable[[Item], Answer], items: Sequence[Item], medium: Medium) -> list[Answer]:
+    """Read several files, in threads if that is faster, and return the answers in the order of `items`."""
+    if medium is LOCAL and len(items) < FEW:
+        return [read(item) for item in items]
+    with ThreadPoolExecutor(min(REQUESTS_AT_ONCE, len(items)), "parsieve-plan") as pool:
+        return list(pool.map(read, items))

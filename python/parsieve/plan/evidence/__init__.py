@@ -1,0 +1,1 @@
+"""Decide which files and row groups may hold a matching row."""

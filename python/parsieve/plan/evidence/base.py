@@ -1,0 +1,35 @@
+"""The interface of all evidence: which units may match a question. False needs proof."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import pyarrow as pa
+
+from parsieve.plan.evidence.questions import Question
+
+
+class Evidence(ABC):
+    """Something known about units, which are the slices of a snapshot or row groups."""
+
+    # Its name in explanations.
+    name: str
+
+    @abstractmethod
+    def may_match(self, question: Question, wanted: pa.BooleanArray) -> pa.BooleanArray | None:
+        """Return for each unit whether it may hold a matching row; False is certain.
+
+        Return None if nothing is known. The values of units that are not `wanted` are ignored.
+        """
+
+    def expected_waste(self, question: Question, answer: pa.BooleanArray, wanted: pa.BooleanArray) -> float | None:
+        """Return the expected number of false positives among the wanted units that an answer keeps.
+
+        This assumes that the question's values exist in the table. If they do not, every kept unit is a false positive.
+        Return None if the number is unknown.
+        """
+        return None
+
+    @abstractmethod
+    def describe(self, question: Question, unit: int) -> str:
+        """Say why a unit cannot match, after an answer of False."""

@@ -1,0 +1,77 @@
+"""What the Bloom filters beside the table say, as evidence: of keys, in the versions that they were filled from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from parsieve._core import ParsieveError
+from parsieve.index.bloom.reader import BloomReader
+from parsieve.index.view import View
+from parsieve.lake.base import Location, Slice
+from parsieve.plan.evidence.base import Evidence
+from parsieve.plan.evidence.questions import Among, Question
+
+
+class ShelfEvidence(Evidence):
+    """The Bloom index, for units that are slices."""
+
+    name = "bloom index"
+
+    def __init__(self, view: View, slices: Sequence[Slice]) -> None:
+        self._view = view
+        self._slices = slices
+        # Columns whose filters could not be asked, and why.
+        self.failed: dict[str, str] = {}
+
+    def _reader(self, question: Question) -> BloomReader | None:
+        if not isinstance(question, Among):
+            return None
+        return self._view.bloom(question.column.path, question.column.field_id)
+
+    def may_match(self, question: Question, wanted: pa.BooleanArray) -> pa.BooleanArray | None:
+        """Looks the values up in the filters of all slices at once."""
+        reader = self._reader(question)
+        if reader is None or not isinstance(question, Among):
+            return None
+        try:
+            return reader.may_match(question.values, self._slices)
+        except (ParsieveError, OSError, TypeError, ValueError) as error:
+            # What cannot be read excludes nothing.
+            self.failed[str(question.column)] = str(error)
+            return None
+
+    def speaks(self, question: Question) -> pa.BooleanArray | None:
+        """For each slice, whether there is a filter of this version of it; None if filters are not asked this."""
+        reader = self._reader(question)
+        if reader is None or str(question.column) in self.failed:
+            return None
+        try:
+            return reader.known(self._slices)
+        except (ParsieveError, OSError) as error:
+            self.failed[str(question.column)] = str(error)
+            return None
+
+    def bound(self, question: Question) -> Mapping[Location, str]:
+        """Return the versions of locations that the filters of a question's column cover."""
+        reader = self._reader(question)
+        try:
+            return {} if reader is None else reader.bound
+        except (ParsieveError, OSError):
+            # `speaks` has recorded the reason.
+            return {}
+
+    def expected_waste(self, question: Question, answer: pa.BooleanArray, wanted: pa.BooleanArray) -> float | None:
+        """Derive the number of false positives from the filters' rate and the number of excluded files."""
+        reader = self._reader(question)
+        if reader is None or not isinstance(question, Among):
+            return None
+        chance = 1 - (1 - reader.state.fpp) ** len(question.values)
+        excluded = pc.and_not(wanted, answer).true_count
+        return excluded * chance / (1 - chance) if chance < 1 else None
+
+    def describe(self, question: Question, unit: int) -> str:
+        """What the filters say."""
+        return "not in the file's filter of the Bloom index"

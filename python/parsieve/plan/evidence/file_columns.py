@@ -1,0 +1,72 @@
+"""Which leaf of a file holds a column of a table: by the format's number or physical name, else by its name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import pyarrow as pa
+
+from parsieve._core import FileReader
+from parsieve.lake.rows.columns import PHYSICAL_NAME
+from parsieve.lake.rows.fields import fields_at
+from parsieve.predicate.expr import Column
+
+# Everything that decides which leaf of a file is meant: a name may belong to another column in the next snapshot.
+LeafKey = tuple[tuple[str, ...], int | None, tuple[bytes | None, ...]]
+
+
+class WantedLeaf:
+    """A column of a table, resolved once so that it can be looked up in many files."""
+
+    def __init__(self, schema: pa.Schema, column: Column) -> None:
+        self.column = column
+        fields = fields_at(schema, column.path)
+        physical = [(field.metadata or {}).get(PHYSICAL_NAME) for field in fields]
+        self.key: LeafKey = (column.path, column.field_id, tuple(physical))
+        self.is_mapped = any(name is not None for name in physical)
+        # The path in a file that names its columns as the table does.
+        self.path = tuple(
+            field.name if name is None else name.decode() for field, name in zip(fields, physical, strict=True)
+        )
+
+
+class FileLeaves:
+    """The leaves of one file by field id and by name."""
+
+    def __init__(self, reader: FileReader) -> None:
+        self.paths = [tuple(path) for path in reader.columns]
+        self._ids = reader.leaf_ids
+
+    def find(self, wanted: WantedLeaf) -> int | None:
+        """Return the leaf's number, or None if it is missing or ambiguous."""
+        if wanted.is_mapped or wanted.column.field_id is None:
+            # Engines disagree about which column is meant if names differ only in case.
+            same = self._by_folded_path.get(_folded(wanted.path), [])
+            if len(same) != 1 or self.paths[same[0]] != wanted.path:
+                return None
+        else:
+            same = self._by_id.get(wanted.column.field_id, [])
+            if len(same) != 1:
+                return None
+        _, is_repeated = self._ids[same[0]]
+        return None if is_repeated else same[0]
+
+    @cached_property
+    def _by_id(self) -> dict[int, list[int]]:
+        numbers: dict[int, list[int]] = {}
+        for number, (field_id, _) in enumerate(self._ids):
+            if field_id is not None:
+                numbers.setdefault(field_id, []).append(number)
+        return numbers
+
+    @cached_property
+    def _by_folded_path(self) -> dict[tuple[str, ...], list[int]]:
+        numbers: dict[tuple[str, ...], list[int]] = {}
+        for number, path in enumerate(self.paths):
+            numbers.setdefault(_folded(path), []).append(number)
+        return numbers
+
+
+def _folded(path: Sequence[str]) -> tuple[str, ...]:
+    return tuple(part.casefold() for part in path)

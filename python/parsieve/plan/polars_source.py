@@ -1,0 +1,140 @@
+"""Read the files of a plan as a LazyFrame, with Polars' own reader, from files held open in one version."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.dataset as pads
+from polars.io.plugins import register_io_source
+
+from parsieve.lake.rows.checked_files import CheckedFiles, Opened, Request
+from parsieve.predicate.render import to_polars, to_pyarrow
+
+if TYPE_CHECKING:
+    from parsieve.predicate.expr import Expr
+
+# Polars panics if a file is truncated while it reads it.
+_FAILURES = (pl.exceptions.PolarsError, pl.exceptions.PanicException)
+
+
+def frame_of(files: CheckedFiles, expr: Expr | None) -> pl.LazyFrame | None:
+    """Return the rows that match as a LazyFrame; None if Polars reads the files as other types than the table's."""
+    # What Polars makes of the files must be what it makes of the table's types. This frame has seen the footers of
+    # today, so nobody gets it.
+    meant = pl.DataFrame(pl.from_arrow(files.schema.empty_table())).schema
+    if files.files and _schema_of_first(files) != meant:
+        return None
+    source = _Source(files, meant, expr)
+    return register_io_source(source, schema=meant, is_pure=True, explain_name="parsieve")
+
+
+def _schema_of_first(files: CheckedFiles) -> pl.Schema:
+    """Return the schema that Polars gives the first file, which may be replaced at any moment."""
+
+    def read(opened: list[Opened]) -> Iterator[pl.Schema]:
+        with opened[0].pinned.handle() as handle:
+            yield _scan([handle], files.schema.names).collect_schema()
+
+    return next(files.checked([0], True, read, _FAILURES))
+
+
+def frame_of_dataset(dataset: pads.Dataset) -> pl.LazyFrame:
+    """Return the rows of a dataset as a LazyFrame, which Polars itself filters."""
+    meant = pl.DataFrame(pl.from_arrow(dataset.schema.empty_table())).schema
+    return register_io_source(_DatasetSource(dataset), schema=meant, is_pure=True, explain_name="parsieve")
+
+
+@dataclass
+class _DatasetSource:
+    """Reads the columns that Polars needs each time that it collects the frame."""
+
+    dataset: pads.Dataset
+
+    def __call__(
+        self, with_columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, batch_size: int | None
+    ) -> Iterator[pl.DataFrame]:
+        """Yield the rows that Polars asks for. It counts `n_rows` before it applies the predicate."""
+        columns = self.dataset.schema.names if with_columns is None else with_columns
+        roots = [] if predicate is None else predicate.meta.root_names()
+        # Without any column a batch would not know its number of rows.
+        needed = list(dict.fromkeys([*columns, *roots])) or self.dataset.schema.names
+        missing = n_rows
+        for batch in self.dataset.to_batches(columns=needed):
+            found = pl.DataFrame(pl.from_arrow(batch if missing is None else batch.slice(0, missing)))
+            missing = None if missing is None else missing - found.height
+            yield (found if predicate is None else found.filter(predicate)).select(columns)
+            if missing is not None and missing <= 0:
+                return
+
+
+def _scan(sources: Sequence[Any], names: Sequence[str]) -> pl.LazyFrame:
+    frame = pl.scan_parquet(list(sources), hive_partitioning=False, glob=False, extra_columns="ignore")
+    return frame.select(names)
+
+
+@dataclass
+class _Source:
+    """Reads the files each time that Polars collects the frame."""
+
+    files: CheckedFiles
+    schema: pl.Schema
+    expr: Expr | None
+
+    def __call__(
+        self, with_columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, batch_size: int | None
+    ) -> Iterator[pl.DataFrame]:
+        """Yield the rows that Polars asks for. It counts `n_rows` before it applies the predicate."""
+        columns = self.files.schema.names if with_columns is None else with_columns
+        missing = n_rows
+        for window in self.files.windows(hold=False):
+            read = partial(self._read, columns, predicate, missing, self.files.is_small(window))
+            for found in self.files.checked(window, n_rows is not None, read, _FAILURES):
+                if missing is None:
+                    yield found
+                    continue
+                missing -= found.height
+                found = found if predicate is None else found.filter(predicate)
+                yield found.select(columns)
+            if missing is not None and missing <= 0:
+                return
+
+    def _read(
+        self,
+        columns: list[str],
+        predicate: pl.Expr | None,
+        missing: int | None,
+        at_once: bool,
+        opened: list[Opened],
+    ) -> Iterator[pl.DataFrame]:
+        with ExitStack() as stack:
+            frame = self._frame(opened, stack)
+            if missing is not None:
+                roots = [] if predicate is None else predicate.meta.root_names()
+                yield frame.select(list(dict.fromkeys([*columns, *roots]))).head(missing).collect()
+                return
+            frame = frame if predicate is None else frame.filter(predicate)
+            yield from _collected(frame.select(columns), at_once)
+
+    def _frame(self, opened: list[Opened], stack: ExitStack) -> pl.LazyFrame:
+        """Return the matching rows of files that are held open."""
+        if not all(map(self.files.has_table_types, opened)):
+            condition = None if self.expr is None else to_pyarrow(self.expr)
+            # Filtered on the values alone, as statistics know nothing of NaN.
+            batches = self.files.rows(opened, Request(late=condition))
+            return pl.DataFrame(pl.from_arrow(pa.Table.from_batches(batches, self.files.schema))).lazy()
+        handles = [stack.enter_context(one.pinned.handle()) for one in opened]
+        frame = _scan(handles, self.files.schema.names)
+        return frame if self.expr is None else frame.filter(to_polars(self.expr))
+
+
+def _collected(frame: pl.LazyFrame, at_once: bool) -> Iterator[pl.DataFrame]:
+    if at_once or not hasattr(frame, "collect_batches"):
+        yield frame.collect()
+    else:
+        yield from frame.collect_batches(maintain_order=True)

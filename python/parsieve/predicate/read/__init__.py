@@ -1,0 +1,1 @@
+"""Read predicates from SQL, pyarrow, Polars and tuples into the typed form."""

@@ -1,0 +1,206 @@
+"""Polars expressions to the typed form.
+
+The tree is read from Polars' own JSON, and Polars itself computes what holds no column.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from parsieve.predicate.builder import MIRRORED, Builder, Operand, scalar_value, unknown
+from parsieve.predicate.column_names import Names
+from parsieve.predicate.expr import Always, And, Expr, IsNull, Not, Operator, Or, both, either
+from parsieve.predicate.literals import UnlikeError
+from parsieve.predicate.messages import shortened
+from parsieve.predicate.read.json_trees import read_json
+
+_COMPARISONS: dict[str, Operator] = {"Eq": "=", "NotEq": "!=", "Lt": "<", "LtEq": "<=", "Gt": ">", "GtEq": ">="}
+
+
+def parse_frame_expression(expression: Any, schema: pa.Schema, zone: str | None) -> Expr:
+    """The typed form of a `polars.Expr`."""
+    from polars.exceptions import PanicException
+
+    try:
+        with warnings.catch_warnings():
+            # Polars does not promise that its JSON stays; what it writes anew is not understood, and so keeps.
+            warnings.simplefilter("ignore")
+            tree = read_json(expression.meta.serialize(format="json"))
+        names = expression.meta.root_names()
+    except (Exception, PanicException) as error:
+        # Polars raises errors of many classes, of its Rust side too.
+        return unknown("the Polars expression", f"Polars cannot serialize it: {shortened(str(error))}")
+    reader = _Reader(Names(schema), Builder(zone))
+    for name in names:
+        reader.find((name,))
+    return reader.truth(tree)
+
+
+class _Reader:
+    def __init__(self, names: Names, build: Builder) -> None:
+        self._names = names
+        self._build = build
+
+    def find(self, path: tuple[str, ...]) -> Operand:
+        return Operand(self._names.find(path))
+
+    def truth(self, node: Any) -> Expr:
+        match node:
+            case {"BinaryExpr": {"op": "And" | "LogicalAnd"}}:
+                return And(tuple(self.truth(part) for part in _chain(node, ("And", "LogicalAnd"))))
+            case {"BinaryExpr": {"op": "Or" | "LogicalOr"}}:
+                return Or(tuple(self.truth(part) for part in _chain(node, ("Or", "LogicalOr"))))
+            case {"Function": {"input": [inner], "function": {"Boolean": "Not"}}}:
+                return Not(self.truth(inner))
+        try:
+            if _lacks_a_float(node):
+                # JSON has no NaN and no infinity: they are written as null.
+                raise UnlikeError("Polars cannot serialize NaN and infinity; write the condition as SQL")
+            return self._leaf(node)
+        except UnlikeError as error:
+            return unknown(_text(node), error)
+
+    def _leaf(self, node: Any) -> Expr:
+        build = self._build
+        match node:
+            case {"BinaryExpr": {"left": left, "op": op, "right": right}} if op in _COMPARISONS:
+                if _has_column(left):
+                    return build.compare(self.operand(left), _COMPARISONS[op], self.value(right))
+                return build.compare(self.operand(right), MIRRORED[_COMPARISONS[op]], self.value(left))
+            case {"BinaryExpr": {"left": left, "op": "EqValidity" | "NotEqValidity" as op, "right": right}}:
+                same = self._same(self.operand(left), self.value(right))
+                return same if op == "EqValidity" else Not(same)
+            case {"Function": {"input": [inner], "function": {"Boolean": "IsNull" | "IsNotNull" as test}}}:
+                null = build.is_null(self.operand(inner))
+                return null if test == "IsNull" else Not(null)
+            case {"Function": {"input": [inner], "function": {"Boolean": "IsNan" | "IsNotNan" as test}}}:
+                nan = build.compare(self.operand(inner), "=", math.nan)
+                return nan if test == "IsNan" else Not(nan)
+            case {"Function": {"input": [inner, values], "function": {"Boolean": {"IsIn": {"nulls_equal": same}}}}}:
+                return self._is_in(self.operand(inner), [scalar_value(one) for one in _folded(values)], bool(same))
+            case {
+                "Function": {"input": [inner, low, high], "function": {"Boolean": {"IsBetween": {"closed": closed}}}}
+            }:
+                above: Operator = ">=" if closed in ("Both", "Left") else ">"
+                below: Operator = "<=" if closed in ("Both", "Right") else "<"
+                operand = self.operand(inner)
+                return And(
+                    (build.compare(operand, above, self.value(low)), build.compare(operand, below, self.value(high)))
+                )
+            case {"Function": {"input": [inner, prefix], "function": {"StringExpr": "StartsWith"}}}:
+                return build.starts_with(self.operand(inner), self.value(prefix))
+            case {"Function": {"input": [inner, prefix], "function": {"BinaryExpr": "StartsWith"}}}:
+                return build.starts_with(self.operand(inner), self.value(prefix))
+            case {"Column": str()}:
+                operand = self.operand(node)
+                if not pa.types.is_boolean(operand.column.value_type):
+                    raise UnlikeError(f"{operand.column} alone is not a condition, because it is not a boolean")
+                return build.compare(operand, "=", True)
+        if not _has_column(node):
+            value = self.value(node)
+            if value is None or isinstance(value, bool):
+                return Always(value)
+        raise UnlikeError("this Polars expression is not supported")
+
+    def _same(self, operand: Operand, value: Any) -> Expr:
+        null = self._build.is_null(operand)
+        return null if value is None else both(Not(null), self._build.compare(operand, "=", value))
+
+    def _is_in(self, operand: Operand, values: list[Any], nulls_equal: bool) -> Expr:
+        # A null in the list is found by a null or by nothing; unlike in SQL it leaves the others false.
+        found = self._build.contains(operand, [value for value in values if value is not None])
+        if not nulls_equal:
+            return found
+        null = IsNull(operand.column)
+        return either(null, found) if None in values else both(Not(null), found)
+
+    def operand(self, node: Any) -> Operand:
+        path: list[str] = []
+        while True:
+            match node:
+                case {"Column": str(name)}:
+                    return self.find((name, *reversed(path)))
+                case {"Function": {"input": [inner], "function": {"StructExpr": {"FieldByName": str(name)}}}}:
+                    path.append(name)
+                    node = inner
+                case _:
+                    raise UnlikeError("computed columns are not supported; compare the column itself")
+
+    def value(self, node: Any) -> Any:
+        found = _folded(node)
+        if len(found) != 1:
+            raise UnlikeError("only comparisons with a single value are supported")
+        return scalar_value(found[0])
+
+
+def _has_column(node: Any) -> bool:
+    if isinstance(node, dict):
+        return "Column" in node or any(_has_column(inner) for inner in node.values())
+    return isinstance(node, list) and any(_has_column(inner) for inner in node)
+
+
+def _folded(node: Any) -> pa.Array:
+    """The value of an expression without columns, or the values of one list."""
+    if _has_column(node):
+        raise UnlikeError("only comparisons of a column with a literal are supported")
+    import polars as pl
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            series = pl.select(_expression(node)).to_series()
+            if series.dtype == pl.List or series.dtype == pl.Array:
+                series = series.explode()
+            return pa.chunked_array(series.to_arrow()).combine_chunks() if len(series) else pa.nulls(0)
+    except (Exception, pl.exceptions.PanicException) as error:
+        raise UnlikeError(f"Polars cannot compute the value: {shortened(str(error))}") from None
+
+
+def _expression(node: Any) -> Any:
+    import polars as pl
+
+    return pl.Expr.deserialize(io.StringIO(json.dumps(node)), format="json")
+
+
+def _chain(node: Any, ops: tuple[str, str]) -> Iterator[Any]:
+    """The parts of a chain of one operator, which is a deep tree."""
+    waiting = [node]
+    while waiting:
+        one = waiting.pop()
+        match one:
+            case {"BinaryExpr": {"left": left, "op": op, "right": right}} if op in ops:
+                waiting += [right, left]
+            case _:
+                yield one
+
+
+def _lacks_a_float(node: Any) -> bool:
+    waiting = [node]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, dict):
+            if any(value is None and name.startswith("Float") for name, value in one.items()):
+                return True
+            waiting.extend(one.values())
+        elif isinstance(one, list):
+            waiting.extend(one)
+    return False
+
+
+def _text(node: Any) -> str:
+    """A part as Polars prints it, or else its JSON."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return str(_expression(node))
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt | SystemExit):
+            raise
+        return shortened(json.dumps(node)) if not isinstance(error, RecursionError) else "the Polars expression"

@@ -1,0 +1,1 @@
+"""Build and maintain indexes and filters on Spark."""

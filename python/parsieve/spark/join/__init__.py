@@ -1,0 +1,1 @@
+"""Filter one DataFrame by the keys of another."""

@@ -1,0 +1,1 @@
+"""Translate Spark's filters into predicates of the table."""

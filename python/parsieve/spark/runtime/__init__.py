@@ -1,0 +1,1 @@
+"""Find or start what Spark needs: versions, Java, jars and executors."""

@@ -1,0 +1,1 @@
+"""Prune Spark's own scans of Parquet, Hudi, Delta and Iceberg."""

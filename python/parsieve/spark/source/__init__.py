@@ -1,0 +1,1 @@
+"""Implement the data source `spark.read.format("parsieve")`."""

@@ -1,0 +1,171 @@
+"""Whole folders on the command line: all files, some that fail, a second run, tables, and what people see."""
+
+import io
+import json
+import os
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import parsieve as ps
+from parsieve.cli import main
+from parsieve.filters import folder_run
+from parsieve.io import atomic
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "many"
+    for number in range(6):
+        path = folder / f"day={number % 2}" / f"part-{number}.parquet"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(
+            pa.table({"id": range(number, number + 400), "few": [1] * 400}),
+            path,
+            row_group_size=200,
+            use_dictionary=False,
+        )
+    for hidden in ("_delta/part.parquet", ".cache/part.parquet", "day=0/_part.parquet", "day=0/.part.parquet", "a.txt"):
+        path = folder / hidden
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(b"not for us")
+    return folder
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    code = main(arguments)
+    said = capsys.readouterr()
+    return code, said.out, said.err
+
+
+def versions(folder: Path) -> dict[Path, tuple[int, ...]]:
+    """Which file each is, and when it was changed; not when it was read."""
+    return {path: atomic.identity(path.stat()) for path in folder_run.parquet_files(folder)}
+
+
+def test_all_files_get_filters_and_a_second_run_has_nothing_to_do(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, err = run(capsys, "add", str(folder), "-c", "id")
+    assert (code, err) == (0, "")
+    assert "6 files, 6 written, 0 unchanged, 0 failed; 12 filters added" in out
+    assert all(len(ps.open_filters(path).ranges()) == 2 for path in folder_run.parquet_files(folder))
+    before = versions(folder)
+    code, out, _ = run(capsys, "add", str(folder), "-c", "id", "--json")
+    report = json.loads(out)
+    assert code == 0
+    assert report["summary"]["unchanged"] == 6
+    assert [file["written"] for file in report["files"]] == [False] * 6
+    assert before == versions(folder)
+    code, out, _ = run(capsys, "check", str(folder))
+    assert (code, out) == (0, f"{folder}: 6 files, every filter holds every value\n")
+    code, out, _ = run(capsys, "inspect", str(folder))
+    assert code == 0
+    assert "6 files, 6 of them with filters" in out
+    assert json.loads(run(capsys, "inspect", str(folder), "--json")[1])["files"][5]["filters"][1]["row_group"] == 1
+    code, out, _ = run(capsys, "drop", str(folder), "--dry-run")
+    assert "6 would be written" in out
+    code, out, _ = run(capsys, "drop", str(folder), "--threads", "3", "--in-place")
+    assert "12 dropped" in out
+    assert all(ps.open_filters(path).ranges() == [] for path in folder_run.parquet_files(folder))
+
+
+def test_a_report_prints_a_summary(folder: Path) -> None:
+    report = ps.add_filters(folder, columns="id")
+    grown = report.bytes_after - report.bytes_before
+    assert str(report) == f"{folder}: 6 files, 6 written; 12 filters added, 0 dropped; {grown:+,} bytes"
+    [path, *_] = report.files
+    assert str(report.files[path]).startswith(f"{path}: 2 filters added, 0 dropped; +")
+
+
+def test_a_file_that_fails_does_not_stop_the_others(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bad = folder / "day=0" / "part-0.parquet"
+    bad.write_bytes(b"PAR1 but no footer")
+    code, out, err = run(capsys, "add", str(folder), "-c", "id")
+    assert code == 2
+    assert "5 written" in out
+    assert "1 failed" in out
+    assert err.startswith(f"parsieve: {bad}: ")
+    assert err.count("\n") == 1
+    code, out, _ = run(capsys, "add", str(folder), "-c", "id", "--json")
+    assert code == 2
+    assert [("error" in file) for file in json.loads(out)["files"]] == [True] + [False] * 5
+    for verb in ("check", "inspect"):
+        code, out, err = run(capsys, verb, str(folder), "--json")
+        assert code == 2
+        assert len(json.loads(out)["files"]) == 6
+        assert "part-0" in err
+
+
+def test_what_was_interrupted_goes_on(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    done = folder_run.parquet_files(folder)[:2]
+    for path in done:
+        ps.add_filters(path, columns="id")
+    _, out, _ = run(capsys, "add", str(folder), "-c", "id", "--json")
+    assert json.loads(out)["summary"] | {"bytes_before": 0, "bytes_after": 0} == {
+        "files": 6,
+        "written": 4,
+        "unchanged": 2,
+        "failed": 0,
+        "added": 8,
+        "dropped": 0,
+        "bytes_before": 0,
+        "bytes_after": 0,
+    }
+
+
+def test_a_false_negative_is_found_in_its_file(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run(capsys, "add", str(folder), "-c", "id")
+    path = folder_run.parquet_files(folder)[3]
+    offset, length = ps.open_filters(path).ranges()[0][2:]
+    assert length is not None
+    with path.open("r+b") as file:
+        file.seek(offset + length - 64)
+        file.write(bytes(64))
+    code, out, _ = run(capsys, "check", str(folder))
+    assert code == 1
+    assert "false negatives" in out
+    assert str(path) in out
+
+
+def test_tables_are_refused_before_anything_is_done(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "_delta_log").mkdir()
+    code, _, err = run(capsys, "add", str(folder), "-c", "id")
+    assert code == 2
+    assert "Delta table" in err
+    assert err.count("\n") == 1
+    assert all(ps.open_filters(path).ranges() == [] for path in folder_run.parquet_files(folder))
+    assert run(capsys, "inspect", str(folder))[0] == 0
+
+
+def test_an_empty_folder_and_a_wrong_option(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "0 files" in run(capsys, "add", str(tmp_path))[1]
+    code, _, err = run(capsys, "add", str(tmp_path), "-o", "dest")
+    assert code == 2
+    assert "--output" in err
+    code, _, err = run(capsys, "add", str(tmp_path), "--threads", "0")
+    assert code == 2
+    assert "threads" in err
+
+
+def test_the_bar_is_for_terminals() -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    for stream, seen in ((Terminal(), True), (io.StringIO(), False)):
+        with folder_run.Progress(4, stream) as bar:
+            for failed in (False, True, False, False):
+                bar.step(failed)
+        said = stream.getvalue()
+        assert bool(said) == seen
+        assert not seen or (said.endswith("\n") and "4/4 files, 1 failed" in said and "#" * 30 in said)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs links")
+def test_links_to_folders_are_not_followed(folder: Path) -> None:
+    before = folder_run.parquet_files(folder)
+    (folder / "again").symlink_to(folder)
+    assert folder_run.parquet_files(folder) == before

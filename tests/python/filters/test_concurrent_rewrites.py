@@ -1,0 +1,84 @@
+"""Several processes that change one file: nobody's filters are lost without a word."""
+
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import parsieve as ps
+from parsieve.io import atomic
+
+PROGRAM = """
+import sys, parsieve as ps
+print("ready", flush=True)
+sys.stdin.readline()
+for turn in range(int(sys.argv[4])):
+    while True:
+        try:
+            ps.add_filters(sys.argv[1], columns=sys.argv[2], existing="keep", in_place=sys.argv[3] == "in_place")
+            break
+        except ps.ConflictError:
+            pass
+"""
+
+
+def start(path: Path, column: str, way: str, turns: int = 1) -> subprocess.Popen[str]:
+    program = [sys.executable, "-c", PROGRAM, str(path), column, way, str(turns)]
+    process = subprocess.Popen(
+        program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    process.stdout.readline()
+    return process
+
+
+@pytest.mark.parametrize("ways", [("replace", "replace"), ("in_place", "in_place"), ("replace", "in_place")])
+def test_two_processes_add_both_their_filters(tmp_path: Path, ways: tuple[str, str]) -> None:
+    path = tmp_path / "t.parquet"
+    columns = [f"c{n}" for n in range(4)]
+    table = pa.table({name: range(2000) for name in columns})
+    for _ in range(4):
+        pq.write_table(table, path, row_group_size=500)
+        running = [start(path, name, ways[n % 2]) for n, name in enumerate(columns)]
+        for process in running:
+            assert process.stdin is not None
+            process.stdin.write("go\n")
+            process.stdin.flush()
+        for process in running:
+            _, error = process.communicate(timeout=500)
+            assert process.returncode == 0, error
+        found = {place.column for place in ps.open_filters(path).ranges()}
+        assert found == set(columns)
+        assert pq.read_table(path).equals(table)
+        assert [entry.name for entry in tmp_path.iterdir()] == ["t.parquet"]
+
+
+def test_the_one_who_comes_second_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"a": range(900), "b": range(900)}), path)
+    lock, met = atomic.lock, threading.Barrier(2, timeout=200)
+    results: list[object] = []
+
+    def meet(source: Path, fd: int) -> None:
+        met.wait()
+        lock(source, fd)
+
+    def add(column: str) -> None:
+        try:
+            results.append(ps.add_filters(path, columns=column).added)
+        except ps.ConflictError as error:
+            results.append(str(error))
+
+    monkeypatch.setattr(atomic, "lock", meet)
+    threads = [threading.Thread(target=add, args=(column,)) for column in "ab"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(isinstance(result, str) for result in results) == [False, True], "one is told, the other is done"
+    assert "nothing was replaced" in next(result for result in results if isinstance(result, str))
+    assert len(ps.open_filters(path).ranges()) == 1

@@ -1,0 +1,89 @@
+"""The index over real tables: Delta Lake and Iceberg, through appends, deletes and time travel."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from parsieve.index import TableIndex
+from parsieve.index.sieve import query
+from parsieve.io.index_location import BELOW
+from parsieve.lake import open_lake
+from parsieve.lake.base import Lake, Snapshot
+
+
+def rows(r: random.Random) -> pa.Table:
+    keys = [r.randrange(200) for _ in range(30)]
+    return pa.table({"k": pa.array(keys, pa.int64()), "s": [f"{key:03}" for key in keys]})
+
+
+def delta(path: Path, closing: ExitStack) -> tuple[Callable[[], Lake], Callable[[random.Random], None]]:
+    def change(r: random.Random) -> None:
+        if r.random() < 0.3 and (path / "_delta_log").is_dir():
+            DeltaTable(path).delete(f"k % 7 = {r.randrange(7)}")
+        else:
+            write_deltalake(path, rows(r), mode="append")
+
+    return lambda: open_lake(str(path)), change
+
+
+def iceberg(path: Path, closing: ExitStack) -> tuple[Callable[[], Lake], Callable[[random.Random], None]]:
+    from pyiceberg.catalog.sql import SqlCatalog
+
+    path.mkdir()
+    catalog = SqlCatalog("test", uri=f"sqlite:///{path}/catalog.db", warehouse=str(path))
+    closing.callback(catalog.close)
+    catalog.create_namespace("n")
+    table = catalog.create_table("n.t", schema=rows(random.Random(0)).schema)
+
+    def change(r: random.Random) -> None:
+        if r.random() < 0.3 and table.current_snapshot() is not None:
+            table.delete(f"k < {r.randrange(40)}")
+        else:
+            table.append(rows(r))
+
+    return lambda: open_lake(table), change
+
+
+def check(index: TableIndex, lake: Lake, snapshot: Snapshot) -> int:
+    view = index.at(snapshot)
+    assert view is not None
+    held = [
+        pa.concat_arrays([batch.column(0) for batch in lake.read_keys(piece, [("k",)])] or [pa.array([])])
+        for piece in snapshot.slices
+    ]
+    spared = 0
+    for key in range(0, 200, 9):
+        mask = view.may_match("k", query.equals(pa.scalar(key, pa.int64())), snapshot.slices).to_pylist()
+        for keys, keep in zip(held, mask, strict=True):
+            assert keep or key not in keys.to_pylist()
+            spared += not keep
+    return spared
+
+
+@pytest.mark.parametrize("make", [delta, iceberg])
+def test_the_index_follows_a_table_and_answers_for_each_of_its_states(tmp_path: Path, make: Any) -> None:
+    with ExitStack() as closing:
+        opened, change = make(tmp_path / "table", closing)
+        r = random.Random(5)
+        change(r)
+        lake = opened()
+        index = TableIndex(lake.beside(BELOW))
+        index.build(lake, lake.snapshot(), ["k", "s"], progress=False)
+        snapshots = []
+        for _ in range(8):
+            change(r)
+            lake = opened()
+            snapshots.append(lake.snapshot())
+            index.update(lake, snapshots[-1], progress=False)
+        assert index.verify(lake, snapshots[-1]) == []
+        assert all(check(index, lake, snapshot) > 0 for snapshot in snapshots)
+        index.compact()
+        assert index.verify(lake, snapshots[-1]) == []

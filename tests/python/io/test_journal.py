@@ -1,0 +1,217 @@
+"""Files changed where they lie: the same filters, other names, journals of every kind."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import parsieve as ps
+from parsieve.io import atomic, journal, sources
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"id": range(3000), "other": range(3000)}), path, row_group_size=1000)
+    return path
+
+
+def interrupted(path: Path, monkeypatch: pytest.MonkeyPatch, call: str, number: int = 1) -> tuple[bytes, bytes]:
+    """Crash right before a call of the system; the old file, and the half changed one."""
+    old = path.read_bytes()
+
+    class Crash(BaseException):
+        pass
+
+    class Crashing:
+        def __init__(self) -> None:
+            self.left, self.dead = number, False
+
+        def __getattr__(self, name: str) -> Any:
+            found = getattr(os, name)
+            if name == call or self.dead:
+                self.left -= 1
+                # A process that is dead does nothing more, least of all clean up.
+                self.dead = self.dead or self.left == 0
+            if self.dead and name in ("write", "ftruncate", "unlink", "replace", "fsync"):
+                raise Crash
+            return found
+
+    crashing = Crashing()
+    with monkeypatch.context() as patched:
+        patched.setattr(atomic, "os", crashing)
+        patched.setattr(journal, "os", crashing)
+        with pytest.raises(Crash):
+            ps.add_filters(path, columns="id", in_place=True)
+    return old, path.read_bytes()
+
+
+def test_the_file_keeps_its_bytes_and_its_number(path: Path) -> None:
+    old, number = path.read_bytes(), path.stat().st_ino
+    other = path.with_name("other.parquet")
+    other.hardlink_to(path)
+    rows = pq.read_table(path)
+    report = ps.add_filters(path, columns="id", in_place=True)
+    new = path.read_bytes()
+    assert new.startswith(old)
+    assert (path.stat().st_ino, report.bytes_before, report.bytes_after) == (number, len(old), len(new))
+    assert other.read_bytes() == new
+    assert sorted(entry.name for entry in path.parent.iterdir()) == ["other.parquet", "t.parquet"]
+    assert pq.read_table(path).equals(rows)
+    assert pl.read_parquet(path).to_arrow().equals(rows)
+    assert duckdb.read_parquet(str(path)).fetchall() == [tuple(row.values()) for row in rows.to_pylist()]
+    assert ps.open_filters(path).might_contain({"id": 1500}) == [False, True, False]
+    assert ps.check_filters(path) == []
+    assert len(ps.drop_filters(path, in_place=True).dropped) == 3
+    assert path.read_bytes().startswith(new)
+    assert ps.open_filters(path).ranges() == []
+    assert pq.read_table(path).equals(rows)
+
+
+def test_nothing_to_do_changes_nothing(path: Path) -> None:
+    old = path.read_bytes()
+    assert not ps.drop_filters(path, in_place=True).written
+    assert not ps.add_filters(path, columns="id", in_place=True, dry_run=True).written
+    assert path.read_bytes() == old
+    with pytest.raises(ValueError, match="no dest"):
+        ps.add_filters(path, path.with_name("dest"), in_place=True)
+
+
+@pytest.mark.parametrize("opener", ["open", "add", "drop", "check", "in place"])
+def test_whoever_opens_the_file_undoes_what_a_crash_left(
+    path: Path, monkeypatch: pytest.MonkeyPatch, opener: str
+) -> None:
+    # Writes: journal, three filters, footer.
+    old, half = interrupted(path, monkeypatch, "write", 4)
+    assert half.startswith(old)
+    assert len(half) > len(old)
+    assert journal.journal_of(path).exists()
+    if opener == "open":
+        assert ps.open_filters(path).ranges() == []
+    elif opener == "check":
+        assert ps.check_filters(path) == []
+    elif opener == "drop":
+        assert not ps.drop_filters(path).written
+    else:
+        ps.add_filters(path, columns="id", in_place=opener == "in place")
+        assert len(ps.open_filters(path).ranges()) == 3
+    if opener in ("open", "check", "drop"):
+        assert path.read_bytes() == old
+    assert not journal.journal_of(path).exists()
+
+
+def test_what_is_complete_is_not_undone(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The first is for a journal that was never finished.
+    interrupted(path, monkeypatch, "unlink", 2)
+    assert journal.journal_of(path).exists()
+    assert len(ps.open_filters(path).ranges()) == 3
+    assert not journal.journal_of(path).exists()
+
+
+def test_a_torn_block_at_the_old_end_is_mended(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    old, half = interrupted(path, monkeypatch, "write", 3)
+    with path.open("r+b") as file:
+        file.seek(len(old) - 100)
+        file.write(bytes(100))
+    assert path.read_bytes() != half
+    assert ps.open_filters(path).ranges() == []
+    assert path.read_bytes() == old
+
+
+def test_a_journal_of_another_file_touches_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    interrupted(path, monkeypatch, "write", 3)
+    other = path.with_name("other")
+    pq.write_table(pa.table({"x": [f"{n}" for n in range(90_000)]}), other)
+    content = other.read_bytes()
+    other.replace(path)
+    with pytest.raises(ps.UnsupportedError, match="delete the journal"):
+        ps.open_filters(path)
+    pq.write_table(pa.table({"x": [1]}), path)
+    with pytest.raises(ps.UnsupportedError, match="delete the journal"):
+        ps.add_filters(path)
+    path.write_bytes(content)
+    journal.journal_of(path).unlink()
+    assert ps.open_filters(path).ranges() == []
+
+
+@pytest.mark.parametrize("damage", [b"", b"parsieve journal 1\n", b"parsieve journal 2\n0000"])
+def test_a_damaged_journal_is_refused(path: Path, damage: bytes) -> None:
+    journal.journal_of(path).write_bytes(damage)
+    old = path.read_bytes()
+    for call in (ps.open_filters, ps.add_filters, ps.drop_filters, ps.check_filters):
+        with pytest.raises(ps.FormatError, match="damaged"):
+            call(path)
+    assert path.read_bytes() == old
+
+
+def test_a_change_under_way_is_not_undone(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, half = interrupted(path, monkeypatch, "write", 4)
+    fd = os.open(path, os.O_RDWR)
+    atomic.lock(path, fd)
+    try:
+        for call in (ps.open_filters, ps.add_filters):
+            with pytest.raises(ps.ConflictError, match="being changed"):
+                call(path)
+        assert path.read_bytes() == half
+    finally:
+        os.close(fd)
+    assert ps.open_filters(path).ranges() == []
+
+
+@pytest.mark.parametrize("is_over", [False, True])
+def test_a_change_that_begins_while_the_file_is_opened(
+    path: Path, monkeypatch: pytest.MonkeyPatch, is_over: bool
+) -> None:
+    """After the look for its journal: where a file is half changed, its end is no footer."""
+    looked, opened = journal.recover, sources.LocalFile
+    begun: list[bytes] = []
+
+    def begin(source: Any) -> None:
+        looked(source)
+        if not begun:
+            begun.append(b"")
+            begun[0] = interrupted(path, monkeypatch, "write", 4)[1]
+
+    def open_and_wait(source: Any) -> sources.LocalFile:
+        file = opened(source)
+        if is_over and begun[0] and file.size() == len(begun[0]):
+            looked(source)
+        return file
+
+    monkeypatch.setattr(journal, "recover", begin)
+    monkeypatch.setattr(sources, "LocalFile", open_and_wait)
+    assert ps.open_filters(path).ranges() == []
+    assert begun[0]
+
+
+# The second fsync is that of the folder, which some filesystems cannot.
+@pytest.mark.parametrize(("call", "number"), [("write", 1), ("write", 2), ("write", 5), ("fsync", 1), ("fsync", 3)])
+def test_an_error_of_the_system_is_undone_at_once(
+    path: Path, monkeypatch: pytest.MonkeyPatch, call: str, number: int
+) -> None:
+    old = path.read_bytes()
+
+    class Failing:
+        def __init__(self) -> None:
+            self.left = number
+
+        def __getattr__(self, name: str) -> Any:
+            if name == call:
+                self.left -= 1
+                if self.left == 0:
+                    raise OSError(28, "No space left on device")
+            return getattr(os, name)
+
+    failing = Failing()
+    with monkeypatch.context() as patched:
+        patched.setattr(atomic, "os", failing)
+        patched.setattr(journal, "os", failing)
+        with pytest.raises(OSError, match="No space left"):
+            ps.add_filters(path, columns="id", in_place=True)
+    assert ps.open_filters(path).ranges() == []
+    assert path.read_bytes() == old

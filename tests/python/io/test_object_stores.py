@@ -1,0 +1,106 @@
+"""Stores of obstore by URI: their options, their failures, and what works without such a store."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from obstore.store import S3Store
+
+import parsieve as ps
+from parsieve.io.object_store import store_at
+
+# Nobody listens there.
+ENDPOINT = "http://127.0.0.1:9"
+KEYS = {"aws_access_key_id": "who", "aws_secret_access_key": "secret", "aws_region": "eu-west-1"}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> str:
+    for part in range(3):
+        pq.write_table(pa.table({"id": range(part, 90, 3)}), tmp_path / f"{part}.parquet")
+    return str(tmp_path)
+
+
+@pytest.fixture
+def unreachable() -> S3Store:
+    return S3Store(
+        "bucket",
+        config={"endpoint": ENDPOINT, "region": "x", "access_key_id": "a", "secret_access_key": "b"},
+        client_options={"allow_http": True},
+        retry_config={"max_retries": 0},
+    )
+
+
+def test_options_of_connections_go_where_obstore_wants_them() -> None:
+    options = {**KEYS, "aws_endpoint": ENDPOINT, "AWS_ALLOW_HTTP": "true", "timeout": "5s"}
+    store = store_at("s3://bucket/events", options)
+    assert store.client_options == {"allow_http": "true", "timeout": "5s"}
+    assert store.config["endpoint"] == ENDPOINT
+    assert "access_key_id" in store.config
+
+
+def test_an_option_that_obstore_does_not_know_is_named() -> None:
+    with pytest.raises(ValueError, match=r"storage_options: .*'endpoint_uri'.* such as aws_region") as caught:
+        ps.open_table("s3://bucket/events", storage_options={**KEYS, "endpoint_uri": ENDPOINT})
+    assert "\n" not in str(caught.value)
+
+
+def test_a_table_that_obstore_cannot_reach_is_an_os_error_in_one_line(unreachable: S3Store) -> None:
+    with pytest.raises(OSError, match="events: ") as caught:
+        ps.open_table((unreachable, "events"), format="parquet").plan("id = 7")
+    assert "\n" not in str(caught.value)
+
+
+def test_an_index_that_cannot_be_reached_keeps(folder: str, unreachable: S3Store) -> None:
+    plan = ps.open_table(folder, index_location=(unreachable, "index")).plan("id = 7")
+    assert len(plan.files) == 3
+    assert "in doubt: the index cannot be used: " in plan.explain()
+    assert plan.to_arrow().num_rows == 1
+
+
+def test_filters_that_cannot_be_reached_are_an_os_error(unreachable: S3Store) -> None:
+    with pytest.raises(OSError, match=r"events/a\.parquet: "):
+        ps.open_filters((unreachable, "events/a.parquet"))
+
+
+def test_a_table_of_a_filesystem_that_obstore_does_not_know_is_planned_and_its_index_can_only_be_read() -> None:
+    fsspec = pytest.importorskip("fsspec")
+    memory = fsspec.filesystem("memory")
+    for part in range(3):
+        with memory.open(f"/lake/unknown-to-obstore/{part}.parquet", "wb") as file:
+            pq.write_table(pa.table({"id": range(part, 90, 3)}), file)
+    table = ps.open_table("memory://lake/unknown-to-obstore")
+    assert table.plan("id = 7").to_arrow().num_rows == 1
+    with pytest.raises(ps.UnsupportedError, match=r"can only be read: obstore makes no store at memory://"):
+        table.build_index("id", kind="sieve")
+    assert not [name for name in memory.find("/lake") if "parsieve" in name and "unknown-to-obstore" in name]
+
+
+WITHOUT = """
+import sys
+sys.modules["obstore"] = None
+import fsspec, pyarrow as pa, pyarrow.parquet as pq
+import parsieve as ps
+
+with fsspec.open("memory://lake/t/0.parquet", "wb") as file:
+    pq.write_table(pa.table({"id": [7, 8]}), file)
+table = ps.open_table("memory://lake/t")
+print(table.plan("id = 7").to_arrow().num_rows, table.plan("id = 9").files)
+build = lambda: table.build_index("id", kind="sieve")
+for ask in (build, lambda: ps.open_table("s3://bucket", storage_options={"a": "b"})):
+    try:
+        ask()
+    except (ps.UnsupportedError, ValueError) as error:
+        print(error)
+"""
+
+
+def test_without_obstore_tables_are_planned_all_the_same() -> None:
+    done = subprocess.run([sys.executable, "-c", WITHOUT], capture_output=True, text=True, check=True, timeout=500)
+    rows, build, options = done.stdout.splitlines()
+    assert rows == "1 []"
+    assert "can only be read: memory://lake/.parsieve/t needs the package obstore: pip install obstore" in build
+    assert "s3://bucket needs the package obstore: pip install obstore; or give a (filesystem, path) pair" in options

@@ -1,0 +1,267 @@
+"""Predicates at their edges: none crashes a plan, chains become lists, and what excludes nothing is reported."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import operator
+import re
+import uuid
+import warnings
+from collections.abc import Iterator
+from decimal import Decimal
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+import parsieve as ps
+from parsieve.plan.evidence.questions import ask
+from parsieve.predicate import And, Compare, In, Not, Or, normalize, parse, unknowns, walk
+
+C, F = pl.col("x"), pc.field("x")
+KINDS = [
+    *(pa.int8(), pa.uint64(), pa.float16(), pa.float32(), pa.float64()),
+    *(pa.decimal32(4, 1), pa.decimal64(12, 2), pa.decimal128(20, 2), pa.decimal256(50, 4)),
+    *(pa.string(), pa.large_string(), pa.string_view(), pa.binary(), pa.binary_view(), pa.binary(3), pa.binary(16)),
+    *(pa.bool_(), pa.date32(), pa.date64(), pa.timestamp("s"), pa.timestamp("ns", "UTC"), pa.time32("s")),
+    *(pa.time64("ns"), pa.duration("s"), pa.list_(pa.int8()), pa.struct({"a": pa.int8()}), pa.null(), pa.uuid()),
+    *(pa.map_(pa.string(), pa.int8()), pa.dictionary(pa.int8(), pa.string()), pa.dictionary(pa.int8(), pa.binary())),
+]
+VALUES: list[Any] = [
+    *(None, True, 1, 2**70, 10**400, 1.5, math.nan, math.inf, -0.0, Decimal("1.5"), Decimal("NaN"), Decimal("1e500")),
+    *("a", "", "2020-01-01", "2020-01-01 00:00:00+00:00", "\udcff", "a\0b", b"\xff", b"a" * 16, uuid.UUID(int=5)),
+    *(dt.date(9999, 12, 31), dt.datetime(1, 1, 1), dt.datetime(2020, 1, 1, tzinfo=dt.UTC), dt.time(1)),
+    *(dt.timedelta(1), np.float16(1.5), np.datetime64("NaT"), np.array(1), np.array([1, 2]), [1], {"a": 1}, object()),
+]
+OPERATORS = [operator.eq, operator.lt, operator.ge]
+SQL = """NULL|TRUE|1|-1.5|1e3000|0x1|X'1'|X'ff'|'a'|'2020-01-01'|DATE 'x'|TIME 'x'|CAST('x' AS UUID)|INTERVAL 1 DAY
+?|:a|now()|ARRAY[1]|(1, 2)|1::DECIMAL(99, 1)|1::DECIMAL(x)|'\ud800'|x|1.""".replace("\n", "|").split("|")
+FORMS = [
+    "x = {}",
+    "NOT (x <> {})",
+    "{} > x",
+    "x IN ({}, 1)",
+    "x BETWEEN {} AND {}",
+    "x LIKE {}",
+    "x IS DISTINCT FROM {}",
+]
+
+
+def predicates(value: Any) -> Iterator[Any]:
+    for op in ("=", "<", ">="):
+        yield [("x", op, value)]
+    yield [("x", "in", [value])]
+    yield [("x", "not in", [value, 1])]
+    made: list[Any] = [lambda: F.isin([value]), lambda: pc.starts_with(F, value), lambda: pc.match_like(F, value)]
+    made += [lambda: C.is_in([value]), lambda: C.eq_missing(value), lambda: C.str.starts_with(value)]
+    for apply in OPERATORS:
+        made += [partial(apply, C, value), lambda apply=apply: apply(F, pa.scalar(value))]
+    for make in made:
+        try:
+            yield make()
+        except BaseException as error:
+            # What the engine itself does not take; Polars panics.
+            if not isinstance(error, Exception | pl.exceptions.PanicException):
+                raise
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_no_predicate_crashes(kind: pa.DataType) -> None:
+    schema = pa.schema({"x": kind})
+    asked = [one for value in VALUES for one in predicates(value)]
+    asked += [form.format(*(text,) * form.count("{}")) for form in FORMS for text in [*SQL, "1" + "0" * 5000]]
+    for where in asked:
+        try:
+            form = parse(where, schema)
+        except (ValueError, TypeError, ps.ParsieveError) as error:
+            if isinstance(error, UnicodeError | pa.ArrowException) or len(str(error)) >= 500:
+                raise
+            continue
+        str(ask(form)), str(ask(Not(form), types_are_certain=False))
+        assert all(len(part.text) <= 200 for part in unknowns(form))
+
+
+@pytest.mark.parametrize("kind", [pa.decimal32(4, 0), pa.decimal64(12, 0)], ids=str)
+def test_lists_of_short_decimals(tmp_path: Path, kind: pa.DataType) -> None:
+    pq.write_table(pa.table({"x": pa.array([Decimal(1), Decimal(2), Decimal(3)], kind)}), tmp_path / "a.parquet")
+    table = ps.open_table(str(tmp_path))
+    for where in ("x IN (1, 2)", [("x", "in", [Decimal(1), Decimal(2)])], [("x", "not in", [Decimal(3)])]):
+        assert table.plan(where).to_arrow().num_rows == 2
+    assert table.plan("x IN (7, 8)").files == []
+
+
+def test_a_prefix_of_bytes_that_is_no_text(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"x": [b"\xff1", b"a"]}), tmp_path / "a.parquet")
+    table = ps.open_table(str(tmp_path))
+    assert table.plan(pc.starts_with(F, b"\xff")).to_arrow()["x"].to_pylist() == [b"\xff1"]
+    assert table.plan(pc.starts_with(F, b"\xff2")).files == []
+    assert unknowns(parse(pc.match_like(F, b"\xff%"), table.schema))
+    assert unknowns(parse(pc.starts_with(F, b"\xff"), pa.schema({"x": pa.string()})))
+
+
+def test_a_chain_over_one_column_is_one_list() -> None:
+    schema = pa.schema({"x": pa.int64(), "y": pa.int64(), "f": pa.float64()})
+    chains: list[Any] = [
+        " OR ".join(f"x = {number % 2000}" for number in range(3000)),
+        [[("x", "=", number)] for number in range(2000)],
+        "x IN (0, 1) OR " + " OR ".join(f"x = {number}" for number in range(2000)),
+    ]
+    frame, field = C == 0, F == 0
+    for number in range(1, 2000):
+        frame, field = frame | (number == C), field | (number == F)
+    for where in [*chains, frame, field]:
+        form = normalize(parse(where, schema))
+        assert isinstance(form, In)
+        assert form.values.to_pylist() == list(range(2000))
+    form = normalize(parse(" AND ".join(f"x <> {number}" for number in range(50)), schema))
+    assert isinstance(form, Not)
+    assert isinstance(form.part, In)
+    assert str(normalize(parse("x = 1 OR y = 2 OR x = 3 OR x = 1", schema))) == "x IN (1, 3) OR y = 2"
+    # Lists do not find both zeros and NaN.
+    floats = normalize(parse("f = 0 OR f = 1 OR f = 'nan' OR f = 2", schema))
+    assert sum(isinstance(part, Compare) for part in walk(floats)) == 2
+    many = parse([("x", "in", range(100_000))], schema)
+    assert isinstance(many, And)
+    assert len([part for part in walk(normalize(many)) if isinstance(part, In)]) == 1
+
+
+def test_engines_are_given_flat_trees(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"x": [1, 2, 3]}), tmp_path / "a.parquet")
+    plan = ps.open_table(str(tmp_path)).plan(" OR ".join(f"x > {number}" for number in range(2, 800)))
+    assert plan.to_arrow().num_rows == plan.to_polars().collect().height == len(plan.to_duckdb().fetchall()) == 1
+
+
+def test_what_programs_write() -> None:
+    schema = pa.schema({"x": pa.int64(), "s": pa.string()})
+
+    def read(text: str) -> str:
+        return str(normalize(parse(text, schema)))
+
+    assert read("1 = 1 AND x = 1") == read("x = 1 OR 1 = 0") == read("'a' = 'a' AND x = 1") == "x = 1"
+    assert read("NULL = 1 OR x = 1") == "x = 1"
+    assert read("1 > 2") == "FALSE"
+    for depth in (50, 500):
+        assert read("(" * depth + "x = 1" + ")" * depth) == "x = 1"
+        assert read("(" * depth + "x" + ")" * depth + " = 1 AND s = 'a'") == "x = 1 AND s = 'a'"
+    doubled = "(" * 30 + "x = 1" + ")" * 30
+    assert read(f"{doubled} AND x IN ((1))") == "x = 1"
+    # A pair after a name or IN is not one of two.
+    assert unknowns(parse(f"{doubled} AND x IN ((1, 2))", schema))
+    with pytest.raises(ValueError, match="deep"):
+        parse("".join(f"(x = {n} {'AND' if n % 2 else 'OR'} " for n in range(400)) + "x = 1" + ")" * 400, schema)
+
+
+def test_both_zeros_are_equal_in_every_language() -> None:
+    schema = pa.schema({"x": pa.float64()})
+    for where in (F.isin([0.0]), F.isin([-0.0]), C.is_in([0.0]), "x IN (0.0)", [("x", "in", [0.0])]):
+        assert any(str(part) == "x = 0.0" for part in walk(parse(where, schema))), where
+
+
+def test_messages_are_short_and_plain() -> None:
+    schema = pa.schema({"x": pa.int64(), "b": pa.binary()})
+    for text in ("b = X'1'", "x = 0x1"):
+        with pytest.raises(ValueError, match="two hexadecimal digits"):
+            parse(text, schema)
+    (part,) = unknowns(parse("x = 1" + "0" * 5000, schema))
+    assert "more than 1,000 digits" in part.reason
+    with pytest.raises(ValueError, match="not a valid SQL condition") as caught:
+        parse("x = = " + "1" * 5000, schema)
+    assert len(str(caught.value)) < 400
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> ps.Table:
+    columns = {
+        "customer_id": pa.array(["a"]),
+        "ts": pa.array([0], pa.timestamp("us", "UTC")),
+        "n": pa.array([1]),
+        "raw": pa.array([uuid.UUID(int=5).bytes], pa.binary(16)),
+    }
+    pq.write_table(pa.table(columns), tmp_path / "a.parquet")
+    return ps.open_table(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("where", "remedy"),
+    [
+        ("customer_id = 42", "customer_id is a string; write customer_id = '42'"),
+        ("customer_id IN (42)", "write customer_id IN ('42')"),
+        ("customer_id LIKE '%x%'", "only patterns with a fixed beginning"),
+        ("ts > '2020-01-01'", "pass timezone="),
+        ([("ts", ">", dt.datetime(2020, 1, 1))], "add an offset"),
+        ([("n", "=", uuid.UUID(int=5))], "n is an int64; compare it with a number"),
+        ("n = ?", "pass params="),
+        (C + 1 == 2, "computed columns are not supported"),
+    ],
+)
+def test_what_excludes_nothing_is_said_at_the_callers_line(table: ps.Table, where: Any, remedy: str) -> None:
+    where = pl.col("n") + 1 == 2 if isinstance(where, pl.Expr) else where
+    with pytest.warns(ps.ParsieveWarning, match=re.escape(remedy)) as caught:
+        plan = table.plan(where)
+    assert [warning.filename for warning in caught] == [__file__]
+    assert "excludes nothing" in str(caught[0].message)
+    assert len(plan.files) == 1
+    assert len(table.plan(where, on_unknown="ignore").files) == 1
+    with pytest.raises(ps.UnsupportedError, match=re.escape(remedy)):
+        table.plan(where, on_unknown="error")
+
+
+def test_a_warning_comes_once_for_each_line(table: ps.Table) -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("default")
+        for _ in range(3):
+            table.plan("customer_id = 42 AND n = 1")
+    assert len(caught) == 1
+    with pytest.raises(ValueError, match="on_unknown is"):
+        table.plan("n = 1", on_unknown="never")  # type: ignore[arg-type]
+
+
+def test_uuids_beside_texts_and_bytes(table: ps.Table) -> None:
+    key = uuid.UUID(int=5)
+    assert table.plan([("raw", "=", key)]).to_arrow().num_rows == 1
+    assert str(parse([("customer_id", "=", key)], table.schema)) == f"customer_id = '{key}'"
+    assert str(parse([("customer_id", "in", [key])], table.schema)).endswith(f"customer_id = '{key}'")
+
+
+def test_parameters(table: ps.Table) -> None:
+    schema = table.schema
+    assert str(parse("n = ? AND customer_id IN (?, ?)", schema, params=[1, "a", "b"])) == (
+        "n = 1 AND customer_id IN ('a', 'b')"
+    )
+    assert str(parse("n BETWEEN :low AND :high", schema, params={"low": 1, "high": 2})) == "n >= 1 AND n <= 2"
+    assert len(table.plan("n = ?", params=[1]).files) == 1
+    assert table.plan("n = ?", params=[2]).files == []
+    for params, error in (([1, 2], "has 1 of"), ({"a": 1}, "as a list for")):
+        with pytest.raises(ValueError, match=error):
+            table.plan("n = ?", params=params)
+    with pytest.raises(TypeError, match="params is a list"):
+        table.plan("n = ?", params="1")
+    with pytest.raises(TypeError, match="needs a SQL condition"):
+        table.plan([("n", "=", 1)], params=[1])
+    with pytest.raises(TypeError, match="as params="):
+        table.plan("n = ?", [1])  # type: ignore[arg-type]
+
+
+def test_capitals_of_names_matter_nowhere(table: ps.Table) -> None:
+    for where in ("CUSTOMER_ID = 'x'", [("Customer_Id", "=", "x")], pc.field("CUSTOMER_ID") == "x"):
+        assert table.plan(where).files == []
+    assert table.plan(keys={"CUSTOMER_ID": ["x"]}).files == []
+    assert [one.column for one in table.advise("CUSTOMER_ID")] == ["customer_id"]
+    assert list(table.build_index("CUSTOMER_ID", progress=False).columns) == ["customer_id"]
+    assert table.plan().to_arrow(columns=["CUSTOMER_ID"]).column_names == ["customer_id"]
+    with pytest.raises(ps.ColumnNotFoundError):
+        table.plan('"CUSTOMER_ID" = 1')
+
+
+def test_joins_hold_each_part_once() -> None:
+    schema = pa.schema({"x": pa.int64(), "y": pa.int64()})
+    form = normalize(parse(" OR ".join(["(x = 1 AND y = 2)", "x > 5"] * 500), schema))
+    assert isinstance(form, Or)
+    assert len(form.parts) == 2

@@ -1,0 +1,143 @@
+"""What every lake test asks of a table: slices alone give the full read, statistics hold, tokens tell the truth."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from parsieve.io.sources import RangeReader
+from parsieve.lake import Lake, Slice, Snapshot
+from parsieve.lake.base import ColumnPath
+from parsieve.lake.rows.columns import leaf_field, leaf_of
+from parsieve.plan.evidence.file_columns import FileLeaves, WantedLeaf
+from parsieve.plan.evidence.footers import open_footer
+from parsieve.predicate.column_names import Names
+
+
+def leaf_paths(schema: pa.Schema) -> list[ColumnPath]:
+    """All leaves in structs; lists are no columns of an index."""
+
+    def below(path: ColumnPath, kind: pa.DataType) -> Iterable[ColumnPath]:
+        if pa.types.is_struct(kind):
+            for one in kind:
+                yield from below((*path, one.name), one.type)
+        elif not pa.types.is_nested(kind):
+            yield path
+
+    return [path for one in schema for path in below((one.name,), one.type)]
+
+
+def comparable(value: Any) -> Any:
+    """A value that equals itself and sorts among others: NaN, nulls and types apart."""
+    if isinstance(value, float) and math.isnan(value):
+        return ("nan",)
+    if isinstance(value, dict):
+        return ("dict", *((name, comparable(one)) for name, one in value.items()))
+    if isinstance(value, list):
+        return ("list", *map(comparable, value))
+    return value
+
+
+def path_in_base(lake: Lake, piece: Slice, schema: pa.Schema, path: ColumnPath) -> ColumnPath | None:
+    """Where plans look for a column in the footer of a slice's base file."""
+    if path[0] in lake.constants(piece):
+        return None
+    reader = RangeReader(lake.open_base(piece))
+    try:
+        file = open_footer(reader)
+        found = FileLeaves(file).find(WantedLeaf(schema, Names(schema).find(path)))
+        return None if found is None else tuple(file.columns[found])
+    finally:
+        reader.close()
+
+
+def rows(table: pa.Table) -> list[str]:
+    """The rows in an order of their own."""
+    return sorted(repr([comparable(value) for value in row.values()]) for row in table.to_pylist())
+
+
+def keys_of(lake: Lake, piece: Slice, schema: pa.Schema, paths: list[ColumnPath]) -> pa.Table:
+    """What `read_keys` yields, with the types it promises."""
+    expected = pa.schema([pa.field(".".join(path), leaf_field(schema, path).type) for path in paths])
+    batches = list(lake.read_keys(piece, paths))
+    for batch in batches:
+        assert batch.schema.types == expected.types
+        batch.validate(full=True)
+    return pa.Table.from_batches(batches, schema=expected)
+
+
+def check_snapshot(lake: Lake, snapshot: Snapshot, full: pa.Table) -> dict[Any, pa.Table]:
+    """Compare a snapshot with what the format's own reader says; gives the live rows of each location."""
+    assert rows(lake.read(snapshot, snapshot.slices).read_all().select(full.column_names)) == rows(full)
+    paths = leaf_paths(snapshot.schema)
+    by_location = {}
+    found = []
+    for number, piece in enumerate(snapshot.slices):
+        keys = keys_of(lake, piece, snapshot.schema, paths)
+        alone = lake.read(snapshot, [piece]).read_all()
+        assert alone.schema.types == snapshot.schema.types
+        flat = [leaf_of(batch, path) for path in paths for batch in alone.combine_chunks().to_batches()[:1]]
+        assert rows(keys) == rows(pa.table(flat, names=keys.column_names) if flat else keys.slice(0, 0))
+        by_location[piece.location] = alone
+        found += rows(alone.select(full.column_names))
+        for name, value in piece.partition_values.items():
+            assert all(one == value for one in keys[name].to_pylist()), (name, value)
+        for path in paths:
+            check_statistics(snapshot, path, number, keys[".".join(path)])
+    assert sorted(found) == rows(full)
+    assert len(by_location) == len(snapshot.slices)
+    return by_location
+
+
+def check_statistics(snapshot: Snapshot, path: ColumnPath, number: int, values: pa.ChunkedArray) -> None:
+    """Nothing that the statistics of a slice say is untrue of its live rows."""
+    statistics = snapshot.statistics(path)
+    if statistics is None:
+        return
+    for array in (statistics.lower, statistics.upper, statistics.null_count, statistics.value_count):
+        assert len(array) == len(snapshot.slices)
+    assert statistics.lower.type == statistics.upper.type == values.type
+    lower, upper = statistics.lower[number].as_py(), statistics.upper[number].as_py()
+    for value in values.drop_null().to_pylist():
+        if isinstance(value, float) and math.isnan(value):
+            continue
+        assert lower is None or lower <= value, (path, lower, value)
+        assert upper is None or value <= upper, (path, value, upper)
+        if value == 0 and isinstance(value, float):
+            assert lower is None or lower != 0 or math.copysign(1, lower) == -1, path
+            assert upper is None or upper != 0 or math.copysign(1, upper) == 1, path
+    nulls, count = statistics.null_count[number].as_py(), statistics.value_count[number].as_py()
+    piece = snapshot.slices[number]
+    assert nulls is None or (values.null_count == nulls if piece.clean else values.null_count <= nulls), path
+    assert count is None or (len(values) == count if piece.clean else len(values) <= count), path
+    if nulls is not None and nulls == count:
+        assert values.null_count == len(values)
+
+
+def check_tokens(histories: list[tuple[Snapshot, dict[Any, pa.Table]]]) -> None:
+    """The same token of a location has always meant the same rows, as far as its columns are the same."""
+    meaning: dict[Any, pa.Table] = {}
+    for snapshot, by_location in histories:
+        for piece in snapshot.slices:
+            if not piece.token:
+                continue
+            live = by_location[piece.location]
+            known = meaning.setdefault((piece.location, piece.token), live)
+            # A field that was renamed inside a struct is the same column with other names in its values.
+            held = {one.name: (one.metadata, one.type) for one in known.schema}
+            names = [one.name for one in live.schema if held.get(one.name) == (one.metadata, one.type)]
+            assert names
+            assert rows(live.select(names)) == rows(known.select(names)), piece
+
+
+def commit(folder: Path, *actions: dict[str, Any]) -> int:
+    """One more version of a Delta table, written as the protocol says."""
+    log = folder / "_delta_log"
+    version = sum(1 for one in log.iterdir() if one.suffix == ".json")
+    (log / f"{version:020}.json").write_text("\n".join(map(json.dumps, actions)))
+    return version

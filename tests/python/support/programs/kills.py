@@ -1,0 +1,135 @@
+"""A program that kills itself, many times: `python kills.py FOLDER calls|times COUNT replace|in_place`.
+
+It prints the number of kills, and forks once for each. After each, the file must be the old one or the whole new one,
+byte for byte; after a change in place, as soon as a function of ours has opened it.
+"""
+
+import os
+import random
+import select
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import parsieve as ps
+from parsieve.io import atomic, journal
+
+CALLS = "open write fdatasync ftruncate fsync fchown chmod utime close lseek read replace unlink stat fstat".split()
+
+
+class KillingOs:
+    """The module `os` with calls that are counted; the process dies before or after the call of a number."""
+
+    def __init__(self, deadly: int, short: bool) -> None:
+        self.count = 0
+        self.deadly = deadly
+        self.short = short
+        self.lock = threading.Lock()
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(os, name)
+        if name not in CALLS:
+            return found
+
+        def call(*arguments: Any, **options: Any) -> Any:
+            # The copy runs in a thread of its own.
+            with self.lock:
+                self.count += 1
+                deadly = self.count == self.deadly
+            if deadly:
+                os.kill(os.getpid(), signal.SIGKILL)
+            if name == "write" and self.short and len(arguments[1]) > 1:
+                arguments = (arguments[0], arguments[1][: len(arguments[1]) // 2])
+            return found(*arguments, **options)
+
+        return call
+
+
+def child(run: Callable[[], None]) -> int:
+    """Forks, runs, and tells the process."""
+    process = os.fork()
+    if process == 0:
+        try:
+            run()
+            os._exit(0)
+        except BaseException as error:
+            print(f"{type(error).__name__}: {error}", file=sys.stderr)
+            os._exit(1)
+    return process
+
+
+def measure(path: Path, old: bytes, in_place: bool) -> float:
+    """The seconds of a run that nobody interrupts."""
+    path.write_bytes(old)
+    begun = time.perf_counter()
+    ps.add_filters(path, columns="id", in_place=in_place)
+    return time.perf_counter() - begun
+
+
+def main(folder: Path, mode: str, count: int, in_place: bool) -> None:
+    path = folder / "t.parquet"
+    old = path.read_bytes()
+    ps.add_filters(path, columns="id", in_place=in_place)
+    new = path.read_bytes()
+    assert old != new
+    # A disk that others keep busy makes one run ten times as long as the next: the shortest of five is a beginning, and
+    # what becomes of each run moves the window in which the next one is killed.
+    window = 4 * min(measure(path, old, in_place) for _ in range(5))
+    random.seed(count)
+    kills = survived_old = survived_new = 0
+    deadly = rounds = 0
+    while kills < count:
+        path.write_bytes(old)
+        deadly += 1
+
+        def at_a_call(deadly: int = deadly, short: bool = rounds % 2 == 1) -> None:
+            vars(atomic)["os"] = vars(journal)["os"] = KillingOs(deadly, short)
+            ps.add_filters(path, columns="id", in_place=in_place)
+
+        def at_a_time() -> None:
+            ps.add_filters(path, columns="id", in_place=in_place)
+
+        process = child(at_a_call if mode == "calls" else at_a_time)
+        if mode == "times":
+            select.select([], [], [], random.random() * window)
+            os.kill(process, signal.SIGKILL)
+        _, status = os.waitpid(process, 0)
+        if os.WIFSIGNALED(status):
+            kills += 1
+        else:
+            assert os.WEXITSTATUS(status) == 0, "the child failed by itself"
+            # All calls were counted; begin again, with the writes cut otherwise.
+            deadly, rounds = 0, rounds + 1
+            window *= 0.9
+        if in_place:
+            # Undoing may be interrupted as well.
+            while journal.journal_of(path).exists():
+                interrupted = random.randrange(1, 12)
+
+                def undo(deadly: int = interrupted) -> None:
+                    vars(atomic)["os"] = vars(journal)["os"] = KillingOs(deadly, False)
+                    ps.open_filters(path)
+
+                os.waitpid(child(undo), 0)
+            ps.open_filters(path)
+        now = path.read_bytes()
+        assert now in (old, new), f"neither the old file nor the new one: {len(now)} bytes"
+        survived_old += now == old
+        survived_new += now == new
+        if now == old:
+            window *= 1.1
+        for left in folder.iterdir():
+            if left.name.startswith(".parsieve-"):
+                assert left.suffix == ".tmp"
+                left.unlink()
+            else:
+                assert left.name == "t.parquet" or (in_place and left.name.endswith(".parsieve-journal.tmp")), left
+    print(kills, survived_old, survived_new)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), sys.argv[4] == "in_place")
