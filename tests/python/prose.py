@@ -36,12 +36,10 @@ WIDTH = 120
 # kind below the folder. Lower a figure when you rewrite a part; delete it when the part meets the goal. The check fails
 # on figures that are no longer needed, so both tables end empty.
 MARKS_NOT_YET: dict[str, dict[str, float]] = {
-    "benches": {"rust": 21.2, "pages": 18.6},
-    "docs/design": {"pages": 5.5},
-    "docs/format": {"pages": 5.9},
+    "benches": {"rust": 21.2},
     "fuzz": {"rust": 22.1},
     "python": {"python": 20.5},
-    "src": {"rust": 15.9},
+    "src": {"rust": 8.4},
     "tests/hostile": {"python": 20.3},
     "tests/python": {"python": 22.3},
     "tests/release.py": {"python": 16.4},
@@ -51,9 +49,7 @@ MARKS_NOT_YET: dict[str, dict[str, float]] = {
 
 # Pages, or folders of pages, with lines that are too long, and how many.
 LONG_LINES_NOT_YET: dict[str, int] = {
-    "benches": 17,
-    "docs/design": 76,
-    "docs/format": 61,
+    "docs/design": 23,
 }
 
 # Regular expressions, between word boundaries; a space stands for any white space.
