@@ -16,7 +16,7 @@ from parsieve.errors import ParsieveWarning, StaleIndexError
 from parsieve.index.view import View
 from parsieve.lake.base import Lake, Snapshot
 from parsieve.plan import left_out
-from parsieve.plan.cost.model import CostModel
+from parsieve.plan.cost_model import CostModel
 from parsieve.plan.evidence.bloom_index import ShelfEvidence
 from parsieve.plan.evidence.candidates import Sieving
 from parsieve.plan.evidence.footers import Cost, Footers
