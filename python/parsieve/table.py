@@ -134,8 +134,10 @@ class Table(IndexedTable):
             self._lake, snapshot, self._footers, view, where, keys, row_groups, timezone, notes, params=params
         )
         requests, num_bytes = self._index.cost
-        plan._count(requests - before[0], num_bytes - before[1])
-        log_plan(plan, time.perf_counter() - started)
+        cost = plan.record.cost
+        cost.requests += requests - before[0]
+        cost.bytes_fetched += num_bytes - before[1]
+        log_plan(plan.record, time.perf_counter() - started)
         return plan
 
     def _snapshot(self, as_of: AsOf) -> Snapshot:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -16,6 +17,7 @@ from parsieve.lake.rows.checked_files import CheckedFiles, Request, files_of
 from parsieve.lake.rows.dataset import PlannedDataset
 from parsieve.lake.rows.streams import matching
 from parsieve.plan.evidence.questions import HasNan, ask, leaves
+from parsieve.plan.record import PlanRecord
 from parsieve.predicate.builder import is_bytes, is_text
 from parsieve.predicate.column_names import column_name
 from parsieve.predicate.expr import Always, Expr, IsNull, columns, walk
@@ -24,6 +26,24 @@ from parsieve.predicate.render import to_duckdb, to_pyarrow
 
 if TYPE_CHECKING:
     import polars as pl
+
+    from parsieve.plan.plan import Plan
+
+
+# Spark's side of `Plan.to_spark`. The package imports upward only here, and by name: parsieve.spark builds on plans.
+_SPARK = "parsieve.spark.scan.from_plan"
+
+
+def rows_of(record: PlanRecord, numbers: Sequence[int] | None = None) -> Rows:
+    """Return the rows of some kept files of a plan by their numbers, or of all of them."""
+    numbers = record.kept if numbers is None else numbers
+    groups = [record.groups_to_read(number) for number in numbers]
+    return Rows(record.lake, record.snapshot, record.expr, record.slices(numbers), groups)
+
+
+def to_spark(plan: Plan, spark: Any, name: str | None) -> Any:
+    """Return the rows of a plan as a Spark DataFrame."""
+    return import_module(_SPARK).frame_of(plan, spark, name)
 
 
 class Rows:

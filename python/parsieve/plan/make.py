@@ -25,8 +25,9 @@ from parsieve.plan.evidence.questions import Question, ask, leaves
 from parsieve.plan.evidence.row_groups import GroupJudge
 from parsieve.plan.evidence.sieve_index import IndexEvidence
 from parsieve.plan.plan import Plan
+from parsieve.plan.record import PlanRecord
 from parsieve.predicate.builder import explained
-from parsieve.predicate.expr import And, unknowns
+from parsieve.predicate.expr import And
 from parsieve.predicate.parse import Params, parse, parse_keys
 from parsieve.wording import count, size
 
@@ -90,19 +91,18 @@ def make_plan(
     if groups is not None:
         for number, why in judge.doubts(groups).items():
             doubts.setdefault(number, []).extend(why)
-    return Plan(lake, snapshot, expr, files, groups, doubts, list(notes), cost)
+    return Plan(PlanRecord(lake, snapshot, expr, files, groups, doubts, tuple(notes), cost))
 
 
-def log_plan(plan: Plan, seconds: float) -> None:
+def log_plan(record: PlanRecord, seconds: float) -> None:
     """Log what a plan kept and why, and that it was slow."""
     if seconds > SLOW and _log.isEnabledFor(logging.INFO):
-        read = f"{size(plan.bytes_fetched)} in {count(plan.requests, 'request')}"
-        _log.info("slow plan: %.1f s for %s (read %s)", seconds, plan._expr, read)
+        read = f"{size(record.cost.bytes_fetched)} in {count(record.cost.requests, 'request')}"
+        _log.info("slow plan: %.1f s for %s (read %s)", seconds, record.expr, read)
     if _log.isEnabledFor(logging.DEBUG):
-        stages = [*plan._files.stages, *([] if plan._groups is None else plan._groups[0].stages)]
-        evidence = ", ".join(f"{stage.name} kept {stage.kept} of {stage.asked}" for stage in stages)
-        total = len(plan._snapshot.slices)
-        _log.debug("kept %d of %d files in %.3f s for %s (%s)", len(plan._kept), total, seconds, plan._expr, evidence)
+        evidence = ", ".join(f"{stage.evidence} kept {stage.kept} of {stage.asked}" for stage in record.stages)
+        kept, total = len(record.kept), len(record.snapshot.slices)
+        _log.debug("kept %d of %d files in %.3f s for %s (%s)", kept, total, seconds, record.expr, evidence)
 
 
 def check_arguments(as_of: Any, on_unknown: str) -> None:
@@ -117,7 +117,7 @@ def check_arguments(as_of: Any, on_unknown: str) -> None:
 
 def report_unknown(plan: Plan, on_unknown: str) -> None:
     """Warn the caller of `Table.plan` about each part that is not understood, or raise an error."""
-    texts = list(dict.fromkeys(explained(part) for part in unknowns(plan._expr)))
+    texts = list(dict.fromkeys(explained(part) for part in plan.record.unknown))
     if texts and on_unknown == "error":
         raise UnsupportedError("; ".join(texts))
     if on_unknown == "warn":
@@ -127,19 +127,19 @@ def report_unknown(plan: Plan, on_unknown: str) -> None:
 
 def refuse_stale(plan: Plan, is_indexed: bool) -> None:
     """Raise `StaleIndexError` if a plan keeps files that no index covers, or if the index could not be used."""
-    if plan.kept and not (is_indexed or plan._notes):
+    if plan.kept and not (is_indexed or plan.record.notes):
         raise StaleIndexError(
-            f"{plan._lake.uri} has no index, so {count(len(plan.kept), 'file')} must be read, such as "
+            f"{plan.record.lake.uri} has no index, so {count(len(plan.kept), 'file')} must be read, such as "
             f'{plan.kept[0].path}. Build one with build_index(), or plan with stale="keep"'
         )
     unknown = [keep.path for keep in plan.kept if left_out.REASONS.intersection(keep.doubt)]
-    if not unknown and not plan._notes:
+    if not unknown and not plan.record.notes:
         return
-    why = list(plan._notes)
+    why = list(plan.record.notes)
     if unknown:
         why.append(f"it does not cover {count(len(unknown), 'file')}, such as {unknown[0]}")
     raise StaleIndexError(
-        f"the index of {plan._lake.uri} is out of date: {'; '.join(why)}. Bring it up to date with "
+        f"the index of {plan.record.lake.uri} is out of date: {'; '.join(why)}. Bring it up to date with "
         'update_index(), or plan with stale="keep"'
     )
 

@@ -119,7 +119,7 @@ def spared(minmax: ps.Plan, plan: ps.Plan, kinds: dict[str, str]) -> str:
     if few < all_few:
         return f"Index and filters spare {all_few - few:,} of the {all_few:,} files that min/max alone reads."
     begun = f"Min/max alone reads {all_few:,} of {total:,} files"
-    asked = [".".join(column.path) for column in columns(plan._expr)]
+    asked = [".".join(column.path) for column in columns(plan.record.expr)]
     indexed = [column for column in asked if column in kinds]
     if indexed:
         return f"{begun}: this query is spared nothing by the index of {', '.join(indexed)}."
@@ -132,7 +132,7 @@ def _cells(query: str, minmax: ps.Plan, plan: ps.Plan, kinds: dict[str, str]) ->
     notes = [spared(minmax, plan, kinds)]
     evidence = Counter(skip.evidence for skip in plan.skipped)
     notes += [f"{count:,} skipped by {name}" for name, count in evidence.most_common()]
-    doubts = dict.fromkeys([*plan._notes, *(doubt for keep in plan.kept for doubt in keep.doubt)])
+    doubts = dict.fromkeys([*plan.record.notes, *(doubt for keep in plan.kept for doubt in keep.doubt)])
     notes += [f"in doubt: {doubt}" for doubt in list(doubts)[:SHOWN]]
     requests = "1 request" if plan.requests == 1 else f"{plan.requests:,} requests"
     notes.append(f"the plan read {plan.bytes_fetched:,} bytes in {requests}")

@@ -42,7 +42,7 @@ def large_files(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def opened(plan: ps.Plan) -> int:
-    return len(plan._opened)
+    return len(plan.record.row_groups)
 
 
 def indexed(folder: Path, kind: str = "sieve") -> ps.Table:

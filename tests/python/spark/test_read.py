@@ -344,9 +344,10 @@ def test_hudi_that_moves(spark: Any, tmp_path: Path) -> None:
     assert opened <= len(first)
     # What Spark can no longer put together as it was.
     changed = table.plan("id = 5")
-    first_slice, *others = changed._snapshot.slices
+    first_slice, *others = changed.record.snapshot.slices
     moved = dataclasses.replace(first_slice, group="another")
-    changed._snapshot = dataclasses.replace(changed._snapshot, slices=(moved, *others))
+    planned = dataclasses.replace(changed.record.snapshot, slices=(moved, *others))
+    changed.record = dataclasses.replace(changed.record, snapshot=planned)
     with pytest.raises(ps.ConflictError, match="another version"):
         changed.to_spark(spark)
     made.drop()

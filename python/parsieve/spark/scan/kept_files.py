@@ -108,8 +108,8 @@ def kept(paths: Sequence[str], plan: Plan, instant: str | None = None) -> set[st
 
     `instant` is that at which Spark reads a Hudi table, if not the latest.
     """
-    chosen = set(plan._kept)
-    pieces = plan._snapshot.slices
+    chosen = set(plan.record.kept)
+    pieces = plan.record.snapshot.slices
     alive = {comparable(piece.path) for number, piece in enumerate(pieces) if number in chosen and piece.path}
     skipped = {
         name: piece
@@ -119,7 +119,7 @@ def kept(paths: Sequence[str], plan: Plan, instant: str | None = None) -> set[st
     return {
         path
         for path in paths
-        if (piece := skipped.get(comparable(path))) is None or not is_listed(plan._lake, piece, path, instant)
+        if (piece := skipped.get(comparable(path))) is None or not is_listed(plan.record.lake, piece, path, instant)
     }
 
 

@@ -16,7 +16,7 @@ from parsieve.lake.as_of import state_of
 from parsieve.lake.base import Snapshot
 from parsieve.lake.folder.table import ParquetDir
 from parsieve.lake.open import open_lake
-from parsieve.plan.engines import Rows
+from parsieve.plan.engines import Rows, rows_of
 from parsieve.plan.plan import Plan
 from parsieve.predicate.parse import parse
 from parsieve.predicate.render import to_pyarrow
@@ -96,14 +96,14 @@ def shares(plan: Plan) -> list[Rows]:
     """The rows of a plan, some neighbouring files for each task."""
     found: list[list[int]] = []
     held = 0
-    for number in plan._kept:
-        weight = max(plan._slice(number).size or 0, FILE_BYTES)
+    for number in plan.record.kept:
+        weight = max(plan.record.snapshot.slices[number].size or 0, FILE_BYTES)
         if not found or held + weight > TASK_BYTES:
             found.append([])
             held = 0
         found[-1].append(number)
         held += weight
-    return [plan._rows(numbers) for numbers in found]
+    return [rows_of(plan.record, numbers) for numbers in found]
 
 
 def _object(text: str) -> dict[str, str]:
