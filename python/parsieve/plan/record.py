@@ -18,6 +18,9 @@ from parsieve.plan.verdict import Keep, Skip
 from parsieve.predicate.expr import Expr, Unknown, unknowns
 from parsieve.wording import count
 
+# Attributes that a pickle leaves out.
+_EVIDENCE = ("files", "groups", "_units")
+
 
 class Stage(NamedTuple):
     """How many files or row groups one kind of evidence was asked about, and how many of them it kept."""
@@ -169,9 +172,9 @@ class PlanRecord:
     def without_evidence(self) -> dict[str, Any]:
         """Return the attributes of a copy for another process: every result, and no evidence."""
         for name, attribute in vars(type(self)).items():
-            if isinstance(attribute, cached_property):
+            if isinstance(attribute, cached_property) and name not in _EVIDENCE:
                 getattr(self, name)
-        return {name: value for name, value in vars(self).items() if name not in ("files", "groups", "_units")}
+        return {name: value for name, value in vars(self).items() if name not in _EVIDENCE}
 
 
 def _proof(units: Sequence[Sequence[tuple[str, str]]]) -> str:
