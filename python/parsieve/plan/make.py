@@ -5,61 +5,60 @@ from __future__ import annotations
 import functools
 import logging
 import warnings
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from parsieve._core import UnsupportedError
 from parsieve.errors import ParsieveWarning, StaleIndexError
-from parsieve.index.view import View
-from parsieve.lake.base import Lake, Snapshot
-from parsieve.plan import left_out
+from parsieve.lake.base import Snapshot
 from parsieve.plan.cost_model import CostModel
 from parsieve.plan.evidence.bloom_index import ShelfEvidence
 from parsieve.plan.evidence.candidates import Sieving
-from parsieve.plan.evidence.footers import Cost, Footers
+from parsieve.plan.evidence.coverage import REASONS, uncovered
+from parsieve.plan.evidence.footers import Cost
 from parsieve.plan.evidence.minmax import lake_statistics, partitions
 from parsieve.plan.evidence.questions import Question, ask, leaves
 from parsieve.plan.evidence.row_groups import GroupJudge
 from parsieve.plan.evidence.sieve_index import IndexEvidence
 from parsieve.plan.plan import Plan
 from parsieve.plan.record import PlanRecord
+from parsieve.predicate.bind import BoundPredicate
 from parsieve.predicate.builder import explained
-from parsieve.predicate.expr import And
-from parsieve.predicate.parse import Params, parse, parse_keys
 from parsieve.wording import count, size
+
+if TYPE_CHECKING:
+    from parsieve.plan.open_table import OpenTable
 
 # Plans that take longer than this many seconds are logged at level INFO.
 SLOW = 1.0
 _log = logging.getLogger("parsieve.plan")
 
 
-def make_plan(
-    lake: Lake,
-    snapshot: Snapshot,
-    footers: Footers,
-    view: View | None,
-    where: Any,
-    keys: Mapping[Any, Any] | None,
-    row_groups: bool | None,
-    timezone: str | None,
-    notes: Sequence[str] = (),
-    *,
-    filters: bool = True,
-    params: Params | None = None,
-) -> Plan:
-    """Plan a predicate on a snapshot of a table. `notes` are doubts that are already known.
+@dataclass(frozen=True, slots=True)
+class PlanOptions:
+    """What evidence a plan may use, besides the metadata of the table's format."""
 
-    Without a view and without `filters`, only min/max statistics are used.
-    """
-    expr = parse(where, snapshot.schema, timezone, params)
-    if keys is not None:
-        joined = parse_keys(keys, snapshot.schema)
-        expr = joined if where is None else And((expr, joined))
+    # Whether to read footers: True reads all, False none, None those that no other evidence replaces or that pay off.
+    row_groups: bool | None = None
+    # Whether to use the index, and the filters in files.
+    use_index: bool = True
+    use_filters: bool = True
+
+
+DEFAULTS = PlanOptions()
+
+
+def make_plan(table: OpenTable, snapshot: Snapshot, bound: BoundPredicate, options: PlanOptions) -> Plan:
+    """Plan a predicate on a snapshot of a table."""
+    requests, num_bytes = table.index.cost
+    view, notes = table.view(snapshot) if options.use_index else (None, [])
+    lake = table.lake
     # The types of a plain folder are those of its first file.
-    tree = ask(expr, types_are_certain=lake.format != "parquet")
+    tree = ask(bound.expr, types_are_certain=lake.format != "parquet")
     cost = Cost()
     doubts: dict[int, list[str]] = {}
     files = Sieving.begin(tree, len(snapshot.slices))
@@ -76,22 +75,24 @@ def make_plan(
         filtered = [shelves.speaks(question) for question in leaves(tree)]
         spoken = [_either(*pair) for pair in zip(sieved, filtered, strict=True)]
         broken = index.doubts | shelves.failed
-        notes = [*notes, *(f"the index, {part}: {why}" for part, why in broken.items())]
+        notes += [f"the index, {part}: {why}" for part, why in broken.items()]
         asked = [one for one in spoken if one is not None]
         if asked:
             silent = pc.invert(functools.reduce(pc.or_, asked))
             numbers = pc.indices_nonzero(pc.and_(files.kept, silent)).to_pylist()
             heard = [one.bound(question) for question in leaves(tree) for one in (index, shelves)] if numbers else []
-            doubts = left_out.reasons(snapshot.slices, numbers, [one for one in heard if one], bool(broken))
-    judge = GroupJudge(lake, snapshot, footers, files, cost, blooms=filters)
-    chosen = _unjudged(files, judge, judged, row_groups)
-    if row_groups is None and filters and judged:
-        chosen = sorted(chosen + _worth_opening(snapshot, footers, files, judge, chosen, cost))
+            doubts = uncovered(snapshot.slices, numbers, [one for one in heard if one], bool(broken))
+    judge = GroupJudge(lake, snapshot, table.footers, files, cost, use_filters=options.use_filters)
+    chosen = _unjudged(files, judge, judged, options.row_groups)
+    if options.row_groups is None and options.use_filters and judged:
+        chosen = sorted(chosen + _worth_opening(table, snapshot, files, judge, chosen))
     groups = judge.judge(chosen) if chosen else None
     if groups is not None:
         for number, why in judge.doubts(groups).items():
             doubts.setdefault(number, []).extend(why)
-    return Plan(PlanRecord(lake, snapshot, expr, files, groups, doubts, tuple(notes), cost))
+    cost.requests += table.index.cost[0] - requests
+    cost.bytes_fetched += table.index.cost[1] - num_bytes
+    return Plan(PlanRecord(lake, snapshot, bound.expr, files, groups, doubts, tuple(notes), cost))
 
 
 def log_plan(record: PlanRecord, seconds: float) -> None:
@@ -115,9 +116,9 @@ def check_arguments(as_of: Any, on_unknown: str) -> None:
         )
 
 
-def report_unknown(plan: Plan, on_unknown: str) -> None:
+def report_unknown(bound: BoundPredicate, on_unknown: str) -> None:
     """Warn the caller of `Table.plan` about each part that is not understood, or raise an error."""
-    texts = list(dict.fromkeys(explained(part) for part in plan.record.unknown))
+    texts = list(dict.fromkeys(explained(part) for part in bound.unknown))
     if texts and on_unknown == "error":
         raise UnsupportedError("; ".join(texts))
     if on_unknown == "warn":
@@ -125,21 +126,21 @@ def report_unknown(plan: Plan, on_unknown: str) -> None:
             warnings.warn(text, ParsieveWarning, stacklevel=3)
 
 
-def refuse_stale(plan: Plan, is_indexed: bool) -> None:
+def refuse_stale(record: PlanRecord, is_indexed: bool) -> None:
     """Raise `StaleIndexError` if a plan keeps files that no index covers, or if the index could not be used."""
-    if plan.kept and not (is_indexed or plan.record.notes):
+    if record.keeps and not (is_indexed or record.notes):
         raise StaleIndexError(
-            f"{plan.record.lake.uri} has no index, so {count(len(plan.kept), 'file')} must be read, such as "
-            f'{plan.kept[0].path}. Build one with build_index(), or plan with stale="keep"'
+            f"{record.lake.uri} has no index, so {count(len(record.keeps), 'file')} must be read, such as "
+            f'{record.keeps[0].path}. Build one with build_index(), or plan with stale="keep"'
         )
-    unknown = [keep.path for keep in plan.kept if left_out.REASONS.intersection(keep.doubt)]
-    if not unknown and not plan.record.notes:
+    unknown = [keep.path for keep in record.keeps if REASONS.intersection(keep.doubt)]
+    if not unknown and not record.notes:
         return
-    why = list(plan.record.notes)
+    why = list(record.notes)
     if unknown:
         why.append(f"it does not cover {count(len(unknown), 'file')}, such as {unknown[0]}")
     raise StaleIndexError(
-        f"the index of {plan.record.lake.uri} is out of date: {'; '.join(why)}. Bring it up to date with "
+        f"the index of {record.lake.uri} is out of date: {'; '.join(why)}. Bring it up to date with "
         'update_index(), or plan with stale="keep"'
     )
 
@@ -180,12 +181,12 @@ def _unjudged(
 
 
 def _worth_opening(
-    snapshot: Snapshot, footers: Footers, files: Sieving, judge: GroupJudge, chosen: list[int], cost: Cost
+    table: OpenTable, snapshot: Snapshot, files: Sieving, judge: GroupJudge, chosen: list[int]
 ) -> list[int]:
     """Return further kept slices whose footers and filters are worth reading."""
     kept = pc.indices_nonzero(files.kept)
     if chosen:
         kept = kept.filter(pc.invert(pc.is_in(kept, value_set=pa.array(chosen, kept.type))))
-    more = CostModel(snapshot, files, judge, footers.experience).choose(kept)
-    cost.not_opened = len(kept) - len(more) if more else 0
+    more = CostModel(snapshot, files, judge, table.footers.experience).choose(kept)
+    judge.cost.not_opened = len(kept) - len(more) if more else 0
     return more

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from parsieve.index.table_index import TableIndex
 from parsieve.io.store.store import LocalStore, Store
 from parsieve.lake.base import Lake, Snapshot
 from parsieve.plan.record import PlanRecord
@@ -112,10 +113,9 @@ def restore_record(state: dict[str, Any]) -> PlanRecord:
     return record
 
 
-def table_state(table: Any) -> tuple[Opening, Store]:
-    """Return what opens a table in another process: its lake and the store of its index."""
-    what = repr(table)
-    return opening_of(table._lake, what), store_of(table._index.store, what)
+def table_state(lake: Lake, index: TableIndex, what: str) -> tuple[Opening, Store]:
+    """Return how to open a table in another process: its lake, and the store of its index."""
+    return opening_of(lake, what), store_of(index.store, what)
 
 
 def restore_table(kind: Callable[[Lake, Store], Any], opening: Opening, store: Store) -> Any:

@@ -82,18 +82,18 @@ def test_footers_are_read_at_once_and_again_only_where_a_file_changed(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = ps.open_table(str(folder))
-    snapshot = table._lake.snapshot()
+    snapshot = table.opened.lake.snapshot()
     read: list[str] = []
     # Four that wait for each other: one after the other would never end.
     meet = threading.Barrier(4, timeout=200)
-    open_base = table._lake.open_base
+    open_base = table.opened.lake.open_base
 
     def waiting(piece: Slice) -> Any:
         read.append(piece.group)
         meet.wait()
         return open_base(piece)
 
-    monkeypatch.setattr(table._lake, "open_base", waiting)
+    monkeypatch.setattr(table.opened.lake, "open_base", waiting)
     assert parts(table.plan("id = 5")) == ["0"]
     assert sorted(read) == sorted(piece.group for piece in snapshot.slices)
     read.clear()

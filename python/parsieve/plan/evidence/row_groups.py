@@ -25,15 +25,15 @@ class GroupJudge:
     """Judges the row groups of files. It remembers what it read, so files can be judged again together with others."""
 
     def __init__(
-        self, lake: Lake, snapshot: Snapshot, footers: Footers, files: Sieving, cost: Cost, blooms: bool
+        self, lake: Lake, snapshot: Snapshot, footers: Footers, files: Sieving, cost: Cost, *, use_filters: bool
     ) -> None:
         self._lake = lake
         self._snapshot = snapshot
         self._footers = footers
         self._files = files
-        self._cost = cost
+        self.cost = cost
         self.columns = list({question.column.path: question.column for question in leaves(files.tree)}.values())
-        self.filters = FilterAnswers(leaves(files.tree) if blooms else (), self._source, self.medium, cost)
+        self.filters = FilterAnswers(leaves(files.tree) if use_filters else (), self._source, self.medium, cost)
         # What was read from each file.
         self.known: dict[int, FileFooter] = {}
         # Why a footer could not be read.
@@ -95,7 +95,7 @@ class GroupJudge:
     def _read(self, numbers: Sequence[int]) -> None:
         slices = self._snapshot.slices
         pieces = [slices[number] for number in numbers]
-        read = self._footers.read(pieces, self.columns, self._snapshot.schema, self._lake, self._cost)
+        read = self._footers.read(pieces, self.columns, self._snapshot.schema, self._lake, self.cost)
         for number, footer in zip(numbers, read, strict=True):
             if isinstance(footer, str):
                 self.failed[number] = footer

@@ -13,7 +13,7 @@ UNREADABLE = "the part of the index that covers it cannot be read"
 REASONS = frozenset((NEW, CHANGED, YOUNG, UNREADABLE))
 
 
-def reasons(
+def uncovered(
     slices: Sequence[Slice], numbers: Iterable[int], bound: Sequence[Mapping[Location, str]], is_damaged: bool
 ) -> dict[int, list[str]]:
     """Return for each slice why the index of the columns in the predicate does not cover it.
