@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 import pyarrow.compute as pc
 
 from parsieve.lake.base import Lake, Slice, Snapshot
-from parsieve.plan.evidence.candidates import Sieving
+from parsieve.plan.evidence.candidates import Candidates
 from parsieve.plan.evidence.footers import Cost
 from parsieve.plan.evidence.questions import Among, Begins, Constant, Within, leaves
 from parsieve.plan.evidence.row_groups import Judged
@@ -50,7 +50,7 @@ class PlanRecord:
     # The predicate, with the parts of `keys=`.
     expr: Expr
     # The evidence for files, and for the row groups of opened files.
-    files: Sieving
+    files: Candidates
     groups: Judged | None
     # Why a file could not be judged, by its number.
     doubts: Mapping[int, Sequence[str]]
@@ -131,16 +131,16 @@ class PlanRecord:
     @cached_property
     def stages(self) -> list[Stage]:
         """What each kind of evidence did, in order: first for files, then for row groups."""
-        stages = [Stage(one.name, "file", one.asked, one.kept) for one in self.files.stages]
-        groups = [] if self.groups is None else self.groups[0].stages
-        return stages + [Stage(one.name, "row group", one.asked, one.kept) for one in groups]
+        stages = [Stage(step.name, "file", step.asked, step.kept) for step in self.files.steps]
+        groups = [] if self.groups is None else self.groups[0].steps
+        return stages + [Stage(step.name, "row group", step.asked, step.kept) for step in groups]
 
     @cached_property
     def unanswered(self) -> list[str]:
         """The comparisons that no evidence could answer."""
         candidates = [self.files] if self.groups is None else [self.files, self.groups[0]]
         questions = leaves(self.files.tree) if self.kept else ()
-        return [str(question) for question in questions if not any(question in one.heard for one in candidates)]
+        return [str(question) for question in questions if not any(question in each.answers for each in candidates)]
 
     @property
     def unknown(self) -> list[Unknown]:
@@ -158,16 +158,16 @@ class PlanRecord:
 
         If the values do not exist, every kept file is a false positive.
         """
-        expected = self.files.expected_waste()
+        expected = self.files.expected_false_positives()
         return None if expected is None else min(expected, float(len(self.kept)))
 
     @cached_property
     def target(self) -> Literal["key", "keys", "rows"]:
         """What the predicate looks up: one key, several keys, or other rows."""
-        lookups = [one for one in leaves(self.files.tree) if isinstance(one, Among | Begins | Within)]
+        lookups = [question for question in leaves(self.files.tree) if isinstance(question, Among | Begins | Within)]
         if len(lookups) == 1 and isinstance(lookups[0], Among) and len(lookups[0].values) == 1:
             return "key"
-        return "keys" if all(isinstance(one, Among) for one in lookups) else "rows"
+        return "keys" if all(isinstance(question, Among) for question in lookups) else "rows"
 
     def without_evidence(self) -> dict[str, Any]:
         """Return the attributes of a copy for another process: every result, and no evidence."""

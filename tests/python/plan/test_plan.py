@@ -159,7 +159,7 @@ def test_the_command(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_ten_thousand_slices_take_milliseconds() -> None:
     """Linear work is in Arrow: a plan of the plain evidence on many slices makes no Python call for each."""
-    from parsieve.plan.evidence.candidates import Sieving
+    from parsieve.plan.evidence.candidates import Candidates
     from parsieve.plan.evidence.minmax import ColumnBounds, MinMax
     from parsieve.plan.evidence.questions import ask
     from parsieve.predicate import parse
@@ -168,6 +168,6 @@ def test_ten_thousand_slices_take_milliseconds() -> None:
     lower = pa.array(range(0, size * 10, 10), pa.int64())
     zero = pa.repeat(pa.scalar(0, pa.int64()), size)
     bounds = ColumnBounds(lower, pc.add(lower, 9), zero, pa.repeat(pa.scalar(10, pa.int64()), size))
-    sieving = Sieving.begin(ask(parse("id = 5005 OR id BETWEEN 7 AND 12", pa.schema({"id": pa.int64()}))), size)
-    sieving.hear(MinMax("min/max", lambda _: bounds))
-    assert pc.indices_nonzero(sieving.kept).to_pylist() == [0, 1, 500]
+    candidates = Candidates.all(ask(parse("id = 5005 OR id BETWEEN 7 AND 12", pa.schema({"id": pa.int64()}))), size)
+    candidates.apply(MinMax("min/max", lambda _: bounds))
+    assert pc.indices_nonzero(candidates.kept).to_pylist() == [0, 1, 500]

@@ -1,4 +1,4 @@
-"""Why an index does not cover a file: the file is new, changed or too young, or the index cannot be read."""
+"""Explain why an index does not cover a file: the file is new, changed or too young, or the index is unreadable."""
 
 from __future__ import annotations
 
@@ -14,20 +14,24 @@ REASONS = frozenset((NEW, CHANGED, YOUNG, UNREADABLE))
 
 
 def uncovered(
-    slices: Sequence[Slice], numbers: Iterable[int], bound: Sequence[Mapping[Location, str]], is_damaged: bool
+    slices: Sequence[Slice],
+    numbers: Iterable[int],
+    indexed_tokens: Sequence[Mapping[Location, str]],
+    is_damaged: bool,
 ) -> dict[int, list[str]]:
-    """Return for each slice why the index of the columns in the predicate does not cover it.
+    """Return for each numbered slice why the index of the predicate's columns does not cover it.
 
-    `bound` are the versions of locations that each column's index covers; `is_damaged` if a part of it cannot be read.
+    `indexed_tokens` has a mapping for each column: the version of each location that its index covers. `is_damaged` is
+    true if a part of the index cannot be read.
     """
-    found: dict[int, list[str]] = {}
+    reasons: dict[int, list[str]] = {}
     for number in numbers:
         piece = slices[number]
-        tokens = {token for one in bound if (token := one.get(piece.location)) is not None}
+        tokens = {token for by_location in indexed_tokens if (token := by_location.get(piece.location)) is not None}
         if is_damaged and (not tokens or piece.token in tokens):
-            found[number] = [UNREADABLE]
+            reasons[number] = [UNREADABLE]
         elif tokens:
-            found[number] = [CHANGED]
+            reasons[number] = [CHANGED]
         else:
-            found[number] = [NEW if piece.token else YOUNG]
-    return found
+            reasons[number] = [NEW if piece.token else YOUNG]
+    return reasons
