@@ -138,22 +138,26 @@ class Table(IndexedTable):
         >>> folder = tempfile.mkdtemp()
         >>> for part in range(9):
         ...     pq.write_table(pa.table({"id": range(part, 900, 9), "n": [7] * 100}), f"{folder}/part-{part}.parquet")
-        >>> [(one.column, one.recommendation) for one in ps.open_table(folder).advise()]
+        >>> [(advice.column, advice.recommendation) for advice in ps.open_table(folder).advise()]
         [('id', 'sieve'), ('n', 'none')]
         """
         snapshot = self.opened.lake.snapshot()
-        asked = [parse(one, snapshot.schema, timezone) for one in ([queries] if isinstance(queries, str) else queries)]
+        listed = [queries] if isinstance(queries, str) else queries
+        predicates = [parse(query, snapshot.schema, timezone) for query in listed]
         if columns is not None:
             paths = column_paths(columns, snapshot.schema)
-        elif asked:
-            paths = list(dict.fromkeys(column.path for one in asked for column in columns_of(one)))
+        elif predicates:
+            paths = list(dict.fromkeys(column.path for expr in predicates for column in columns_of(expr)))
             if not paths:
-                raise ValueError(f"the queries name no column in a condition that is understood{_left_out(asked)}")
+                raise ValueError(
+                    f"the queries name no column in a condition that is understood{_not_understood(predicates)}"
+                )
         else:
             paths = [(field.name,) for field in snapshot.schema if not pa.types.is_nested(field.type)]
-        intervals = {leaf.column.path for one in asked for leaf in leaves(ask(one)) if not isinstance(leaf, Among)}
+        questions = [question for expr in predicates for question in leaves(ask(expr))]
+        in_ranges = {question.column.path for question in questions if not isinstance(question, Among)}
         lake = self.opened.lake.exposing(column_paths(expose, snapshot.schema))
-        return [advise_column(lake, snapshot, path, ranges=not asked or path in intervals) for path in paths]
+        return [advise_column(lake, snapshot, path, ranges=not predicates or path in in_ranges) for path in paths]
 
 
 def open_table(
@@ -190,8 +194,8 @@ def open_table(
     return Table(open_lake(source, format, storage_options, decryption), index_location)
 
 
-def _left_out(asked: Sequence[Expr]) -> str:
-    parts = [f"{part.text!r} is not ({part.reason})" for one in asked for part in unknowns(one)]
+def _not_understood(predicates: Sequence[Expr]) -> str:
+    parts = [f"{part.text!r} is not ({part.reason})" for expr in predicates for part in unknowns(expr)]
     return "".join(f"; {part}" for part in parts)
 
 

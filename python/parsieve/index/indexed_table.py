@@ -1,4 +1,4 @@
-"""What a table does with its index: builds it, keeps it up to date, looks at it and drops it."""
+"""The index methods of a table: build, update, inspect and drop its index."""
 
 from __future__ import annotations
 
@@ -93,10 +93,10 @@ class IndexedTable:
         notes = []
         if kind == "auto" and len(snapshot.slices) >= FEW_FILES:
             advice = {path: advise_column(lake, snapshot, path) for path in paths}
-            chosen = {path: one.recommendation for path, one in advice.items()}
-            notes = [_why_none(one) for one in advice.values() if one.recommendation == "none"]
-        sieves = [path for path, one in chosen.items() if one in ("sieve", "both")]
-        blooms = [path for path, one in chosen.items() if one in ("bloom", "both")]
+            chosen = {path: column.recommendation for path, column in advice.items()}
+            notes = [_why_none(column) for column in advice.values() if column.recommendation == "none"]
+        sieves = [path for path, kind in chosen.items() if kind in ("sieve", "both")]
+        blooms = [path for path, kind in chosen.items() if kind in ("bloom", "both")]
         # Check the Bloom columns first, so that nothing is built if one of them cannot be.
         fields_of(snapshot.schema, blooms)
         if sieves:
@@ -167,7 +167,7 @@ class IndexedTable:
         >>> table.compact_index("id").updates_merged
         1
         """
-        begun = time.monotonic()
+        started = time.monotonic()
         before = self.opened.index.refresh()
         view = self.opened.index.compact(self._named(columns))
         merged = {
@@ -176,7 +176,7 @@ class IndexedTable:
             if path in view.columns and len(view.columns[path].deltas) < len(state.deltas)
         }
         sizes = stored_bytes(view.commit), lookup_bytes(view)
-        return CompactReport(tuple(merged), sum(merged.values()), *sizes, time.monotonic() - begun)
+        return CompactReport(tuple(merged), sum(merged.values()), *sizes, time.monotonic() - started)
 
     def expire_index(self, older_than: dt.timedelta | dt.datetime | float = OLDER_THAN) -> ExpireReport:
         """Remove old versions of the index, and the files that only they use.
@@ -226,9 +226,9 @@ class IndexedTable:
             return None
         listed = [columns] if isinstance(columns, str | tuple) else list(columns)
         view = self.opened.index.newest()
-        known = set() if view is None else {*view.commit.columns, *view.commit.blooms}
+        indexed = set() if view is None else {*view.commit.columns, *view.commit.blooms}
         # A name may contain a dot.
-        return [(one,) if (one,) in known else one for one in listed]
+        return [(name,) if (name,) in indexed else name for name in listed]
 
     def verify_index(self) -> list[IndexProblem]:
         """Read the index and the table, and return the problems of the index. Those that could lose rows come first.
@@ -262,8 +262,8 @@ class IndexedTable:
         if view is None:
             return {}
         blooms = dict.fromkeys(view.commit.blooms, "bloom")
-        found = blooms | {path: "both" if path in blooms else "sieve" for path in view.columns}
-        return {".".join(path): kind for path, kind in found.items()}
+        kinds = blooms | {path: "both" if path in blooms else "sieve" for path in view.columns}
+        return {".".join(path): kind for path, kind in kinds.items()}
 
     def index_stats(self) -> dict[str, IndexStats]:
         """Return for each indexed column how large its index is, and how precise.

@@ -11,7 +11,7 @@ from parsieve._core import FileKeys
 from parsieve.lake.base import Lake, Snapshot
 from parsieve.plan.cost.medium import Medium, medium_of
 from parsieve.plan.evidence.candidates import Candidates
-from parsieve.plan.evidence.file_filters import FileBlooms, FilterAnswers
+from parsieve.plan.evidence.file_filters import FileFilterEvidence, FilterAnswers
 from parsieve.plan.evidence.footers import Cost, FileFooter, Footers, bounds_of
 from parsieve.plan.evidence.minmax import ColumnBounds, MinMax
 from parsieve.plan.evidence.questions import Beyond, leaves
@@ -74,7 +74,7 @@ class GroupJudge:
 
         candidates.apply(MinMax("footers' min/max", bounds))
         if self.filters.questions:
-            candidates.apply(FileBlooms(units, opened, self.filters))
+            candidates.apply(FileFilterEvidence(units, opened, self.filters))
         return candidates, units
 
     def doubts(self, judged: Judged) -> dict[int, list[str]]:
