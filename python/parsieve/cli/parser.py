@@ -1,4 +1,4 @@
-"""The parser that all commands share: common options, units of sizes, and errors that suggest what was meant."""
+"""The parser that all commands share: common options, units of sizes, and errors with suggestions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class UsageError(Exception):
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser that raises `UsageError` and suggests what was meant."""
+    """An argument parser that raises `UsageError`, with suggestions for misspelled arguments."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **{"allow_abbrev": False} | kwargs)
@@ -73,7 +73,7 @@ def _unknown(extra: Sequence[str], parser: Parser) -> str:
 
 
 class Commands:
-    """A group of commands, such as those of `parsieve index`."""
+    """A group of commands, such as `parsieve index`."""
 
     def __init__(self, parser: Parser, leaves: list[tuple[Parser, bool]] | None = None) -> None:
         parser.set_defaults(parser=parser)

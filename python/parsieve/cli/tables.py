@@ -104,7 +104,7 @@ def _plan(options: argparse.Namespace) -> int:
     table = open_of(options)
     as_of = state_of(options.as_of, table.format, "--as-of")
     begun = time.perf_counter()
-    # The command itself prints what was not understood.
+    # The command prints unknown conditions itself.
     plan = table.plan(
         options.where,
         as_of,
@@ -173,7 +173,7 @@ def _advise(options: argparse.Namespace) -> int:
 
 
 def _advice_row(advice: ps.Advice) -> dict[str, Any]:
-    """Return one row of the table: the recommended index, its cost and what it saves."""
+    """Return one row of the table: the recommended index, its cost and its savings."""
     kinds = {"sieve": ["sieve"], "bloom": ["bloom"], "both": ["sieve", "bloom"], "none": []}[advice.recommendation]
     stored = {"sieve": advice.sieve_bytes, "bloom": advice.bloom_bytes}
     lookup = {"sieve": advice.sieve_lookup_bytes, "bloom": advice.bloom_bytes}

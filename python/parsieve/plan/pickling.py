@@ -1,4 +1,4 @@
-"""Pickle tables and plans for other processes: what a pickle contains, and what it leaves out."""
+"""Pickle tables and plans for other processes, without caches, evidence and library objects."""
 
 from __future__ import annotations
 

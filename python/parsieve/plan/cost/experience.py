@@ -44,14 +44,14 @@ class Experience:
             return float(1 / (seen.files + 2) ** 2)
 
     def add(self, columns: Any, state: Any, files: int, useful: int) -> None:
-        """Count files that were opened, and those of them that had evidence."""
+        """Count opened files, and how many of them had evidence."""
         with self._lock:
             seen = self._of(columns, state)
             seen.files += files
             seen.useful += min(useful, files)
 
     def excluding_rate(self, columns: Any, state: Any) -> float:
-        """Estimate the chance that files with evidence exclude something of what a plan kept."""
+        """Estimate the chance that files with evidence exclude something that a plan kept."""
         with self._lock:
             seen = self._of(columns, state)
             return max(LEAST_EXCLUDING, (seen.excluding + 1) / (seen.plans + 2))
