@@ -87,8 +87,8 @@ def test_the_page_shows_both_plans(table: ps.Table) -> None:
     assert "reads 10 of 10 files" in page
     assert "reads 1 of 10 files" in page
     assert "scattered (sieve)" in page
-    assert "spare 9 of the 10" in page
-    assert "no index of country is there" in page
+    assert "save 9 of the 10" in page
+    assert "country has no index" in page
 
 
 def test_a_damaged_index_is_told_on_the_page(table: ps.Table, tmp_path: Path) -> None:

@@ -1,12 +1,12 @@
-//! Numbers and lengths of stored parts: unsigned LEB128.
+//! Unsigned LEB128 numbers: the writer of the crate, and a checked reader of lengths.
 
 use crate::cursor::Cursor;
 use crate::error::{Error, ErrorKind, Result};
 use crate::int::{low_u8, to_u64, to_usize};
 
-/// Appends an unsigned LEB128 number.
+/// Appends an unsigned LEB128 number. [`Cursor::varint`] reads it back.
 #[inline]
-pub(in crate::sieve) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
+pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     if value < 0x80 {
         return out.push(low_u8(value));
     }
@@ -17,7 +17,7 @@ pub(in crate::sieve) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
         }
         return out.push(low_u8(value));
     }
-    // The groups of seven bits are spread to bytes all at once, and one append serves them all.
+    // Spreads all groups of seven bits to bytes without a loop, and appends them in one step.
     let len = (63 - value.leading_zeros()) / 7;
     value = (value & 0x00ff_ffff_f000_0000) << 4 | value & 0x0fff_ffff;
     value = (value & 0x0fff_c000_0fff_c000) << 2 | value & 0x0000_3fff_0000_3fff;
@@ -28,8 +28,8 @@ pub(in crate::sieve) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     out.truncate(end);
 }
 
-/// Reads a length that must fit into what is left of the input, so that nothing is allocated by a mere claim.
-pub(in crate::sieve) fn take_len(cursor: &mut Cursor<'_>) -> Result<usize> {
+/// Reads a length that must fit in the rest of the input, so that a false claim allocates nothing.
+pub fn take_len(cursor: &mut Cursor<'_>) -> Result<usize> {
     let at = cursor.offset();
     let claimed = cursor.varint()?;
     let available = cursor.remaining();
@@ -54,5 +54,29 @@ mod tests {
                 assert_eq!(cursor.remaining(), 0);
             }
         }
+    }
+
+    #[test]
+    fn a_varint_has_one_byte_per_seven_bits() {
+        for (value, bytes) in [
+            (0, &[0][..]),
+            (0x7f, &[0x7f]),
+            (0x80, &[0x80, 1]),
+            (300, &[0xac, 2]),
+            (0x3fff, &[0xff, 0x7f]),
+            (0x4000, &[0x80, 0x80, 1]),
+            (u64::MAX, &[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1]),
+        ] {
+            let mut out = Vec::new();
+            put_varint(&mut out, value);
+            assert_eq!(out, bytes, "{value:#x}");
+        }
+    }
+
+    #[test]
+    fn a_length_must_fit_in_the_rest_of_the_input() {
+        assert_eq!(take_len(&mut Cursor::new(&[2, 0, 0], 0)), Ok(2));
+        let error = take_len(&mut Cursor::new(&[3, 0, 0], 5)).unwrap_err();
+        assert_eq!((error.kind(), error.offset()), (&ErrorKind::Truncated { needed: 3, available: 2 }, Some(5)));
     }
 }
