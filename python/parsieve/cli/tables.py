@@ -162,12 +162,12 @@ def _advise(options: argparse.Namespace) -> int:
     )
     console: Console = options.console
     if console.as_json:
-        console.json([one._asdict() for one in advice])
+        console.json([advised._asdict() for advised in advice])
         return 0
-    rows = [_advice_row(one) for one in advice]
+    rows = [_advice_row(advised) for advised in advice]
     if rows:
         console.table(list(rows[0]), rows, right=list(rows[0])[2:-1])
-        sampled, of = max(one.sampled for one in advice), advice[0].slices
+        sampled, of = max(advised.sampled for advised in advice), advice[0].slices
         console.note(f"estimated from {sampled:,} of {count(of, 'file')}; reads: min/max alone -> with the index")
     return 0
 
@@ -193,5 +193,5 @@ def _advice_row(advice: ps.Advice) -> dict[str, Any]:
 
 
 def _reads(before: float, after: float) -> str:
-    texts = [f"{one:.1f}".removesuffix(".0") for one in (before, after)]
+    texts = [f"{reads:.1f}".removesuffix(".0") for reads in (before, after)]
     return texts[0] if texts[0] == texts[1] else " -> ".join(texts)

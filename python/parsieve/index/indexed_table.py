@@ -290,5 +290,5 @@ def column_paths(columns: ColumnName | Sequence[ColumnName], schema: pa.Schema) 
     """Return the paths of columns that a caller named: one name, or a list of names."""
     # A name may be the empty text, but `()` means no columns.
     names = [columns] if columns != () and isinstance(columns, str | tuple) else list(columns)
-    known = Names(schema)
-    return [known.find([name] if isinstance(name, str) else name).path for name in names]
+    by_name = Names(schema)
+    return [by_name.find([name] if isinstance(name, str) else name).path for name in names]

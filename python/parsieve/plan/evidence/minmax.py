@@ -58,7 +58,7 @@ class MinMax(Evidence):
             self._bounds[column.path] = self._read(column)
         return self._bounds[column.path]
 
-    def may_match(self, question: Question, wanted: pa.BooleanArray) -> pa.BooleanArray | None:
+    def may_match(self, question: Question, candidates: pa.BooleanArray) -> pa.BooleanArray | None:
         """Compare the bounds of all units together."""
         bounds = self.bounds(question.column)
         return None if bounds is None else may_match(question, bounds)
