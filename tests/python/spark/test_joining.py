@@ -148,7 +148,7 @@ def test_tables_of_the_lakes(spark: Any, tmp_path: Path, kind: str, monkeypatch:
     made = SparkTable(spark, kind, f"joined_{kind}", tmp_path / "t")
     made.insert(0, 40, files=4)
     table = ps.open_table(made.folder)
-    first = table._lake.snapshot().id
+    first = table.opened.lake.snapshot().id
     table.build_index(["id", "name"], kind="sieve", progress=False)
     made.update("name = 'new'", "id IN (4, 31)")
     right = keys(spark, "name", ["'new'", "'n14'", "NULL", "'none'"], "string")

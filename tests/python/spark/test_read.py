@@ -17,6 +17,7 @@ import parsieve.spark as pss
 from parsieve.lake.hudi.properties import while_settled
 from parsieve.lake.storage.listing import TICK_NS
 from parsieve.predicate import Expr, columns, parse
+from parsieve.predicate.bind import bind
 from parsieve.predicate.render import to_spark
 from parsieve.spark.scan import file_index
 from parsieve.spark.scan.kept_files import kept
@@ -36,7 +37,7 @@ def check(table: ps.Table, made: SparkTable, random_: random.Random, count: int,
     # Files are called anew in every run, and what is drawn of their rows is not.
     full = table.plan(None, as_of).to_arrow().sort_by("id")
     assert sorted(full["id"].to_pylist()) == ids(made.whole(as_of))
-    plain = Table(table._lake, f"{made.folder}/_no_index")
+    plain = Table(table.opened.lake, f"{made.folder}/_no_index")
     for _ in range(count):
         expr = random_predicate(random_, full)
         if any(column.type == pa.timestamp("ns") for column in columns(expr)):
@@ -60,11 +61,11 @@ def test_random_histories(spark: Any, tmp_path: Path, kind: str) -> None:
     made = SparkTable(spark, kind, f"random_{kind}", tmp_path / ("table" if "hudi" in kind else "a table"))
     made.insert(0, 60)
     table = ps.open_table(made.folder)
-    states = [table._lake.snapshot().id]
+    states = [table.opened.lake.snapshot().id]
     check(settled(table), made, random_, 1)
     table.build_index(["id", "name", "price", "day"], progress=False)
     made.update("name = 'new', price = double('NaN')", "id IN (4, 31)")
-    states.append(table._lake.snapshot().id)
+    states.append(table.opened.lake.snapshot().id)
     made.delete("id BETWEEN 20 AND 24 OR name = 'n3'")
     made.insert(60, 80, 1, 1)
     check(table, made, random_, 2)
@@ -102,7 +103,7 @@ def folder(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_every_form_of_predicate_and_of_table(spark: Any, folder: Path) -> None:
     table = ps.open_table(folder)
-    for asked in (table, table._lake, str(folder), folder, folder.as_uri()):
+    for asked in (table, table.opened.lake, str(folder), folder, folder.as_uri()):
         for where in ("id = 7", parse("id = 7", table.schema)):
             assert ids_and_files(pss.read(spark, asked, where)) == ([7], 1), (asked, where)
     from pyspark.sql.functions import col
@@ -163,7 +164,7 @@ def test_what_is_skipped_is_not_opened(spark: Any, tmp_path: Path) -> None:
         # By now the index of a plain folder speaks of files that are no more, and their footers must do.
         plan = table.plan("id = 42 AND part = 0")
         assert len(plan.files) == 1
-        for piece in table._lake.snapshot().slices:
+        for piece in table.opened.lake.snapshot().slices:
             if piece.path not in plan.files:
                 path = Path(str(piece.path))
                 data = path.read_bytes()
@@ -296,7 +297,7 @@ def test_iceberg_that_moves(spark: Any, tmp_path: Path) -> None:
     made.insert(0, 40)
     table = ps.open_table(made.folder)
     table.build_index(["id", "name"], progress=False)
-    plan, first = table.plan("name = 'n7'"), table._lake.snapshot().id
+    plan, first = table.plan("name = 'n7'"), table.opened.lake.snapshot().id
     expected_now = ids(plan.to_spark(spark))
     made.delete("name = 'n7'")
     table.update_index(progress=False)
@@ -328,14 +329,14 @@ def test_hudi_that_moves(spark: Any, tmp_path: Path) -> None:
     table = ps.open_table(made.folder)
     table.build_index("name", progress=False)
     old, plan = pss.read(spark, table), table.plan("name = 'n7'")
-    before = table._lake.snapshot()
+    before = table.opened.lake.snapshot()
     first = ids(plan.to_spark(spark))
     made.update("name = 'new'", "name = 'n7'")
     # Spark's list is older than what the planner finds.
     table.update_index(progress=False)
     assert ids(old.where("name = 'n7'")) == first
     # The planner's snapshot is older than Spark's list.
-    stale = table._plan(before, "name = 'new'")
+    stale = table.opened.plan(bind("name = 'new'", before.schema), before)
     assert stale.kept == []
     frame = file_index.prune(made.whole(), lambda paths, where: kept(paths, stale))
     assert ids(frame.where("name = 'new'")) == first
@@ -344,9 +345,10 @@ def test_hudi_that_moves(spark: Any, tmp_path: Path) -> None:
     assert opened <= len(first)
     # What Spark can no longer put together as it was.
     changed = table.plan("id = 5")
-    first_slice, *others = changed._snapshot.slices
+    first_slice, *others = changed.record.snapshot.slices
     moved = dataclasses.replace(first_slice, group="another")
-    changed._snapshot = dataclasses.replace(changed._snapshot, slices=(moved, *others))
+    planned = dataclasses.replace(changed.record.snapshot, slices=(moved, *others))
+    changed.record = dataclasses.replace(changed.record, snapshot=planned)
     with pytest.raises(ps.ConflictError, match="another version"):
         changed.to_spark(spark)
     made.drop()
@@ -391,7 +393,7 @@ def test_a_streaming_writer(spark: Any, tmp_path: Path) -> None:
         .trigger(availableNow=True)
         .start()
     )
-    read, storage = 0, storage_of(table._lake)
+    read, storage = 0, storage_of(table.opened.lake)
 
     def named() -> list[tuple[int, str]]:
         return sorted((row.id, row.name) for row in pss.read(spark, table, "name LIKE 'batch%'").collect())

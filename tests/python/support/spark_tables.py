@@ -94,7 +94,7 @@ class SparkTable:
 
 def settled(table: Any) -> Any:
     """A table, once none of its files is so young that nothing proves it unchanged."""
-    while not all(piece.token for piece in table._lake.snapshot().slices):
+    while not all(piece.token for piece in table.opened.lake.snapshot().slices):
         time.sleep(0.01)
     return table
 

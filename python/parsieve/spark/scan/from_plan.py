@@ -29,7 +29,7 @@ def frame_of(plan: Plan, spark: SparkSession, name: str | None = None) -> DataFr
     """What `Plan.to_spark` gives."""
     if not hasattr(spark, "_jvm"):
         raise UnsupportedError("Spark Connect shows no file lists to its clients; plan.files works with any engine")
-    read = {"parquet": _folder, "hudi": _hudi, "delta": _delta, "iceberg": _iceberg}[plan._lake.format]
+    read = {"parquet": _folder, "hudi": _hudi, "delta": _delta, "iceberg": _iceberg}[plan.record.lake.format]
     found = read(plan, spark, name)
     missing = [column for column in plan.schema.names if column not in found.columns]
     if missing:
@@ -59,12 +59,12 @@ class Chosen:
 
 
 def _moved(plan: Plan, why: str) -> ConflictError:
-    state = "" if plan._snapshot.id is None else f" at {plan._snapshot.id}"
-    return ConflictError(f"{plan._lake.uri} is no longer as it was planned{state}: {why}; plan again")
+    state = "" if plan.record.snapshot.id is None else f" at {plan.record.snapshot.id}"
+    return ConflictError(f"{plan.record.lake.uri} is no longer as it was planned{state}: {why}; plan again")
 
 
 def _pieces(plan: Plan) -> list[Slice]:
-    return [plan._snapshot.slices[number] for number in plan._kept]
+    return [plan.record.snapshot.slices[number] for number in plan.record.kept]
 
 
 def _chosen(plan: Plan) -> Chosen:
@@ -72,14 +72,14 @@ def _chosen(plan: Plan) -> Chosen:
 
 
 def _text(plan: Plan, types: Types) -> str:
-    return "true" if normalize(plan._expr) == Always(True) else types.text(plan._expr)
+    return "true" if normalize(plan.record.expr) == Always(True) else types.text(plan.record.expr)
 
 
 def _folder(plan: Plan, spark: Any, name: str | None) -> Any:
     """The files by Spark's own list, without those that came since."""
     pieces = _pieces(plan)
     try:
-        now = {piece.path: piece for piece in plan._lake.snapshot().slices}
+        now = {piece.path: piece for piece in plan.record.lake.snapshot().slices}
     except FileNotFoundError:
         now = {}
     for piece in pieces:
@@ -89,32 +89,32 @@ def _folder(plan: Plan, spark: Any, name: str | None) -> Any:
         # A file that was proven when it was planned, and changed just now, was written since.
         if piece.token and not found.same_rows(piece):
             raise _moved(plan, f"{piece.path} was written anew")
-    whole = plain(spark, plan._lake)
+    whole = plain(spark, plan.record.lake)
     chosen = _chosen(plan)
     chosen(file_index.listed(whole), Filter((), None))
     if chosen.missing:
-        raise UnsupportedError(f"Spark does not list {min(chosen.missing)} below {plan._lake.uri}; use to_arrow")
-    return file_index.prune(whole, chosen, plan._lake.uri).where(_text(plan, Types(whole.schema)))
+        raise UnsupportedError(f"Spark does not list {min(chosen.missing)} below {plan.record.lake.uri}; use to_arrow")
+    return file_index.prune(whole, chosen, plan.record.lake.uri).where(_text(plan, Types(whole.schema)))
 
 
 def _hudi(plan: Plan, spark: Any, name: str | None) -> Any:
     """The file groups as of the plan's instant, if they are all there in the versions that were planned."""
-    if plan._snapshot.id is None:
-        raise UnsupportedError(f"{plan._lake.uri} has no commit yet that Spark could be asked for")
-    instant = str(plan._snapshot.id)
-    storage = storage_of(plan._lake)
-    whole = hudi.load(spark, address(plan._lake), storage, instant)
+    if plan.record.snapshot.id is None:
+        raise UnsupportedError(f"{plan.record.lake.uri} has no commit yet that Spark could be asked for")
+    instant = str(plan.record.snapshot.id)
+    storage = storage_of(plan.record.lake)
+    whole = hudi.load(spark, address(plan.record.lake), storage, instant)
     listed = while_settled(storage, lambda: file_index.listed(whole))
     there = {_group(path): path for path in listed}
-    for piece in plan._snapshot.slices:
-        path = there.pop(_group(f"{plan._lake.uri}/{piece.partition}/{piece.group}"), None)
+    for piece in plan.record.snapshot.slices:
+        path = there.pop(_group(f"{plan.record.lake.uri}/{piece.partition}/{piece.group}"), None)
         same = piece.path is None or (path is not None and comparable(path) == comparable(piece.path))
-        if path is None or not same or not is_listed(plan._lake, piece, path, instant):
+        if path is None or not same or not is_listed(plan.record.lake, piece, path, instant):
             raise _moved(plan, f"Spark finds another version of {piece.partition}/{piece.group}, or none")
     if there:
         raise _moved(plan, f"Spark finds {min(there.values())} besides")
     left = frozenset(map(comparable, kept(listed, plan, instant)))
-    return file_index.prune(whole, Chosen(left, plan), plan._lake.uri).where(_text(plan, Types(whole.schema)))
+    return file_index.prune(whole, Chosen(left, plan), plan.record.lake.uri).where(_text(plan, Types(whole.schema)))
 
 
 def _group(path: str) -> tuple[str, str]:
@@ -126,7 +126,7 @@ def _group(path: str) -> tuple[str, str]:
 def _delta(plan: Plan, spark: Any, name: str | None) -> Any:
     from py4j.protocol import Py4JJavaError
 
-    folder, version = address(plan._lake), plan._snapshot.id
+    folder, version = address(plan.record.lake), plan.record.snapshot.id
     assert isinstance(version, int)
     _refuse_gone(plan)
     try:
@@ -141,7 +141,7 @@ def _delta(plan: Plan, spark: Any, name: str | None) -> Any:
 
 
 def _iceberg(plan: Plan, spark: Any, name: str | None) -> Any:
-    source, number = name or address(plan._lake), plan._snapshot.id
+    source, number = name or address(plan.record.lake), plan.record.snapshot.id
     whole = iceberg.load(spark, source)
     native = iceberg.table_of(whole)
     if number is None:
@@ -172,7 +172,7 @@ def _refuse_gone(plan: Plan) -> None:
 
     def is_gone(piece: Slice) -> bool:
         try:
-            RangeReader(plan._lake.open_base(piece)).close()
+            RangeReader(plan.record.lake.open_base(piece)).close()
         except FileNotFoundError:
             return True
         return False

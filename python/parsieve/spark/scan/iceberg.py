@@ -91,7 +91,7 @@ def pruned(
 def _scan(table: str, paths: list[str], kept: set[str], keep: Keep) -> Scan:
     """What is known of a scan; the sizes are those of the plan, since each of Iceberg's would be a call of Java."""
     plan = getattr(keep, "plan", None)
-    slices = () if plan is None else plan._snapshot.slices
+    slices = () if plan is None else plan.record.snapshot.slices
     known = {plain_path(piece.path): piece.size for piece in slices if piece.path}
     return scan_of(table, {path: known.get(path) for path in paths}, kept, plan)
 

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from parsieve.lake.base import AsOf, Lake, Slice, Snapshot
 from parsieve.plan.plan import Plan
+from parsieve.predicate.bind import bind
 from parsieve.spark.pushdown.catalyst import Filter
 from parsieve.spark.pushdown.conditions import Types
 from parsieve.spark.scan.file_index import ListedPath
@@ -49,7 +50,7 @@ class Keeper:
         """
         if self._before is None:
             return set()
-        now, self._now = self._now or self._table._snapshot(None), None
+        now, self._now = self._now or self._table.opened.snapshot(None), None
         tokens = _tokens(now)
         # The very same slices while nothing changes.
         before = tokens if now.slices is self._before.slices else _tokens(self._before)
@@ -68,25 +69,25 @@ class Keeper:
         expr = self._types.question(where, snapshot.schema, moments)
         if expr is None:
             return set(paths)
-        self.plan = self._table._plan(snapshot, expr)
+        self.plan = self._table.opened.plan(bind(expr, snapshot.schema), snapshot)
         return kept(paths, self.plan, None if self._as_of is None else str(self._as_of))
 
     def _snapshot(self, paths: Sequence[str]) -> Snapshot:
         """The table's state that explains the listed files best; whatever it does not explain is read."""
-        lake = self._table._lake
+        lake = self._table.opened.lake
         if lake.format == "parquet":
             # Files may be replaced under their names, so that only their state of now says anything of them.
-            self._now = self._table._snapshot(None)
+            self._now = self._table.opened.snapshot(None)
             return self._now
         if self._last is None:
-            self._last = self._table._snapshot(None if lake.format == "iceberg" else self._as_of)
+            self._last = self._table.opened.snapshot(None if lake.format == "iceberg" else self._as_of)
             if lake.format == "iceberg" and self._last.id != self._as_of:
                 # The current snapshot has the schema of today, another one that of its time.
-                self._last = self._table._snapshot(self._as_of)
+                self._last = self._table.opened.snapshot(self._as_of)
         elif lake.format == "hudi" and self._as_of is None:
             before = _explained(paths, lake, self._last)
             if before < len(paths):
-                now = self._table._snapshot(None)
+                now = self._table.opened.snapshot(None)
                 if _explained(paths, lake, now) > before:
                     self._last = now
         return self._last
@@ -108,8 +109,8 @@ def kept(paths: Sequence[str], plan: Plan, instant: str | None = None) -> set[st
 
     `instant` is that at which Spark reads a Hudi table, if not the latest.
     """
-    chosen = set(plan._kept)
-    pieces = plan._snapshot.slices
+    chosen = set(plan.record.kept)
+    pieces = plan.record.snapshot.slices
     alive = {comparable(piece.path) for number, piece in enumerate(pieces) if number in chosen and piece.path}
     skipped = {
         name: piece
@@ -119,7 +120,7 @@ def kept(paths: Sequence[str], plan: Plan, instant: str | None = None) -> set[st
     return {
         path
         for path in paths
-        if (piece := skipped.get(comparable(path))) is None or not is_listed(plan._lake, piece, path, instant)
+        if (piece := skipped.get(comparable(path))) is None or not is_listed(plan.record.lake, piece, path, instant)
     }
 
 

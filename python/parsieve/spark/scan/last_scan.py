@@ -56,7 +56,7 @@ class Scan:
             return failures
         counts = Counter(doubt for keep in self._plan.kept for doubt in keep.doubt)
         doubts = (f"{doubt} ({count} files)" for doubt, count in counts.most_common())
-        return (*failures, *self._plan._notes, *doubts)
+        return (*failures, *self._plan.record.notes, *doubts)
 
     def __str__(self) -> str:
         name = self.table.rstrip("/").rpartition("/")[2] or self.table

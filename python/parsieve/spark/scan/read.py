@@ -93,7 +93,7 @@ def read_also(
     condition = where
     if where is not None and not isinstance(where, str) and not hasattr(where, "_jc"):
         zone = timezone or spark.conf.get("spark.sql.session.timeZone")
-        expr = parse(where, found._snapshot(as_of).schema, zone)
+        expr = parse(where, found.opened.snapshot(as_of).schema, zone)
         whole = _whole(spark, found, name, as_of)
         condition = Types(whole.schema, _ids(found, whole)).text(expr)
     if found.format == "delta":
@@ -119,7 +119,7 @@ def _folder_now(table: Table) -> Snapshot | None:
     if table.format != "parquet":
         return None
     try:
-        return table._snapshot(None)
+        return table.opened.snapshot(None)
     except (ParsieveError, OSError) as error:
         _log.warning("replaced files will be noticed only when they are read: %s", error)
         return None
@@ -175,7 +175,7 @@ def _tokens(lake: Lake) -> dict[Location, str] | None:
 
 def _whole(spark: Any, table: Table, name: str | None, as_of: AsOf) -> Any:
     """The whole table as Spark reads it."""
-    lake = table._lake
+    lake = table.opened.lake
     match table.format:
         case "parquet":
             if as_of is not None:
@@ -211,7 +211,7 @@ def _everything(paths: Any, where: Any) -> set[str]:
 
 
 def _snapshot_id(table: Table, as_of: AsOf) -> Any:
-    return table._snapshot(as_of).id
+    return table.opened.snapshot(as_of).id
 
 
 def _version(table: Table, as_of: AsOf) -> int | None:
@@ -223,7 +223,7 @@ def _version(table: Table, as_of: AsOf) -> int | None:
 
 def _delta(spark: Any, table: Table, where: Any, as_of: AsOf, also: Sequence[pc.Expression]) -> Any:
     # Whatever is written from here on, Spark and the planner look at this version.
-    state = delta.State(spark, address(table._lake), _version(table, as_of))
+    state = delta.State(spark, address(table.opened.lake), _version(table, as_of))
     if where is None and not also:
         return state.read(_everything)
     keep = Keeper(spark, table, Types(state.schema), state.version, also)
@@ -239,7 +239,7 @@ def _ids(table: Table, whole: Any) -> dict[tuple[str, ...], int] | None:
 
 
 def _iceberg(spark: Any, table: Table, name: str | None, where: Any, as_of: AsOf, also: Sequence[pc.Expression]) -> Any:
-    source = name or address(table._lake)
+    source = name or address(table.opened.lake)
     number = _version(table, as_of)
     whole = iceberg.load(spark, source, number)
     if where is None and not also:
@@ -263,10 +263,10 @@ def _as_spark_has_it(table: Table, native: Any) -> Table:
     """The same table by the metadata file that Spark goes by, which a folder alone does not tell; or as it is."""
     try:
         file = str(native.operations().current().metadataFileLocation())
-        lake = open_lake(file, "iceberg", table._lake.storage_options or None)
+        lake = open_lake(file, "iceberg", table.opened.lake.storage_options or None)
     except (ParsieveError, OSError, ValueError) as error:
         _log.warning("Iceberg's metadata file cannot be read here: %s", error)
         return table
-    same = Table(lake, table._index)
-    same._footers = table._footers
+    same = Table(lake, table.opened.index)
+    same.opened.footers = table.opened.footers
     return same

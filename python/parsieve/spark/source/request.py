@@ -16,8 +16,9 @@ from parsieve.lake.as_of import state_of
 from parsieve.lake.base import Snapshot
 from parsieve.lake.folder.table import ParquetDir
 from parsieve.lake.open import open_lake
-from parsieve.plan.engines import Rows
+from parsieve.plan.engines import Rows, rows_of
 from parsieve.plan.plan import Plan
+from parsieve.predicate.bind import bind
 from parsieve.predicate.parse import parse
 from parsieve.predicate.render import to_pyarrow
 from parsieve.table import Table
@@ -62,7 +63,7 @@ class Request:
 
     def snapshot(self, table: Table) -> Snapshot:
         """The state that is asked for."""
-        return table._snapshot(state_of(self.as_of, table.format))
+        return table.opened.snapshot(state_of(self.as_of, table.format))
 
     def settled(self) -> tuple[Request, pa.Schema, frozenset[str]]:
         """The same of the table's state at this moment, its columns, and those of INT96; a wrong condition raises.
@@ -74,7 +75,7 @@ class Request:
         snapshot = self.snapshot(table)
         to_pyarrow(parse(self.where, snapshot.schema, self.timezone))
         fixed = replace(self, format=table.format)
-        lake = table._lake
+        lake = table.opened.lake
         if table.format == "delta":
             fixed = replace(fixed, as_of=str(snapshot.id))
         elif table.format == "iceberg":
@@ -89,21 +90,22 @@ class Request:
     def plan(self) -> Plan:
         """The files that can hold a row of the answer."""
         table = self.table()
-        return table._plan(self.snapshot(table), self.where, timezone=self.timezone)
+        snapshot = self.snapshot(table)
+        return table.opened.plan(bind(self.where, snapshot.schema, timezone=self.timezone), snapshot)
 
 
 def shares(plan: Plan) -> list[Rows]:
     """The rows of a plan, some neighbouring files for each task."""
     found: list[list[int]] = []
     held = 0
-    for number in plan._kept:
-        weight = max(plan._slice(number).size or 0, FILE_BYTES)
+    for number in plan.record.kept:
+        weight = max(plan.record.snapshot.slices[number].size or 0, FILE_BYTES)
         if not found or held + weight > TASK_BYTES:
             found.append([])
             held = 0
         found[-1].append(number)
         held += weight
-    return [plan._rows(numbers) for numbers in found]
+    return [rows_of(plan.record, numbers) for numbers in found]
 
 
 def _object(text: str) -> dict[str, str]:
