@@ -303,9 +303,9 @@ class Plan:
         Spark's error. In both cases, plan again. If Spark cannot find an Iceberg table by its folder, pass its `name`
         in Spark's catalog.
         """
-        from parsieve.spark.scan.from_plan import frame_of
+        from parsieve.spark.scan.read import read_plan
 
-        frame: DataFrame = frame_of(self, spark, name)
+        frame: DataFrame = read_plan(self, spark, name)
         return frame
 
     def __repr__(self) -> str:

@@ -276,7 +276,7 @@ def test_the_index_of_a_plain_table_built_and_updated_as_one_process_does_it(
     assert view.version == updated.version == 2
     assert shelves(view) == shelves(updated)
     assert len(view.commit.blooms["k",].shelves) == 2
-    monkeypatch.setattr("parsieve.index.bloom.MOST_SHELVES", 1)
+    monkeypatch.setattr("parsieve.index.bloom.build.MOST_SHELVES", 1)
     pq.write_table(rows(11), folder / "part=0" / "11.parquet")
     wait_until_old(folder)
     view = pss.update_index(spark, str(folder), index_location=tmp_path / "index")

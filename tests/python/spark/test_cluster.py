@@ -48,7 +48,7 @@ def began(name):
 """
 MARKED_READING = """
 from marking import began
-from parsieve.lake.parquet_dir import ParquetDir
+from parsieve.lake.folder.table import ParquetDir
 
 class Marked(ParquetDir):
     def read_keys(self, piece, columns):
@@ -59,7 +59,7 @@ class Marked(ParquetDir):
 MARKED_ADDING = """
 from marking import began
 from parsieve import atomic
-from parsieve.lake.parquet_dir import ParquetDir
+from parsieve.lake.folder.table import ParquetDir
 from parsieve.lake.storage import Storage
 
 finish = atomic.Replacement.finish

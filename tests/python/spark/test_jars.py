@@ -94,7 +94,7 @@ def test_the_machines_own_repository_comes_first(repository: Path, tmp_path: Pat
 
 def test_processes_download_at_once(repository: Path) -> None:
     program = (
-        "from parsieve.spark import jars, java, versions\n"
+        "from parsieve.spark.runtime import jars, java, versions\n"
         f"print(jars.ensure([versions.Jar{tuple(JAR)!r}], java.choose(versions.installed())))"
     )
     running = [

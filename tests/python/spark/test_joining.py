@@ -172,8 +172,8 @@ def test_many_keys_choose_files_without_being_written_down(spark: Any, folder: P
 
 
 def test_example(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("parsieve.lake.listing.TICK_NS", 0)
-    monkeypatch.setattr("parsieve.lake.listing.COARSE_NS", 0)
+    monkeypatch.setattr("parsieve.lake.storage.listing.TICK_NS", 0)
+    monkeypatch.setattr("parsieve.lake.storage.listing.COARSE_NS", 0)
     text = inspect.getdoc(pss.semi_join) or ""
     test = doctest.DocTestParser().get_doctest(text, {"spark": spark}, "semi_join", None, None)
     said: list[str] = []

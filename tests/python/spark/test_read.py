@@ -3,6 +3,7 @@
 import dataclasses
 import random
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,14 @@ import parsieve as ps
 import parsieve.spark as pss
 from parsieve.lake.hudi.properties import while_settled
 from parsieve.lake.storage.listing import TICK_NS
+from parsieve.lake.storage.storage import Storage
 from parsieve.predicate import Expr, columns, parse
 from parsieve.predicate.render import to_spark
+from parsieve.spark.pushdown.catalyst import Filter
 from parsieve.spark.scan import file_index
-from parsieve.spark.scan.kept_files import kept
-from parsieve.spark.scan.read import storage_of
+from parsieve.spark.scan.hudi import is_same_version, with_logs
+from parsieve.spark.scan.kept_files import without_skipped
+from parsieve.spark.scan.plan_record import record_of
 from parsieve.table import Table
 
 pytestmark = pytest.mark.spark
@@ -337,7 +341,11 @@ def test_hudi_that_moves(spark: Any, tmp_path: Path) -> None:
     # The planner's snapshot is older than Spark's list.
     stale = table._plan(before, "name = 'new'")
     assert stale.kept == []
-    frame = file_index.prune(made.whole(), lambda paths, where: kept(paths, stale))
+
+    def keep(paths: Sequence[str], where: Filter) -> set[str]:
+        return without_skipped(paths, record_of(stale), is_same_version)
+
+    frame = file_index.prune(made.whole(), keep, label_paths=with_logs)
     assert ids(frame.where("name = 'new'")) == first
     found, opened = ids_and_files(pss.read(spark, table, "name = 'new'"))
     assert found == first == ids(plan.to_spark(spark))
@@ -391,7 +399,7 @@ def test_a_streaming_writer(spark: Any, tmp_path: Path) -> None:
         .trigger(availableNow=True)
         .start()
     )
-    read, storage = 0, storage_of(table._lake)
+    read, storage = 0, Storage(made.folder)
 
     def named() -> list[tuple[int, str]]:
         return sorted((row.id, row.name) for row in pss.read(spark, table, "name LIKE 'batch%'").collect())

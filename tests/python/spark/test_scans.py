@@ -11,7 +11,7 @@ from spark_tables import SparkTable, ids, needs, settled
 
 import parsieve as ps
 import parsieve.spark as pss
-from parsieve.spark.scan.last_scan import MOST_KEPT, Scan, _scans
+from parsieve.spark.scan.last_scan import MOST_KEPT, _scans
 
 pytestmark = pytest.mark.spark
 
@@ -104,4 +104,4 @@ def test_sizes_in_words() -> None:
         (12_345, 99_000, "12 of 99 kB"),
         (None, None, ""),
     ):
-        assert str(Scan("s3://lake/orders/", 1, 2, kept, total)) == "orders: 1 of 2 files" + (said and f", {said}")
+        assert str(pss.Scan("s3://lake/orders/", 1, 2, kept, total)) == "orders: 1 of 2 files" + (said and f", {said}")

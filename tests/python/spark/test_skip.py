@@ -13,9 +13,11 @@ import pytest
 from spark_tables import callbacks_left
 
 import parsieve as ps
+from parsieve.lake import open_lake
 from parsieve.spark.pushdown.catalyst import Filter
 from parsieve.spark.runtime import versions
-from parsieve.spark.scan import delta, file_index, iceberg
+from parsieve.spark.scan import file_index, iceberg
+from parsieve.spark.scan.read import scan_of
 
 pytestmark = pytest.mark.spark
 
@@ -165,7 +167,7 @@ def test_a_failing_choice_reads_everything(
         if "delta" in versions.installed().jars:
             spark.range(0, 10, 1, 2).write.format("delta").save(str(tmp_path / "t"))
             caplog.clear()
-            assert ids(delta.read(spark, str(tmp_path / "t"), fails, "id = 5")) == [5]
+            assert ids(scan_of(spark, open_lake(tmp_path / "t")).pruned(fails, "id = 5")) == [5]
             assert "the index is broken" in caplog.text
 
 
@@ -241,19 +243,19 @@ def test_delta_with_deletion_vectors_and_versions(spark: Any, tmp_path: Path) ->
         ("id = 1000", None, []),
         ("part = 'a 1' AND id < 4", None, [1, 3]),
     ):
-        answer = delta.read(spark, folder, keep, where, version)
+        answer = scan_of(spark, open_lake(folder), as_of=version).pruned(keep, where)
         assert ids(answer) == expected
         assert len(keep.asked) == 1
         assert keep.asked.pop()[0] == 10
         assert len(keep.kept) <= 2
-    assert ids(delta.read(spark, folder, keep)) == sorted(set(range(100)) - {50})
-    one = delta.read(spark, folder, keep, "id = 51")
+    assert ids(scan_of(spark, open_lake(folder)).whole()) == sorted(set(range(100)) - {50})
+    one = scan_of(spark, open_lake(folder)).pruned(keep, "id = 51")
     assert files_read(one) == 1
     with pytest.raises(ps.UnsupportedError, match="deletion vectors"):
         file_index.prune(spark.read.format("delta").load(folder), keep)
 
 
-def scan_of(frame: Any) -> str:
+def scan_class(frame: Any) -> str:
     """The class of a frame's first scan; nothing of its plan is left in a name here, which would keep it alive."""
     leaf = frame._jdf.queryExecution().optimizedPlan().collectLeaves().head()
     return str(leaf.scan().getClass().getSimpleName())
@@ -266,8 +268,15 @@ def test_iceberg_with_deletes_snapshots_and_schemas(spark: Any) -> None:
         f"CREATE TABLE {name} (id BIGINT, part STRING) USING iceberg PARTITIONED BY (part) "
         "TBLPROPERTIES ('format-version' = '2', 'write.delete.mode' = 'merge-on-read')"
     )
+    folder = spark.sql(f"DESCRIBE EXTENDED {name}").where("col_name = 'Location'").collect()[0].data_type
+    folder = file_index.plain_path(folder)
+    lake = open_lake(folder)
+
+    def pruned(source: str, keep: file_index.Keep, where: str, snapshot: int | None = None) -> Any:
+        return scan_of(spark, lake, source, snapshot).pruned(keep, where)
+
     keep = Exact()
-    assert ids(iceberg.read(spark, name, keep, "id = 1")) == []
+    assert ids(pruned(name, keep, "id = 1")) == []
     for start in (0, 50):
         rows = spark.range(start, start + 50, 1, 1).selectExpr("id", "concat('a ', id % 2) AS part")
         rows.writeTo(name).append()
@@ -275,35 +284,34 @@ def test_iceberg_with_deletes_snapshots_and_schemas(spark: Any) -> None:
     spark.sql(f"DELETE FROM {name} WHERE id = 50")
     spark.sql(f"ALTER TABLE {name} ADD COLUMN more STRING")
     keep = Exact()
-    folder = spark.sql(f"DESCRIBE EXTENDED {name}").where("col_name = 'Location'").collect()[0].data_type
-    for source in (name, file_index.plain_path(folder)):
+    for source in (name, folder):
         for where, snapshot, expected in (
             ("id BETWEEN 48 AND 51", None, [48, 49, 51]),
             ("id BETWEEN 48 AND 51", first, [48, 49, 50, 51]),
             ("id IN (50, 3)", None, [3]),
             ("id = 1000", None, []),
         ):
-            answer = iceberg.read(spark, source, keep, where, snapshot)
+            answer = pruned(source, keep, where, snapshot)
             assert ids(answer) == expected
             if keep.kept:
-                assert scan_of(answer) == "SparkStagedScan", "the tasks are those that were left"
+                assert scan_class(answer) == "SparkStagedScan", "the tasks are those that were left"
             assert ("more" in answer.columns) == (snapshot is None)
             assert keep.asked.pop()[0] == 4
     assert len(keep.kept) == 0
     spark.sql(f"ALTER TABLE {name} RENAME COLUMN part TO portion")
-    renamed = iceberg.read(spark, name, keep, "id = 50 AND part = 'a 0'", first)
+    renamed = pruned(name, keep, "id = 50 AND part = 'a 0'", first)
     assert renamed.columns == ["id", "part"]
     assert ids(renamed) == [50]
-    held = iceberg.read(spark, name, keep, "id = 51")
+    held = pruned(name, keep, "id = 51")
     assert ids(held.where("portion = 'a 1'")) == [51]
-    assert ids(iceberg.read(spark, name, keep)) == sorted(set(range(100)) - {50})
+    assert ids(scan_of(spark, lake, name).whole()) == sorted(set(range(100)) - {50})
     assert iceberg._staged, "those of a frame that is held stay"
     del answer, held
     # Asked far more often than py4j lets go of what it has handed out, which is once a second.
     for _ in range(600):
         gc.collect()
         spark._jvm.System.gc()
-        iceberg._release(spark)
+        iceberg._release_staged(spark)
         if not iceberg._staged:
             break
         time.sleep(0.1)

@@ -22,7 +22,7 @@ import os, sys
 import parsieve.spark as pss
 from pyspark.sql import SparkSession
 from parsieve.spark.java import choose, home_for
-from parsieve.spark.versions import installed
+from parsieve.spark.runtime.versions import installed
 os.environ["JAVA_HOME"] = str(home_for(choose(installed()), installed()))
 builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
 spark = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1").getOrCreate()

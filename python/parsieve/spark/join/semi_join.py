@@ -23,7 +23,7 @@ from parsieve._core import UnsupportedError
 from parsieve.filters.rates import checked_fpp
 from parsieve.lake.base import AsOf
 from parsieve.spark.join.key_filter import MARGIN, Kind, filter_of, keep_matching, kind_of
-from parsieve.spark.scan.read import read_also
+from parsieve.spark.scan.read import open_scan, read_opened
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -89,16 +89,14 @@ def semi_join(
     if is_frame and (where is not None or as_of is not None or index_location is not None):
         raise ValueError("a DataFrame has its condition, its state and its files already; give the table itself")
 
-    def frame_of(also: Sequence[pc.Expression]) -> Any:
-        if is_frame:
-            return left
-        return read_also(right.sparkSession, left, where, as_of, index_location, storage_options, None, also)
-
-    frame = frame_of(())
+    frame = left
+    if not is_frame:
+        scan, table = open_scan(right.sparkSession, left, as_of, index_location, storage_options)
+        frame = read_opened(scan, table, where)
     found = [_keys_of(frame, right, name, most_keys) for name in names]
     also = [condition for keys in found if keys is not None and (condition := keys.condition()) is not None]
     if also and not is_frame:
-        frame = frame_of(also)
+        frame = read_opened(scan, table, where, also=also)
     for keys in filter(None, found):
         frame = keys.thin(frame, right, fpp)
     return frame.join(right, names, "left_semi")

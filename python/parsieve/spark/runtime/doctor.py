@@ -26,7 +26,7 @@ class Item(NamedTuple):
 def examine(fetch: bool = False) -> list[Item]:
     """Check all requirements; with `fetch`, download missing jars first.
 
-    >>> from parsieve.spark.doctor import examine
+    >>> from parsieve.spark.runtime.doctor import examine
     >>> [item.name for item in examine()][:2]
     ['Python', 'PySpark']
     """

@@ -10,16 +10,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from parsieve.lake.as_of import state_of
 from parsieve.lake.base import Snapshot
-from parsieve.lake.folder.table import ParquetDir
 from parsieve.lake.open import open_lake
 from parsieve.plan.engines import Rows
 from parsieve.plan.plan import Plan
 from parsieve.predicate.parse import parse
 from parsieve.predicate.render import to_pyarrow
+from parsieve.spark.scan.read import SCANS
 from parsieve.table import Table
 
 OPTIONS = ("path", "where", "as_of", "format", "index_location", "storage_options", "timezone")
@@ -44,7 +43,7 @@ class Request:
     def of(cls, options: Mapping[str, str]) -> Request:
         """The request of a reader's options, whose names Spark does not tell by their case.
 
-        >>> from parsieve.spark.loading import Request
+        >>> from parsieve.spark.source.request import Request
         >>> Request.of({"path": "lake/orders", "where": "order_id = 42"}).where
         'order_id = 42'
         """
@@ -64,27 +63,19 @@ class Request:
         """The state that is asked for."""
         return table._snapshot(state_of(self.as_of, table.format))
 
-    def settled(self) -> tuple[Request, pa.Schema, frozenset[str]]:
-        """The same of the table's state at this moment, its columns, and those of INT96; a wrong condition raises.
+    def pinned(self) -> tuple[Request, pa.Schema, frozenset[str]]:
+        """Pin the request to the table's current state. Return it with the table's columns, and those in INT96.
 
-        A plain folder or a Hudi table has no name for a state of which nobody else's commits can become a part, so that
-        theirs is the one of the plan.
+        Plain folders and Hudi tables cannot be pinned to a version here; they are pinned when the plan is made. Raises
+        an error if the condition is wrong.
         """
         table = self.table()
         snapshot = self.snapshot(table)
         to_pyarrow(parse(self.where, snapshot.schema, self.timezone))
-        fixed = replace(self, format=table.format)
-        lake = table._lake
-        if table.format == "delta":
-            fixed = replace(fixed, as_of=str(snapshot.id))
-        elif table.format == "iceberg":
-            from parsieve.lake.iceberg.table import Iceberg
-
-            assert isinstance(lake, Iceberg)
-            # Not by the snapshot alone: the schema may change without a new one.
-            fixed = replace(fixed, path=lake.metadata_file)
-        instants = _instants(lake, snapshot) if isinstance(lake, ParquetDir) else frozenset()
-        return fixed, snapshot.schema, instants
+        scan = SCANS[table.format]
+        path, as_of = scan.pinned(table._lake, snapshot)
+        pinned = replace(self, format=table.format, path=path or self.path, as_of=as_of or self.as_of)
+        return pinned, snapshot.schema, scan.int96_columns(table._lake, snapshot)
 
     def plan(self) -> Plan:
         """The files that can hold a row of the answer."""
@@ -115,13 +106,3 @@ def _object(text: str) -> dict[str, str]:
         # The text itself may hold secrets.
         raise ValueError('storage_options is a JSON object of texts, such as {"aws_region": "eu-west-1"}')
     return found
-
-
-def _instants(lake: ParquetDir, snapshot: Snapshot) -> frozenset[str]:
-    """Columns of nanoseconds that the first file, whose columns are the table's, stores as INT96: instants to Spark."""
-    waiting = {field.name for field in snapshot.schema if field.type == pa.timestamp("ns")}
-    if not waiting:
-        return frozenset()
-    with pq.ParquetFile(lake.storage.open(snapshot.slices[0].native.path)) as file:
-        leaves = [file.schema.column(number) for number in range(len(file.schema))]
-    return frozenset(leaf.path for leaf in leaves if leaf.physical_type == "INT96" and leaf.path in waiting)

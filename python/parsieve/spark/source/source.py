@@ -33,7 +33,7 @@ class ParsieveSource(datasource.DataSource):  # type: ignore[misc]
     def __init__(self, options: Mapping[str, str]) -> None:
         """Look at the table, so that whatever is wrong is said by `load`."""
         super().__init__(options)
-        self._request, self._columns, self._instants = Request.of(options).settled()
+        self._request, self._columns, self._instants = Request.of(options).pinned()
 
     @classmethod
     def name(cls) -> str:

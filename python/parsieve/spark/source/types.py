@@ -29,7 +29,7 @@ def seen(schema: pa.Schema, instants: Collection[str] = ()) -> pa.Schema:
     """The columns as Spark reads them from Parquet; `instants` are those in nanoseconds without a zone that have one.
 
     >>> import pyarrow as pa
-    >>> from parsieve.spark.seen import seen
+    >>> from parsieve.spark.source.types import seen
     >>> seen(pa.schema({"n": pa.uint32(), "at": pa.timestamp("ns")}), ["at"]).types
     [DataType(int64), TimestampType(timestamp[us, tz=UTC])]
     """

@@ -76,20 +76,20 @@ def test_a_file_that_was_replaced_is_filtered_still(folder: Path) -> None:
 
 
 def test_settled_on_what_is_there(folder: Path) -> None:
-    fixed, columns, instants = Request(str(folder), where="n = 3").settled()
+    fixed, columns, instants = Request(str(folder), where="n = 3").pinned()
     assert (fixed.format, columns.names, instants) == ("parquet", ["id", "n"], frozenset())
     with pytest.raises(ps.UnsupportedError, match="is not understood"):
-        Request(str(folder), where="abs(n) = 3").settled()
+        Request(str(folder), where="abs(n) = 3").pinned()
     with pytest.raises(ps.ColumnNotFoundError):
-        Request(str(folder), where="m = 3").settled()
+        Request(str(folder), where="m = 3").pinned()
     with pytest.raises(ps.UnsupportedError, match="keeps no earlier states"):
-        Request(str(folder), as_of="3").settled()
+        Request(str(folder), as_of="3").pinned()
 
 
 def test_delta_stays_at_its_version(tmp_path: Path) -> None:
     deltalake = pytest.importorskip("deltalake", reason="pip install 'parsieve[delta]'")
     deltalake.write_deltalake(tmp_path, pa.table({"id": [1, 2]}))
-    fixed = Request(str(tmp_path)).settled()[0]
+    fixed = Request(str(tmp_path)).pinned()[0]
     deltalake.write_deltalake(tmp_path, pa.table({"id": [3]}), mode="append")
     assert _ids(shares(fixed.plan())) == [1, 2]
     assert _ids(shares(Request(str(tmp_path)).plan())) == [1, 2, 3]
@@ -100,7 +100,7 @@ def test_hudi(tmp_path: Path) -> None:
     made = HudiTable(tmp_path / "t", pa.schema({"id": pa.int64()}))
     first = made.commit({f"g{group}-0": pa.table({"id": range(group * 10, group * 10 + 10)}) for group in range(3)})
     made.commit({"g1-0": pa.table({"id": [10, 99]})})
-    request = Request(str(made.folder), where="id >= 10").settled()[0]
+    request = Request(str(made.folder), where="id >= 10").pinned()[0]
     sent = [pickle.loads(pickle.dumps(rows)) for rows in shares(request.plan())]
     assert _ids(sent) == [10, *range(20, 30), 99]
     assert _ids(shares(Request(str(made.folder), where="id < 12", as_of=first).plan())) == list(range(12))
@@ -114,14 +114,14 @@ def test_moments_of_int96_are_instants(tmp_path: Path) -> None:
     held = pa.table({"at": pa.array([-1, 1_000_000_001, None], pa.timestamp("ns")), "n": [1, 2, 3]})
     pq.write_table(held, tmp_path / "ancient.parquet", use_deprecated_int96_timestamps=True)
     pq.write_table(held, tmp_path / "new.parquet")
-    _, columns, instants = Request(str(tmp_path / "ancient.parquet")).settled()
+    _, columns, instants = Request(str(tmp_path / "ancient.parquet")).pinned()
     assert instants == {"at"}
     wanted = seen(columns, instants)
     assert wanted.field("at").type == pa.timestamp("us", "UTC")
     [batch] = held.to_batches()
     # What is below a microsecond is cut off, towards the past.
     assert cast(batch, wanted).column("at").view(pa.int64()).to_pylist() == [-1, 1_000_000, None]
-    assert Request(str(tmp_path / "new.parquet")).settled()[2] == frozenset()
+    assert Request(str(tmp_path / "new.parquet")).pinned()[2] == frozenset()
 
 
 @pytest.mark.parametrize(
