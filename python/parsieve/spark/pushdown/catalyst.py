@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from parsieve.spark.runtime.gateway import jvm_of, query_of
+
 
 class Filter(NamedTuple):
     """The conditions that every row of an answer meets, all of them together.
@@ -51,12 +53,12 @@ def resolved(spark: Any, schema: Any, where: Any) -> Filter:
     rows: DataFrame = spark.createDataFrame(spark.sparkContext.emptyRDD(), schema).where(where)
     # What depends on the moment, such as `current_date()`, means another thing when the DataFrame is read, again and
     # again; the optimizer has put one moment in its place.
-    passing = spark._jvm.org.apache.spark.sql.catalyst.trees.TreePattern.CURRENT_LIKE()
-    analyzed = rows._jdf.queryExecution().analyzed()
+    passing = jvm_of(spark).org.apache.spark.sql.catalyst.trees.TreePattern.CURRENT_LIKE()
+    analyzed = query_of(rows).analyzed()
     if analyzed.containsPattern(passing):
         parts = _conjuncts(analyzed.condition()) if _name(analyzed) == "Filter" else []
         return filter_of(part for part in parts if not part.containsPattern(passing))
-    plan = rows._jdf.queryExecution().optimizedPlan()
+    plan = query_of(rows).optimizedPlan()
     return filter_of([plan.condition()] if _name(plan) == "Filter" else [])
 
 

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from parsieve.lake.base import Snapshot
 from parsieve.spark.pushdown.catalyst import resolved
 from parsieve.spark.pushdown.conditions import Types
+from parsieve.spark.runtime.gateway import java_session, jvm_of
 from parsieve.spark.scan.file_index import Keep, choose, plain_path, ranges_of
 from parsieve.spark.scan.format_scan import (
     FixedScan,
@@ -33,8 +34,8 @@ class DeltaScan(FixedScan):
 
     @cached_property
     def _log(self) -> Any:
-        delta_log = self.spark._jvm.org.apache.spark.sql.delta.DeltaLog
-        return delta_log.forTable(self.spark._jsparkSession, self._address())
+        delta_log = jvm_of(self.spark).org.apache.spark.sql.delta.DeltaLog
+        return delta_log.forTable(java_session(self.spark), self._address())
 
     @cached_property
     def _snapshot(self) -> Any:
@@ -50,12 +51,12 @@ class DeltaScan(FixedScan):
         """Return the rows of some files, given as a Scala list of Delta's `AddFile`."""
         from pyspark.sql import DataFrame
 
-        no_action = self.spark._jvm.scala.Option.empty()
+        no_action = jvm_of(self.spark).scala.Option.empty()
         return DataFrame(self._log.createDataFrame(self._snapshot, files, False, no_action), self.spark)
 
     @cached_property
     def _schema(self) -> Any:
-        return self._frame(self.spark._jvm.scala.collection.mutable.ArrayBuffer().toList()).schema
+        return self._frame(jvm_of(self.spark).scala.collection.mutable.ArrayBuffer().toList()).schema
 
     def whole(self) -> Any:
         """Return all rows of the version."""
@@ -66,7 +67,7 @@ class DeltaScan(FixedScan):
         return self._frame(self._scala_list(self._snapshot.allFiles().collectAsList()))
 
     def _scala_list(self, files: Any) -> Any:
-        return self.spark._jvm.scala.collection.JavaConverters.asScalaBuffer(files).toList()
+        return jvm_of(self.spark).scala.collection.JavaConverters.asScalaBuffer(files).toList()
 
     def types(self) -> Types:
         """Return the columns as Spark reads them. Does not read the list of files."""
@@ -85,12 +86,12 @@ class DeltaScan(FixedScan):
         files = self._snapshot.allFiles().collectAsList()
         scala_files = self._scala_list(files)
         # One call transfers all entries, in the order of the list.
-        mapper = self.spark._jvm.org.apache.spark.sql.delta.util.JsonUtils.mapper()
+        mapper = jvm_of(self.spark).org.apache.spark.sql.delta.util.JsonUtils.mapper()
         entries = json.loads(mapper.writeValueAsString(files))
         folder = str(self._log.dataPath().toString())
         paths = [_absolute_path(folder, entry["path"]) for entry in entries]
         kept = choose(keep, paths, resolved(self.spark, self._schema, condition))
-        kept_files = self.spark._jvm.scala.collection.mutable.ArrayBuffer()
+        kept_files = jvm_of(self.spark).scala.collection.mutable.ArrayBuffer()
         for start, end in ranges_of(paths, kept):
             kept_files.appendAll(scala_files.slice(start, end))
         frame = self._frame(kept_files.toList()).where(condition)

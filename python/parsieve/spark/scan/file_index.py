@@ -16,6 +16,7 @@ from weakref import WeakValueDictionary
 
 from parsieve._core import UnsupportedError
 from parsieve.spark.pushdown.catalyst import Filter, filter_of
+from parsieve.spark.runtime.gateway import gateway_of, java_session, jvm_of, query_of
 from parsieve.spark.scan.record import Scan, log_scan
 from parsieve.spark.scan.watched import watched
 
@@ -60,14 +61,14 @@ def prune(frame: Any, keep: Keep, table: str = "", label_paths: LabelPaths | Non
         relation.options(),
         relation.sparkSession(),
     )
-    pruned = DataFrame(spark._jsparkSession.baseRelationToDataFrame(pruned_relation), spark)
+    pruned = DataFrame(java_session(spark).baseRelationToDataFrame(pruned_relation), spark)
     names = ["`{}`".format(name.replace("`", "``")) for name in frame.columns]
     return pruned if pruned.columns == frame.columns else pruned.select(*names)
 
 
 def list_paths(frame: Any, label_paths: LabelPaths | None = None) -> list[str]:
     """Return the paths of all files of a DataFrame that `prune` accepts, as `keep` gets them."""
-    jvm, location = frame.sparkSession._jvm, _relation(frame).location()
+    jvm, location = jvm_of(frame.sparkSession), _relation(frame).location()
     no_filters = jvm.scala.collection.mutable.ArrayBuffer().toList()
     folders = _folders(location.listFiles(no_filters, no_filters), label_paths)
     return [path for paths, _ in folders for path in paths]
@@ -81,7 +82,7 @@ def refresh(frame: Any) -> None:
 
 def _relation(frame: Any) -> Any:
     """Return the relation over files that a DataFrame consists of."""
-    plan = frame._jdf.queryExecution().analyzed()
+    plan = query_of(frame).analyzed()
     while plan.getClass().getSimpleName() == "SubqueryAlias" or (
         # Hudi projects its relation to bring the columns into the table's order.
         plan.getClass().getSimpleName() == "Project"
@@ -106,7 +107,7 @@ def _start_callbacks(spark: Any) -> None:
     """Let Java call Python, as PySpark does for streams."""
     from pyspark.java_gateway import ensure_callback_server_started
 
-    ensure_callback_server_started(spark.sparkContext._gateway)
+    ensure_callback_server_started(gateway_of(spark))
 
 
 class PrunedIndex:
@@ -117,7 +118,7 @@ class PrunedIndex:
     ) -> None:
         """Wrap `inner`, a `FileIndex` in the JVM."""
         self._spark = spark
-        self._jvm = spark._jvm
+        self._jvm = jvm_of(spark)
         self._table = table
         # The last scan that Spark planned.
         self._scan: Scan | None = None
@@ -204,7 +205,7 @@ class Renewal:
 
     def __init__(self, spark: Any) -> None:
         """Read files with the session's Hadoop settings."""
-        self._settings = spark._jsparkSession.sessionState().newHadoopConf()
+        self._settings = java_session(spark).sessionState().newHadoopConf()
 
     def __call__(self, listed: Any) -> Any:
         """Return the file with its current size and time, or unchanged if it is gone."""

@@ -15,6 +15,7 @@ from parsieve.lake.base import Snapshot
 from parsieve.lake.open import open_lake
 from parsieve.spark.pushdown.catalyst import resolved
 from parsieve.spark.pushdown.conditions import Types, ids_of
+from parsieve.spark.runtime.gateway import java_session, jvm_of, query_of
 from parsieve.spark.runtime.versions import installed
 from parsieve.spark.scan.file_index import Keep, choose, plain_path
 from parsieve.spark.scan.format_scan import (
@@ -78,7 +79,7 @@ class IcebergScan(FixedScan):
 
     def types(self) -> Types:
         """Return the columns as Spark reads them, with their field ids."""
-        parser = self.spark._jvm.org.apache.iceberg.SchemaParser
+        parser = jvm_of(self.spark).org.apache.iceberg.SchemaParser
         return Types(self.whole().schema, ids_of(str(parser.toJson(self._table.schema()))))
 
     def keeper(self, table: Table, also: Sequence[pc.Expression]) -> Keeper:
@@ -120,7 +121,7 @@ class IcebergScan(FixedScan):
         tasks = _tasks_by_path(table, snapshot)
         kept = choose(keep, [path for path, _ in tasks], resolved(self.spark, whole.schema, condition))
         scan = _log_scan(self._source, [path for path, _ in tasks], kept, keep)
-        kept_tasks = self.spark._jvm.java.util.ArrayList()
+        kept_tasks = jvm_of(self.spark).java.util.ArrayList()
         for path, task in tasks:
             if path in kept:
                 kept_tasks.add(task)
@@ -138,7 +139,7 @@ class IcebergScan(FixedScan):
     def _stage(self, tasks: Any) -> Any | None:
         """Return the rows of some scan tasks; None if this release of Iceberg cannot read them alone."""
         name = f"parsieve-{uuid.uuid4()}"
-        jvm = self.spark._jvm
+        jvm = jvm_of(self.spark)
         manager = jvm.org.apache.iceberg.spark.ScanTaskSetManager.get()
         manager.stageTasks(self._table, name, tasks)
         frame = self._staged_frame(name)
@@ -154,7 +155,7 @@ class IcebergScan(FixedScan):
 
     def _staged_frame(self, name: str) -> Any:
         """Return the rows of a set of tasks, as Iceberg's own rewriting of data files reads them."""
-        jvm = self.spark._jvm
+        jvm = jvm_of(self.spark)
         rewrite_table = jvm.org.apache.iceberg.spark.source.SparkRewriteTable
         if type(rewrite_table).__name__ != "JavaClass":
             return self.spark.read.format("iceberg").option("scan-task-set-id", name).load(self._source)
@@ -164,7 +165,7 @@ class IcebergScan(FixedScan):
         none = jvm.scala.Option.empty()
         relations = jvm.org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation
         relation = relations.create(rewrite_table(self._table, name), none, none)
-        dataset = jvm.org.apache.spark.sql.classic.Dataset.ofRows(self.spark._jsparkSession, relation)
+        dataset = jvm.org.apache.spark.sql.classic.Dataset.ofRows(java_session(self.spark), relation)
         return DataFrame(dataset, self.spark)
 
     def from_plan(self, plan: PlanRecord) -> Any:
@@ -226,7 +227,7 @@ def _log_scan(table: str, paths: list[str], kept: set[str], keep: Keep) -> Scan:
 
 def _reads_staged(frame: Any) -> bool:
     """Return whether a scan reads staged tasks. Any other scan would read all current rows."""
-    leaf = frame._jdf.queryExecution().optimizedPlan().collectLeaves().head()
+    leaf = query_of(frame).optimizedPlan().collectLeaves().head()
     return str(leaf.scan().getClass().getSimpleName()) == "SparkStagedScan"
 
 
@@ -254,7 +255,7 @@ def _release_staged(spark: Any) -> None:
             # for a second or more, so frequent calls would keep the key alive forever.
             if not holders.isEmpty():
                 continue
-            spark._jvm.org.apache.iceberg.spark.ScanTaskSetManager.get().removeTasks(table, name)
+            jvm_of(spark).org.apache.iceberg.spark.ScanTaskSetManager.get().removeTasks(table, name)
         except (Py4JError, Py4JNetworkError):
             # The session has ended.
             pass
@@ -262,7 +263,7 @@ def _release_staged(spark: Any) -> None:
 
 
 def _relation(frame: Any) -> Any:
-    plan = frame._jdf.queryExecution().analyzed()
+    plan = query_of(frame).analyzed()
     while plan.getClass().getSimpleName() == "SubqueryAlias":
         plan = plan.child()
     if plan.getClass().getSimpleName() != "DataSourceV2Relation":

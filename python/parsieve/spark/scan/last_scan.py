@@ -7,6 +7,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from parsieve.spark.runtime.gateway import jvm_of, query_of
 from parsieve.spark.scan.file_index import scan_by_name
 from parsieve.spark.scan.record import Scan
 
@@ -37,9 +38,9 @@ def _relation_keys(frame: Any) -> Iterator[str]:
     spark = frame.sparkSession
 
     def identity(java_object: Any) -> str:
-        return f"{spark.sparkContext.applicationId}/{spark._jvm.java.lang.System.identityHashCode(java_object)}"
+        return f"{spark.sparkContext.applicationId}/{jvm_of(spark).java.lang.System.identityHashCode(java_object)}"
 
-    leaves = frame._jdf.queryExecution().analyzed().collectLeaves()
+    leaves = query_of(frame).analyzed().collectLeaves()
     for position in range(leaves.size()):
         leaf = leaves.apply(position)
         match str(leaf.getClass().getSimpleName()):
@@ -53,7 +54,7 @@ def _relation_keys(frame: Any) -> Iterator[str]:
 
 def _plan_scans(frame: Any) -> None:
     """Make Spark list the files of each scan, as it does before a query runs."""
-    leaves = frame._jdf.queryExecution().sparkPlan().collectLeaves()
+    leaves = query_of(frame).sparkPlan().collectLeaves()
     for position in range(leaves.size()):
         if str(leaves.apply(position).getClass().getSimpleName()) == "FileSourceScanExec":
             leaves.apply(position).selectedPartitions()

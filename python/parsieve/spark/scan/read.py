@@ -11,6 +11,7 @@ from parsieve._core import UnsupportedError
 from parsieve.lake.base import AsOf, Lake
 from parsieve.plan.plan import Plan
 from parsieve.predicate.parse import parse
+from parsieve.spark.runtime.gateway import has_jvm
 from parsieve.spark.scan.delta import DeltaScan
 from parsieve.spark.scan.folder import FolderScan
 from parsieve.spark.scan.format_scan import FormatScan, changed_since
@@ -87,7 +88,7 @@ def open_scan(
     storage_options: Mapping[str, str] | None = None,
 ) -> tuple[FormatScan, Table]:
     """Open the table that `read` gets, and return it with the way in which Spark reads it."""
-    if not hasattr(spark, "_jvm"):
+    if not has_jvm(spark):
         raise UnsupportedError(
             "pss.read does not work with Spark Connect, which shows clients no file lists; from PySpark 4.1 on, call "
             'pss.register(spark) and use spark.read.format("parsieve")'
@@ -119,7 +120,7 @@ def read_opened(
 
 def read_plan(plan: Plan, spark: SparkSession, name: str | None = None) -> DataFrame:
     """Return the rows of a plan, as `Plan.to_spark` does."""
-    if not hasattr(spark, "_jvm"):
+    if not has_jvm(spark):
         raise UnsupportedError("Spark Connect shows no file lists to its clients; plan.files works with any engine")
     record = record_of(plan)
     frame: DataFrame = scan_of(spark, record.lake, name, record.snapshot.id).from_plan(record)

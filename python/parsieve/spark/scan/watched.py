@@ -12,6 +12,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from parsieve.spark.runtime.gateway import jvm_of
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -47,7 +49,7 @@ def _format_for(spark: SparkSession) -> Any:
 
 
 def _make(spark: Any) -> Any:
-    jvm, context = spark._jvm, spark.sparkContext
+    jvm, context = jvm_of(spark), spark.sparkContext
     source = (files("parsieve.spark.scan") / "WatchedParquet.java").read_text(encoding="utf-8")
     # Scala 2.13 moved what Spark calls Seq.
     is_old = str(jvm.scala.util.Properties.versionNumberString()).startswith("2.12")
