@@ -107,7 +107,7 @@ def test_the_filter_is_that_of_one_process(spark: Any) -> None:
     frame = spark.range(0, 200_000, 2, 7).union(spark.range(0, 100, 1, 2)).where("id != 4")
     filter = pss.filter_of(frame, "id", ndv=100_000)
     local = ps.BloomFilter(100_000, 0.01, type=pa.int64())
-    assert local.num_bytes > 4 * key_filter.PIECE
+    assert local.num_bytes > 4 * key_filter.CHUNK
     local.insert(pa.array([key for key in (*range(0, 200_000, 2), *range(100)) if key != 4]))
     assert filter == local
     guessed = pss.filter_of(frame, "id")

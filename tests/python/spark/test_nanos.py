@@ -15,14 +15,14 @@ from spark_tables import ids, ids_and_files, settled
 import parsieve as ps
 import parsieve.spark as pss
 from parsieve.predicate.read.arrow import parse_expression
-from parsieve.spark.pushdown.int96 import FEW, SEEN, as_held
+from parsieve.spark.pushdown.int96 import FEW, READ, as_stored
 
-SCHEMA = pa.schema([("at", SEEN)])
+SCHEMA = pa.schema([("at", READ)])
 MICROS = [-2, -1, 0, 1, 2, 10, 9_223_372_036_854_775, 9_223_372_036_854_776, -9_223_372_036_854_776, 2**60]
 
 
 def moment(micros: int) -> Any:
-    return pa.scalar(micros, pa.int64()).cast(SEEN)
+    return pa.scalar(micros, pa.int64()).cast(READ)
 
 
 def test_every_nanosecond_that_spark_cuts_to_a_match_is_asked_for() -> None:
@@ -33,19 +33,19 @@ def test_every_nanosecond_that_spark_cuts_to_a_match_is_asked_for() -> None:
     forms = [operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge]
     asked = [form(at, moment(micros)) for micros in MICROS for form in forms]
     asked += [
-        at.isin(pa.array([1, 2, 10]).cast(SEEN)),
-        ~at.isin(pa.array([1, 2, 10]).cast(SEEN)),
-        at.isin(pa.array(range(FEW + 5)).cast(SEEN)),
+        at.isin(pa.array([1, 2, 10]).cast(READ)),
+        ~at.isin(pa.array([1, 2, 10]).cast(READ)),
+        at.isin(pa.array(range(FEW + 5)).cast(READ)),
         at.is_null(),
         ~(at < moment(1)) | (at == moment(-1)),
         ~((at > moment(-1)) & (at < moment(2))),
     ]
     for one in asked:
-        held = as_held(parse_expression(one, SCHEMA, None, nan_is_greatest=True), ["at"])
+        held = as_stored(parse_expression(one, SCHEMA, None, nan_is_greatest=True), ["at"])
         for cut in (_to_the_floor, _to_zero):
             rows = pa.table(
                 {
-                    "at": pa.array([None, *(cut(n) for n in nanos)], pa.int64()).cast(SEEN),
+                    "at": pa.array([None, *(cut(n) for n in nanos)], pa.int64()).cast(READ),
                     "n": pa.array([None, *nanos], pa.int64()),
                 }
             )

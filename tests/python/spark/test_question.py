@@ -40,7 +40,7 @@ def test_only_what_both_mean_alike_is_asked() -> None:
     )
 
     def asked(part: pc.Expression, ids: Any = None, moments: bool = True) -> str | None:
-        found = Types(spark, ids).question(Filter((), None, (part,)), schema, moments)
+        found = Types(spark, ids).predicate(Filter((), None, (part,)), schema, moments)
         return None if found is None else str(found)
 
     old, new = dt.date(1582, 10, 4), dt.date(1582, 10, 16)

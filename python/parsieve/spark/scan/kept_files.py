@@ -47,7 +47,7 @@ class Keeper:
         snapshot = self._snapshot(paths)
         # With this setting, Spark shifts timestamps that other writers stored as INT96 by the session's time zone.
         with_timestamps = self._spark.conf.get("spark.sql.parquet.int96TimestampConversion", "false") == "false"
-        predicate = self._types.question(where, snapshot.schema, with_timestamps)
+        predicate = self._types.predicate(where, snapshot.schema, with_timestamps)
         if predicate is None:
             return set(paths)
         self.plan = record_of(self._table._plan(snapshot, predicate))

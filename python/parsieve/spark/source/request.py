@@ -1,6 +1,6 @@
-"""What a load by `spark.read.format("parsieve")` asks for: its options, its state of the table, and its shares of rows.
+"""The request of a `spark.read.format("parsieve")`: its options, its state of the table, and its tasks.
 
-Nothing here needs PySpark.
+This module does not need PySpark.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from parsieve.spark.scan.read import SCANS
 from parsieve.table import Table
 
 OPTIONS = ("path", "where", "as_of", "format", "index_location", "storage_options", "timezone")
-# What one task reads, unless one file is larger; a file counts for something even if it is small.
+# The bytes that one task reads, unless one file is larger. A small file counts as `FILE_BYTES`.
 TASK_BYTES = 64 << 20
 FILE_BYTES = 4 << 20
 
 
 @dataclass(frozen=True)
 class Request:
-    """One load. It is small, because Spark sends it along with every task."""
+    """The options of one load. Spark sends them with every task, so they must stay small."""
 
     path: str
     where: str | None = None
@@ -41,7 +41,7 @@ class Request:
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Request:
-        """The request of a reader's options, whose names Spark does not tell by their case.
+        """Return the request of a reader's options, whose names are not case-sensitive in Spark.
 
         >>> from parsieve.spark.source.request import Request
         >>> Request.of({"path": "lake/orders", "where": "order_id = 42"}).where
@@ -49,18 +49,18 @@ class Request:
         """
         given = {name.lower(): value for name, value in options.items()}
         if unknown := given.keys() - set(OPTIONS):
-            raise ValueError(f"options are {', '.join(OPTIONS)}, not {', '.join(sorted(unknown))}")
+            raise ValueError(f"unknown options: {', '.join(sorted(unknown))}; options are {', '.join(OPTIONS)}")
         if "path" not in given:
-            raise ValueError('say which table to load: spark.read.format("parsieve").load("lake/orders")')
+            raise ValueError('no table to load; pass its path, as in spark.read.format("parsieve").load("lake/orders")')
         stored = given.pop("storage_options", None)
         return cls(**given, storage_options=None if stored is None else _object(stored))
 
     def table(self) -> Table:
-        """The table, opened."""
+        """Open the table."""
         return Table(open_lake(self.path, self.format, self.storage_options), self.index_location)
 
     def snapshot(self, table: Table) -> Snapshot:
-        """The state that is asked for."""
+        """Return the requested state of the table."""
         return table._snapshot(state_of(self.as_of, table.format))
 
     def pinned(self) -> tuple[Request, pa.Schema, frozenset[str]]:
@@ -78,31 +78,31 @@ class Request:
         return pinned, snapshot.schema, scan.int96_columns(table._lake, snapshot)
 
     def plan(self) -> Plan:
-        """The files that can hold a row of the answer."""
+        """Plan which files can contain a matching row."""
         table = self.table()
         return table._plan(self.snapshot(table), self.where, timezone=self.timezone)
 
 
 def shares(plan: Plan) -> list[Rows]:
-    """The rows of a plan, some neighbouring files for each task."""
-    found: list[list[int]] = []
-    held = 0
+    """Divide the rows of a plan into tasks, each with some neighbouring files."""
+    tasks: list[list[int]] = []
+    task_bytes = 0
     for number in plan._kept:
-        weight = max(plan._slice(number).size or 0, FILE_BYTES)
-        if not found or held + weight > TASK_BYTES:
-            found.append([])
-            held = 0
-        found[-1].append(number)
-        held += weight
-    return [plan._rows(numbers) for numbers in found]
+        file_bytes = max(plan._slice(number).size or 0, FILE_BYTES)
+        if not tasks or task_bytes + file_bytes > TASK_BYTES:
+            tasks.append([])
+            task_bytes = 0
+        tasks[-1].append(number)
+        task_bytes += file_bytes
+    return [plan._rows(numbers) for numbers in tasks]
 
 
 def _object(text: str) -> dict[str, str]:
     try:
-        found = json.loads(text)
+        options = json.loads(text)
     except ValueError:
-        found = None
-    if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
-        # The text itself may hold secrets.
-        raise ValueError('storage_options is a JSON object of texts, such as {"aws_region": "eu-west-1"}')
-    return found
+        options = None
+    if not isinstance(options, dict) or not all(isinstance(value, str) for value in options.values()):
+        # Do not show the text, which may contain secrets.
+        raise ValueError('storage_options must be a JSON object of strings, such as {"aws_region": "eu-west-1"}')
+    return options
