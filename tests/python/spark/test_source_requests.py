@@ -17,7 +17,7 @@ import parsieve as ps
 from parsieve.plan.engines import Rows
 from parsieve.spark.source import request as loading
 from parsieve.spark.source.request import Request, shares
-from parsieve.spark.source.types import cast, seen
+from parsieve.spark.source.types import cast, spark_schema
 
 
 @pytest.fixture
@@ -35,11 +35,11 @@ def test_names_of_options_are_of_any_case() -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({}, "say which table to load"),
-        ({"path": "t", "wher": "id = 1"}, "options are path, where, .*, not wher"),
-        ({"path": "t", "storage_options": "secret"}, "is a JSON object"),
-        ({"path": "t", "storage_options": '["secret"]'}, "is a JSON object"),
-        ({"path": "t", "storage_options": '{"retries": 3}'}, "is a JSON object"),
+        ({}, "no table to load"),
+        ({"path": "t", "wher": "id = 1"}, "unknown options: wher; options are path, where"),
+        ({"path": "t", "storage_options": "secret"}, "must be a JSON object"),
+        ({"path": "t", "storage_options": '["secret"]'}, "must be a JSON object"),
+        ({"path": "t", "storage_options": '{"retries": 3}'}, "must be a JSON object"),
     ],
 )
 def test_wrong_options(options: dict[str, str], said: str) -> None:
@@ -116,7 +116,7 @@ def test_moments_of_int96_are_instants(tmp_path: Path) -> None:
     pq.write_table(held, tmp_path / "new.parquet")
     _, columns, instants = Request(str(tmp_path / "ancient.parquet")).pinned()
     assert instants == {"at"}
-    wanted = seen(columns, instants)
+    wanted = spark_schema(columns, instants)
     assert wanted.field("at").type == pa.timestamp("us", "UTC")
     [batch] = held.to_batches()
     # What is below a microsecond is cut off, towards the past.
@@ -142,7 +142,7 @@ def test_moments_of_int96_are_instants(tmp_path: Path) -> None:
     ],
 )
 def test_types(held: Any, wanted: pa.DataType) -> None:
-    schema = seen(pa.schema({"c": held.type}))
+    schema = spark_schema(pa.schema({"c": held.type}))
     assert schema.types == [wanted]
     found = cast(pa.RecordBatch.from_arrays([held], ["c"]), schema)
     assert found.schema.types == [wanted]
@@ -159,4 +159,4 @@ def _plain(value: Any) -> Any:
 @pytest.mark.parametrize("kind", [pa.time32("s"), pa.decimal256(50, 0), pa.duration("s"), pa.uuid()])
 def test_types_that_spark_does_not_know(kind: pa.DataType) -> None:
     with pytest.raises(ps.UnsupportedError, match=r"Spark has no type for column s\.c of"):
-        seen(pa.schema({"s": pa.struct({"c": kind})}))
+        spark_schema(pa.schema({"s": pa.struct({"c": kind})}))

@@ -144,9 +144,11 @@ def _merge(batches: Iterator[Any]) -> Iterator[Any]:
     numbers = sorted(merged)
     for start in range(0, len(numbers), CHUNKS_AT_ONCE):
         batch_numbers = numbers[start : start + CHUNKS_AT_ONCE]
-        yield _batch(
-            batch_numbers, [merged[number][0].to_bytes(merged[number][1], "little") for number in batch_numbers]
-        )
+        yield _batch(batch_numbers, [_bytes(*merged[number]) for number in batch_numbers])
+
+
+def _bytes(bits: int, length: int) -> bytes:
+    return bits.to_bytes(length, "little")
 
 
 def _batch(numbers: list[int], chunks: list[bytes]) -> pa.RecordBatch:

@@ -55,8 +55,8 @@ def semi_join(
     without a match before the join shuffles them. Spark does the join itself, so the rows are the same as without
     parsieve: nulls match nothing, and duplicates on the right do not matter.
 
-    `right` is computed up to four times, so cache it if that is expensive. It must contain the same rows each time. Keys
-    whose types differ in more than their width, such as text and numbers, skip nothing and are joined as Spark does it.
+    `right` is computed up to four times, so cache it if that is expensive. It must contain the same rows each time.
+    Keys whose types differ in more than their width, such as text and numbers, skip nothing.
 
     Args:
         left: A table as `read` takes it, or a DataFrame. Of a DataFrame, only rows are skipped; if it is the result of
@@ -108,7 +108,7 @@ class Keys(NamedTuple):
     name: str
     kind: Kind
     # The approximate number of distinct keys.
-    count: int
+    num_keys: int
     # None if there are too many keys, or if some could not be transferred exactly.
     values: pa.Array | None
     min_max: pa.Array | None
@@ -124,7 +124,7 @@ class Keys(NamedTuple):
         """Return the rows that may have such a key."""
         from pyspark.sql import functions
 
-        if self.count == 0:
+        if self.num_keys == 0:
             return frame.where(functions.lit(False))
         # Spark's sets distinguish 0.0 and -0.0, but its joins do not.
         if self.values is not None and len(self.values) <= FEW and self.kind.cast != "double":
@@ -132,13 +132,13 @@ class Keys(NamedTuple):
         if self.kind.cast == "timestamp_ntz":
             # pandas cannot represent all of them.
             return frame
-        return keep_matching(frame, self.name, filter_of(right, self.name, fpp, ndv=self.count))
+        return keep_matching(frame, self.name, filter_of(right, self.name, fpp, ndv=self.num_keys))
 
     def _literals(self) -> list[Any]:
         from pyspark.sql import functions
 
         assert self.values is not None
-        # Spark makes the literal from the stored number, so the time zones of the session and the process do not matter.
+        # Spark makes the literal from the stored number, so no time zone of the session or the process matters.
         sql = {"timestamp": "timestamp_micros({})", "date": "date_from_unix_date({})"}.get(self.kind.cast)
         if self.kind.cast == "timestamp_ntz":
             sql = "CAST('{}' AS TIMESTAMP_NTZ)"
