@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
-from pages import blocks, run
+from support.pages import blocks, run
 
 import parsieve as ps
 import parsieve.index

@@ -28,11 +28,20 @@ def frame_of(files: CheckedFiles, expr: Expr | None) -> pl.LazyFrame | None:
     # What Polars makes of the files must be what it makes of the table's types. This frame has seen the footers of
     # today, so nobody gets it.
     meant = pl.DataFrame(pl.from_arrow(files.schema.empty_table())).schema
-    seen = _scan([file.path for file in files.files], files.schema.names).collect_schema()
-    if seen != meant:
+    if files.files and _schema_of_first(files) != meant:
         return None
     source = _Source(files, meant, expr)
     return register_io_source(source, schema=meant, is_pure=True, explain_name="parsieve")
+
+
+def _schema_of_first(files: CheckedFiles) -> pl.Schema:
+    """Return the schema that Polars gives the first file, which may be replaced at any moment."""
+
+    def read(opened: list[Opened]) -> Iterator[pl.Schema]:
+        with opened[0].pinned.handle() as handle:
+            yield _scan([handle], files.schema.names).collect_schema()
+
+    return next(files.checked([0], True, read, _FAILURES))
 
 
 def frame_of_dataset(dataset: pads.Dataset) -> pl.LazyFrame:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from obstore.store import MemoryStore
-from places import index_of
+from support.places import index_of
 
 import parsieve as ps
 from parsieve.index import (

@@ -8,8 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hudi_rewrite import STEPS, Forever, Rewrite, abandoned
-from hudi_tables import HudiTable
+from support.hudi_tables import HudiTable
+from support.programs.hudi_rewrite import STEPS, Forever, Rewrite, abandoned
 
 import parsieve as ps
 from parsieve.lake.hudi import properties as hudi_properties

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from spark_tables import wait_until_old
+from support.spark_tables import wait_until_old
 
 import parsieve as ps
 import parsieve.spark as pss

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pyarrow.parquet.encryption as pe
 import pytest
-from index_bytes import sections
-from spark_tables import wait_until_old
+from support.index_bytes import sections
+from support.spark_tables import wait_until_old
 
 import parsieve as ps
 import parsieve.spark as pss

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from index_bytes import sections
+from support.index_bytes import sections
 
 import parsieve as ps
 from parsieve.index import TableIndex

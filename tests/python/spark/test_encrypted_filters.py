@@ -5,8 +5,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from encrypted_files import TABLE, encrypted
-from parquet_java import java_bits, java_filters
+from support.encrypted_files import TABLE, encrypted
+from support.parquet_java import java_bits, java_filters
 
 import parsieve as ps
 

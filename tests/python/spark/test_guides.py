@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pages import blocks, run
+from support.pages import blocks, run
 
 import parsieve.spark as pss
 from parsieve.spark.runtime import versions

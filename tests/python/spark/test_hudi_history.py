@@ -14,8 +14,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from predicate_reference import rows as matching
-from spark_tables import SparkTable, files_of_scans, needs, selected
+from support.models.predicate_reference import rows as matching
+from support.spark_tables import SparkTable, files_of_scans, needs, selected
 
 import parsieve as ps
 import parsieve.spark as pss

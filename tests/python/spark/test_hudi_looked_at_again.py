@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from spark_tables import SparkTable, needs
+from support.spark_tables import SparkTable, needs
 
 import parsieve as ps
 from parsieve.lake import open_lake

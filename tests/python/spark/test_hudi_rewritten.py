@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hudi_rewrite import STEPS, Rewrite
-from spark_tables import SparkTable, ids, needs
+from support.programs.hudi_rewrite import STEPS, Rewrite
+from support.spark_tables import SparkTable, ids, needs
 
 import parsieve as ps
 import parsieve.spark as pss

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from spark_tables import SparkTable, ids, ids_and_files, needs, wait_until_old
+from support.spark_tables import SparkTable, ids, ids_and_files, needs, wait_until_old
 
 import parsieve as ps
 import parsieve.spark as pss

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from lake_truth import check_snapshot, check_tokens, rows
+from support.models.lake_truth import check_snapshot, check_tokens, rows
 
 import parsieve as ps
 from parsieve.lake import Lake, Snapshot, open_lake

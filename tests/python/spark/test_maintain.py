@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from index_bytes import sections
-from spark_tables import wait_until_old
+from support.index_bytes import sections
+from support.spark_tables import wait_until_old
 
 import parsieve.spark as pss
 from parsieve.index import LocalStore, TableIndex, View

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from spark_tables import ids, ids_and_files, settled
+from support.spark_tables import ids, ids_and_files, settled
 
 import parsieve as ps
 import parsieve.spark as pss
@@ -63,7 +63,7 @@ def _to_zero(nanos: int) -> int:
 
 
 def _matching(held: Any, nanos: list[int | None]) -> set[int | None]:
-    from predicate_reference import rows as matching
+    from support.models.predicate_reference import rows as matching
 
     table = pa.table({"at": pa.array(nanos, pa.int64()).cast(pa.timestamp("ns"))})
     return {nanos[number] for number in matching(held, table)}

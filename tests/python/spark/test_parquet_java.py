@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from parquet_java import COLUMNS, java_filters, write
+from support.parquet_java import COLUMNS, java_filters, write
 
 import parsieve as ps
 

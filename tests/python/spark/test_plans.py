@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from plan_truth import check_plans, random_predicate
-from predicate_reference import rows
-from predicate_strategies import COLUMNS, SCHEMA
+from support.models.plan_truth import check_plans, random_predicate
+from support.models.predicate_reference import rows
+from support.models.predicate_strategies import COLUMNS, SCHEMA
 
 import parsieve as ps
 from parsieve.predicate import parse

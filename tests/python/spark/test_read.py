@@ -9,9 +9,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from plan_truth import random_predicate
-from predicate_reference import rows as matching
-from spark_tables import KINDS, SparkTable, callbacks_left, ids, ids_and_files, needs, settled
+from support.models.plan_truth import random_predicate
+from support.models.predicate_reference import rows as matching
+from support.spark_tables import KINDS, SparkTable, callbacks_left, ids, ids_and_files, needs, settled
 
 import parsieve as ps
 import parsieve.spark as pss

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from spark_tables import ids, settled
+from support.spark_tables import ids, settled
 
 import parsieve as ps
 import parsieve.spark as pss

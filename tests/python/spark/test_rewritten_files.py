@@ -8,7 +8,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from parquet_java import java_bits, java_filters, write
+from support.parquet_java import java_bits, java_filters, write
 
 import parsieve as ps
 

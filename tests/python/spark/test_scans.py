@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from spark_tables import SparkTable, ids, needs, settled
+from support.spark_tables import SparkTable, ids, needs, settled
 
 import parsieve as ps
 import parsieve.spark as pss

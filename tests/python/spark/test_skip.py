@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
-from spark_tables import callbacks_left
+from support.spark_tables import callbacks_left
 
 import parsieve as ps
 from parsieve.lake import open_lake

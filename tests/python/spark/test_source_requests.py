@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hudi_tables import HudiTable
+from support.hudi_tables import HudiTable
 
 import parsieve as ps
 from parsieve.plan.engines import Rows
