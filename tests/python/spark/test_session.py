@@ -94,7 +94,7 @@ def test_one_session_a_process(spark: Any) -> None:
 def test_arguments() -> None:
     with pytest.raises(TypeError, match=r"\['delta'\]"):
         pss.session(lakes="delta")
-    with pytest.raises(ValueError, match="not paimon"):
+    with pytest.raises(ValueError, match="unknown lakes: paimon"):
         pss.session(lakes=["paimon"])
 
 

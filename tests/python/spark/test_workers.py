@@ -95,7 +95,7 @@ def test_the_executors_are_asked_once(spark: Any, monkeypatch: pytest.MonkeyPatc
 def test_other_versions_are_refused(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workers, "_checked", set())
     monkeypatch.setattr(workers, "__version__", "9.9")
-    with pytest.raises(ps.ParsieveError, match=r"and the driver has 9\.9") as raised:
+    with pytest.raises(ps.ParsieveError, match=r"but the driver has 9\.9") as raised:
         workers.check(spark.sparkContext)
     assert "\n" not in str(raised.value)
 
@@ -107,5 +107,5 @@ def test_the_doctor_tries_the_executors_python(other_python: Path, monkeypatch: 
         monkeypatch.setenv("PYSPARK_PYTHON", chosen)
         [item] = [item for item in examine() if item.name == "executors"]
         assert (item.state, item.found) == ("optional", chosen)
-        assert why in item.mend
-        assert sys.executable in item.mend
+        assert why in item.remedy
+        assert sys.executable in item.remedy
