@@ -1,4 +1,4 @@
-"""Filters for every file of a table by executors: as one process adds them, once, whoever else is at work."""
+"""`pss.add_filters` adds the same filters as one process, once, whatever runs at the same time."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def summary(frame: Any) -> dict[str, Any]:
     return {Path(row.path).name: row for row in frame.collect()}
 
 
-def test_every_file_as_one_process_adds_them(spark: Any, tmp_path: Path) -> None:
+def test_executors_add_the_same_filters_as_one_process(spark: Any, tmp_path: Path) -> None:
     folder = plain(tmp_path / "t")
     shutil.copytree(folder, tmp_path / "local")
     # Rows and what the reader of that moment needs.
@@ -76,7 +76,7 @@ def test_every_file_as_one_process_adds_them(spark: Any, tmp_path: Path) -> None
     assert not [path for path in folder.rglob(".*") if path.suffix == ".tmp"]
 
 
-def test_an_interrupted_run_is_started_again(spark: Any, tmp_path: Path) -> None:
+def test_an_interrupted_run_can_be_repeated(spark: Any, tmp_path: Path) -> None:
     folder = plain(tmp_path / "t")
     paths = sorted(folder.rglob("*.parquet"))
     ps.add_filters(paths[0], columns=["k", "s"])
@@ -103,7 +103,7 @@ def test_an_interrupted_run_is_started_again(spark: Any, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("replace", [False, True])
-def test_twins_of_a_task_add_once(tmp_path: Path, replace: bool) -> None:
+def test_concurrent_attempts_of_a_task_add_filters_once(tmp_path: Path, replace: bool) -> None:
     """Eight at the same file at once, as speculative twins and tries again are: one adds, the others find it done."""
     folder = plain(tmp_path / "t", 1)
     pq.write_table(rows(3), folder / "part=0" / "0.parquet", row_group_size=100)
@@ -126,7 +126,7 @@ def test_twins_of_a_task_add_once(tmp_path: Path, replace: bool) -> None:
     assert pq.read_table(file.path, partitioning=None).equals(rows(3))
 
 
-def test_a_twin_that_ends_right_after_the_look_is_noticed(tmp_path: Path) -> None:
+def test_an_attempt_that_ends_after_the_check_is_detected(tmp_path: Path) -> None:
     """Its filters would be replaced by the same ones, and the file would grow by the old ones."""
     folder = plain(tmp_path / "t", 1)
     wait_until_old(folder)
@@ -145,7 +145,7 @@ def test_a_twin_that_ends_right_after_the_look_is_noticed(tmp_path: Path) -> Non
     assert twins == ["added"]
 
 
-def test_what_fits_no_file_is_an_error_and_what_fails_in_one_is_told(spark: Any, tmp_path: Path) -> None:
+def test_a_wrong_argument_is_an_error_and_a_damaged_file_is_reported(spark: Any, tmp_path: Path) -> None:
     folder = plain(tmp_path / "t", 2)
     before = contents(folder)
     with pytest.raises(ps.ColumnNotFoundError, match="nothing"):
@@ -213,7 +213,7 @@ def local_bloom(lake: Lake, snapshot: Snapshot, where: Path, columns: list[str],
 
 
 @pytest.mark.parametrize("lake", ["delta", "iceberg", "hudi"])
-def test_tables_of_a_lake_get_the_index_beside_them(spark: Any, tmp_path: Path, lake: str) -> None:
+def test_lake_tables_get_a_bloom_index(spark: Any, tmp_path: Path, lake: str) -> None:
     table, place = some_table(spark, tmp_path / "t", lake)
     before = contents(Path(place))
     done = pss.add_filters(spark, table, ["k", "s"], index_location=tmp_path / "index").collect()
@@ -242,7 +242,7 @@ def test_tables_of_a_lake_get_the_index_beside_them(spark: Any, tmp_path: Path, 
     assert not any(reader.may_match(pa.array([10**12 + 1]), snapshot.slices).to_pylist())
 
 
-def test_the_index_of_a_plain_table_built_and_updated_as_one_process_does_it(
+def test_the_bloom_index_of_a_folder_equals_the_one_of_one_process(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = plain(tmp_path / "t")
@@ -296,7 +296,7 @@ def test_the_index_of_a_plain_table_built_and_updated_as_one_process_does_it(
             pss.build_index(spark, lake, "k", kind="bloom", **wrong)
 
 
-def test_the_example(spark: Any) -> None:
+def test_the_docstring_example_runs(spark: Any) -> None:
     text = inspect.getdoc(pss.add_filters) or ""
     test = doctest.DocTestParser().get_doctest(text, {"spark": spark}, "add_filters", None, None)
     said: list[str] = []

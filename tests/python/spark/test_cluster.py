@@ -1,4 +1,4 @@
-"""A real cluster of one machine: a master and two workers, one of which is killed in the middle of its work."""
+"""Run on a real cluster on one machine, with a master and two workers, and kill a worker in the middle of its work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The README and the guides that need Spark are followed to their ends."""
+"""The examples in the README and the guides that need Spark run to their end."""
 
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[3]
 GUIDES = ROOT / "docs/guides"
 
 
-def test_a_hudi_table_with_deletes(
+def test_the_hudi_guide_runs(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     if "hudi" not in versions.installed().jars:
@@ -28,7 +28,7 @@ def test_a_hudi_table_with_deletes(
     assert not [record.message for record in caplog.records if record.name == "parsieve.spark"], "files are skipped"
 
 
-def test_the_readme_with_what_needs_spark(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_spark_examples_of_the_readme_run(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(pss, "session", lambda **_: spark)
     program = blocks((ROOT / "README.md").read_text(encoding="utf-8"), spark=True)

@@ -112,7 +112,7 @@ def told(full: pa.Table) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.timeout(2400)
-def test_merge_on_read(spark: Any, tmp_path: Path) -> None:
+def test_every_step_of_a_merge_on_read_table_keeps_all_rows(spark: Any, tmp_path: Path) -> None:
     """A form before and one after each update of the index, always others."""
     needs("hudi")
     live(spark, tmp_path / "t", "hudi_mor", 1)
@@ -121,7 +121,7 @@ def test_merge_on_read(spark: Any, tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(4000)
 @pytest.mark.parametrize("kind", ["hudi_mor", "hudi_cow"])
-def test_every_form_after_each_step(spark: Any, tmp_path: Path, kind: str) -> None:
+def test_every_form_of_table_keeps_all_rows_after_each_step(spark: Any, tmp_path: Path, kind: str) -> None:
     needs("hudi")
     live(spark, tmp_path / "t", kind, len(FORMS))
 

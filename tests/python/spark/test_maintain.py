@@ -1,4 +1,4 @@
-"""An index follows its table: updates, compactions and expiry by executors, also from a streaming query."""
+"""Executors update, compact and expire an index, also from a streaming query."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def held(folder: Path, value: int) -> set[str]:
     return found
 
 
-def test_deletes_updates_and_new_files_as_the_local_update_tells_them(spark: Any, tmp_path: Path) -> None:
+def test_updates_report_the_same_changes_as_local_ones(spark: Any, tmp_path: Path) -> None:
     needs("delta")
     folder, where = tmp_path / "t", tmp_path / "index"
     frame = spark.range(300).selectExpr("id AS k", "CASE WHEN id % 10 = 0 THEN NULL ELSE 'n' || id END AS name")
@@ -87,7 +87,7 @@ def test_deletes_updates_and_new_files_as_the_local_update_tells_them(spark: Any
     assert not [one for one in LocalStore(where).list("segments") if one.name.endswith(".run")]
 
 
-def test_columns_that_became_others_are_built_anew_and_grown_ones_compacted(
+def test_changed_columns_are_rebuilt_and_grown_ones_compacted(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "t"
@@ -112,7 +112,7 @@ def test_columns_that_became_others_are_built_anew_and_grown_ones_compacted(
     assert view.columns["s",].base.pairs == 2
 
 
-def test_a_streaming_query_keeps_its_index_fresh(spark: Any, tmp_path: Path) -> None:
+def test_a_streaming_query_updates_its_index(spark: Any, tmp_path: Path) -> None:
     needs("delta")
     source, folder, where = tmp_path / "source", tmp_path / "t", tmp_path / "index"
     source.mkdir()
@@ -143,7 +143,7 @@ def test_a_streaming_query_keeps_its_index_fresh(spark: Any, tmp_path: Path) -> 
     assert view.table.id == 3
 
 
-def test_a_streaming_query_into_hudi(spark: Any, tmp_path: Path) -> None:
+def test_a_streaming_query_updates_the_index_of_a_hudi_table(spark: Any, tmp_path: Path) -> None:
     """Merge-on-read: executors merge base files and logs as they are in each batch's snapshot."""
     needs("hudi")
     source, folder, where = tmp_path / "source", tmp_path / "t", tmp_path / "index"
@@ -189,7 +189,7 @@ def test_a_streaming_query_into_hudi(spark: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["build_index", "update_index", "compact", "expire"])
-def test_examples(spark: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_docstring_examples_run(spark: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # Files of this very moment are not indexed yet; Spark may be so fast that those of the examples are such.
     monkeypatch.setattr("parsieve.lake.storage.listing.TICK_NS", 0)
     monkeypatch.setattr("parsieve.lake.storage.listing.COARSE_NS", 0)

@@ -1,4 +1,4 @@
-"""`pss.read` and `plan.to_spark`: the rows of a whole read, from no more files than the plan keeps."""
+"""`pss.read` and `plan.to_spark` return the rows of a full read, and open at most the files that the plan keeps."""
 
 import dataclasses
 import random
@@ -56,7 +56,7 @@ def check(table: ps.Table, made: SparkTable, random_: random.Random, count: int,
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_random_histories(spark: Any, tmp_path: Path, kind: str) -> None:
+def test_random_predicates_read_the_right_rows_through_a_history(spark: Any, tmp_path: Path, kind: str) -> None:
     """Without an index, with one that is behind, and with one that is not; now, and as of every state before."""
     needs(kind)
     random_ = random.Random(KINDS.index(kind))
@@ -104,7 +104,7 @@ def folder(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_every_form_of_predicate_and_of_table(spark: Any, folder: Path) -> None:
+def test_all_forms_of_predicates_and_tables_are_accepted(spark: Any, folder: Path) -> None:
     table = ps.open_table(folder)
     for asked in (table, table._lake, str(folder), folder, folder.as_uri()):
         for where in ("id = 7", parse("id = 7", table.schema)):
@@ -130,7 +130,7 @@ def test_every_form_of_predicate_and_of_table(spark: Any, folder: Path) -> None:
         pss.read(spark, table, index_location=folder / "other")
 
 
-def test_a_folder_s_name_is_no_pattern(spark: Any, tmp_path: Path) -> None:
+def test_the_name_of_a_folder_is_not_a_pattern(spark: Any, tmp_path: Path) -> None:
     """Spark takes such names for patterns: it would read another table."""
     for name, first in (("t[1]{2}", 0), ("t12", 1000)):
         spark.range(first, first + 10).coalesce(1).write.parquet(str(tmp_path / name))
@@ -140,7 +140,7 @@ def test_a_folder_s_name_is_no_pattern(spark: Any, tmp_path: Path) -> None:
     assert ids(table.plan("id > 7").to_spark(spark)) == [8, 9]
 
 
-def test_cache_joins_and_explain(spark: Any, folder: Path) -> None:
+def test_caches_joins_and_explain_work_as_without_parsieve(spark: Any, folder: Path) -> None:
     table = ps.open_table(folder)
     cached = pss.read(spark, table, "id < 100").cache()
     try:
@@ -155,7 +155,7 @@ def test_cache_joins_and_explain(spark: Any, folder: Path) -> None:
     assert "PushedFilters: [IsNotNull(id), EqualTo(id,9)]" in text
 
 
-def test_what_is_skipped_is_not_opened(spark: Any, tmp_path: Path) -> None:
+def test_skipped_files_are_not_opened(spark: Any, tmp_path: Path) -> None:
     """The index goes by sizes where formats do; a plain folder's files keep their footers."""
     for kind in ("parquet", "delta", "iceberg", "hudi_cow"):
         if kind != "parquet" and kind.partition("_")[0] not in _lakes():
@@ -191,7 +191,7 @@ def _lakes() -> set[str]:
     return set(versions.installed().jars)
 
 
-def test_nothing_is_left_after_many_reads(spark: Any, folder: Path) -> None:
+def test_many_reads_leak_nothing(spark: Any, folder: Path) -> None:
     """Neither callbacks that Java may call, nor settings, nor views."""
     table = ps.open_table(folder)
     spark.sql(f"CREATE TABLE many_reads (id BIGINT, s STRING) USING parquet LOCATION '{folder}/part=0'")
@@ -212,7 +212,7 @@ def test_nothing_is_left_after_many_reads(spark: Any, folder: Path) -> None:
     spark.sql("DROP TABLE many_reads")
 
 
-def test_a_condition_on_another_kind_of_column_skips_nothing(spark: Any, tmp_path: Path) -> None:
+def test_conditions_on_columns_of_another_type_skip_nothing(spark: Any, tmp_path: Path) -> None:
     """Spark is told that the folders' numbers are text, and that is how it compares them."""
     folder = str(tmp_path / "t")
     spark.range(0, 20).selectExpr("id", "id AS part").write.partitionBy("part").parquet(folder)
@@ -226,7 +226,7 @@ def test_a_condition_on_another_kind_of_column_skips_nothing(spark: Any, tmp_pat
     assert ids_and_files(pss.read(spark, folder, "part > '10'")) == (list(range(11, 20)), 9)
 
 
-def test_the_session_decides_the_zone(spark: Any, tmp_path: Path) -> None:
+def test_timestamps_without_a_zone_have_that_of_the_session(spark: Any, tmp_path: Path) -> None:
     folder = str(tmp_path / "t")
     spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
     spark.conf.set("spark.sql.session.timeZone", "America/New_York")
@@ -245,7 +245,7 @@ def test_the_session_decides_the_zone(spark: Any, tmp_path: Path) -> None:
         spark.conf.unset("spark.sql.parquet.outputTimestampType")
 
 
-def test_plain_folders_that_move(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_replaced_files_of_a_folder_are_conflicts(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "t"
     spark.range(0, 40, 1, 4).write.parquet(str(folder))
     table = settled(ps.open_table(folder))
@@ -269,7 +269,7 @@ def test_plain_folders_that_move(spark: Any, tmp_path: Path, monkeypatch: pytest
         plan.to_spark(spark)
 
 
-def test_delta_that_moves(spark: Any, tmp_path: Path) -> None:
+def test_delta_reads_stay_at_their_version(spark: Any, tmp_path: Path) -> None:
     needs("delta")
     made = SparkTable(spark, "delta", "moving_delta", tmp_path / "t")
     made.insert(0, 40)
@@ -294,7 +294,7 @@ def test_delta_that_moves(spark: Any, tmp_path: Path) -> None:
     made.drop()
 
 
-def test_iceberg_that_moves(spark: Any, tmp_path: Path) -> None:
+def test_iceberg_reads_stay_at_their_snapshot(spark: Any, tmp_path: Path) -> None:
     needs("iceberg")
     made = SparkTable(spark, "iceberg", "moving", tmp_path / "t")
     made.insert(0, 40)
@@ -324,7 +324,7 @@ def test_iceberg_that_moves(spark: Any, tmp_path: Path) -> None:
     made.drop()
 
 
-def test_hudi_that_moves(spark: Any, tmp_path: Path) -> None:
+def test_hudi_reads_lose_no_row_when_logs_arrive(spark: Any, tmp_path: Path) -> None:
     """Logs come to a base file that stays as it is: whoever looked first, no row is lost."""
     needs("hudi_mor")
     made = SparkTable(spark, "hudi_mor", "moving_hudi", tmp_path / "t")
@@ -360,7 +360,7 @@ def test_hudi_that_moves(spark: Any, tmp_path: Path) -> None:
     made.drop()
 
 
-def test_a_streaming_writer(spark: Any, tmp_path: Path) -> None:
+def test_reads_during_a_streaming_write_return_a_committed_state(spark: Any, tmp_path: Path) -> None:
     """Batches are upserted and indexed while others read: each answer is that of some moment of the read."""
     needs("hudi_mor")
     made = SparkTable(spark, "hudi_mor", "streamed", tmp_path / "t")
@@ -430,7 +430,7 @@ def _state(batches: int) -> list[tuple[int, str]]:
     return sorted((one, f"batch{n}") for n in range(batches) for one in (2 * n, 2 * n + 1, 100 + n))
 
 
-def test_nan_is_the_greatest_to_spark(spark: Any, tmp_path: Path) -> None:
+def test_nan_is_greater_than_all_numbers(spark: Any, tmp_path: Path) -> None:
     folder = tmp_path / "t"
     for number, value in enumerate(("1.0D", "double('NaN')", "CAST(NULL AS DOUBLE)", "double('-0.0')")):
         spark.sql(f"SELECT {number}L AS id, {value} AS x").write.mode("append").parquet(str(folder))

@@ -1,4 +1,4 @@
-"""Files of a plain folder that are replaced between the plan and the read: read as they are, or a conflict."""
+"""A file of a plain folder that is replaced between the plan and the read is read in full, or is a conflict."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_no_setting_hides_a_conflict(spark: Any, folder: Path) -> None:
             spark.conf.unset(setting)
 
 
-def test_parts_of_a_file_are_of_one_version(spark: Any, folder: Path) -> None:
+def test_parts_of_a_file_have_one_version(spark: Any, folder: Path) -> None:
     """Several tasks read a large file; the second half of another version is no half of this one."""
     table = settled(ps.open_table(folder))
     put(folder / "part-1.parquet", longer())
@@ -119,7 +119,7 @@ def test_parts_of_a_file_are_of_one_version(spark: Any, folder: Path) -> None:
         spark.conf.unset("spark.sql.files.maxPartitionBytes")
 
 
-def test_the_reader_can_be_spark_s_own(spark: Any, folder: Path) -> None:
+def test_a_setting_selects_the_reader_of_spark(spark: Any, folder: Path) -> None:
     def reader(frame: Any) -> str:
         scan = frame._jdf.queryExecution().analyzed().collectLeaves().head()
         return str(scan.relation().fileFormat().getClass().getSimpleName())
@@ -184,7 +184,7 @@ def _end(way: Callable[[], Any]) -> str:
 
 
 @pytest.mark.parametrize("reads", [40, pytest.param(200, marks=pytest.mark.slow)])
-def test_files_are_replaced_while_spark_reads(spark: Any, tmp_path: Path, reads: int) -> None:
+def test_random_replacements_while_spark_reads_lose_no_row(spark: Any, tmp_path: Path, reads: int) -> None:
     folder = tmp_path / "orders"
     folder.mkdir()
     for number in range(3):

@@ -1,4 +1,4 @@
-"""A session reads and writes all three lakes, leaves the environment alone, and is one a process."""
+"""A session reads and writes all lakes, and does not change the environment. A process has one session."""
 
 import subprocess
 import sys
@@ -25,7 +25,7 @@ def ids(frame: Any) -> set[int]:
     return {row.id for row in frame.select("id").collect()}
 
 
-def test_delta_with_deletion_vectors_and_time_travel(spark: Any, tmp_path: Path) -> None:
+def test_delta_has_deletion_vectors_and_time_travel(spark: Any, tmp_path: Path) -> None:
     needs("delta")
     folder = str(tmp_path / "t")
     spark.sql(ROWS).coalesce(1).write.format("delta").option("delta.enableDeletionVectors", "true").save(folder)
@@ -35,7 +35,7 @@ def test_delta_with_deletion_vectors_and_time_travel(spark: Any, tmp_path: Path)
     assert list((tmp_path / "t").glob("deletion_vector_*.bin"))
 
 
-def test_iceberg_with_deletes_on_read(spark: Any) -> None:
+def test_iceberg_has_merge_on_read_deletes(spark: Any) -> None:
     needs("iceberg")
     spark.sql(
         "CREATE TABLE iceberg.session.t (id BIGINT, part BIGINT, name STRING) USING iceberg "
@@ -49,7 +49,7 @@ def test_iceberg_with_deletes_on_read(spark: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", ["cow", "mor"])
-def test_hudi_by_sql(spark: Any, tmp_path: Path, kind: str) -> None:
+def test_hudi_has_updates_and_deletes_in_sql(spark: Any, tmp_path: Path, kind: str) -> None:
     needs("hudi")
     folder = tmp_path / "t"
     spark.sql(
@@ -85,20 +85,20 @@ def test_python_runs_on_executors_with_this_interpreter(spark: Any) -> None:
     assert row.found == f"{sys.executable} {ps.__version__}"
 
 
-def test_one_session_a_process(spark: Any) -> None:
+def test_a_second_session_with_other_settings_is_refused(spark: Any) -> None:
     with pytest.raises(RuntimeError, match="other settings"):
         pss.session(lakes=[])
     assert spark.range(2).count() == 2
 
 
-def test_arguments() -> None:
+def test_wrong_arguments_are_refused() -> None:
     with pytest.raises(TypeError, match=r"\['delta'\]"):
         pss.session(lakes="delta")
     with pytest.raises(ValueError, match="unknown lakes: paimon"):
         pss.session(lakes=["paimon"])
 
 
-def test_a_stopped_session_gives_way_to_another(tmp_path: Path) -> None:
+def test_a_stopped_session_can_be_replaced(tmp_path: Path) -> None:
     """With other jars and another memory, which need a new Java; and the environment is as it was.
 
     The example of the docstring runs first, which prints nothing where it is true.
@@ -128,7 +128,7 @@ def test_the_doctor_finds_everything(spark: Any, capsys: pytest.CaptureFixture[s
     assert all(lake in said for lake in versions.LAKES)
 
 
-def test_the_doctor_says_what_is_missing(
+def test_the_doctor_reports_missing_jars(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("PARSIEVE_CACHE", str(tmp_path))

@@ -1,4 +1,4 @@
-"""Sessions whose executors would run another Python: local ones run the driver's, others say so in one line."""
+"""Local sessions run the driver's Python on executors; other sessions raise an error if they run another one."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_a_local_session_needs_no_activated_environment(tmp_path: Path, other_py
     assert done.stdout.split() == ["python3"]
 
 
-def test_executors_without_the_package_are_one_line(tmp_path: Path, other_python: Path) -> None:
+def test_executors_without_the_package_raise_an_error_of_one_line(tmp_path: Path, other_python: Path) -> None:
     """The user chose this Python, so it is not replaced."""
     done = run(PROGRAM, tmp_path, PYSPARK_PYTHON=str(other_python))
     assert done.returncode == 1
@@ -85,7 +85,7 @@ def test_executors_without_the_package_are_one_line(tmp_path: Path, other_python
     assert "TaskSetManager" not in done.stderr, "no task failed"
 
 
-def test_the_executors_are_asked_once(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_executors_are_checked_once(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     context = spark.sparkContext
     workers.check(context)
     monkeypatch.setattr(type(context), "parallelize", None)
@@ -100,7 +100,7 @@ def test_other_versions_are_refused(spark: Any, monkeypatch: pytest.MonkeyPatch)
     assert "\n" not in str(raised.value)
 
 
-def test_the_doctor_tries_the_executors_python(other_python: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_doctor_checks_the_executors_python(other_python: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
     assert [item.state for item in examine() if item.name == "executors"] == ["ok"]
     for chosen, why in ((str(other_python), "cannot import parsieve"), ("/no/python", "No such file")):

@@ -1,4 +1,4 @@
-"""A Hudi table that is looked at again after whatever Spark does to it, beside one that is opened anew."""
+"""An open Hudi table sees every change that Spark makes, just like a newly opened one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = [
 
 
 @pytest.mark.parametrize("kind", [pytest.param("hudi_cow", marks=pytest.mark.slow), "hudi_mor"])
-def test_whatever_is_done_to_a_table_is_noticed(spark: Any, tmp_path: Path, kind: str) -> None:
+def test_an_open_table_sees_every_change(spark: Any, tmp_path: Path, kind: str) -> None:
     needs(kind)
     table = SparkTable(spark, kind, f"seen_{kind}", tmp_path / "t")
     table.insert(0, 40)

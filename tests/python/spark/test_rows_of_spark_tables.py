@@ -1,4 +1,4 @@
-"""Tables that Spark wrote, at each of their instants: what is read without Java is what Spark reads."""
+"""parsieve reads the same rows as Spark from tables that Spark wrote, at each instant."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ COLUMNS = """
 
 # Position deletes also lie in the tables of test_read.py.
 @pytest.mark.parametrize("version", [pytest.param(2, marks=pytest.mark.slow), 3])
-def test_iceberg_deleted_on_read(spark: Any, version: int) -> None:
+def test_iceberg_rows_with_merge_on_read_deletes(spark: Any, version: int) -> None:
     """Position deletes of version 2, deletion vectors of version 3, through renames and new partitions."""
     needs("iceberg")
     name = f"iceberg.lakes.v{version}"
@@ -116,7 +116,7 @@ def test_iceberg_deleted_on_read(spark: Any, version: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(2400)
-def test_delta_with_what_deltalake_does_not_write(spark: Any, tmp_path: Path) -> None:
+def test_delta_rows_with_features_that_deltalake_does_not_write(spark: Any, tmp_path: Path) -> None:
     """Deletion vectors, columns renamed and dropped by mapping, widened types, checkpoints, vacuum."""
     needs("delta")
     folder, table = tmp_path / "t", f"delta.`{tmp_path / 't'}`"
@@ -195,7 +195,7 @@ def instants(folder: Path) -> list[str]:
 # What versions of tables differ in are their logs, which copy-on-write does not have.
 @pytest.mark.parametrize("version", [6, 9])
 @pytest.mark.parametrize("kind", [pytest.param("COPY_ON_WRITE", marks=pytest.mark.slow), "MERGE_ON_READ"])
-def test_hudi_histories(spark: Any, tmp_path: Path, kind: str, version: int) -> None:
+def test_hudi_rows_at_every_instant(spark: Any, tmp_path: Path, kind: str, version: int) -> None:
     """Upserts, late records, deletes, compaction, clustering, a column more, overwritten partitions."""
     needs("hudi")
     random_, folder = random.Random(version), tmp_path / "t"
@@ -234,7 +234,7 @@ def test_hudi_histories(spark: Any, tmp_path: Path, kind: str, version: int) -> 
                 assert before.tokens[location] != after.tokens[location]
 
 
-def test_hudi_cleaned_instants_are_refused(spark: Any, tmp_path: Path) -> None:
+def test_cleaned_instants_of_hudi_are_refused(spark: Any, tmp_path: Path) -> None:
     needs("hudi")
     folder = tmp_path / "t"
     settings = {"cleaner__commits__retained": 1, "clean__automatic": "true"}
@@ -251,7 +251,7 @@ def test_hudi_cleaned_instants_are_refused(spark: Any, tmp_path: Path) -> None:
     check_snapshot(lake, found, collected(spark.read.format("hudi").load(str(folder)), found.schema))
 
 
-def test_hudi_writes_that_do_not_hold_yet(spark: Any, tmp_path: Path) -> None:
+def test_unfinished_writes_of_hudi_are_ignored(spark: Any, tmp_path: Path) -> None:
     """The log of a write is there before it holds: nothing of it is seen, then everything, with another token."""
     needs("hudi")
     folder = tmp_path / "t"
@@ -277,7 +277,7 @@ def test_hudi_writes_that_do_not_hold_yet(spark: Any, tmp_path: Path) -> None:
     assert again.tokens == after.tokens
 
 
-def test_hudi_logs_without_a_base_file(spark: Any, tmp_path: Path) -> None:
+def test_hudi_rows_of_logs_without_a_base_file(spark: Any, tmp_path: Path) -> None:
     """Some writers let the first rows of a group go to its log: none may be forgotten in silence."""
     needs("hudi")
     folder = tmp_path / "t"

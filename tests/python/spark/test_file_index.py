@@ -1,4 +1,4 @@
-"""Files left out of Spark's own reads: the rows stay those of a whole read, and the others are not opened."""
+"""A pruned file list has the rows of a full read, and Spark does not open the skipped files."""
 
 import gc
 import logging
@@ -95,7 +95,7 @@ CONDITIONS = [
 
 
 @pytest.mark.parametrize("where", CONDITIONS)
-def test_rows_are_those_of_a_whole_read(spark: Any, folder: Path, where: str) -> None:
+def test_rows_equal_those_of_a_full_read(spark: Any, folder: Path, where: str) -> None:
     keep = Exact()
     assert ids(plain(spark, folder, keep).where(where)) == ids(spark.read.parquet(str(folder)).where(where))
     assert len(keep.asked) == 1
@@ -123,7 +123,7 @@ def test_only_kept_files_are_opened(spark: Any, tmp_path: Path) -> None:
         ids(spark.read.schema("id BIGINT").parquet(str(tmp_path / "t")).where("id = 350"))
 
 
-def test_views_joins_partitions_and_explain(spark: Any, folder: Path) -> None:
+def test_views_joins_partitions_and_explain_work(spark: Any, folder: Path) -> None:
     keep = Exact()
     plain(spark, folder, keep).createOrReplaceTempView("skipping")
     joined = spark.sql("SELECT a.id FROM skipping a JOIN skipping b USING (id) WHERE a.id IN (7, 700) AND b.part = 1")
@@ -140,7 +140,7 @@ def test_views_joins_partitions_and_explain(spark: Any, folder: Path) -> None:
     spark.catalog.dropTempView("skipping")
 
 
-def test_cached_answers_are_shared_by_equal_questions_only(spark: Any, folder: Path) -> None:
+def test_only_equal_reads_share_a_cache(spark: Any, folder: Path) -> None:
     keep, other = Exact(), Exact()
     cached = plain(spark, folder, keep).where("id < 100").cache()
     try:
@@ -155,7 +155,7 @@ def test_cached_answers_are_shared_by_equal_questions_only(spark: Any, folder: P
         cached.unpersist()
 
 
-def test_a_failing_choice_reads_everything(
+def test_a_failing_keep_reads_all_files(
     spark: Any, folder: Path, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
     def fails(paths: Sequence[str], where: Filter) -> set[str]:
@@ -173,7 +173,7 @@ def test_a_failing_choice_reads_everything(
 
 # `pss.read`, which goes this way, is tried so in test_read.py.
 @pytest.mark.slow
-def test_nothing_is_left_after_many_reads(spark: Any, folder: Path) -> None:
+def test_many_reads_leak_nothing(spark: Any, folder: Path) -> None:
     """Neither callbacks that Java may call, nor settings, nor views."""
 
     keep = Exact()
@@ -191,7 +191,7 @@ def test_nothing_is_left_after_many_reads(spark: Any, folder: Path) -> None:
     assert spark.catalog.listTables() == views
 
 
-def test_what_is_no_list_of_files_is_refused(spark: Any, folder: Path) -> None:
+def test_other_dataframes_are_refused(spark: Any, folder: Path) -> None:
     with pytest.raises(ps.UnsupportedError, match="Range"):
         file_index.prune(spark.range(3), Exact())
     with pytest.raises(ps.UnsupportedError, match="Filter"):
@@ -199,7 +199,7 @@ def test_what_is_no_list_of_files_is_refused(spark: Any, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["cow", "mor"])
-def test_hudi_with_logs_deletes_and_time_travel(spark: Any, tmp_path: Path, kind: str) -> None:
+def test_hudi_tables_with_logs_and_deletes_are_pruned_at_each_instant(spark: Any, tmp_path: Path, kind: str) -> None:
     needs("hudi")
     folder, name = str(tmp_path / "t"), f"skip_{kind}"
     spark.sql(
@@ -229,7 +229,7 @@ def test_hudi_with_logs_deletes_and_time_travel(spark: Any, tmp_path: Path, kind
     spark.sql(f"DROP TABLE {name}")
 
 
-def test_delta_with_deletion_vectors_and_versions(spark: Any, tmp_path: Path) -> None:
+def test_delta_tables_with_deletion_vectors_are_pruned_at_each_version(spark: Any, tmp_path: Path) -> None:
     needs("delta")
     folder = str(tmp_path / "table with blanks")
     rows = spark.range(0, 100, 1, 5).selectExpr("id", "concat('a ', id % 2) AS part")
@@ -261,7 +261,7 @@ def scan_class(frame: Any) -> str:
     return str(leaf.scan().getClass().getSimpleName())
 
 
-def test_iceberg_with_deletes_snapshots_and_schemas(spark: Any) -> None:
+def test_iceberg_tables_with_deletes_are_pruned_at_each_snapshot_and_schema(spark: Any) -> None:
     needs("iceberg")
     name = "iceberg.skip.t"
     spark.sql(
@@ -319,7 +319,7 @@ def test_iceberg_with_deletes_snapshots_and_schemas(spark: Any) -> None:
     spark.sql(f"DROP TABLE {name} PURGE")
 
 
-def test_conditions_are_said_exactly_or_not_at_all(spark: Any, tmp_path: Path) -> None:
+def test_conditions_are_translated_exactly_or_left_out(spark: Any, tmp_path: Path) -> None:
     """pyarrow finds with the expression all rows that Spark finds, and just those where all was understood."""
     folder = str(tmp_path / "types")
     spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")

@@ -1,4 +1,4 @@
-"""Files that got our filters: the same rows everywhere, and row groups that Spark and DuckDB do not touch."""
+"""Files with added filters have the same rows in every reader, and let Spark and DuckDB skip row groups."""
 
 from pathlib import Path
 from typing import Any
@@ -43,7 +43,7 @@ def spoil(path: Path, row_groups: set[int]) -> None:
                 file.write(b"\xff" * chunk.total_compressed_size)
 
 
-def test_rows_and_schema_stay_in_every_reader(spark: Any, tmp_path: Path) -> None:
+def test_every_reader_sees_the_same_rows_and_schema(spark: Any, tmp_path: Path) -> None:
     """A file of Spark with its checksum beside it, of all types, nested ones too."""
     path = write(spark, tmp_path / "t", {}, {})
     checksum = path.with_name(f".{path.name}.crc")
@@ -68,7 +68,7 @@ def test_rows_and_schema_stay_in_every_reader(spark: Any, tmp_path: Path) -> Non
     assert everywhere()[0].equals(before[0])
 
 
-def test_a_stale_checksum_is_what_spark_refuses(spark: Any, tmp_path: Path) -> None:
+def test_spark_refuses_a_stale_checksum_file(spark: Any, tmp_path: Path) -> None:
     """The reason why it is removed: put back, Spark fails."""
     path = write(spark, tmp_path / "t", {}, {})
     checksum = path.with_name(f".{path.name}.crc")
@@ -94,7 +94,7 @@ def keyed(name: str) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize("name", CONDITIONS)
-def test_spark_skips_row_groups_by_our_filters(spark: Any, tmp_path: Path, name: str) -> None:
+def test_spark_skips_row_groups_by_added_filters(spark: Any, tmp_path: Path, name: str) -> None:
     path = interleaved(tmp_path / "t.parquet")
     ps.add_filters(path, columns=["k", "s"], fpp=0.0001)
     key, condition = keyed(name)
@@ -106,7 +106,7 @@ def test_spark_skips_row_groups_by_our_filters(spark: Any, tmp_path: Path, name:
 
 
 @pytest.mark.parametrize("name", ["k", "s"])
-def test_duckdb_skips_row_groups_by_our_filters(tmp_path: Path, name: str) -> None:
+def test_duckdb_skips_row_groups_by_added_filters(tmp_path: Path, name: str) -> None:
     path = interleaved(tmp_path / "t.parquet")
     ps.add_filters(path, columns=["k", "s"], fpp=0.0001)
     key, condition = keyed(name)
@@ -119,7 +119,7 @@ def test_duckdb_skips_row_groups_by_our_filters(tmp_path: Path, name: str) -> No
         connection.execute(query).fetchall()
 
 
-def test_parquet_java_reads_our_filters(spark: Any, tmp_path: Path) -> None:
+def test_parquet_java_reads_added_filters(spark: Any, tmp_path: Path) -> None:
     path = interleaved(tmp_path / "t.parquet")
     ps.add_filters(path, columns=["k", "s", "d", "t"])
     with ps.open_filters(path) as filters:

@@ -1,4 +1,4 @@
-"""Moments that Spark stored as INT96, asked for in microseconds: no row is lost, and files are left out."""
+"""Conditions on timestamps that are stored as INT96 lose no row, and skip files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def moment(micros: int) -> Any:
     return pa.scalar(micros, pa.int64()).cast(READ)
 
 
-def test_every_nanosecond_that_spark_cuts_to_a_match_is_asked_for() -> None:
+def test_every_stored_timestamp_that_spark_matches_is_selected() -> None:
     """By both ways of cutting; beside the evaluation of pyarrow."""
     nanos = sorted({n + d for n in (-2000, -1000, 0, 1000, 2000, 10_000) for d in (-999, -1, 0, 1, 500, 999)})
     nanos += [-(2**63) + 1, 2**63 - 1, 9_223_372_036_854_775_000]
@@ -70,7 +70,7 @@ def _matching(held: Any, nanos: list[int | None]) -> set[int | None]:
 
 
 @pytest.mark.spark
-def test_files_of_spark_are_left_out(spark: Any, tmp_path: Path) -> None:
+def test_files_are_skipped_by_int96_timestamps(spark: Any, tmp_path: Path) -> None:
     folder = tmp_path / "t"
     rows = "timestamp_micros(1767225600000000 + id * 617 % 160 * 3600000001) AS at"
     spark.range(0, 160, 1, 8).selectExpr("id", rows).write.parquet(str(folder))

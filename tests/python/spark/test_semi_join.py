@@ -1,4 +1,4 @@
-"""`pss.semi_join` gives the rows of Spark's own semi-join, from fewer files, whatever the keys and the table are."""
+"""`pss.semi_join` returns the rows of Spark's own semi-join, and reads fewer files."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def check(spark: Any, left: Any, whole: Any, right: Any, on: Any, **more: Any) -
 
 
 @pytest.mark.parametrize("way", ["values", "values and filter", "interval and filter"])
-def test_rows_are_those_of_sparks_join(spark: Any, folder: Path, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_equal_those_of_sparks_join(spark: Any, folder: Path, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """All of them in one query, since every query has its price."""
     from pyspark.sql.functions import lit
 
@@ -97,7 +97,7 @@ def test_rows_are_those_of_sparks_join(spark: Any, folder: Path, way: str, monke
     assert opened == 8 if most == 0 else opened < 4
 
 
-def test_moments_in_any_zone(spark: Any, folder: Path) -> None:
+def test_timestamps_match_in_any_time_zone(spark: Any, folder: Path) -> None:
     """Keys far from today, and those that the zone of the session has twice."""
     whole = spark.read.parquet(str(folder))
     micros = [5 * 3600000001, 17 * 3600000001, -62135596800000000, 253402300799999999, 1761440400000000]
@@ -112,7 +112,7 @@ def test_moments_in_any_zone(spark: Any, folder: Path) -> None:
         spark.conf.set("spark.sql.session.timeZone", before)
 
 
-def test_several_columns_frames_and_conditions(spark: Any, folder: Path) -> None:
+def test_joins_take_several_columns_dataframes_and_conditions(spark: Any, folder: Path) -> None:
     whole = spark.read.parquet(str(folder))
     right = spark.sql(
         "SELECT CAST(id * 617 % 1000 AS INT) AS k, CONCAT('n', id % 40) AS s FROM VALUES 5, 60, 61 AS t(id)"
@@ -133,7 +133,7 @@ def test_several_columns_frames_and_conditions(spark: Any, folder: Path) -> None
         pss.semi_join(whole, right, "k", most_keys=-1)
 
 
-def test_text_that_is_no_unicode(spark: Any, tmp_path: Path) -> None:
+def test_text_that_is_not_utf8_matches(spark: Any, tmp_path: Path) -> None:
     """Spark holds it, and Python would get something else."""
     frame = spark.sql("SELECT id, CAST(IF(id = 3, X'61FF', CAST(id AS BINARY)) AS STRING) AS s FROM range(0, 8, 1, 4)")
     frame.write.parquet(str(tmp_path / "t"))
@@ -142,7 +142,9 @@ def test_text_that_is_no_unicode(spark: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["delta", "iceberg", "hudi_mor"])
-def test_tables_of_the_lakes(spark: Any, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lake_tables_are_joined_with_few_files(
+    spark: Any, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """With deletes and logs, now and as of an earlier state, and with an index that is behind."""
     needs(kind)
     made = SparkTable(spark, kind, f"joined_{kind}", tmp_path / "t")
@@ -161,7 +163,7 @@ def test_tables_of_the_lakes(spark: Any, tmp_path: Path, kind: str, monkeypatch:
     made.drop()
 
 
-def test_many_keys_choose_files_without_being_written_down(spark: Any, folder: Path) -> None:
+def test_many_keys_skip_files_without_a_list_of_literals(spark: Any, folder: Path) -> None:
     """More than Spark takes as a condition: the index is asked by the values themselves."""
     whole = spark.read.parquet(str(folder))
     # All keys of the first file, and a thousand that nobody has.
@@ -171,7 +173,7 @@ def test_many_keys_choose_files_without_being_written_down(spark: Any, folder: P
     assert check(spark, folder, whole, right, "k", most_keys=100) == 8
 
 
-def test_example(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_docstring_example_runs(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("parsieve.lake.storage.listing.TICK_NS", 0)
     monkeypatch.setattr("parsieve.lake.storage.listing.COARSE_NS", 0)
     text = inspect.getdoc(pss.semi_join) or ""

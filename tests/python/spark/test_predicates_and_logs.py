@@ -1,4 +1,4 @@
-"""Predicates written for Spark, and plans of what Spark writes: logs above base files, and an index through both."""
+"""Predicates as SQL of Spark, and plans of Hudi tables with logs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::Deprecation
 NOT_IN_SPARK = ["clock", "ns"]
 
 
-def test_spark_finds_the_rows_of_the_reference(spark: Any, tmp_path: Path) -> None:
+def test_predicates_as_spark_sql_select_the_right_rows(spark: Any, tmp_path: Path) -> None:
     random_ = random.Random(7)
     arrays = [
         pa.array([random_.choice([None, *values]) for _ in range(60)], kind) for kind, values, _ in COLUMNS.values()
@@ -69,7 +69,7 @@ def hudi_write(frame: Any, folder: Path, operation: str, kind: str, **more: Any)
 
 
 @pytest.mark.parametrize("kind", ["MERGE_ON_READ", pytest.param("COPY_ON_WRITE", marks=pytest.mark.slow)])
-def test_base_file_statistics_under_logs(spark: Any, tmp_path: Path, kind: str) -> None:
+def test_statistics_of_base_files_do_not_hide_rows_of_logs(spark: Any, tmp_path: Path, kind: str) -> None:
     """An upsert moves values out of the base file's minimum and maximum; the index follows at its own pace."""
     if "hudi" not in versions.installed().jars:
         pytest.skip("no jars of hudi for this PySpark")

@@ -1,4 +1,4 @@
-"""What Spark's scans left out is seen: by `last_scan`, and by a line in the log."""
+"""`last_scan` and the log show which files Spark skipped."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def folder(spark: Any, tmp_path: Path) -> Path:
     return path
 
 
-def test_a_scan_is_told_and_logged(spark: Any, folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_scan_is_recorded_and_logged(spark: Any, folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "parsieve.spark")
     frame = pss.read(spark, folder)
     assert frame.where("id IN (7, 700)").count() == 2
@@ -45,7 +45,7 @@ def test_a_scan_is_told_and_logged(spark: Any, folder: Path, caplog: pytest.LogC
     assert pss.last_scan(spark.read.parquet(str(folder))) is None
 
 
-def test_a_plan_is_told(spark: Any, folder: Path) -> None:
+def test_the_scan_of_a_plan_is_recorded(spark: Any, folder: Path) -> None:
     frame = ps.open_table(folder).plan("id = 7").to_spark(spark)
     assert ids(frame) == [7]
     scan = pss.last_scan(frame)
@@ -54,7 +54,7 @@ def test_a_plan_is_told(spark: Any, folder: Path) -> None:
     assert sum(scan.evidence.values()) == 9
 
 
-def test_what_was_in_doubt_is_told(spark: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_plan_is_recorded(spark: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     frame = pss.read(spark, folder, "id = 7")
 
     def broken(*_: Any, **__: Any) -> Any:
@@ -69,7 +69,7 @@ def test_what_was_in_doubt_is_told(spark: Any, folder: Path, monkeypatch: pytest
 
 
 @pytest.mark.parametrize("kind", ["delta", "iceberg", "hudi_mor"])
-def test_lakes(spark: Any, tmp_path: Path, kind: str) -> None:
+def test_scans_of_lakes_are_recorded(spark: Any, tmp_path: Path, kind: str) -> None:
     needs(kind)
     made = SparkTable(spark, kind, f"scans_{kind}", tmp_path / "t")
     # One file in each partition at least, by each insert.
@@ -97,7 +97,7 @@ def test_lakes(spark: Any, tmp_path: Path, kind: str) -> None:
     made.drop()
 
 
-def test_sizes_in_words() -> None:
+def test_sizes_have_readable_units() -> None:
     for kept, total, said in (
         (78_000_000, 305_000_000, "78 of 305 MB"),
         (0, 9_000, "0 of 9000 bytes"),

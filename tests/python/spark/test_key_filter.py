@@ -1,4 +1,4 @@
-"""A filter of one DataFrame's keys keeps every row of another that joins them, whatever their types and widths."""
+"""A Bloom filter of the keys of a DataFrame keeps every row of another DataFrame that joins them."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ CASES: dict[str, tuple[list[Any], str, list[Any], str]] = {
 }
 
 
-def test_no_row_is_lost_and_most_others_go(spark: Any) -> None:
+def test_all_matches_are_kept_and_most_other_rows_dropped(spark: Any) -> None:
     """Beside Spark's own join; all kinds of values in one query of each, since every query has its price."""
     from pyspark.sql.functions import lit
 
@@ -85,7 +85,7 @@ def test_no_row_is_lost_and_most_others_go(spark: Any) -> None:
         assert len([one for one in kept - joined if one[0] == name]) < 30, name
 
 
-def test_instants_far_from_today(spark: Any) -> None:
+def test_timestamps_far_from_today_are_kept(spark: Any) -> None:
     """Beyond what pandas holds in nanoseconds, and in any zone of the session."""
     micros = [-62135596800000000, 253402300799999999, 0, -1, 1]
     keys = spark.createDataFrame([(one,) for one in micros], "m bigint").selectExpr("timestamp_micros(m) AS k")
@@ -102,7 +102,7 @@ def test_instants_far_from_today(spark: Any) -> None:
     assert len(kept) < 30
 
 
-def test_the_filter_is_that_of_one_process(spark: Any) -> None:
+def test_the_filter_equals_the_one_of_one_process(spark: Any) -> None:
     """Many pieces from many partitions, some of them empty; no key twice, and no bit lost."""
     frame = spark.range(0, 200_000, 2, 7).union(spark.range(0, 100, 1, 2)).where("id != 4")
     filter = pss.filter_of(frame, "id", ndv=100_000)
@@ -119,14 +119,14 @@ def test_the_filter_is_that_of_one_process(spark: Any) -> None:
     assert small.check(pa.array(range(9000))).true_count == 9000
 
 
-def test_without_keys_and_without_rows(spark: Any) -> None:
+def test_empty_dataframes_have_filters(spark: Any) -> None:
     nothing = pss.filter_of(spark.sql("SELECT CAST(NULL AS INT) AS k FROM range(5)"), "k")
     assert nothing.estimated_ndv == 0
     rows = pss.keep_matching(spark.range(5), "id", nothing)
     assert rows.union(pss.keep_matching(spark.range(0), "id", nothing)).collect() == []
 
 
-def test_filters_are_asked_on_executors(spark: Any) -> None:
+def test_filters_work_on_executors(spark: Any) -> None:
     """They pickle: in an Arrow function, which sees nulls, and in a plain one, also by broadcast."""
     from pyspark.sql.functions import udf
 
@@ -148,7 +148,7 @@ def test_filters_are_asked_on_executors(spark: Any) -> None:
     assert {row.s.x for row in pss.keep_matching(nested, "s.x", filter).collect()} == by_us
 
 
-def test_what_cannot_be_compared_exactly_is_refused(spark: Any) -> None:
+def test_types_without_an_exact_comparison_are_refused(spark: Any) -> None:
     numbers = pss.filter_of(spark.range(3), "id")
     for other in ("CAST(id AS STRING)", "CAST(id AS DOUBLE)", "CAST(id AS TIMESTAMP)"):
         with pytest.raises(ps.UnsupportedError, match="column k"):
@@ -176,7 +176,7 @@ def test_what_cannot_be_compared_exactly_is_refused(spark: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["filter_of", "keep_matching"])
-def test_examples(spark: Any, name: str) -> None:
+def test_the_docstring_examples_run(spark: Any, name: str) -> None:
     text = inspect.getdoc(getattr(pss, name)) or ""
     test = doctest.DocTestParser().get_doctest(text, {"spark": spark}, name, None, None)
     said: list[str] = []
