@@ -58,7 +58,7 @@ def summary(frame: Any) -> dict[str, Any]:
 def test_executors_add_the_same_filters_as_one_process(spark: Any, tmp_path: Path) -> None:
     folder = plain(tmp_path / "t")
     shutil.copytree(folder, tmp_path / "local")
-    # Rows and what the reader of that moment needs.
+    # Bytes of the rows and of the footers.
     before = spark.read.parquet(str(folder)).orderBy("k", "part", "s").collect()
     (folder / "part=0" / "broken.parquet").write_bytes(b"PAR1 and nothing of it is true PAR1")
     done = summary(pss.add_filters(spark, str(folder), ["k", "s"], fpp=0.001))
@@ -81,7 +81,7 @@ def test_an_interrupted_run_can_be_repeated(spark: Any, tmp_path: Path) -> None:
     paths = sorted(folder.rglob("*.parquet"))
     ps.add_filters(paths[0], columns=["k", "s"])
     ps.add_filters(paths[1], columns="k")
-    # What a killed task leaves; nobody reads it.
+    # A killed task leaves such a file, which no reader uses.
     (folder / "part=0" / ".parsieve-0123.tmp").write_bytes(b"half a file")
     times = [path.stat().st_mtime_ns for path in paths]
     done = summary(pss.add_filters(spark, str(folder), ["k", "s"]))
@@ -104,7 +104,7 @@ def test_an_interrupted_run_can_be_repeated(spark: Any, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("replace", [False, True])
 def test_concurrent_attempts_of_a_task_add_filters_once(tmp_path: Path, replace: bool) -> None:
-    """Eight at the same file at once, as speculative twins and tries again are: one adds, the others find it done."""
+    """Eight attempts run on the same file, like speculative tasks and retries. Only one adds filters."""
     folder = plain(tmp_path / "t", 1)
     pq.write_table(rows(3), folder / "part=0" / "0.parquet", row_group_size=100)
     wait_until_old(folder)
@@ -118,7 +118,7 @@ def test_concurrent_attempts_of_a_task_add_filters_once(tmp_path: Path, replace:
     assert sorted(one.status for one in done) == ["added", *["unchanged"] * 7], done
     with ps.open_filters(file.path) as filters:
         assert len(filters.ranges()) == 60
-    # The first attempt did it, and its answer was lost.
+    # The first attempt added the filters, and its result was lost.
     once = Path(file.path).read_bytes()
     again, _ = add_filters._add_one(storage, file, options, replace)
     assert again.status == "unchanged"
@@ -127,7 +127,7 @@ def test_concurrent_attempts_of_a_task_add_filters_once(tmp_path: Path, replace:
 
 
 def test_an_attempt_that_ends_after_the_check_is_detected(tmp_path: Path) -> None:
-    """Its filters would be replaced by the same ones, and the file would grow by the old ones."""
+    """Otherwise the filters would be replaced by equal ones, and the file would grow by the old ones."""
     folder = plain(tmp_path / "t", 1)
     wait_until_old(folder)
     [file] = Storage(str(folder)).list()
@@ -177,7 +177,7 @@ def shelves(view: View) -> dict[Any, list[tuple[bytes, bytes]]]:
 
 
 def some_table(spark: Any, folder: Path, lake: str) -> tuple[Any, str]:
-    """A table of two writes and a delete: what `add_filters` takes for it, and where it lies."""
+    """Create a table with two writes and a delete. Return the argument for `add_filters`, and the folder."""
     if lake not in versions.installed().jars:
         pytest.skip(f"no jars of {lake} for this PySpark")
     frame = spark.range(4000).selectExpr("id AS k", "CASE WHEN id % 10 = 0 THEN NULL ELSE 'n' || id END AS s")
@@ -228,7 +228,7 @@ def test_lake_tables_get_a_bloom_index(spark: Any, tmp_path: Path, lake: str) ->
     local = local_bloom(opened, snapshot, tmp_path / "local", ["k", "s"])
     assert shelves(view) == shelves(local)
     assert bindings.read(view.store, view.commit.blooms["s",].bindings) == snapshot.tokens
-    # What waited between the executors is gone.
+    # The temporary files of the executors are deleted.
     named = {part.name for state in view.commit.blooms.values() for part in state.parts()}
     assert {one.name for one in LocalStore(tmp_path / "index").list("shelves")} <= named
     again = pss.add_filters(spark, table, ["k", "s"], index_location=tmp_path / "index").collect()
@@ -257,7 +257,7 @@ def test_the_bloom_index_of_a_folder_equals_the_one_of_one_process(
     local = TableIndex(tmp_path / "local")
     assert shelves(view) == shelves(local.build_bloom(lake, snapshot, ["k", "s"], fpp=0.001))
     assert len(view.commit.blooms["k",].shelves) == 1
-    # Small shelves, and files between the executors that hold one filter.
+    # Small shelves, and temporary files with a single filter.
     monkeypatch.setattr(bloom, "FILE_BYTES", 1)
     hands = bloom.Executors(spark, lake, LocalStore(tmp_path / "small"), shelf_bytes=9000)
     from parsieve.index.bloom import build as of_one
@@ -266,7 +266,7 @@ def test_the_bloom_index_of_a_folder_equals_the_one_of_one_process(
     same = of_one.build(Log(LocalStore(tmp_path / "same")), lake, snapshot, ["s"], Effort(memory=4 * 9000))
     assert len(same.blooms["s",].shelves) > 2
     assert shelves(small) == shelves(View(LocalStore(tmp_path / "same"), same, lambda: None))
-    # One file is new, one changed, one went.
+    # One file is new, one has changed, one is gone.
     pq.write_table(rows(9), folder / "part=1" / "9.parquet")
     pq.write_table(rows(10), folder / "part=0" / "0.parquet")
     (folder / "part=0" / "2.parquet").unlink()

@@ -48,7 +48,7 @@ def some_rows(seed: int, count: int = 400) -> pa.Table:
 
 
 def old(folder: Path) -> None:
-    """Files of this very moment might change unseen, so nothing is said of them."""
+    """New files might still change unnoticed, so they are not indexed. Wait until they are older."""
     for file in folder.rglob("*.parquet"):
         os.utime(file, (1, 1))
     wait_until_old(folder)
@@ -77,7 +77,7 @@ def same_as_local(lake: Lake, snapshot: Snapshot, view: View, folder: Path, colu
 @pytest.mark.parametrize("parts", [None, 2, 9])
 def test_the_index_of_a_folder_equals_the_local_one(spark: Any, tmp_path: Path, parts: int | None) -> None:
     lake = plain_table(tmp_path / "t")
-    # Each part of each column is a task.
+    # There is a task for each part of each column.
     columns = COLUMNS[:2] if parts == 9 else COLUMNS
     view = pss.build_index(spark, str(tmp_path / "t"), columns, options=SMALL, parts=parts, kind="sieve")
     same_as_local(lake, lake.snapshot(), view, tmp_path / "local", columns)
@@ -86,7 +86,7 @@ def test_the_index_of_a_folder_equals_the_local_one(spark: Any, tmp_path: Path, 
     assert view.lookup("k", query.equals(pa.scalar(7, pa.int64()))) == {
         piece.location for piece in lake.snapshot().slices
     }
-    # The runs are gone, and nothing else was left.
+    # The temporary runs are deleted, and nothing else is left.
     assert TableIndex.of(lake).verify(lake, lake.snapshot()) == []
     held = {one.name for one in view.store.list("segments")}
     assert held == {part.name for state in view.columns.values() for part in state.base.files}
@@ -233,7 +233,7 @@ def test_wrong_arguments_are_refused(spark: Any, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["t[1]", "x{a,b}*", "a b%20?"])
 def test_an_open_table_can_have_a_name_like_a_pattern(spark: Any, tmp_path: Path, name: str) -> None:
-    """What `open_table` gave goes wherever a path goes, with its index; no sign in a name chooses other folders."""
+    """An open table can be passed like a path, with its index. Special characters in names have no effect."""
     for decoy in ("t1", "xa", "xb", "a b "):
         (tmp_path / decoy).mkdir()
         pq.write_table(pa.table({"id": [3]}), tmp_path / decoy / "a.parquet")
@@ -264,7 +264,7 @@ def test_an_open_table_can_have_a_name_like_a_pattern(spark: Any, tmp_path: Path
 
 @pytest.mark.parametrize("kind", ["sieve", "bloom"])
 def test_decryption_keys_do_not_expose_encrypted_columns(spark: Any, tmp_path: Path, kind: str) -> None:
-    """Who may read a closed column has not asked for an index that tells its values to everybody."""
+    """An index would reveal the values of an encrypted column to readers without its key."""
     key = b"0123456789abcdef"
     properties = pe.create_encryption_properties(key)
     pq.write_table(

@@ -52,7 +52,7 @@ def test_parquet_java_decrypts_added_filters(
 
 
 def test_parquet_java_refuses_another_key(spark: Any, tmp_path: Path) -> None:
-    """So the test above is not passed by a filter in plaintext."""
+    """This shows that the filters in the test above are really encrypted."""
     path = tmp_path / "t.parquet"
     seen = encrypted(path)
     ours = ps.FileKeys(seen["footer"], {"secret": seen["one"]})

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.spark
 
 
 class Exact:
-    """Keeps the files in which pyarrow finds a row; and remembers what it was asked."""
+    """A `Keep` that returns the files in which pyarrow finds a row. It records its arguments."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[int, Filter]] = []
@@ -54,7 +54,7 @@ def ids(frame: Any) -> list[int]:
 
 
 def files_read(frame: Any) -> int:
-    """How many files the scans of a query opened, by Spark's own count."""
+    """Return how many files the scans of a query opened, as counted by Spark."""
     plan = frame._jdf.queryExecution().executedPlan()
     list(map(str, frame._jdf.queryExecution().toRdd().collect()))
     plan = frame._jdf.queryExecution().executedPlan()
@@ -103,7 +103,7 @@ def test_rows_equal_those_of_a_full_read(spark: Any, folder: Path, where: str) -
 
 
 def test_only_kept_files_are_opened(spark: Any, tmp_path: Path) -> None:
-    """The others are destroyed."""
+    """The other files are overwritten."""
     spark.range(0, 1000, 1, 10).write.parquet(str(tmp_path / "t"))
     frame = plain(spark, tmp_path / "t", Exact())
     keep = Exact()
@@ -128,7 +128,7 @@ def test_views_joins_partitions_and_explain_work(spark: Any, folder: Path) -> No
     plain(spark, folder, keep).createOrReplaceTempView("skipping")
     joined = spark.sql("SELECT a.id FROM skipping a JOIN skipping b USING (id) WHERE a.id IN (7, 700) AND b.part = 1")
     assert ids(joined) == [7, 700]
-    # Each side was asked for by its own plan; the condition on the partition had thinned one of them before.
+    # Each side of the join has its own plan. Spark had already reduced one by the condition on the partition.
     assert sorted(count for count, _ in keep.asked) == [10, 30]
     query = plain(spark, folder, keep).where("part = 0 AND id = 9")
     text = query._jdf.queryExecution().explainString(
@@ -171,10 +171,10 @@ def test_a_failing_keep_reads_all_files(
             assert "the index is broken" in caplog.text
 
 
-# `pss.read`, which goes this way, is tried so in test_read.py.
+# test_read.py checks the same for `pss.read`, which uses this code.
 @pytest.mark.slow
 def test_many_reads_leak_nothing(spark: Any, folder: Path) -> None:
-    """Neither callbacks that Java may call, nor settings, nor views."""
+    """Callbacks from Java, settings and views stay as before."""
 
     keep = Exact()
     before, settings = callbacks_left(spark), {row.key: row.value for row in spark.sql("SET").collect()}
@@ -213,7 +213,7 @@ def test_hudi_tables_with_logs_and_deletes_are_pruned_at_each_instant(spark: Any
     asked: list[tuple[set[str], Filter]] = []
 
     def keep(paths: Sequence[str], where: Filter) -> set[str]:
-        """Both 4 and 7 are of the partition 1."""
+        """Keep partition 1, which contains 4 and 7."""
         asked.append((set(paths), where))
         return {path for path in paths if "/part=1/" in path}
 
@@ -256,7 +256,7 @@ def test_delta_tables_with_deletion_vectors_are_pruned_at_each_version(spark: An
 
 
 def scan_class(frame: Any) -> str:
-    """The class of a frame's first scan; nothing of its plan is left in a name here, which would keep it alive."""
+    """Return the class of a frame's first scan. No variable refers to the plan, which would keep it alive."""
     leaf = frame._jdf.queryExecution().optimizedPlan().collectLeaves().head()
     return str(leaf.scan().getClass().getSimpleName())
 
@@ -307,7 +307,7 @@ def test_iceberg_tables_with_deletes_are_pruned_at_each_snapshot_and_schema(spar
     assert ids(scan_of(spark, lake, name).whole()) == sorted(set(range(100)) - {50})
     assert iceberg._staged, "those of a frame that is held stay"
     del answer, held
-    # Asked far more often than py4j lets go of what it has handed out, which is once a second.
+    # py4j keeps objects that it returned for a second. This loop asks much more often.
     for _ in range(600):
         gc.collect()
         spark._jvm.System.gc()
@@ -320,7 +320,7 @@ def test_iceberg_tables_with_deletes_are_pruned_at_each_snapshot_and_schema(spar
 
 
 def test_conditions_are_translated_exactly_or_left_out(spark: Any, tmp_path: Path) -> None:
-    """pyarrow finds with the expression all rows that Spark finds, and just those where all was understood."""
+    """With the expression, pyarrow finds all rows that Spark finds, and no others if the translation is complete."""
     folder = str(tmp_path / "types")
     spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
     spark.sql(

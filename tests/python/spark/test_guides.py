@@ -22,7 +22,7 @@ def test_the_hudi_guide_runs(
     if "hudi" not in versions.installed().jars:
         pytest.skip("no jars of hudi for this PySpark")
     monkeypatch.chdir(tmp_path)
-    # One session serves all tests; a reader starts his own.
+    # All tests share one session; a reader of the guide starts a new one.
     monkeypatch.setattr(pss, "session", lambda **_: spark)
     run("docs/guides/hudi.md", blocks((GUIDES / "hudi.md").read_text(encoding="utf-8")))
     assert not [record.message for record in caplog.records if record.name == "parsieve.spark"], "files are skipped"
@@ -33,5 +33,5 @@ def test_the_spark_examples_of_the_readme_run(spark: Any, tmp_path: Path, monkey
     monkeypatch.setattr(pss, "session", lambda **_: spark)
     program = blocks((ROOT / "README.md").read_text(encoding="utf-8"), spark=True)
     assert any("pss.session()" in block.text for block in program)
-    # What stands in the shell's blocks is run without Spark.
+    # Another test runs the shell blocks, without Spark.
     run("README.md", [block for block in program if block.language != "console"])

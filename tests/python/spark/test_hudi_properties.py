@@ -36,7 +36,7 @@ def test_reads_wait_while_the_properties_are_rewritten(
         with monkeypatch.context() as context:
             rewrite = Rewrite(made.folder, context, "empty")
             assert ids(way()) == [0, 1, 2], name
-            # Spark itself goes by the backup where the file is missing, and so may be done earlier.
+            # Spark reads the backup if the file is missing, so it may finish earlier.
             assert STEPS[rewrite.step] == "done", name
     with monkeypatch.context() as context:
         Rewrite(made.folder, context, "empty")

@@ -39,13 +39,13 @@ def test_an_open_table_sees_every_change(spark: Any, tmp_path: Path, kind: str) 
         return str(open_lake(table.folder).snapshot().id)
 
     def check(what: str) -> None:
-        # A timeline of which a file changed this very moment is looked at again each time.
+        # While a file of the timeline is new, it is read again each time.
         while not read_timeline(lake.storage).mark:
             time.sleep(0.01)
         now, fresh = lake.snapshot(), open_lake(table.folder).snapshot()
         assert now.tokens == fresh.tokens, what
         assert now.id == fresh.id, what
-        # And it is not listed without need.
+        # An unchanged timeline is not read again.
         assert lake.snapshot().slices is now.slices, what
         spark.sql(f"REFRESH TABLE {table.name}")
         wanted = sorted(row.id for row in table.whole().where("id % 10 = 3").select("id").collect())

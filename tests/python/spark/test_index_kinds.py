@@ -18,7 +18,7 @@ pytestmark = pytest.mark.spark
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Ten files: an index of `id` pays, and one of `same` never does."""
+    """Ten files. An index of `id` is worthwhile, and one of `same` is not."""
     path = tmp_path / "orders"
     path.mkdir()
     for part in range(10):

@@ -26,7 +26,7 @@ def moment(micros: int) -> Any:
 
 
 def test_every_stored_timestamp_that_spark_matches_is_selected() -> None:
-    """By both ways of cutting; beside the evaluation of pyarrow."""
+    """Checked for both ways of truncation, and compared with pyarrow."""
     nanos = sorted({n + d for n in (-2000, -1000, 0, 1000, 2000, 10_000) for d in (-999, -1, 0, 1, 500, 999)})
     nanos += [-(2**63) + 1, 2**63 - 1, 9_223_372_036_854_775_000]
     at = pc.field("at")
@@ -76,7 +76,7 @@ def test_files_are_skipped_by_int96_timestamps(spark: Any, tmp_path: Path) -> No
     spark.range(0, 160, 1, 8).selectExpr("id", rows).write.parquet(str(folder))
     [file, *_] = folder.glob("*.parquet")
     assert pq.ParquetFile(file).schema.column(1).physical_type == "INT96"
-    # Another writer's, with nanoseconds, at the edges of a microsecond; and beyond what nanoseconds reach.
+    # A file of another writer, with nanoseconds at the edges of a microsecond, and one beyond the range of nanoseconds.
     fine = [1767225600000000999, 1767225600000000001, 1767225599999999999]
     other = pa.table({"id": [1000, 1001, 1002], "at": pa.array(fine, pa.timestamp("ns"))})
     pq.write_table(other, folder / "other.parquet", use_deprecated_int96_timestamps=True)
@@ -106,7 +106,7 @@ def test_files_are_skipped_by_int96_timestamps(spark: Any, tmp_path: Path) -> No
                 assert found == ids(whole.where(where)), where
     finally:
         spark.conf.set("spark.sql.session.timeZone", zone)
-    # What nobody can read exactly belongs to every answer.
+    # The file with values beyond the range is never skipped.
     assert opened["at IS NULL"] <= 1
     assert opened["at = timestamp_micros(1767225600000000)"] <= 3
     assert opened["at < timestamp_micros(1767225600000000)"] <= 2

@@ -28,7 +28,7 @@ class Quiet(SimpleHTTPRequestHandler):
 
 @pytest.fixture
 def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The folder of a Maven repository that a server of this machine offers, with the one jar in it."""
+    """The folder of a Maven repository with a single jar, on a server of this machine."""
     root = tmp_path / "repository"
     place = root / "org" / "example" / "thing_2.12" / "1.0"
     place.mkdir(parents=True)

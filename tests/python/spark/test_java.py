@@ -14,7 +14,7 @@ SPARK_3, SPARK_4 = Spark("3.5.9", (3, 5), (17,), {}), Spark("4.1.4", (4, 1), (17
 
 
 def runtime(folder: Path, version: str, *, with_note: bool = True) -> Path:
-    """A folder that looks like a Java runtime; its program prints its arguments, or its version where asked."""
+    """Create a folder that looks like a Java runtime. Its program prints its arguments, or its version."""
     program = folder / "bin" / "java"
     program.parent.mkdir(parents=True)
     program.write_text(
@@ -29,7 +29,7 @@ def runtime(folder: Path, version: str, *, with_note: bool = True) -> Path:
 
 @pytest.fixture
 def only(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[Path, str]]:
-    """The places that are looked at; empty at first."""
+    """The places where Java is searched; empty at first."""
     places: list[tuple[Path, str]] = []
     monkeypatch.setattr(javas, "_places", lambda: iter(places))
     monkeypatch.setattr(javas, "_packaged", lambda: tmp_path / "packaged")
@@ -75,5 +75,5 @@ def test_the_packaged_java_starts_without_its_missing_module(only: list[tuple[Pa
 
 
 def test_this_machine_has_a_java() -> None:
-    """Wherever the tests run on Spark, there is one; elsewhere the search must at least not fail."""
+    """With PySpark installed, there must be a Java. Otherwise, the search must not fail."""
     assert all(java.version > 0 and (java.home / "bin").is_dir() for java in javas.find_all())

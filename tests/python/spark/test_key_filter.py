@@ -28,7 +28,7 @@ CASES: dict[str, tuple[list[Any], str, list[Any], str]] = {
     "int in bigint": ([1, -7, 2**31 - 1], "int", [1, -7, 2**31 - 1, 2**40, None, *range(100, 900)], "bigint"),
     "bigint in int": ([1, 2**40, -(2**31), None], "bigint", [1, -(2**31), None, *range(100, 900)], "int"),
     "tinyint": ([-128, 127, 0], "tinyint", [-128, 127, 0, 2**33, *range(1000, 1900)], "bigint"),
-    # Next to a null, pandas would have these as rounded doubles.
+    # In a column with nulls, pandas would round these to doubles.
     "far numbers": (
         [FAR + 1, -FAR - 3, 2**63 - 1],
         "bigint",
@@ -66,7 +66,7 @@ CASES: dict[str, tuple[list[Any], str, list[Any], str]] = {
 
 
 def test_all_matches_are_kept_and_most_other_rows_dropped(spark: Any) -> None:
-    """Beside Spark's own join; all kinds of values in one query of each, since every query has its price."""
+    """Compare with Spark's own join, for all kinds of values in one query, to save time."""
     from pyspark.sql.functions import lit
 
     joins, prunes = [], []
@@ -86,7 +86,7 @@ def test_all_matches_are_kept_and_most_other_rows_dropped(spark: Any) -> None:
 
 
 def test_timestamps_far_from_today_are_kept(spark: Any) -> None:
-    """Beyond what pandas holds in nanoseconds, and in any zone of the session."""
+    """Check timestamps beyond the range of pandas, in several time zones of the session."""
     micros = [-62135596800000000, 253402300799999999, 0, -1, 1]
     keys = spark.createDataFrame([(one,) for one in micros], "m bigint").selectExpr("timestamp_micros(m) AS k")
     rows = spark.range(0, 10**15, 10**12).selectExpr("timestamp_micros(id + 5) AS k").union(keys)
@@ -103,7 +103,7 @@ def test_timestamps_far_from_today_are_kept(spark: Any) -> None:
 
 
 def test_the_filter_equals_the_one_of_one_process(spark: Any) -> None:
-    """Many pieces from many partitions, some of them empty; no key twice, and no bit lost."""
+    """Many chunks come from many partitions, some of them empty, and no bit is lost."""
     frame = spark.range(0, 200_000, 2, 7).union(spark.range(0, 100, 1, 2)).where("id != 4")
     filter = pss.filter_of(frame, "id", ndv=100_000)
     local = ps.BloomFilter(100_000, 0.01, type=pa.int64())
@@ -127,7 +127,7 @@ def test_empty_dataframes_have_filters(spark: Any) -> None:
 
 
 def test_filters_work_on_executors(spark: Any) -> None:
-    """They pickle: in an Arrow function, which sees nulls, and in a plain one, also by broadcast."""
+    """Filters are pickled: for an Arrow function, which gets nulls, for a plain one, and as a broadcast."""
     from pyspark.sql.functions import udf
 
     filter = pss.filter_of(spark.range(0, 1000, 10).selectExpr("named_struct('x', id) AS s"), "s.x")
@@ -166,7 +166,7 @@ def test_types_without_an_exact_comparison_are_refused(spark: Any) -> None:
     if versions.installed().line >= (4, 0):
         with pytest.raises(ps.UnsupportedError, match="collate"):
             pss.filter_of(spark.sql("SELECT 'a' COLLATE UTF8_LCASE AS k"), "k")
-    # A narrower filter of somebody else's: what it cannot hold is kept with its neighbours, and nothing is lost.
+    # A filter of a narrower type: values that it cannot represent are kept, with the rest of their batch.
     narrow = ps.BloomFilter(10, 0.001, type=pa.int32())
     narrow.insert(pa.array([5], pa.int32()))
     kept = {

@@ -39,7 +39,7 @@ def test_a_scan_is_recorded_and_logged(spark: Any, folder: Path, caplog: pytest.
     assert scan.table == str(folder)
     assert str(scan).startswith("orders: 2 of 10 files, ")
     assert [record.getMessage() for record in caplog.records if record.name == "parsieve.spark"] == [str(scan)]
-    # Of a DataFrame that was never run, the question is planned and nothing is read.
+    # If no query has run yet, `last_scan` plans one and reads nothing.
     assert pss.last_scan(pss.read(spark, folder, "id = 7")).files_kept == 1  # type: ignore[union-attr]
     assert pss.last_scan(spark.range(3)) is None
     assert pss.last_scan(spark.read.parquet(str(folder))) is None
@@ -72,7 +72,7 @@ def test_a_failed_plan_is_recorded(spark: Any, folder: Path, monkeypatch: pytest
 def test_scans_of_lakes_are_recorded(spark: Any, tmp_path: Path, kind: str) -> None:
     needs(kind)
     made = SparkTable(spark, kind, f"scans_{kind}", tmp_path / "t")
-    # One file in each partition at least, by each insert.
+    # Each insert writes at least one file in each partition.
     for first in (0, 40, 80):
         made.insert(first, first + 40)
     table = ps.open_table(made.folder)

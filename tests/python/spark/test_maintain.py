@@ -35,7 +35,7 @@ def deltas(view: View) -> list[bytes]:
 
 
 def held(folder: Path, value: int) -> set[str]:
-    """The files that hold a value, by the table's own rows."""
+    """Return the files that contain a value, according to the rows of the table."""
     lake = open_lake(str(folder))
     found = set()
     for piece in lake.snapshot().slices:
@@ -67,9 +67,9 @@ def test_updates_report_the_same_changes_as_local_ones(spark: Any, tmp_path: Pat
         found = {location.group for location in view.lookup("k", query.equals(pa.scalar(value)))}
         assert found >= held(folder, value)
         assert value != 3 or not found
-    # Nothing new: nothing is committed.
+    # Without changes, nothing is committed.
     assert pss.update_index(spark, str(folder), index_location=where).version == view.version
-    # A whole new table, in which nothing but places are gone.
+    # A new table, of which the update only sees that all files are gone.
     spark.range(5).selectExpr("id AS k", "'x' AS name").coalesce(1).write.format("delta").mode("overwrite").save(
         str(folder)
     )
@@ -96,7 +96,7 @@ def test_changed_columns_are_rebuilt_and_grown_ones_compacted(
     def write(name: str, rows: pa.Table) -> None:
         pq.write_table(rows, folder / name)
         os.utime(folder / name, (1, 1))
-        # A file that changed this very moment might change again unseen, so nothing is said of it.
+        # A new file might still change unnoticed, so it is not indexed. Wait until it is older.
         wait_until_old(folder)
 
     write("a.parquet", pa.table({"k": [1, 2], "s": ["x", "y"]}))
@@ -144,7 +144,7 @@ def test_a_streaming_query_updates_its_index(spark: Any, tmp_path: Path) -> None
 
 
 def test_a_streaming_query_updates_the_index_of_a_hudi_table(spark: Any, tmp_path: Path) -> None:
-    """Merge-on-read: executors merge base files and logs as they are in each batch's snapshot."""
+    """In a merge-on-read table, executors merge base files and logs of each batch's snapshot."""
     needs("hudi")
     source, folder, where = tmp_path / "source", tmp_path / "t", tmp_path / "index"
     source.mkdir()
@@ -176,11 +176,11 @@ def test_a_streaming_query_updates_the_index_of_a_hudi_table(spark: Any, tmp_pat
 
     stream = spark.readStream.schema("id long, k long").option("maxFilesPerTrigger", 1).parquet(str(source))
     for number in range(3):
-        # Only updates: with new rows among them, Hudi rewrites small base files instead of writing logs.
+        # Only updates: if there were new rows, Hudi would rewrite small base files instead of writing logs.
         ids = list(range(20 - number))
         keys = [identity * 10 + number * 100 for identity in ids]
         pq.write_table(pa.table({"id": ids, "k": keys}), source / f"{number}.parquet")
-        # Batches come in the order of the files' times, which would be one time for all where the machine is quick.
+        # Batches are in the order of the files' times, which must differ.
         os.utime(source / f"{number}.parquet", (number + 1, number + 1))
     running = stream.writeStream.foreachBatch(each).option("checkpointLocation", str(tmp_path / "checkpoint"))
     running.trigger(availableNow=True).start().awaitTermination(1000)
@@ -190,7 +190,7 @@ def test_a_streaming_query_updates_the_index_of_a_hudi_table(spark: Any, tmp_pat
 
 @pytest.mark.parametrize("name", ["build_index", "update_index", "compact", "expire"])
 def test_the_docstring_examples_run(spark: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Files of this very moment are not indexed yet; Spark may be so fast that those of the examples are such.
+    # New files are not indexed yet, and the examples do not wait.
     monkeypatch.setattr("parsieve.lake.storage.listing.TICK_NS", 0)
     monkeypatch.setattr("parsieve.lake.storage.listing.COARSE_NS", 0)
     text = inspect.getdoc(getattr(pss, name)) or ""

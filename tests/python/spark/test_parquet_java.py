@@ -17,7 +17,7 @@ pytestmark = pytest.mark.spark
 
 
 def leaves(name: str, column: Any) -> dict[str, Any]:
-    """The leaves of a column by the last step of their paths."""
+    """Return the leaves of a column by the last name of their paths."""
     array = column.combine_chunks()
     if pa.types.is_list(array.type):
         return {"": array.flatten()}
@@ -90,7 +90,7 @@ def test_filters_of_parquet_java_find_every_value_and_have_our_bits(written: Wri
 
 
 def test_filters_of_parquet_java_answer_for_python_values(written: Written) -> None:
-    """No row group that holds a value is excluded, and most of those that do not hold it are."""
+    """No row group that contains a value is excluded, and most others are."""
     file = pq.ParquetFile(written.path)
     groups = [file.read_row_group(number) for number in range(file.num_row_groups)]
     kept = asked = 0
@@ -103,7 +103,7 @@ def test_filters_of_parquet_java_answer_for_python_values(written: Written) -> N
                     if value is None:
                         continue
                     if name == "instant" and written.instants == "INT96":
-                        # pyarrow gives what INT96 holds without its zone, which is always UTC.
+                        # pyarrow returns INT96 timestamps without their time zone, which is always UTC.
                         value = value.replace(tzinfo=dt.UTC)
                     answers = filters.might_contain({name: value})
                     assert answers[number], (name, value)
@@ -113,7 +113,7 @@ def test_filters_of_parquet_java_answer_for_python_values(written: Written) -> N
 
 
 def test_parquet_java_gives_the_same_answers(spark: Any, tmp_path: Path) -> None:
-    """Its own hash and its own probe, for values that are there and for those that are not."""
+    """Compare with parquet-java's own hash and probe, for present and absent values."""
     path = write(
         spark, tmp_path / "t", {}, {"parquet.bloom.filter.enabled": "true", "parquet.bloom.filter.max.bytes": "512"}
     )

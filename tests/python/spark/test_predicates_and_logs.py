@@ -21,7 +21,7 @@ from parsieve.spark.runtime import versions
 pytest.importorskip("pyspark", reason="pip install 'parsieve[spark]'")
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")]
 
-# Spark has no times of day and no nanoseconds.
+# Spark has no type for times of day, and no nanoseconds.
 NOT_IN_SPARK = ["clock", "ns"]
 
 
@@ -38,14 +38,14 @@ def test_predicates_as_spark_sql_select_the_right_rows(spark: Any, tmp_path: Pat
     asked += [parse(f"f8 {op} 'NaN'", table.schema) for op in ("=", "!=", "<", "<=", ">", ">=")]
     spark.conf.set("spark.sql.session.timeZone", "America/New_York")
     try:
-        # Spark doubts dates before 1582 of writers that it does not know.
+        # Spark rejects dates before 1582 in files of unknown writers.
         frame = spark.read.option("datetimeRebaseMode", "CORRECTED").parquet(str(tmp_path))
         answers = frame.selectExpr("row", *(f"({to_spark(expr)}) AS c{n}" for n, expr in enumerate(asked))).collect()
         for number, expr in enumerate(asked):
             found = sorted(answer["row"] for answer in answers if answer[f"c{number}"])
             assert found == rows(expr, table), to_spark(expr)
         for expr in asked[:12]:
-            # With pruning by Spark itself.
+            # Here, Spark itself prunes.
             found = sorted(row["row"] for row in frame.where(to_spark(expr)).select("row").collect())
             assert found == rows(expr, table), to_spark(expr)
     finally:
@@ -70,7 +70,7 @@ def hudi_write(frame: Any, folder: Path, operation: str, kind: str, **more: Any)
 
 @pytest.mark.parametrize("kind", ["MERGE_ON_READ", pytest.param("COPY_ON_WRITE", marks=pytest.mark.slow)])
 def test_statistics_of_base_files_do_not_hide_rows_of_logs(spark: Any, tmp_path: Path, kind: str) -> None:
-    """An upsert moves values out of the base file's minimum and maximum; the index follows at its own pace."""
+    """An upsert writes values outside of the base file's minimum and maximum. The index is updated later."""
     if "hudi" not in versions.installed().jars:
         pytest.skip("no jars of hudi for this PySpark")
     folder, random_ = tmp_path / "t", random.Random(3)
@@ -82,7 +82,7 @@ def test_statistics_of_base_files_do_not_hide_rows_of_logs(spark: Any, tmp_path:
         )
 
     def now() -> pa.Table:
-        """In an order that does not hang on the names of files, which are others in every run."""
+        """Return the rows in an order that does not depend on the names of files, which are random."""
         return table.plan().to_arrow().sort_by("id")
 
     hudi_write(some(0, 40, "id * 10", 0), folder, "bulk_insert", kind)

@@ -62,7 +62,7 @@ def test_hudi_has_updates_and_deletes_in_sql(spark: Any, tmp_path: Path, kind: s
     table = spark.read.format("hudi").load(str(folder))
     assert ids(table) == set(range(100)) - {5}
     assert [row.id for row in table.where("name = 'new'").collect()] == [3]
-    # What a hidden name such as part=3/.x.log.1_0-1-1 holds are the changes that merge-on-read keeps apart.
+    # A merge-on-read table keeps changes in hidden files such as part=3/.x.log.1_0-1-1.
     assert bool(list(folder.glob("part=*/.*.log.*"))) == (kind == "mor")
     spark.sql(f"DROP TABLE session_{kind}")
 
@@ -99,9 +99,9 @@ def test_wrong_arguments_are_refused() -> None:
 
 
 def test_a_stopped_session_can_be_replaced(tmp_path: Path) -> None:
-    """With other jars and another memory, which need a new Java; and the environment is as it was.
+    """The new session has other jars and memory, which need a new Java process. The environment does not change.
 
-    The example of the docstring runs first, which prints nothing where it is true.
+    The example of the docstring runs first. It prints nothing if it passes.
     """
     program = f"""
 import doctest, os, parsieve.spark as pss
@@ -132,7 +132,7 @@ def test_the_doctor_reports_missing_jars(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("PARSIEVE_CACHE", str(tmp_path))
-    # A plain folder needs none of them.
+    # Plain folders need no jars, so the command succeeds.
     assert cli.main(["spark", "doctor"]) == 0
     said = capsys.readouterr().out
     assert f"missing from {tmp_path / 'jars'}" in said

@@ -46,7 +46,7 @@ def loaded(spark: Any, folder: Any, where: str | None = None, **options: str) ->
 
 
 def ids_of(frame: Any) -> list[int]:
-    """The ids of the frame itself: what is executed again has the files that it had."""
+    """Return the ids of the DataFrame itself, which keeps the files of its first execution."""
     return sorted(row.id for row in frame.collect())
 
 
@@ -72,7 +72,7 @@ def test_rows_equal_those_of_sparks_own_read(spark: Any, known: None, tmp_path: 
     if kind != "parquet":
         fixed = loaded(spark, made.folder)
         made.insert(80, 90)
-        # The state of the first is that of its load, though it was never executed.
+        # The first DataFrame has the state of its load, although it was never executed.
         assert rows(fixed) == before
         assert ids(loaded(spark, made.folder, "id = 85")) == [85]
         assert ids(loaded(spark, made.folder, "id IN (7, 85)", as_of=str(first))) == [7]
@@ -81,20 +81,20 @@ def test_rows_equal_those_of_sparks_own_read(spark: Any, known: None, tmp_path: 
 
 @pytest.fixture
 def table(spark: Any, tmp_path: Path) -> Path:
-    """Eight files over the same interval of ids, and an index of them elsewhere."""
+    """Eight files over the same interval of ids, with an index in another place."""
     for part in range(8):
         held = pa.table({"id": range(part, 800, 8), "name": [f"n{number % 50}" for number in range(part, 800, 8)]})
         (tmp_path / "t").mkdir(exist_ok=True)
         pq.write_table(held, tmp_path / "t" / f"{part}.parquet")
         os.utime(tmp_path / "t" / f"{part}.parquet", (1, 1))
-    # Files of this very moment are not bound.
+    # New files are not indexed yet, so wait.
     opened = settled(ps.open_table(tmp_path / "t", index_location=tmp_path / "index"))
     opened.build_index("id", kind="sieve", progress=False)
     return tmp_path / "t"
 
 
 def damage(file: Path) -> None:
-    """Every byte of a file's pages; its footer stays."""
+    """Overwrite all pages of a file, and keep its footer."""
     data = file.read_bytes()
     footer = int.from_bytes(data[-8:-4], "little") + 8
     file.write_bytes(b"PAR1" + b"\xff" * (len(data) - footer - 4) + data[-footer:])
@@ -158,7 +158,7 @@ def test_skipped_files_are_not_opened(spark: Any, known: None, table: Path) -> N
         loaded(spark, table, "id IN (33, 41)", index_location=index),
         loaded(spark, table, index_location=index),
     )
-    # What is executed again has the files of the first time; of damaged ones the index would say nothing.
+    # The DataFrame keeps the files of its first execution. The index would not cover the damaged ones.
     assert ids_of(some) == [33, 41]
     assert len(ids_of(whole)) == 800
     for part in set(range(8)) - {1}:
@@ -166,7 +166,7 @@ def test_skipped_files_are_not_opened(spark: Any, known: None, table: Path) -> N
     assert ids_of(some) == [33, 41]
     with pytest.raises(Exception, match=r"ConflictError: .* was changed since the plan"):
         ids_of(whole)
-    # By their footers alone these files may hold it, and conditions of Spark's leave no file out.
+    # By their footers, these files may contain the key, and conditions of Spark skip no file.
     with pytest.raises(Exception, match="FormatError"):
         loaded(spark, table, index_location=index).where("id = 33").collect()
 
@@ -220,7 +220,7 @@ def test_load_reports_wrong_options(spark: Any, known: None, table: Path, option
 
 
 def test_spark_shares_pushed_filters_between_queries(spark: Any, known: None) -> None:
-    """Once Spark gives no query the partitions of another, this fails, and `pushFilters` may be thought of."""
+    """If this fails, Spark no longer shares partitions between queries, and the source could use `pushFilters`."""
     from pyspark.sql import datasource
 
     class Pushed(datasource.DataSourceReader):  # type: ignore[misc]

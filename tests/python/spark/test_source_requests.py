@@ -119,7 +119,7 @@ def test_int96_timestamps_have_a_time_zone(tmp_path: Path) -> None:
     wanted = spark_schema(columns, instants)
     assert wanted.field("at").type == pa.timestamp("us", "UTC")
     [batch] = held.to_batches()
-    # What is below a microsecond is cut off, towards the past.
+    # Fractions of a microsecond are truncated towards the past.
     assert cast(batch, wanted).column("at").view(pa.int64()).to_pylist() == [-1, 1_000_000, None]
     assert Request(str(tmp_path / "new.parquet")).pinned()[2] == frozenset()
 
@@ -150,7 +150,7 @@ def test_types_are_mapped_without_changing_values(held: Any, wanted: pa.DataType
 
 
 def _plain(value: Any) -> Any:
-    """Values alike, whatever holds them."""
+    """Return values that compare equal across types."""
     if hasattr(value, "utcoffset") and value.tzinfo is not None:
         return value.timestamp()
     return value

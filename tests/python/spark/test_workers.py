@@ -16,7 +16,7 @@ from parsieve.spark.runtime.doctor import examine
 
 pytestmark = pytest.mark.spark
 
-# What a user writes in an environment that was not activated: python3 of PATH is another one.
+# A program in an environment that is not activated, so that python3 in PATH is another Python.
 PROGRAM = """
 import os, sys
 import parsieve.spark as pss
@@ -37,10 +37,10 @@ print(spark.sparkContext.pythonExec)
 
 @pytest.fixture
 def other_python(tmp_path: Path) -> Path:
-    """A `python3` without parsieve, as the system's is."""
+    """A `python3` without parsieve, like that of the system."""
     program = tmp_path / "bin" / "python3"
     program.parent.mkdir()
-    # No packages of this environment, and none of PYTHONPATH but Spark's own.
+    # parsieve cannot be imported, although this is the same Python.
     hidden = "import sys; sys.modules['parsieve'] = None; "
     program.write_text(
         f"#!{sys.executable}\n"
@@ -66,14 +66,14 @@ def run(program: str, folder: Path, **environment: str) -> subprocess.CompletedP
 
 
 def test_a_local_session_needs_no_activated_environment(tmp_path: Path, other_python: Path) -> None:
-    """Our own jobs run on the driver's Python, and the session's setting stays as it is."""
+    """Jobs of parsieve run on the driver's Python, and the session's setting does not change."""
     done = run(PROGRAM, tmp_path, PATH=f"{other_python.parent}{os.pathsep}{os.environ['PATH']}")
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["python3"]
 
 
 def test_executors_without_the_package_raise_an_error_of_one_line(tmp_path: Path, other_python: Path) -> None:
-    """The user chose this Python, so it is not replaced."""
+    """The user chose this Python, so parsieve does not replace it."""
     done = run(PROGRAM, tmp_path, PYSPARK_PYTHON=str(other_python))
     assert done.returncode == 1
     lines = done.stderr.strip().splitlines()
