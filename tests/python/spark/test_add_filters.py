@@ -58,7 +58,7 @@ def summary(frame: Any) -> dict[str, Any]:
 def test_executors_add_the_same_filters_as_one_process(spark: Any, tmp_path: Path) -> None:
     folder = plain(tmp_path / "t")
     shutil.copytree(folder, tmp_path / "local")
-    # Bytes of the rows and of the footers.
+    # The rows before filters are added.
     before = spark.read.parquet(str(folder)).orderBy("k", "part", "s").collect()
     (folder / "part=0" / "broken.parquet").write_bytes(b"PAR1 and nothing of it is true PAR1")
     done = summary(pss.add_filters(spark, str(folder), ["k", "s"], fpp=0.001))

@@ -69,7 +69,7 @@ def test_updates_report_the_same_changes_as_local_ones(spark: Any, tmp_path: Pat
         assert value != 3 or not found
     # Without changes, nothing is committed.
     assert pss.update_index(spark, str(folder), index_location=where).version == view.version
-    # A new table, of which the update only sees that all files are gone.
+    # Overwrite the table, so that all indexed files are gone.
     spark.range(5).selectExpr("id AS k", "'x' AS name").coalesce(1).write.format("delta").mode("overwrite").save(
         str(folder)
     )

@@ -289,7 +289,7 @@ def test_hudi_rows_of_logs_without_a_base_file(spark: Any, tmp_path: Path) -> No
     piece = lake.snapshot().slices[0]
     assert not piece.clean
     Path(str(piece.path)).unlink()
-    # No instant of Hudi removed it, so a snapshot of the same timeline may be the earlier one.
+    # No instant removed the file, so the open lake may return its earlier snapshot. Open the table again.
     lake = open_lake(folder)
     snapshot = lake.snapshot()
     (alone,) = [one for one in snapshot.slices if one.location == piece.location]
