@@ -7,7 +7,6 @@ index is first as it was before the step, then updated. Reads are of the current
 from __future__ import annotations
 
 import itertools
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -80,7 +79,7 @@ class History:
         assert self.table.plan("name = 'nobody'").kept == [], "the index knows all that there is"
 
     def check(self, as_of: str | None, forms: Sequence[str] | None = None) -> None:
-        """Return the rows and the number of files of some predicates, in a single Spark query."""
+        """Check the rows and the number of files of some predicates, in a single Spark query."""
         from pyspark.sql.functions import lit
 
         full, frames, expected, kept = self.full(as_of), [], set(), []
@@ -216,7 +215,6 @@ def live(spark: Any, folder: Path, kind: str, forms_at_once: int) -> None:
         call("delete_savepoint", instant_time=saved)
         call("run_clean", clean_policy="KEEP_LATEST_COMMITS", retain_commits=1)
 
-    time.sleep(0.01)
     files = len(list(folder.rglob("*.parquet")))
     history.step(clean)
     assert len(list(folder.rglob("*.parquet"))) < files
