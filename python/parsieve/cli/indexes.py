@@ -167,7 +167,7 @@ def _precision(stats: Any) -> dict[str, str]:
 
 def _sizes(table: ps.Table) -> dict[str, dict[str, int]]:
     """Return for each column's index the bytes on disk, and how many of them lookups read."""
-    view = table._index.look()
+    view = table.opened.index.look()
     if view is None:
         return {}
     return {

@@ -137,27 +137,22 @@ def _print_doubts(plan: ps.Plan, console: Console, *, with_unknown: bool) -> Non
     """Print which conditions were not understood, and why files were kept in doubt."""
     from parsieve.plan.explain import doubts
 
-    unknown = _unknown(plan)
-    for line in doubts(plan):
+    unknown = plan.record.unknown
+    for line in doubts(plan.record):
         if not any(part.text in line and part.reason in line for part in unknown):
             console.note(line)
         elif with_unknown:
             console.warn(line)
 
 
-def _unknown(plan: ps.Plan) -> list[Any]:
-    from parsieve.predicate.expr import unknowns
-
-    return list(unknowns(plan._expr))
-
-
 def _summary(plan: ps.Plan, elapsed: float) -> str:
     """Return the plan in one line: files, bytes and time."""
-    slices = plan._snapshot.slices
-    parts = [f"{len(plan._kept):,} of {count(len(slices), 'file')}"]
-    sizes = [one.size for one in slices]
+    slices = plan.record.snapshot.slices
+    parts = [f"{len(plan.record.kept):,} of {count(len(slices), 'file')}"]
+    sizes = [piece.size for piece in slices]
     if sizes and None not in sizes:
-        parts.append(size(sum(sizes[number] or 0 for number in plan._kept), of=sum(one or 0 for one in sizes)))
+        kept = sum(sizes[number] or 0 for number in plan.record.kept)
+        parts.append(size(kept, of=sum(num_bytes or 0 for num_bytes in sizes)))
     return ", ".join([*parts, seconds(elapsed)])
 
 

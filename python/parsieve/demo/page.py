@@ -105,7 +105,7 @@ def gains(asked: Asked, answers: Sequence[Answered]) -> Headline:
 
 def index_size(table: ps.Table, events: lake.Events) -> str:
     """What the index takes on disk, what most of that is, and how little of it a plan reads."""
-    folder = Path(str(table._index.store))
+    folder = Path(str(table.opened.index.store))
     on_disk = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     keys = sum(stats.keys_bytes for stats in table.index_stats().values())
     read = max(ps.open_table(events.folder).plan(where).bytes_fetched for where in (events.point, events.range))

@@ -10,7 +10,8 @@ from typing import Any
 import parsieve as ps
 from parsieve.index.reports import size_of
 from parsieve.index.sizes import lookup_bytes, stored_bytes
-from parsieve.plan.make import make_plan
+from parsieve.plan.make import PlanOptions
+from parsieve.predicate.bind import bind
 from parsieve.predicate.expr import columns
 from parsieve.report.figures import Cells, Chart, Figure, Series, Verdict
 from parsieve.report.page import render
@@ -59,7 +60,7 @@ def page_of_plans(table: ps.Table, queries: Sequence[Any], day: dt.date) -> str:
 
 def _sizes(table: ps.Table, kinds: Mapping[str, str]) -> dict[str, str]:
     """How large the index is, if there is one."""
-    view = table._index.newest() if kinds else None
+    view = table.opened.index.newest() if kinds else None
     if view is None:
         return {}
     stored, lookup = stored_bytes(view.commit), lookup_bytes(view)
@@ -78,7 +79,9 @@ def by_minmax(table: ps.Table, query: Any) -> ps.Plan:
     >>> len(by_minmax(table, "id = 50").files), len(by_minmax(table, "id = 200").files)
     (3, 0)
     """
-    return make_plan(table._lake, table._snapshot(None), table._footers, None, query, None, None, None, filters=False)
+    snapshot = table.opened.snapshot()
+    options = PlanOptions(use_index=False, use_filters=False)
+    return table.opened.plan(bind(query, snapshot.schema), snapshot, options)
 
 
 def verdicts(plan: ps.Plan) -> list[Verdict]:
@@ -119,7 +122,7 @@ def spared(minmax: ps.Plan, plan: ps.Plan, kinds: dict[str, str]) -> str:
     if few < all_few:
         return f"Index and filters spare {all_few - few:,} of the {all_few:,} files that min/max alone reads."
     begun = f"Min/max alone reads {all_few:,} of {total:,} files"
-    asked = [".".join(column.path) for column in columns(plan._expr)]
+    asked = [".".join(column.path) for column in columns(plan.record.expr)]
     indexed = [column for column in asked if column in kinds]
     if indexed:
         return f"{begun}: this query is spared nothing by the index of {', '.join(indexed)}."
@@ -132,7 +135,7 @@ def _cells(query: str, minmax: ps.Plan, plan: ps.Plan, kinds: dict[str, str]) ->
     notes = [spared(minmax, plan, kinds)]
     evidence = Counter(skip.evidence for skip in plan.skipped)
     notes += [f"{count:,} skipped by {name}" for name, count in evidence.most_common()]
-    doubts = dict.fromkeys([*plan._notes, *(doubt for keep in plan.kept for doubt in keep.doubt)])
+    doubts = dict.fromkeys([*plan.record.notes, *(doubt for keep in plan.kept for doubt in keep.doubt)])
     notes += [f"in doubt: {doubt}" for doubt in list(doubts)[:SHOWN]]
     requests = "1 request" if plan.requests == 1 else f"{plan.requests:,} requests"
     notes.append(f"the plan read {plan.bytes_fetched:,} bytes in {requests}")

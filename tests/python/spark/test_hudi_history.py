@@ -53,7 +53,7 @@ class History:
     def __init__(self, spark: Any, made: SparkTable, forms_at_once: int) -> None:
         self.spark, self.made = spark, made
         self.table = ps.open_table(made.folder)
-        self.without = Table(self.table._lake, f"{made.folder}/_no_index")
+        self.without = Table(self.table.opened.lake, f"{made.folder}/_no_index")
         self.forms_at_once = forms_at_once
         self.forms = itertools.cycle(FORMS)
         # The name and the rows of each state.
@@ -61,7 +61,7 @@ class History:
         self.fewer = 0
 
     def now(self) -> str:
-        return str(self.table._lake.snapshot().id)
+        return str(self.table.opened.lake.snapshot().id)
 
     def full(self, as_of: str | None = None) -> pa.Table:
         return self.table.plan(None, as_of).to_arrow()
@@ -137,7 +137,7 @@ def live(spark: Any, folder: Path, kind: str, forms_at_once: int) -> None:
     merges = kind == "hudi_mor"
 
     def logs() -> int:
-        return sum(not piece.clean for piece in history.table._lake.snapshot().slices)
+        return sum(not piece.clean for piece in history.table.opened.lake.snapshot().slices)
 
     def call(procedure: str, **arguments: Any) -> list[Any]:
         given = "".join(f", {key} => {value!r}" for key, value in arguments.items())
@@ -151,9 +151,9 @@ def live(spark: Any, folder: Path, kind: str, forms_at_once: int) -> None:
         assert before > 0 == logs()
 
     def cluster() -> None:
-        before = {piece.group for piece in history.table._lake.snapshot().slices}
+        before = {piece.group for piece in history.table.opened.lake.snapshot().slices}
         call("run_clustering", order="name", op="scheduleAndExecute")
-        assert not before & {piece.group for piece in history.table._lake.snapshot().slices}
+        assert not before & {piece.group for piece in history.table.opened.lake.snapshot().slices}
 
     def move() -> None:
         """Move records to the other partition, which removes them from the first."""

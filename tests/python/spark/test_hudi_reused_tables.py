@@ -29,7 +29,7 @@ def test_an_open_table_sees_every_change(spark: Any, tmp_path: Path, kind: str) 
     table.insert(0, 40)
     opened = ps.open_table(table.folder)
     opened.build_index("id", kind="sieve")
-    lake = opened._lake
+    lake = opened.opened.lake
     assert isinstance(lake, Hudi)
 
     def call(text: str) -> None:

@@ -33,7 +33,7 @@ def test_kinds_are_the_same_as_locally(spark: Any, folder: Path, tmp_path: Path,
     distributed = settled(ps.open_table(folder, index_location=tmp_path / "spark"))
     local.build_index(columns, kind, progress=False)
     built = pss.build_index(spark, distributed, columns, kind)
-    before, after = local._index.newest(), distributed._index.newest()
+    before, after = local.opened.index.newest(), distributed.opened.index.newest()
     assert before is not None
     assert after is not None
     assert set(after.columns) == set(before.columns)
@@ -48,7 +48,7 @@ def test_the_default_is_auto(spark: Any, folder: Path) -> None:
     built = pss.build_index(spark, table, "same")
     assert built.version == 0
     assert repr(built) == "<parsieve.index.View version 0, no columns>"
-    assert table._index.newest() is None
+    assert table.opened.index.newest() is None
     assert repr(pss.build_index(spark, table, "id")) == "<parsieve.index.View version 1, id: sieve>"
 
 

@@ -11,6 +11,7 @@ from support.spark_tables import SparkTable, ids, needs, settled
 
 import parsieve as ps
 import parsieve.spark as pss
+from parsieve.plan.open_table import OpenTable
 from parsieve.spark.scan.last_scan import MOST_KEPT, _scans
 
 pytestmark = pytest.mark.spark
@@ -60,7 +61,7 @@ def test_a_failed_plan_is_recorded(spark: Any, folder: Path, monkeypatch: pytest
     def broken(*_: Any, **__: Any) -> Any:
         raise OSError("the disk is on fire")
 
-    monkeypatch.setattr(ps.Table, "_plan", broken)
+    monkeypatch.setattr(OpenTable, "plan", broken)
     assert ids(frame) == [7]
     scan = pss.last_scan(frame)
     assert scan is not None

@@ -19,12 +19,12 @@ from parsieve.lake.hudi.properties import while_settled
 from parsieve.lake.storage.listing import TICK_NS
 from parsieve.lake.storage.storage import Storage
 from parsieve.predicate import Expr, columns, parse
+from parsieve.predicate.bind import bind
 from parsieve.predicate.render import to_spark
 from parsieve.spark.pushdown.catalyst import Filter
 from parsieve.spark.scan import file_index
 from parsieve.spark.scan.hudi import is_same_version, with_logs
 from parsieve.spark.scan.kept_files import without_skipped
-from parsieve.spark.scan.plan_record import record_of
 from parsieve.table import Table
 
 pytestmark = pytest.mark.spark
@@ -40,7 +40,7 @@ def check(table: ps.Table, made: SparkTable, random_: random.Random, count: int,
     # The names of files are random, but the predicates that are drawn from their rows must not be.
     full = table.plan(None, as_of).to_arrow().sort_by("id")
     assert sorted(full["id"].to_pylist()) == ids(made.whole(as_of))
-    plain = Table(table._lake, f"{made.folder}/_no_index")
+    plain = Table(table.opened.lake, f"{made.folder}/_no_index")
     for _ in range(count):
         expr = random_predicate(random_, full)
         if any(column.type == pa.timestamp("ns") for column in columns(expr)):
@@ -64,11 +64,11 @@ def test_random_predicates_read_the_right_rows_through_a_history(spark: Any, tmp
     made = SparkTable(spark, kind, f"random_{kind}", tmp_path / ("table" if "hudi" in kind else "a table"))
     made.insert(0, 60)
     table = ps.open_table(made.folder)
-    states = [table._lake.snapshot().id]
+    states = [table.opened.lake.snapshot().id]
     check(settled(table), made, random_, 1)
     table.build_index(["id", "name", "price", "day"], progress=False)
     made.update("name = 'new', price = double('NaN')", "id IN (4, 31)")
-    states.append(table._lake.snapshot().id)
+    states.append(table.opened.lake.snapshot().id)
     made.delete("id BETWEEN 20 AND 24 OR name = 'n3'")
     made.insert(60, 80, 1, 1)
     check(table, made, random_, 2)
@@ -106,7 +106,7 @@ def folder(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_all_forms_of_predicates_and_tables_are_accepted(spark: Any, folder: Path) -> None:
     table = ps.open_table(folder)
-    for asked in (table, table._lake, str(folder), folder, folder.as_uri()):
+    for asked in (table, table.opened.lake, str(folder), folder, folder.as_uri()):
         for where in ("id = 7", parse("id = 7", table.schema)):
             assert ids_and_files(pss.read(spark, asked, where)) == ([7], 1), (asked, where)
     from pyspark.sql.functions import col
@@ -167,7 +167,7 @@ def test_skipped_files_are_not_opened(spark: Any, tmp_path: Path) -> None:
         # The index of a plain folder does not cover the damaged files, so only their footers can exclude them.
         plan = table.plan("id = 42 AND part = 0")
         assert len(plan.files) == 1
-        for piece in table._lake.snapshot().slices:
+        for piece in table.opened.lake.snapshot().slices:
             if piece.path not in plan.files:
                 path = Path(str(piece.path))
                 data = path.read_bytes()
@@ -300,7 +300,7 @@ def test_iceberg_reads_stay_at_their_snapshot(spark: Any, tmp_path: Path) -> Non
     made.insert(0, 40)
     table = ps.open_table(made.folder)
     table.build_index(["id", "name"], progress=False)
-    plan, first = table.plan("name = 'n7'"), table._lake.snapshot().id
+    plan, first = table.plan("name = 'n7'"), table.opened.lake.snapshot().id
     expected_now = ids(plan.to_spark(spark))
     made.delete("name = 'n7'")
     table.update_index(progress=False)
@@ -332,18 +332,18 @@ def test_hudi_reads_lose_no_row_when_logs_arrive(spark: Any, tmp_path: Path) -> 
     table = ps.open_table(made.folder)
     table.build_index("name", progress=False)
     old, plan = pss.read(spark, table), table.plan("name = 'n7'")
-    before = table._lake.snapshot()
+    before = table.opened.lake.snapshot()
     first = ids(plan.to_spark(spark))
     made.update("name = 'new'", "name = 'n7'")
     # Spark's list is older than what the planner finds.
     table.update_index(progress=False)
     assert ids(old.where("name = 'n7'")) == first
     # The planner's snapshot is older than Spark's list.
-    stale = table._plan(before, "name = 'new'")
+    stale = table.opened.plan(bind("name = 'new'", before.schema), before)
     assert stale.kept == []
 
     def keep(paths: Sequence[str], where: Filter) -> set[str]:
-        return without_skipped(paths, record_of(stale), is_same_version)
+        return without_skipped(paths, stale.record, is_same_version)
 
     frame = file_index.prune(made.whole(), keep, label_paths=with_logs)
     assert ids(frame.where("name = 'new'")) == first
@@ -352,9 +352,10 @@ def test_hudi_reads_lose_no_row_when_logs_arrive(spark: Any, tmp_path: Path) -> 
     assert opened <= len(first)
     # Spark can no longer read this state.
     changed = table.plan("id = 5")
-    first_slice, *others = changed._snapshot.slices
+    first_slice, *others = changed.record.snapshot.slices
     moved = dataclasses.replace(first_slice, group="another")
-    changed._snapshot = dataclasses.replace(changed._snapshot, slices=(moved, *others))
+    planned = dataclasses.replace(changed.record.snapshot, slices=(moved, *others))
+    changed.record = dataclasses.replace(changed.record, snapshot=planned)
     with pytest.raises(ps.ConflictError, match="another version"):
         changed.to_spark(spark)
     made.drop()

@@ -150,7 +150,7 @@ def test_lake_tables_are_joined_with_few_files(
     made = SparkTable(spark, kind, f"joined_{kind}", tmp_path / "t")
     made.insert(0, 40, files=4)
     table = ps.open_table(made.folder)
-    first = table._lake.snapshot().id
+    first = table.opened.lake.snapshot().id
     table.build_index(["id", "name"], kind="sieve", progress=False)
     made.update("name = 'new'", "id IN (4, 31)")
     right = keys(spark, "name", ["'new'", "'n14'", "NULL", "'none'"], "string")

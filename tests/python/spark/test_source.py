@@ -59,7 +59,7 @@ def test_rows_equal_those_of_sparks_own_read(spark: Any, known: None, tmp_path: 
     needs(kind)
     made = SparkTable(spark, kind, f"source_{kind}", tmp_path / "a table")
     made.insert(0, 80)
-    first = settled(ps.open_table(made.folder))._lake.snapshot().id
+    first = settled(ps.open_table(made.folder)).opened.lake.snapshot().id
     ps.open_table(made.folder).build_index(["id", "name"], kind="sieve", progress=False)
     made.delete("id = 7")
     made.update("name = 'new'", "id = 14")

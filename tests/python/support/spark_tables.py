@@ -94,7 +94,7 @@ class SparkTable:
 
 def settled(table: Any) -> Any:
     """Wait until all files of a table are old enough to have a token, and return the table."""
-    while not all(piece.token for piece in table._lake.snapshot().slices):
+    while not all(piece.token for piece in table.opened.lake.snapshot().slices):
         time.sleep(0.01)
     return table
 

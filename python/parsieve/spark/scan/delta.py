@@ -11,6 +11,8 @@ from urllib.parse import unquote
 import pyarrow.compute as pc
 
 from parsieve.lake.base import Snapshot
+from parsieve.plan.open_table import OpenTable
+from parsieve.plan.record import PlanRecord
 from parsieve.spark.pushdown.catalyst import resolved
 from parsieve.spark.pushdown.conditions import Types
 from parsieve.spark.runtime.gateway import java_session, jvm_of
@@ -24,9 +26,7 @@ from parsieve.spark.scan.format_scan import (
 )
 from parsieve.spark.scan.kept_files import Keeper
 from parsieve.spark.scan.last_scan import remember
-from parsieve.spark.scan.plan_record import PlanRecord
 from parsieve.spark.scan.record import log_scan
-from parsieve.table import Table
 
 
 class DeltaScan(FixedScan):
@@ -73,7 +73,7 @@ class DeltaScan(FixedScan):
         """Return the columns as Spark reads them. Does not read the list of files."""
         return Types(self._schema)
 
-    def keeper(self, table: Table, also: Sequence[pc.Expression]) -> Keeper:
+    def keeper(self, table: OpenTable, also: Sequence[pc.Expression]) -> Keeper:
         """Return a `Keep` that plans on the same version."""
         return Keeper(self.spark, table, self.types(), int(self._snapshot.version()), also)
 

@@ -15,12 +15,12 @@ from parsieve._core import ParsieveError, UnsupportedError
 from parsieve.errors import ConflictError
 from parsieve.lake.base import Location, Snapshot
 from parsieve.lake.folder.table import ParquetDir
+from parsieve.plan.open_table import OpenTable
+from parsieve.plan.record import PlanRecord
 from parsieve.spark.pushdown.catalyst import Filter
 from parsieve.spark.scan import file_index
-from parsieve.spark.scan.format_scan import ListedScan, PlannedFiles, changed_since, condition_of, kept_slices
+from parsieve.spark.scan.format_scan import ListedScan, PlannedFiles, changed_since, condition_of
 from parsieve.spark.scan.kept_files import Keeper, comparable
-from parsieve.spark.scan.plan_record import PlanRecord
-from parsieve.table import Table
 
 _log = logging.getLogger("parsieve.spark")
 
@@ -83,7 +83,7 @@ class FolderScan(ListedScan):
             _log.warning("replaced files will be noticed only when they are read: %s", error)
             return None
 
-    def keeper(self, table: Table, also: Sequence[pc.Expression]) -> Keeper:
+    def keeper(self, table: OpenTable, also: Sequence[pc.Expression]) -> Keeper:
         """Return a `Keep` that looks at the folder again for each query."""
         types = self.types()
         return FolderKeeper(self.spark, table, types, also, self._before)
@@ -94,7 +94,7 @@ class FolderScan(ListedScan):
             current = {piece.path: piece for piece in self.lake.snapshot().slices}
         except FileNotFoundError:
             current = {}
-        for piece in kept_slices(plan):
+        for piece in plan.slices():
             listed = current.get(piece.path)
             if listed is None:
                 raise changed_since(plan, f"{piece.path} is gone")
@@ -124,7 +124,7 @@ class FolderKeeper(Keeper):
     """A `Keep` for a plain folder, which plans each query on the files that exist at that moment."""
 
     def __init__(
-        self, spark: Any, table: Table, types: Any, also: Sequence[pc.Expression], before: Snapshot | None
+        self, spark: Any, table: OpenTable, types: Any, also: Sequence[pc.Expression], before: Snapshot | None
     ) -> None:
         """`before` is the folder before Spark listed it."""
         super().__init__(spark, table, types, None, also)
@@ -134,7 +134,7 @@ class FolderKeeper(Keeper):
 
     def _snapshot(self, paths: Sequence[str]) -> Snapshot:
         # A file can be replaced under its name, so an older snapshot proves nothing about it.
-        self._now = self._table._snapshot(None)
+        self._now = self._table.snapshot(None)
         return self._now
 
     def stale(self, paths: Collection[str]) -> set[str]:
@@ -144,7 +144,7 @@ class FolderKeeper(Keeper):
         """
         if self._before is None:
             return set()
-        now, self._now = self._now or self._table._snapshot(None), None
+        now, self._now = self._now or self._table.snapshot(None), None
         tokens = _tokens_by_path(now)
         # Equal snapshots share their slices, which saves the work for the second one.
         before = tokens if now.slices is self._before.slices else _tokens_by_path(self._before)

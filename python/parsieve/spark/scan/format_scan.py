@@ -15,6 +15,8 @@ from parsieve._core import UnsupportedError
 from parsieve.errors import ConflictError
 from parsieve.io.sources import REQUESTS_AT_ONCE, RangeReader
 from parsieve.lake.base import AsOf, Lake, Slice, Snapshot
+from parsieve.plan.open_table import OpenTable
+from parsieve.plan.record import PlanRecord
 from parsieve.predicate.expr import Always
 from parsieve.predicate.normalize import normalize
 from parsieve.spark.pushdown.catalyst import Filter
@@ -22,8 +24,6 @@ from parsieve.spark.pushdown.conditions import Types
 from parsieve.spark.scan import file_index
 from parsieve.spark.scan.file_index import Keep
 from parsieve.spark.scan.kept_files import Keeper, comparable
-from parsieve.spark.scan.plan_record import PlanRecord
-from parsieve.table import Table
 
 if TYPE_CHECKING:
     from parsieve.lake.folder.table import ParquetDir
@@ -54,7 +54,7 @@ class FormatScan(ABC):
         return Types(self.whole().schema)
 
     @abstractmethod
-    def keeper(self, table: Table, also: Sequence[pc.Expression]) -> Keeper:
+    def keeper(self, table: OpenTable, also: Sequence[pc.Expression]) -> Keeper:
         """Return a `Keep` that plans queries on the state that `whole` reads. `also` is as for `Keeper`."""
 
     @abstractmethod
@@ -136,7 +136,7 @@ class PlannedFiles:
     @classmethod
     def of(cls, plan: PlanRecord) -> PlannedFiles:
         """Return the base files that a plan keeps."""
-        return cls(frozenset(comparable(piece.path) for piece in kept_slices(plan) if piece.path), plan)
+        return cls(frozenset(comparable(piece.path) for piece in plan.slices() if piece.path), plan)
 
     def __call__(self, listed: Sequence[str], where: Filter) -> set[str]:
         """Return the listed paths that the plan keeps."""
@@ -148,11 +148,6 @@ class PlannedFiles:
 
     def __hash__(self) -> int:
         return hash(self.paths)
-
-
-def kept_slices(plan: PlanRecord) -> list[Slice]:
-    """Return the slices that a plan keeps."""
-    return [plan.snapshot.slices[number] for number in plan.kept]
 
 
 def condition_of(plan: PlanRecord, types: Types) -> str:
@@ -176,7 +171,7 @@ def refuse_missing_files(plan: PlanRecord) -> None:
             return True
         return False
 
-    slices = [piece for piece in kept_slices(plan) if piece.path]
+    slices = [piece for piece in plan.slices() if piece.path]
     if not slices:
         return
     with ThreadPoolExecutor(min(REQUESTS_AT_ONCE, len(slices)), "parsieve-read") as pool:

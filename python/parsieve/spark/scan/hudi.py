@@ -13,12 +13,12 @@ import pyarrow.compute as pc
 from parsieve._core import UnsupportedError
 from parsieve.lake.base import Slice, Snapshot
 from parsieve.lake.hudi.properties import wait_until_settled, while_settled
+from parsieve.plan.open_table import OpenTable
+from parsieve.plan.record import PlanRecord
 from parsieve.spark.scan import file_index
 from parsieve.spark.scan.file_index import Keep
 from parsieve.spark.scan.format_scan import ListedScan, PlannedFiles, changed_since, condition_of
 from parsieve.spark.scan.kept_files import Keeper, comparable, without_skipped
-from parsieve.spark.scan.plan_record import PlanRecord
-from parsieve.table import Table
 
 if TYPE_CHECKING:
     from parsieve.lake.hudi.table import Hudi
@@ -54,7 +54,7 @@ class HudiScan(ListedScan):
     def _prune(self, keep: Keep) -> Any:
         return file_index.prune(self.whole(), keep, self.lake.uri, with_logs)
 
-    def keeper(self, table: Table, also: Sequence[pc.Expression]) -> Keeper:
+    def keeper(self, table: OpenTable, also: Sequence[pc.Expression]) -> Keeper:
         """Return a `Keep` that compares the log files, too."""
         return HudiKeeper(self.spark, table, self.types(), self._instant, also)
 
@@ -88,7 +88,7 @@ class HudiKeeper(Keeper):
         if before is not None and self._as_of is None:
             count = self._count_listed(paths, before)
             if count < len(paths):
-                now = self._table._snapshot(None)
+                now = self._table.snapshot(None)
                 if self._count_listed(paths, now) > count:
                     self._planned_on = snapshot = now
         return snapshot

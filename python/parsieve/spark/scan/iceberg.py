@@ -13,6 +13,8 @@ import pyarrow.compute as pc
 from parsieve._core import ParsieveError, UnsupportedError
 from parsieve.lake.base import Snapshot
 from parsieve.lake.open import open_lake
+from parsieve.plan.open_table import OpenTable
+from parsieve.plan.record import PlanRecord
 from parsieve.spark.pushdown.catalyst import resolved
 from parsieve.spark.pushdown.conditions import Types, ids_of
 from parsieve.spark.runtime.gateway import java_session, jvm_of, query_of
@@ -27,9 +29,7 @@ from parsieve.spark.scan.format_scan import (
 )
 from parsieve.spark.scan.kept_files import Keeper
 from parsieve.spark.scan.last_scan import remember
-from parsieve.spark.scan.plan_record import PlanRecord
 from parsieve.spark.scan.record import Scan, log_scan
-from parsieve.table import Table
 
 if TYPE_CHECKING:
     from parsieve.lake.iceberg.table import Iceberg
@@ -82,24 +82,22 @@ class IcebergScan(FixedScan):
         parser = jvm_of(self.spark).org.apache.iceberg.SchemaParser
         return Types(self.whole().schema, ids_of(str(parser.toJson(self._table.schema()))))
 
-    def keeper(self, table: Table, also: Sequence[pc.Expression]) -> Keeper:
+    def keeper(self, table: OpenTable, also: Sequence[pc.Expression]) -> Keeper:
         """Return a `Keep` that plans on the same snapshot."""
         snapshot_id = self._snapshot_id
         if snapshot_id is None and self._latest is not None:
             snapshot_id = int(self._latest.snapshotId())
         return IcebergKeeper(self.spark, self._table_of_spark(table), self.types(), snapshot_id, also)
 
-    def _table_of_spark(self, table: Table) -> Table:
+    def _table_of_spark(self, table: OpenTable) -> OpenTable:
         """Return the table with the metadata file that Spark uses, which the folder alone does not determine."""
         try:
             file = str(self._table.operations().current().metadataFileLocation())
-            lake = open_lake(file, "iceberg", table._lake.storage_options or None)
+            lake = open_lake(file, "iceberg", table.lake.storage_options or None)
         except (ParsieveError, OSError, ValueError) as error:
             _log.warning("Iceberg's metadata file cannot be read here: %s", error)
             return table
-        same = Table(lake, table._index)
-        same._footers = table._footers
-        return same
+        return OpenTable(lake, table.index, table.footers)
 
     def pruned(self, keep: Keep, condition: Any = None) -> Any:
         """Return the rows for which a condition is true, from files that are chosen now.
@@ -198,8 +196,8 @@ class IcebergKeeper(Keeper):
     def _snapshot(self, paths: Sequence[str]) -> Snapshot:
         if self._planned_on is None:
             # The latest snapshot has the current schema, and others that of their time.
-            latest = self._table._snapshot(None)
-            self._planned_on = latest if latest.id == self._as_of else self._table._snapshot(self._as_of)
+            latest = self._table.snapshot(None)
+            self._planned_on = latest if latest.id == self._as_of else self._table.snapshot(self._as_of)
         return self._planned_on
 
 

@@ -9,10 +9,11 @@ from typing import Any
 import pyarrow.compute as pc
 
 from parsieve.lake.base import AsOf, Slice, Snapshot
+from parsieve.plan.open_table import OpenTable
+from parsieve.plan.record import PlanRecord
+from parsieve.predicate.bind import bind
 from parsieve.spark.pushdown.catalyst import Filter
 from parsieve.spark.pushdown.conditions import Types
-from parsieve.spark.scan.plan_record import PlanRecord, record_of
-from parsieve.table import Table
 
 # Whether Spark listed a path for this version of the slice, whose base file has that path.
 IsSameVersion = Callable[[Slice, str], bool]
@@ -24,7 +25,9 @@ class Keeper:
     The formats whose state can change between two queries of a DataFrame override `_snapshot`.
     """
 
-    def __init__(self, spark: Any, table: Table, types: Types, as_of: AsOf, also: Sequence[pc.Expression] = ()) -> None:
+    def __init__(
+        self, spark: Any, table: OpenTable, types: Types, as_of: AsOf, also: Sequence[pc.Expression] = ()
+    ) -> None:
         """`as_of` is the state that Spark reads.
 
         `also` contains conditions that the caller will apply to every row, and that Spark's scan does not know.
@@ -50,13 +53,13 @@ class Keeper:
         predicate = self._types.predicate(where, snapshot.schema, with_timestamps)
         if predicate is None:
             return set(paths)
-        self.plan = record_of(self._table._plan(snapshot, predicate))
+        self.plan = self._table.plan(bind(predicate, snapshot.schema), snapshot).record
         return without_skipped(paths, self.plan, self._is_same_version)
 
     def _snapshot(self, paths: Sequence[str]) -> Snapshot:
         """Return the state of the table to plan on, given the paths that Spark listed."""
         if self._planned_on is None:
-            self._planned_on = self._table._snapshot(self._as_of)
+            self._planned_on = self._table.snapshot(self._as_of)
         return self._planned_on
 
     def _is_same_version(self, piece: Slice, path: str) -> bool:
@@ -71,7 +74,7 @@ class Keeper:
         return hash(self._key())
 
     def _key(self) -> tuple[Any, ...]:
-        return self._table.format, self._table.uri, str(self._as_of), *map(id, self._also)
+        return self._table.lake.format, self._table.lake.uri, str(self._as_of), *map(id, self._also)
 
 
 def without_skipped(

@@ -9,7 +9,8 @@ import pyarrow.compute as pc
 
 from parsieve._core import UnsupportedError
 from parsieve.lake.base import AsOf, Lake
-from parsieve.plan.plan import Plan
+from parsieve.plan.open_table import OpenTable
+from parsieve.plan.record import PlanRecord
 from parsieve.predicate.parse import parse
 from parsieve.spark.runtime.gateway import has_jvm
 from parsieve.spark.scan.delta import DeltaScan
@@ -17,7 +18,6 @@ from parsieve.spark.scan.folder import FolderScan
 from parsieve.spark.scan.format_scan import FormatScan, changed_since
 from parsieve.spark.scan.hudi import HudiScan
 from parsieve.spark.scan.iceberg import IcebergScan
-from parsieve.spark.scan.plan_record import record_of
 from parsieve.spark.tables import is_name, lake_of, refuse_second_place
 from parsieve.table import Table
 
@@ -86,7 +86,7 @@ def open_scan(
     as_of: AsOf = None,
     index_location: Any = None,
     storage_options: Mapping[str, str] | None = None,
-) -> tuple[FormatScan, Table]:
+) -> tuple[FormatScan, OpenTable]:
     """Open the table that `read` gets, and return it with the way in which Spark reads it."""
     if not has_jvm(spark):
         raise UnsupportedError(
@@ -95,14 +95,18 @@ def open_scan(
         )
     if isinstance(table, Table):
         refuse_second_place(index_location, storage_options)
-        return scan_of(spark, table._lake, None, as_of), table
+        return scan_of(spark, table.opened.lake, None, as_of), table.opened
     lake = lake_of(spark, table, storage_options)
     name = table if is_name(table) else None
-    return scan_of(spark, lake, name, as_of), Table(lake, index_location)
+    return scan_of(spark, lake, name, as_of), OpenTable.of(lake, index_location)
 
 
 def read_opened(
-    scan: FormatScan, table: Table, where: Any = None, timezone: str | None = None, also: Sequence[pc.Expression] = ()
+    scan: FormatScan,
+    table: OpenTable,
+    where: Any = None,
+    timezone: str | None = None,
+    also: Sequence[pc.Expression] = (),
 ) -> Any:
     """Return the DataFrame of `read`.
 
@@ -111,21 +115,20 @@ def read_opened(
     condition = where
     if where is not None and not isinstance(where, str) and not hasattr(where, "_jc"):
         zone = timezone or scan.spark.conf.get("spark.sql.session.timeZone")
-        predicate = parse(where, table._snapshot(scan.as_of).schema, zone)
+        predicate = parse(where, table.snapshot(scan.as_of).schema, zone)
         condition = scan.types().text(predicate)
     if scan.chooses_files_once and condition is None and not also:
         return scan.whole()
     return scan.pruned(scan.keeper(table, also), condition)
 
 
-def read_plan(plan: Plan, spark: SparkSession, name: str | None = None) -> DataFrame:
+def read_plan(plan: PlanRecord, spark: SparkSession, name: str | None = None) -> DataFrame:
     """Return the rows of a plan, as `Plan.to_spark` does."""
     if not has_jvm(spark):
         raise UnsupportedError("Spark Connect shows no file lists to its clients; plan.files works with any engine")
-    record = record_of(plan)
-    frame: DataFrame = scan_of(spark, record.lake, name, record.snapshot.id).from_plan(record)
-    columns = record.snapshot.schema.names
+    frame: DataFrame = scan_of(spark, plan.lake, name, plan.snapshot.id).from_plan(plan)
+    columns = plan.snapshot.schema.names
     for column in columns:
         if column not in frame.columns:
-            raise changed_since(record, f"Spark finds no column {column!r} in it")
+            raise changed_since(plan, f"Spark finds no column {column!r} in it")
     return frame.select(*("`" + column.replace("`", "``") + "`" for column in columns))

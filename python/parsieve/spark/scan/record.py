@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from parsieve.spark.scan.plan_record import PlanRecord
+    from parsieve.plan.record import PlanRecord
 
 _log = logging.getLogger("parsieve.spark")
 

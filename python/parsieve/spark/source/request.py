@@ -14,12 +14,13 @@ import pyarrow as pa
 from parsieve.lake.as_of import state_of
 from parsieve.lake.base import Snapshot
 from parsieve.lake.open import open_lake
-from parsieve.plan.engines import Rows
-from parsieve.plan.plan import Plan
+from parsieve.plan.engines import Rows, rows_of
+from parsieve.plan.open_table import OpenTable
+from parsieve.plan.record import PlanRecord
+from parsieve.predicate.bind import bind
 from parsieve.predicate.parse import parse
 from parsieve.predicate.render import to_pyarrow
 from parsieve.spark.scan.read import SCANS
-from parsieve.table import Table
 
 OPTIONS = ("path", "where", "as_of", "format", "index_location", "storage_options", "timezone")
 # The bytes that one task reads, unless one file is larger. A small file counts as `FILE_BYTES`.
@@ -55,13 +56,13 @@ class Request:
         stored = given.pop("storage_options", None)
         return cls(**given, storage_options=None if stored is None else _object(stored))
 
-    def table(self) -> Table:
+    def table(self) -> OpenTable:
         """Open the table."""
-        return Table(open_lake(self.path, self.format, self.storage_options), self.index_location)
+        return OpenTable.of(open_lake(self.path, self.format, self.storage_options), self.index_location)
 
-    def snapshot(self, table: Table) -> Snapshot:
+    def snapshot(self, table: OpenTable) -> Snapshot:
         """Return the requested state of the table."""
-        return table._snapshot(state_of(self.as_of, table.format))
+        return table.snapshot(state_of(self.as_of, table.lake.format))
 
     def pinned(self) -> tuple[Request, pa.Schema, frozenset[str]]:
         """Pin the request to the table's current state. Return it with the table's columns, and those in INT96.
@@ -72,29 +73,30 @@ class Request:
         table = self.table()
         snapshot = self.snapshot(table)
         to_pyarrow(parse(self.where, snapshot.schema, self.timezone))
-        scan = SCANS[table.format]
-        path, as_of = scan.pinned(table._lake, snapshot)
-        pinned = replace(self, format=table.format, path=path or self.path, as_of=as_of or self.as_of)
-        return pinned, snapshot.schema, scan.int96_columns(table._lake, snapshot)
+        scan = SCANS[table.lake.format]
+        path, as_of = scan.pinned(table.lake, snapshot)
+        pinned = replace(self, format=table.lake.format, path=path or self.path, as_of=as_of or self.as_of)
+        return pinned, snapshot.schema, scan.int96_columns(table.lake, snapshot)
 
-    def plan(self) -> Plan:
+    def plan(self) -> PlanRecord:
         """Plan which files can contain a matching row."""
         table = self.table()
-        return table._plan(self.snapshot(table), self.where, timezone=self.timezone)
+        snapshot = self.snapshot(table)
+        return table.plan(bind(self.where, snapshot.schema, timezone=self.timezone), snapshot).record
 
 
-def shares(plan: Plan) -> list[Rows]:
+def shares(plan: PlanRecord) -> list[Rows]:
     """Divide the rows of a plan into tasks, each with some neighbouring files."""
     tasks: list[list[int]] = []
     task_bytes = 0
-    for number in plan._kept:
-        file_bytes = max(plan._slice(number).size or 0, FILE_BYTES)
+    for number in plan.kept:
+        file_bytes = max(plan.snapshot.slices[number].size or 0, FILE_BYTES)
         if not tasks or task_bytes + file_bytes > TASK_BYTES:
             tasks.append([])
             task_bytes = 0
         tasks[-1].append(number)
         task_bytes += file_bytes
-    return [plan._rows(numbers) for numbers in tasks]
+    return [rows_of(plan, numbers) for numbers in tasks]
 
 
 def _object(text: str) -> dict[str, str]:

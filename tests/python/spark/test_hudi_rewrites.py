@@ -28,7 +28,7 @@ def test_reads_wait_while_the_properties_are_rewritten(
     ways: dict[str, Callable[[], Any]] = {
         "read a path": lambda: pss.read(spark, made.folder, "id < 3"),
         "read a name": lambda: pss.read(spark, made.name, "id < 3"),
-        "read an instant": lambda: pss.read(spark, made.folder, "id < 3", plan._snapshot.id),
+        "read an instant": lambda: pss.read(spark, made.folder, "id < 3", plan.record.snapshot.id),
         "plan": lambda: table.plan("id < 3").to_spark(spark),
         "a plan from before": lambda: plan.to_spark(spark),
     }
