@@ -68,12 +68,13 @@ test-slow: develop .venv/stamp-test .venv-spark/stamp-spark ## what takes long: 
 	PYTHONPATH=$(CURDIR)/python $(SPARK_BIN)/python -m pytest -m slow tests/python/spark
 
 .PHONY: check
-check: develop .venv/stamp-check $(CARGO_DENY) ## formats, lints, types, stubs and licences
+check: develop .venv/stamp-check $(CARGO_DENY) ## formats, lints, types, stubs, prose and licenses
 	cargo fmt --check
 	PYO3_PYTHON=$(CURDIR)/$(BIN)/python cargo clippy --locked --all-targets --all-features -- -D warnings
 	$(BIN)/ruff check $(PYTHON_SOURCES)
 	$(BIN)/ruff format --check $(PYTHON_SOURCES)
 	$(BIN)/mypy $(PYTHON_SOURCES)
+	$(BIN)/python tests/python/prose.py
 	$(BIN)/python -m mypy.stubtest --mypy-config-file pyproject.toml \
 		--allowlist tests/python/stubtest.txt --ignore-unused-allowlist parsieve._core
 	$(CARGO_DENY) --locked check bans licenses sources

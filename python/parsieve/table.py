@@ -129,7 +129,7 @@ class Table(IndexedTable):
         """Estimate what an index of each column would cost and save, from a sample of the table's files.
 
         Args:
-            columns: The columns to judge. None takes those of the queries, or without queries all columns.
+            columns: The columns to judge. None judges the columns of the queries, or without queries all columns.
             queries: Typical predicates, as for `plan`. Without any, point and range queries count equally.
             expose: Encrypted columns that may be indexed, as for `build_index`.
             timezone: The time zone to assume for timestamps in `queries` that have none, as for `plan`.
@@ -179,7 +179,7 @@ def open_table(
     too; to index it, pass `index_location`. Globs and lists of files are not accepted.
 
     `storage_options` use the names of obstore for a plain folder (`aws_region`, `aws_endpoint`, `aws_allow_http`), and
-    those of the format's library for Delta Lake, Iceberg and Hudi.
+    the names of the format's library for Delta Lake, Iceberg and Hudi.
 
     `decryption` holds the keys of a plain folder's encrypted files: a dict of `footer_key`, `column_keys` and
     `aad_prefix`; or `(kms, connection)`, with a `KmsClient` (or a function that makes one) and the

@@ -161,8 +161,12 @@ def private_uses() -> list[tuple[str, int, str]]:
     return found
 
 
+# Documented methods of the standard library whose names start with an underscore.
+DOCUMENTED = {"_asdict", "_exit", "_fields", "_replace"}
+
+
 def _is_private(name: str) -> bool:
-    return name.startswith("_") and not name.startswith("__")
+    return name.startswith("_") and not name.startswith("__") and name not in DOCUMENTED
 
 
 def _is_of_self(node: ast.Attribute) -> bool:

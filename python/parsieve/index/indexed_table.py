@@ -54,15 +54,15 @@ class IndexedTable:
         This replaces an existing index of the same kind. An index of the other kind stays, so that a column with a
         "sieve" index that gets a "bloom" index has "both"; `drop_index` removes it.
 
-        Returns a report that shows what was built, how large it is, and which files it leaves out; `print` it for a
-        summary. `report.columns` maps each column to the kind that was built: "sieve", "bloom", "both", or "none" if
-        "auto" built nothing; `report.notes` then has the reason. If files were written just before the call, it waits
-        until they can be indexed, for at most one tick of the filesystem's clock.
+        Returns a report of the kinds, sizes and coverage of the index, including the files that it does not cover;
+        `print` it for a summary. `report.columns` maps each column to the kind that was built: "sieve", "bloom",
+        "both", or "none" if "auto" built nothing; `report.notes` then has the reason. If files were written just before
+        the call, it waits until they can be indexed, for at most one tick of the filesystem's clock.
 
         Args:
             columns: A name, a tuple of names for a field of a struct, or a list of these.
             kind: "sieve" answers keys and intervals exactly. "bloom" stores a filter for each file, which answers only
-                keys but rejects those that do not exist. "both" builds both, with one scan for each. "auto" builds for
+                keys but rejects missing keys. "both" builds both, with one scan for each. "auto" builds for
                 each column what `advise` recommends without queries, which may be nothing.
             memory: How many bytes of rows to hold in memory; the rest is spilled to disk.
             threads: The number of threads; None uses one per processor.
@@ -118,7 +118,7 @@ class IndexedTable:
     ) -> UpdateReport:
         """Bring the index up to date with the table. Reads only new and changed files.
 
-        Returns a report that shows what was read and which files are left out; `print` it for a summary. If files were
+        Returns a report of the files that were read and of those not covered; `print` it for a summary. If files were
         written just before the call, it waits until they can be indexed, for at most one tick of the filesystem's
         clock.
 
@@ -181,7 +181,8 @@ class IndexedTable:
     def expire_index(self, older_than: dt.timedelta | dt.datetime | float = OLDER_THAN) -> ExpireReport:
         """Remove old versions of the index, and the files that only they use.
 
-        Returns a report that shows what was removed, and what remains, why, and until when; `print` it for a summary.
+        Returns a report of the removed versions, and of the remaining ones with reason and expiry; `print` it for a
+        summary.
 
         The newest version stays. Files that belong to no version stay until they are a day old, because they may
         belong to a build that is still running. A build that fails removes its own files.
@@ -231,7 +232,7 @@ class IndexedTable:
         return [(name,) if (name,) in indexed else name for name in listed]
 
     def verify_index(self) -> list[IndexProblem]:
-        """Read the index and the table, and return the problems of the index. Those that could lose rows come first.
+        """Read the index and the table, and return the problems of the index. Problems that could lose rows come first.
 
         Raises `IndexNotFoundError` if there is no index.
 
@@ -289,5 +290,5 @@ def column_paths(columns: ColumnName | Sequence[ColumnName], schema: pa.Schema) 
     """Return the paths of columns that a caller named: one name, or a list of names."""
     # A name may be the empty text, but `()` means no columns.
     names = [columns] if columns != () and isinstance(columns, str | tuple) else list(columns)
-    known = Names(schema)
-    return [known.find([name] if isinstance(name, str) else name).path for name in names]
+    by_name = Names(schema)
+    return [by_name.find([name] if isinstance(name, str) else name).path for name in names]

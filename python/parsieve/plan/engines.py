@@ -99,7 +99,7 @@ class Rows:
         return (None, condition) if self._is_filtered_late else (condition, None)
 
     def _columns(self, names: Sequence[str] | str | None) -> list[str]:
-        """Return the columns that a caller asks for."""
+        """Return the names of the requested columns, or of all columns."""
         schema = self._snapshot.schema
         listed = [names] if isinstance(names, str) else list(schema.names if names is None else names)
         existing = set(schema.names)

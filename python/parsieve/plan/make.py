@@ -42,7 +42,7 @@ _log = logging.getLogger("parsieve.plan")
 class PlanOptions:
     """What evidence a plan may use, besides the metadata of the table's format."""
 
-    # Whether to read footers: True reads all, False none, None those that no other evidence replaces or that pay off.
+    # Whether to read footers: True reads all, False none. None reads a footer if nothing else answers, or if it pays.
     row_groups: bool | None = None
     # Whether to use the index, and the filters in files.
     use_index: bool = True
@@ -56,7 +56,7 @@ def make_plan(table: OpenTable, snapshot: Snapshot, bound: BoundPredicate, optio
     """Plan a predicate on a snapshot of a table."""
     requests, num_bytes = table.index.cost
     view, notes = table.view(snapshot) if options.use_index else (None, [])
-    # The types of a plain folder are those of its first file; other files may have others.
+    # A plain folder takes its types from its first file; other files may have other types.
     tree = ask(bound.expr, types_are_certain=table.lake.format != "parquet")
     questions = list(leaves(tree))
     cost = Cost()
@@ -98,7 +98,7 @@ def make_plan(table: OpenTable, snapshot: Snapshot, bound: BoundPredicate, optio
 
 
 def log_plan(record: PlanRecord, seconds: float) -> None:
-    """Log what a plan kept and why. Log slow plans at level INFO."""
+    """Log the result of each kind of evidence at level DEBUG, and slow plans at level INFO."""
     if seconds > SLOW and _log.isEnabledFor(logging.INFO):
         read = f"{size(record.cost.bytes_fetched)} in {count(record.cost.requests, 'request')}"
         _log.info("slow plan: %.1f s for %s (read %s)", seconds, record.expr, read)
@@ -148,7 +148,7 @@ def refuse_stale(record: PlanRecord, is_indexed: bool) -> None:
 
 
 def _answered_by_statistics(snapshot: Snapshot, questions: Sequence[Question]) -> list[pa.BooleanArray | None]:
-    """Return for each question the slices for which the table's metadata answer as well as a footer could."""
+    """Return for each question the slices whose table metadata makes a footer unnecessary."""
     by_column: dict[tuple[str, ...], pa.BooleanArray | None] = {}
     partition_columns = {name for piece in snapshot.slices for name in piece.partition_values}
     for question in questions:

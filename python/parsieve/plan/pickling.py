@@ -1,4 +1,4 @@
-"""Pickle tables and plans for other processes: what a pickle contains, and what it leaves out."""
+"""Pickle tables and plans for other processes, without caches, evidence and library objects."""
 
 from __future__ import annotations
 
@@ -80,14 +80,14 @@ def store_of(store: Store, what: str) -> Store:
 def _require_picklable(filesystem: Any, what: str) -> None:
     """Raise `TypeError` if a filesystem, or one that it wraps, cannot be pickled."""
     # pyarrow and fsspec wrap filesystems under these names.
-    for one in (filesystem, *(getattr(filesystem, name, None) for name in ("base_fs", "handler", "fs"))):
-        if one is None:
+    for layer in (filesystem, *(getattr(filesystem, name, None) for name in ("base_fs", "handler", "fs"))):
+        if layer is None:
             continue
         try:
-            one.__reduce_ex__(4)
+            layer.__reduce_ex__(4)
         except Exception as error:
             raise TypeError(
-                f"cannot pickle {what}: its {type(one).__name__} cannot be pickled ({error}). "
+                f"cannot pickle {what}: its {type(layer).__name__} cannot be pickled ({error}). "
                 "Open the table again in the other process, or name it by its path or URI"
             ) from error
 

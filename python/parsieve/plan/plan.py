@@ -40,7 +40,7 @@ class Plan:
     ['b']
     """
 
-    # What the plan decided, and why.
+    # The decisions of the plan and their reasons.
     record: PlanRecord
 
     def __init__(self, record: PlanRecord) -> None:
@@ -93,7 +93,7 @@ class Plan:
         return self.record.snapshot.schema
 
     def explain(self) -> str:
-        """Explain the plan: what each kind of evidence kept and skipped, what was in doubt, and what planning read.
+        """Explain the plan: the files that each kind of evidence kept and skipped, doubts, and the cost of planning.
 
         >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
         >>> folder = tempfile.mkdtemp()
@@ -137,7 +137,7 @@ class Plan:
             yield from rows_of(self.record).reader(columns)
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """The matching rows as an Arrow C stream, cast to `requested_schema` if the consumer asks for one."""
+        """Return the matching rows as an Arrow C stream, cast to `requested_schema` if it is given."""
         with foreign(self.record.lake.uri):
             reader = rows_of(self.record).reader(None)
         # Outside of `foreign`: an error of the consumer's schema is not an error of the table.
@@ -170,13 +170,13 @@ class Plan:
         >>> plan.to_dataset().count_rows()
         1
         """
-        found = rows_of(self.record).dataset()
-        if found is None:
+        dataset = rows_of(self.record).dataset()
+        if dataset is None:
             raise UnsupportedError(
                 "cannot make a dataset: some files do not hold exactly the table's rows (deletes, logs, other types); "
                 "use to_arrow or to_batches"
             )
-        return found
+        return dataset
 
     def to_polars(self) -> pl.LazyFrame:
         """Return the matching rows as a LazyFrame.
@@ -199,7 +199,7 @@ class Plan:
         DuckDB reads the files of Delta, Iceberg and Hudi tables itself if they hold exactly the table's rows.
 
         The files of a plain folder may be replaced at any time, and DuckDB does not notice if one is replaced while it
-        reads. So parsieve holds these files open, and DuckDB reads the matching rows at once, up to 256 MiB. Larger
+        reads. So parsieve holds these files open, and DuckDB reads the matching rows immediately, up to 256 MiB. Larger
         results, and all of them where the system is not Linux, are read when you use the relation, as the dataset of
         `to_dataset`; a `ConflictError` is then a `duckdb.Error` with the same message.
 

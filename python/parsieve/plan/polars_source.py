@@ -58,7 +58,7 @@ class _DatasetSource:
     def __call__(
         self, with_columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, batch_size: int | None
     ) -> Iterator[pl.DataFrame]:
-        """Yield the rows that Polars asks for. It counts `n_rows` before it applies the predicate."""
+        """Yield the rows that Polars requests. It counts `n_rows` before it applies the predicate."""
         columns = self.dataset.schema.names if with_columns is None else with_columns
         roots = [] if predicate is None else predicate.meta.root_names()
         # A batch without columns has no number of rows.
@@ -88,7 +88,7 @@ class _Source:
     def __call__(
         self, with_columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, batch_size: int | None
     ) -> Iterator[pl.DataFrame]:
-        """Yield the rows that Polars asks for. It counts `n_rows` before it applies the predicate."""
+        """Yield the rows that Polars requests. It counts `n_rows` before it applies the predicate."""
         columns = self.files.schema.names if with_columns is None else with_columns
         missing = n_rows
         for window in self.files.windows(hold=False):

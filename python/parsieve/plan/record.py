@@ -1,4 +1,4 @@
-"""What a plan decided, and why: the data that explanations, reports, engines and pickles read."""
+"""The decisions of a plan and their reasons, as data for explanations, reports, engines and pickles."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Stage(NamedTuple):
 
 
 class RowGroups(NamedTuple):
-    """The row groups of a file whose footer was read: how many it has, and the numbers of those that are kept."""
+    """The row groups of a file whose footer was read: their total, and the numbers of the kept ones."""
 
     total: int
     kept: list[int]
@@ -40,7 +40,7 @@ class RowGroups(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class PlanRecord:
-    """What a plan decided about each file and row group, and why.
+    """The decisions of a plan about each file and row group, with their reasons.
 
     Files are numbered by their slices in `snapshot`. A pickled record contains every result, but not the evidence.
     """
@@ -125,7 +125,7 @@ class PlanRecord:
         return piece.path or f"{piece.partition}/{piece.group}".lstrip("/")
 
     def slices(self, numbers: Sequence[int] | None = None) -> list[Slice]:
-        """Return some slices by their numbers; None returns those of all kept files."""
+        """Return slices by their numbers; None returns the slices of all kept files."""
         return [self.snapshot.slices[number] for number in (self.kept if numbers is None else numbers)]
 
     @cached_property
@@ -163,7 +163,7 @@ class PlanRecord:
 
     @cached_property
     def target(self) -> Literal["key", "keys", "rows"]:
-        """What the predicate looks up: one key, several keys, or other rows."""
+        """Whether the predicate looks up one key, several keys, or other rows."""
         lookups = [question for question in leaves(self.files.tree) if isinstance(question, Among | Begins | Within)]
         if len(lookups) == 1 and isinstance(lookups[0], Among) and len(lookups[0].values) == 1:
             return "key"

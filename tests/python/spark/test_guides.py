@@ -1,4 +1,4 @@
-"""The examples in the README and the guides that need Spark run to their end."""
+"""Run the code of README.md and of the guides that needs Spark."""
 
 from pathlib import Path
 from typing import Any
@@ -16,22 +16,25 @@ ROOT = Path(__file__).parents[3]
 GUIDES = ROOT / "docs/guides"
 
 
-def test_the_hudi_guide_runs(
+def test_a_hudi_table_with_deletes(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     if "hudi" not in versions.installed().jars:
         pytest.skip("no jars of hudi for this PySpark")
     monkeypatch.chdir(tmp_path)
-    # All tests share one session; a reader of the guide starts a new one.
+    # All tests share one session; a reader starts another.
     monkeypatch.setattr(pss, "session", lambda **_: spark)
     run("docs/guides/hudi.md", blocks((GUIDES / "hudi.md").read_text(encoding="utf-8")))
     assert not [record.message for record in caplog.records if record.name == "parsieve.spark"], "files are skipped"
 
 
-def test_the_spark_examples_of_the_readme_run(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("page", ["README.md", "docs/guides/spark.md"])
+def test_the_spark_code_of_the_page_runs(
+    page: str, spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(pss, "session", lambda **_: spark)
-    program = blocks((ROOT / "README.md").read_text(encoding="utf-8"), spark=True)
+    program = blocks((ROOT / page).read_text(encoding="utf-8"), spark=True)
     assert any("pss.session()" in block.text for block in program)
-    # Another test runs the shell blocks, without Spark.
-    run("README.md", [block for block in program if block.language != "console"])
+    # The commands run without Spark, in test_readme.py.
+    run(page, [block for block in program if block.language != "console"])

@@ -16,16 +16,16 @@ class Evidence(ABC):
     name: str
 
     @abstractmethod
-    def may_match(self, question: Question, wanted: pa.BooleanArray) -> pa.BooleanArray | None:
+    def may_match(self, question: Question, candidates: pa.BooleanArray) -> pa.BooleanArray | None:
         """Return for each unit whether it may contain a matching row; False is certain.
 
-        Return None if this evidence cannot answer the question. Values for units that are not `wanted` are ignored.
+        Return None if this evidence cannot answer the question. Values for units that are not `candidates` are ignored.
         """
 
     def expected_false_positives(
-        self, question: Question, answer: pa.BooleanArray, wanted: pa.BooleanArray
+        self, question: Question, answer: pa.BooleanArray, candidates: pa.BooleanArray
     ) -> float | None:
-        """Return the expected number of false positives among the wanted units that an answer keeps.
+        """Return the expected number of false positives among the candidates that an answer keeps.
 
         This assumes that the question's values exist in the table. If they do not, every kept unit is a false positive.
         Return None if the number is unknown.

@@ -31,7 +31,7 @@ class BloomIndexEvidence(Evidence):
             return None
         return self._view.bloom(question.column.path, question.column.field_id)
 
-    def may_match(self, question: Question, wanted: pa.BooleanArray) -> pa.BooleanArray | None:
+    def may_match(self, question: Question, candidates: pa.BooleanArray) -> pa.BooleanArray | None:
         """Look the values up in the filters of all slices together."""
         reader = self._reader(question)
         if reader is None or not isinstance(question, Among):
@@ -64,14 +64,14 @@ class BloomIndexEvidence(Evidence):
             return {}
 
     def expected_false_positives(
-        self, question: Question, answer: pa.BooleanArray, wanted: pa.BooleanArray
+        self, question: Question, answer: pa.BooleanArray, candidates: pa.BooleanArray
     ) -> float | None:
         """Derive the number of false positives from the filters' rate and the number of excluded files."""
         reader = self._reader(question)
         if reader is None or not isinstance(question, Among):
             return None
         rate = 1 - (1 - reader.state.fpp) ** len(question.values)
-        excluded = pc.and_not(wanted, answer).true_count
+        excluded = pc.and_not(candidates, answer).true_count
         return excluded * rate / (1 - rate) if rate < 1 else None
 
     def describe(self, question: Question, unit: int) -> str:

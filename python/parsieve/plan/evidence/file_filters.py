@@ -124,12 +124,12 @@ class FileFilterEvidence(Evidence):
         self._footers = footers
         self._answers = answers
 
-    def may_match(self, question: Question, wanted: pa.BooleanArray) -> pa.BooleanArray | None:
-        """Read the blocks of the filters that the values fall into, in files with a wanted row group."""
+    def may_match(self, question: Question, candidates: pa.BooleanArray) -> pa.BooleanArray | None:
+        """Read the blocks of the filters that the values fall into, in files with candidates."""
         if question not in self._answers.questions:
             return None
-        pairs = zip(self._units, wanted.to_pylist(), strict=True)
-        numbers = dict.fromkeys(number for (number, _), is_wanted in pairs if is_wanted)
+        pairs = zip(self._units, candidates.to_pylist(), strict=True)
+        numbers = dict.fromkeys(number for (number, _), is_candidate in pairs if is_candidate)
         self._answers.read({number: self._footers[number] for number in numbers if number in self._footers})
         return self._mask(question, numbers)
 

@@ -185,7 +185,7 @@ def _weight(footer: _Cached) -> int:
 
 
 def open_footer(reader: RangeReader, keys: FileKeys | None = None) -> FileReader:
-    """Read a file's footer, fetching the byte ranges that the core asks for."""
+    """Read a file's footer by fetching the byte ranges that the core needs."""
     fetched = Fetched()
     while True:
         needed, opened = FileReader.open(reader.size, fetched, keys)

@@ -32,7 +32,7 @@ FEW = 8
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ColumnBounds:
-    """What is certain about a column, for each unit; null means unknown. All values but NaN are within the bounds."""
+    """Proven facts about a column, for each unit; null means unknown. All values but NaN are within the bounds."""
 
     lower: pa.Array
     upper: pa.Array
@@ -53,12 +53,12 @@ class MinMax(Evidence):
         self._bounds: dict[tuple[str, ...], ColumnBounds | None] = {}
 
     def bounds(self, column: Column) -> ColumnBounds | None:
-        """Return what is known about a column."""
+        """Return the bounds of a column in all units, or None if nothing is known."""
         if column.path not in self._bounds:
             self._bounds[column.path] = self._read(column)
         return self._bounds[column.path]
 
-    def may_match(self, question: Question, wanted: pa.BooleanArray) -> pa.BooleanArray | None:
+    def may_match(self, question: Question, candidates: pa.BooleanArray) -> pa.BooleanArray | None:
         """Compare the bounds of all units together."""
         bounds = self.bounds(question.column)
         return None if bounds is None else may_match(question, bounds)

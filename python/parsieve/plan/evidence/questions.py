@@ -1,6 +1,6 @@
 """Turn a predicate into a monotone tree of questions about a set of rows, answered with "maybe" or a proven "no".
 
-A question is about the rows of a file or a row group: does one of them have a value in this range? Ranges contain
+A question has the form: does a row of this file or row group have a value in this range? Ranges contain
 numbers but no NaN, which has a question of its own. So evidence that does not know about NaN can exclude the numbers.
 """
 
@@ -199,7 +199,7 @@ def _array(value: Literal) -> pa.Array:
 
 
 def _or_nan(question: Question) -> Tree:
-    """Also ask for NaN, which is greater than all numbers and different from them."""
+    """Extend a question to NaN, which is greater than all numbers and different from them."""
     if pa.types.is_floating(question.column.value_type):
         return Some((question, HasNan(question.column)))
     return question
@@ -208,7 +208,7 @@ def _or_nan(question: Question) -> Tree:
 def _every(parts: list[Tree]) -> Tree:
     """Join parts that must all be true.
 
-    Ranges of one column become one range. Where a number of a column is required, its NaN is not asked for.
+    Ranges of one column become one range. If a part requires a number in a column, NaN in that column is no match.
     """
     flat = [inner for part in parts for inner in (part.parts if isinstance(part, Every) else (part,))]
     numbers = {part.column.path for part in flat if isinstance(part, Within | Among | Outside)}

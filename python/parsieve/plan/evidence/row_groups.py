@@ -22,7 +22,7 @@ Judged = tuple[Candidates, list[tuple[int, int]]]
 
 
 class GroupJudge:
-    """Judges the row groups of files. It remembers what it read, so it can judge files again together with others."""
+    """Judges the row groups of files. It keeps the footers, so it can judge files again together with others."""
 
     def __init__(
         self, lake: Lake, snapshot: Snapshot, footers: Footers, files: Candidates, cost: Cost, *, use_filters: bool
@@ -44,7 +44,7 @@ class GroupJudge:
         piece = self._snapshot.slices[number]
         if not self._lake.row_groups_usable(piece):
             return False
-        # The table defines the values of constant columns, whatever the file contains.
+        # The table defines the values of constant columns. Their values in the file do not count.
         constants = self._lake.constants(piece)
         return any(column.path[0] not in constants for column in self.columns)
 

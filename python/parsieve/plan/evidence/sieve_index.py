@@ -29,7 +29,7 @@ class SieveIndexEvidence(Evidence):
         # Columns whose index could not be read, with the error.
         self.failed: dict[str, str] = {}
 
-    def may_match(self, question: Question, wanted: pa.BooleanArray) -> pa.BooleanArray | None:
+    def may_match(self, question: Question, candidates: pa.BooleanArray) -> pa.BooleanArray | None:
         """Look the values up for all slices together."""
         if isinstance(question, Beyond):
             # The build read every value of the covered versions as this type, so none is of another type.
@@ -73,7 +73,7 @@ class SieveIndexEvidence(Evidence):
             return None
 
     def expected_false_positives(
-        self, question: Question, answer: pa.BooleanArray, wanted: pa.BooleanArray
+        self, question: Question, answer: pa.BooleanArray, candidates: pa.BooleanArray
     ) -> float | None:
         """Multiply the number of keys by the mean number of false positives per key, which the build counted."""
         path = self._path(question.column)
