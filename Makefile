@@ -56,7 +56,7 @@ test-spark: develop .venv-spark/stamp-spark ## the tests on Spark, with Hudi, De
 	PYTHONPATH=$(CURDIR)/python $(SPARK_BIN)/python -m pytest tests/python/spark --durations=12
 
 # Hudi has no jars for it. What takes long for reasons of its own is left to test-spark.
-SPARK4_TESTS := $(addprefix tests/python/spark/test_,skip.py build.py matching.py replaced_files.py scans.py session.py source.py)
+SPARK4_TESTS := $(addprefix tests/python/spark/test_,file_index.py build.py key_filter.py replaced_files.py last_scan.py session.py source.py)
 
 .PHONY: test-spark4
 test-spark4: develop .venv-spark4/stamp-spark4 ## a share of them on the newest PySpark: plain Parquet, Delta and Iceberg

@@ -184,8 +184,8 @@ def _doctor(options: argparse.Namespace) -> int:
     else:
         options.console.table(["name", "state", "found"], [item._asdict() for item in items])
         for item in items:
-            if item.mend:
-                options.console.line(f"{item.name}: {item.mend}")
+            if item.remedy:
+                options.console.line(f"{item.name}: {item.remedy}")
     return 1 if any(item.state == "missing" for item in items) else 0
 
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 # Spark's side of `Plan.to_spark`. The package imports upward only here, and by name: parsieve.spark builds on plans.
-_SPARK = "parsieve.spark.scan.from_plan"
+_SPARK = "parsieve.spark.scan.read"
 
 
 def rows_of(record: PlanRecord, numbers: Sequence[int] | None = None) -> Rows:
@@ -43,7 +43,7 @@ def rows_of(record: PlanRecord, numbers: Sequence[int] | None = None) -> Rows:
 
 def to_spark(plan: Plan, spark: Any, name: str | None) -> Any:
     """Return the rows of a plan as a Spark DataFrame."""
-    return import_module(_SPARK).frame_of(plan, spark, name)
+    return import_module(_SPARK).read_plan(plan.record, spark, name)
 
 
 class Rows:
