@@ -150,7 +150,7 @@ class IndexedTable:
         self.opened.index.update(lake, snapshot, **effort, renewed=renewals.tokens, account=account)
         renewals.forget()
         if compact is None:
-            compact = self.opened.lake.format != "parquet" and all(piece.clean for piece in snapshot.slices)
+            compact = snapshot.id is not None and all(piece.clean for piece in snapshot.slices)
         view = self.opened.index.newest()
         if compact and view is not None and any(state.deltas for state in view.columns.values()):
             self.opened.index.compact()
