@@ -1,4 +1,4 @@
-//! The split block Bloom filter of Parquet. Start with [`block`], then [`sbbf`].
+//! Parquet's split block Bloom filter. Start with [`block`], then read [`sbbf`].
 
 pub mod batch;
 pub mod block;

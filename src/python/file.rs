@@ -8,7 +8,9 @@ use crate::arrow::ColumnType;
 use crate::bloom::probe;
 use crate::error::Result;
 use crate::int::to_u64;
-use crate::parquet::{self, ColumnProbe, FIRST_READ, FileCrypto, Footer, Leaf, ParquetFile, Physical, Secrets, Vault};
+use crate::parquet::{
+    self, ColumnProbe, Decryptor, FIRST_READ, FileCrypto, FileKeyRing, Footer, ParquetFile, Physical, SchemaLeaf,
+};
 use crate::ranges::{self, Step};
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyException;
@@ -69,8 +71,8 @@ pub(super) struct FileReader {
 }
 
 impl FileReader {
-    pub(super) fn secrets(&self) -> Result<Option<Secrets<'_>>> {
-        self.keys.as_ref().map_or(Ok(None), |keys| self.file.secrets(keys.get().ring()))
+    pub(super) fn key_ring(&self) -> Result<Option<FileKeyRing<'_>>> {
+        self.keys.as_ref().map_or(Ok(None), |keys| self.file.key_ring(keys.get().ring()))
     }
 
     fn known(&self) -> std::sync::MutexGuard<'_, ranges::Fetched> {
@@ -168,7 +170,7 @@ impl FileReader {
     #[getter]
     fn bound_types(&self) -> Vec<Option<String>> {
         let leaves = self.file.metadata.leaves().iter();
-        let named = |leaf: &Leaf| match (leaf.physical, leaf.logical) {
+        let named = |leaf: &SchemaLeaf| match (leaf.physical, leaf.logical) {
             (Physical::Boolean, None) => Some("BOOLEAN boolean".to_owned()),
             _ => leaf.column_type().map(|column| column.to_string()),
         };
@@ -230,9 +232,9 @@ impl FileReader {
         fetched: &Fetched,
     ) -> PyResult<(Ranges, Option<BloomFilter>)> {
         let (needed, filter) = py.detach(|| {
-            let secrets = self.secrets()?;
-            let vault = secrets.as_ref().map(|secrets| secrets as &dyn Vault);
-            fetched.step(|fetched| self.file.filter(row_group, column, vault, fetched))
+            let key_ring = self.key_ring()?;
+            let decryptor = key_ring.as_ref().map(|key_ring| key_ring as &dyn Decryptor);
+            fetched.step(|fetched| self.file.filter(row_group, column, decryptor, fetched))
         })?;
         Ok((needed, filter.flatten().map(BloomFilter::from)))
     }
@@ -240,7 +242,7 @@ impl FileReader {
     /// Values to look for in a column: an Arrow column, or a list of Python values. What has no exact form there cannot
     /// be excluded.
     fn probe(&self, py: Python<'_>, column: usize, values: &Bound<'_, PyAny>) -> PyResult<Probe> {
-        let Some(column_type) = self.file.metadata.leaves().get(column).and_then(Leaf::column_type) else {
+        let Some(column_type) = self.file.metadata.leaves().get(column).and_then(SchemaLeaf::column_type) else {
             let none = values.cast::<PyList>().is_ok_and(|list| list.is_empty());
             let probe = if none { probe::Probe::NOTHING } else { probe::Probe::ANYTHING };
             return Ok(Probe(ColumnProbe { column, probe }));
@@ -261,10 +263,10 @@ impl FileReader {
     ) -> PyResult<(Ranges, Option<(Vec<bool>, Vec<(usize, usize)>)>)> {
         let probes: Vec<_> = probes.iter().map(|probe| probe.get().0.clone()).collect();
         let (needed, verdicts) = py.detach(|| {
-            let secrets = self.secrets()?;
-            let vault = secrets.as_ref().map(|secrets| secrets as &dyn Vault);
+            let key_ring = self.key_ring()?;
+            let decryptor = key_ring.as_ref().map(|key_ring| key_ring as &dyn Decryptor);
             fetched.step(|fetched| {
-                let step = self.file.might_contain(&probes, first, vault, fetched);
+                let step = self.file.might_contain(&probes, first, decryptor, fetched);
                 if let Step::Ready(verdicts) = &step {
                     let asked = first..first + verdicts.may_contain.len();
                     let mut known = self.known();
@@ -308,7 +310,7 @@ pub(super) fn probe_of(py: Python<'_>, column_type: ColumnType, values: &Bound<'
 
 fn stored<'py>(py: Python<'py>, bound: parquet::Bound<'_>) -> PyResult<Bound<'py, PyAny>> {
     Ok(match bound {
-        parquet::Bound::Whole(value) => value.into_pyobject(py)?.into_any(),
+        parquet::Bound::Integer(value) => value.into_pyobject(py)?.into_any(),
         parquet::Bound::Real(value) => value.into_pyobject(py)?.into_any(),
         parquet::Bound::Bytes(value) => PyBytes::new(py, value).into_any(),
     })

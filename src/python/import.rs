@@ -1,9 +1,9 @@
 //! Arrow arrays through the C data interface's capsules, with the arrow crates' own FFI.
 //!
-//! (pyo3-arrow imports too, but makes arrays before their nested slices can be settled; see `arrow/settle.rs`.)
+//! (pyo3-arrow imports too, but makes arrays before their nested slices can be settled; see `arrow/normalize_offsets.rs`.)
 
 use super::error::UnsupportedError;
-use crate::arrow::settle::settle;
+use crate::arrow::normalize_offsets::normalize_offsets;
 use arrow_array::ffi::{FFI_ArrowArray, FFI_ArrowSchema, from_ffi_and_data_type};
 use arrow_array::ffi_stream::FFI_ArrowArrayStream;
 use arrow_array::{ArrayRef, make_array};
@@ -97,7 +97,7 @@ impl Iterator for Arrays {
 
     fn next(&mut self) -> Option<Self::Item> {
         let data = self.pull().transpose()?;
-        Some(data.map(|data| make_array(settle(&data))))
+        Some(data.map(|data| make_array(normalize_offsets(&data))))
     }
 }
 

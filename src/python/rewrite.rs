@@ -8,7 +8,7 @@ use crate::bloom::sizing::{self, Model, Sizes};
 use crate::error::{ErrorKind, Result};
 use crate::int::to_u64;
 use crate::isa::InstructionSet;
-use crate::parquet::{self, ChunkHashes, NewFilter, OldFooter, Vault};
+use crate::parquet::{self, ChunkHashes, Decryptor, NewFilter, OldFooter};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -22,9 +22,9 @@ type Answer<T> = (Ranges, Option<T>);
 type Plan<'py> = (u64, Ranges, Vec<(usize, usize, u64, u64)>, Bound<'py, PyBytes>);
 
 /// Runs `step` with the file's keys.
-fn with_vault<T>(reader: &FileReader, step: impl FnOnce(Option<&dyn Vault>) -> Result<T>) -> Result<T> {
-    let secrets = reader.secrets()?;
-    step(secrets.as_ref().map(|secrets| secrets as &dyn Vault))
+fn with_decryptor<T>(reader: &FileReader, step: impl FnOnce(Option<&dyn Decryptor>) -> Result<T>) -> Result<T> {
+    let key_ring = reader.key_ring()?;
+    step(key_ring.as_ref().map(|key_ring| key_ring as &dyn Decryptor))
 }
 
 /// What becomes of a file whose column chunks get other filters.
@@ -43,12 +43,12 @@ impl Rewriter {
     fn is_open(&self, py: Python<'_>, row_group: usize, column: usize) -> PyResult<bool> {
         let reader = self.0.get();
         let open = py.detach(|| {
-            with_vault(reader, |vault| {
+            with_decryptor(reader, |decryptor| {
                 let metadata = &reader.file.metadata;
                 let chunk = metadata.chunk(row_group, column)?;
                 let sealed = metadata.encrypted_meta(chunk).is_some();
-                let opens = |vault: &dyn Vault| vault.open_column(metadata, row_group, column).is_ok();
-                Ok(chunk.meta.is_some() && (!sealed || vault.is_some_and(opens)))
+                let opens = |decryptor: &dyn Decryptor| decryptor.open_column(metadata, row_group, column).is_ok();
+                Ok(chunk.meta.is_some() && (!sealed || decryptor.is_some_and(opens)))
             })
         });
         Ok(open?)
@@ -82,7 +82,9 @@ impl Rewriter {
                 .collect();
             let old_footer = if keep_footer { OldFooter::Kept } else { OldFooter::Replaced };
             let plan = |fetched: &_| {
-                with_vault(reader, |vault| reader.file.plan_rewrite(&add, &drop, old_footer, vault, fetched))
+                with_decryptor(reader, |decryptor| {
+                    reader.file.plan_rewrite(&add, &drop, old_footer, decryptor, fetched)
+                })
             };
             fetched.step(plan)
         })?;
@@ -97,7 +99,7 @@ impl Rewriter {
     fn encode<'py>(&self, py: Python<'py>, chunk: Chunk, filter: &BloomFilter) -> PyResult<Bound<'py, PyBytes>> {
         let reader = self.0.get();
         let bytes = filter.read(py, |filter| {
-            with_vault(reader, |vault| reader.file.encode_filter(chunk.0, chunk.1, filter.sbbf(), vault))
+            with_decryptor(reader, |decryptor| reader.file.encode_filter(chunk.0, chunk.1, filter.sbbf(), decryptor))
         })?;
         Ok(PyBytes::new(py, &bytes))
     }
@@ -149,7 +151,7 @@ impl ChunkScan {
         let fed = py.detach(|| {
             let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
             let State::Reading(scan) = &mut *state else { return Ok(()) };
-            let fed = with_vault(reader, |vault| scan.feed(&reader.file, data, vault));
+            let fed = with_decryptor(reader, |decryptor| scan.feed(&reader.file, data, decryptor));
             if fed.is_err() {
                 *state = State::Failed;
             }
@@ -165,7 +167,7 @@ impl ChunkScan {
             blocks => 1 << blocks.min(Sbbf::MAX_BLOCKS).ilog2(),
         };
         let column_type =
-            self.reader.get().file.metadata.leaves().get(self.column).and_then(parquet::Leaf::column_type);
+            self.reader.get().file.metadata.leaves().get(self.column).and_then(parquet::SchemaLeaf::column_type);
         let (filter, ndv, complete) = py.detach(|| {
             self.with_hashes(|found| {
                 let ndv = to_u64(found.hashes.len());

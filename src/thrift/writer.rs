@@ -1,26 +1,26 @@
-//! Writes compact-protocol structures, byte for byte as Thrift's own writers do.
+//! Writes compact-protocol structs, byte for byte as Thrift's own writers do.
 
 use super::Type;
 use crate::int::to_u64;
 
-/// Appends fields of nested structures to a buffer.
+/// Appends the fields of structs to a buffer.
 #[derive(Debug, Default)]
 pub struct Writer {
     bytes: Vec<u8>,
 }
 
 impl Writer {
-    /// An empty buffer.
+    /// Creates an empty buffer.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// What was written.
+    /// Returns the written bytes.
     pub fn into_bytes(self) -> Vec<u8> {
         self.bytes
     }
 
-    /// The header of field `id`; `last` is the id of the field before it in the same structure, 0 at first.
+    /// Writes the header of field `id`. `last` is the id of the previous field in the same struct, or 0.
     pub fn field(&mut self, kind: Type, id: i16, last: i16) {
         let code = kind as u8;
         match u8::try_from(i32::from(id) - i32::from(last)) {
@@ -32,23 +32,23 @@ impl Writer {
         }
     }
 
-    /// An integer of any width: zigzag, then varint.
+    /// Writes an integer of any width as a zigzag varint.
     pub fn integer(&mut self, value: i64) {
         self.varint(((value << 1) ^ (value >> 63)).cast_unsigned());
     }
 
-    /// A byte string with its length.
+    /// Writes a byte string with its length.
     pub fn binary(&mut self, bytes: &[u8]) {
         self.varint(to_u64(bytes.len()));
         self.raw(bytes);
     }
 
-    /// Bytes that are encoded already.
+    /// Writes bytes that are already encoded.
     pub fn raw(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// The end of a structure.
+    /// Ends a struct.
     pub fn stop(&mut self) {
         self.bytes.push(0);
     }
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_reads_back() {
+    fn written_fields_can_be_read_back() {
         for value in [0, 1, -1, 63, 64, -65, i64::MAX, i64::MIN] {
             for (id, last) in [(1, 0), (15, 0), (16, 0), (3, 7), (i16::MAX, i16::MAX - 1)] {
                 let mut writer = Writer::new();
