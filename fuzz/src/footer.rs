@@ -47,7 +47,7 @@ pub fn ask(file: &ParquetFile) {
         let _ = metadata.ordinal(row_group);
         for (column, chunk) in group.chunks.iter().enumerate() {
             let _ = (metadata.statistics(chunk).is_ok(), file.chunk_range(row_group, column).is_ok());
-            if let Ok(Some(place)) = file.filter_place(row_group, column) {
+            if let Ok(Some(place)) = file.filter_location(row_group, column) {
                 assert!(place.offset < file.data_end());
             }
         }

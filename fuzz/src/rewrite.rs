@@ -50,7 +50,7 @@ fn rewrite_with(
         (opened.metadata.leaves(), opened.metadata.num_rows()),
         (old.metadata.leaves(), old.metadata.num_rows())
     );
-    let place = opened.filter_place(row_group, column).unwrap().unwrap();
+    let place = opened.filter_location(row_group, column).unwrap().unwrap();
     assert_eq!(drive(&new, |fetched| opened.read_filter(&place, None, fetched)).unwrap(), *filter);
-    assert!(drop.iter().all(|&(row_group, column)| opened.filter_place(row_group, column) == Ok(None)));
+    assert!(drop.iter().all(|&(row_group, column)| opened.filter_location(row_group, column) == Ok(None)));
 }

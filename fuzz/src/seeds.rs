@@ -9,7 +9,7 @@ use parquet::encryption::encrypt::FileEncryptionProperties;
 use parquet::file::properties::WriterProperties;
 use parsieve::bloom::Sbbf;
 use parsieve::crypto;
-use parsieve::parquet::{NewFilter, OldFooter, ParquetFile, Vault};
+use parsieve::parquet::{Decryptor, NewFilter, OldFooter, ParquetFile};
 use parsieve::sieve::{AxisType, Builder, Bytes, Change, Delta, Extent, Key, Root, Side, Stats, root};
 
 use super::sieve::{SMALL, locations, unframe};
@@ -100,13 +100,13 @@ fn encrypted_file(encrypted_footer: bool) -> Vec<u8> {
     let file = table(WriterProperties::builder().with_file_encryption_properties(encryption.unwrap()).build());
     let keys = keys();
     let old = ParquetFile::open_with(read_footer(&file).unwrap(), &keys).unwrap();
-    let secrets = old.secrets(&keys).unwrap().unwrap();
-    let vault = Some(&secrets as &dyn Vault);
+    let key_ring = old.key_ring(&keys).unwrap().unwrap();
+    let decryptor = Some(&key_ring as &dyn Decryptor);
     let add = [(0, 0), (0, 1), (1, 0)].map(|(row_group, column)| NewFilter { row_group, column, num_blocks: 2 });
-    let plan = drive(&file, |fetched| old.plan_rewrite(&add, &[], OldFooter::Replaced, vault, fetched)).unwrap();
+    let plan = drive(&file, |fetched| old.plan_rewrite(&add, &[], OldFooter::Replaced, decryptor, fetched)).unwrap();
     let mut new = file[..plan.copy as usize].to_vec();
     for placed in &plan.filters {
-        new.extend(old.encode_filter(placed.row_group, placed.column, &filter(placed.column), vault).unwrap());
+        new.extend(old.encode_filter(placed.row_group, placed.column, &filter(placed.column), decryptor).unwrap());
     }
     new.extend(plan.footer);
     new

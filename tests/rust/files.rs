@@ -119,7 +119,7 @@ fn every_value_of_a_file_that_gets_filters_is_maybe() {
         let opened = open(&after);
         for (row_group, from) in [(0, 0), (1, 100_000)] {
             for (column, (name, array)) in columns(from).into_iter().enumerate() {
-                let place = opened.filter_place(row_group, column).unwrap().unwrap();
+                let place = opened.filter_location(row_group, column).unwrap().unwrap();
                 let (sbbf, read) = drive(&after, |fetched| opened.read_filter(&place, None, fetched));
                 assert_eq!(Some(read), place.length);
                 let kind = opened.metadata.leaves()[column].column_type();
