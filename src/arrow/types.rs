@@ -289,7 +289,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn decimals_take_the_fewest_bytes() {
+    fn decimals_are_stored_in_the_fewest_bytes() {
         for precision in 1..=38u8 {
             let largest = 10i128.checked_pow(u32::from(precision)).unwrap() - 1;
             let fits = |bytes: u32| bytes >= 16 || bytes > 0 && largest < 1i128 << (8 * bytes - 1);
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn types_survive_their_text() {
+    fn column_types_round_trip_through_text() {
         let mut meanings = vec![Meaning::Integer { signed: true }, Meaning::Integer { signed: false }, Meaning::Real];
         meanings.extend([Meaning::Date, Meaning::Bytes, Meaning::Decimal { scale: -3 }]);
         for (_, unit) in UNITS {
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn what_parquet_cannot_hash_is_unsupported() {
+    fn types_without_a_hash_are_unsupported() {
         for arrow in [
             DataType::Boolean,
             DataType::Null,
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn only_physical_types_that_can_hold_the_meaning() {
+    fn with_physical_accepts_only_suitable_physical_types() {
         let check = |arrow: DataType, physical: &str, expected: Option<&str>| {
             let column = ColumnType::with_physical(&arrow, physical.parse().unwrap()).ok();
             assert_eq!(column.map(|column| column.to_string()).as_deref(), expected, "{arrow} as {physical}");

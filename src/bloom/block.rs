@@ -1,4 +1,4 @@
-//! A block of 256 bits: eight words, in each of which a value sets one bit (section 2 of the specification).
+//! A block of 256 bits: eight words. Each value sets one bit per word (section 2 of the specification).
 //!
 //! ```text
 //! block   word 0       word 1       …   word 7          32 bits each
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn agrees_with_the_literal_specification() {
+    fn blocks_match_the_specification() {
         let (mut block, mut bits) = (Block::default(), [[false; 32]; 8]);
         for step in 0u32..20 {
             let low = step.wrapping_mul(0x9e37_79b9);
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn one_value_sets_one_bit_in_each_word() {
+    fn a_value_sets_one_bit_in_each_word() {
         for low in [0, 1, u32::MAX, 0x1234_5678] {
             let mut block = Block::default();
             block.insert(low);

@@ -121,8 +121,9 @@ impl Filter {
         let slots = HashedColumn::of_slots(&leaf, column, options.isa)?;
         let mut answers = self.check_slots(&slots, options)?;
         for form in Form::all(column).filter(|form| *form != Form::Usual) {
-            let more = self.check_slots(&HashedColumn::of_slots_as(&leaf, column, form, options.isa)?, options)?;
-            answers.iter_mut().zip(more).for_each(|(word, more)| *word |= more);
+            let form_answers =
+                self.check_slots(&HashedColumn::of_slots_as(&leaf, column, form, options.isa)?, options)?;
+            answers.iter_mut().zip(form_answers).for_each(|(word, form_word)| *word |= form_word);
         }
         if column.meaning == Meaning::Real {
             self.admit_zeros_and_nans(&leaf, column.physical, &mut answers)?;
@@ -239,7 +240,7 @@ fn admit<N: Copy>(values: &[N], admitted: impl Fn(N) -> bool, answers: &mut [u64
 /// Decodes dictionaries and runs.
 pub(super) fn flat(leaf: &Leaf) -> Result<ArrayRef> {
     let array = &leaf.array;
-    let taken = match array.data_type() {
+    let flat_array = match array.data_type() {
         DataType::Dictionary(_, _) => {
             let array = array.as_ref();
             downcast_dictionary_array!(
@@ -253,11 +254,11 @@ pub(super) fn flat(leaf: &Leaf) -> Result<ArrayRef> {
         DataType::RunEndEncoded(_, _) => without_runs(array),
         _ => return Ok(array.clone()),
     };
-    let taken = taken.map_err(|_| {
+    let flat_array = flat_array.map_err(|_| {
         let (arrow, reason) = (array.data_type().to_string(), "its values could not be gathered; cast it first");
         Error::new(ErrorKind::ArrowType { arrow, reason })
     })?;
-    flat(&Leaf { array: taken, nulls: leaf.nulls.clone() })
+    flat(&Leaf { array: flat_array, nulls: leaf.nulls.clone() })
 }
 
 /// Sets the keys below null parents to null, because they may be out of range.

@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn nonces_differ() {
+    fn every_module_has_a_new_nonce() {
         let modules = [0; 2].map(|_| seal(&key(32, 1), b"", b"same").unwrap());
         assert_ne!(modules[0], modules[1]);
     }

@@ -94,15 +94,15 @@ impl HashedColumn {
                 }
                 Some(nulls) => {
                     let valid = nulls.inner().slice(start, len);
-                    let kept = valid.count_set_bits();
-                    if kept == 0 {
+                    let num_valid = valid.count_set_bits();
+                    if num_valid == 0 {
                         continue;
                     }
                     self.slots.hash(isa, start, &mut hashes[..len])?;
-                    if kept < len {
+                    if num_valid < len {
                         keep_valid(&mut hashes[..len], valid.iter());
                     }
-                    take(&hashes[..kept]);
+                    take(&hashes[..num_valid]);
                 }
             }
         }
@@ -113,10 +113,10 @@ impl HashedColumn {
 /// Moves the hashes of valid slots to the front. Writes every hash and advances only after valid ones, which avoids a
 /// mispredicted branch.
 fn keep_valid(hashes: &mut [u64], valid: impl Iterator<Item = bool>) {
-    let mut kept = 0;
+    let mut num_valid = 0;
     for (slot, valid) in valid.enumerate() {
-        hashes[kept] = hashes[slot];
-        kept += usize::from(valid);
+        hashes[num_valid] = hashes[slot];
+        num_valid += usize::from(valid);
     }
 }
 

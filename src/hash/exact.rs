@@ -5,7 +5,7 @@ use crate::arrow::Meaning;
 use arrow_buffer::i256;
 use arrow_schema::{DataType, TimeUnit};
 
-/// A conversion factor: `times / over`, one of which is 1, or a power of ten that does not fit into 128 bits.
+/// A conversion factor: `times / over`, where either is 1, or a power of ten that does not fit into 128 bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Ratio {
     times: i128,
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn scales_far_apart_are_exact_in_256_bits() {
+    fn distant_scales_are_converted_exactly_in_256_bits() {
         let wide = |from, to, value| Ratio::between(&from, Meaning::Decimal { scale: to }).unwrap().apply_wide(value);
         let ten = |exponent| i256::from_i128(10).checked_pow(exponent).unwrap();
         assert_eq!(wide(DataType::Decimal128(1, 0), 49, i256::from_i128(-3)), ten(49).checked_mul(i256::from_i128(-3)));

@@ -8,7 +8,7 @@ use crate::arrow::{ColumnType, Meaning, PhysicalType};
 pub enum Form {
     /// The form that the format specifies, and the only form that is inserted into filters.
     Usual,
-    /// A decimal in a BYTE_ARRAY of at least this many bytes. The format only says that writers *should* use the
+    /// A decimal in a BYTE_ARRAY of at least this many bytes. The format only recommends that writers use the
     /// fewest.
     Padded(usize),
     /// An INT96 before 1970 whose days are rounded towards zero and whose nanoseconds are negative, as older versions

@@ -171,7 +171,7 @@ impl BloomFilter {
         py.detach(|| column.for_each(|array| Ok(self.exclusive()?.insert(array, options)?)))
     }
 
-    /// Return a `pyarrow.BooleanArray` of which values may be present. `False` is certain, and nulls stay null.
+    /// Return whether each value may be present, as a `pyarrow.BooleanArray`. `False` is certain, and nulls stay null.
     ///
     /// Zero is looked up with both signs, and NaN is never excluded.
     ///

@@ -1,4 +1,4 @@
-//! The Bloom index of a table: a directory, and rows, of which a query reads only a few.
+//! The Bloom index of a table: a directory and rows. A query reads only a few of the rows.
 
 use super::bloom::BloomFilter;
 use super::file::{Fetched, Probe, Ranges, probe_of};

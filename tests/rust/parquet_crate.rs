@@ -1,4 +1,4 @@
-//! Compares filters with those that the `parquet` crate writes, for every type and physical type.
+//! Compares our filters with the filters of the `parquet` crate, for every type and physical type.
 
 use arrow_array::types::*;
 use arrow_array::*;

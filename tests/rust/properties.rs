@@ -99,7 +99,7 @@ fn large_filters_and_threads_give_the_same_bits_and_answers() {
     }
 }
 
-/// With 1024 blocks, the measured rates are those of the exact model, not of the simple formula.
+/// With 1024 blocks, the measured rates match the exact model, but not the simple formula.
 #[test]
 fn measured_rates_match_the_exact_model() {
     let mut state = 0x1234_5678_9abc_def0u64;

@@ -223,7 +223,7 @@ fn damaged_filters_are_errors_or_complete_filters() {
             let mut damaged = file.clone();
             damaged[at] = value;
             if let Ok((filter, _)) = read(&damaged) {
-                assert_eq!(filter.num_blocks(), 64, "only a whole bitset is a filter");
+                assert_eq!(filter.num_blocks(), 64, "a decoded filter has a complete bitset");
             }
         }
     }

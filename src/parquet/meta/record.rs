@@ -82,7 +82,7 @@ impl<'r, 'a> Record<'r, 'a> {
         Ok(self.of(Type::Struct)?.map(|reader| Record::new(reader, structure)))
     }
 
-    /// Reads the header of a list and returns the number of elements, all of which the caller must read.
+    /// Reads the header of a list and returns the number of elements, which the caller must then read.
     pub(in crate::parquet) fn list(&mut self, element: Type) -> Result<Option<(usize, &mut Reader<'a>)>> {
         if self.field.kind == Type::List {
             let header = self.reader.clone().list()?;

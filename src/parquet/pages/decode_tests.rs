@@ -194,7 +194,7 @@ fn write(recipe: &Recipe) -> Vec<u8> {
         column.typed::<types::Int64Type>().write_batch(&all, None, None).unwrap();
         column.close().unwrap();
         let mut column = group.next_column().unwrap().unwrap();
-        // Lists of two elements, both of which are null or both present.
+        // Lists of two elements, either both null or both present.
         let defs: Vec<i16> = recipe.values.iter().flat_map(|value| [2 + i16::from(value.is_some()); 2]).collect();
         let reps: Vec<i16> = recipe.values.iter().flat_map(|_| [0, 1]).collect();
         let values: Vec<_> = (present.iter())

@@ -76,7 +76,7 @@ impl Distinct {
         if self.zero {
             hashes.insert(0, 0);
         }
-        // The hashes are nearly sorted, so insertion sort only moves those that were displaced from their slots.
+        // The hashes are nearly sorted, so insertion sort only moves the displaced hashes.
         for at in 1..hashes.len() {
             let hash = hashes[at];
             let mut to = at;

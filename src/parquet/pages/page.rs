@@ -194,7 +194,7 @@ impl NextPage<'_> {
     /// Returns an incomplete page of unknown length, if `error` means that bytes are missing.
     pub(in crate::parquet) fn incomplete_after(bytes: &[u8], error: Error) -> Result<Self> {
         match error.kind() {
-            // Ask for twice as many bytes, so that endless input is parsed only a few times.
+            // Request twice as many bytes, so that endless input is parsed only a few times.
             ErrorKind::Truncated { .. } | ErrorKind::ThriftContainer { .. } => {
                 Ok(Self::Incomplete(bytes.len().saturating_mul(2).max(64), error))
             }

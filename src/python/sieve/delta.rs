@@ -13,7 +13,7 @@ type SideRow = (u32, (u64, u64), (u64, u64), bool);
 
 /// Encode the delta of a commit.
 ///
-/// `locations` are the locations to which the numbers in the other arguments refer. The runs of `plus` contain inserted
+/// The numbers in the other arguments refer to `locations`. The runs of `plus` contain inserted
 /// rows, and those of `minus` deleted rows. A location in `dead` loses all its earlier rows.
 #[pyfunction]
 #[pyo3(signature = (axis, *, instant, locations, dead, sides, plus, minus))]

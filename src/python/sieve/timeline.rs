@@ -58,14 +58,14 @@ impl<K: Encode> OpenTimeline<K> {
 
     fn answer(&self, key_query: &KeyQuery<K>) -> Result<Option<Vec<u32>>> {
         let view = self.timeline.latest()?;
-        let Answer::Only(mut kept) = view.answer(&key_query.query) else { return Ok(None) };
+        let Answer::Only(mut locations) = view.answer(&key_query.query) else { return Ok(None) };
         if key_query.nan {
-            let Answer::Only(more) = view.answer(&Query::Nan) else { return Ok(None) };
-            kept.extend(more);
-            kept.sort_unstable();
-            kept.dedup();
+            let Answer::Only(nan_locations) = view.answer(&Query::Nan) else { return Ok(None) };
+            locations.extend(nan_locations);
+            locations.sort_unstable();
+            locations.dedup();
         }
-        Ok(Some(kept))
+        Ok(Some(locations))
     }
 
     fn load(&mut self, segment: usize, bytes: &[u8]) -> Result<()> {
@@ -178,14 +178,14 @@ impl SieveTimeline {
 
     /// Return the numbers of the locations that may match, given the loaded segments, or None for all locations.
     fn answer<'py>(&self, py: Python<'py>, query: &SieveQuery) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let kept = self.read(py, |open| match (open, &query.0) {
+        let locations = self.read(py, |open| match (open, &query.0) {
             (_, None) => Ok(None),
             (Erased::Word(open), Some(Erased::Word(key_query))) => Ok(open.answer(key_query)?),
             (Erased::Wide(open), Some(Erased::Wide(key_query))) => Ok(open.answer(key_query)?),
             (Erased::Text(open), Some(Erased::Text(key_query))) => Ok(open.answer(key_query)?),
             _ => Err(key_type_mismatch()),
         })?;
-        kept.map(|kept| to_pyarrow(py, Arc::new(UInt32Array::from(kept)))).transpose()
+        locations.map(|locations| to_pyarrow(py, Arc::new(UInt32Array::from(locations)))).transpose()
     }
 
     /// Return the first key of a piece whose answer lacks the location, or None if there is none.
