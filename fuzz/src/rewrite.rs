@@ -25,8 +25,8 @@ fn rewrite(old: &ParquetFile, data: &[u8], row_group: usize, column: usize) {
     let add = [NewFilter { row_group, column, num_blocks: 3 }];
     let drop: Vec<(usize, usize)> =
         [(row_group, column + 1)].into_iter().filter(|chunk| chunk.1 < old.metadata.leaves().len()).collect();
-    for (old_footer, copied) in [(OldFooter::Replaced, old.data_end()), (OldFooter::Kept, data.len() as u64)] {
-        rewrite_with(old, data, &filter, (&add, &drop), old_footer, copied);
+    for old_footer in [OldFooter::Replaced, OldFooter::Kept] {
+        rewrite_with(old, data, &filter, (&add, &drop), old_footer);
     }
 }
 
@@ -36,7 +36,6 @@ fn rewrite_with(
     filter: &Sbbf,
     (add, drop): (&[NewFilter], &[(usize, usize)]),
     old_footer: OldFooter,
-    copied: u64,
 ) {
     let NewFilter { row_group, column, .. } = add[0];
     let Ok(plan) = drive(data, |fetched| old.plan_rewrite(add, drop, old_footer, None, fetched)) else { return };
@@ -45,6 +44,10 @@ fn rewrite_with(
     let mut new = data[..plan.copy as usize].to_vec();
     new.extend(old.encode_filter(row_group, column, filter, None).unwrap());
     new.extend(&plan.footer);
+    let copied = match old_footer {
+        OldFooter::Replaced => old.data_end(),
+        OldFooter::Kept => data.len() as u64,
+    };
     assert_eq!((new.len() as u64, plan.copy), (plan.file_len, copied));
     let opened = read_footer(&new).and_then(ParquetFile::open).expect("a rewritten file opens");
     assert_eq!(

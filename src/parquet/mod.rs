@@ -24,4 +24,4 @@ pub use open::file::{FIRST_READ, Footer, ParquetFile};
 #[cfg(feature = "crypto")]
 pub use open::keyring::FileKeyRing;
 #[cfg(feature = "decode")]
-pub use pages::decode::{ChunkHashes, ChunkScan};
+pub use pages::decode::{ChunkHashes, ChunkScan, HashOptions};

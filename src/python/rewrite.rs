@@ -8,7 +8,7 @@ use crate::bloom::sizing::{self, Model, Sizes};
 use crate::error::{ErrorKind, Result};
 use crate::int::to_u64;
 use crate::isa::InstructionSet;
-use crate::parquet::{self, ChunkHashes, Decryptor, NewFilter, OldFooter};
+use crate::parquet::{self, ChunkHashes, Decryptor, HashOptions, NewFilter, OldFooter};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -58,7 +58,7 @@ impl Rewriter {
     /// Start reading the values of a column chunk.
     fn scan(&self, py: Python<'_>, chunk: Chunk) -> PyResult<ChunkScan> {
         // No limit on the number of values: a filter must contain all of them, even if it is smaller than it should be.
-        let scan = self.0.get().file.scan_chunk(chunk.0, chunk.1, u64::MAX, InstructionSet::detect())?;
+        let scan = self.0.get().file.scan_chunk(chunk.0, chunk.1, HashOptions::default())?;
         Ok(ChunkScan {
             reader: self.0.clone_ref(py),
             column: chunk.1,

@@ -12,7 +12,7 @@ use parquet::file::properties::WriterProperties;
 use parsieve::bloom::sizing::{Model, Sizes, false_positive_rate, optimal_blocks};
 use parsieve::bloom::{Filter, Options, Sbbf};
 use parsieve::isa::InstructionSet;
-use parsieve::parquet::{FIRST_READ, Footer, NewFilter, OldFooter, ParquetFile};
+use parsieve::parquet::{FIRST_READ, Footer, HashOptions, NewFilter, OldFooter, ParquetFile};
 use parsieve::ranges::{Fetched, Step, coalesce};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -90,7 +90,7 @@ fn with_filters(file: &[u8]) -> Vec<u8> {
         for column in 0..old.metadata.leaves().len() {
             let range = old.chunk_range(row_group, column).unwrap();
             let bytes = &file[range.start as usize..range.end as usize];
-            let chunk = old.hash_chunk(row_group, column, bytes, None, u64::MAX, InstructionSet::detect()).unwrap();
+            let chunk = old.hash_chunk(row_group, column, bytes, None, HashOptions::default()).unwrap();
             let blocks = optimal_blocks(chunk.hashes.len() as u64, FPP, Sizes::PowersOfTwo, Model::Exact).unwrap();
             let mut filter = Sbbf::new(blocks).unwrap();
             filter.insert_hashes(InstructionSet::detect(), &chunk.hashes);

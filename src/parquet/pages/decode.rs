@@ -18,6 +18,21 @@ use crate::parquet::pages::encrypted_pages::{EncryptedPages, PageDecryptor};
 use crate::parquet::pages::page::{NextPage, PageHeader, PageKind, encoding, next_page, values_start};
 use crate::parquet::pages::values::{Hasher, ValueWidth};
 
+/// How to hash the values of a column chunk.
+#[derive(Debug, Clone, Copy)]
+pub struct HashOptions {
+    /// Maximum number of distinct values. More are an error, because the caller knows the capacity of its largest filter.
+    pub max_values: u64,
+    /// The instruction set for batches.
+    pub isa: InstructionSet,
+}
+
+impl Default for HashOptions {
+    fn default() -> Self {
+        Self { max_values: u64::MAX, isa: InstructionSet::detect() }
+    }
+}
+
 /// The distinct values of a column chunk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChunkHashes {
@@ -40,32 +55,22 @@ impl ParquetFile {
     }
 
     /// Hashes the values of a column chunk. `bytes` are the bytes at [`ParquetFile::chunk_range`].
-    ///
-    /// More than `max_values` distinct values are an error, because the caller knows the capacity of its largest
-    /// filter.
     pub fn hash_chunk(
         &self,
         row_group: usize,
         column: usize,
         bytes: &[u8],
         decryptor: Option<&dyn Decryptor>,
-        max_values: u64,
-        isa: InstructionSet,
+        options: HashOptions,
     ) -> Result<ChunkHashes> {
-        let mut scan = self.scan_chunk(row_group, column, max_values, isa)?;
+        let mut scan = self.scan_chunk(row_group, column, options)?;
         scan.feed(self, bytes, decryptor)?;
         scan.finish()
     }
 
     /// Like [`ParquetFile::hash_chunk`], for bytes that arrive in parts. Memory is bounded by a page and the distinct
     /// values.
-    pub fn scan_chunk(
-        &self,
-        row_group: usize,
-        column: usize,
-        max_values: u64,
-        isa: InstructionSet,
-    ) -> Result<ChunkScan> {
+    pub fn scan_chunk(&self, row_group: usize, column: usize, options: HashOptions) -> Result<ChunkScan> {
         let range = self.chunk_range(row_group, column)?;
         let chunk = self.metadata.chunk(row_group, column)?;
         let (leaf, meta) = (&self.metadata.leaves()[column], chunk.meta.as_ref().ok_or_else(|| self.no_key(column))?);
@@ -73,7 +78,8 @@ impl ParquetFile {
             let column = self.metadata.path(leaf).join(".");
             Error::new(ErrorKind::File(FileKind::NoHash { column, reason: "its physical type has no hash" }))
         })?;
-        let hasher = Hasher { physical: leaf.physical, width, isa, distinct: Distinct::new(max_values) };
+        let distinct = Distinct::new(options.max_values);
+        let hasher = Hasher { physical: leaf.physical, width, isa: options.isa, distinct };
         let codec = Codec::from_code(meta.codec)?;
         let (max_rep, max_def) = (leaf.max_rep, leaf.max_def);
         Ok(ChunkScan {

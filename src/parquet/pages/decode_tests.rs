@@ -17,11 +17,15 @@ use super::*;
 use crate::hash::hash_bytes;
 use crate::parquet::{Physical, fixtures};
 
+fn at_most(max_values: u64) -> HashOptions {
+    HashOptions { max_values, ..HashOptions::default() }
+}
+
 fn our_hashes(file: &[u8], row_group: usize, column: usize) -> Result<ChunkHashes> {
     let opened = fixtures::open(file)?;
     let range = opened.chunk_range(row_group, column)?;
     let bytes = &file[to_usize(range.start).unwrap()..to_usize(range.end).unwrap()];
-    let complete = opened.hash_chunk(row_group, column, bytes, None, 100_000, InstructionSet::detect());
+    let complete = opened.hash_chunk(row_group, column, bytes, None, at_most(100_000));
     // Feeding the chunk in parts of any size gives the same result or error.
     for part_len in [1, 13, 100, 4000] {
         if bytes.len() / part_len < 20_000 {
@@ -32,7 +36,7 @@ fn our_hashes(file: &[u8], row_group: usize, column: usize) -> Result<ChunkHashe
 }
 
 fn hash_in_parts(file: &ParquetFile, chunk: (usize, usize), bytes: &[u8], part_len: usize) -> Result<ChunkHashes> {
-    let mut scan = file.scan_chunk(chunk.0, chunk.1, 100_000, InstructionSet::detect())?;
+    let mut scan = file.scan_chunk(chunk.0, chunk.1, at_most(100_000))?;
     for bytes in bytes.chunks(part_len) {
         scan.feed(file, bytes, None)?;
     }
@@ -48,12 +52,12 @@ fn an_incomplete_chunk_is_an_error() {
     let range = opened.chunk_range(1, 1).unwrap();
     let bytes = &file[to_usize(range.start).unwrap()..to_usize(range.end).unwrap()];
     for cut in 0..bytes.len() {
-        let mut scan = opened.scan_chunk(1, 1, 100, InstructionSet::detect()).unwrap();
+        let mut scan = opened.scan_chunk(1, 1, at_most(100)).unwrap();
         scan.feed(&opened, &bytes[..cut], None).unwrap();
         assert_eq!(scan.left().start, range.start + to_u64(cut));
         assert!(matches!(scan.finish().unwrap_err().kind(), ErrorKind::Truncated { .. }), "cut at {cut}");
     }
-    let mut scan = opened.scan_chunk(1, 1, 100, InstructionSet::detect()).unwrap();
+    let mut scan = opened.scan_chunk(1, 1, at_most(100)).unwrap();
     scan.feed(&opened, &[bytes, b"what follows"].concat(), None).unwrap();
     assert_eq!(scan.finish().unwrap().hashes.len(), 90);
 }

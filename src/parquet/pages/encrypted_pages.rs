@@ -105,8 +105,7 @@ mod tests {
     use super::*;
     use crate::crypto::{Key, KeyRing};
     use crate::hash::hash_bytes;
-    use crate::isa::InstructionSet;
-    use crate::parquet::{ChunkHashes, Footer, ParquetFile, fixtures};
+    use crate::parquet::{ChunkHashes, Footer, HashOptions, ParquetFile, fixtures};
     use crate::ranges::tests::drive;
 
     fn keys() -> KeyRing {
@@ -127,9 +126,8 @@ mod tests {
         let decryptor = key_ring.as_ref().map(|key_ring| key_ring as &dyn Decryptor);
         let range = opened.chunk_range(0, column)?;
         let bytes = &file[to_usize(range.start).unwrap()..to_usize(range.end).unwrap()];
-        let isa = InstructionSet::detect();
-        let complete = opened.hash_chunk(0, column, bytes, decryptor, u64::MAX, isa);
-        let mut scan = opened.scan_chunk(0, column, u64::MAX, isa)?;
+        let complete = opened.hash_chunk(0, column, bytes, decryptor, HashOptions::default());
+        let mut scan = opened.scan_chunk(0, column, HashOptions::default())?;
         let result = bytes.chunks(77).try_for_each(|bytes| scan.feed(&opened, bytes, decryptor));
         assert_eq!(complete, result.and_then(|()| scan.finish()), "feeding in parts gives the same result");
         complete
@@ -186,7 +184,7 @@ mod tests {
         }
         let opened = open(&file);
         let bytes = &file[to_usize(range.start).unwrap()..to_usize(range.end).unwrap()];
-        let without_keys = opened.hash_chunk(0, 0, bytes, None, u64::MAX, InstructionSet::detect());
+        let without_keys = opened.hash_chunk(0, 0, bytes, None, HashOptions::default());
         assert!(matches!(without_keys.unwrap_err().kind(), ErrorKind::File(FileKind::KeyMissing { .. })));
     }
 }

@@ -34,18 +34,30 @@ struct PartialIndex<K: Encode> {
     high: Option<K>,
 }
 
+/// The input and output of a build.
+struct BuildPlan<'a> {
+    num_runs: usize,
+    num_locations: u32,
+    /// The number of the file that the build writes.
+    file: u32,
+    options: Options,
+    /// True for a build of one partition.
+    partition: bool,
+    range: KeyRange<'a>,
+}
+
 /// The range of keys of a build, as ordinals: from `low` to before `high`. The page before `low` ends with `after`.
-type KeyRange<'a> = (Option<&'a [u8]>, Option<&'a [u8]>, Option<&'a [u8]>);
+struct KeyRange<'a> {
+    low: Option<&'a [u8]>,
+    high: Option<&'a [u8]>,
+    after: Option<&'a [u8]>,
+}
 
 impl<K: Encode> PartialIndex<K> {
-    fn new(
-        (num_runs, num_locations, file): (usize, u32, u32),
-        options: Options,
-        partition: bool,
-        (low, high, after): KeyRange<'_>,
-    ) -> Result<Self> {
-        let (low, high) = (key::<K>(low)?, key::<K>(high)?);
-        let builder = match key::<K>(after)? {
+    fn new(plan: &BuildPlan<'_>) -> Result<Self> {
+        let BuildPlan { num_runs, num_locations, file, options, partition, ref range } = *plan;
+        let (low, high) = (key::<K>(range.low)?, key::<K>(range.high)?);
+        let builder = match key::<K>(range.after)? {
             Some(after) => Builder::following(num_locations, options, after)?,
             None if partition => Builder::partition(num_locations, options)?,
             None => Builder::new(num_locations, options)?,
@@ -156,8 +168,9 @@ impl SieveBuild {
         after: Option<&[u8]>,
     ) -> PyResult<Self> {
         let options = options.map_or_else(Options::default, |options| options.0);
-        let (sizes, bounds) = ((num_runs, num_locations, file), (low, high, after));
-        let building = erased_by!(axis.0.width, K => PartialIndex::<K>::new(sizes, options, partition, bounds)?);
+        let range = KeyRange { low, high, after };
+        let plan = BuildPlan { num_runs, num_locations, file, options, partition, range };
+        let building = erased_by!(axis.0.width, K => PartialIndex::<K>::new(&plan)?);
         Ok(Self { axis: axis.0.clone(), building: Mutex::new(Some(building)) })
     }
 
