@@ -14,7 +14,7 @@ use fastbloom::BloomFilter;
 use parquet::bloom_filter::Sbbf as ParquetSbbf;
 use parquet::data_type::AsBytes;
 use parsieve::bloom::batch::is_prefetched;
-use parsieve::bloom::{Block, Filter, Options, Sbbf};
+use parsieve::bloom::{Block, ColumnOptions, Filter, Sbbf};
 use parsieve::isa::InstructionSet;
 use std::cell::RefCell;
 use std::hint::black_box;
@@ -81,8 +81,8 @@ fn empty(num_bytes: usize) -> Sbbf {
     Sbbf::new((num_bytes / Block::BYTES) as u64).expect("a size of the format")
 }
 
-fn options(isa: InstructionSet) -> Options<'static> {
-    Options { isa, ..Options::default() }
+fn options(isa: InstructionSet) -> ColumnOptions<'static> {
+    ColumnOptions { isa, ..ColumnOptions::default() }
 }
 
 fn parsieve_name(isa: InstructionSet) -> String {
@@ -179,7 +179,7 @@ impl Bench<'_> {
 
     fn check(&self, column: &Column, kind: Kind, filled: &Sbbf, cases: &mut Vec<Case>) {
         let mut filter = Filter::new(filled.try_clone().expect("memory"), None);
-        filter.insert(&column.array, Options::default()).expect("values of Parquet");
+        filter.insert(&column.array, ColumnOptions::default()).expect("values of Parquet");
         let bitset = filter.sbbf().bitset();
         let peers = (
             ParquetSbbf::new(bitset),

@@ -12,7 +12,7 @@ pub fn normalize_offsets(data: &ArrayData) -> ArrayData {
     rows(data, 0, data.len())
 }
 
-/// Rows `start` to `start + len` of `data`, counted from its own offset.
+/// Returns rows `start` to `start + len` of `data`, relative to its offset.
 fn rows(data: &ArrayData, start: usize, len: usize) -> ArrayData {
     let first = data.offset() + start;
     let children = data.child_data();

@@ -38,7 +38,7 @@ pub enum Meaning {
     },
     /// IEEE 754 numbers of the physical type's width.
     Real,
-    /// Unscaled integers.
+    /// Decimals, stored as unscaled integers.
     Decimal {
         /// Digits after the decimal point.
         scale: i8,
@@ -110,12 +110,12 @@ impl ColumnType {
     }
 
     /// Returns the column type that stores an Arrow type as the given physical type, or an error if it cannot.
-    pub fn with_physical(arrow: &DataType, physical: Physical) -> Result<Self> {
+    pub fn with_physical(arrow: &DataType, physical: RequestedPhysical) -> Result<Self> {
         let default = Self::of(arrow)?;
         let physical = match physical {
-            Physical::Exactly(physical) => physical,
-            // The width that pyarrow would choose.
-            Physical::FixedOfUsualWidth => match (default.physical, default.meaning) {
+            RequestedPhysical::Exactly(physical) => physical,
+            // The length that pyarrow chooses.
+            RequestedPhysical::FixedOfUsualWidth => match (default.physical, default.meaning) {
                 (PhysicalType::FixedLenByteArray(width), _) => PhysicalType::FixedLenByteArray(width),
                 (_, _) => return Err(no_form(arrow, "FIXED_LEN_BYTE_ARRAY without a length")),
             },
@@ -141,7 +141,7 @@ impl ColumnType {
 
 /// A physical type given by the caller, who may omit the length of a fixed-length type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Physical {
+pub enum RequestedPhysical {
     /// A complete physical type.
     Exactly(PhysicalType),
     /// `FIXED_LEN_BYTE_ARRAY` with the length that pyarrow chooses for the Arrow type.
@@ -188,7 +188,7 @@ impl fmt::Display for PhysicalType {
     }
 }
 
-impl FromStr for Physical {
+impl FromStr for RequestedPhysical {
     type Err = Error;
 
     fn from_str(name: &str) -> Result<Self> {
@@ -277,7 +277,7 @@ impl FromStr for ColumnType {
     fn from_str(text: &str) -> Result<Self> {
         let parse = || {
             let (physical, meaning) = text.split_once(' ')?;
-            let Physical::Exactly(physical) = physical.parse().ok()? else { return None };
+            let RequestedPhysical::Exactly(physical) = physical.parse().ok()? else { return None };
             Some(Self { physical, meaning: meaning.parse().ok()? })
         };
         parse().ok_or_else(|| Error::new(ErrorKind::PhysicalName(text.to_owned())))
@@ -348,7 +348,7 @@ mod tests {
         check(DataType::Utf8, "FIXED_LEN_BYTE_ARRAY", None);
         check(DataType::FixedSizeBinary(12), "INT96", Some("INT96 bytes"));
         check(DataType::FixedSizeBinary(11), "INT96", None);
-        assert!("FIXED_LEN_BYTE_ARRAY(-1)".parse::<Physical>().is_err());
-        assert!("int32".parse::<Physical>().is_err());
+        assert!("FIXED_LEN_BYTE_ARRAY(-1)".parse::<RequestedPhysical>().is_err());
+        assert!("int32".parse::<RequestedPhysical>().is_err());
     }
 }

@@ -28,7 +28,7 @@ pub struct Filter {
 
 /// Options for inserting or checking a column.
 #[derive(Debug, Clone, Copy)]
-pub struct Options<'a> {
+pub struct ColumnOptions<'a> {
     /// The path of the leaf within a nested column.
     pub leaf: Option<&'a [String]>,
     /// Maximum number of threads. The result does not depend on it.
@@ -37,7 +37,7 @@ pub struct Options<'a> {
     pub isa: InstructionSet,
 }
 
-impl Default for Options<'_> {
+impl Default for ColumnOptions<'_> {
     fn default() -> Self {
         Self { leaf: None, threads: 1, isa: InstructionSet::detect() }
     }
@@ -70,7 +70,7 @@ impl Filter {
 
     /// Inserts the values of a column, without nulls. Values inserted before an error remain, which can only cause
     /// false positives.
-    pub fn insert(&mut self, array: &ArrayRef, options: Options<'_>) -> Result<()> {
+    pub fn insert(&mut self, array: &ArrayRef, options: ColumnOptions<'_>) -> Result<()> {
         let leaf = Leaf::find(array, options.leaf)?;
         if *leaf.array.data_type() == DataType::Null {
             return Ok(());
@@ -112,7 +112,7 @@ impl Filter {
 
     /// Returns which values may be present. `false` is certain, and nulls stay null. Zero is looked up with both signs,
     /// and NaN is never excluded.
-    pub fn check(&self, array: &ArrayRef, options: Options<'_>) -> Result<BooleanArray> {
+    pub fn check(&self, array: &ArrayRef, options: ColumnOptions<'_>) -> Result<BooleanArray> {
         let leaf = Leaf::find(array, options.leaf)?;
         if *leaf.array.data_type() == DataType::Null {
             return Ok(BooleanArray::new_null(leaf.array.len()));
@@ -132,7 +132,7 @@ impl Filter {
         Ok(BooleanArray::new(answers, slots.nulls().cloned()))
     }
 
-    fn check_slots(&self, slots: &HashedColumn, options: Options<'_>) -> Result<Vec<u64>> {
+    fn check_slots(&self, slots: &HashedColumn, options: ColumnOptions<'_>) -> Result<Vec<u64>> {
         let mut answers = vec![0u64; slots.len().div_ceil(64)];
         let threads = options.threads.min(slots.len() / SLOTS_FOR_A_THREAD);
         let mut rest = answers.as_mut_slice();

@@ -11,7 +11,7 @@ pub mod sbbf;
 pub mod sizing;
 
 pub use block::Block;
-pub use filter::{Filter, Options};
+pub use filter::{ColumnOptions, Filter};
 pub use header::Header;
 pub use probe::Probe;
 pub use sbbf::Sbbf;

@@ -88,7 +88,7 @@ mod tests {
     use arrow_array::{TimestampMicrosecondArray, TimestampNanosecondArray};
 
     use super::*;
-    use crate::bloom::{Filter, Options, Sbbf};
+    use crate::bloom::{ColumnOptions, Filter, Sbbf};
     use crate::hash::{hash_bytes, hash_u64};
 
     fn probe(array: impl Array + 'static, column: &str) -> Result<Probe> {
@@ -138,7 +138,7 @@ mod tests {
             let mut sbbf = Sbbf::new(64).unwrap();
             sbbf.insert_hash(hash_bytes(&bytes));
             let filter = Filter::new(sbbf, Some(column));
-            let answer = filter.check(&(Arc::new(value()) as ArrayRef), Options::default()).unwrap();
+            let answer = filter.check(&(Arc::new(value()) as ArrayRef), ColumnOptions::default()).unwrap();
             assert!(answer.value(0), "{bytes:x?}");
         }
         let bytes = probe(BinaryArray::from_vec(vec![b"x"]), "BYTE_ARRAY bytes").unwrap();

@@ -8,7 +8,7 @@ use super::functions::{num_blocks, rate, sizes};
 use super::literal::literal;
 use crate::arrow::Meaning;
 use crate::bloom::sizing::{self, Model};
-use crate::bloom::{Filter, Options, Sbbf};
+use crate::bloom::{ColumnOptions, Filter, Sbbf};
 use crate::error::Result;
 use arrow_array::{Array, ArrayRef};
 use arrow_select::concat::concat;
@@ -115,7 +115,7 @@ impl BloomFilter {
     }
 
     fn check_array(&self, py: Python<'_>, array: &ArrayRef) -> PyResult<bool> {
-        let answer = self.read(py, |filter| filter.check(array, Options::default()))?;
+        let answer = self.read(py, |filter| filter.check(array, ColumnOptions::default()))?;
         match (answer.len(), answer.null_count()) {
             (1, 0) => Ok(answer.value(0)),
             (1, _) => Err(PyTypeError::new_err("a filter holds no nulls; it cannot answer for one")),

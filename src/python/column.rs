@@ -2,9 +2,9 @@
 
 use super::error::UnsupportedError;
 use super::import::Arrays;
-use crate::arrow::types::Physical;
+use crate::arrow::types::RequestedPhysical;
 use crate::arrow::{ColumnType, PhysicalType};
-use crate::bloom::Options;
+use crate::bloom::ColumnOptions;
 use crate::isa::InstructionSet;
 use arrow_array::{Array, ArrayRef, new_empty_array};
 use arrow_schema::DataType;
@@ -232,7 +232,7 @@ pub(super) fn column_type(
     data_type: Option<&Bound<'_, PyAny>>,
     physical_type: Option<&str>,
 ) -> PyResult<Option<ColumnType>> {
-    let physical = physical_type.map(str::parse::<Physical>).transpose()?;
+    let physical = physical_type.map(str::parse::<RequestedPhysical>).transpose()?;
     match (data_type, physical) {
         (Some(data_type), physical) => {
             let kind = || data_type.get_type().qualname().map_or_else(|_| "object".to_owned(), |name| name.to_string());
@@ -274,7 +274,7 @@ pub(super) fn options<'a>(
     leaf: Option<&'a [String]>,
     threads: i64,
     instruction_set: Option<&str>,
-) -> PyResult<Options<'a>> {
+) -> PyResult<ColumnOptions<'a>> {
     let threads = usize::try_from(threads).ok().filter(|threads| *threads > 0);
     let threads = threads.ok_or_else(|| PyValueError::new_err("threads must be at least 1"))?;
     let isa = match instruction_set {
@@ -284,7 +284,7 @@ pub(super) fn options<'a>(
             PyValueError::new_err(format!("this machine has no instruction set {name:?}; it has {}", names.join(", ")))
         })?,
     };
-    Ok(Options { leaf, threads, isa })
+    Ok(ColumnOptions { leaf, threads, isa })
 }
 
 /// Converts an argument to an integer from 0 to 2^64 - 1. Unlike Python's own error, the error names the argument.

@@ -1,7 +1,7 @@
 //! Functions that hash columns and compute filter sizes.
 
 use super::column::{Column, LeafPath, count, options, to_pyarrow};
-use crate::arrow::types::Physical;
+use crate::arrow::types::RequestedPhysical;
 use crate::arrow::{ColumnType, Leaf};
 use crate::bloom::Sbbf;
 use crate::bloom::sizing::{self, Model, Sizes};
@@ -31,7 +31,7 @@ pub(super) fn hash_column<'py>(
     leaf: Option<LeafPath>,
     instruction_set: Option<&str>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let physical = physical_type.map(str::parse::<Physical>).transpose()?;
+    let physical = physical_type.map(str::parse::<RequestedPhysical>).transpose()?;
     let leaf = leaf.map(LeafPath::names);
     let options = options(leaf.as_deref(), 1, instruction_set)?;
     let hashes = py.detach(move || -> PyResult<UInt64Array> {

@@ -194,7 +194,7 @@ impl ChunkScan {
     /// Return the number of distinct values, how many of them a filter excludes, and whether all of them are values of
     /// rows.
     ///
-    /// The last is False for dictionaries, because some of their values may be unused.
+    /// The last is False if only the dictionary was hashed, because some of its values may be unused.
     fn excluded(&self, py: Python<'_>, filter: &BloomFilter) -> PyResult<(u64, u64, bool)> {
         let excluded = filter.read(py, |filter| {
             self.with_hashes(|chunk| {

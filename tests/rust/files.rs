@@ -10,7 +10,7 @@ use parquet::basic::Compression;
 use parquet::file::metadata::PageIndexPolicy;
 use parquet::file::properties::WriterProperties;
 use parsieve::bloom::sizing::{Model, Sizes, false_positive_rate, optimal_blocks};
-use parsieve::bloom::{Filter, Options, Sbbf};
+use parsieve::bloom::{ColumnOptions, Filter, Sbbf};
 use parsieve::isa::InstructionSet;
 use parsieve::parquet::{FIRST_READ, Footer, HashOptions, NewFilter, OldFooter, ParquetFile};
 use parsieve::ranges::{Fetched, Step, coalesce};
@@ -125,13 +125,13 @@ fn new_filters_contain_every_value_of_the_file() {
                 let column_type = opened.metadata.leaves()[column].column_type();
                 assert!(column_type.is_some(), "{name}");
                 let filter = Filter::new(sbbf, column_type);
-                let answers = filter.check(&array, Options::default()).unwrap();
+                let answers = filter.check(&array, ColumnOptions::default()).unwrap();
                 assert!(answers.iter().all(|answer| answer != Some(false)), "{name}: no value may be missing");
                 assert!(answers.true_count() > 2000, "{name}");
                 // Nearly all unique values of the other row group are excluded.
                 if name == "unique" {
                     let (_, other) = columns(500_000).swap_remove(column);
-                    let absent = filter.check(&other, Options::default()).unwrap();
+                    let absent = filter.check(&other, ColumnOptions::default()).unwrap();
                     assert!(absent.true_count() < 100, "{} of {ROWS}", absent.true_count());
                 }
             }

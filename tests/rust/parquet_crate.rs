@@ -8,9 +8,9 @@ use parquet::arrow::ArrowWriter;
 use parquet::basic::Type;
 use parquet::file::properties::WriterProperties;
 use parquet::file::reader::{FileReader, SerializedFileReader};
-use parsieve::arrow::types::Physical;
+use parsieve::arrow::types::RequestedPhysical;
 use parsieve::arrow::{ColumnType, PhysicalType};
-use parsieve::bloom::{Filter, Options, Sbbf};
+use parsieve::bloom::{ColumnOptions, Filter, Sbbf};
 use std::sync::Arc;
 
 /// Writes a column with a filter. Returns the filter's bytes and the column's physical type.
@@ -45,9 +45,9 @@ fn check_as(array: impl Array + 'static, as_hashed: impl Array + 'static) {
     let array: ArrayRef = Arc::new(array);
     let (bytes, physical) = write_with_filter(&array);
     let theirs = Sbbf::from_bytes(&bytes, 0).unwrap();
-    let column = ColumnType::with_physical(as_hashed.data_type(), Physical::Exactly(physical)).unwrap();
+    let column = ColumnType::with_physical(as_hashed.data_type(), RequestedPhysical::Exactly(physical)).unwrap();
     let mut ours = Filter::new(Sbbf::new(theirs.num_blocks()).unwrap(), Some(column));
-    ours.insert(&(Arc::new(as_hashed) as ArrayRef), Options::default()).unwrap();
+    ours.insert(&(Arc::new(as_hashed) as ArrayRef), ColumnOptions::default()).unwrap();
     assert!(ours.sbbf().estimated_ndv() > 0.5, "no value was inserted");
     assert!(*ours.sbbf() == theirs, "{} as {column}", array.data_type());
     assert_eq!(ours.sbbf().to_bytes().unwrap(), bytes, "header and bitset");

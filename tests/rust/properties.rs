@@ -2,12 +2,12 @@
 
 use arrow_array::types::Int32Type;
 use arrow_array::*;
-use parsieve::bloom::{Filter, Options, Sbbf};
+use parsieve::bloom::{ColumnOptions, Filter, Sbbf};
 use parsieve::isa::InstructionSet;
 use proptest::prelude::*;
 use std::sync::Arc;
 
-fn filled(num_blocks: u64, array: &ArrayRef, options: Options<'_>) -> Filter {
+fn filled(num_blocks: u64, array: &ArrayRef, options: ColumnOptions<'_>) -> Filter {
     let mut filter = Filter::new(Sbbf::new(num_blocks).unwrap(), None);
     filter.insert(array, options).unwrap();
     filter
@@ -42,8 +42,8 @@ proptest! {
     #[test]
     fn inserted_values_are_found(array in columns(), num_blocks in 1u64..100, cut in any::<prop::sample::Index>()) {
         let array = array.slice(cut.index(array.len() + 1), array.len() - cut.index(array.len() + 1));
-        let filter = filled(num_blocks, &array, Options::default());
-        let answers = filter.check(&array, Options::default()).unwrap();
+        let filter = filled(num_blocks, &array, ColumnOptions::default());
+        let answers = filter.check(&array, ColumnOptions::default()).unwrap();
         prop_assert_eq!(answers.len(), array.len());
         prop_assert_eq!(answers.null_count(), array.logical_null_count());
         prop_assert_eq!(answers.true_count(), array.len() - array.logical_null_count());
@@ -55,7 +55,7 @@ proptest! {
     #[test]
     fn all_instruction_sets_give_the_same_bits(array in columns(), num_blocks in 1u64..100) {
         let filter_and_answers = |isa| {
-            let options = Options { isa, ..Options::default() };
+            let options = ColumnOptions { isa, ..ColumnOptions::default() };
             let filter = filled(num_blocks, &array, options);
             let answers = filter.check(&array, options).unwrap();
             (filter.sbbf().bitset().to_vec(), answers)
@@ -69,9 +69,9 @@ proptest! {
     #[test]
     fn merging_parts_gives_the_filter_of_all_values(array in columns(), num_blocks in 1u64..100, cut in any::<prop::sample::Index>()) {
         let middle = cut.index(array.len() + 1);
-        let mut first = filled(num_blocks, &array.slice(0, middle), Options::default());
-        first.merge(&filled(num_blocks, &array.slice(middle, array.len() - middle), Options::default())).unwrap();
-        prop_assert!(first.sbbf() == filled(num_blocks, &array, Options::default()).sbbf());
+        let mut first = filled(num_blocks, &array.slice(0, middle), ColumnOptions::default());
+        first.merge(&filled(num_blocks, &array.slice(middle, array.len() - middle), ColumnOptions::default())).unwrap();
+        prop_assert!(first.sbbf() == filled(num_blocks, &array, ColumnOptions::default()).sbbf());
     }
 }
 
@@ -90,7 +90,7 @@ fn large_filters_and_threads_give_the_same_bits_and_answers() {
         .collect();
     for isa in InstructionSet::all() {
         for threads in [1, 2, 3, 7] {
-            let options = Options { threads, isa, ..Options::default() };
+            let options = ColumnOptions { threads, isa, ..ColumnOptions::default() };
             let filter = filled(num_blocks, &values, options);
             assert!(*filter.sbbf() == one_by_one, "{threads} threads on {}", isa.name());
             let answers = filter.check(&probes, options).unwrap();

@@ -1,7 +1,7 @@
 //! Filters written by other writers.
 
 use arrow_array::{ArrayRef, StringArray};
-use parsieve::bloom::{Filter, Options, Sbbf};
+use parsieve::bloom::{ColumnOptions, Filter, Sbbf};
 use std::sync::Arc;
 
 /// A bitset written by parquet-java through Spark (fact B3 of the specification).
@@ -14,8 +14,8 @@ const SPARK: [u8; 32] = [
 fn the_filter_written_by_spark_is_reproduced_bit_for_bit() {
     let values: ArrayRef = Arc::new(StringArray::from_iter_values((0..10).map(|n| format!("a{n}"))));
     let spark = Filter::new(Sbbf::from_bitset(&SPARK).unwrap(), None);
-    assert_eq!(spark.check(&values, Options::default()).unwrap().true_count(), 10);
+    assert_eq!(spark.check(&values, ColumnOptions::default()).unwrap().true_count(), 10);
     let mut ours = Filter::new(Sbbf::new(1).unwrap(), None);
-    ours.insert(&values, Options::default()).unwrap();
+    ours.insert(&values, ColumnOptions::default()).unwrap();
     assert_eq!(ours.sbbf().bitset(), SPARK);
 }

@@ -90,7 +90,7 @@ fn patch_row_group(
     Ok(num_patched)
 }
 
-fn patch_chunk(bytes: &[u8], chunk: &[Field], patch: &ChunkPatch, splices: &mut Splices) -> Result<()> {
+fn patch_chunk(bytes: &[u8], chunk: &[FieldRange], patch: &ChunkPatch, splices: &mut Splices) -> Result<()> {
     let has = |id, kind| chunk.iter().find(|field| (field.id, field.kind) == (id, kind));
     if let Some(pointer) = patch.pointer {
         let missing = || Error::new(ErrorKind::MissingField { field: "ColumnChunk.meta_data" });
@@ -110,7 +110,7 @@ fn patch_chunk(bytes: &[u8], chunk: &[Field], patch: &ChunkPatch, splices: &mut 
 
 /// A field of a struct, as byte ranges within the metadata.
 #[derive(Debug)]
-struct Field {
+struct FieldRange {
     id: i16,
     kind: Type,
     header: Range<usize>,
@@ -119,15 +119,15 @@ struct Field {
     previous: Option<i16>,
 }
 
-impl Field {
+impl FieldRange {
     fn reader<'a>(&self, bytes: &'a [u8]) -> Result<Reader<'a>> {
         Reader::starting_at(bytes, self.value.start, 0)
     }
 }
 
 /// Returns the fields of the struct at the reader's position.
-fn fields(reader: &mut Reader<'_>, structure: &'static str) -> Result<Vec<Field>> {
-    let mut fields: Vec<Field> = Vec::new();
+fn fields(reader: &mut Reader<'_>, structure: &'static str) -> Result<Vec<FieldRange>> {
+    let mut fields: Vec<FieldRange> = Vec::new();
     let (mut last, mut seen) = (0, 0u64);
     loop {
         let start = reader.position();
@@ -147,7 +147,7 @@ fn fields(reader: &mut Reader<'_>, structure: &'static str) -> Result<Vec<Field>
         // A one-byte header stores a difference; a longer header stores the id.
         let previous = (value - start == 1).then_some(last);
         let (id, kind) = (field.id, field.kind);
-        fields.push(Field { id, kind, header: start..value, value: value..reader.position(), previous });
+        fields.push(FieldRange { id, kind, header: start..value, value: value..reader.position(), previous });
         last = id;
     }
 }
@@ -163,7 +163,7 @@ fn structures(reader: &mut Reader<'_>, field: &'static str) -> Result<usize> {
 }
 
 /// Returns a ColumnMetaData with a changed pointer to its filter.
-fn with_pointer(bytes: &[u8], fields: &[Field], pointer: Pointer) -> Result<Vec<u8>> {
+fn with_pointer(bytes: &[u8], fields: &[FieldRange], pointer: Pointer) -> Result<Vec<u8>> {
     let foreign = |id, kind| fields.iter().any(|field| field.id == id && field.kind != kind);
     if foreign(BLOOM_FILTER_OFFSET, Type::I64) {
         return Err(Error::new(ErrorKind::File(FileKind::ForeignField {

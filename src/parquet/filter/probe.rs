@@ -40,7 +40,7 @@ pub struct RowGroupVerdicts {
 }
 
 impl ParquetFile {
-    /// Reads the filter of a column chunk, bound to the column's type. Reexpected_steps `None` only if there is no filter.
+    /// Reads the filter of a column chunk, bound to the column's type. Returns `None` only if there is no filter.
     pub fn filter(
         &self,
         row_group: usize,
@@ -59,7 +59,7 @@ impl ParquetFile {
         Ok(step.map(|sbbf| Some(Filter::new(sbbf, Some(column_type)))))
     }
 
-    /// Reexpected_steps the row groups that may contain a row in which every column has one of its values.
+    /// Returns the row groups that may contain a row in which every column has one of its values.
     ///
     /// Damaged, unknown and encrypted filters exclude nothing. The result starts at row group `first`. It ends early if
     /// more row groups would need too much memory at once; call this again with a new `Fetched` for the remaining row
@@ -125,7 +125,7 @@ impl ParquetFile {
         if missing.is_empty() { Step::Ready(true) } else { Step::Need(missing) }
     }
 
-    /// Reexpected_steps the plaintext filter headers that a query on these row groups has read, by offset. A caller that caches
+    /// Returns the plaintext filter headers that a query on these row groups has read, by offset. A caller that caches
     /// them need not read them for the next query.
     pub fn headers(&self, row_groups: Range<usize>, probes: &[ColumnProbe], fetched: &Fetched) -> Vec<(u64, Vec<u8>)> {
         let chunks = row_groups.flat_map(|row_group| probes.iter().map(move |query| (row_group, query.column)));
@@ -177,7 +177,7 @@ impl ParquetFile {
         }
     }
 
-    /// Reexpected_steps true if Spark wrote the column in its old hybrid calendar, so that it reads other dates than are stored.
+    /// Returns true if Spark wrote the column in its old hybrid calendar, so that it reads other dates than are stored.
     fn is_rebased(&self, column: ColumnType) -> bool {
         let mark = match (column.physical, column.meaning) {
             (PhysicalType::Int96, Meaning::Timestamp { .. }) => "org.apache.spark.legacyINT96",
@@ -187,7 +187,7 @@ impl ParquetFile {
         self.metadata.key_values().any(|(key, _)| key == mark)
     }
 
-    /// Reexpected_steps the position of a filter. If the relevant metadata is encrypted and its key is missing, this is an error
+    /// Returns the position of a filter. If the relevant metadata is encrypted and its key is missing, this is an error
     /// instead of `None`.
     fn locate_filter(
         &self,
@@ -206,7 +206,7 @@ impl ParquetFile {
         Ok(location)
     }
 
-    /// Reexpected_steps the positions of all filters as claimed by the metadata, not validated: row group, column, offset,
+    /// Returns the positions of all filters as claimed by the metadata, not validated: row group, column, offset,
     /// length.
     pub fn claimed_filters(&self) -> impl Iterator<Item = (usize, usize, i64, Option<i32>)> {
         let groups = self.metadata.row_groups().iter().enumerate();
@@ -219,7 +219,7 @@ impl ParquetFile {
     }
 }
 
-/// Reexpected_steps true if this many hashes need about every block of a filter.
+/// Returns true if this many hashes need about every block of a filter.
 fn is_read_completely(location: &FilterLocation, hashes: usize) -> bool {
     location.length.unwrap_or(DEFAULT_FILTER_SIZE) <= to_u64(hashes).saturating_mul(BYTES_PER_BLOCK)
 }
@@ -237,7 +237,7 @@ mod tests {
     use crate::parquet::fixtures;
     use crate::ranges::tests::drive;
 
-    /// Probes the first column of a file for some values. Reexpected_steps the answers and the lengths of all reads.
+    /// Probes the first column of a file for some values. Returns the answers and the lengths of all reads.
     fn probe_first_column(file: &[u8], opened: &ParquetFile, values: &[&str]) -> (Vec<bool>, Vec<u64>) {
         let values: ArrayRef = Arc::new(BinaryArray::from_iter_values(values));
         let probe = Probe::new(&values, opened.metadata.leaves()[0].column_type().unwrap()).unwrap();

@@ -21,7 +21,7 @@ const MIN_LIMIT: usize = 1 << 16;
 /// because a few bytes of a delta encoding can encode billions of values.
 #[derive(Debug)]
 pub(in crate::parquet) struct Distinct {
-    /// Each hash is in the slot of its highest bits or shortly after. 0 marks an empty slot. `LONGEST` slots follow the
+    /// Each hash is in the slot of its highest bits or shortly after. 0 marks an empty slot. `MAX_DISPLACEMENT` slots follow the
     /// last home slot.
     slots: Vec<u64>,
     bits: u32,
