@@ -63,7 +63,7 @@ _KINDS = {
 def filter_of(
     frame: DataFrame, column: str, fpp: float = 0.01, *, ndv: int | None = None, max_bytes: int = MAX_BYTES
 ) -> _core.BloomFilter:
-    """Build a Bloom filter of all values of a column on Spark's executors. Nulls are left out, since they join nothing.
+    """Build a Bloom filter of all values of a column on Spark's executors. Nulls are ignored, since they join nothing.
 
     Integers are inserted as 64-bit integers, and floating-point numbers as doubles, so columns of another width match.
     You can pickle the filter and use it in UDFs and in `mapInArrow`. `keep_matching` applies it to another DataFrame.
@@ -112,7 +112,7 @@ def filter_of(
 def _insert_into(num_bytes: int, data_type: pa.DataType) -> Callable[[Iterator[Any]], Iterator[Any]]:
     """Return the function that runs on executors: it inserts the keys of a partition, and yields chunks of the filter.
 
-    Chunks without bits are left out.
+    Empty chunks are skipped.
     """
 
     def insert(batches: Iterator[Any]) -> Iterator[Any]:
