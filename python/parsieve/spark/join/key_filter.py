@@ -102,10 +102,16 @@ def filter_of(
     bits = bytearray(num_bytes)
     for row in rows:
         bits[row.number * CHUNK : row.number * CHUNK + len(row.bits)] = row.bits
-    empty = _core.BloomFilter(num_bytes=num_bytes, type=kind.arrow).to_bytes()
-    header = empty[: len(empty) - num_bytes]
-    filter = _core.BloomFilter.from_bytes(header + bytes(bits), type=kind.arrow)
+    filter = _with_bits(_core.BloomFilter(num_bytes=num_bytes, type=kind.arrow), bytes(bits))
     filter.fold(fpp)
+    return filter
+
+
+def _with_bits(empty: _core.BloomFilter, bits: bytes) -> _core.BloomFilter:
+    """Return a filter of the same type and size with these bits."""
+    # Unlike `from_bytes`, the pickled form restores the type of decimals, too.
+    restore, (data, column_type) = empty.__reduce__()
+    filter: _core.BloomFilter = restore(data[: len(data) - len(bits)] + bits, column_type)
     return filter
 
 
