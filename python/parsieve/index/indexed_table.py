@@ -5,11 +5,10 @@ from __future__ import annotations
 import datetime as dt
 import time
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
-from parsieve._typing import ColumnName
 from parsieve.index.accounts import Account, bound_tokens
 from parsieve.index.advice import Advice, advise_column
 from parsieve.index.bloom.build import fields_of
@@ -22,6 +21,9 @@ from parsieve.index.sizes import lookup_bytes, stored_bytes
 from parsieve.index.table_index import TableIndex
 from parsieve.lake.base import ColumnPath, Lake
 from parsieve.predicate.column_names import Names
+
+if TYPE_CHECKING:
+    from parsieve._typing import ColumnName
 
 # "auto" estimates whether an index pays off if a table has at least this many files.
 FEW_FILES = 8
@@ -148,7 +150,7 @@ class IndexedTable:
         self.opened.index.update(lake, snapshot, **effort, renewed=renewals.tokens, account=account)
         renewals.forget()
         if compact is None:
-            compact = self.opened.lake.format != "parquet" and all(piece.clean for piece in snapshot.slices)
+            compact = snapshot.id is not None and all(piece.clean for piece in snapshot.slices)
         view = self.opened.index.newest()
         if compact and view is not None and any(state.deltas for state in view.columns.values()):
             self.opened.index.compact()

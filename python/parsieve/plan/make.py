@@ -56,8 +56,7 @@ def make_plan(table: OpenTable, snapshot: Snapshot, bound: BoundPredicate, optio
     """Plan a predicate on a snapshot of a table."""
     requests, num_bytes = table.index.cost
     view, notes = table.view(snapshot) if options.use_index else (None, [])
-    # A plain folder takes its types from its first file; other files may have other types.
-    tree = ask(bound.expr, types_are_certain=table.lake.format != "parquet")
+    tree = ask(bound.expr, types_are_certain=table.lake.types_are_certain)
     questions = list(leaves(tree))
     cost = Cost()
     doubts: dict[int, list[str]] = {}

@@ -60,6 +60,17 @@ class _Native:
     doubtful: Mapping[str, str]
 
 
+@dataclass(frozen=True, slots=True)
+class _Version:
+    """Replaces a `DeltaTable` in a pickle, so that the copy stays at the original's version."""
+
+    number: int
+
+    def version(self) -> int:
+        """Return the version number."""
+        return self.number
+
+
 class Delta(Adapter):
     """A table of Delta Lake, or a `DeltaTable`, which then says what the latest version is."""
 
@@ -80,6 +91,10 @@ class Delta(Adapter):
             )
         self.uri = self._storage.uri.rstrip("/")
         self.storage_options = self._storage.options
+
+    def reopening(self) -> dict[str, Any]:
+        """Return the attributes that a copy in another process needs to read the table again."""
+        return {"_given": None if self._given is None else _Version(int(self._given.version()))}
 
     def snapshot(self, as_of: AsOf = None) -> Snapshot:
         """The table now, at a version, or at a time; a time without a zone is refused."""
