@@ -1,4 +1,4 @@
-"""Decide which of the files that Spark lists a query must read: all but those that the planner skips."""
+"""Keep the files that Spark lists for a query, except the ones that the planner skips."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Keeper:
 def without_skipped(
     paths: Sequence[str], plan: PlanRecord, is_same_version: IsSameVersion = lambda piece, path: True
 ) -> set[str]:
-    """Return all listed paths except those that the plan skips in the version that Spark listed."""
+    """Return all listed paths, except files that the plan skips in the version that Spark listed."""
     kept = set(plan.kept)
     slices = plan.snapshot.slices
     kept_paths = {comparable(piece.path) for number, piece in enumerate(slices) if number in kept and piece.path}
