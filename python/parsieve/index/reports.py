@@ -215,5 +215,5 @@ def _listed(left_out: Sequence[LeftOut]) -> list[str]:
     if not left_out:
         return []
     lines = [f"left out {_files(len(left_out))}, which every plan reads until an update:"]
-    lines += [f"  {one}" for one in left_out[:LISTED]]
+    lines += [f"  {file}" for file in left_out[:LISTED]]
     return lines + ([f"  and {len(left_out) - LISTED:,} more"] if len(left_out) > LISTED else [])
