@@ -19,14 +19,17 @@ from spark_tables import wait_until_old
 import parsieve as ps
 import parsieve.spark as pss
 from parsieve.index import TableIndex, View
+from parsieve.index.bloom.build import build as build_bloom
+from parsieve.index.build.effort import Effort
+from parsieve.index.local_executor import LocalExecutor
 from parsieve.index.log import bindings
 from parsieve.index.log.columns import field_id_of
 from parsieve.index.log.commit import Log
-from parsieve.index.sieve.build import Effort
 from parsieve.io.store.local import LocalStore
 from parsieve.lake import Lake, Snapshot, open_lake
 from parsieve.lake.storage.storage import Storage
 from parsieve.spark.build import add_filters, bloom
+from parsieve.spark.build.executor import SparkExecutor
 from parsieve.spark.runtime import versions
 
 pytest.importorskip("pyspark", reason="pip install 'parsieve[spark]'")
@@ -259,11 +262,10 @@ def test_the_index_of_a_plain_table_built_and_updated_as_one_process_does_it(
     assert len(view.commit.blooms["k",].shelves) == 1
     # Small shelves, and files between the executors that hold one filter.
     monkeypatch.setattr(bloom, "FILE_BYTES", 1)
-    hands = bloom.Executors(spark, lake, LocalStore(tmp_path / "small"), shelf_bytes=9000)
-    from parsieve.index.bloom import build as of_one
-
-    small = View(hands.store, of_one.build_by(Log(hands.store), snapshot, ["s"], hands, 0.01), lambda: None)
-    same = of_one.build(Log(LocalStore(tmp_path / "same")), lake, snapshot, ["s"], Effort(memory=4 * 9000))
+    executor = SparkExecutor(spark, LocalStore(tmp_path / "small"), shelf_bytes=9000)
+    small = View(executor.store, build_bloom(Log(executor.store), lake, snapshot, ["s"], executor), lambda: None)
+    local_executor = LocalExecutor(LocalStore(tmp_path / "same"), Effort(memory=4 * 9000))
+    same = build_bloom(Log(LocalStore(tmp_path / "same")), lake, snapshot, ["s"], local_executor)
     assert len(same.blooms["s",].shelves) > 2
     assert shelves(small) == shelves(View(LocalStore(tmp_path / "same"), same, lambda: None))
     # One file is new, one changed, one went.
@@ -276,7 +278,7 @@ def test_the_index_of_a_plain_table_built_and_updated_as_one_process_does_it(
     assert view.version == updated.version == 2
     assert shelves(view) == shelves(updated)
     assert len(view.commit.blooms["k",].shelves) == 2
-    monkeypatch.setattr("parsieve.index.bloom.MOST_SHELVES", 1)
+    monkeypatch.setattr("parsieve.index.bloom.update.MAX_SHELVES", 1)
     pq.write_table(rows(11), folder / "part=0" / "11.parquet")
     wait_until_old(folder)
     view = pss.update_index(spark, str(folder), index_location=tmp_path / "index")

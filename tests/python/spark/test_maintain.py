@@ -103,7 +103,7 @@ def test_columns_that_became_others_are_built_anew_and_grown_ones_compacted(
     pss.build_index(spark, str(folder), ["k", "s"], kind="sieve")
     (folder / "a.parquet").unlink()
     write("b.parquet", pa.table({"k": pa.array([5, 6], pa.timestamp("us")), "s": ["x", "z"]}))
-    monkeypatch.setattr("parsieve.index.update.MOST_DELTAS", 0)
+    monkeypatch.setattr("parsieve.index.sieve.update.MAX_DELTAS", 0)
     view = pss.update_index(spark, str(folder))
     assert view.columns["k",].type == pa.timestamp("us")
     assert {location.group for location in view.lookup("k", query.is_not_null())} == {"b.parquet"}
@@ -191,8 +191,8 @@ def test_a_streaming_query_into_hudi(spark: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["build_index", "update_index", "compact", "expire"])
 def test_examples(spark: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # Files of this very moment are not indexed yet; Spark may be so fast that those of the examples are such.
-    monkeypatch.setattr("parsieve.lake.listing.TICK_NS", 0)
-    monkeypatch.setattr("parsieve.lake.listing.COARSE_NS", 0)
+    monkeypatch.setattr("parsieve.lake.storage.listing.TICK_NS", 0)
+    monkeypatch.setattr("parsieve.lake.storage.listing.COARSE_NS", 0)
     text = inspect.getdoc(getattr(pss, name)) or ""
     test = doctest.DocTestParser().get_doctest(text, {"spark": spark}, name, None, None)
     said: list[str] = []
