@@ -43,7 +43,7 @@ class Account:
         return tuple(self._left_out[path] for path in sorted(self._left_out))
 
     def settle(self, lake: Lake, snapshot: Snapshot) -> Snapshot:
-        """Wait until files can be indexed, as `settle` does, and record the ones that cannot."""
+        """Wait until files can be indexed, as `settle` does, and record the other files."""
         self.snapshot = settled = settle(lake, snapshot)
         self._left_out |= {file.path: file for file in unsettled(settled)}
         return settled

@@ -66,7 +66,8 @@ class Advice(NamedTuple):
     minmax_reads: float
     bloom_reads: float
     sieve_reads: float
-    # The same for a key between those that exist, but that does not exist itself. With both kinds, the least counts.
+    # The same for a key that does not exist, between two keys that do. With both kinds of index, the smaller number
+    # applies.
     minmax_absent: float
     bloom_absent: float
     sieve_absent: float

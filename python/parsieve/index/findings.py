@@ -25,7 +25,7 @@ class IndexProblem:
     Attributes:
         column: The path of the indexed column.
         part: The index file, or the data file whose rows the index does not find.
-        problem: What is wrong with it.
+        problem: A description of the problem.
         loses_rows: Whether a plan could skip a file that holds a match.
     """
 

@@ -100,7 +100,7 @@ def stats(view: View, column: str | Sequence[str]) -> IndexStats:
 
 
 def _counts(reader: sieve.InspectedColumn, timeline: _core.SieveTimeline, report: Mapping[str, int]) -> tuple[int, int]:
-    """Count keys and rows including the changes, as a compaction would. For a large index, count those of the base."""
+    """Count keys and rows including the changes, as a compaction would. Ignore the changes of a large index."""
     state = reader.state
     changed = sum(delta.file.size for delta in state.deltas)
     if not changed or report["keys_bytes"] + changed > MAX_COUNTED:

@@ -3,33 +3,30 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from parsieve import _core
-from parsieve.errors import IndexNotFoundError
 from parsieve.index import inspect
 from parsieve.index.accounts import Account
 from parsieve.index.bloom.build import build as build_bloom
 from parsieve.index.bloom.update import update as update_bloom
-from parsieve.index.build.effort import Effort
 from parsieve.index.local_executor import LocalExecutor
 from parsieve.index.log import retention
-from parsieve.index.log.commit import Commit, Log, TableState
-from parsieve.index.log.drafts import drafting
-from parsieve.index.log.renewals import Renewed
-from parsieve.index.reports import DropReport, ExpireReport
+from parsieve.index.log.versions import Versions, stores_of
 from parsieve.index.sieve.build import build as build_sieve
 from parsieve.index.sieve.compact import compact as compact_sieve
-from parsieve.index.sieve.delta import Differences
 from parsieve.index.sieve.update import update as update_sieve
 from parsieve.index.view import View
-from parsieve.io.store.base import NoStore, Store
-from parsieve.io.store.local import LocalStore
-from parsieve.io.store.open import open_store
-from parsieve.lake.base import Lake, Snapshot
+
+if TYPE_CHECKING:
+    from parsieve.index.log.commit import Commit, Log, TableState
+    from parsieve.index.log.renewals import Renewed
+    from parsieve.index.reports import DropReport, ExpireReport
+    from parsieve.index.sieve.delta import Differences
+    from parsieve.io.store.base import Store
+    from parsieve.lake.base import Lake, Snapshot
 
 Column = str | Sequence[str]
 
@@ -53,11 +50,7 @@ class TableIndex:
     def __init__(
         self, where: Any, storage_options: Mapping[str, str] | None = None, *, before: Store | None = None
     ) -> None:
-        self.store: Store = open_store(where, storage_options)
-        self.log = Log(self.store)
-        # Where to build a new index, and where an older version of the package may have stored one.
-        self._home = self.log
-        self._before = None if before is None else Log(before)
+        self._versions = Versions(where, storage_options, before)
         self._newest: View | None = None
 
     @classmethod
@@ -67,9 +60,7 @@ class TableIndex:
             return where
         if where is not None:
             return cls(where, storage_options)
-        places = lake.places()
-        before = None if places.before is None else open_store(places.before, storage_options)
-        home = NoStore(places.problem) if places.home is None else places.home
+        home, before = stores_of(lake, storage_options)
         return cls(home, storage_options, before=before)
 
     @classmethod
@@ -83,46 +74,31 @@ class TableIndex:
         return self._newest or self.refresh()
 
     def refresh(self) -> View | None:
-        """Load the newest version. Keeps what was already read of it if it is still the newest.
+        """Load the newest version. If it is already loaded, its cache is kept.
 
         If an older version of the package stored the index elsewhere, that index is used until it is dropped.
         """
-        commit = self._look()
+        commit = self._versions.newest()
         if commit is None:
             self._newest = None
-        elif self._newest is None or self._newest.commit != commit:
+        elif self._newest is None or self._newest.store is not self.store or self._newest.commit != commit:
             self._newest = self._view(commit)
         return self._newest
 
-    def _look(self) -> Commit | None:
-        """Return the newest version, and use its location from now on."""
-        home = self._home.newest()
-        if self._before is None or (home is not None and not home.is_empty):
-            self._use(self._home)
-            return home
-        before = self._before.newest()
-        if before is None:
-            # No process builds an index there any more, so do not look again.
-            self._before = None
-        if before is None or before.is_empty:
-            self._use(self._home)
-            return home
-        self._use(self._before or self._home)
-        return before
+    @property
+    def log(self) -> Log:
+        """Return the log of the index, where its newest version is."""
+        return self._versions.log
 
-    def _use(self, log: Log) -> None:
-        if log is not self.log:
-            self.log, self.store, self._newest = log, log.store, None
+    @property
+    def store(self) -> Store:
+        """Return the store of the index, where its newest version is."""
+        return self.log.store
 
     @property
     def cost(self) -> tuple[int, int]:
-        """Return the requests made and the bytes read so far, at all of its locations."""
-        stores = [self.store, self._home.store, *([] if self._before is None else [self._before.store])]
-        distinct = {id(store): store for store in stores}.values()
-        return sum(store.requests for store in distinct), sum(store.bytes_fetched for store in distinct)
-
-    def _view(self, commit: Commit) -> View:
-        return View(self.store, commit, self.refresh)
+        """Return the requests made and the bytes read so far, at all locations of the index."""
+        return self._versions.cost
 
     def at(self, as_of: Snapshot | TableState | int | str | None = None) -> View | None:
         """Return the version for a snapshot of the table: the one with its id, else the last one not after its instant.
@@ -133,34 +109,15 @@ class TableIndex:
         newest = self.newest()
         if newest is None or as_of is None:
             return newest
-        if isinstance(as_of, (Snapshot, TableState)):
-            table = TableState(as_of.id, as_of.instant)
-        else:
-            table = TableState(as_of, as_of if isinstance(as_of, int) else -1)
-        if table.id is not None and newest.table.id == table.id:
-            return newest
-        best: int | None = None
-        for version, state in self._history(newest.commit):
-            if table.id is not None and state.id == table.id:
-                best = version
-                break
-            if best is None and state.instant <= table.instant:
-                best = version
-        if best is None or best == newest.version:
-            return newest
-        try:
-            return self._view(self.log.read(best))
-        except FileNotFoundError:
-            return newest
+        commit = self._versions.at(newest.commit, as_of)
+        return newest if commit is newest.commit else self._view(commit)
 
-    def _history(self, commit: Commit) -> Iterator[tuple[int, TableState]]:
-        yield commit.version, commit.table
-        while commit.history:
-            yield from commit.history
-            try:
-                commit = self.log.read(commit.history[-1][0])
-            except FileNotFoundError:
-                return
+    def _view(self, commit: Commit) -> View:
+        return View(self.store, commit, self.refresh)
+
+    def _view_of_newest(self, commit: Commit) -> View:
+        self._newest = self._view(commit)
+        return self._newest
 
     def build(
         self,
@@ -179,11 +136,12 @@ class TableIndex:
 
         If files changed within the last tick of the filesystem's clock, this waits for one tick.
         """
-        effort = Effort(memory, threads, progress, spill, options)
         account = account or Account()
         snapshot = account.settle(lake, snapshot)
-        with self._drafting() as log:
-            executor = LocalExecutor(log.store, effort)
+        with self._versions.drafting() as log:
+            executor = LocalExecutor(
+                log.store, memory=memory, threads=threads, progress=progress, spill=spill, options=options
+            )
             view = self._view_of_newest(build_sieve(log, account.watch(lake), snapshot, columns, executor))
         account.warn(self.store)
         return view
@@ -204,11 +162,10 @@ class TableIndex:
         `memory` bounds the bytes of filters in memory; finished filters wait in temporary files. The filter of a single
         slice must fit, and reading the files takes additional memory.
         """
-        effort = Effort(memory, threads)
         account = account or Account()
         snapshot = account.settle(lake, snapshot)
-        with self._drafting() as log:
-            executor = LocalExecutor(log.store, effort)
+        with self._versions.drafting() as log:
+            executor = LocalExecutor(log.store, memory=memory, threads=threads)
             view = self._view_of_newest(build_bloom(log, account.watch(lake), snapshot, columns, executor, fpp=fpp))
         account.warn(self.store)
         return view
@@ -232,12 +189,13 @@ class TableIndex:
         A slice with a `Difference` from the indexed token is not read, nor is one that `renewed` has with the indexed
         token, because it still has the same rows.
         """
-        effort = Effort(memory, threads, progress, spill)
         account = account or Account()
         snapshot = account.settle(lake, snapshot)
         watched = account.watch(lake)
-        with self._drafting() as log:
-            executor = LocalExecutor(log.store, effort, "update")
+        with self._versions.drafting() as log:
+            executor = LocalExecutor(
+                log.store, memory=memory, threads=threads, progress=progress, spill=spill, label="update"
+            )
             version = update_sieve(
                 log,
                 watched,
@@ -253,18 +211,13 @@ class TableIndex:
 
     def compact(self, columns: Sequence[Column] | None = None, options: _core.SieveOptions | None = None) -> View:
         """Merge the base and the deltas of each column into one base. Older versions keep their files."""
-        with self._drafting() as log:
-            executor = LocalExecutor(log.store, Effort(options=options))
+        with self._versions.drafting() as log:
+            executor = LocalExecutor(log.store, options=options)
             return self._view_of_newest(compact_sieve(log, executor, columns, rewrite=options is not None))
-
-    def _drafting(self) -> AbstractContextManager[Log]:
-        self.store.require_writable()
-        return drafting(self.store)
 
     def drop(self, columns: Sequence[Column] | None = None) -> DropReport:
         """Drop some columns, or all of them, and remove the files that are no longer needed."""
-        report = retention.drop(self.log, columns)
-        self._tidy()
+        report = self._versions.drop(columns)
         self.refresh()
         return report
 
@@ -274,18 +227,7 @@ class TableIndex:
         garbage_age: dt.timedelta = retention.GARBAGE_AGE,
     ) -> ExpireReport:
         """Remove old versions, and files that no version references. The newest version stays."""
-        report = retention.expire(self.log, older_than, garbage_age)
-        if self._before is not None and self._before is not self.log:
-            # Also remove files of the old location that were too young when the index there was dropped.
-            report = report.plus(retention.expire(self._before, older_than, garbage_age))
-        self._tidy()
-        return report
-
-    def _tidy(self) -> None:
-        """Remove the rest of a dropped index inside the table's folder, where other readers would find it."""
-        before = None if self._before is None else self._before.store
-        if isinstance(before, LocalStore):
-            retention.remove_empty_index(before)
+        return self._versions.expire(older_than, garbage_age)
 
     def look(self) -> View | None:
         """Load the newest version. Errors of the disk or the network become errors that name the store."""
@@ -303,16 +245,12 @@ class TableIndex:
         """Read every part of the newest version, and return its problems. With a lake, also look up every row."""
         view = self.look()
         if view is None or view.commit.is_empty:
-            raise IndexNotFoundError(f"{self.store} holds no index; build one first")
+            raise self._versions.not_found()
         return inspect.verify(view, lake, snapshot)
 
     def stats(self, column: Column) -> inspect.IndexStats:
         """Return the size and precision of a column's index."""
         view = self.newest()
         if view is None:
-            raise IndexNotFoundError(f"{self.store} holds no index; build one first")
+            raise self._versions.not_found()
         return inspect.stats(view, column)
-
-    def _view_of_newest(self, commit: Commit) -> View:
-        self._newest = self._view(commit)
-        return self._newest

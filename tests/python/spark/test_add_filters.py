@@ -20,7 +20,6 @@ import parsieve as ps
 import parsieve.spark as pss
 from parsieve.index import TableIndex, View
 from parsieve.index.bloom.build import build as build_bloom
-from parsieve.index.build.effort import Effort
 from parsieve.index.local_executor import LocalExecutor
 from parsieve.index.log import bindings
 from parsieve.index.log.columns import field_id_of
@@ -28,7 +27,7 @@ from parsieve.index.log.commit import Log
 from parsieve.io.store.local import LocalStore
 from parsieve.lake import Lake, Snapshot, open_lake
 from parsieve.lake.storage.storage import Storage
-from parsieve.spark.build import add_filters, bloom
+from parsieve.spark.build import bloom, filter_files
 from parsieve.spark.build.executor import SparkExecutor
 from parsieve.spark.runtime import versions
 
@@ -116,14 +115,14 @@ def test_twins_of_a_task_add_once(tmp_path: Path, replace: bool) -> None:
     assert file.token
     options = {"columns": ["k", "s"], "fpp": 0.01, "threads": 1, "upload": False}
     with ThreadPoolExecutor(8) as pool:
-        twins = [pool.submit(add_filters._add_one, storage, file, options, replace) for _ in range(8)]
+        twins = [pool.submit(filter_files.add_to_file, storage, file, options, replace) for _ in range(8)]
         done = [twin.result()[0] for twin in twins]
     assert sorted(one.status for one in done) == ["added", *["unchanged"] * 7], done
     with ps.open_filters(file.path) as filters:
         assert len(filters.ranges()) == 60
     # The first attempt did it, and its answer was lost.
     once = Path(file.path).read_bytes()
-    again, _ = add_filters._add_one(storage, file, options, replace)
+    again, _ = filter_files.add_to_file(storage, file, options, replace)
     assert again.status == "unchanged"
     assert Path(file.path).read_bytes() == once
     assert pq.read_table(file.path, partitioning=None).equals(rows(3))
@@ -141,10 +140,10 @@ def test_a_twin_that_ends_right_after_the_look_is_noticed(tmp_path: Path) -> Non
         def stat(self, path: str) -> str:
             found = super().stat(path)
             if not twins:
-                twins.append(add_filters._add_one(Storage(str(folder)), file, options, True)[0].status)
+                twins.append(filter_files.add_to_file(Storage(str(folder)), file, options, True)[0].status)
             return found
 
-    assert add_filters._add_one(Slow(str(folder)), file, options, True)[0].status == "unchanged"
+    assert filter_files.add_to_file(Slow(str(folder)), file, options, True)[0].status == "unchanged"
     assert twins == ["added"]
 
 
@@ -264,7 +263,7 @@ def test_the_index_of_a_plain_table_built_and_updated_as_one_process_does_it(
     monkeypatch.setattr(bloom, "FILE_BYTES", 1)
     executor = SparkExecutor(spark, LocalStore(tmp_path / "small"), shelf_bytes=9000)
     small = View(executor.store, build_bloom(Log(executor.store), lake, snapshot, ["s"], executor), lambda: None)
-    local_executor = LocalExecutor(LocalStore(tmp_path / "same"), Effort(memory=4 * 9000))
+    local_executor = LocalExecutor(LocalStore(tmp_path / "same"), memory=4 * 9000)
     same = build_bloom(Log(LocalStore(tmp_path / "same")), lake, snapshot, ["s"], local_executor)
     assert len(same.blooms["s",].shelves) > 2
     assert shelves(small) == shelves(View(LocalStore(tmp_path / "same"), same, lambda: None))

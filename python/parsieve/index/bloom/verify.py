@@ -17,7 +17,7 @@ from parsieve.lake.base import Lake, Location, Snapshot
 
 
 class _InspectedColumn(BloomReader):
-    """A reader that records every error, also those that may be temporary."""
+    """A reader that records every error, even a temporary one."""
 
     permanent_errors = (ParsieveError, OSError)
 

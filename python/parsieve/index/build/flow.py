@@ -31,7 +31,7 @@ class BoundColumn(NamedTuple):
 
 
 class Kind(Protocol[StateT, FilesT]):
-    """What is special about one kind of index."""
+    """One kind of index: how its files are written, and where a version stores its columns."""
 
     @property
     def operation(self) -> str:

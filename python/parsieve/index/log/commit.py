@@ -106,7 +106,7 @@ class ColumnState:
     path: ColumnPath
     field_id: int | None
     type: pa.DataType
-    # The table snapshot that the column was brought to.
+    # The table snapshot of the last build or update.
     table: TableState
     # The token of each location that it covers: a full list, then changes to it.
     bindings: tuple[Part, ...]
@@ -214,7 +214,7 @@ def after(
     columns: Mapping[ColumnPath, ColumnState],
     blooms: Mapping[ColumnPath, BloomState] | None = None,
 ) -> Commit:
-    """Return the version after `parent`. If `blooms` is None, the version keeps those of the parent."""
+    """Return the version after `parent`. If `blooms` is None, the version keeps the Bloom indexes of the parent."""
     if blooms is None:
         blooms = {} if parent is None else parent.blooms
     history = () if parent is None else ((parent.version, parent.table), *parent.history)[:HISTORY]

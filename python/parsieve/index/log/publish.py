@@ -57,7 +57,7 @@ class Transaction:
     def commit(
         self, table: TableState, *, columns: Columns | None = None, blooms: Blooms | None = None
     ) -> Commit | None:
-        """Commit a version with these columns; None stands for those of the version that it is based on.
+        """Commit a version with these columns. If an argument is None, this kind of index does not change.
 
         Return None if another writer committed first; call `begin` again in that case.
         """

@@ -27,11 +27,18 @@ from parsieve.lake.base import ColumnPath, Lake, Location, Slice
 # Shares of the allowed memory for unsorted rows and for finished runs. The rest is for reading.
 UNSORTED_SHARE = 0.4
 WAITING_SHARE = 0.4
+MIN_MEMORY = 1 << 20
 MIN_BUFFER = 1 << 20
 # A merge holds one block of each run, encoded and decoded.
 BLOCK_BYTES = 128 << 10
 MERGE_SHARE = 0.5
 MIN_FAN_IN = 8
+
+
+def check_memory(memory: int) -> None:
+    """Raise `ValueError` if the memory is too small to sort rows."""
+    if memory < MIN_MEMORY:
+        raise ValueError(f"memory is given in bytes, at least 1 MiB, not {memory}")
 
 
 @dataclass

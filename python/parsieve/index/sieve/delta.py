@@ -51,9 +51,9 @@ class Delta:
     deleted: list[bytes] = field(default_factory=list)
 
     def replace(self, locations: Sequence[Location], rows: ColumnRows | None) -> None:
-        """Replace the rows of these locations, the first of which were read again and the rest of which are gone.
+        """Discard the earlier rows of these locations. The first ones have new `rows`; the others were removed.
 
-        The runs of the new rows are passed to `put`.
+        Pass the runs of the new rows to `put`.
         """
         self.locations += locations
         self.num_replaced = len(self.locations)

@@ -5,23 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from parsieve import _core
 from parsieve.errors import IndexNotFoundError
-from parsieve.index.build.executor import ColumnRows, Executor
 from parsieve.index.build.target import Target
 from parsieve.index.log import bindings
 from parsieve.index.log.columns import differ_in_width, field_id_of
 from parsieve.index.log.commit import ColumnState, Commit, Log, Part
 from parsieve.index.log.publish import Transaction
-from parsieve.index.log.renewals import Renewed
 from parsieve.index.sieve.build import build, failed_locations
 from parsieve.index.sieve.compact import compact
 from parsieve.index.sieve.delta import Delta, Difference, Differences
-from parsieve.lake.base import ColumnPath, Lake, Location, Slice, Snapshot
+
+if TYPE_CHECKING:
+    from parsieve.index.build.executor import ColumnRows, Executor
+    from parsieve.index.log.renewals import Renewed
+    from parsieve.lake.base import ColumnPath, Lake, Location, Slice, Snapshot
 
 # Every reader of a column reads its deltas. A compaction is due after this many deltas, or this many changes.
 MAX_DELTAS = 16
@@ -56,7 +58,7 @@ def update(
 
 @dataclass(frozen=True)
 class _Known:
-    """What is known about changed slices without reading them."""
+    """Information about changed slices that makes reading them unnecessary."""
 
     differences: Differences
     renewed: Renewed
@@ -102,7 +104,7 @@ def _add_deltas(
         # Find out how the table changed for each column.
         for path, state in newest.columns.items():
             if transaction.is_retry and target.snapshot.id is not None and state.table.instant > target.table.instant:
-                # The other writer brought this column to a later snapshot.
+                # The other writer has updated this column to a later snapshot.
                 columns[path] = state
                 continue
             column = target.find_column(state)

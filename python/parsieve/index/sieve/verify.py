@@ -19,7 +19,7 @@ PAIRS_BYTES = 64 << 20
 
 
 class InspectedColumn(ColumnReader):
-    """A reader that records every error, also those that may be temporary."""
+    """A reader that records every error, even a temporary one."""
 
     permanent_errors = (ParsieveError, OSError)
 

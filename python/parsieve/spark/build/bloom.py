@@ -5,8 +5,8 @@ slices ── fill filters ── files in the store ── assign filters to sh
           one task for several slices           driver, by their sizes       one task for each shelf
 ```
 
-The driver receives some hundred bytes for each slice and column, but no keys and no filters. The shelves have the same
-bytes as those of a local build.
+The driver receives some hundred bytes for each slice and column, but no keys and no filters. A local build
+would write the same bytes.
 """
 
 from __future__ import annotations

@@ -5,21 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 
 from parsieve import _core
 from parsieve.index.bloom.shelf import SHELF_BYTES
-from parsieve.index.build.effort import check_memory
-from parsieve.index.build.executor import Shelves
-from parsieve.index.log.commit import Base, ColumnState, DeltaPart, Shelf
-from parsieve.index.sieve.delta import Delta
-from parsieve.io.store.base import Store
-from parsieve.lake.base import ColumnPath, Lake, Location, Slice
+from parsieve.index.scan.runs import check_memory
 from parsieve.spark.build import bloom, runs, sieve
 from parsieve.spark.build.sieve import StoredRows
 from parsieve.spark.runtime import executors
+
+if TYPE_CHECKING:
+    from parsieve.index.build.executor import Shelves
+    from parsieve.index.log.commit import Base, ColumnState, DeltaPart, Shelf
+    from parsieve.index.sieve.delta import Delta
+    from parsieve.io.store.base import Store
+    from parsieve.lake.base import ColumnPath, Lake, Location, Slice
 
 # How much of a table's rows a task holds in memory.
 MEMORY = 256 << 20

@@ -1,7 +1,7 @@
 """Update, compact and expire the index of a table on Spark's executors.
 
 An update reads new and changed slices completely, because after deletes or with log files and deletion vectors nothing
-less shows which keys a slice has now. Its deltas replace what the index knew about these slices.
+less shows which keys a slice has now. Its deltas replace the earlier rows of these slices.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def update_index(
     """Bring the index up to date with the table. The executors read only new and changed files.
 
     If nothing changed, nothing is read or written. Call it after a write, or in `foreachBatch` of a streaming query.
-    Until it is done, every query keeps the changed files. The arguments are those of `build_index`.
+    Until it is done, every query keeps the changed files. The arguments are the same as for `build_index`.
 
     Columns that have too many updates are compacted, unless `compaction` is false.
 

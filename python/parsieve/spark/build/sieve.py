@@ -22,9 +22,8 @@ from typing import Any
 import pyarrow as pa
 
 from parsieve import _core
-from parsieve.index.build.effort import Effort
 from parsieve.index.log.commit import Base, ColumnState, DeltaPart, Part
-from parsieve.index.scan.runs import gather
+from parsieve.index.scan.runs import WAITING_SHARE, gather
 from parsieve.index.scan.spill import Room, Sections
 from parsieve.index.sieve.base import put_root
 from parsieve.index.sieve.compact import compact_column
@@ -77,7 +76,7 @@ class ReadTask:
 def read(task: ReadTask) -> dict[ColumnPath, StoredRows]:
     """Read some slices into runs, on an executor."""
     axes = {path: _core.SieveAxis(data_type) for path, data_type in task.columns.items()}
-    with Effort(task.memory).room() as room:
+    with Room(int(task.memory * WAITING_SHARE)) as room:
         gathered = gather(task.lake, task.slices, axes, room, memory=task.memory, threads=1, first=task.first)
         return {
             path: StoredRows(
