@@ -14,7 +14,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import parsieve as ps
-from parsieve.index.bloom.shelf import Filled, ShelfReader, fill, shelve
+from parsieve.index.bloom.shelf import Filled, Filling, Location, ShelfReader, shelve
+
+
+def fill(location: Location, keys: list[pa.Array], num_rows: int, fpp: float = 0.01) -> Filled:
+    filling = Filling(location, num_rows, fpp)
+    for array in keys:
+        filling.add(array)
+    return filling.finish()
 
 
 def shelf_of(columns: list[pa.Array], **options: Any) -> list[ShelfReader]:

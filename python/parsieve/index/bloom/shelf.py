@@ -84,14 +84,6 @@ def _folded(filled: _core.BloomFilter, fpp: float) -> _core.BloomFilter:
     return folded
 
 
-def fill(location: Location, keys: Iterable[pa.Array], num_rows: int, fpp: float = 0.01) -> Filled:
-    """Return the filter of a location's keys."""
-    filling = Filling(location, num_rows, fpp)
-    for array in keys:
-        filling.add(array)
-    return filling.finish()
-
-
 class Shelved(Protocol):
     """The properties that decide on which shelf a location goes."""
 
@@ -217,11 +209,6 @@ class ShelfReader:
                 self.damaged += damaged
                 return {location for location, matches in zip(self.locations, may_match, strict=True) if matches}
             self._rows.fetch(needed, fetched)
-
-    def null_locations(self) -> set[Location]:
-        """Return the locations that may hold a row without a value."""
-        flags = zip(self.locations, self._shelf.flags, strict=True)
-        return {location for location, (nulls, unknown) in flags if nulls or unknown}
 
     @property
     def bytes_fetched(self) -> int:
