@@ -131,7 +131,7 @@ class LocalExecutor:
         return shelves, failed
 
     def merge_shelves(self, shelves: Sequence[Shelf], tokens: Mapping[Location, str]) -> Shelves:
-        """Store the filters of these locations that still count on fewer shelves."""
+        """Store the live filters of these locations on fewer shelves."""
         with self._new_room() as room:
             waiting = WaitingFilters(room, 0)
             for filled in live_filters(self.store, shelves, tokens):

@@ -1,4 +1,4 @@
-"""Merge shelves of a Bloom index, without the filters that no longer count."""
+"""Merge shelves of a Bloom index, and remove filters that are no longer live."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from parsieve.lake.base import Location
 
 
 def full_shelves(store: Store, shelves: Sequence[Shelf], tokens: Mapping[Location, str]) -> int:
-    """Return how many shelves at the start are full of filters that still count, so that merging them gains nothing.
+    """Return how many shelves at the start are full of live filters, so that merging them gains nothing.
 
-    Only a prefix can stay, because of two filters of a location the one on the later shelf counts.
+    Only the shelves at the start can stay as they are: if two shelves have a filter of the same location, the later one
+    counts, so merged shelves must come last.
     """
     locations_of = [set(_core.Shelf.read(shelf.directory.get(store)).locations) for shelf in shelves]
     for number, (shelf, locations) in enumerate(zip(shelves, locations_of, strict=True)):
@@ -26,7 +27,7 @@ def full_shelves(store: Store, shelves: Sequence[Shelf], tokens: Mapping[Locatio
 
 
 def live_filters(store: Store, shelves: Sequence[Shelf], tokens: Mapping[Location, str]) -> Iterator[Filled]:
-    """Yield the filters that still count: the last one of each of these locations."""
+    """Yield the live filters: the last one of each of these locations."""
     last_shelf: dict[Location, int] = {}
     directories = []
     for number, shelf in enumerate(shelves):

@@ -35,7 +35,7 @@ Shelves = tuple["Shelf", ...]
 
 
 class Executor(Protocol[RowsT]):
-    """Reads slices, and writes index files that no version references yet.
+    """Reads slices of a table, and writes index files. The caller commits a version that references these files.
 
     An executor is a context manager. At the end of the `with` block it removes the rows that it has read.
     """
@@ -71,4 +71,4 @@ class Executor(Protocol[RowsT]):
         """
 
     def merge_shelves(self, shelves: Sequence[Shelf], tokens: Mapping[Location, str]) -> Shelves:
-        """Store the filters of these locations that still count on fewer shelves."""
+        """Store the live filters of these locations on fewer shelves."""

@@ -41,7 +41,7 @@ class Kind(Protocol[StateT, FilesT]):
         """Raise an error if a column of this type cannot be indexed."""
 
     def states(self, version: Commit | None) -> Mapping[ColumnPath, StateT]:
-        """Return the columns that a version indexes in this kind."""
+        """Return the columns of a version that have an index of this kind."""
 
     def write(
         self, lake: Lake, slices: Sequence[Slice], fields: Mapping[ColumnPath, pa.Field], instant: int
@@ -49,10 +49,10 @@ class Kind(Protocol[StateT, FilesT]):
         """Read the slices in one scan and write the index; also return why slices could not be read."""
 
     def state(self, column: BoundColumn, files: FilesT) -> StateT:
-        """Return the state of a column that was built."""
+        """Combine a column and its files into the state that a version stores."""
 
     def commit(self, transaction: Transaction, table: TableState, states: Mapping[ColumnPath, StateT]) -> Commit | None:
-        """Commit a version with these columns in this kind."""
+        """Commit a version in which these columns have an index of this kind."""
 
 
 def build_columns(

@@ -1,4 +1,4 @@
-"""Find the versions of a table's index, where it is stored now or where an older version of the package stored it."""
+"""Find the versions of an index, at its current location or where an older version of the package stored it."""
 
 from __future__ import annotations
 

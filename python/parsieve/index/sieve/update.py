@@ -155,11 +155,11 @@ def _add_deltas(
 
 
 def _has_other_values(target: Target, current: pa.DataType, indexed: pa.DataType) -> bool:
-    """Return whether the indexed keys do not describe the values of a column's current type."""
+    """Return whether the keys of the indexed type cannot answer queries for the current type of a column."""
     if _core.SieveAxis(current).meaning != _core.SieveAxis(indexed).meaning:
         return True
-    # A plain folder has the type of its first file, so another file may hold values that this type lacks. Queries for
-    # such values are answered from keys that were read as this very type. Other formats declare their types.
+    # The schema of a plain folder comes from its first file, so the width of a type may change. Queries use the current
+    # type, so the keys must be read with this type too. Other formats declare the types of their columns.
     return target.snapshot.id is None and differ_in_width(current, indexed)
 
 

@@ -5,8 +5,8 @@ slices ── fill filters ── files in the store ── assign filters to sh
           one task for several slices           driver, by their sizes       one task for each shelf
 ```
 
-The driver receives some hundred bytes for each slice and column, but no keys and no filters. A local build
-would write the same bytes.
+The driver receives some hundred bytes for each slice and column, but no keys and no filters. The shelves
+have the same bytes as in a local build.
 """
 
 from __future__ import annotations
@@ -148,5 +148,5 @@ class MergeTask:
 
 
 def merge_shelves(task: MergeTask) -> tuple[Shelf, ...]:
-    """Store the filters that still count on fewer shelves, on an executor."""
+    """Store the live filters on fewer shelves, on an executor."""
     return put_filters(task.store, live_filters(task.store, task.shelves, task.tokens), task.shelf_bytes)

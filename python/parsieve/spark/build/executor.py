@@ -132,7 +132,7 @@ class SparkExecutor:
         return shelves, failed
 
     def merge_shelves(self, shelves: Sequence[Shelf], tokens: Mapping[Location, str]) -> Shelves:
-        """Store the filters of these locations that still count on fewer shelves, in one task."""
+        """Store the live filters of these locations on fewer shelves, in one task."""
         task = bloom.MergeTask(self.store, shelves, tokens, self._shelf_bytes)
         [merged] = executors.run(self.spark, "merge shelves of filters", bloom.merge_shelves, [task])
         return merged
