@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from model_lake import ModelLake, place
+from support.models.model_lake import ModelLake, place
 
 from parsieve import ColumnNotFoundError, ConflictError, FormatError, UnsupportedError, _core
 from parsieve.index import LocalStore, ObjectStore, TableIndex
