@@ -20,7 +20,7 @@ from support.models.model_lake import ModelLake, place
 from parsieve import ColumnNotFoundError, ConflictError, FormatError, UnsupportedError, _core
 from parsieve.index import LocalStore, ObjectStore, TableIndex
 from parsieve.index.sieve import query
-from parsieve.index.sieve.update import Difference
+from parsieve.index.sieve.delta import Difference
 from parsieve.lake import open_lake
 from parsieve.lake.base import ColumnPath, Location, Slice, Snapshot
 

@@ -29,10 +29,10 @@ def settle(lake: Lake, snapshot: Snapshot) -> Snapshot:
     if snapshot.unsettled is not None:
         return snapshot
     settled = lake.settled(snapshot)
-    counts = Counter(piece.location for piece in settled.slices)
-    twice = {location: "two files have this location" for location, count in counts.items() if count > 1}
-    if twice:
-        settled = replace(settled, unsettled={**(settled.unsettled or {}), **twice})
+    counts = Counter(file_slice.location for file_slice in settled.slices)
+    duplicates = {location: "two files have this location" for location, count in counts.items() if count > 1}
+    if duplicates:
+        settled = replace(settled, unsettled={**(settled.unsettled or {}), **duplicates})
     return settled
 
 
@@ -40,16 +40,18 @@ def unsettled(snapshot: Snapshot) -> tuple[LeftOut, ...]:
     """Return the slices of a settled snapshot that an index cannot cover."""
     reasons = snapshot.unsettled or {}
     return tuple(
-        LeftOut(path_of_slice(piece), reasons[piece.location]) for piece in snapshot.slices if piece.location in reasons
+        LeftOut(path_of_slice(file_slice), reasons[file_slice.location])
+        for file_slice in snapshot.slices
+        if file_slice.location in reasons
     )
 
 
-def path_of_slice(piece: Slice) -> str:
-    """Return the path of the base file, or the file group where there are only logs."""
-    return piece.path or "/".join(filter(None, (piece.partition, piece.group)))
+def path_of_slice(file_slice: Slice) -> str:
+    """Return the path of the base file, or the file group if it has only log files."""
+    return file_slice.path or "/".join(filter(None, (file_slice.partition, file_slice.group)))
 
 
-def warn_of(left_out: Sequence[LeftOut], where: object) -> None:
+def log_left_out(left_out: Sequence[LeftOut], where: object) -> None:
     """Log the files that an index does not cover."""
     if not left_out:
         return
