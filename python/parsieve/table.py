@@ -203,8 +203,7 @@ def _same_slices(one: Snapshot, other: Snapshot) -> bool:
     """Whether the slices of two snapshots are the same files with the same live rows, read by the same schema."""
     if len(one.slices) != len(other.slices) or not one.schema.equals(other.schema, check_metadata=True):
         return False
-    pairs = zip(one.slices, other.slices, strict=True)
-    return all(a is b or (a.same_rows(b) and a.group == b.group and a.partition == b.partition) for a, b in pairs)
+    return one.slices.same_rows(other.slices)
 
 
 def open_table(

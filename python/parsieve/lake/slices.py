@@ -384,3 +384,15 @@ def selected(values: Mapping[str, PartitionColumn], numbers: pa.Array) -> dict[s
 def repeated(text: str, count: int) -> pa.StringArray:
     """Return the same string for each slice."""
     return pa.repeat(pa.scalar(text, pa.string()), count)
+
+
+def names_of(slices: Slices) -> list[str]:
+    """Return a name for each slice in messages: the path of its base file, or its location if it has only log files."""
+    names: list[str | None] = slices.path.to_pylist()
+    if slices.path.null_count:
+        missing = pc.indices_nonzero(slices.path.is_null())
+        where = slices.select(missing)
+        places = zip(missing.to_pylist(), where.partition.to_pylist(), where.group.to_pylist(), strict=True)
+        for number, partition, group in places:
+            names[number] = f"{partition}/{group}".lstrip("/")
+    return [name or "" for name in names]

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from parsieve.plan.evidence.candidates import Sieving
 from parsieve.plan.evidence.questions import Among, Begins, Constant, Question, Within, leaves
 from parsieve.predicate.expr import unknowns
@@ -152,11 +155,11 @@ def _rest(number: int, shown: int) -> list[str]:
 
 
 def _sizes(plan: Plan) -> str:
-    sizes = [piece.size for piece in plan._snapshot.slices]
-    if any(one is None for one in sizes):
+    sizes = plan._snapshot.slices.size
+    if sizes.null_count:
         return ""
-    kept = sum(plan._slice(number).size or 0 for number in plan._kept)
-    return f", {size(kept)} of {size(sum(one or 0 for one in sizes))}"
+    kept = pc.sum(sizes.take(pa.array(plan._kept, pa.int64()))).as_py()
+    return f", {size(kept or 0)} of {size(pc.sum(sizes).as_py() or 0)}"
 
 
 def _groups(plan: Plan) -> str:

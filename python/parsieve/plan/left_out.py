@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from parsieve.lake.base import Location, Slice
+from parsieve.lake.base import Location
+from parsieve.lake.slices import Slices
 
 NEW = "not in the index (added later, or unreadable at the time); update_index() adds it"
 CHANGED = "changed after it was indexed; update_index() reads it again"
@@ -14,15 +15,15 @@ REASONS = frozenset((NEW, CHANGED, YOUNG, UNREADABLE))
 
 
 def reasons(
-    slices: Sequence[Slice], numbers: Iterable[int], bound: Sequence[Mapping[Location, str]], is_damaged: bool
+    slices: Slices, numbers: Iterable[int], bound: Sequence[Mapping[Location, str]], is_damaged: bool
 ) -> dict[int, list[str]]:
     """Return for each slice why the index of the columns in the predicate does not cover it.
 
     `bound` are the versions of locations that each column's index covers; `is_damaged` if a part of it cannot be read.
     """
     found: dict[int, list[str]] = {}
-    for number in numbers:
-        piece = slices[number]
+    chosen = list(numbers)
+    for number, piece in zip(chosen, slices.at(chosen), strict=True):
         tokens = {token for one in bound if (token := one.get(piece.location)) is not None}
         if is_damaged and (not tokens or piece.token in tokens):
             found[number] = [UNREADABLE]

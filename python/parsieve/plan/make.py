@@ -62,7 +62,7 @@ def make_plan(
     cost = Cost()
     doubts: dict[int, list[str]] = {}
     files = Sieving.begin(tree, len(snapshot.slices))
-    files.hear(partitions([piece.partition_values for piece in snapshot.slices]))
+    files.hear(partitions(snapshot.slices.partition_values))
     files.hear(lake_statistics(snapshot.statistics))
     judged = _by_statistics(snapshot, list(leaves(tree)))
     if view is not None:
@@ -147,14 +147,14 @@ def refuse_stale(plan: Plan, is_indexed: bool) -> None:
 def _by_statistics(snapshot: Snapshot, questions: Sequence[Question]) -> list[pa.BooleanArray | None]:
     """Return for each comparison and slice whether the table's own metadata answer as well as a footer could."""
     by_column: dict[tuple[str, ...], pa.BooleanArray | None] = {}
-    partitioned = {name for piece in snapshot.slices for name in piece.partition_values}
+    partitioned = snapshot.slices.partition_values
     for question in questions:
         path = question.column.path
         if path in by_column:
             continue
         by_column[path] = None
         if path[0] in partitioned:
-            by_column[path] = pa.array([path[0] in piece.partition_values for piece in snapshot.slices], pa.bool_())
+            by_column[path] = partitioned[path[0]].numbers.is_valid()
         known = snapshot.statistics(path)
         if known is not None:
             by_column[path] = _either(by_column[path], pc.or_(pc.is_valid(known.lower), pc.is_valid(known.null_count)))

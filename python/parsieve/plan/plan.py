@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from parsieve._core import UnsupportedError
 from parsieve.lake.base import Lake, Slice, Snapshot
 from parsieve.lake.rows.file_rows import foreign
+from parsieve.lake.slices import names_of
 from parsieve.plan.engines import Rows
 from parsieve.plan.evidence.candidates import Sieving
 from parsieve.plan.evidence.footers import Cost
@@ -107,14 +108,15 @@ class Plan:
 
         A Hudi file group that has only log files has no path; `to_arrow` reads it too.
         """
-        return [path for number in self._kept if (path := self._snapshot.slices[number].path) is not None]
+        paths = self._snapshot.slices.select(pa.array(self._kept, pa.int64())).path
+        return [path for path in paths.to_pylist() if path is not None]
 
     @cached_property
     def row_groups(self) -> dict[str, list[int] | None]:
         """The row groups to read in each kept file, or None for all of them."""
         found: dict[str, list[int] | None] = {}
-        for number in self._kept:
-            path = self._snapshot.slices[number].path
+        paths = self._snapshot.slices.select(pa.array(self._kept, pa.int64())).path.to_pylist()
+        for number, path in zip(self._kept, paths, strict=True):
             units, groups = self._opened.get(number, ([], []))
             if path is not None:
                 found[path] = groups if len(groups) < len(units) else None
@@ -123,16 +125,18 @@ class Plan:
     @cached_property
     def kept(self) -> list[Keep]:
         """Return an entry for each kept file, with the reasons why it could not be judged, if any."""
-        return [Keep(_name(self._slice(number)), tuple(self._doubts.get(number, ()))) for number in self._kept]
+        names = names_of(self._snapshot.slices.select(pa.array(self._kept, pa.int64())))
+        pairs = zip(names, self._kept, strict=True)
+        return [Keep(name, tuple(self._doubts.get(number, ()))) for name, number in pairs]
 
     @cached_property
     def skipped(self) -> list[Skip]:
         """Return an entry for each skipped file, with its evidence and proof."""
         kept = set(self._kept)
-        return [self._skip(number) for number in range(len(self._snapshot.slices)) if number not in kept]
+        names = names_of(self._snapshot.slices)
+        return [self._skip(number, name) for number, name in enumerate(names) if number not in kept]
 
-    def _skip(self, number: int) -> Skip:
-        path = _name(self._slice(number))
+    def _skip(self, number: int, path: str) -> Skip:
         if self._groups is None or number not in self._opened:
             return Skip(path, self._files.evidence(number), _proof([self._files.proof(number)]))
         sieving, _ = self._groups
@@ -329,7 +333,3 @@ def _proof(found: Sequence[Sequence[tuple[str, str]]]) -> str:
         more = f" / {count(len(distinct) - 2, 'more row group')}" if len(distinct) > 2 else ""
         texts.append(f"{question}: {' / '.join(distinct[:2])}{more}")
     return "; ".join(texts)
-
-
-def _name(piece: Slice) -> str:
-    return piece.path or f"{piece.partition}/{piece.group}".lstrip("/")

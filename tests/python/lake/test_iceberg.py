@@ -290,7 +290,7 @@ def test_time_travel_and_names(catalog: SqlCatalog) -> None:
     rows = pa.table({"a": [1]})
     table = catalog.create_table("n.t", rows.schema)
     empty = open_lake(table).snapshot()
-    assert (empty.id, empty.slices, empty.schema.names) == (None, (), ["a"])
+    assert (empty.id, list(empty.slices), empty.schema.names) == (None, [], ["a"])
     assert open_lake(table).read(empty, ()).read_all().num_rows == 0
     start = dt.datetime.now(dt.UTC)
     time.sleep(0.01)

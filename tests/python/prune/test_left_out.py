@@ -11,6 +11,7 @@ import pytest
 
 import parsieve as ps
 from parsieve.lake.base import Location, Slice
+from parsieve.lake.slices import Slices
 from parsieve.plan import left_out
 
 
@@ -21,15 +22,15 @@ def piece(group: str, token: str) -> Slice:
 def test_each_reason() -> None:
     slices = [piece("new", "1"), piece("changed", "2"), piece("young", ""), piece("rewritten just now", "")]
     bound = {Location("", "changed"): "1", Location("", "rewritten just now"): "1"}
-    reasons = left_out.reasons(slices, range(4), [{}, bound], is_damaged=False)
+    reasons = left_out.reasons(Slices.of(slices), range(4), [{}, bound], is_damaged=False)
     assert reasons == {
         0: [left_out.NEW],
         1: [left_out.CHANGED],
         2: [left_out.YOUNG],
         3: [left_out.CHANGED],
     }
-    assert left_out.reasons(slices, [0], [{}], is_damaged=True) == {0: [left_out.UNREADABLE]}
-    assert left_out.reasons(slices, [1], [bound], is_damaged=True) == {1: [left_out.CHANGED]}
+    assert left_out.reasons(Slices.of(slices), [0], [{}], is_damaged=True) == {0: [left_out.UNREADABLE]}
+    assert left_out.reasons(Slices.of(slices), [1], [bound], is_damaged=True) == {1: [left_out.CHANGED]}
 
 
 @pytest.fixture

@@ -29,8 +29,8 @@ _ZONE = re.compile(r"(Z|[+-]\d\d:?\d\d)$")
 _BATCH_BYTES = 8 << 20
 # The fewest files that Arrow is tried on again, after it refused a larger batch.
 _FEWEST = 1 << 9
-# Arrow's reader calls itself for each level of JSON.
-_DEEPEST = 500
+# Arrow's reader calls itself for each level of JSON, so deeper texts could exhaust the stack.
+_DEEPEST = 1000
 # A key that no statistics have. Its value numbers the files.
 _NUMBER = "parsieve.number"
 _INT64 = pa.int64()
@@ -121,8 +121,10 @@ def _stored_as(kind: pa.DataType) -> pa.DataType | None:
 def _read_fast(texts: pa.StringArray, names: Sequence[str], kind: pa.DataType | None) -> dict[str, pa.Array] | None:
     """Read the statistics of some files by Arrow; None if it refuses any of them."""
     texts = pc.if_else(pc.fill_null(pc.not_equal(texts, ""), False), texts, "{}")
-    depth = pc.add(pc.count_substring(texts, "{"), pc.count_substring(texts, "["))
-    if not pc.all(pc.starts_with(texts, "{")).as_py() or pc.max(depth).as_py() > _DEEPEST:
+    if not pc.all(pc.starts_with(texts, "{")).as_py() or _may_be_deep(texts):
+        return None
+    if kind == _DECIMAL and _read_fast(texts, names, _FLOAT64) is None:
+        # Arrow would also take a decimal from a string, which proves nothing.
         return None
     fields: dict[str, Any] = {_NUMBER: _INT64, "numRecords": _INT64, "tightBounds": pa.bool_()}
     if kind is not None:
@@ -155,9 +157,17 @@ def _nested(names: Sequence[str], kind: pa.DataType) -> pa.DataType:
     return kind
 
 
+def _may_be_deep(texts: pa.StringArray) -> bool:
+    if pc.max(pc.binary_length(texts)).as_py() <= _DEEPEST:
+        return False
+    levels = pc.add(pc.count_substring(texts, "{"), pc.count_substring(texts, "["))
+    return bool(pc.max(levels).as_py() > _DEEPEST)
+
+
 def _numbered(texts: pa.StringArray, numbers: pa.Int64Array) -> pa.Buffer:
     """Return JSON objects with a number in front of each, one per line."""
-    rest = pc.binary_slice(texts.cast(pa.binary()), 1).cast(pa.string())
+    # Without an end, pyarrow 26 fails on arrays of some thousand texts.
+    rest = pc.binary_slice(texts.view(pa.binary()), 1, (1 << 31) - 1).view(pa.string())
     comma = pc.if_else(pc.match_substring_regex(texts, r"^\{\s*\}"), "", ",")
     lines = pc.binary_join_element_wise(f'{{"{_NUMBER}":', numbers.cast(pa.string()), comma, rest, "\n", "")
     _, offsets, data = lines.buffers()

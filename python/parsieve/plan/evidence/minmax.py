@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from parsieve.lake.slices import PartitionColumn
 from parsieve.plan.evidence.base import Evidence
 from parsieve.plan.evidence.questions import (
     Among,
@@ -187,30 +188,27 @@ def _begins(prefix: bytes, opposite: bool, lower: pa.Array, upper: pa.Array) -> 
     return found
 
 
-def partitions(rows: Sequence[Any]) -> MinMax:
-    """The columns that are constant over each of some slices, as their partition values say."""
-    names = {name for row in rows for name in row}
+def partitions(columns: Mapping[str, PartitionColumn]) -> MinMax:
+    """Return the columns that are constant in each slice as evidence."""
 
     def bounds(column: Column) -> ColumnBounds | None:
         name = column.path[0]
-        if len(column.path) > 1 or name not in names:
+        if len(column.path) > 1 or name not in columns:
             return None
-        known = [name in row for row in rows]
-        given = [row.get(name) for row in rows]
+        numbers = columns[name].numbers
+        given = columns[name].values
         nan = [isinstance(value, float) and math.isnan(value) for value in given]
         try:
-            values = pa.array([None if odd else one for one, odd in zip(given, nan, strict=True)], column.value_type)
+            distinct = [None if is_nan else value for value, is_nan in zip(given, nan, strict=True)]
+            values = pa.array(distinct, column.value_type).take(numbers)
         except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
             return None
 
         def counted(flags: Sequence[bool]) -> pa.Array:
-            pairs = zip(flags, known, strict=True)
-            return pa.array([int(flag) if sure else None for flag, sure in pairs], pa.int64())
+            return pa.array([int(flag) for flag in flags], pa.int64()).take(numbers)
 
-        nulls = counted([one is None for one in given])
-        return ColumnBounds(
-            values, values, nulls, counted([True] * len(rows)), counted(nan), pa.array(known, pa.bool_())
-        )
+        nulls = counted([value is None for value in given])
+        return ColumnBounds(values, values, nulls, counted([True] * len(given)), counted(nan), numbers.is_valid())
 
     return MinMax("partition values", bounds)
 
