@@ -11,7 +11,7 @@ from weakref import WeakValueDictionary
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.ipc  # noqa: F401 - `pa.ipc`
+import pyarrow.ipc
 
 # How many slices an iteration makes at a time.
 BATCH = 4096
@@ -271,7 +271,9 @@ class MadeSlices(Slices):
         """The columns that are constant in each slice."""
         rows = [piece.partition_values for piece in self._slices]
         names = dict.fromkeys(name for row in rows for name in row)
-        return {name: PartitionColumn.of((row.get(name) for row in rows), (name in row for row in rows)) for name in names}
+        return {
+            name: PartitionColumn.of((row.get(name) for row in rows), (name in row for row in rows)) for name in names
+        }
 
     def native(self, number: int) -> Any:
         """Return what the adapter needs to read a slice."""

@@ -10,6 +10,8 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from parsieve._core import hash_column
+
 _TEXT = pa.string()
 _VALUES = pa.map_(_TEXT, _TEXT)
 _VECTOR = pa.struct(
@@ -17,8 +19,10 @@ _VECTOR = pa.struct(
     | {"cardinality": pa.int64()}
 )
 _VECTOR_NAMES = [one.name for one in _VECTOR]
-# A file, and which deletion vector it has.
-Key = tuple[str, str]
+# Files that commits added and that are held as objects.
+_ROWS = 1 << 13
+# The path of a file, and what distinguishes its deletion vector from others.
+Key = str
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -107,7 +111,9 @@ class LogFiles:
         """What distinguishes the deletion vectors of a file; "" if it has none."""
         if self.vector.null_count == len(self):
             return pa.repeat(pa.scalar("", _TEXT), len(self))
-        kind, place, offset = (pc.struct_field(self.vector, name) for name in ("storageType", "pathOrInlineDv", "offset"))
+        kind, place, offset = (
+            pc.struct_field(self.vector, name) for name in ("storageType", "pathOrInlineDv", "offset")
+        )
         at = pc.fill_null(pc.binary_join_element_wise("@", offset.cast(_TEXT), ""), "")
         return pc.fill_null(pc.binary_join_element_wise(kind, place, at, ""), "")
 
@@ -115,35 +121,35 @@ class LogFiles:
         """Return the files but those with a path and deletion vector among `keys`."""
         if not keys:
             return self
-        paths = pa.array({path for path, _ in keys}, _TEXT)
-        found = pc.indices_nonzero(pc.is_in(self.path, value_set=paths))
-        if not len(found):
-            return self
-        suspects = zip(found.to_pylist(), self.path.take(found).to_pylist(), self._ids_at(found), strict=True)
-        gone = pa.array([number for number, *key in suspects if tuple(key) in keys], pa.int64())
-        return self._but(gone)
+        paths = pa.array({key.partition("\0")[0] for key in keys}, _TEXT)
+        suspects = pc.indices_nonzero(pc.is_in(self.path, value_set=paths))
+        names = zip(suspects.to_pylist(), self.take(suspects)._keys(), strict=True)
+        return self._but([number for number, key in names if key in keys])
 
     def without_duplicates(self) -> LogFiles:
         """Return the files with only the last one of each path and deletion vector."""
-        if pc.count_distinct(self.path).as_py() == len(self):
+        # Paths with different hashes are different.
+        hashes = hash_column(self.path)
+        hashes = hashes.take(pc.sort_indices(hashes))
+        if not pc.any(pc.equal(hashes[1:], hashes[:-1])).as_py():
             return self
         last: dict[Key, int] = {}
         gone = []
-        for number, key in enumerate(zip(self.path.to_pylist(), self.vector_ids.to_pylist(), strict=True)):
+        for number, key in enumerate(self._keys()):
             if key in last:
                 gone.append(last[key])
             last[key] = number
-        return self._but(pa.array(gone, pa.int64()))
+        return self._but(gone)
 
-    def _ids_at(self, numbers: pa.Array) -> list[str]:
-        ids: list[str] = self.take(numbers).vector_ids.to_pylist()
-        return ids
+    def _keys(self) -> list[Key]:
+        pairs = zip(self.path.to_pylist(), self.vector_ids.to_pylist(), self.clean.to_pylist(), strict=True)
+        return [path if is_clean else f"{path}\0{vector}" for path, vector, is_clean in pairs]
 
-    def _but(self, gone: pa.Array) -> LogFiles:
-        if not len(gone):
+    def _but(self, gone: Sequence[int]) -> LogFiles:
+        if not gone:
             return self
         everything = pa.array(range(len(self)), pa.int64())
-        return self.take(everything.filter(pc.invert(pc.is_in(everything, value_set=gone))))
+        return self.take(everything.filter(pc.invert(pc.is_in(everything, value_set=pa.array(gone, pa.int64())))))
 
     def texts(self, column: str) -> pa.StringArray:
         """Return the text of a column's value in each file, null if there is none."""
@@ -156,54 +162,79 @@ class NewFiles:
     """The files that commits add, until a commit removes them."""
 
     def __init__(self) -> None:
-        # The position of each file in the columns below.
+        # The position of each file among all that were added.
         self._live: dict[Key, int] = {}
-        self._columns: tuple[list[Any], ...] = ([], [], [], [], [], [])
+        self._count = 0
+        # Columns of files that were added first, and lists for the others.
+        self._parts: list[LogFiles] = []
+        self._clear()
 
-    def add(self, action: Mapping[str, Any]) -> None:
-        """Apply an `add` action."""
-        path, values, size, modified, stats, vector = self._columns
-        name, about = unquote(action["path"]), action.get("deletionVector")
-        # What raises an error comes before the first change.
-        pairs = list((action["partitionValues"] or {}).items())
-        num_bytes, changed = int(action["size"]), int(action["modificationTime"])
-        self._live[name, vector_id(about)] = len(path)
-        path.append(name)
-        values.append(pairs)
-        size.append(num_bytes)
-        modified.append(changed)
-        stats.append(action.get("stats"))
-        vector.append(about and {name: about.get(name) for name in _VECTOR_NAMES})
+    def _clear(self) -> None:
+        self._path: list[str] = []
+        self._values: list[list[tuple[str, Any]]] = []
+        self._size: list[int] = []
+        self._modified: list[int] = []
+        self._stats: list[Any] = []
+        self._vector: list[Any] = []
 
-    def remove(self, key: Key) -> None:
-        """Apply a `remove` action."""
+    def add(self, adds: Sequence[Mapping[str, Any]]) -> None:
+        """Apply `add` actions in their order."""
+        paths = [_unquote(add["path"]) for add in adds]
+        vectors = [add.get("deletionVector") for add in adds]
+        keys = paths if vectors.count(None) == len(vectors) else list(map(key_of, paths, vectors))
+        self._path += paths
+        self._values += [list((add["partitionValues"] or {}).items()) for add in adds]
+        self._size += [int(add["size"]) for add in adds]
+        self._modified += [int(add["modificationTime"]) for add in adds]
+        self._stats += [add.get("stats") for add in adds]
+        self._vector += [vector and {name: vector.get(name) for name in _VECTOR_NAMES} for vector in vectors]
+        self._live.update(zip(keys, range(self._count, self._count + len(keys)), strict=True))
+        self._count += len(keys)
+        if len(self._path) >= _ROWS:
+            self._flush()
+
+    def remove(self, remove: Mapping[str, Any]) -> Key:
+        """Apply a `remove` action, and return the key of the file."""
+        key = key_of(_unquote(remove["path"]), remove.get("deletionVector"))
         self._live.pop(key, None)
+        return key
 
     def keys(self) -> Collection[Key]:
-        """Return the paths and deletion vectors of the files that are left."""
+        """Return the keys of the files that are left."""
         return self._live.keys()
 
     def columns(self) -> LogFiles:
         """Return the files that are left."""
-        path, values, size, modified, stats, vector = self._columns
+        self._flush()
+        files = LogFiles.concatenated(self._parts)
+        if len(self._live) == self._count:
+            return files
+        return files.take(pa.array(self._live.values(), pa.int64()))
+
+    def _flush(self) -> None:
+        """Turn the lists into columns, which take less memory."""
         files = LogFiles(
-            path=pa.array(path, _TEXT),
-            partition_values=pa.array(values, _VALUES),
-            size=pa.array(size, pa.int64()),
-            modified=pa.array(modified, pa.int64()),
-            stats=_chunked(stats),
-            vector=pa.array(vector, _VECTOR),
+            path=pa.array(self._path, _TEXT),
+            partition_values=pa.array(self._values, _VALUES),
+            size=pa.array(self._size, pa.int64()),
+            modified=pa.array(self._modified, pa.int64()),
+            stats=_chunked(self._stats),
+            vector=pa.array(self._vector, _VECTOR),
         )
-        kept = list(self._live.values())
-        return files if kept == list(range(len(path))) else files.take(pa.array(kept, pa.int64()))
+        self._parts.append(files)
+        self._clear()
 
 
-def vector_id(vector: Mapping[str, Any] | None) -> str:
-    """Return what distinguishes a deletion vector from the others of its file; "" for no vector."""
+def key_of(path: str, vector: Mapping[str, Any] | None) -> Key:
+    """Return what identifies a file with its deletion vector in the log."""
     if vector is None:
-        return ""
+        return path
     offset = "" if vector.get("offset") is None else f"@{vector['offset']}"
-    return f"{vector['storageType']}{vector['pathOrInlineDv']}{offset}"
+    return f"{path}\0{vector['storageType']}{vector['pathOrInlineDv']}{offset}"
+
+
+def _unquote(path: str) -> str:
+    return unquote(path) if "%" in path else path
 
 
 def _chunked(texts: Sequence[Any]) -> pa.ChunkedArray:
@@ -226,7 +257,7 @@ def _unquoted(paths: pa.StringArray) -> pa.StringArray:
     quoted = pc.match_substring(paths, "%")
     if not pc.any(quoted).as_py():
         return paths
-    return pc.replace_with_mask(paths, quoted, pa.array(map(unquote, paths.filter(quoted).to_pylist()), _TEXT))
+    return pc.replace_with_mask(paths, quoted, pa.array(map(_unquote, paths.filter(quoted).to_pylist()), _TEXT))
 
 
 def _numbers(values: pa.Array) -> pa.Int64Array:

@@ -4,27 +4,31 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 from urllib.parse import unquote
 
 import pyarrow.parquet as pq
 
 from parsieve._core import FormatError, UnsupportedError
 from parsieve.io.sources import REQUESTS_AT_ONCE
-from parsieve.lake.delta.files import LogFiles, NewFiles, vector_id
+from parsieve.lake.delta.files import Key, LogFiles, NewFiles
 from parsieve.lake.rows.file_rows import foreign
 from parsieve.lake.storage.storage import Storage
 
+ReadT = TypeVar("ReadT")
 _COMMIT = re.compile(r"(\d{20})\.json")
 _CLASSIC = re.compile(r"(\d{20})\.checkpoint\.parquet")
 _PARTS = re.compile(r"(\d{20})\.checkpoint\.(\d{10})\.(\d{10})\.parquet")
 _SECOND = re.compile(r"(\d{20})\.checkpoint\.[0-9a-fA-F-]{36}\.(json|parquet)")
 _ADD = ["path", "partitionValues", "size", "modificationTime", "stats", "deletionVector"]
 _OTHERS = ["metaData", "protocol", "sidecar"]
+# Rows of a checkpoint that are read at once, and bytes of a local file.
+_ROWS, _BUFFER = 1 << 15, 1 << 16
 _COLUMNS = [*(f"add.{name}" for name in _ADD), *_OTHERS]
 
 
@@ -78,11 +82,10 @@ def _replay(
     if earlier is not None:
         replay.state = {"protocol": earlier.protocol, "metaData": earlier.metadata}
         replay.base.append(earlier.files)
-    with ThreadPoolExecutor(REQUESTS_AT_ONCE, "parsieve-read") as pool:
-        for content in pool.map(lambda name: _checkpoint_content(storage, name), checkpoint):
-            replay.add_checkpoint(content)
-        for name, text in zip(commits, pool.map(lambda name: _read(storage, name), commits), strict=True):
-            replay.apply(_lines(text, name))
+    for content in _read_all(storage, _checkpoint_content, checkpoint):
+        replay.add_checkpoint(content)
+    for name, text in zip(commits, _read_all(storage, _read, commits), strict=True):
+        replay.apply(_lines(text, name))
     state = replay.state
     if "protocol" not in state or "metaData" not in state:
         raise FormatError(f"the log of {storage.uri} has no protocol or no metadata at version {version}")
@@ -105,19 +108,35 @@ def _checkpoint(names: set[str], version: int) -> tuple[int, list[str]]:
     return begin, complete.get(begin, [])
 
 
+def _read_all(storage: Storage, read: Callable[[Storage, str], ReadT], names: Sequence[str]) -> Iterator[ReadT]:
+    """Yield what a function reads of each file, in order. Files of a store are read at the same time."""
+    if storage.is_local or len(names) < 2:
+        yield from (read(storage, name) for name in names)
+        return
+    with ThreadPoolExecutor(REQUESTS_AT_ONCE, "parsieve-read") as pool:
+        yield from pool.map(partial(read, storage), names)
+
+
 def _read(storage: Storage, name: str) -> bytes:
     with storage.open(storage.join(f"_delta_log/{name}")) as file:
         data: bytes = file.read()
     return data
 
 
-def _lines(text: bytes, name: str) -> Iterator[Mapping[str, Any]]:
-    for line in text.splitlines():
-        if line.strip():
-            try:
-                yield json.loads(line)
-            except ValueError as error:
-                raise FormatError(f"{name} of Delta's log contains a line that is not JSON: {error}") from error
+def _lines(text: bytes, name: str) -> Sequence[Mapping[str, Any]]:
+    """Return the actions of a file, one on each line."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    try:
+        # One array is read faster than many objects.
+        actions = json.loads(b"[%b]" % b",".join(lines))
+        if len(actions) == len(lines):
+            return actions
+    except ValueError:
+        pass
+    try:
+        return [json.loads(line) for line in lines]
+    except ValueError as error:
+        raise FormatError(f"{name} of Delta's log contains a line that is not JSON: {error}") from error
 
 
 @dataclass(slots=True)
@@ -130,19 +149,21 @@ class _Content:
 
 def _checkpoint_content(storage: Storage, name: str) -> _Content:
     if name.endswith(".json"):
-        return _Content(actions=list(_lines(_read(storage, name), name)))
+        return _Content(actions=[*_lines(_read(storage, name), name)])
     with foreign(f"{name} of Delta's log"), storage.open(storage.join(f"_delta_log/{name}")) as source:
-        file = pq.ParquetFile(source)
+        # A few rows at a time, and no more of the file than they need, so that little memory is used.
+        file = pq.ParquetFile(source, buffer_size=_BUFFER, pre_buffer=not storage.is_local)
         names = file.schema_arrow.names
-        table = file.read(columns=[column for column in _COLUMNS if column.partition(".")[0] in names])
+        columns = [column for column in _COLUMNS if column.partition(".")[0] in names]
         content = _Content()
-        if "add" in names:
-            with _checked():
-                parts = map(LogFiles.of_adds, table["add"].chunks)
-                content.files = [part for part in parts if part is not None]
-        for kind in _OTHERS:
-            if kind in names:
-                content.actions += [{kind: action} for action in table[kind].drop_null().to_pylist()]
+        for batch in file.iter_batches(_ROWS, columns=columns, use_threads=False):
+            if "add" in names:
+                with _checked():
+                    files = LogFiles.of_adds(batch.column("add"))
+                content.files += [] if files is None else [files]
+            for kind in _OTHERS:
+                if kind in names:
+                    content.actions += [{kind: action} for action in batch.column(kind).drop_null().to_pylist()]
     return content
 
 
@@ -155,7 +176,7 @@ class _Replay:
         self.base: list[LogFiles] = []
         # Files that commits added, by path and deletion vector; and those that they removed.
         self._added = NewFiles()
-        self._removed: set[tuple[str, str]] = set()
+        self._removed: set[Key] = set()
         self._storage = storage
 
     def add_checkpoint(self, content: _Content) -> None:
@@ -173,17 +194,19 @@ class _Replay:
     def apply(self, actions: Iterable[Mapping[str, Any]]) -> None:
         """Apply the actions of a commit."""
         added, removed, state = self._added, self._removed, self.state
+        adds: list[Mapping[str, Any]] = []
         with _checked():
             for action in actions:
                 if add := action.get("add"):
-                    added.add(add)
+                    adds.append(add)
                 elif remove := action.get("remove"):
-                    key = unquote(remove["path"]), vector_id(remove.get("deletionVector"))
-                    added.remove(key)
-                    removed.add(key)
+                    added.add(adds)
+                    adds.clear()
+                    removed.add(added.remove(remove))
                 for name in ("protocol", "metaData"):
                     if action.get(name):
                         state[name] = action[name]
+            added.add(adds)
 
     def files(self) -> LogFiles:
         """Return the files that are in the table now."""

@@ -183,8 +183,4 @@ def place_of(table: Storage, path: str) -> tuple[Storage, str]:
 
 
 def _is_outside(paths: pa.StringArray) -> pa.BooleanArray:
-    return pc.or_(
-        pc.match_substring(paths, "://"), pc.or_(pc.starts_with(paths, "/"), pc.starts_with(paths, "file:"))
-    )
-
-
+    return pc.or_(pc.match_substring(paths, "://"), pc.or_(pc.starts_with(paths, "/"), pc.starts_with(paths, "file:")))

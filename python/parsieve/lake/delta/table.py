@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from types import NoneType
 from typing import Any
@@ -21,7 +20,7 @@ from parsieve.lake.rows import deletion_vectors
 from parsieve.lake.rows.adapter import Adapter
 from parsieve.lake.rows.arrow_scan import ScanFile
 from parsieve.lake.rows.checked_files import CheckedFiles, files_of
-from parsieve.lake.rows.columns import BY_NAME, Matching
+from parsieve.lake.rows.columns import BY_NAME
 from parsieve.lake.rows.file_rows import FileRows
 from parsieve.lake.storage.pinned import Version
 from parsieve.lake.storage.storage import Storage
@@ -169,9 +168,7 @@ class Delta(Adapter):
         ):
             return None
         files = [
-            ScanFile(
-                self._storage, one.native.path, str(one.path), one.native.size, constants=one.native.constants
-            )
+            ScanFile(self._storage, one.native.path, str(one.path), one.native.size, constants=one.native.constants)
             for one in slices
         ]
         return files_of(files, snapshot.schema)
