@@ -1,9 +1,9 @@
-//! Checked little-endian reads: the one place that indexes foreign bytes.
+//! Checked little-endian reads. All untrusted bytes are indexed here.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::int::to_u64;
 
-/// A position in foreign bytes. Every read is checked, and every error names the absolute offset.
+/// A position in untrusted bytes. Every read is checked, and every error contains the absolute offset.
 #[derive(Debug, Clone)]
 pub struct Cursor<'a> {
     bytes: &'a [u8],
@@ -12,27 +12,27 @@ pub struct Cursor<'a> {
 }
 
 impl<'a> Cursor<'a> {
-    /// A cursor at the start of `bytes`, which lie at offset `base` of their file.
+    /// Creates a cursor at the start of `bytes`, which are at offset `base` of their file.
     pub fn new(bytes: &'a [u8], base: u64) -> Self {
         Self { bytes, position: 0, base }
     }
 
-    /// Offset in the file of the next byte.
+    /// Returns the offset of the next byte in the file.
     pub fn offset(&self) -> u64 {
         self.base + to_u64(self.position)
     }
 
-    /// Bytes read so far.
+    /// Returns the number of bytes read.
     pub fn position(&self) -> usize {
         self.position
     }
 
-    /// Bytes that are left.
+    /// Returns the number of bytes that remain.
     pub fn remaining(&self) -> usize {
         self.bytes.len() - self.position
     }
 
-    /// The next `count` bytes.
+    /// Reads `count` bytes.
     pub fn take(&mut self, count: usize) -> Result<&'a [u8]> {
         if count > self.remaining() {
             return Err(self.truncated(to_u64(count)));
@@ -42,36 +42,36 @@ impl<'a> Cursor<'a> {
         Ok(&self.bytes[start..self.position])
     }
 
-    /// The next `N` bytes as an array.
+    /// Reads `N` bytes as an array.
     pub fn take_array<const N: usize>(&mut self) -> Result<[u8; N]> {
         let mut array = [0; N];
         array.copy_from_slice(self.take(N)?);
         Ok(array)
     }
 
-    /// One byte.
+    /// Reads one byte.
     pub fn u8(&mut self) -> Result<u8> {
         Ok(self.take_array::<1>()?[0])
     }
 
-    /// A little-endian u32.
+    /// Reads a little-endian `u32`.
     pub fn u32(&mut self) -> Result<u32> {
         Ok(u32::from_le_bytes(self.take_array()?))
     }
 
-    /// A little-endian u64.
+    /// Reads a little-endian `u64`.
     pub fn u64(&mut self) -> Result<u64> {
         Ok(u64::from_le_bytes(self.take_array()?))
     }
 
-    /// An unsigned LEB128 integer of at most 64 bits.
+    /// Reads an unsigned LEB128 integer of at most 64 bits.
     pub fn varint(&mut self) -> Result<u64> {
         let start = self.offset();
         let mut value = 0u64;
         for shift in (0..64).step_by(7) {
             let byte = self.u8()?;
             let bits = u64::from(byte & 0x7f);
-            // The tenth byte may only carry the 64th bit.
+            // The tenth byte may only contain the 64th bit.
             if shift == 63 && bits > 1 {
                 return Err(Error::at(ErrorKind::VarintTooLong, start));
             }

@@ -1,4 +1,4 @@
-//! The one error of the core: what was wrong, at which byte, and (in `Display`) what is allowed instead.
+//! The error type of the core: the kind of error and its byte offset. `Display` also suggests a remedy.
 
 use std::fmt;
 
@@ -6,65 +6,65 @@ mod file;
 
 pub use file::FileKind;
 
-/// Result of every fallible function of the core.
+/// The result of every fallible function of the core.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// What went wrong, and where in the bytes or rows that were given.
+/// A kind of error, and its offset in the input.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error {
     kind: ErrorKind,
     at: Option<u64>,
 }
 
-/// The family an error belongs to; the bindings map each to one exception type.
+/// The class of an error. The bindings map each class to one exception type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Class {
     /// Bytes that do not follow their format.
     Format,
-    /// Something correct that we do not handle.
+    /// Valid input that is not supported.
     Unsupported,
-    /// An argument of the right type with an impossible value.
+    /// An argument of the right type with an invalid value.
     Value,
     /// An argument of the wrong type.
     Type,
-    /// Memory that the machine does not have.
+    /// Not enough memory.
     Memory,
     /// Encrypted bytes without the right key.
     Decryption,
 }
 
-/// Each way to be wrong.
+/// The kinds of errors.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The input ended before a value did.
+    /// The input ended inside a value.
     Truncated {
-        /// Bytes that the value still needs.
+        /// The bytes that the value needs.
         needed: u64,
-        /// Bytes that are left.
+        /// The bytes that remain.
         available: u64,
     },
     /// A variable-length integer has more bytes than its type can hold.
     VarintTooLong,
-    /// A number lies outside the range of its type.
+    /// A number is outside the range of its type.
     IntegerRange,
-    /// A Thrift type code that the compact protocol does not have.
+    /// A Thrift type code that does not exist in the compact protocol.
     ThriftType(u8),
-    /// Thrift structures nested deeper than we follow.
+    /// Thrift structures are nested deeper than the limit.
     ThriftDepth(usize),
-    /// A Thrift container claims more elements than bytes are left.
+    /// A Thrift container claims more elements than bytes remain.
     ThriftContainer {
-        /// Elements that it claims.
+        /// The claimed number of elements.
         elements: u64,
-        /// Bytes that are left.
+        /// The bytes that remain.
         available: u64,
     },
-    /// A field has another Thrift type than its definition says.
+    /// A field has another Thrift type than its definition.
     FieldType {
         /// `Struct.field`.
         field: &'static str,
     },
-    /// A required field is absent.
+    /// A required field is missing.
     MissingField {
         /// `Struct.field`.
         field: &'static str,
@@ -74,148 +74,148 @@ pub enum ErrorKind {
         /// `Struct.field`.
         field: &'static str,
     },
-    /// A union holds a member that is newer than this code, or none.
+    /// A union holds a member that this version does not know, or none.
     UnknownUnionMember {
-        /// The union's name.
+        /// The name of the union.
         union: &'static str,
-        /// The field id found; `None` for an empty union.
+        /// The field ID. `None` for an empty union.
         member: Option<i16>,
     },
     /// A bitset size that is not a positive multiple of 32 bytes within the format's limit.
     BitsetSize(i64),
     /// A header claims a bitset larger than the input.
     BitsetBeyondInput {
-        /// Bytes that the header claims.
+        /// The claimed number of bytes.
         claimed: u64,
-        /// Bytes that follow the header.
+        /// The bytes that follow the header.
         available: u64,
     },
-    /// Bytes are left over after the value.
+    /// Bytes follow the end of the value.
     TrailingBytes(u64),
     /// A number of blocks outside 1 to 2^26 - 1.
     NumBlocks(u64),
-    /// The machine has no memory for a filter.
+    /// Not enough memory for a filter.
     OutOfMemory {
-        /// Bytes asked for.
+        /// The requested number of bytes.
         num_bytes: u64,
     },
     /// A false positive rate outside the open interval (0, 1).
     Fpp,
-    /// No filter that the format can hold keeps the promised rate for so many values.
+    /// No filter that the format allows reaches the false positive rate for this many values.
     TooManyValues {
-        /// Distinct values asked for.
+        /// The requested number of distinct values.
         ndv: u64,
     },
-    /// A fold by a number that does not divide the blocks.
+    /// A fold by a number that does not divide the number of blocks.
     FoldFactor {
-        /// The divisor asked for.
+        /// The requested divisor.
         factor: u64,
-        /// The filter's blocks.
+        /// The number of blocks of the filter.
         num_blocks: u64,
     },
-    /// A fold by a divisor that is not a power of two, without the caller's consent.
+    /// A fold by a divisor that is not a power of two, which the caller did not allow.
     FoldNotPowerOfTwo(u64),
     /// Two filters of different sizes cannot be merged.
     MergeSize {
-        /// Blocks of the filter merged into.
+        /// The number of blocks of the filter to merge into.
         ours: u64,
-        /// Blocks of the other.
+        /// The number of blocks of the other filter.
         theirs: u64,
     },
     /// Two filters hold values of different types.
     MergeType {
-        /// Type of the filter merged into.
+        /// The type of the filter to merge into.
         ours: String,
-        /// Type of the other.
+        /// The type of the other filter.
         theirs: String,
     },
-    /// An Arrow type that Parquet cannot hash, or that we do not support.
+    /// An Arrow type that Parquet cannot hash, or that is not supported.
     ArrowType {
         /// The Arrow type.
         arrow: String,
-        /// Why, and what to do.
+        /// The reason, and a remedy.
         reason: &'static str,
     },
-    /// A physical type whose name or length is not understood.
+    /// A physical type with an unknown name or length.
     PhysicalName(String),
-    /// An Arrow type that has no form in the physical type asked for.
+    /// An Arrow type that cannot be converted to the physical type.
     NoPhysicalForm {
         /// The Arrow type.
         arrow: String,
-        /// The column type asked for.
+        /// The column type.
         target: String,
     },
-    /// A value that the column type cannot hold exactly.
+    /// A value that the column type cannot represent exactly.
     NotExact {
         /// The Arrow type of the value.
         arrow: String,
-        /// The column type it was to become.
+        /// The column type.
         target: String,
     },
-    /// A nested column has several leaves and none was chosen.
+    /// A nested column has several leaves, and none was chosen.
     SeveralLeaves(String),
-    /// A nested column has no leaf of that name.
+    /// A nested column has no leaf with this path.
     NoSuchLeaf {
-        /// The path asked for.
+        /// The requested path.
         leaf: String,
-        /// The leaves there are.
+        /// The existing leaves.
         leaves: String,
     },
-    /// A Parquet file or its encryption.
+    /// An error in a Parquet file or its encryption.
     File(FileKind),
-    /// A directory of shelved Bloom filters that does not begin with its magic, or begins with that of a newer version.
+    /// The directory of a Bloom index does not begin with its magic, or has a newer version.
     ShelfMagic,
-    /// A directory of shelved Bloom filters contradicts itself.
+    /// The directory of a Bloom index is inconsistent.
     ShelfMalformed {
-        /// What is wrong.
+        /// The invalid field.
         field: &'static str,
     },
-    /// A part of a Sieve index that does not begin with its magic, or begins with that of a newer version.
+    /// A part of a Sieve index does not begin with its magic, or has a newer version.
     SieveMagic {
-        /// Which part was expected.
+        /// The expected part.
         part: &'static str,
     },
     /// The checksum of a part of a Sieve index does not match its bytes.
     SieveChecksum {
-        /// Which part.
+        /// The part.
         part: &'static str,
     },
-    /// A part of a Sieve index contradicts itself.
+    /// A part of a Sieve index is inconsistent.
     SieveMalformed {
-        /// Which field.
+        /// The invalid field.
         field: &'static str,
     },
-    /// Keys, partitions or segments given to the Sieve builder out of order.
+    /// Keys, partitions or segments passed to the Sieve builder are out of order.
     SieveOrder,
-    /// A location number that the index does not know.
+    /// A location number that the index does not have.
     SieveLocation(u32),
-    /// A commit whose instant already carries another commit, or lies before the newest one.
+    /// A commit whose instant belongs to another commit, or is before the newest one.
     SieveConflict {
-        /// The instant asked for.
+        /// The instant of the commit.
         instant: i64,
     },
     /// An instant that the index no longer keeps.
     SieveExpired {
-        /// The instant asked for.
+        /// The requested instant.
         instant: i64,
     },
-    /// A part of a Sieve index that is needed and was not given.
+    /// A required part of a Sieve index is missing.
     SieveNotLoaded {
-        /// Number of the segment.
+        /// The number of the segment.
         segment: usize,
     },
-    /// An Arrow type whose values the Sieve index cannot put in order.
+    /// An Arrow type that a Sieve index cannot order.
     SieveType {
-        /// The type.
+        /// The Arrow type.
         arrow: String,
-        /// Why not.
+        /// The reason.
         reason: &'static str,
     },
-    /// Values that cannot be compared with those of the indexed column.
+    /// Values that cannot be compared with the values of the indexed column.
     SieveMeaning {
-        /// What the index holds.
+        /// The meaning of the indexed values.
         column: String,
-        /// What was given.
+        /// The meaning of the given values.
         found: String,
     },
     /// A Sieve option outside its range.
@@ -223,27 +223,27 @@ pub enum ErrorKind {
 }
 
 impl Error {
-    /// An error that has no place in bytes.
+    /// Creates an error without an offset.
     pub fn new(kind: ErrorKind) -> Self {
         Self { kind, at: None }
     }
 
-    /// An error at a byte offset of the input (or, for `NotExact`, at a row).
+    /// Creates an error at a byte offset of the input, or for `NotExact` at a row.
     pub fn at(kind: ErrorKind, at: u64) -> Self {
         Self { kind, at: Some(at) }
     }
 
-    /// What went wrong.
+    /// Returns the kind of error.
     pub fn kind(&self) -> &ErrorKind {
         &self.kind
     }
 
-    /// The byte offset (or row) it was found at.
+    /// Returns the byte offset of the error, or its row.
     pub fn offset(&self) -> Option<u64> {
         self.at
     }
 
-    /// The family it belongs to.
+    /// Returns the class of the error.
     pub fn class(&self) -> Class {
         use ErrorKind as K;
         match &self.kind {

@@ -1,48 +1,48 @@
-//! Every narrowing conversion between integers, so that none of them hides in an `as` elsewhere.
+//! All narrowing conversions between integers, so that no other file needs `as`.
 
-/// A length in memory as the `u64` of a file; no platform that Rust supports has wider pointers.
+/// Converts a length in memory to `u64`. Rust supports no platform with wider pointers.
 #[inline(always)]
 pub const fn to_u64(value: usize) -> u64 {
     value as u64
 }
 
-/// A length of a file as a length in memory, if this machine can address it.
+/// Converts a length in a file to a length in memory, if this machine can address it.
 #[inline(always)]
 pub fn to_usize(value: u64) -> Option<usize> {
     usize::try_from(value).ok()
 }
 
-/// The low half of a hash; which half is which is said in section 2 of the Bloom filter specification.
+/// Returns the low half of a hash. Section 2 of the Bloom filter specification defines the halves.
 #[inline(always)]
 pub const fn low_u32(value: u64) -> u32 {
     value as u32
 }
 
-/// The high half of a hash.
+/// Returns the high half of a hash.
 #[inline(always)]
 pub const fn high_u32(value: u64) -> u32 {
     (value >> 32) as u32
 }
 
-/// A 32-bit number as an index into memory; every platform that we build for has at least 32-bit pointers.
+/// Converts a 32-bit number to an index. All supported platforms have pointers of at least 32 bits.
 #[inline(always)]
 pub const fn index(value: u32) -> usize {
     value as usize
 }
 
-/// A length in memory as a 32-bit number, or the largest one where it does not fit.
+/// Converts a length in memory to a 32-bit number, or to the largest one if it does not fit.
 #[inline(always)]
 pub fn saturating_u32(value: usize) -> u32 {
     u32::try_from(value).unwrap_or(u32::MAX)
 }
 
-/// The lowest byte of a word that is written byte by byte.
+/// Returns the lowest byte of a word.
 #[inline(always)]
 pub const fn low_u8(value: u64) -> u8 {
     value as u8
 }
 
-/// The low half of a wide key.
+/// Returns the low half of a wide key.
 #[inline(always)]
 pub const fn low_u64(value: u128) -> u64 {
     value as u64

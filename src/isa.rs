@@ -1,9 +1,10 @@
-//! Which instruction set a batch runs on: chosen once for a batch, never for a value.
+//! The instruction set of a batch operation, chosen once per batch and never per value.
 //!
-//! Each kernel is one portable, branch-free body. [`per_instruction_set!`] compiles it again inside thin
-//! `#[target_feature]` functions, where the compiler vectorises it, so that a baseline wheel runs fast everywhere.
+//! Each kernel has one portable, branch-free body. `per_instruction_set!` compiles it again inside thin
+//! `#[target_feature]` functions, where the compiler vectorizes it. A baseline wheel is therefore fast on every
+//! processor.
 
-/// An instruction set that this processor has.
+/// An instruction set that this processor supports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InstructionSet(Level);
 
@@ -17,15 +18,15 @@ pub(crate) enum Level {
 }
 
 impl InstructionSet {
-    /// What any processor of this architecture has.
+    /// The baseline of this architecture.
     pub const PORTABLE: Self = Self(Level::Portable);
 
-    /// The fastest that this processor has.
+    /// Returns the fastest instruction set of this processor.
     pub fn detect() -> Self {
         Self::all().last().copied().unwrap_or(Self::PORTABLE)
     }
 
-    /// All that this processor has, slowest first.
+    /// Returns all instruction sets of this processor, slowest first.
     pub fn all() -> Vec<Self> {
         #[allow(unused_mut, reason = "only x86-64 has more than the portable one")]
         let mut sets = vec![Self::PORTABLE];
@@ -46,12 +47,12 @@ impl InstructionSet {
         sets
     }
 
-    /// The set of that name, if this processor has it; benches and tests choose by it.
+    /// Returns the instruction set with this name, if the processor supports it. For benchmarks and tests.
     pub fn by_name(name: &str) -> Option<Self> {
         Self::all().into_iter().find(|set| set.name() == name)
     }
 
-    /// `portable`, `avx2` or `avx512`.
+    /// Returns `portable`, `avx2` or `avx512`.
     pub fn name(self) -> &'static str {
         match self.0 {
             Level::Portable => "portable",
@@ -67,9 +68,9 @@ impl InstructionSet {
     }
 }
 
-/// Declares `fn name(isa, arguments…)` that runs a portable body compiled for the chosen instruction set.
+/// Declares `fn name(isa, arguments…)`, which runs a portable body compiled for the chosen instruction set.
 ///
-/// The body must be `#[inline(always)]`, so that it is compiled anew inside each wrapper.
+/// The body must be `#[inline(always)]`, so that each wrapper compiles its own copy.
 macro_rules! per_instruction_set {
     ($(#[$meta:meta])* $vis:vis fn $name:ident($($arg:ident: $ty:ty),* $(,)?) $(-> $ret:ty)? = $body:path;) => {
         $(#[$meta])*
@@ -85,7 +86,7 @@ macro_rules! per_instruction_set {
                     $body($($arg),*)
                 }
                 match isa.level() {
-                    // SAFETY: `InstructionSet::all` makes this level only where the processor has its features.
+                    // SAFETY: `InstructionSet::all` returns this level only if the processor has its features.
                     $crate::isa::Level::Avx2 => return unsafe { avx2($($arg),*) },
                     // SAFETY: as above.
                     $crate::isa::Level::Avx512 => return unsafe { avx512($($arg),*) },

@@ -17,5 +17,6 @@ mod python;
 pub mod ranges;
 pub mod sieve;
 pub mod thrift;
+pub mod varint;
 
 pub use error::{Class, Error, ErrorKind, FileKind, Result};

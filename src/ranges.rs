@@ -1,11 +1,11 @@
-//! Reading without I/O: a step looks at the bytes fetched so far, and either asks for ranges or answers.
+//! Reading without I/O: a step examines the bytes fetched so far, and returns either its result or the ranges it needs.
 //!
 //! ```text
 //! loop { match step(&fetched)? { Need(ranges) => for each range: fetched.insert(start, bytes), Ready(value) => break value } }
 //! ```
 //!
-//! Every range asked for lies inside the file, is not empty, and holds bytes that were not fetched; so the loop ends if the
-//! caller brings what was asked for.
+//! Every range that a step needs is inside the file, is not empty, and contains bytes that were not fetched. The loop
+//! therefore ends if the caller fetches all of them.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -13,20 +13,21 @@ use std::sync::Arc;
 
 use crate::int::{to_u64, to_usize};
 
-/// Ranges closer than this are one request: on an object store, reading 64 KiB more costs less than asking again.
+/// Ranges closer than this are read in one request. On an object store, reading 64 KiB more costs less than another
+/// request.
 pub const USUAL_GAP: u64 = 64 * 1024;
 
-/// What a step answers.
+/// The result of a step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step<T> {
-    /// These bytes of the file are needed first.
+    /// The step needs these ranges of the file first.
     Need(Vec<Range<u64>>),
-    /// The answer.
+    /// The step is finished.
     Ready(T),
 }
 
 impl<T> Step<T> {
-    /// The same with another answer.
+    /// Applies a function to a finished result.
     pub fn map<U>(self, then: impl FnOnce(T) -> U) -> Step<U> {
         match self {
             Self::Need(ranges) => Step::Need(ranges),
@@ -35,15 +36,15 @@ impl<T> Step<T> {
     }
 }
 
-/// The parts of one file that were fetched. Parts that touch or overlap are joined, so short reads do no harm.
+/// The fetched parts of a file. Parts that touch or overlap are joined, so short reads do no harm.
 #[derive(Debug, Default, Clone)]
 pub struct Fetched {
-    /// Bytes by their offset; no two parts touch. A copy shares them until one of the two gets more.
+    /// Bytes by offset. No two parts touch. A clone shares the bytes until one of the two changes.
     parts: BTreeMap<u64, Arc<Vec<u8>>>,
 }
 
 impl Fetched {
-    /// Nothing yet.
+    /// Creates an empty set of parts.
     pub fn new() -> Self {
         Self::default()
     }
@@ -78,35 +79,35 @@ impl Fetched {
         self.parts.insert(key, part);
     }
 
-    /// The parts that start before `end`; their bytes are shared.
+    /// Returns the parts that start before `end`. Their bytes are shared.
     pub fn before(&self, end: u64) -> Self {
         Self { parts: self.parts.range(..end).map(|(at, part)| (*at, Arc::clone(part))).collect() }
     }
 
-    /// All bytes of `range`, if they were fetched.
+    /// Returns all bytes of `range` if they were fetched.
     pub fn get(&self, range: &Range<u64>) -> Option<&[u8]> {
         let bytes = self.prefix(range.start);
         to_usize(range.end.checked_sub(range.start)?).and_then(|len| bytes.get(..len))
     }
 
-    /// The bytes from `start` on, as far as they were fetched without a gap.
+    /// Returns the bytes from `start` up to the first gap.
     pub fn prefix(&self, start: u64) -> &[u8] {
         let part = self.parts.range(..=start).next_back();
         part.and_then(|(at, part)| part.get(to_usize(start - at)?..)).unwrap_or_default()
     }
 
-    /// The step that asks for what is missing of `range`.
+    /// Returns a step that needs the missing bytes of `range`.
     pub(super) fn need<T>(&self, range: &Range<u64>) -> Step<T> {
         Step::Need(self.missing(range).into_iter().collect())
     }
 
-    /// The part of `range` after the bytes that were fetched at its start.
+    /// Returns the part of `range` after the fetched bytes at its start.
     pub(super) fn missing(&self, range: &Range<u64>) -> Option<Range<u64>> {
         let start = range.start + to_u64(self.prefix(range.start).len());
         (start < range.end).then_some(start..range.end)
     }
 
-    /// The part of `range`, which was not fetched whole, before the bytes that were fetched at its end.
+    /// Returns the part of `range` before the fetched bytes at its end. Not all of `range` may have been fetched.
     pub(super) fn missing_before(&self, range: &Range<u64>) -> Range<u64> {
         let last = self.parts.range(range.start..range.end).next_back();
         match last.filter(|(at, part)| **at + to_u64(part.len()) >= range.end) {
@@ -116,13 +117,13 @@ impl Fetched {
     }
 }
 
-/// Appends what `bytes` at `start` have beyond the end of `part` at `at`.
+/// Extends `part`, which is at offset `at`, with the portion of `bytes`, at offset `start`, that is beyond its end.
 fn extend(part: &mut Vec<u8>, at: u64, start: u64, bytes: &[u8]) {
-    let known = to_usize(at + to_u64(part.len()) - start).unwrap_or(usize::MAX);
-    part.extend_from_slice(bytes.get(known..).unwrap_or_default());
+    let overlap = to_usize(at + to_u64(part.len()) - start).unwrap_or(usize::MAX);
+    part.extend_from_slice(bytes.get(overlap..).unwrap_or_default());
 }
 
-/// The same bytes in fewer requests: sorted, overlaps united, and neighbours at most `gap` bytes apart joined.
+/// Merges ranges into fewer requests: sorts them, and joins ranges that overlap or are at most `gap` bytes apart.
 pub fn coalesce(mut ranges: Vec<Range<u64>>, gap: u64) -> Vec<Range<u64>> {
     ranges.retain(|range| !range.is_empty());
     ranges.sort_by_key(|range| range.start);
@@ -143,8 +144,8 @@ pub(super) mod tests {
     use super::*;
     use crate::error::Result;
 
-    /// Runs a step to its end over a whole file, and returns the answer with the ranges that were read. It holds the step
-    /// to its promise: inside the file, never empty, never again.
+    /// Runs a step to its end over a whole file, and returns the result with the ranges that were read. Checks that
+    /// every range is inside the file, not empty, and not fetched before.
     pub(crate) fn drive<T>(
         file: &[u8],
         mut step: impl FnMut(&Fetched) -> Result<Step<T>>,
@@ -170,15 +171,15 @@ pub(super) mod tests {
 
     proptest! {
         #[test]
-        fn parts_answer_as_one_file(inserts in prop::collection::vec((0usize..60, 0usize..20), 0..12)) {
+        fn fetched_parts_read_like_the_file(inserts in prop::collection::vec((0usize..60, 0usize..20), 0..12)) {
             let file: Vec<u8> = (0..80).collect();
-            let (mut fetched, mut known) = (Fetched::new(), [false; 80]);
+            let (mut fetched, mut fetched_bytes) = (Fetched::new(), [false; 80]);
             for (start, len) in inserts {
                 fetched.insert(to_u64(start), file[start..start + len].to_vec());
-                known[start..start + len].fill(true);
+                fetched_bytes[start..start + len].fill(true);
             }
             for start in 0..80 {
-                let run = known[start..].iter().take_while(|known| **known).count();
+                let run = fetched_bytes[start..].iter().take_while(|fetched_bytes| **fetched_bytes).count();
                 prop_assert_eq!(fetched.prefix(to_u64(start)), &file[start..start + run]);
                 for end in start..80 {
                     let range = to_u64(start)..to_u64(end);
@@ -196,11 +197,11 @@ pub(super) mod tests {
                 prop_assert!(joined.iter().any(|joined| joined.start <= range.start && range.end <= joined.end));
             }
             for pair in joined.windows(2) {
-                prop_assert!(pair[0].end + gap < pair[1].start, "what is closer than the gap is joined");
+                prop_assert!(pair[0].end + gap < pair[1].start, "ranges closer than the gap are joined");
             }
             for joined in &joined {
                 let ends = |at| ranges.iter().any(|range| range.start == at || range.end == at);
-                prop_assert!(ends(joined.start) && ends(joined.end), "nothing is read beyond what is asked for");
+                prop_assert!(ends(joined.start) && ends(joined.end), "no range extends beyond the requested bytes");
             }
         }
     }

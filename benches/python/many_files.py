@@ -50,7 +50,9 @@ def make_table(folder: Path, files: int, checkpoint: bool) -> Path:
 
 def _actions(start: int, end: int) -> Iterator[dict[str, Any]]:
     if not start:
-        fields = [{"name": name, "type": "long", "nullable": True, "metadata": {}} for name in ("id", "amount")]
+        fields: list[dict[str, Any]] = [
+            {"name": name, "type": "long", "nullable": True, "metadata": {}} for name in ("id", "amount")
+        ]
         schema = json.dumps({"type": "struct", "fields": fields})
         yield {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}
         about = {"id": str(uuid.UUID(int=1)), "format": {"provider": "parquet", "options": {}}, "configuration": {}}
@@ -108,13 +110,17 @@ def measure_first(name: str, tiny: str, folder: str) -> dict[str, float]:
 def measure_warm(folder: str) -> dict[str, float]:
     """Measure plans of a table that was planned before: with the freshness check, and the check alone."""
     import parsieve as ps
+    from parsieve.lake import open_lake
 
     table = ps.open_table(folder)
+    # The check of another object of the same table costs as much as that of the table's own.
+    lake = open_lake(folder)
+    lake.snapshot()
     table.plan("id = 7", row_groups=False)
     plans, checks = [], []
     for number in range(WARM_PLANS):
         started = time.perf_counter()
-        assert table._lake.snapshot() is not None
+        lake.snapshot()
         checked = time.perf_counter()
         assert len(table.plan(f"id = {number * ROWS + 7}", row_groups=False).files) == 1
         plans.append(time.perf_counter() - checked)

@@ -9,9 +9,10 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use parsieve::sieve::pairs::{Numbers, Pairs};
+use parsieve::sieve::pairs::{NumberPairs, PairBuffer};
 use parsieve::sieve::{
-    Answer, AxisType, Builder, Index, Location, Lookup, Merge, Options, Pieces, Query, Spool, Stats, root, root_over,
+    Answer, AxisType, Builder, Index, IndexInfo, Location, Lookup, Merge, Options, Query, RunWriter, SegmentStream,
+    Stats, root, root_over,
 };
 
 use crate::clock::Clock;
@@ -69,12 +70,12 @@ fn run(folder: &Path, file: u64, rows: u64, locations: u32) -> (PathBuf, Cost) {
     bare.sort_unstable();
     let bare_sort = start.seconds();
     drop(bare);
-    let mut pairs = Numbers::<u64>::default();
+    let mut pairs = NumberPairs::<u64>::default();
     rows_of(file, rows, locations).for_each(|(key, location)| pairs.push(key, location, 1));
     let start = Clock::now();
     let unfinished = folder.join("unfinished");
     let mut out = File::create(&unfinished).unwrap();
-    let mut pieces = Pieces::default();
+    let mut pieces = RunWriter::default();
     let mut write = |some: Vec<Vec<u8>>| {
         for piece in some {
             out.write_all(&u32::try_from(piece.len()).unwrap().to_le_bytes()).unwrap();
@@ -122,7 +123,7 @@ pub(crate) fn large(rows: u64, locations: u32, folder: &Path) -> String {
     let (start, wall) = (Clock::now(), Instant::now());
     let mut merge = Merge::<u64>::new(runs.len());
     let mut builder = Builder::new(locations, Options::default()).unwrap();
-    let mut spool = Spool::new(0);
+    let mut stream = SegmentStream::new(0);
     let mut halves = ["lookups", "keys"].map(|half| File::create(folder.join(half)).unwrap());
     let mut give = |(lookups, keys): (Vec<u8>, Vec<u8>)| {
         for (half, bytes) in halves.iter_mut().zip([lookups, keys]) {
@@ -131,17 +132,17 @@ pub(crate) fn large(rows: u64, locations: u32, folder: &Path) -> String {
     };
     while let Some(hungry) = merge.pour(|key, location, rows| builder.push(key, location, rows)).unwrap() {
         merge.feed(hungry, piece(&mut runs[hungry])).unwrap();
-        spool.put(builder.take_segments());
-        give(spool.take());
+        stream.put(builder.take_segments());
+        give(stream.take());
     }
     let built = builder.finish();
-    spool.put(built.segments);
-    give(spool.take());
+    stream.put(built.segments);
+    give(stream.take());
     halves.iter().for_each(|half| half.sync_all().unwrap());
     let names = (0..locations).map(|at| Location { partition: String::new(), group: format!("{at:08}") }).collect();
     let stats = vec![Stats::default(); usize::try_from(locations).unwrap()];
-    let about = (AxisType::Unsigned, 1, Options::default());
-    let root = root_over(about, names, stats, &built.spans, spool.into_entries()).unwrap();
+    let info = IndexInfo { axis: AxisType::Unsigned, instant: 1, options: Options::default() };
+    let root = root_over(info, names, stats, &built.spans, stream.into_entries()).unwrap();
     fs::write(folder.join("root"), root::write(&root)).unwrap();
     let (merged, passed) = (start.seconds(), wall.elapsed().as_secs_f64());
     cost.peak = cost.peak.max(peak());

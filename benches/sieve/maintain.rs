@@ -6,8 +6,8 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use std::time::Instant;
 
 use parsieve::sieve::{
-    AxisType, Builder, Change, Delta, Extent, Index, Location, Options, Query, Root, Spool, Stats, Timeline, axis,
-    build_pairs, root_over, sort_pairs,
+    AxisType, Builder, Change, Delta, Index, IndexInfo, Location, Options, Query, Root, SectionRange, SegmentStream,
+    Stats, Timeline, axis, build_pairs, root_over, sort_pairs,
 };
 
 use crate::clock::{Clock, Of};
@@ -103,10 +103,10 @@ pub(crate) fn capped_build(rows: u64, locations: u32) {
 fn base_in(file: &mut File, rows: u64, locations: u32) -> Root<u64> {
     let random = &mut Random(8);
     let mut builder = Builder::new(locations, Options::default()).unwrap();
-    let (mut spool, mut keys, mut key) = (Spool::new(0), tempfile(), 0);
-    let mut give = |spool: &mut Spool<u64>, segments| {
-        spool.put(segments);
-        let (lookups, rest) = spool.take();
+    let (mut stream, mut keys, mut key) = (SegmentStream::new(0), tempfile(), 0);
+    let mut give = |stream: &mut SegmentStream<u64>, segments| {
+        stream.put(segments);
+        let (lookups, rest) = stream.take();
         file.write_all(&lookups).unwrap();
         keys.write_all(&rest).unwrap();
     };
@@ -114,16 +114,16 @@ fn base_in(file: &mut File, rows: u64, locations: u32) -> Root<u64> {
         key += 1 + random.below(1 << 32);
         builder.push(key, u32::try_from(random.below(u64::from(locations))).unwrap(), 1).unwrap();
         if row % 10_000 == 0 {
-            give(&mut spool, builder.take_segments());
+            give(&mut stream, builder.take_segments());
         }
     }
     let built = builder.finish();
-    give(&mut spool, built.segments);
+    give(&mut stream, built.segments);
     keys.rewind().unwrap();
     std::io::copy(&mut keys, file).unwrap();
     let stats = vec![Stats::default(); names(locations).len()];
-    let about = (AxisType::Unsigned, 1, Options::default());
-    root_over(about, names(locations), stats, &built.spans, spool.into_entries()).unwrap()
+    let info = IndexInfo { axis: AxisType::Unsigned, instant: 1, options: Options::default() };
+    root_over(info, names(locations), stats, &built.spans, stream.into_entries()).unwrap()
 }
 
 fn names(locations: u32) -> Vec<Location> {
@@ -151,7 +151,7 @@ pub(crate) fn capped_compaction(rows: u64, changes: u64) {
     timeline.commit(delta).unwrap();
     let (before, view, mut out) = (peak(), timeline.latest().unwrap(), [tempfile(), tempfile()]);
     let start = Clock::now();
-    let read_keys = |extent: Extent| {
+    let read_keys = |extent: SectionRange| {
         let mut bytes = vec![0; usize::try_from(extent.len).unwrap()];
         file.seek(SeekFrom::Start(extent.offset)).unwrap();
         file.read_exact(&mut bytes).unwrap();
@@ -203,7 +203,13 @@ pub(crate) fn update_time(rows: u64) -> String {
     let names: Vec<Location> =
         (0..locations).map(|location| Location { partition: String::new(), group: format!("{location:08}") }).collect();
     let stats = vec![Stats::default(); names.len()];
-    let (root, file) = Root::new((AxisType::Signed, 1, Options::default()), names.clone(), stats, &built).unwrap();
+    let (root, file) = Root::new(
+        IndexInfo { axis: AxisType::Signed, instant: 1, options: Options::default() },
+        names.clone(),
+        stats,
+        &built,
+    )
+    .unwrap();
     let mut base = Index::new(root);
     base.load_all(&file).unwrap();
     let mut timeline = Timeline::starting_with(base);
@@ -229,7 +235,7 @@ pub(crate) fn update_time(rows: u64) -> String {
     }
     let point = start.seconds() * 1e9 / (pairs.len() / 97) as f64;
     let start = Clock::now();
-    let read_keys = |extent: Extent| {
+    let read_keys = |extent: SectionRange| {
         let from = usize::try_from(extent.offset).unwrap();
         Ok(file[from..from + usize::try_from(extent.len).unwrap()].to_vec())
     };

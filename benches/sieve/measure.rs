@@ -3,7 +3,9 @@
 use std::hint::black_box;
 
 use parsieve::bloom::sizing::{Model, Sizes, optimal_blocks};
-use parsieve::sieve::{Answer, AxisType, Builder, Built, Index, Key, Location, Lookup, Options, Query, Root, Stats};
+use parsieve::sieve::{
+    Answer, AxisType, Builder, Built, Index, IndexInfo, Key, Location, Lookup, Options, Query, Root, Stats,
+};
 
 use crate::clock::Clock;
 use crate::json::{line, number, text};
@@ -27,7 +29,7 @@ pub(crate) fn build<K: Key>(pairs: &[(K, u32)], locations: u32, options: Options
 fn open<K: Key>(built: &Built<K>, axis: AxisType, options: Options, locations: u32) -> (Index<K>, Vec<u8>) {
     let names = (0..locations).map(|location| Location { partition: String::new(), group: format!("{location:08}") });
     let stats = vec![Stats::default(); usize::try_from(locations).unwrap()];
-    let (root, file) = Root::new((axis, 1, options), names.collect(), stats, built).unwrap();
+    let (root, file) = Root::new(IndexInfo { axis, instant: 1, options }, names.collect(), stats, built).unwrap();
     let mut index = Index::new(root);
     index.load_all(&file).unwrap();
     (index, file)
@@ -141,9 +143,9 @@ pub(crate) fn measure<K: Key>(
     let (mut index, file) = open(&built, axis, options, locations);
     // One that never keeps a segment decoded, and one that does for all.
     let mut stored = index.clone();
-    stored.set_room(0);
-    index.set_room(usize::MAX);
-    index.unpack();
+    stored.set_cache_bytes(0);
+    index.set_cache_bytes(usize::MAX);
+    index.decode_all();
     let (report, rows, model) = (index.report(), pairs.len() as f64, model(&pairs, locations));
     let allowed = 1.3 * model + 1.0 + 16384.0 * 8.0 / rows;
 
@@ -243,7 +245,7 @@ pub(crate) fn measure<K: Key>(
         ("cold_point_us_beside_its_one_read", number(cold)),
         ("cold_point_bytes", number(range)),
         ("cold_point_most_bytes", largest_range.to_string()),
-        ("decoded_bytes_per_row", number(index.unpacked_bytes() as f64 / rows)),
+        ("decoded_bytes_per_row", number(index.decoded_bytes() as f64 / rows)),
         ("binary_search_ns", number(search)),
         ("build_ns_per_row", number(seconds * 1e9 / rows)),
     ];

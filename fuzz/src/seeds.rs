@@ -10,7 +10,9 @@ use parquet::file::properties::WriterProperties;
 use parsieve::bloom::Sbbf;
 use parsieve::crypto;
 use parsieve::parquet::{NewFilter, OldFooter, ParquetFile, Vault};
-use parsieve::sieve::{AxisType, Builder, Bytes, Change, Delta, Extent, Key, Root, Side, Stats, root};
+use parsieve::sieve::{
+    AxisType, Builder, Bytes, Change, Delta, IndexInfo, Key, KeylessRows, Root, SectionRange, Stats, root,
+};
 
 use super::sieve::{SMALL, locations, unframe};
 use super::{drive, read_footer};
@@ -131,7 +133,7 @@ pub fn index<K: Key>(pairs: &[(K, u32)]) -> (Root<K>, Vec<u8>) {
     sorted.into_iter().for_each(|(key, location)| builder.push(key, location, 1).unwrap());
     let axis = [AxisType::Signed, AxisType::Uuid, AxisType::Bytes][usize::from(K::CODE) - 1];
     let stats = (0..9).map(|i| Stats { nulls: i % 3, nans: i % 2, unknown: i == 8, ..Stats::default() }).collect();
-    Root::new((axis, 7, SMALL), locations(9), stats, &builder.finish()).unwrap()
+    Root::new(IndexInfo { axis, instant: 7, options: SMALL }, locations(9), stats, &builder.finish()).unwrap()
 }
 
 /// A stored part of an index.
@@ -150,7 +152,7 @@ fn bodies(part: Part) -> Vec<Vec<u8>> {
 
 fn body<K: Key>(pairs: &[(K, u32)], part: Part) -> Vec<Vec<u8>> {
     let (root, file) = index(pairs);
-    let section = |extent: Extent| unframe(&file[extent.offset as usize..][..extent.len as usize]).to_vec();
+    let section = |extent: SectionRange| unframe(&file[extent.offset as usize..][..extent.len as usize]).to_vec();
     match part {
         Part::Root => vec![unframe(&root::write(&root)).to_vec()],
         Part::Lookup => root.segments.iter().map(|entry| section(entry.lookup)).collect(),
@@ -161,7 +163,7 @@ fn body<K: Key>(pairs: &[(K, u32)], part: Part) -> Vec<Vec<u8>> {
 fn delta<K: Key>(pairs: Vec<(K, u32)>) -> Vec<u8> {
     let changes =
         pairs.into_iter().zip(0..).map(|((key, location), i)| Change { key, location, plus: i % 3, minus: i % 2 });
-    let side = Side { location: 1, nulls: (2, 1), nans: (0, 3), unknown: false };
+    let side = KeylessRows { location: 1, nulls: (2, 1), nans: (0, 3), unknown: false };
     let delta = Delta::new(5, locations(9), vec![3, 4], vec![side], changes.collect()).unwrap();
     unframe(&delta.write()).to_vec()
 }

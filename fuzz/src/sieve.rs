@@ -1,7 +1,8 @@
 //! What the Sieve targets share: frames with a good checksum, and a look at an index that may be damaged.
 
 use parsieve::sieve::{
-    Answer, AxisType, Bytes, Coarsen, Counts, Entry, Extent, Index, Key, Location, Options, Query, Root, Span, Stats,
+    Answer, AxisType, Bytes, Coarsen, Counts, Entry, Index, Key, KeySpan, Location, Options, Query, Root, SectionRange,
+    Stats,
 };
 
 /// Limits so small that a few keys make several segments.
@@ -87,8 +88,8 @@ pub fn ask<K: Probes>(index: &Index<K>) {
 pub fn one_segment<K: Probes>(count: u32) -> Root<K> {
     let probes = K::probes();
     let (least, most) = (probes[0].clone(), probes[probes.len() - 1].clone());
-    let span = Some(Span { least: least.clone(), most: most.clone(), rows: 1 });
-    let extent = Extent { file: 0, offset: 0, len: 0 };
+    let span = Some(KeySpan { least: least.clone(), most: most.clone(), rows: 1 });
+    let extent = SectionRange { file: 0, offset: 0, len: 0 };
     let entry = Entry { least, most, lookup: extent, keys: extent, counts: Counts { keys: 9, ..Counts::default() } };
     Root {
         axis: K::AXIS,

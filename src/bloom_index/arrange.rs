@@ -1,24 +1,25 @@
-//! Fills a shelf one filter at a time, so that no more than its rows and one filter are in memory.
+//! Fills a shelf one filter at a time. Only the rows and one filter are in memory.
 
 use std::collections::BTreeMap;
 
-use super::{CRC, Class, Member, Shelf, malformed, row_checksum};
+use super::{CRC, Member, Shelf, SizeClass, malformed, row_checksum};
 use crate::arrow::ColumnType;
 use crate::bloom::{Block, Sbbf};
 use crate::error::{Error, ErrorKind, Result};
 use crate::int::{index, saturating_u32, to_u64, to_usize};
 
-/// A shelf that is being filled: its rows are in memory, and its filters come one after the other, in any order.
+/// A shelf that is being filled. Its rows are in memory, and filters may be added in any order.
 #[derive(Debug)]
 pub struct Arrangement {
     shelf: Shelf,
     rows: Vec<u8>,
-    /// The class of each location and its place in the class's rows; `None` where there is no filter, or it was placed.
+    /// For each location, its size class and its position in the class's rows. `None` if the location has no filter, or
+    /// its filter has been placed.
     places: Vec<Option<(usize, usize)>>,
 }
 
 impl Arrangement {
-    /// A shelf for locations whose filters have so many blocks; a location without one has no values.
+    /// Creates a shelf for locations with the given numbers of blocks. A location without a filter has no values.
     pub fn new(column: ColumnType, members: Vec<(Member, Option<u64>)>) -> Result<Self> {
         let mut sizes: BTreeMap<u64, Vec<u32>> = BTreeMap::new();
         for (number, (_, num_blocks)) in members.iter().enumerate() {
@@ -33,7 +34,7 @@ impl Arrangement {
             for (place, &member) in members.iter().enumerate() {
                 places[index(member)] = Some((classes.len(), place));
             }
-            let class = Class { num_blocks, offset, members };
+            let class = SizeClass { num_blocks, offset, members };
             offset += num_blocks * class.row_len();
             classes.push(class);
         }
@@ -46,7 +47,8 @@ impl Arrangement {
         Ok(Self { shelf: Shelf { column, members, classes }, rows, places })
     }
 
-    /// Puts the filter of a location into the rows; each location takes one filter, of the size that was named.
+    /// Copies the filter of a location into the rows. Each location takes one filter, of the size passed to
+    /// [`Self::new`].
     pub fn place(&mut self, number: usize, filter: &Sbbf) -> Result<()> {
         let wrong = || malformed(to_u64(number), "the place of a filter");
         let (class, place) = self.places.get_mut(number).and_then(Option::take).ok_or_else(wrong)?;
@@ -63,7 +65,7 @@ impl Arrangement {
         Ok(())
     }
 
-    /// The shelf and its rows, once every filter is in its place.
+    /// Returns the shelf and its rows. Fails if a filter is missing.
     pub fn finish(mut self) -> Result<(Shelf, Vec<u8>)> {
         if let Some(missing) = self.places.iter().position(Option::is_some) {
             return Err(malformed(to_u64(missing), "a filter that was not placed"));
@@ -87,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_filter_is_placed_once_and_none_is_left_out() {
+    fn every_filter_must_be_placed_exactly_once() {
         let filter = |blocks| Sbbf::new(blocks).unwrap();
         let empty = || {
             Arrangement::new(

@@ -1,34 +1,34 @@
-//! What can be wrong with a Parquet file, its pages or its encryption.
+//! Errors in a Parquet file, its pages or its encryption.
 
 use std::fmt;
 
 use super::{Class, ErrorKind};
 
-/// Each way in which a Parquet file can be wrong, or more than we handle.
+/// The kinds of errors in a Parquet file, including valid input that is not supported.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FileKind {
     /// The last four bytes are not a Parquet magic number.
     NotParquet,
-    /// The footer claims more bytes than the file has before its tail.
+    /// The footer claims more bytes than the file has before it.
     FooterLength {
-        /// Bytes that the metadata claims.
+        /// The claimed size of the metadata.
         claimed: u64,
-        /// Bytes between the leading magic and the tail.
+        /// The bytes between the leading magic and the tail.
         available: u64,
     },
-    /// A field occurs twice in one structure, so readers would disagree on its value.
+    /// A field occurs twice in a structure, so readers may disagree about its value.
     DuplicateField {
         /// The structure.
         structure: &'static str,
-        /// The field's number.
+        /// The field ID.
         id: i16,
     },
-    /// A field that must be written has another type in this file, so some writer gave it a meaning of its own.
+    /// A field that must be changed has a non-standard type, so some writer uses it for another purpose.
     ForeignField {
         /// The structure.
         structure: &'static str,
-        /// The field's number.
+        /// The field ID.
         id: i16,
     },
     /// Text that is not UTF-8.
@@ -36,43 +36,43 @@ pub enum FileKind {
         /// `Struct.field`.
         field: &'static str,
     },
-    /// A number that its field cannot hold.
+    /// A number that is invalid for its field.
     FieldValue {
         /// `Struct.field`.
         field: &'static str,
-        /// The number found.
+        /// The number.
         value: i64,
     },
-    /// The list of schema elements is no tree that we follow.
+    /// The list of schema elements is not a valid tree.
     SchemaShape(&'static str),
-    /// A row group has another number of column chunks than the schema has leaves.
+    /// A row group has a different number of column chunks than the schema has leaves.
     ColumnCount {
-        /// Position of the row group.
+        /// The position of the row group.
         row_group: u64,
-        /// Column chunks found.
+        /// The number of column chunks.
         found: u64,
-        /// Leaves of the schema.
+        /// The number of leaves in the schema.
         leaves: u64,
     },
-    /// A column chunk names another column than its place in the row group.
+    /// A column chunk names another column than the schema has at its position.
     ChunkDisagrees {
-        /// The field that disagrees with the schema.
+        /// The field that contradicts the schema.
         field: &'static str,
     },
-    /// A column chunk's data lie in another file.
+    /// The data of a column chunk is in another file.
     DataElsewhere,
-    /// No row group or no column has that number.
+    /// The row group or column does not exist.
     NoSuchChunk {
-        /// The row group asked for.
+        /// The requested row group.
         row_group: u64,
-        /// The column asked for.
+        /// The requested column.
         column: u64,
     },
-    /// Bytes that the metadata point to lie outside the file's data.
+    /// The metadata refers to bytes outside the file's data.
     OutsideFile {
-        /// What lies there.
+        /// The object at these bytes.
         what: &'static str,
-        /// Where it starts.
+        /// Its start.
         offset: i64,
         /// Its length, if known.
         length: Option<i64>,
@@ -81,75 +81,75 @@ pub enum FileKind {
     },
     /// The metadata and the filter itself state different lengths.
     FilterLength {
-        /// Bytes by the metadata.
+        /// The length in the metadata.
         stated: u64,
-        /// Bytes by the filter's own header.
+        /// The length in the filter's own header.
         actual: u64,
     },
-    /// A Bloom filter header that does not end where headers end.
+    /// A Bloom filter header that is longer than the limit.
     FilterHeaderTooLong(u64),
-    /// A filter in plaintext, in a column that is encrypted: anybody may have written it.
+    /// A plaintext filter in an encrypted column, which anyone could have written.
     PlaintextFilter,
-    /// A filter longer than its 32-bit length field can say.
+    /// A filter too long for its 32-bit length field.
     FilterTooLong(u64),
-    /// A file whose number of row groups or columns is too large for encryption.
+    /// A file with too many row groups or columns for encryption.
     Ordinal(u64),
-    /// One column chunk is named twice in one change.
+    /// A change contains the same column chunk twice.
     ChunkTwice {
         /// The row group.
         row_group: u64,
         /// The column.
         column: u64,
     },
-    /// A column whose values have no hash.
+    /// A column whose values cannot be hashed.
     NoHash {
-        /// The column's path.
+        /// The path of the column.
         column: String,
-        /// Why.
+        /// The reason.
         reason: &'static str,
     },
-    /// Bytes that would be wiped are claimed by something else too.
+    /// Bytes that should be wiped also belong to another part of the file.
     SharedBytes {
-        /// Start of the bytes.
+        /// The first byte.
         start: u64,
-        /// First byte after them.
+        /// The first byte after them.
         end: u64,
     },
-    /// A page of a kind newer than this code.
+    /// A page type that this version does not know.
     PageType(i32),
-    /// Values in an encoding that their type does not have, or that is newer than this code.
+    /// An encoding that is invalid for the type, or that this version does not know.
     PageEncoding(i32),
-    /// Pages compressed by a codec that this code does not have.
+    /// An unsupported compression codec.
     Compression(i32),
-    /// A compressed page that is damaged, or of another length than it claims.
+    /// A compressed page that is damaged, or whose length differs from its header.
     CompressedPage,
-    /// A page in a delta or split encoding that is damaged.
+    /// A damaged page in a delta or byte-stream-split encoding.
     DeltaPage,
-    /// The pages of a column chunk hold another number of values than its metadata say.
+    /// The pages of a column chunk contain a different number of values than the metadata states.
     ValueCount {
-        /// Values by the metadata or the page header.
+        /// The number in the metadata or the page header.
         stated: u64,
-        /// Values found.
+        /// The number of values in the pages.
         found: u64,
     },
-    /// A data page refers to a dictionary, and the column chunk has none.
+    /// A data page refers to a dictionary, but the column chunk has none.
     NoDictionary,
-    /// Encrypted bytes, and no key for them.
+    /// No key for encrypted bytes.
     KeyMissing {
-        /// Whose key: `the footer` or a column's path.
+        /// The owner of the key: `the footer` or the path of a column.
         what: String,
     },
-    /// The file asks for an AAD prefix that it does not hold.
+    /// The file requires an AAD prefix that it does not store.
     AadPrefixMissing,
-    /// An AES key of another length than 16, 24 or 32 bytes.
+    /// An AES key that does not have 16, 24 or 32 bytes.
     KeyLength(u64),
-    /// An encrypted module shorter than its nonce and tag, or of another length than its place.
+    /// An encrypted module with an invalid length.
     ModuleLength(u64),
-    /// Authentication failed; deliberately no more than that.
+    /// Authentication failed. The error deliberately contains no details.
     Decryption,
-    /// The system gave no random bytes for a nonce.
+    /// The system returned no random bytes for a nonce.
     NoRandomness,
-    /// Encrypted bytes, and this build cannot decrypt.
+    /// The bytes are encrypted, but this build cannot decrypt.
     NoCrypto,
 }
 

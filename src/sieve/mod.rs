@@ -1,7 +1,7 @@
-//! The Sieve index: for a key, or an interval of keys, the locations that can hold a matching row.
+//! The Sieve index: finds the locations that may hold a row with a key, or with a key in an interval.
 //!
-//! Blocks address, runs answer. `docs/design/sieve-layout.md` says why it is laid out so, `docs/format/sieve-v1.md` what
-//! each byte means. The law of every file here: a location that holds a live matching row is never left out.
+//! `docs/design/sieve-layout.md` explains the layout, `docs/format/sieve-v1.md` specifies the bytes. Every file here
+//! follows one law: never leave out a location that holds a live matching row.
 
 mod build;
 mod code;
@@ -14,22 +14,22 @@ mod tests;
 mod version;
 
 pub use build::budget::within_budget;
-pub use build::builder::{Builder, Fragment, Part, join};
+pub use build::builder::{Builder, BuiltPartition, Fragment, join};
 pub use build::merge::Merge;
 pub use build::sort::{build_pairs, sort_pairs};
-pub use build::stream::{Joined, Share, Spool, check_keys, join_shares, root_over};
-pub use index::directory::{Built, Entry, Extent, Location, Root, Span, Stats, pack};
+pub use build::stream::{Joined, SegmentStream, Share, check_keys, join_shares, root_over};
+pub use index::directory::{Built, Entry, IndexInfo, KeySpan, Location, Root, SectionRange, Stats, pack};
 pub use index::loaded::Index;
 pub use index::lookup::{Answer, Lookup, Need, Query};
 pub use index::report::Report;
 pub use index::root;
-pub use key::arrow::{self, Axis, Encode, Sides, Width};
+pub use key::arrow::{self, ArrowKey, Axis, ColumnCounts, Width};
 pub use key::axis::{self, AxisType, Bytes, Composite, Key};
-pub use key::string_points::Chart;
+pub use key::string_points::StringPoints;
 pub use record::options::{Coarsen, Options};
-pub use record::pairs::{self, Gather, Gathered, Piece, Pieces};
-pub use segment::encode::{Counts, Sealed};
+pub use record::pairs::{self, RunChunk, RunSorter, RunWriter, SortableKey};
+pub use segment::encode::{Counts, EncodedSegment};
 pub use segment::packed::Segment;
-pub use version::compact::{Carried, Compacted};
-pub use version::delta::{Change, Delta, Side};
+pub use version::compact::{CarriedDelete, Compacted};
+pub use version::delta::{Change, Delta, KeylessRows};
 pub use version::timeline::{Timeline, View};

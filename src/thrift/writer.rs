@@ -2,6 +2,7 @@
 
 use super::Type;
 use crate::int::to_u64;
+use crate::varint::put_varint;
 
 /// Appends fields of nested structures to a buffer.
 #[derive(Debug, Default)]
@@ -34,12 +35,12 @@ impl Writer {
 
     /// An integer of any width: zigzag, then varint.
     pub fn integer(&mut self, value: i64) {
-        self.varint(((value << 1) ^ (value >> 63)).cast_unsigned());
+        put_varint(&mut self.bytes, ((value << 1) ^ (value >> 63)).cast_unsigned());
     }
 
     /// A byte string with its length.
     pub fn binary(&mut self, bytes: &[u8]) {
-        self.varint(to_u64(bytes.len()));
+        put_varint(&mut self.bytes, to_u64(bytes.len()));
         self.raw(bytes);
     }
 
@@ -52,14 +53,6 @@ impl Writer {
     pub fn stop(&mut self) {
         self.bytes.push(0);
     }
-
-    fn varint(&mut self, mut value: u64) {
-        while value >= 0x80 {
-            self.bytes.push((value & 0x7f) as u8 | 0x80);
-            value >>= 7;
-        }
-        self.bytes.push(value as u8);
-    }
 }
 
 #[cfg(test)]
@@ -68,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_reads_back() {
+    fn fields_read_back() {
         for value in [0, 1, -1, 63, 64, -65, i64::MAX, i64::MIN] {
             for (id, last) in [(1, 0), (15, 0), (16, 0), (3, 7), (i16::MAX, i16::MAX - 1)] {
                 let mut writer = Writer::new();

@@ -4,8 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-import notebooks
 import pytest
+from support import notebooks
 
 FOLDER = Path(__file__).parents[2] / "examples"
 EXAMPLES = sorted(FOLDER.glob("*.py"))
@@ -26,7 +26,7 @@ def test_the_notebook_shows_what_is_stored(notebook: Path, tmp_path: Path, monke
     shown = notebooks.run(notebook)
     assert any(outputs for _, outputs in shown)
     for cell, outputs in shown:
-        assert outputs == cell["outputs"], "python tests/python/notebooks.py examples/*.ipynb stores it anew"
+        assert outputs == cell["outputs"], "python tests/python/support/notebooks.py examples/*.ipynb stores it anew"
 
 
 def test_there_are_examples() -> None:

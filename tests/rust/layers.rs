@@ -16,6 +16,7 @@ const CRATE: &[&[&str]] = &[
     &["error"],
     &["int"],
     &["isa", "cursor", "ranges"],
+    &["varint"],
     &["thrift", "arrow", "crypto"],
     &["hash"],
     &["bloom", "sieve"],

@@ -145,7 +145,7 @@ def advise_column(
         bloom_bytes=int(sum(_core.shelf_num_bytes(len(one.values), fpp) for one in sampled) * scale),
         build_seconds=seconds * scale,
     )
-    sizes = [piece.size for piece in snapshot.slices if piece.size is not None]
+    sizes = snapshot.slices.size.drop_null().to_pylist()
     kind, why = _judge(advice, sum(sizes) / len(sizes) if sizes else SOME_BYTES, ranges, fpp)
     return advice._replace(recommendation=kind, why=why)
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from parsieve.lake.base import Lake, LeftOut, Slice, Snapshot
+from parsieve.lake.slices import locations_and_tokens
 
 LOG = logging.getLogger("parsieve.index")
 # How many paths one warning lists.
@@ -29,7 +30,7 @@ def settle(lake: Lake, snapshot: Snapshot) -> Snapshot:
     if snapshot.unsettled is not None:
         return snapshot
     settled = lake.settled(snapshot)
-    counts = Counter(piece.location for piece in settled.slices)
+    counts = Counter(locations_and_tokens(settled.slices)[0])
     twice = {location: "two files have this location" for location, count in counts.items() if count > 1}
     if twice:
         settled = replace(settled, unsettled={**(settled.unsettled or {}), **twice})
@@ -39,9 +40,9 @@ def settle(lake: Lake, snapshot: Snapshot) -> Snapshot:
 def unsettled(snapshot: Snapshot) -> tuple[LeftOut, ...]:
     """Return the slices of a settled snapshot that an index cannot cover."""
     reasons = snapshot.unsettled or {}
-    return tuple(
-        LeftOut(path_of_slice(piece), reasons[piece.location]) for piece in snapshot.slices if piece.location in reasons
-    )
+    locations, _ = locations_and_tokens(snapshot.slices)
+    numbers = [number for number, location in enumerate(locations) if location in reasons]
+    return tuple(LeftOut(path_of_slice(piece), reasons[piece.location]) for piece in snapshot.slices.at(numbers))
 
 
 def path_of_slice(piece: Slice) -> str:

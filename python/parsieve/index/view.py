@@ -24,6 +24,7 @@ from parsieve.index.sieve.query import Query
 from parsieve.io.sources import REQUESTS_AT_ONCE
 from parsieve.io.store.store import Store
 from parsieve.lake.base import ColumnPath, Location, Slice
+from parsieve.lake.slices import Slices, locations_and_tokens
 
 # Segments that an open column keeps before it begins anew.
 CACHE_BYTES = 64 << 20
@@ -172,11 +173,11 @@ class ColumnReader:
             return last[1]
         bound, numbers = self.bound, self.numbers
         found = [
-            numbers.get(piece.location) if piece.token and bound.get(piece.location) == piece.token else None
-            for piece in slices
+            numbers.get(location) if token and bound.get(location) == token else None
+            for location, token in zip(*locations_and_tokens(Slices.of(slices)), strict=True)
         ]
         array = pa.array(found, pa.uint32())
-        if isinstance(slices, tuple):
+        if isinstance(slices, Slices):
             self._numbered = (slices, array)
         return array
 

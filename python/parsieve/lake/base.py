@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from parsieve._core import FileKeys
 from parsieve.io.index_location import BELOW, Places
-from parsieve.lake.slices import Location, Slice, Slices
+from parsieve.lake.slices import Location, Slice, Slices, locations_and_tokens
 from parsieve.lake.storage.keys import TableKeys
 
 if TYPE_CHECKING:
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from parsieve.lake.rows.checked_files import CheckedFiles
     from parsieve.lake.storage.pinned import Version
+
+__all__ = ["AsOf", "Changes", "ColumnPath", "Lake", "LeftOut", "Location", "Slice", "Snapshot", "Statistics", "utc"]
 
 ColumnPath = tuple[str, ...]
 AsOf = int | str | dt.datetime | None
@@ -63,10 +65,8 @@ class Changes:
     def between(cls, tokens: Mapping[Location, str], until: Snapshot) -> Self:
         """Compare known tokens, such as those of an index, with a snapshot."""
         slices = until.slices
-        columns = (slices.partition.to_pylist(), slices.group.to_pylist(), slices.token.to_pylist())
         added, changed, seen = [], [], set()
-        for number, (partition, group, token) in enumerate(zip(*columns, strict=True)):
-            location = Location(partition, group)
+        for number, (location, token) in enumerate(zip(*locations_and_tokens(slices), strict=True)):
             seen.add(location)
             known = tokens.get(location)
             if known is None:
@@ -130,12 +130,7 @@ class Snapshot:
     @cached_property
     def tokens(self) -> dict[Location, str]:
         """The token of each location."""
-        return dict(zip(self.locations, self.slices.token.to_pylist(), strict=True))
-
-    @cached_property
-    def locations(self) -> list[Location]:
-        """The location of each slice."""
-        return list(map(Location, self.slices.partition.to_pylist(), self.slices.group.to_pylist()))
+        return dict(zip(*locations_and_tokens(self.slices), strict=True))
 
 
 class Lake(ABC):

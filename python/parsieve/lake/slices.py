@@ -188,11 +188,13 @@ class Slices(Sequence[Slice]):
             numbers = tuple(places[at] for _, _, places in constants)
             if numbers not in shared:
                 shared[numbers] = {
-                    name: values[number]
-                    for (name, values, _), number in zip(constants, numbers, strict=True)
+                    name: distinct[number]
+                    for (name, distinct, _), number in zip(constants, numbers, strict=True)
                     if number is not None
                 }
-            piece = Slice(*row, partition_values=shared[numbers], native=chosen.native(at))
+            partition, group, token, path, size, num_rows, clean = row
+            values, native = shared[numbers], chosen.native(at)
+            piece = Slice(partition, group, token, path, size, num_rows, clean, values, native)
             found.append(self._made.setdefault(position, piece))
         return found
 
@@ -386,6 +388,12 @@ def selected(values: Mapping[str, PartitionColumn], numbers: pa.Array) -> dict[s
 def repeated(text: str, count: int) -> pa.StringArray:
     """Return the same string for each slice."""
     return pa.repeat(pa.scalar(text, pa.string()), count)
+
+
+def locations_and_tokens(slices: Slices) -> tuple[list[Location], list[str]]:
+    """Return the location of each slice, and its token."""
+    places = map(Location, slices.partition.to_pylist(), slices.group.to_pylist())
+    return list(places), slices.token.to_pylist()
 
 
 def names_of(slices: Slices) -> list[str]:

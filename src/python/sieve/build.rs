@@ -6,7 +6,8 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::int::{saturating_u32, to_u64};
 use crate::python::column::Column;
 use crate::sieve::{
-    Axis, Builder, Bytes, Encode, Merge, Options, Piece, Share, Spool, Stats, join_shares, root, root_over,
+    ArrowKey, Axis, Builder, Bytes, IndexInfo, Merge, Options, RunChunk, SegmentStream, Share, Stats, join_shares,
+    root, root_over,
 };
 use arrow_array::cast::AsArray;
 use arrow_array::types::{UInt32Type, UInt64Type};
@@ -24,43 +25,52 @@ type Finished = (Vec<u8>, (Vec<u8>, Vec<u8>));
 /// Nulls, NaN, and whether rows were not read, by location.
 type SideCounts = Vec<(u64, u64, bool)>;
 
-struct Building<K: Encode> {
+struct Building<K: ArrowKey> {
     merge: Merge<K>,
     builder: Builder<K>,
-    spool: Spool<K>,
+    stream: SegmentStream<K>,
     options: Options,
     /// Keys below `low` are passed over; from `high` on nothing is taken.
     low: Option<K>,
     high: Option<K>,
 }
 
-/// Which keys a build takes, as ordinals: from `low` to before `high`, where the page before `low` ends with `after`.
-type Bounds<'a> = (Option<&'a [u8]>, Option<&'a [u8]>, Option<&'a [u8]>);
+/// The inputs of a build, apart from its rows.
+struct BuildPlan<'a> {
+    num_runs: usize,
+    num_locations: u32,
+    options: Options,
+    /// True to build one partition, whose first and last page may continue in others.
+    partition: bool,
+    /// The number of the segment file.
+    file: u32,
+    /// The bounds of the keys as ordinals: at least `low` and below `high`.
+    low: Option<&'a [u8]>,
+    high: Option<&'a [u8]>,
+    /// The last key of the page before `low`, as an ordinal.
+    after: Option<&'a [u8]>,
+}
 
-impl<K: Encode> Building<K> {
-    fn new(
-        (num_runs, num_locations, file): (usize, u32, u32),
-        options: Options,
-        partition: bool,
-        (low, high, after): Bounds<'_>,
-    ) -> Result<Self> {
-        let (low, high) = (key::<K>(low)?, key::<K>(high)?);
-        let builder = match key::<K>(after)? {
+impl<K: ArrowKey> Building<K> {
+    fn new(plan: &BuildPlan<'_>) -> Result<Self> {
+        let BuildPlan { num_runs, num_locations, options, partition, file, .. } = *plan;
+        let (low, high) = (key::<K>(plan.low)?, key::<K>(plan.high)?);
+        let builder = match key::<K>(plan.after)? {
             Some(after) => Builder::following(num_locations, options, after)?,
             None if partition => Builder::partition(num_locations, options)?,
             None => Builder::new(num_locations, options)?,
         };
         let merge = Merge::new(num_runs).until(high.clone());
-        Ok(Self { merge, builder, spool: Spool::new(file), options, low, high })
+        Ok(Self { merge, builder, stream: SegmentStream::new(file), options, low, high })
     }
 
     fn step(&mut self) -> Result<Option<usize>> {
-        let Self { merge, builder, spool, low, .. } = self;
+        let Self { merge, builder, stream, low, .. } = self;
         let hungry = merge.pour(|key, location, rows| match low {
             Some(low) if key < *low => Ok(()),
             _ => builder.push(key, location, rows),
         });
-        spool.put(builder.take_segments());
+        stream.put(builder.take_segments());
         hungry
     }
 
@@ -69,7 +79,7 @@ impl<K: Encode> Building<K> {
     }
 
     fn pages(self) -> Result<Finished> {
-        let (share, lookups, keys) = Share::finish_before(self.builder, self.spool, self.high.as_ref())?;
+        let (share, lookups, keys) = Share::finish_before(self.builder, self.stream, self.high.as_ref())?;
         Ok((share.write(), (lookups, keys)))
     }
 
@@ -81,26 +91,26 @@ impl<K: Encode> Building<K> {
         for ((key, location), rows) in keys.into_iter().zip(locations).zip(rows) {
             self.builder.push(key, *location, *rows)?;
         }
-        self.spool.put(self.builder.take_segments());
+        self.stream.put(self.builder.take_segments());
         Ok(true)
     }
 
     fn finish(mut self, axis: &Axis, instant: i64, places: Vec<Place>, sides: SideCounts) -> Result<Finished> {
         let built = self.builder.finish();
-        self.spool.put(built.segments);
-        let sections = self.spool.take();
-        let about = (axis.axis, instant, self.options);
-        let root = root_over::<K>(about, locations(places), stats(sides), &built.spans, self.spool.into_entries())?;
+        self.stream.put(built.segments);
+        let sections = self.stream.take();
+        let info = IndexInfo { axis: axis.axis, instant, options: self.options };
+        let root = root_over::<K>(info, locations(places), stats(sides), &built.spans, self.stream.into_entries())?;
         Ok((root::write(&root), sections))
     }
 
     fn share(self) -> Finished {
-        let (share, lookups, keys) = Share::finish(self.builder, self.spool);
+        let (share, lookups, keys) = Share::finish(self.builder, self.stream);
         (share.write(), (lookups, keys))
     }
 }
 
-fn key<K: Encode>(ordinal: Option<&[u8]>) -> Result<Option<K>> {
+fn key<K: ArrowKey>(ordinal: Option<&[u8]>) -> Result<Option<K>> {
     let key =
         |bytes| K::from_ordinal(bytes).ok_or(Error::new(ErrorKind::SieveOption("a bound is the ordinal of a key")));
     ordinal.map(key).transpose()
@@ -149,8 +159,8 @@ impl SieveBuild {
         after: Option<&[u8]>,
     ) -> PyResult<Self> {
         let options = options.map_or_else(Options::default, |options| options.0);
-        let (sizes, bounds) = ((num_runs, num_locations, file), (low, high, after));
-        let building = erased_by!(axis.0.width, K => Building::<K>::new(sizes, options, partition, bounds)?);
+        let plan = BuildPlan { num_runs, num_locations, options, partition, file, low, high, after };
+        let building = erased_by!(axis.0.width, K => Building::<K>::new(&plan)?);
         Ok(Self { axis: axis.0.clone(), building: Mutex::new(Some(building)) })
     }
 
@@ -189,7 +199,7 @@ impl SieveBuild {
 
     /// The bytes of the segments finished since the last call.
     fn take<'py>(&self, py: Python<'py>) -> PyResult<Sections<'py>> {
-        let sections = self.with(py, |building| Ok(for_each_key!(building, building => building.spool.take())))?;
+        let sections = self.with(py, |building| Ok(for_each_key!(building, building => building.stream.take())))?;
         Ok(two(py, &sections))
     }
 
@@ -245,10 +255,11 @@ pub(super) fn join_sieve_shares<'py>(
     file: u32,
 ) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
     let shares = shares.iter().map(bytes_of).collect::<PyResult<Vec<_>>>()?;
-    let about = (axis.0.axis, instant, options.map_or_else(Options::default, |options| options.0));
+    let options = options.map_or_else(Options::default, |options| options.0);
+    let info = IndexInfo { axis: axis.0.axis, instant, options };
     let joined = py.detach(|| {
         let joined =
-            erased_by!(axis.0.width, K => joined::<K>(about, &shares, super::locations(locations), sides, file)?);
+            erased_by!(axis.0.width, K => joined::<K>(info, &shares, super::locations(locations), sides, file)?);
         for_each_key!(joined, joined => Ok::<_, Error>(joined))
     })?;
     Ok((PyBytes::new(py, &joined.0), PyBytes::new(py, &joined.1)))
@@ -271,13 +282,13 @@ pub(super) fn sieve_piece_keys<'py>(
     Ok((pairs, to_bytes(py, keys)))
 }
 
-fn sampled<K: Encode>(piece: Vec<u8>, count: usize) -> Result<(usize, Vec<Vec<u8>>)> {
-    let (pairs, keys) = Piece::<K>::new(piece)?.sample(count)?;
+fn sampled<K: ArrowKey>(piece: Vec<u8>, count: usize) -> Result<(usize, Vec<Vec<u8>>)> {
+    let (pairs, keys) = RunChunk::<K>::new(piece)?.sample(count)?;
     Ok((pairs, keys.iter().map(K::ordinal).collect()))
 }
 
-fn joined<K: Encode>(
-    about: (crate::sieve::AxisType, i64, Options),
+fn joined<K: ArrowKey>(
+    info: IndexInfo,
     shares: &[Vec<u8>],
     locations: Vec<crate::sieve::Location>,
     sides: SideCounts,
@@ -285,8 +296,8 @@ fn joined<K: Encode>(
 ) -> Result<(Vec<u8>, Vec<u8>)> {
     let num_locations = saturating_u32(locations.len());
     let shares = shares.iter().map(|share| Share::<K>::read(share, num_locations)).collect::<Result<Vec<_>>>()?;
-    let joined = join_shares(shares, num_locations, about.2, file)?;
-    let root = root_over::<K>(about, locations, stats(sides), &joined.spans, joined.segments)?;
+    let joined = join_shares(shares, num_locations, info.options, file)?;
+    let root = root_over::<K>(info, locations, stats(sides), &joined.spans, joined.segments)?;
     Ok((root::write(&root), joined.file))
 }
 

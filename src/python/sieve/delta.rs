@@ -3,7 +3,7 @@
 use super::axis::SieveAxis;
 use super::{Place, bytes_of, erased_by, for_each_key};
 use crate::error::Result;
-use crate::sieve::{Change, Delta, Encode, Location, Piece, Side};
+use crate::sieve::{ArrowKey, Change, Delta, KeylessRows, Location, RunChunk};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
@@ -27,8 +27,9 @@ pub(super) fn sieve_delta<'py>(
 ) -> PyResult<Bound<'py, PyBytes>> {
     let read = |pieces: Vec<Bound<'py, PyAny>>| pieces.iter().map(bytes_of).collect::<PyResult<Vec<_>>>();
     let (plus, minus) = (read(plus)?, read(minus)?);
-    let sides = sides.into_iter().map(|(location, nulls, nans, unknown)| Side { location, nulls, nans, unknown });
-    let sides: Vec<Side> = sides.collect();
+    let sides =
+        sides.into_iter().map(|(location, nulls, nans, unknown)| KeylessRows { location, nulls, nans, unknown });
+    let sides: Vec<KeylessRows> = sides.collect();
     let bytes = py.detach(|| {
         let about = (instant, super::locations(locations), dead, sides);
         let bytes = erased_by!(axis.0.width, K => delta::<K>(about, plus, minus)?);
@@ -37,15 +38,15 @@ pub(super) fn sieve_delta<'py>(
     Ok(PyBytes::new(py, &bytes))
 }
 
-fn delta<K: Encode>(
-    (instant, locations, dead, sides): (i64, Vec<Location>, Vec<u32>, Vec<Side>),
+fn delta<K: ArrowKey>(
+    (instant, locations, dead, sides): (i64, Vec<Location>, Vec<u32>, Vec<KeylessRows>),
     plus: Vec<Vec<u8>>,
     minus: Vec<Vec<u8>>,
 ) -> Result<Vec<u8>> {
     let mut changes = Vec::new();
     for (pieces, inserted) in [(plus, true), (minus, false)] {
         for piece in pieces {
-            let mut piece = Piece::<K>::new(piece)?;
+            let mut piece = RunChunk::<K>::new(piece)?;
             while let Some((key, location, rows)) = piece.next_pair()? {
                 let (plus, minus) = if inserted { (rows, 0) } else { (0, rows) };
                 changes.push(Change { key, location, plus, minus });

@@ -4,7 +4,7 @@ use super::axis::SieveAxis;
 use super::{Erased, erased_by};
 use crate::error::Result;
 use crate::python::column::Column;
-use crate::sieve::{Axis, Bytes, Encode, Query, Width};
+use crate::sieve::{ArrowKey, Axis, Bytes, Query, Width};
 use arrow_array::{Array, ArrayRef};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -111,7 +111,7 @@ fn arrays(column: Column) -> PyResult<Vec<ArrayRef>> {
     Ok(arrays)
 }
 
-fn points<K: Encode>(axis: &Axis, arrays: &[ArrayRef]) -> Result<Asked<K>> {
+fn points<K: ArrowKey>(axis: &Axis, arrays: &[ArrayRef]) -> Result<Asked<K>> {
     let (mut all, mut nan) = (Vec::new(), false);
     for array in arrays {
         let (keys, sides) = axis.keys::<K>(array)?;
@@ -124,7 +124,7 @@ fn points<K: Encode>(axis: &Axis, arrays: &[ArrayRef]) -> Result<Asked<K>> {
 }
 
 /// `None` where an end is null or NaN: engines differ, so everything is kept.
-fn between<K: Encode>(
+fn between<K: ArrowKey>(
     axis: &Axis,
     low: Option<(Vec<ArrayRef>, bool)>,
     high: Option<(Vec<ArrayRef>, bool)>,

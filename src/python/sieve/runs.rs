@@ -4,7 +4,7 @@ use super::axis::SieveAxis;
 use super::{Erased, bytes_of, erased_by, for_each_key, to_bytes};
 use crate::error::Result;
 use crate::python::column::Column;
-use crate::sieve::{Axis, Bytes, Encode, Gathered, Merge, Pieces};
+use crate::sieve::{ArrowKey, Axis, Bytes, Merge, RunSorter, RunWriter};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::sync::{Mutex, PoisonError};
@@ -13,14 +13,14 @@ use std::sync::{Mutex, PoisonError};
 #[pyclass(frozen, module = "parsieve._core")]
 pub(super) struct SievePairs {
     axis: Axis,
-    pairs: Mutex<Erased<Gathered<u64>, Gathered<u128>, Gathered<Bytes>>>,
+    pairs: Mutex<Erased<RunSorter<u64>, RunSorter<u128>, RunSorter<Bytes>>>,
 }
 
 #[pymethods]
 impl SievePairs {
     #[new]
     fn new(axis: &SieveAxis) -> Self {
-        let pairs = erased_by!(axis.0.width, K => Gathered::<K>::default());
+        let pairs = erased_by!(axis.0.width, K => RunSorter::<K>::default());
         Self { axis: axis.0.clone(), pairs: Mutex::new(pairs) }
     }
 
@@ -56,16 +56,16 @@ impl SievePairs {
 }
 
 /// Runs that become one, in pieces.
-struct Joining<K: Encode> {
+struct Joining<K: ArrowKey> {
     merge: Merge<K>,
-    pieces: Pieces<K>,
+    pieces: RunWriter<K>,
     /// The last pair, which the next one may continue.
     last: Option<(K, u32, u64)>,
 }
 
-impl<K: Encode> Joining<K> {
+impl<K: ArrowKey> Joining<K> {
     fn new(num_runs: usize) -> Self {
-        Self { merge: Merge::new(num_runs), pieces: Pieces::default(), last: None }
+        Self { merge: Merge::new(num_runs), pieces: RunWriter::default(), last: None }
     }
 
     fn step(&mut self) -> Result<Option<usize>> {

@@ -7,7 +7,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::int::saturating_u32;
 use crate::python::column::to_pyarrow;
 use crate::sieve::{
-    Answer, Bytes, Delta, Encode, Extent, Index, Lookup, Piece, Query, Report, Timeline, check_keys, root,
+    Answer, ArrowKey, Bytes, Delta, Index, Lookup, Query, Report, RunChunk, SectionRange, Timeline, check_keys, root,
 };
 use arrow_array::UInt32Array;
 use pyo3::prelude::*;
@@ -29,7 +29,7 @@ type NeedRow = (usize, u32, u64, u64);
 /// File, offset and length of a lookup section, then of the keys section.
 type SegmentRow = (u32, u64, u64, u32, u64, u64);
 
-impl<K: Encode> Open<K> {
+impl<K: ArrowKey> Open<K> {
     fn new(axis: &SieveAxis, base: Option<&[u8]>, deltas: &[Vec<u8>]) -> Result<Self> {
         let base = base.map(root::read::<K>).transpose()?.map(Index::new);
         if base.as_ref().is_some_and(|base| base.root().axis != axis.0.axis) {
@@ -74,7 +74,7 @@ impl<K: Encode> Open<K> {
 
     fn missing(&self, piece: Vec<u8>, location: u32) -> Result<Option<String>> {
         let view = self.timeline.latest()?;
-        let mut piece = Piece::<K>::new(piece)?;
+        let mut piece = RunChunk::<K>::new(piece)?;
         while let Some((key, _, _)) = piece.next_pair()? {
             if !view.answer(&Query::Point(key.clone())).keeps(location) {
                 return Ok(Some(format!("{key:?}")));
@@ -87,7 +87,7 @@ impl<K: Encode> Open<K> {
         &self,
         places: Vec<Place>,
         options: Option<&SieveOptions>,
-        read: &mut dyn FnMut(Extent) -> Result<Vec<u8>>,
+        read: &mut dyn FnMut(SectionRange) -> Result<Vec<u8>>,
         write: &mut dyn FnMut(Vec<u8>, Vec<u8>) -> Result<()>,
     ) -> Result<(Vec<u8>, u64)> {
         let stored = self.base.as_ref().map(|base| base.root().options);
@@ -106,7 +106,7 @@ impl<K: Encode> Open<K> {
         Some((base.report(), base.reads_of_absent_keys()))
     }
 
-    fn segments(&self) -> Vec<(Extent, Extent)> {
+    fn segments(&self) -> Vec<(SectionRange, SectionRange)> {
         let entries = self.base.iter().flat_map(|base| &base.root().segments);
         entries.map(|entry| (entry.lookup, entry.keys)).collect()
     }
@@ -213,7 +213,7 @@ impl SieveTimeline {
                 Error::new(ErrorKind::SieveMalformed { field })
             };
             let open = self.0.read().unwrap_or_else(PoisonError::into_inner);
-            let mut keys_at = |extent: Extent| {
+            let mut keys_at = |extent: SectionRange| {
                 Python::attach(|py| {
                     let data = read.call1(py, (extent.file, extent.offset, extent.len))?;
                     bytes_of(data.bind(py))
@@ -238,7 +238,7 @@ impl SieveTimeline {
     /// Every segment of the base: file, offset and length of its lookup section, then of its keys.
     fn segments(&self, py: Python<'_>) -> PyResult<Vec<SegmentRow>> {
         self.read(py, |open| {
-            let row = |(lookup, keys): (Extent, Extent)| {
+            let row = |(lookup, keys): (SectionRange, SectionRange)| {
                 (lookup.file, lookup.offset, lookup.len, keys.file, keys.offset, keys.len)
             };
             Ok(for_each_key!(open, open => open.segments()).into_iter().map(row).collect())

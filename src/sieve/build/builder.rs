@@ -1,112 +1,113 @@
-//! Sorted `(key, location, rows)` -> segments, whole or in partitions that are joined to the same bytes.
+//! Builds segments from sorted `(key, location, rows)`, for a whole index or in partitions that join to the same bytes.
 //!
-//! Memory: one page and the keys after it, at most `Options::memory_bound` and one key more. A partition keeps back the
-//! keys of its first and last page, whose cells may reach over its borders; [`join`] makes their pages from neighbours.
+//! A builder holds one page and the keys after it: at most `Options::memory_bound` bytes and one more key. A partition
+//! returns the keys of its first and last page unbuilt, because their cells may extend into neighbouring partitions.
+//! [`join`] builds these pages from the keys of both neighbours.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::int::index;
-use crate::sieve::build::pages::Cutter;
-use crate::sieve::index::directory::{Built, Span};
+use crate::sieve::build::pages::PageSplitter;
+use crate::sieve::index::directory::{Built, KeySpan};
 use crate::sieve::key::axis::Key;
 use crate::sieve::record::key_section::{put_keys, take_keys};
 use crate::sieve::record::options::Options;
 use crate::sieve::record::records::Records;
-use crate::sieve::segment::encode::{Scratch, Sealed, seal};
+use crate::sieve::segment::encode::{EncodedSegment, Scratch, encode_segment};
 
-/// Keys that a partition could not place in a page yet, as bytes for the way to where they are joined.
+/// Keys that a partition could not assign to a page, serialized to be sent to [`join`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fragment(Vec<u8>);
 
 impl Fragment {
-    /// Takes back what `as_bytes` gave.
+    /// Restores a fragment from the bytes of `as_bytes`.
     pub fn from_bytes(bytes: Vec<u8>) -> Self {
         Self(bytes)
     }
 
-    /// The bytes: a maintenance section.
+    /// Returns the serialized keys, in the form of a keys section.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 }
 
-/// The outcome of building one partition of the sorted keys.
+/// The result of building one partition of the sorted keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Part<K> {
-    /// Keys before the first segment.
+pub struct BuiltPartition<K> {
+    /// The keys before the first segment.
     pub head: Fragment,
-    /// Segments that no other partition can change.
+    /// The segments that no other partition affects.
     pub built: Built<K>,
-    /// Keys after the last segment; empty if there is no segment.
+    /// The keys after the last segment. Empty if there is no segment.
     pub tail: Fragment,
 }
 
 /// Builds segments from keys in ascending order.
 #[derive(Debug)]
 pub struct Builder<K> {
-    cutter: Cutter<K>,
-    /// The key whose pairs are being gathered.
+    splitter: PageSplitter<K>,
+    /// The key whose pairs are being collected.
     pending: Option<K>,
-    sealer: Sealer<K>,
-    /// Of a partition: whether its first page is still to come.
+    encoder: PageEncoder<K>,
+    /// True in a partition until its first page is complete.
     open_start: bool,
     head: Option<Records<K>>,
-    /// Of a partition: the last key of its first page, and the key after it.
+    /// In a partition: the last key of its first page, and the key after it.
     border: Option<(K, K)>,
 }
 
-/// Turns pages into segments and spans.
+/// Encodes pages as segments, and collects the span of each location.
 #[derive(Debug)]
-struct Sealer<K> {
+struct PageEncoder<K> {
     options: Options,
     num_locations: u32,
     scratch: Scratch,
     built: Built<K>,
-    /// What is known of each location in the page at hand.
-    seen: Vec<Seen>,
+    /// The state of each location in the current page.
+    page_spans: Vec<PageSpan>,
     touched: Vec<u32>,
 }
 
 /// The keys of a location in a page, by index.
 #[derive(Debug, Clone, Copy, Default)]
-struct Seen {
+struct PageSpan {
     first: usize,
-    /// One more than the index, so that zero says "not in this page".
+    /// One more than the index, so that zero means that the location is not in this page.
     end: usize,
     rows: u64,
 }
 
-impl<K: Key> Sealer<K> {
+impl<K: Key> PageEncoder<K> {
     fn new(num_locations: u32, options: Options) -> Self {
         let built = Built { segments: Vec::new(), spans: vec![None; index(num_locations)] };
-        let seen = vec![Seen::default(); index(num_locations)];
-        Self { options, num_locations, scratch: Scratch::default(), built, seen, touched: Vec::new() }
+        let page_spans = vec![PageSpan::default(); index(num_locations)];
+        Self { options, num_locations, scratch: Scratch::default(), built, page_spans, touched: Vec::new() }
     }
 
     fn page(&mut self, records: &Records<K>, len: usize) {
-        self.note_spans(records, len);
+        self.record_spans(records, len);
         let segments = &mut self.built.segments;
-        seal(records, 0..len, (&self.options, self.num_locations), &mut self.scratch, &mut |sealed| {
-            segments.push(sealed)
+        encode_segment(records, 0..len, (&self.options, self.num_locations), &mut self.scratch, &mut |segment| {
+            segments.push(segment)
         });
     }
 
-    fn note_spans(&mut self, records: &Records<K>, len: usize) {
+    fn record_spans(&mut self, records: &Records<K>, len: usize) {
         let mut start = 0;
         for key in 0..len {
             let end = records.end(key);
             let pairs = std::mem::replace(&mut start, end)..end;
             for (&location, &rows) in records.locations[pairs.clone()].iter().zip(&records.rows[pairs]) {
-                let seen = &mut self.seen[index(location)];
-                if seen.end == 0 {
-                    seen.first = key;
+                let span = &mut self.page_spans[index(location)];
+                if span.end == 0 {
+                    span.first = key;
                     self.touched.push(location);
                 }
-                seen.end = key + 1;
-                seen.rows = seen.rows.saturating_add(rows);
+                span.end = key + 1;
+                span.rows = span.rows.saturating_add(rows);
             }
         }
         for location in self.touched.drain(..) {
-            let Seen { first, end, rows } = std::mem::take(&mut self.seen[index(location)]);
+            let PageSpan { first, end, rows } = std::mem::take(&mut self.page_spans[index(location)]);
             match &mut self.built.spans[index(location)] {
                 Some(span) => {
                     span.most = records.keys[end - 1].clone();
@@ -114,7 +115,7 @@ impl<K: Key> Sealer<K> {
                 }
                 none => {
                     let (least, most) = (records.keys[first].clone(), records.keys[end - 1].clone());
-                    *none = Some(Span { least, most, rows });
+                    *none = Some(KeySpan { least, most, rows });
                 }
             }
         }
@@ -122,36 +123,36 @@ impl<K: Key> Sealer<K> {
 }
 
 impl<K: Key> Builder<K> {
-    /// A builder of a whole index over locations `0..num_locations`.
+    /// Creates a builder of a whole index over locations `0..num_locations`.
     pub fn new(num_locations: u32, options: Options) -> Result<Self> {
         options.check()?;
         if num_locations >= 1 << 31 {
             return Err(Error::new(ErrorKind::SieveLocation(num_locations)));
         }
         Ok(Self {
-            cutter: Cutter::new(options, None),
+            splitter: PageSplitter::new(options, None),
             pending: None,
-            sealer: Sealer::new(num_locations, options),
+            encoder: PageEncoder::new(num_locations, options),
             open_start: false,
             head: None,
             border: None,
         })
     }
 
-    /// A builder of the pages after `before`, the last key of a page.
+    /// Creates a builder of the pages after `before`, which must be the last key of a page.
     pub fn following(num_locations: u32, options: Options, before: K) -> Result<Self> {
-        Ok(Self { cutter: Cutter::new(options, Some(before)), ..Self::new(num_locations, options)? })
+        Ok(Self { splitter: PageSplitter::new(options, Some(before)), ..Self::new(num_locations, options)? })
     }
 
-    /// A builder of one range partition of the keys.
+    /// Creates a builder of one range partition of the keys.
     pub fn partition(num_locations: u32, options: Options) -> Result<Self> {
         Ok(Self { open_start: true, ..Self::new(num_locations, options)? })
     }
 
-    /// Adds rows of a key in a location. Keys ascend; equal pairs are summed.
+    /// Adds rows of a key in a location. Keys must ascend. Rows of equal pairs are summed.
     #[inline]
     pub fn push(&mut self, key: K, location: u32, rows: u64) -> Result<()> {
-        if location >= self.sealer.num_locations {
+        if location >= self.encoder.num_locations {
             return Err(Error::new(ErrorKind::SieveLocation(location)));
         }
         if self.pending.as_ref() != Some(&key) {
@@ -161,8 +162,9 @@ impl<K: Key> Builder<K> {
             self.close_pending();
             self.pending = Some(key);
         } else {
-            let records = self.cutter.records();
-            // Locations mostly ascend, as sorted rows do; strings that differ beyond their cut may turn them round.
+            let records = self.splitter.records();
+            // Sorted rows have ascending locations, except for strings that are equal up to `MAX_KEY_BYTES` and differ
+            // after it.
             let start = records.pairs(0..records.keys.len()).end;
             let at = start + records.locations[start..].partition_point(|&other| other < location);
             if records.locations.get(at) == Some(&location) {
@@ -173,7 +175,7 @@ impl<K: Key> Builder<K> {
             }
             return Ok(());
         }
-        let records = self.cutter.records();
+        let records = self.splitter.records();
         records.locations.push(location);
         records.rows.push(rows);
         Ok(())
@@ -181,73 +183,74 @@ impl<K: Key> Builder<K> {
 
     fn close_pending(&mut self) {
         let Some(key) = self.pending.take() else { return };
-        let Self { cutter, sealer, open_start, head, border, .. } = self;
-        cutter.close(key, &mut |records, len| {
+        let Self { splitter, encoder, open_start, head, border, .. } = self;
+        splitter.close(key, &mut |records, len| {
             if std::mem::take(open_start) {
                 *border = Some((records.keys[len - 1].clone(), records.keys[len].clone()));
                 *head = Some(first_records(records, len));
             } else {
-                sealer.page(records, len);
+                encoder.page(records, len);
             }
         });
     }
 
-    /// The segments finished so far, for a caller who stores them at once; they will not be given again.
-    pub fn take_segments(&mut self) -> Vec<Sealed<K>> {
-        std::mem::take(&mut self.sealer.built.segments)
+    /// Returns the segments finished so far, which lets the caller store them early. Each segment is returned once.
+    pub fn take_segments(&mut self) -> Vec<EncodedSegment<K>> {
+        std::mem::take(&mut self.encoder.built.segments)
     }
 
-    /// Records that are held in memory.
+    /// Returns the number of buffered records.
     pub fn buffered(&mut self) -> usize {
-        self.cutter.records().locations.len()
+        self.splitter.records().locations.len()
     }
 
-    /// Of a partition, once it is known: the last key of its first page, and the key after it. There a page ends whatever
-    /// lies before the partition, and a partition that begins earlier finds no later border than this one.
+    /// In a partition, returns the last key of the first page and the key after it, once they are known. A page ends
+    /// there no matter which keys precede the partition, and no partition that begins earlier reports a later border.
     pub fn border(&self) -> Option<(&K, &K)> {
         self.border.as_ref().map(|(last, next)| (last, next))
     }
 
-    /// Ends the build of a whole index.
+    /// Finishes a whole index.
     pub fn finish(self) -> Built<K> {
         self.finish_before(None)
     }
 
-    /// Ends a build that goes on, elsewhere, with the page that begins at `next`.
+    /// Finishes a build whose next page, which begins at `next`, is built elsewhere.
     pub fn finish_before(mut self, next: Option<&K>) -> Built<K> {
         self.close_pending();
-        let Self { cutter, sealer, .. } = &mut self;
-        cutter.finish(next, &mut |records, len| sealer.page(records, len));
-        self.sealer.built
+        let Self { splitter, encoder, .. } = &mut self;
+        splitter.finish(next, &mut |records, len| encoder.page(records, len));
+        self.encoder.built
     }
 
-    /// Ends the build of a partition.
-    pub fn finish_part(mut self) -> Part<K> {
+    /// Finishes a partition.
+    pub fn finish_part(mut self) -> BuiltPartition<K> {
         self.close_pending();
-        let rest = self.cutter.into_records();
+        let rest = self.splitter.into_records();
         let all = |records: &Records<K>| Fragment(put_keys(records, 0..records.keys.len()));
         let none = all(&Records::default());
         let (head, tail) = match self.head {
             Some(head) => (all(&head), all(&rest)),
             None => (all(&rest), none),
         };
-        Part { head, built: self.sealer.built, tail }
+        BuiltPartition { head, built: self.encoder.built, tail }
     }
 }
 
 impl<K: Key + Copy> Builder<K> {
-    /// Adds rows in order of key and location, one for each: as [`Builder::push`] one by one would, only faster.
+    /// Adds pairs of one row each, in order of key and location. Equivalent to calling [`Builder::push`] for each, but
+    /// faster.
     pub(in crate::sieve) fn push_rows(&mut self, mut rows: &[(K, u32)]) -> Result<()> {
         while let Some(first) = rows.first() {
             if self.pending.as_ref().is_none_or(|pending| *pending < first.0) {
-                // Keys of one location each; the last one waits, as one that was pushed does.
-                let most = self.cutter.room().min(rows.len() - 1);
-                let alone = |at: &usize| rows[*at].0 < rows[*at + 1].0 && rows[*at].1 < self.sealer.num_locations;
+                // Keys with one location each. The last one stays pending, as after `push`.
+                let most = self.splitter.room().min(rows.len() - 1);
+                let alone = |at: &usize| rows[*at].0 < rows[*at + 1].0 && rows[*at].1 < self.encoder.num_locations;
                 let count = (0..most).find(|at| !alone(at)).unwrap_or(most).saturating_sub(1);
                 if count > 0 {
                     self.close_pending();
-                    let count = count.min(self.cutter.room());
-                    self.cutter.close_rows(&rows[..count]);
+                    let count = count.min(self.splitter.room());
+                    self.splitter.close_rows(&rows[..count]);
                     rows = &rows[count..];
                 }
             }
@@ -267,57 +270,58 @@ fn first_records<K: Key>(records: &Records<K>, len: usize) -> Records<K> {
     first
 }
 
-/// Joins partitions, in order of their keys, to what one builder would have made of all of them. A key must not lie in two.
-pub fn join<K: Key>(parts: Vec<Part<K>>, num_locations: u32, options: Options) -> Result<Built<K>> {
+/// Joins partitions in order of their keys, with the same result as one builder for all keys. No key may be in two of
+/// them.
+pub fn join<K: Key>(parts: Vec<BuiltPartition<K>>, num_locations: u32, options: Options) -> Result<Built<K>> {
     options.check()?;
-    let mut sealer = Sealer::new(num_locations, options);
-    let mut cutter = Cutter::<K>::new(options, None);
+    let mut encoder = PageEncoder::new(num_locations, options);
+    let mut splitter = PageSplitter::<K>::new(options, None);
     let mut last: Option<K> = None;
     for part in parts {
-        feed(&part.head, &mut cutter, &mut sealer, &mut last)?;
+        add_fragment(&part.head, &mut splitter, &mut encoder, &mut last)?;
         if let (Some(first), Some(end)) = (part.built.segments.first(), part.built.segments.last()) {
             if last.as_ref().is_some_and(|last| *last >= first.least) {
                 return Err(Error::new(ErrorKind::SieveOrder));
             }
-            cutter.finish(Some(&first.least), &mut |records, len| sealer.page(records, len));
+            splitter.finish(Some(&first.least), &mut |records, len| encoder.page(records, len));
             last = Some(end.most.clone());
-            cutter = Cutter::new(options, last.clone());
-            sealer.built.segments.extend(part.built.segments);
+            splitter = PageSplitter::new(options, last.clone());
+            encoder.built.segments.extend(part.built.segments);
         }
-        merge_spans(&mut sealer.built.spans, part.built.spans);
-        feed(&part.tail, &mut cutter, &mut sealer, &mut last)?;
+        merge_spans(&mut encoder.built.spans, part.built.spans);
+        add_fragment(&part.tail, &mut splitter, &mut encoder, &mut last)?;
     }
-    cutter.finish(None, &mut |records, len| sealer.page(records, len));
-    Ok(sealer.built)
+    splitter.finish(None, &mut |records, len| encoder.page(records, len));
+    Ok(encoder.built)
 }
 
-fn feed<K: Key>(
+fn add_fragment<K: Key>(
     fragment: &Fragment,
-    cutter: &mut Cutter<K>,
-    sealer: &mut Sealer<K>,
+    splitter: &mut PageSplitter<K>,
+    encoder: &mut PageEncoder<K>,
     last: &mut Option<K>,
 ) -> Result<()> {
     let mut records = Records::default();
-    take_keys(&fragment.0, sealer.num_locations, &mut records)?;
-    for (key, name) in records.keys.iter().enumerate() {
-        if last.as_ref().is_some_and(|last| last >= name) {
+    take_keys(&fragment.0, encoder.num_locations, &mut records)?;
+    for (number, key) in records.keys.iter().enumerate() {
+        if last.as_ref().is_some_and(|last| last >= key) {
             return Err(Error::new(ErrorKind::SieveOrder));
         }
-        let pairs = records.pairs(key..key + 1);
-        let buffer = cutter.records();
+        let pairs = records.pairs(number..number + 1);
+        let buffer = splitter.records();
         buffer.locations.extend_from_slice(&records.locations[pairs.clone()]);
         buffer.rows.extend_from_slice(&records.rows[pairs]);
-        cutter.close(name.clone(), &mut |records, len| sealer.page(records, len));
-        *last = Some(name.clone());
+        splitter.close(key.clone(), &mut |records, len| encoder.page(records, len));
+        *last = Some(key.clone());
     }
     Ok(())
 }
 
-/// Unites the spans of the same locations in other keys.
-fn merge_spans<K: Key>(spans: &mut [Option<Span<K>>], others: Vec<Option<Span<K>>>) {
+/// Merges the spans of each location over different keys.
+fn merge_spans<K: Key>(spans: &mut [Option<KeySpan<K>>], others: Vec<Option<KeySpan<K>>>) {
     for (span, other) in spans.iter_mut().zip(others) {
         *span = match (span.take(), other) {
-            (Some(a), Some(b)) => Some(Span {
+            (Some(a), Some(b)) => Some(KeySpan {
                 least: a.least.min(b.least),
                 most: a.most.max(b.most),
                 rows: a.rows.saturating_add(b.rows),
@@ -356,7 +360,7 @@ mod tests {
         let mut whole = Builder::new(9, SMALL).unwrap();
         push_all(&mut whole, rows.clone().into_iter());
         let whole = whole.finish();
-        // I5: any partitions, the same bytes.
+        // I5: any partitioning gives the same bytes.
         let mut parts = Vec::new();
         let mut from = 0;
         for to in cuts
@@ -373,12 +377,12 @@ mod tests {
         }
         assert_eq!(join(parts, 9, SMALL).unwrap(), whole);
         check_ranges(rows, cuts, &whole);
-        // I6: each key in exactly one segment, segments disjoint and ordered; I3: every answer is exact.
+        // I6: every key is in exactly one segment, and segments are disjoint and ordered. I3: every answer is exact.
         assert!(whole.segments.windows(2).all(|pair| pair[0].most < pair[1].least));
         let segments: Vec<Segment<K>> =
-            whole.segments.iter().map(|sealed| Segment::parse(&sealed.lookup, 9).unwrap()).collect();
+            whole.segments.iter().map(|segment| Segment::parse(&segment.lookup, 9).unwrap()).collect();
         for (key, pairs) in rows {
-            let at = whole.segments.partition_point(|sealed| sealed.most < *key);
+            let at = whole.segments.partition_point(|segment| segment.most < *key);
             assert!(whole.segments[at].least <= *key);
             let mut out = Vec::new();
             segments[at].point(key, &mut out).unwrap();
@@ -386,18 +390,18 @@ mod tests {
             assert_eq!(out, expected);
             assert!(pairs.keys().all(|location| out.contains(location)), "a location was lost");
         }
-        let keys: u64 = whole.segments.iter().map(|sealed| sealed.counts.keys).sum();
+        let keys: u64 = whole.segments.iter().map(|segment| segment.counts.keys).sum();
         assert_eq!(keys, u64::try_from(rows.len()).unwrap());
     }
 
-    /// Ranges that end where pages end, which each finds out alone, need no joining.
+    /// Ranges that end at page boundaries, which each range finds on its own, need no joining.
     fn check_ranges<K: Key>(rows: &Rows<K>, cuts: &[usize], whole: &Built<K>) {
         let mut borders: Vec<(K, K)> = cuts
             .iter()
             .filter_map(|cut| {
-                let mut scout = Builder::partition(9, SMALL).unwrap();
-                push_all(&mut scout, rows.clone().into_iter().skip(cut % (rows.len() + 1)));
-                scout.border().map(|(last, next)| (last.clone(), next.clone()))
+                let mut probe = Builder::partition(9, SMALL).unwrap();
+                push_all(&mut probe, rows.clone().into_iter().skip(cut % (rows.len() + 1)));
+                probe.border().map(|(last, next)| (last.clone(), next.clone()))
             })
             .collect();
         borders.sort();
@@ -430,17 +434,17 @@ mod tests {
 
     proptest! {
         #[test]
-        fn i5_partitions_join_to_identical_bytes_of_words(rows in proptest::collection::btree_map(prop_oneof![0u64..300, any::<u64>()], pairs(), 1..200), cuts in proptest::collection::vec(0usize..200, 0..5)) {
+        fn i5_partitions_of_words_join_to_identical_bytes(rows in proptest::collection::btree_map(prop_oneof![0u64..300, any::<u64>()], pairs(), 1..200), cuts in proptest::collection::vec(0usize..200, 0..5)) {
             check(&rows, &cuts);
         }
 
         #[test]
-        fn i5_partitions_join_to_identical_bytes_of_wide_keys(rows in proptest::collection::btree_map(any::<u128>(), pairs(), 1..200), cuts in proptest::collection::vec(0usize..200, 0..5)) {
+        fn i5_partitions_of_wide_keys_join_to_identical_bytes(rows in proptest::collection::btree_map(any::<u128>(), pairs(), 1..200), cuts in proptest::collection::vec(0usize..200, 0..5)) {
             check(&rows, &cuts);
         }
 
         #[test]
-        fn i5_partitions_join_to_identical_bytes_of_texts(
+        fn i5_partitions_of_texts_join_to_identical_bytes(
             rows in proptest::collection::btree_map(
                 proptest::collection::vec(prop_oneof![Just(0u8), Just(b'a'), any::<u8>()], 0..20).prop_map(|text| Bytes::new(&text)),
                 pairs(), 1..100),
@@ -451,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn disorder_and_unknown_locations_are_refused() {
+    fn unordered_keys_and_unknown_locations_are_rejected() {
         let mut builder = Builder::<u64>::new(2, Options::default()).unwrap();
         builder.push(5, 1, 1).unwrap();
         builder.push(5, 0, 1).unwrap();
@@ -461,6 +465,6 @@ mod tests {
         assert_eq!(builder.push_rows(&[(7, 1), (8, 0), (9, 2)]).unwrap_err().kind(), &ErrorKind::SieveLocation(2));
         assert_eq!(builder.push_rows(&[(8, 1), (9, 2), (10, 0)]).unwrap_err().kind(), &ErrorKind::SieveLocation(2));
         assert_eq!(builder.push_rows(&[(6, 1), (9, 1)]).unwrap_err().kind(), &ErrorKind::SieveOrder);
-        assert_eq!(builder.finish().segments.iter().map(|sealed| sealed.counts.rows).sum::<u64>(), 7);
+        assert_eq!(builder.finish().segments.iter().map(|segment| segment.counts.rows).sum::<u64>(), 7);
     }
 }

@@ -1,105 +1,105 @@
-//! Sorted runs -> one stream of pairs -> the builder, in as little memory as one piece of each run.
+//! Merges sorted runs into one stream of pairs, holding one chunk of each run.
 //!
-//! No I/O: a run whose piece is used up is hungry, and the caller feeds it the next one.
+//! It does no I/O: if a run has used up its chunk, the caller supplies the next one.
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::sieve::key::arrow::Encode;
-use crate::sieve::record::pairs::Piece;
+use crate::sieve::key::arrow::ArrowKey;
+use crate::sieve::record::pairs::RunChunk;
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
-/// Runs that are merged by their keys.
+/// Merges runs by key.
 #[derive(Debug)]
 pub struct Merge<K> {
-    runs: Vec<Run<K>>,
-    heap: BinaryHeap<Head<K>>,
-    hungry: Vec<usize>,
-    /// Nothing is poured from this key on.
+    runs: Vec<RunState<K>>,
+    heap: BinaryHeap<NextPair<K>>,
+    waiting: Vec<usize>,
+    /// Stops before this key.
     until: Option<K>,
 }
 
 #[derive(Debug)]
-enum Run<K> {
-    Hungry,
-    Open(Piece<K>),
+enum RunState<K> {
+    Waiting,
+    Open(RunChunk<K>),
     Done,
 }
 
-/// The next pair of a run; the greatest in the heap has the least key.
+/// The next pair of a run. The heap's maximum is the pair with the least key.
 #[derive(Debug)]
-struct Head<K> {
+struct NextPair<K> {
     key: K,
     location: u32,
     run: usize,
     rows: u64,
 }
 
-impl<K: Ord> Head<K> {
+impl<K: Ord> NextPair<K> {
     fn order(&self) -> (&K, u32, usize) {
         (&self.key, self.location, self.run)
     }
 }
 
-impl<K: Ord> Ord for Head<K> {
+impl<K: Ord> Ord for NextPair<K> {
     fn cmp(&self, other: &Self) -> Ordering {
         other.order().cmp(&self.order())
     }
 }
 
-impl<K: Ord> PartialOrd for Head<K> {
+impl<K: Ord> PartialOrd for NextPair<K> {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl<K: Ord> PartialEq for Head<K> {
+impl<K: Ord> PartialEq for NextPair<K> {
     fn eq(&self, other: &Self) -> bool {
         self.order() == other.order()
     }
 }
 
-impl<K: Ord> Eq for Head<K> {}
+impl<K: Ord> Eq for NextPair<K> {}
 
-impl<K: Encode> Merge<K> {
-    /// A merge of so many runs, all of them hungry.
+impl<K: ArrowKey> Merge<K> {
+    /// Creates a merge of `num_runs` runs. All of them wait for their first chunk.
     pub fn new(num_runs: usize) -> Self {
         Self {
-            runs: (0..num_runs).map(|_| Run::Hungry).collect(),
+            runs: (0..num_runs).map(|_| RunState::Waiting).collect(),
             heap: BinaryHeap::with_capacity(num_runs),
-            hungry: (0..num_runs).rev().collect(),
+            waiting: (0..num_runs).rev().collect(),
             until: None,
         }
     }
 
-    /// The same merge, which ends before this key.
+    /// Returns the same merge, limited to keys below `key`.
     pub fn until(self, key: Option<K>) -> Self {
         Self { until: key, ..self }
     }
 
-    /// Gives a hungry run its next piece, or tells that there is none.
-    pub fn feed(&mut self, run: usize, piece: Option<Vec<u8>>) -> Result<()> {
-        let Some(at) = self.hungry.iter().position(|hungry| *hungry == run) else {
-            return Err(Error::new(ErrorKind::SieveOption("a run that is not hungry cannot be fed")));
+    /// Supplies the next chunk of a waiting run, or `None` at its end.
+    pub fn feed(&mut self, run: usize, chunk: Option<Vec<u8>>) -> Result<()> {
+        let Some(at) = self.waiting.iter().position(|waiting| *waiting == run) else {
+            return Err(Error::new(ErrorKind::SieveOption("a run that is not waiting cannot be fed")));
         };
-        match piece {
+        match chunk {
             Some(bytes) => {
-                self.runs[run] = Run::Open(Piece::new(bytes)?);
-                self.hungry.swap_remove(at);
+                self.runs[run] = RunState::Open(RunChunk::new(bytes)?);
+                self.waiting.swap_remove(at);
                 self.advance(run)?;
             }
             None => {
-                self.runs[run] = Run::Done;
-                self.hungry.swap_remove(at);
+                self.runs[run] = RunState::Done;
+                self.waiting.swap_remove(at);
             }
         }
         Ok(())
     }
 
-    /// Pours pairs into `sink` until a run is hungry, and says which; `None` when all is poured.
+    /// Passes pairs to `sink` until a run needs its next chunk, and returns its number. Returns `None` at the end.
     pub fn pour(&mut self, mut sink: impl FnMut(K, u32, u64) -> Result<()>) -> Result<Option<usize>> {
         loop {
-            if let Some(&hungry) = self.hungry.last() {
-                return Ok(Some(hungry));
+            if let Some(&waiting) = self.waiting.last() {
+                return Ok(Some(waiting));
             }
             let Some(mut head) = self.heap.peek_mut() else { return Ok(None) };
             if self.until.as_ref().is_some_and(|until| *until <= head.key) {
@@ -107,28 +107,28 @@ impl<K: Encode> Merge<K> {
             }
             let run = head.run;
             let next = match &mut self.runs[run] {
-                Run::Open(piece) => piece.next_pair()?,
-                Run::Hungry | Run::Done => None,
+                RunState::Open(chunk) => chunk.next_pair()?,
+                RunState::Waiting | RunState::Done => None,
             };
-            let poured = match next {
-                Some((key, location, rows)) => std::mem::replace(&mut *head, Head { key, location, run, rows }),
+            let pair = match next {
+                Some((key, location, rows)) => std::mem::replace(&mut *head, NextPair { key, location, run, rows }),
                 None => {
-                    self.runs[run] = Run::Hungry;
-                    self.hungry.push(run);
+                    self.runs[run] = RunState::Waiting;
+                    self.waiting.push(run);
                     std::collections::binary_heap::PeekMut::pop(head)
                 }
             };
-            sink(poured.key, poured.location, poured.rows)?;
+            sink(pair.key, pair.location, pair.rows)?;
         }
     }
 
     fn advance(&mut self, run: usize) -> Result<()> {
-        if let Run::Open(piece) = &mut self.runs[run] {
-            match piece.next_pair()? {
-                Some((key, location, rows)) => self.heap.push(Head { key, location, run, rows }),
+        if let RunState::Open(chunk) = &mut self.runs[run] {
+            match chunk.next_pair()? {
+                Some((key, location, rows)) => self.heap.push(NextPair { key, location, run, rows }),
                 None => {
-                    self.runs[run] = Run::Hungry;
-                    self.hungry.push(run);
+                    self.runs[run] = RunState::Waiting;
+                    self.waiting.push(run);
                 }
             }
         }

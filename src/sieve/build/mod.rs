@@ -1,4 +1,4 @@
-//! Builds: sorted keys to segments, in memory, streamed, or in partitions that are joined.
+//! Builds: from sorted keys to segments, in memory, streamed, or in partitions to be joined.
 
 pub(in crate::sieve) mod budget;
 pub(in crate::sieve) mod builder;

@@ -1,25 +1,25 @@
-//! Segments out of a running build, piece by piece, so that no file of them is ever held whole; and shares of a build
-//! whose segments already lie in files.
+//! Streams finished segments, so that no segment file is held in memory; also joins partial builds whose segments are
+//! already stored.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::int::{index, saturating_u32, to_u64};
-use crate::sieve::build::builder::{Builder, Fragment, Part, join};
+use crate::sieve::build::builder::{Builder, BuiltPartition, Fragment, join};
 use crate::sieve::code::format::{SHARE, cursor, finished, frame, malformed, take_u32, unframe};
-use crate::sieve::code::varint::{put_varint, take_len};
-use crate::sieve::index::directory::{Built, Entry, Extent, Location, Root, Span, Stats};
+use crate::sieve::index::directory::{Built, Entry, IndexInfo, KeySpan, Location, Root, SectionRange, Stats};
 use crate::sieve::index::root::{put_entry, put_span, take_entry, take_span};
-use crate::sieve::key::axis::{AxisType, Key};
+use crate::sieve::key::axis::Key;
 use crate::sieve::record::key_section::take_keys;
 use crate::sieve::record::options::Options;
 use crate::sieve::record::records::Records;
-use crate::sieve::segment::encode::Sealed;
+use crate::sieve::segment::encode::EncodedSegment;
+use crate::varint::{put_varint, take_len};
 
-/// The directory of segments that were given away, and their bytes until somebody stores them.
+/// Collects the directory of segments, and holds their bytes until the caller stores them.
 ///
-/// The layout is that of [`super::pack`]: all lookup sections first, then all maintenance sections. While the build runs
-/// nobody knows how long the first half will be, so the two are given apart.
+/// The layout is that of [`crate::sieve::pack`]: all lookup sections, then all keys sections. The length of the first half is
+/// unknown until the build is finished, so both halves are returned separately.
 #[derive(Debug)]
-pub struct Spool<K> {
+pub struct SegmentStream<K> {
     file: u32,
     entries: Vec<Entry<K>>,
     lengths: (u64, u64),
@@ -27,35 +27,36 @@ pub struct Spool<K> {
     keys: Vec<u8>,
 }
 
-impl<K: Key> Spool<K> {
-    /// A spool of what will be file number `file` of the index.
+impl<K: Key> SegmentStream<K> {
+    /// Creates a stream for file number `file` of the index.
     pub fn new(file: u32) -> Self {
         Self { file, entries: Vec::new(), lengths: (0, 0), lookups: Vec::new(), keys: Vec::new() }
     }
 
-    /// Takes finished segments.
-    pub fn put(&mut self, segments: Vec<Sealed<K>>) {
+    /// Adds finished segments.
+    pub fn put(&mut self, segments: Vec<EncodedSegment<K>>) {
         let file = self.file;
-        for sealed in segments {
+        for segment in segments {
             let extent = |at: &mut u64, section: &[u8]| {
-                let extent = Extent { file, offset: *at, len: to_u64(section.len()) };
+                let extent = SectionRange { file, offset: *at, len: to_u64(section.len()) };
                 *at += extent.len;
                 extent
             };
-            let lookup = extent(&mut self.lengths.0, &sealed.lookup);
-            let keys = extent(&mut self.lengths.1, &sealed.keys);
-            self.lookups.extend_from_slice(&sealed.lookup);
-            self.keys.extend_from_slice(&sealed.keys);
-            self.entries.push(Entry { least: sealed.least, most: sealed.most, lookup, keys, counts: sealed.counts });
+            let lookup = extent(&mut self.lengths.0, &segment.lookup);
+            let keys = extent(&mut self.lengths.1, &segment.keys);
+            self.lookups.extend_from_slice(&segment.lookup);
+            self.keys.extend_from_slice(&segment.keys);
+            self.entries.push(Entry { least: segment.least, most: segment.most, lookup, keys, counts: segment.counts });
         }
     }
 
-    /// The bytes since the last call: of lookup sections, and of maintenance sections, which follow all of the former.
+    /// Returns the bytes added since the last call: lookup sections and keys sections. In the file, the keys sections
+    /// follow all lookup sections.
     pub fn take(&mut self) -> (Vec<u8>, Vec<u8>) {
         (std::mem::take(&mut self.lookups), std::mem::take(&mut self.keys))
     }
 
-    /// The directory, once all lookup sections are known.
+    /// Returns the directory after the last segment.
     pub fn into_entries(self) -> Vec<Entry<K>> {
         let before = self.lengths.0;
         let mut entries = self.entries;
@@ -64,53 +65,54 @@ impl<K: Key> Spool<K> {
     }
 }
 
-/// A root over segments that lie in files already.
+/// Builds a root over segments that are already stored.
 pub fn root_over<K: Key>(
-    (axis, instant, options): (AxisType, i64, Options),
+    info: IndexInfo,
     locations: Vec<Location>,
     stats: Vec<Stats<K>>,
-    spans: &[Option<Span<K>>],
+    spans: &[Option<KeySpan<K>>],
     segments: Vec<Entry<K>>,
 ) -> Result<Root<K>> {
     if locations.len() != spans.len() || locations.len() != stats.len() {
         return Err(Error::new(ErrorKind::SieveLocation(saturating_u32(locations.len()))));
     }
     let stats = stats.into_iter().zip(spans).map(|(stats, span)| Stats { span: span.clone(), ..stats }).collect();
+    let IndexInfo { axis, instant, options } = info;
     Ok(Root { axis, instant, options, locations, stats, segments })
 }
 
-/// What one partition of a build tells the one who joins them: all but the bytes of its segments.
+/// The result of building one partition, without the bytes of its segments. Input of [`join_shares`].
 #[derive(Debug)]
 pub struct Share<K> {
     head: Fragment,
     tail: Fragment,
-    spans: Vec<Option<Span<K>>>,
+    spans: Vec<Option<KeySpan<K>>>,
     entries: Vec<Entry<K>>,
 }
 
 impl<K: Key> Share<K> {
-    /// Ends the build of a partition; its last segments go to the spool.
-    pub fn finish(builder: Builder<K>, mut spool: Spool<K>) -> (Self, Vec<u8>, Vec<u8>) {
-        let Part { head, built, tail } = builder.finish_part();
-        spool.put(built.segments);
-        let (lookups, keys) = spool.take();
-        (Self { head, tail, spans: built.spans, entries: spool.into_entries() }, lookups, keys)
+    /// Finishes a partition, and returns the remaining bytes of the two halves of its file.
+    pub fn finish(builder: Builder<K>, mut stream: SegmentStream<K>) -> (Self, Vec<u8>, Vec<u8>) {
+        let BuiltPartition { head, built, tail } = builder.finish_part();
+        stream.put(built.segments);
+        let (lookups, keys) = stream.take();
+        (Self { head, tail, spans: built.spans, entries: stream.into_entries() }, lookups, keys)
     }
 
-    /// Ends the build of whole pages, the next of which begins at `next`: a share that keeps no keys back.
+    /// Finishes a build of whole pages. The next page begins at `next`, and the share contains no unbuilt keys.
     pub fn finish_before(
         builder: Builder<K>,
-        mut spool: Spool<K>,
+        mut stream: SegmentStream<K>,
         next: Option<&K>,
     ) -> Result<(Self, Vec<u8>, Vec<u8>)> {
-        let Part { head, tail, .. } = Builder::<K>::new(0, Options::default())?.finish_part();
+        let BuiltPartition { head, tail, .. } = Builder::<K>::new(0, Options::default())?.finish_part();
         let built = builder.finish_before(next);
-        spool.put(built.segments);
-        let (lookups, keys) = spool.take();
-        Ok((Self { head, tail, spans: built.spans, entries: spool.into_entries() }, lookups, keys))
+        stream.put(built.segments);
+        let (lookups, keys) = stream.take();
+        Ok((Self { head, tail, spans: built.spans, entries: stream.into_entries() }, lookups, keys))
     }
 
-    /// Its bytes.
+    /// Encodes the share.
     pub fn write(&self) -> Vec<u8> {
         let mut body = vec![K::CODE];
         for fragment in [&self.head, &self.tail] {
@@ -135,7 +137,7 @@ impl<K: Key> Share<K> {
         frame(SHARE, &body)
     }
 
-    /// Reads what `write` wrote, of a build over so many locations.
+    /// Decodes a share of a build over `num_locations` locations.
     pub fn read(bytes: &[u8], num_locations: u32) -> Result<Self> {
         let mut cursor = cursor(unframe(SHARE, bytes)?);
         let cursor = &mut cursor;
@@ -166,8 +168,8 @@ impl<K: Key> Share<K> {
     }
 }
 
-/// Joins the shares of all partitions, in order of their keys: the directory, the spans, and the segments on the borders
-/// as file number `file`. Segments are those that one builder would have made.
+/// Joins the shares of all partitions in order of their keys. Encodes the segments at the borders as file number
+/// `file`. A single builder would produce the same segments.
 pub fn join_shares<K: Key>(
     shares: Vec<Share<K>>,
     num_locations: u32,
@@ -177,8 +179,8 @@ pub fn join_shares<K: Key>(
     let mut stored = Vec::new();
     let mut parts = Vec::with_capacity(shares.len());
     for Share { head, tail, spans, entries } in shares {
-        // A stored segment stands in the join without bytes, by which it is known again.
-        let placeholder = |entry: &Entry<K>| Sealed {
+        // A stored segment enters the join without its bytes. Empty bytes identify it afterwards.
+        let placeholder = |entry: &Entry<K>| EncodedSegment {
             least: entry.least.clone(),
             most: entry.most.clone(),
             lookup: Vec::new(),
@@ -187,31 +189,31 @@ pub fn join_shares<K: Key>(
         };
         let segments = entries.iter().map(placeholder).collect();
         stored.extend(entries);
-        parts.push(Part { head, built: Built { segments, spans }, tail });
+        parts.push(BuiltPartition { head, built: Built { segments, spans }, tail });
     }
     let built = join(parts, num_locations, options)?;
-    let (mut stored, mut spool) = (stored.into_iter(), Spool::new(file));
-    let is_stored: Vec<bool> = built.segments.iter().map(|sealed| sealed.lookup.is_empty()).collect();
-    spool.put(built.segments.into_iter().filter(|sealed| !sealed.lookup.is_empty()).collect());
-    let (mut bytes, keys) = spool.take();
+    let (mut stored, mut stream) = (stored.into_iter(), SegmentStream::new(file));
+    let is_stored: Vec<bool> = built.segments.iter().map(|segment| segment.lookup.is_empty()).collect();
+    stream.put(built.segments.into_iter().filter(|segment| !segment.lookup.is_empty()).collect());
+    let (mut bytes, keys) = stream.take();
     bytes.extend_from_slice(&keys);
-    let mut border = spool.into_entries().into_iter();
+    let mut border = stream.into_entries().into_iter();
     let entries = is_stored.into_iter().filter_map(|is_stored| if is_stored { stored.next() } else { border.next() });
     Ok(Joined { segments: entries.collect(), spans: built.spans, file: bytes })
 }
 
-/// What the shares of a build are together.
+/// The result of joining the shares of a build.
 #[derive(Debug)]
 pub struct Joined<K> {
-    /// The directory of all segments, wherever they lie.
+    /// The directory of all segments.
     pub segments: Vec<Entry<K>>,
-    /// Keys of each location.
-    pub spans: Vec<Option<Span<K>>>,
-    /// The bytes of the segments on the borders.
+    /// The span of each location.
+    pub spans: Vec<Option<KeySpan<K>>>,
+    /// The bytes of the segments at the borders.
     pub file: Vec<u8>,
 }
 
-/// Reads a maintenance section of an index over so many locations, to see whether it is whole.
+/// Decodes a keys section of an index over `num_locations` locations, to verify that it is intact.
 pub fn check_keys<K: Key>(bytes: &[u8], num_locations: u32) -> Result<()> {
     take_keys::<K>(bytes, num_locations, &mut Records::default())
 }
@@ -220,52 +222,52 @@ pub fn check_keys<K: Key>(bytes: &[u8], num_locations: u32) -> Result<()> {
 mod tests {
     use super::*;
     use crate::sieve::build::merge::Merge;
-    use crate::sieve::key::axis::Bytes;
+    use crate::sieve::key::axis::{AxisType, Bytes};
     use crate::sieve::record::options::Coarsen;
-    use crate::sieve::record::pairs::{Gather, Pairs, Pieces};
+    use crate::sieve::record::pairs::{PairBuffer, RunWriter, SortableKey};
     use proptest::prelude::*;
 
     const SMALL: Options = Options { max_records: 40, max_key_bytes: 400, max_weight: 24, coarsen: Coarsen::Exact };
 
-    /// Sorts rows into `runs` runs, and pours them merged into a builder.
-    fn poured<K: Gather>(rows: &[(K::Value<'_>, u32)], runs: usize, mut builder: Builder<K>) -> Builder<K> {
+    /// Sorts rows into `runs` runs, merges them and feeds them to a builder.
+    fn build<K: SortableKey>(rows: &[(K::Value<'_>, u32)], runs: usize, mut builder: Builder<K>) -> Builder<K> {
         let runs: Vec<Vec<Vec<u8>>> = (0..runs)
             .map(|run| {
-                let mut pairs = K::Pairs::default();
+                let mut pairs = K::Buffer::default();
                 rows.iter().skip(run).step_by(runs).for_each(|(value, location)| pairs.push(*value, *location, 1));
-                let mut pieces = Pieces::default();
-                pairs.drain(&mut |key, location, rows| pieces.push(key, location, rows));
-                pieces.finish()
+                let mut writer = RunWriter::default();
+                pairs.drain(&mut |key, location, rows| writer.push(key, location, rows));
+                writer.finish()
             })
             .collect();
         let mut merge = Merge::<K>::new(runs.len());
         let mut feeds: Vec<_> = runs.into_iter().map(Vec::into_iter).collect();
-        while let Some(hungry) = merge.pour(|key, location, rows| builder.push(key, location, rows)).unwrap() {
-            merge.feed(hungry, feeds[hungry].next()).unwrap();
+        while let Some(waiting) = merge.pour(|key, location, rows| builder.push(key, location, rows)).unwrap() {
+            merge.feed(waiting, feeds[waiting].next()).unwrap();
         }
         builder
     }
 
-    fn check<K: Gather>(rows: &[(K::Value<'_>, u32)], runs: usize, borders: &[K::Value<'_>]) {
-        let about = (AxisType::Unsigned, 3, SMALL);
+    fn check<K: SortableKey>(rows: &[(K::Value<'_>, u32)], runs: usize, borders: &[K::Value<'_>]) {
+        let info = IndexInfo { axis: AxisType::Unsigned, instant: 3, options: SMALL };
         let locations: Vec<Location> =
             (0..9).map(|number| Location { partition: String::new(), group: format!("{number}") }).collect();
-        let whole = poured(rows, 1, Builder::<K>::new(9, SMALL).unwrap()).finish();
-        let (root, file) = Root::new(about, locations.clone(), vec![Stats::default(); 9], &whole).unwrap();
-        // Merged runs, and segments taken out on the way, make the same file.
-        let mut builder = poured(rows, runs, Builder::<K>::new(9, SMALL).unwrap());
-        let mut spool = Spool::new(0);
-        spool.put(builder.take_segments());
-        let (mut lookups, mut keys) = spool.take();
+        let expected = build(rows, 1, Builder::<K>::new(9, SMALL).unwrap()).finish();
+        let (root, file) = Root::new(info, locations.clone(), vec![Stats::default(); 9], &expected).unwrap();
+        // Merged runs, and segments taken while the build runs, result in the same file.
+        let mut builder = build(rows, runs, Builder::<K>::new(9, SMALL).unwrap());
+        let mut stream = SegmentStream::new(0);
+        stream.put(builder.take_segments());
+        let (mut lookups, mut keys) = stream.take();
         let rest = builder.finish();
-        spool.put(rest.segments);
-        let more = spool.take();
+        stream.put(rest.segments);
+        let more = stream.take();
         lookups.extend(more.0);
         keys.extend(more.1);
-        let spooled =
-            root_over(about, locations.clone(), vec![Stats::default(); 9], &rest.spans, spool.into_entries()).unwrap();
-        assert_eq!((&spooled, [lookups, keys].concat()), (&root, file));
-        // Shares join to the same segments, wherever they lie.
+        let streamed =
+            root_over(info, locations.clone(), vec![Stats::default(); 9], &rest.spans, stream.into_entries()).unwrap();
+        assert_eq!((&streamed, [lookups, keys].concat()), (&root, file));
+        // Shares join to the same segments, no matter which file contains them.
         let mut borders: Vec<K> = borders.iter().map(|border| K::owned(*border)).collect();
         borders.sort_unstable();
         let mut files = Vec::new();
@@ -274,11 +276,11 @@ mod tests {
                 let inside =
                     |key: &K| (at == 0 || *key >= borders[at - 1]) && borders.get(at).is_none_or(|to| key < to);
                 let rows: Vec<_> = rows.iter().filter(|row| inside(&K::owned(row.0))).copied().collect();
-                let mut builder = poured(&rows, 1, Builder::<K>::partition(9, SMALL).unwrap());
-                let mut spool = Spool::new(u32::try_from(at).unwrap());
-                spool.put(builder.take_segments());
-                let first = spool.take();
-                let (share, lookups, keys) = Share::finish(builder, spool);
+                let mut builder = build(&rows, 1, Builder::<K>::partition(9, SMALL).unwrap());
+                let mut stream = SegmentStream::new(u32::try_from(at).unwrap());
+                stream.put(builder.take_segments());
+                let first = stream.take();
+                let (share, lookups, keys) = Share::finish(builder, stream);
                 files.push([first.0, lookups, first.1, keys].concat());
                 Share::read(&share.write(), 9).unwrap()
             })
@@ -286,21 +288,21 @@ mod tests {
         let border_file = u32::try_from(files.len()).unwrap();
         let Joined { segments: entries, spans, file } = join_shares(shares, 9, SMALL, border_file).unwrap();
         files.push(file);
-        assert_eq!(spans, whole.spans);
-        assert_eq!(entries.len(), whole.segments.len());
-        for (entry, sealed) in entries.iter().zip(&whole.segments) {
-            let section = |extent: Extent| {
+        assert_eq!(spans, expected.spans);
+        assert_eq!(entries.len(), expected.segments.len());
+        for (entry, segment) in entries.iter().zip(&expected.segments) {
+            let section = |extent: SectionRange| {
                 let start = usize::try_from(extent.offset).unwrap();
                 &files[index(extent.file)][start..start + usize::try_from(extent.len).unwrap()]
             };
-            assert_eq!((section(entry.lookup), section(entry.keys)), (&sealed.lookup[..], &sealed.keys[..]));
-            assert_eq!((&entry.least, &entry.most, entry.counts), (&sealed.least, &sealed.most, sealed.counts));
+            assert_eq!((section(entry.lookup), section(entry.keys)), (&segment.lookup[..], &segment.keys[..]));
+            assert_eq!((&entry.least, &entry.most, entry.counts), (&segment.least, &segment.most, segment.counts));
         }
     }
 
     proptest! {
         #[test]
-        fn i5_runs_and_shares_of_words_make_the_same_segments(
+        fn i5_runs_and_shares_of_words_build_the_same_segments(
             rows in proptest::collection::vec((prop_oneof![0u64..300, any::<u64>()], 0u32..9), 0..400),
             runs in 1usize..5,
             borders in proptest::collection::vec(prop_oneof![0u64..300, any::<u64>()], 0..4),
@@ -309,7 +311,7 @@ mod tests {
         }
 
         #[test]
-        fn i5_runs_and_shares_of_texts_make_the_same_segments(
+        fn i5_runs_and_shares_of_texts_build_the_same_segments(
             rows in proptest::collection::vec((text(), 0u32..9), 0..200),
             runs in 1usize..5,
             borders in proptest::collection::vec(text(), 0..4),
@@ -320,10 +322,10 @@ mod tests {
         }
 
         #[test]
-        fn i11_any_bytes_are_refused_as_pieces_and_shares(bytes: Vec<u8>, framed: bool) {
+        fn i11_random_bytes_as_chunks_or_shares_never_panic(bytes: Vec<u8>, framed: bool) {
             let part = |part| if framed { frame(part, &bytes) } else { bytes.clone() };
-            if let Ok(mut piece) = crate::sieve::record::pairs::Piece::<Bytes>::new(part(crate::sieve::code::format::RUN)) {
-                while let Ok(Some(_)) = piece.next_pair() {}
+            if let Ok(mut chunk) = crate::sieve::record::pairs::RunChunk::<Bytes>::new(part(crate::sieve::code::format::RUN)) {
+                while let Ok(Some(_)) = chunk.next_pair() {}
             }
             drop(Share::<Bytes>::read(&part(SHARE), 3));
         }

@@ -1,19 +1,21 @@
-//! The split code: how many of `count` things lie in the left half of a cell, given how many the halves can hold.
+//! The binomial code: given that `count` items lie in a cell, encodes how many of them lie in the left half.
 //!
-//! Scattered things fall like coins, so the code is Huffman's for the binomial distribution; where a half is too small for
-//! all of them only the possible counts get codes, and a full cell costs nothing. Sets and separators are both told so.
+//! Scattered items fall into either half with equal probability, so the code is a Huffman code for the binomial
+//! distribution. If a half is too small to hold every item, only the possible counts get a code, and a full cell takes
+//! no bits. Location sets and separators both use this code.
 
 use crate::int::{index, low_u32};
 use crate::sieve::code::bits::{BackReader, BitReader, Sink, Source};
 
-/// Larger counts are rare and get phase-in codes.
+/// Larger counts are rare and use phase-in codes.
 const MAX_TABLE: usize = 16;
 
-/// No code is longer, so that one small table decodes it.
+/// The longest code. The limit keeps the decoding table small.
 const MAX_BITS: u32 = 7;
 
-/// Code lengths for `count` things (row) of which `column` lie left: Huffman's algorithm on the binomial coefficients,
-/// limited to seven bits (package-merge). They are part of the format: `docs/format/sieve-v1.md` lists the same table.
+/// The code lengths by `count` (row) and by the number of items in the left half (column). They come from Huffman's
+/// algorithm on the binomial coefficients, limited to seven bits by package-merge. They are part of the format:
+/// `docs/format/sieve-v1.md` lists the same table.
 const LENGTHS: [&[u8]; MAX_TABLE + 1] = [
     &[0],
     &[1, 1],
@@ -34,7 +36,7 @@ const LENGTHS: [&[u8]; MAX_TABLE + 1] = [
     &[7, 7, 7, 7, 5, 4, 3, 3, 2, 3, 3, 4, 5, 7, 7, 7, 7],
 ];
 
-/// A code and its length, and for the next seven bits the value they begin with and its length.
+/// For encoding, each value's code and length. For decoding, the value that any seven bits start with, and its length.
 struct Tables {
     codes: [[(u8, u8); MAX_TABLE + 1]; MAX_TABLE + 1],
     values: [[(u8, u8); 1 << MAX_BITS]; MAX_TABLE + 1],
@@ -42,7 +44,8 @@ struct Tables {
 
 static TABLES: Tables = tables();
 
-/// Canonical codes: by length, then by value; written with their first bit first, hence reversed.
+/// Builds canonical codes, ordered by length and then by value. The first bit of a code is written first, so the codes
+/// are stored reversed.
 const fn tables() -> Tables {
     let mut tables =
         Tables { codes: [[(0, 0); MAX_TABLE + 1]; MAX_TABLE + 1], values: [[(0, 0); 1 << MAX_BITS]; MAX_TABLE + 1] };
@@ -73,15 +76,16 @@ const fn tables() -> Tables {
     tables
 }
 
-/// The counts that the left half can have; a half that holds more than a number says holds as many as there are.
+/// Returns the smallest and the largest number of items that the left half can hold. A capacity larger than `count` is
+/// no limit.
 #[inline]
 fn possible(count: u32, left: u32, right: u32) -> (u32, u32) {
     (count.saturating_sub(right), count.min(left))
 }
 
-/// Writes that `value` of `count` things lie in the left half; the halves hold at most `left` and `right` things.
+/// Writes that `value` of `count` items lie in the left half. `left` and `right` are the capacities of the halves.
 #[inline]
-pub(in crate::sieve) fn put_split(out: &mut impl Sink, value: u32, count: u32, left: u32, right: u32) {
+pub(in crate::sieve) fn put_binomial(out: &mut impl Sink, value: u32, count: u32, left: u32, right: u32) {
     let (least, most) = possible(count, left, right);
     debug_assert!((least..=most).contains(&value));
     if least == most {
@@ -95,11 +99,11 @@ pub(in crate::sieve) fn put_split(out: &mut impl Sink, value: u32, count: u32, l
     }
 }
 
-/// Reads what [`put_split`] wrote. The answer is always possible, whatever the bits.
+/// Reads a value written by [`put_binomial`]. The result is a possible count even if the bits are corrupt.
 #[inline]
-pub(in crate::sieve) fn take_split(source: &mut impl Split, count: u32, left: u32, right: u32) -> u32 {
+pub(in crate::sieve) fn take_binomial(source: &mut impl BinomialSource, count: u32, left: u32, right: u32) -> u32 {
     let (least, most) = possible(count, left, right);
-    // `least > most` only where a damaged count exceeds the cell.
+    // A corrupt count can exceed the capacity of the cell, and only then is `least > most`.
     if least >= most {
         return most.min(least);
     }
@@ -110,21 +114,21 @@ pub(in crate::sieve) fn take_split(source: &mut impl Split, count: u32, left: u3
     }
 }
 
-/// As [`take_split`] where both halves are known to be large.
+/// A faster [`take_binomial`] for halves that are both known to be large enough for every item.
 #[inline]
-pub(in crate::sieve) fn take_free(source: &mut BitReader<'_>, count: u32) -> u32 {
+pub(in crate::sieve) fn take_binomial_unbounded(source: &mut BitReader<'_>, count: u32) -> u32 {
     match TABLES.values.get(index(count)) {
         Some(table) if count > 0 => source.take_table(table),
         _ => source.take_below(count + 1),
     }
 }
 
-/// Sources that can decode through a table.
-pub(in crate::sieve) trait Split: Source {
+/// A source that can decode through a table.
+pub(in crate::sieve) trait BinomialSource: Source {
     fn take_table(&mut self, table: &[(u8, u8); 1 << MAX_BITS]) -> u32;
 }
 
-impl Split for BitReader<'_> {
+impl BinomialSource for BitReader<'_> {
     #[inline]
     fn take_table(&mut self, table: &[(u8, u8); 1 << MAX_BITS]) -> u32 {
         let (value, bits) = table[index(low_u32(self.peek()) & ((1 << MAX_BITS) - 1))];
@@ -133,7 +137,7 @@ impl Split for BitReader<'_> {
     }
 }
 
-impl Split for BackReader<'_> {
+impl BinomialSource for BackReader<'_> {
     #[inline]
     fn take_table(&mut self, table: &[(u8, u8); 1 << MAX_BITS]) -> u32 {
         let (value, bits) = table[index(low_u32(self.peek_reversed(MAX_BITS)))];
@@ -148,7 +152,7 @@ mod tests {
     use crate::sieve::code::bits::{BackWriter, BitWriter};
 
     #[test]
-    fn every_split_reads_back_in_both_directions() {
+    fn every_count_reads_back_in_both_directions() {
         let mut cases = Vec::new();
         for count in 0..=40u32 {
             for (left, right) in [(64, 64), (20, 20), (21, 20), (u32::MAX, 1 << 20), (1, 40), (40, 0)] {
@@ -158,8 +162,8 @@ mod tests {
         }
         let (mut forward, mut back) = (BitWriter::default(), BackWriter::default());
         for &(value, count, left, right) in &cases {
-            put_split(&mut forward, value, count, left, right);
-            put_split(&mut back, value, count, left, right);
+            put_binomial(&mut forward, value, count, left, right);
+            put_binomial(&mut back, value, count, left, right);
         }
         let end = usize::try_from(forward.len()).unwrap();
         back.drain_into(&mut forward);
@@ -167,14 +171,14 @@ mod tests {
         let bytes = forward.finish();
         let (mut forward, mut back) = (BitReader::new(&bytes, 0, end), BackReader::new(&bytes, end, total));
         for &(value, count, left, right) in &cases {
-            assert_eq!(take_split(&mut forward, count, left, right), value, "{count} in {left} and {right}");
-            assert_eq!(take_split(&mut back, count, left, right), value, "{count} in {left} and {right}, backwards");
+            assert_eq!(take_binomial(&mut forward, count, left, right), value, "{count} in {left} and {right}");
+            assert_eq!(take_binomial(&mut back, count, left, right), value, "{count} in {left} and {right}, backwards");
         }
         assert!(!forward.exhausted() && !back.exhausted());
     }
 
     #[test]
-    fn the_codes_fill_their_space() {
+    fn the_prefix_codes_are_complete() {
         for lengths in &LENGTHS[1..] {
             assert_eq!(lengths.iter().map(|&bits| 1u32 << (7 - bits)).sum::<u32>(), 128);
         }

@@ -1,64 +1,66 @@
-//! Bit streams, least significant bit first: one writer, and readers that walk forwards or backwards.
+//! Bit streams, least significant bit first, with readers that walk forwards or backwards.
 
 use crate::int::{low_u8, low_u32, saturating_u32, to_u64};
 
-/// Where a coder puts its fields; a field has at most 32 bits.
+/// The output of an encoder. A field has at most 32 bits.
 pub(in crate::sieve) trait Sink {
     fn put(&mut self, value: u64, bits: u32);
 
-    /// A prefix code whose first bit is its lowest.
+    /// Writes a prefix code whose first bit is its lowest.
     fn put_code(&mut self, code: u8, bits: u32) {
         self.put(u64::from(code), bits);
     }
 
-    /// A phase-in code: `value < bound` in the fewest whole bits, the small values first.
+    /// Writes `value < bound` as a phase-in code: the shortest whole number of bits, where small values may take one
+    /// bit less.
     fn put_below(&mut self, value: u32, bound: u32) {
         debug_assert!(value < bound);
-        let (short, spare) = phase_in(bound);
-        if value < spare {
+        let (short, num_short) = phase_in(bound);
+        if value < num_short {
             self.put(u64::from(value), short);
         } else {
-            let long = u64::from(value) + u64::from(spare);
+            let long = u64::from(value) + u64::from(num_short);
             self.put(long >> 1, short);
             self.put(long & 1, 1);
         }
     }
 }
 
-/// Where a decoder takes its fields. Past its end a source gives zeros and remembers it, so that loops stay simple.
+/// The input of a decoder. Reading past its end returns meaningless bits, which [`Source::exhausted`] reports, so decoding
+/// loops need not check every read.
 pub(in crate::sieve) trait Source {
     fn take(&mut self, bits: u32) -> u64;
 
-    /// Whether more was taken than there is.
+    /// Returns true if a reader took more bits than the source holds.
     fn exhausted(&self) -> bool;
 
     #[inline]
     fn take_below(&mut self, bound: u32) -> u32 {
-        let (short, spare) = phase_in(bound);
+        let (short, num_short) = phase_in(bound);
         let value = low_u32(self.take(short));
-        if value < spare {
+        if value < num_short {
             return value;
         }
-        // The last code of a damaged stream could name one value too many.
-        let long = (u64::from(value) << 1 | self.take(1)) - u64::from(spare);
+        // The last code of a corrupt stream can denote a value that is one too large.
+        let long = (u64::from(value) << 1 | self.take(1)) - u64::from(num_short);
         low_u32(long).min(bound.saturating_sub(1))
     }
 }
 
-/// Bits of the short codes below `bound`, and how many values have one.
+/// Returns the length in bits of the short codes below `bound`, and how many values have a short code.
 #[inline]
 fn phase_in(bound: u32) -> (u32, u32) {
     let short = 31 - bound.max(1).leading_zeros();
-    let spare = (2u64 << short) - u64::from(bound.max(1));
-    (short, low_u32(spare))
+    let num_short = (2u64 << short) - u64::from(bound.max(1));
+    (short, low_u32(num_short))
 }
 
-/// Bits that hold every number up to `largest`.
+/// Returns the number of bits that can represent every number up to `largest`.
 pub(in crate::sieve) fn width_of(largest: u64) -> u32 {
     64 - largest.leading_zeros()
 }
 
-/// Writes a stream forwards.
+/// Writes a bit stream forwards.
 #[derive(Debug, Default, Clone)]
 pub(in crate::sieve) struct BitWriter {
     bytes: Vec<u8>,
@@ -67,7 +69,7 @@ pub(in crate::sieve) struct BitWriter {
 }
 
 impl BitWriter {
-    /// A writer with memory for about so many bytes.
+    /// Creates a writer with capacity for about `bytes` bytes.
     pub(in crate::sieve) fn with_room(bytes: usize) -> Self {
         Self { bytes: Vec::with_capacity(bytes), ..Self::default() }
     }
@@ -76,7 +78,7 @@ impl BitWriter {
         to_u64(self.bytes.len()) * 8 + u64::from(self.used)
     }
 
-    /// Puts a field of up to 64 bits.
+    /// Writes a field of up to 64 bits.
     #[inline]
     fn put_wide(&mut self, value: u64, bits: u32) {
         let low = bits.min(32);
@@ -84,7 +86,7 @@ impl BitWriter {
         self.put(value >> low, bits - low);
     }
 
-    /// The bytes, the last one filled up with zeros.
+    /// Returns the bytes. Zeros fill the last one.
     pub(in crate::sieve) fn finish(mut self) -> Vec<u8> {
         while self.used > 0 {
             self.bytes.push(low_u8(self.word));
@@ -109,29 +111,30 @@ impl Sink for BitWriter {
     }
 }
 
-/// Fields that a reader will take from the end of a region towards its start: each lies below those before it.
+/// Collects fields that a reader takes from the end of a region towards its start. Each field is stored below the
+/// fields written before it.
 #[derive(Debug, Default, Clone)]
 pub(in crate::sieve) struct BackWriter {
     word: u64,
     used: u32,
-    /// Words that are full, the first one highest.
+    /// The full words, highest first, with the number of bits in each.
     full: Vec<(u64, u32)>,
 }
 
 impl BackWriter {
-    /// Puts a field of few bits and a phase-in code behind it in one go.
+    /// Writes a short field and the phase-in code that follows it in one step.
     #[inline]
     pub(in crate::sieve) fn put_after(&mut self, (field, field_bits): (u8, u32), value: u32, bound: u32) {
         debug_assert!(value < bound);
-        // Both fields of a long code follow each other as the bits of one.
-        let (short, spare) = phase_in(bound);
-        let is_long = value >= spare;
-        let code = u64::from(value) + if is_long { u64::from(spare) } else { 0 };
+        // The two fields of a long code are adjacent, so they can be written as one.
+        let (short, num_short) = phase_in(bound);
+        let is_long = value >= num_short;
+        let code = u64::from(value) + if is_long { u64::from(num_short) } else { 0 };
         let bits = short + u32::from(is_long);
         self.put(u64::from(field) << bits | code, field_bits + bits);
     }
 
-    /// Puts the fields into `out`, the first one last, and forgets them.
+    /// Moves the fields into `out`, last one first.
     #[inline]
     pub(in crate::sieve) fn drain_into(&mut self, out: &mut BitWriter) {
         out.put_wide(std::mem::take(&mut self.word), std::mem::take(&mut self.used));
@@ -158,14 +161,14 @@ impl Sink for BackWriter {
         self.put_after((0, 0), value, bound);
     }
 
-    /// The reader meets the highest bit first, so a prefix code is turned round.
+    /// Reverses a prefix code, because the reader sees its highest bit first.
     #[inline]
     fn put_code(&mut self, code: u8, bits: u32) {
         self.put(u64::from(code.reverse_bits() >> (8 - bits)), bits);
     }
 }
 
-/// 56 or more bits of `bytes` from bit `position` on, zeros past the end.
+/// Returns at least 56 bits of `bytes`, starting at bit `position`. Bits past the end are zero.
 #[inline]
 pub(in crate::sieve) fn peek(bytes: &[u8], position: usize) -> u64 {
     let start = position >> 3;
@@ -186,7 +189,7 @@ fn mask(word: u64, bits: u32) -> u64 {
     word & ((1u64 << bits) - 1)
 }
 
-/// Reads forwards from a bit to a bit.
+/// Reads forwards from one bit position to another.
 #[derive(Debug, Clone)]
 pub(in crate::sieve) struct BitReader<'a> {
     bytes: &'a [u8],
@@ -199,7 +202,7 @@ impl<'a> BitReader<'a> {
         Self { bytes, position, end: end.min(bytes.len().saturating_mul(8)) }
     }
 
-    /// The next bits without taking them.
+    /// Returns the next bits without consuming them.
     #[inline]
     pub(in crate::sieve) fn peek(&self) -> u64 {
         peek(self.bytes, self.position)
@@ -239,13 +242,13 @@ impl<'a> BackReader<'a> {
         Self { bytes, start, position: end, exhausted: end > bytes.len().saturating_mul(8) }
     }
 
-    /// The bit below which the next one is taken.
+    /// The bit position below which the next field ends.
     #[inline]
     pub(in crate::sieve) fn position(&self) -> usize {
         self.position
     }
 
-    /// The next bits without taking them, the first one lowest: as a prefix code is looked up.
+    /// Returns the next bits without consuming them, in the order of a prefix code: the first bit is the lowest.
     #[inline]
     pub(in crate::sieve) fn peek_reversed(&self, bits: u32) -> u64 {
         let have = crate::int::index(bits).min(self.position);

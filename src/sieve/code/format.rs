@@ -1,56 +1,56 @@
-//! What all stored parts share: a magic with the version, and a checksum over everything before it.
+//! The frame of every stored part: a magic that includes the version, and a checksum over everything before it.
 
 use crate::cursor::Cursor;
 use crate::error::{Error, ErrorKind, Result};
 use crate::int::to_u64;
 
-/// A stored part: its name in errors and its first four bytes, the last of which is the version.
+/// A kind of stored part: its name in error messages and its magic, whose last byte is the version.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::sieve) struct Part {
+pub(in crate::sieve) struct PartKind {
     pub(in crate::sieve) name: &'static str,
     magic: [u8; 4],
 }
 
-/// What lookups read of a segment.
-pub(in crate::sieve) const SEGMENT: Part = Part { name: "segment", magic: *b"SvL1" };
-/// What compaction reads of a segment.
-pub(in crate::sieve) const KEYS: Part = Part { name: "keys section", magic: *b"SvK1" };
-/// Locations, their statistics and the directory of segments.
-pub(in crate::sieve) const ROOT: Part = Part { name: "root", magic: *b"SvR1" };
+/// The part of a segment that lookups read.
+pub(in crate::sieve) const SEGMENT: PartKind = PartKind { name: "segment", magic: *b"SvL1" };
+/// The part of a segment that compaction reads.
+pub(in crate::sieve) const KEYS: PartKind = PartKind { name: "keys section", magic: *b"SvK1" };
+/// The locations, their statistics and the directory of segments.
+pub(in crate::sieve) const ROOT: PartKind = PartKind { name: "root", magic: *b"SvR1" };
 /// The changes of one commit.
-pub(in crate::sieve) const DELTA: Part = Part { name: "delta", magic: *b"SvD1" };
+pub(in crate::sieve) const DELTA: PartKind = PartKind { name: "delta", magic: *b"SvD1" };
 
-/// A piece of a sorted run on its way to the builder; never part of an index.
-pub(in crate::sieve) const RUN: Part = Part { name: "run", magic: *b"SvP1" };
-/// What one partition of a build tells the one who joins them; never part of an index.
-pub(in crate::sieve) const SHARE: Part = Part { name: "share", magic: *b"SvS1" };
+/// One chunk of a sorted run during a build. It is never part of an index.
+pub(in crate::sieve) const RUN: PartKind = PartKind { name: "run", magic: *b"SvP1" };
+/// The result of one partition of a build, to be joined with the others. It is never part of an index.
+pub(in crate::sieve) const SHARE: PartKind = PartKind { name: "share", magic: *b"SvS1" };
 
-/// Bytes that every part has beyond its body.
+/// The bytes that the frame adds to a body.
 const OVERHEAD: usize = 8;
 
-/// Puts a body into its frame.
-pub(in crate::sieve) fn frame(part: Part, body: &[u8]) -> Vec<u8> {
+/// Wraps a body in its frame.
+pub(in crate::sieve) fn frame(part: PartKind, body: &[u8]) -> Vec<u8> {
     let mut bytes = begin(part, body.len());
     bytes.extend_from_slice(body);
     end(bytes)
 }
 
-/// A frame whose body is appended to it, for parts too long to be copied.
-pub(in crate::sieve) fn begin(part: Part, room: usize) -> Vec<u8> {
+/// Begins a frame to which the caller appends the body. This avoids copying large parts.
+pub(in crate::sieve) fn begin(part: PartKind, room: usize) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(room + OVERHEAD);
     bytes.extend_from_slice(&part.magic);
     bytes
 }
 
-/// Closes a frame that was begun.
+/// Completes a frame from [`begin`] by appending the checksum.
 pub(in crate::sieve) fn end(mut bytes: Vec<u8>) -> Vec<u8> {
     let checksum = crc32c::crc32c(&bytes);
     bytes.extend_from_slice(&checksum.to_le_bytes());
     bytes
 }
 
-/// The body of a framed part, once its checksum matches.
-pub(in crate::sieve) fn unframe(part: Part, bytes: &[u8]) -> Result<&[u8]> {
+/// Returns the body of a framed part after verifying its checksum.
+pub(in crate::sieve) fn unframe(part: PartKind, bytes: &[u8]) -> Result<&[u8]> {
     if !bytes.starts_with(&part.magic) {
         return Err(Error::at(ErrorKind::SieveMagic { part: part.name }, 0));
     }
@@ -64,22 +64,22 @@ pub(in crate::sieve) fn unframe(part: Part, bytes: &[u8]) -> Result<&[u8]> {
     Ok(&framed[4..])
 }
 
-/// A cursor over a body; its offsets are those of the framed part.
+/// Returns a cursor over a body. Its offsets count from the start of the frame.
 pub(in crate::sieve) fn cursor(body: &[u8]) -> Cursor<'_> {
     Cursor::new(body, 4)
 }
 
-/// An error of a field that contradicts the others.
+/// Builds an error for a field that contradicts the others.
 pub(in crate::sieve) fn malformed(cursor: &Cursor<'_>, field: &'static str) -> Error {
     Error::at(ErrorKind::SieveMalformed { field }, cursor.offset())
 }
 
-/// A value that every byte after the last field would make ambiguous: there must be none.
+/// Checks that no bytes follow the last field, so that a part has only one encoding.
 pub(in crate::sieve) fn finished(cursor: &Cursor<'_>) -> Result<()> {
     if cursor.remaining() == 0 { Ok(()) } else { Err(malformed(cursor, "bytes after the last field")) }
 }
 
-/// A number of 32 bits.
+/// Reads a varint that must fit in 32 bits.
 pub(in crate::sieve) fn take_u32(cursor: &mut Cursor<'_>) -> Result<u32> {
     u32::try_from(cursor.varint()?).map_err(|_| malformed(cursor, "number"))
 }

@@ -1,4 +1,4 @@
-//! Bits, numbers and frames: how the parts of a stored index are encoded.
+//! Bit streams, numbers and frames: the encoding of stored parts.
 
 pub(in crate::sieve) mod binomial;
 pub(in crate::sieve) mod bits;
@@ -6,4 +6,3 @@ pub(in crate::sieve) mod format;
 pub(in crate::sieve) mod offset;
 pub(in crate::sieve) mod separators;
 pub(in crate::sieve) mod set;
-pub(in crate::sieve) mod varint;

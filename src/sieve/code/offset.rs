@@ -1,11 +1,12 @@
-//! Points and places inside a block, in 64 bits where the keys have no more: what walks separators is then much faster.
+//! Points and offsets inside a block. They have 64 bits if the keys need no more, which makes walking separators much
+//! faster.
 
 use std::fmt::Debug;
 use std::ops::{Add, BitAnd, BitXor, Shl, Shr, Sub};
 
 use crate::int::low_u64;
 
-/// An unsigned number as wide as the points of some key type.
+/// An unsigned integer as wide as the points of a key type.
 pub(in crate::sieve) trait Offset:
     Copy
     + Ord
@@ -18,20 +19,20 @@ pub(in crate::sieve) trait Offset:
     + Shl<u32, Output = Self>
     + Shr<u32, Output = Self>
 {
-    /// Bits of such a number.
+    /// The width in bits.
     const BITS: u32;
     /// Zero.
     const ZERO: Self;
     /// One.
     const ONE: Self;
 
-    /// A point of a key type with no more bits.
+    /// Converts a point, which must fit.
     fn of(point: u128) -> Self;
-    /// The low bits.
+    /// Returns the low 64 bits.
     fn low(self) -> u64;
-    /// Zeros from the lowest bit on.
+    /// Counts zeros from the lowest bit up.
     fn trailing_zeros(self) -> u32;
-    /// Zeros from the highest bit on.
+    /// Counts zeros from the highest bit down.
     fn leading_zeros(self) -> u32;
 }
 
@@ -87,21 +88,21 @@ impl Offset for u128 {
     }
 }
 
-/// The shortest separator of two points, the one with the most zeros at its end: above `low`, at most `high`.
+/// Returns the shortest separator of two points: above `low`, at most `high`, with the most trailing zeros.
 #[inline]
-pub(in crate::sieve) fn parting<P: Offset>(low: P, high: P) -> P {
+pub(in crate::sieve) fn shortest_separator<P: Offset>(low: P, high: P) -> P {
     debug_assert!(low < high);
     let top = P::BITS - 1 - (low ^ high).leading_zeros();
     high >> top << top
 }
 
-/// The highest `bits` of a number, zero where they are none.
+/// Returns the highest `bits` bits of a number, or zero if `bits` is zero.
 #[inline]
 pub(in crate::sieve) fn top<P: Offset>(value: P, bits: u32) -> P {
     if bits == 0 { P::ZERO } else { value >> (P::BITS - bits) }
 }
 
-/// The number of the block of a point, whatever the width.
+/// Shifts a point right to get its block number. The shift may be as large as the width.
 #[inline]
 pub(in crate::sieve) fn shifted<P: Offset>(point: P, shift: u32) -> P {
     if shift < P::BITS { point >> shift } else { P::ZERO }

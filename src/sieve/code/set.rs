@@ -1,12 +1,12 @@
-//! Sets of small numbers, written as how many lie in each half of their universe, and again in each half of the halves.
+//! Sets of small numbers, stored as the number of members in each half of the universe, recursively.
 //!
-//! Near the entropy of a random set of its size at any density: a full universe costs no bits at all.
+//! The size is close to the entropy of a random set at any density. A full universe takes no bits.
 
 use crate::int::{index, saturating_u32};
-use crate::sieve::code::binomial::{Split, put_split, take_split};
+use crate::sieve::code::binomial::{BinomialSource, put_binomial, take_binomial};
 use crate::sieve::code::bits::Sink;
 
-/// Writes the members, sorted and distinct, of a set within `low .. low + width`; their number is known to the reader.
+/// Writes a sorted set of distinct members in `low .. low + width`. The reader must know their number.
 pub(in crate::sieve) fn put_members(out: &mut impl Sink, members: &[u32], low: u32, width: u32) {
     match members {
         [] => {}
@@ -16,16 +16,17 @@ pub(in crate::sieve) fn put_members(out: &mut impl Sink, members: &[u32], low: u
             let left = width - width / 2;
             let cut = members.partition_point(|&member| member < low + left);
             let (count, below) = (saturating_u32(members.len()), saturating_u32(cut));
-            put_split(out, below, count, left, width - left);
+            put_binomial(out, below, count, left, width - left);
             put_members(out, &members[..cut], low, left);
             put_members(out, &members[cut..], low + left, width - left);
         }
     }
 }
 
-/// Visits in ascending order the members that [`put_members`] wrote. Every member lies inside the universe, whatever the bits.
+/// Visits the members written by [`put_members`] in ascending order. All are inside the universe even if the bits are
+/// corrupt.
 pub(in crate::sieve) fn take_members(
-    source: &mut impl Split,
+    source: &mut impl BinomialSource,
     count: u32,
     low: u32,
     width: u32,
@@ -42,7 +43,7 @@ pub(in crate::sieve) fn take_members(
         return visit(low + member);
     }
     let left = width - width / 2;
-    let below = take_split(source, count, left, width - left);
+    let below = take_binomial(source, count, left, width - left);
     take_members(source, below, low, left, visit);
     take_members(source, count - below.min(count), low + left, width - left, visit);
 }
@@ -62,11 +63,13 @@ mod tests {
         back.drain_into(&mut forward);
         let total = usize::try_from(forward.len()).unwrap();
         let bytes = forward.finish();
-        let (mut one, mut two) = (Vec::new(), Vec::new());
-        take_members(&mut BitReader::new(&bytes, 0, end), count, 0, width, &mut |member| one.push(member));
-        take_members(&mut BackReader::new(&bytes, end, total), count, 0, width, &mut |member| two.push(member));
-        assert_eq!(one, members);
-        assert_eq!(two, members);
+        let (mut forward_members, mut backward_members) = (Vec::new(), Vec::new());
+        take_members(&mut BitReader::new(&bytes, 0, end), count, 0, width, &mut |member| forward_members.push(member));
+        take_members(&mut BackReader::new(&bytes, end, total), count, 0, width, &mut |member| {
+            backward_members.push(member)
+        });
+        assert_eq!(forward_members, members);
+        assert_eq!(backward_members, members);
         u64::try_from(end).unwrap()
     }
 
@@ -81,7 +84,7 @@ mod tests {
         }
 
         #[test]
-        fn foreign_bits_name_only_members_of_the_universe(bytes: Vec<u8>, count: u32, low in 0u32..9, width in 1u32..300) {
+        fn random_bits_decode_to_members_of_the_universe(bytes: Vec<u8>, count: u32, low in 0u32..9, width in 1u32..300) {
             let end = bytes.len() * 8;
             take_members(&mut BitReader::new(&bytes, 0, end), count, low, width, &mut |member| {
                 assert!((low..low + width).contains(&member));
@@ -97,9 +100,9 @@ mod tests {
     }
 
     #[test]
-    fn a_full_set_is_free_and_a_random_one_near_its_entropy() {
+    fn a_full_set_takes_no_bits_and_a_random_set_is_near_its_entropy() {
         assert_eq!(round_trip(&(0..4096).collect::<Vec<_>>(), 4096), 0);
-        // ln C(4096, 10) = 68.1 nats, that is 98 bits.
+        // ln C(4096, 10) = 68.1 nats = 98 bits.
         assert!(round_trip(&[17, 311, 788, 1200, 1201, 2047, 2600, 3333, 3500, 4000], 4096) < 112);
     }
 }

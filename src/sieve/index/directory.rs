@@ -1,50 +1,50 @@
-//! What a reader keeps of an index: its locations with their statistics, and where each segment lies.
+//! The directory of an index: its locations with their statistics, and the position of each segment.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::int::{saturating_u32, to_u64};
 use crate::sieve::key::axis::{AxisType, Key};
 use crate::sieve::record::options::Options;
-use crate::sieve::segment::encode::{Counts, Sealed};
+use crate::sieve::segment::encode::{Counts, EncodedSegment};
 
-/// Where rows live: a file group of a partition, whichever of its files is read.
+/// A place where rows are stored: a file group of a partition, whichever file of the group is read.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Location {
-    /// The partition's path.
+    /// The path of the partition.
     pub partition: String,
-    /// The file group's id, or the file's name where the table has no groups.
+    /// The ID of the file group, or the file name if the table has no groups.
     pub group: String,
 }
 
-/// What is known of the keys of one location.
+/// The keys of one location.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Span<K> {
-    /// Least key.
+pub struct KeySpan<K> {
+    /// The least key.
     pub least: K,
-    /// Greatest key.
+    /// The greatest key.
     pub most: K,
-    /// Rows with a key.
+    /// The number of rows with a key.
     pub rows: u64,
 }
 
-/// The outcome of a build: segments in order, and the span of each location that has keys.
+/// The result of a build.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Built<K> {
-    /// Segments in order of their keys.
-    pub segments: Vec<Sealed<K>>,
-    /// By location.
-    pub spans: Vec<Option<Span<K>>>,
+    /// The segments in order of their keys.
+    pub segments: Vec<EncodedSegment<K>>,
+    /// The span of each location that has keys.
+    pub spans: Vec<Option<KeySpan<K>>>,
 }
 
-/// What the index knows of one location beside its keys.
+/// The statistics of one location.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stats<K> {
-    /// Its keys, if it has any.
-    pub span: Option<Span<K>>,
-    /// Rows without a value.
+    /// The keys, if the location has any.
+    pub span: Option<KeySpan<K>>,
+    /// The number of null rows.
     pub nulls: u64,
-    /// Rows whose value is not a number.
+    /// The number of NaN rows.
     pub nans: u64,
-    /// Rows were not all seen: the location belongs to every answer.
+    /// True if not all rows were read. The location then belongs to every answer.
     pub unknown: bool,
 }
 
@@ -54,74 +54,85 @@ impl<K> Default for Stats<K> {
     }
 }
 
-/// A range of bytes of an index file.
+/// A byte range of an index file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Extent {
-    /// Which of the index's segment files.
+pub struct SectionRange {
+    /// The number of the segment file.
     pub file: u32,
-    /// Offset of the first byte.
+    /// The offset of the first byte.
     pub offset: u64,
-    /// How many.
+    /// The number of bytes.
     pub len: u64,
 }
 
-/// What the root says of one segment.
+/// The directory entry of one segment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry<K> {
-    /// Least key.
+    /// The least key.
     pub least: K,
-    /// Greatest key.
+    /// The greatest key.
     pub most: K,
-    /// Where its lookup section lies.
-    pub lookup: Extent,
-    /// Where its maintenance section lies.
-    pub keys: Extent,
-    /// Sums over its keys.
+    /// The position of the lookup section.
+    pub lookup: SectionRange,
+    /// The position of the keys section.
+    pub keys: SectionRange,
+    /// Totals over the keys.
     pub counts: Counts,
 }
 
-/// The part of an index that a reader keeps: everything but the segments.
+/// The properties that all parts of an index share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IndexInfo {
+    /// How values became keys.
+    pub axis: AxisType,
+    /// The instant of the table that the index describes.
+    pub instant: i64,
+    /// The options of the build.
+    pub options: Options,
+}
+
+/// The part of an index that a reader keeps in memory: everything except the segments.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Root<K> {
     /// How values became keys.
     pub axis: AxisType,
-    /// The table's instant that the index speaks of.
+    /// The instant of the table that the index describes.
     pub instant: i64,
-    /// How it was built.
+    /// The options of the build.
     pub options: Options,
     /// The locations by number.
     pub locations: Vec<Location>,
-    /// Statistics by location.
+    /// The statistics by location.
     pub stats: Vec<Stats<K>>,
-    /// Segments in order of their keys.
+    /// The segments in order of their keys.
     pub segments: Vec<Entry<K>>,
 }
 
-/// Lays segments out as one file: lookup sections first, neighbours beside each other, then the maintenance sections.
-pub fn pack<K: Key>(segments: &[Sealed<K>], file: u32) -> (Vec<u8>, Vec<Entry<K>>) {
+/// Lays out segments as one file: all lookup sections in order, then all keys sections.
+pub fn pack<K: Key>(segments: &[EncodedSegment<K>], file: u32) -> (Vec<u8>, Vec<Entry<K>>) {
     let mut bytes = Vec::new();
     let mut put = |section: &[u8]| {
-        let extent = Extent { file, offset: to_u64(bytes.len()), len: to_u64(section.len()) };
+        let extent = SectionRange { file, offset: to_u64(bytes.len()), len: to_u64(section.len()) };
         bytes.extend_from_slice(section);
         extent
     };
-    let lookups: Vec<Extent> = segments.iter().map(|sealed| put(&sealed.lookup)).collect();
-    let keys: Vec<Extent> = segments.iter().map(|sealed| put(&sealed.keys)).collect();
-    let entries = segments.iter().zip(lookups).zip(keys).map(|((sealed, lookup), keys)| Entry {
-        least: sealed.least.clone(),
-        most: sealed.most.clone(),
+    let lookups: Vec<SectionRange> = segments.iter().map(|segment| put(&segment.lookup)).collect();
+    let keys: Vec<SectionRange> = segments.iter().map(|segment| put(&segment.keys)).collect();
+    let entries = segments.iter().zip(lookups).zip(keys).map(|((segment, lookup), keys)| Entry {
+        least: segment.least.clone(),
+        most: segment.most.clone(),
         lookup,
         keys,
-        counts: sealed.counts,
+        counts: segment.counts,
     });
     let entries = entries.collect();
     (bytes, entries)
 }
 
 impl<K: Key> Root<K> {
-    /// A root over one file of segments; `stats` tells nulls, NaN and unknown rows, its spans are replaced.
+    /// Builds a root over one file of segments. Takes nulls, NaN and unknown rows from `stats`, and spans from `built`.
     pub fn new(
-        (axis, instant, options): (AxisType, i64, Options),
+        info: IndexInfo,
         locations: Vec<Location>,
         stats: Vec<Stats<K>>,
         built: &Built<K>,
@@ -131,10 +142,11 @@ impl<K: Key> Root<K> {
         }
         let (bytes, segments) = pack(&built.segments, 0);
         let stats = stats.into_iter().zip(&built.spans).map(|(stats, span)| Stats { span: span.clone(), ..stats });
+        let IndexInfo { axis, instant, options } = info;
         Ok((Self { axis, instant, options, locations, stats: stats.collect(), segments }, bytes))
     }
 
-    /// Sums over all segments.
+    /// Returns the totals over all segments.
     pub fn counts(&self) -> Counts {
         let mut sum = Counts::default();
         self.segments.iter().for_each(|entry| sum.add(&entry.counts));

@@ -1,52 +1,52 @@
-//! An index of which some segments were read: its root, those segments, and what finds them fast.
+//! An index with its root and the segments loaded so far.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::int::{index, saturating_u32};
 use crate::sieve::index::directory::{Root, Stats};
-use crate::sieve::index::key_prefixes::Heads;
+use crate::sieve::index::key_prefixes::KeyPrefixes;
 use crate::sieve::key::axis::Key;
-use crate::sieve::segment::cache_entry::ROOM;
+use crate::sieve::segment::cache_entry::DEFAULT_CACHE_BYTES;
 use crate::sieve::segment::packed::Segment;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
-/// A segment as far as it is known.
+/// The state of a segment.
 #[derive(Debug, Clone)]
 pub(in crate::sieve) enum Slot<K> {
     Absent,
     Ready(Box<Segment<K>>),
-    /// Its bytes could not be read: it stands for every location.
+    /// The bytes could not be read. The segment matches every location.
     Damaged,
 }
 
-/// A root with the segments that were given to it.
+/// A root with the segments loaded so far.
 #[derive(Debug, Clone)]
 pub struct Index<K> {
     pub(in crate::sieve) root: Root<K>,
     pub(in crate::sieve) slots: Vec<Slot<K>>,
-    pub(in crate::sieve) heads: Heads,
+    pub(in crate::sieve) prefixes: KeyPrefixes,
     /// The locations that belong to every answer.
     pub(in crate::sieve) unknown: Vec<u32>,
-    /// Bytes that may still be spent on decoded segments.
-    pub(in crate::sieve) room: Arc<AtomicUsize>,
+    /// The bytes that further decoded segments may take.
+    pub(in crate::sieve) cache_room: Arc<AtomicUsize>,
 }
 
 impl<K: Key> Index<K> {
-    /// An index none of whose segments is known yet.
+    /// Creates an index without loaded segments.
     pub fn new(root: Root<K>) -> Self {
         let slots = vec![Slot::Absent; root.segments.len()];
         let unknown = (0..).zip(&root.stats).filter(|(_, stats)| stats.unknown).map(|(location, _)| location).collect();
-        let heads = Heads::new(&root.segments, &root.stats);
-        Self { root, slots, heads, unknown, room: Arc::new(AtomicUsize::new(ROOM)) }
+        let prefixes = KeyPrefixes::new(&root.segments, &root.stats);
+        Self { root, slots, prefixes, unknown, cache_room: Arc::new(AtomicUsize::new(DEFAULT_CACHE_BYTES)) }
     }
 
-    /// Its root.
+    /// Returns the root.
     pub fn root(&self) -> &Root<K> {
         &self.root
     }
 
-    /// Gives the lookup section of a segment. Where the bytes are damaged the error says how, and from then on the segment
-    /// stands for every location, as it does after `load(segment, &[])` for bytes that could not be had.
+    /// Loads the lookup section of a segment. If the bytes are damaged, returns an error, and from then on the segment
+    /// matches every location. Call `load(segment, &[])` for the same effect if the bytes cannot be read.
     pub fn load(&mut self, segment: usize, bytes: &[u8]) -> Result<()> {
         let num_locations = saturating_u32(self.root.locations.len());
         self.release(segment);
@@ -63,7 +63,7 @@ impl<K: Key> Index<K> {
         Ok(())
     }
 
-    /// Gives every segment from the bytes of file 0; the first error is returned after all were tried.
+    /// Loads every segment from the bytes of file 0. Returns the first error after trying all segments.
     pub fn load_all(&mut self, file: &[u8]) -> Result<()> {
         let mut outcome = Ok(());
         for segment in 0..self.slots.len() {

@@ -1,55 +1,55 @@
-//! Questions to an index, answered from memory or with the ranges that are still needed.
+//! Queries of an index, answered from memory or with the byte ranges that are still missing.
 //!
-//! Points and bounded intervals are answered by the segments and, always, intersected with each location's least and
-//! greatest key; rays by those alone, which is optimal (Theorem 1 of the spec).
+//! Segments answer points and bounded intervals. The answer is always intersected with each location's least and
+//! greatest key. Rays are answered by these alone, which is optimal (theorem 1 of the thesis).
 
 use crate::int::{index, saturating_u32};
-use crate::sieve::index::directory::{Extent, Stats};
-use crate::sieve::index::key_prefixes::Meets;
+use crate::sieve::index::directory::{SectionRange, Stats};
+use crate::sieve::index::key_prefixes::Overlap;
 use crate::sieve::index::loaded::{Index, Slot};
 use crate::sieve::key::axis::{AxisType, Bytes, Key};
 use std::ops::Range;
 
-/// What a predicate asks for, in keys of the index's axis. Strict bounds become loose ones, or the next key where the axis
-/// is exact; whatever has no form here keeps every location.
+/// A predicate in terms of keys of the index's axis. The caller converts strict bounds to inclusive ones, or to the
+/// next key if the axis is exact. A predicate that has no form here keeps every location.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Query<K> {
     /// Equal to a key.
     Point(K),
     /// Equal to one of several keys.
     In(Vec<K>),
-    /// From a key to a key, both included.
+    /// Between two keys, inclusive.
     Between(K, K),
-    /// A key or a greater one.
+    /// At least this key.
     AtLeast(K),
-    /// A key or a lesser one.
+    /// At most this key.
     AtMost(K),
-    /// No value.
+    /// Null.
     Null,
-    /// A value.
+    /// Not null.
     NotNull,
-    /// Not a number.
+    /// NaN.
     Nan,
 }
 
 impl Query<Bytes> {
-    /// Byte strings that begin with a prefix.
+    /// Matches byte strings that begin with a prefix.
     pub fn prefix(prefix: &[u8]) -> Self {
         Self::Between(Bytes::new(prefix), Bytes::last_with_prefix(prefix))
     }
 }
 
-/// The locations that can hold a matching row.
+/// The locations that may hold a matching row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
-    /// The index cannot tell: keep everything.
+    /// The index cannot answer the query: keep every location.
     All,
-    /// These, ascending, and no others.
+    /// Keep only these locations, in ascending order.
     Only(Vec<u32>),
 }
 
 impl Answer {
-    /// Whether a location is kept.
+    /// Returns true if a location must be kept.
     pub fn keeps(&self, location: u32) -> bool {
         match self {
             Self::All => true,
@@ -58,26 +58,26 @@ impl Answer {
     }
 }
 
-/// Bytes that an answer needs: load them, and ask again.
+/// Bytes to load before a query can be answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Need {
-    /// Number of the segment, for [`Index::load`].
+    /// The number of the segment, for [`Index::load`].
     pub segment: usize,
-    /// Where its lookup section lies.
-    pub extent: Extent,
+    /// The position of its lookup section.
+    pub extent: SectionRange,
 }
 
-/// An answer, or the way to it.
+/// An answer, or the segments to load first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Lookup {
     /// The answer.
     Ready(Answer),
-    /// Segments to load first, ascending; neighbours lie beside each other in their file.
+    /// The segments to load, ascending. Neighbouring segments are adjacent in their file.
     Need(Vec<Need>),
 }
 
 impl<K: Key> Index<K> {
-    /// The segments that a query meets and that are not loaded yet; rays and lists need none.
+    /// Returns the segments that a query needs and that are not loaded. Rays and null tests need none.
     pub fn needs(&self, query: &Query<K>) -> Vec<Need> {
         let mut needs = Vec::new();
         let mut need = |segment: usize| {
@@ -91,7 +91,7 @@ impl<K: Key> Index<K> {
             Query::Between(low, high) => {
                 for segment in self.segments_in(low, high) {
                     let entry = &self.root.segments[segment];
-                    // A segment that is covered wholly still has to say which locations it speaks of.
+                    // A segment inside the interval must still be loaded, because its locations are not in the root.
                     if entry.least <= *high && entry.most >= *low {
                         need(segment);
                     }
@@ -104,20 +104,20 @@ impl<K: Key> Index<K> {
         needs
     }
 
-    /// Answers a query, or says what it needs for it.
+    /// Answers a query, or returns the segments that must be loaded first.
     pub fn lookup(&self, query: &Query<K>) -> Lookup {
         let needs = self.needs(query);
         if needs.is_empty() { Lookup::Ready(self.answer(query)) } else { Lookup::Need(needs) }
     }
 
-    /// Answers from what is loaded; a segment that is not stands for every location.
+    /// Answers a query from the loaded segments. A missing segment matches every location.
     pub fn answer(&self, query: &Query<K>) -> Answer {
         let mut out = Vec::new();
-        let all = |stats: &dyn Fn(&Stats<K>) -> bool| {
-            let kept = (0..).zip(&self.root.stats).filter(|(_, of)| of.unknown || stats(of));
+        let select = |keep: &dyn Fn(&Stats<K>) -> bool| {
+            let kept = (0..).zip(&self.root.stats).filter(|(_, stats)| stats.unknown || keep(stats));
             Answer::Only(kept.map(|(location, _)| location).collect())
         };
-        // Spark and DuckDB order NaN after every number, IEEE does not: a ray upwards keeps it.
+        // Spark and DuckDB order NaN above every number, IEEE 754 does not. An upward ray therefore keeps NaN.
         let floats = self.root.axis == AxisType::Float;
         if !self.root.axis.ordered() && matches!(query, Query::Between(..) | Query::AtLeast(_) | Query::AtMost(_)) {
             return Answer::All;
@@ -125,44 +125,46 @@ impl<K: Key> Index<K> {
         match query {
             Query::Point(key) => self.point(key, &mut out),
             Query::In(keys) => {
-                let mut one = Vec::new();
+                let mut of_key = Vec::new();
                 for key in keys {
-                    one.clear();
-                    self.point(key, &mut one);
-                    out.extend_from_slice(&one);
+                    of_key.clear();
+                    self.point(key, &mut of_key);
+                    out.extend_from_slice(&of_key);
                 }
                 out.sort_unstable();
                 out.dedup();
             }
             Query::Between(low, high) => self.interval(low, high, &mut out),
             Query::AtLeast(key) => {
-                return all(&|of| of.span.as_ref().is_some_and(|span| span.most >= *key) || floats && of.nans > 0);
+                return select(&|stats| {
+                    stats.span.as_ref().is_some_and(|span| span.most >= *key) || floats && stats.nans > 0
+                });
             }
-            Query::AtMost(key) => return all(&|of| of.span.as_ref().is_some_and(|span| span.least <= *key)),
-            Query::Null => return all(&|of| of.nulls > 0),
-            Query::NotNull => return all(&|of| of.span.is_some() || of.nans > 0),
-            Query::Nan => return all(&|of| of.nans > 0),
+            Query::AtMost(key) => return select(&|stats| stats.span.as_ref().is_some_and(|span| span.least <= *key)),
+            Query::Null => return select(&|stats| stats.nulls > 0),
+            Query::NotNull => return select(&|stats| stats.span.is_some() || stats.nans > 0),
+            Query::Nan => return select(&|stats| stats.nans > 0),
         }
         Answer::Only(out)
     }
 
-    /// Adds the locations of a key to `out`, which is empty: the fast path, without a query's clothes.
+    /// Fast path for one key: appends its locations to the empty `out` without building a `Query`.
     #[inline]
     pub fn point(&self, key: &K, out: &mut Vec<u32>) {
         if let Some(segment) = self.segment_of(key) {
             let mut covered = false;
-            let found = match &self.slots[segment] {
-                Slot::Ready(ready) => match self.warm(segment, ready) {
-                    Some(warm) => {
-                        ready.warm_point(warm, key, out);
-                        covered = warm.covered;
+            let answered = match &self.slots[segment] {
+                Slot::Ready(ready) => match self.cached(segment, ready) {
+                    Some(cached) => {
+                        ready.point_in_decoded(cached, key, out);
+                        covered = cached.covered;
                         true
                     }
                     None => ready.point(key, out).is_ok(),
                 },
                 Slot::Absent | Slot::Damaged => false,
             };
-            if !found {
+            if !answered {
                 out.clear();
                 out.extend(0..saturating_u32(self.root.stats.len()));
             }
@@ -173,48 +175,50 @@ impl<K: Key> Index<K> {
         self.add_unknown(out);
     }
 
-    /// Adds the locations with keys from `low` to `high` to `out`, which is empty.
+    /// Appends the locations with keys from `low` to `high` to the empty `out`.
     pub fn interval(&self, low: &K, high: &K, out: &mut Vec<u32>) {
         let segments = if low <= high { self.segments_in(low, high) } else { 0..0 };
-        let found = match segments.len() {
+        let answered = match segments.len() {
             0 => Some(()),
             1 => self.interval_of(segments.start, low, high, None, out),
             _ => self.interval_over(segments.clone(), low, high, out),
         };
-        if found.is_none() {
+        if answered.is_none() {
             out.clear();
             out.extend(0..saturating_u32(self.root.stats.len()));
         }
-        // To ask a segment costs more than to compare a location, and the answer is often no where there are many.
-        if found.is_none() || out.len() <= 4 * segments.len() || !segments.into_iter().all(|at| self.is_covered(at)) {
+        // Checking a segment is slower than checking a location, and with many segments it rarely succeeds.
+        if answered.is_none() || out.len() <= 4 * segments.len() || !segments.into_iter().all(|at| self.is_covered(at))
+        {
             self.narrow(low, high, out);
         }
         self.add_unknown(out);
     }
 
-    /// Whether every location of a segment has keys on both sides of all of the segment's, so that an interval which meets the
-    /// segment meets the spans of its locations too.
+    /// Returns true if every location of a segment has keys below and above all keys of the segment. An interval that
+    /// overlaps such a segment also overlaps the spans of all its locations.
     fn is_covered(&self, at: usize) -> bool {
-        matches!(&self.slots[at], Slot::Ready(segment) if segment.warmth.get().is_some_and(|warm| warm.covered))
+        matches!(&self.slots[at], Slot::Ready(segment) if segment.cache.get().is_some_and(|cached| cached.covered))
     }
 
-    /// What one segment adds to what is known already; `None` where it cannot tell.
+    /// Appends the locations of one segment that are not yet known. Returns `None` if the segment is missing or
+    /// damaged.
     fn interval_of(&self, at: usize, low: &K, high: &K, known: Option<&[bool]>, out: &mut Vec<u32>) -> Option<()> {
         match &self.slots[at] {
             Slot::Ready(segment) => {
-                self.warm(at, segment);
+                self.cached(at, segment);
                 segment.interval(low, high, known, out).ok()
             }
             Slot::Absent | Slot::Damaged => None,
         }
     }
 
-    /// The same over several neighbouring segments. Those that lie inside the interval come first: they need no decoding,
-    /// and mostly know the locations for which the two at the ends would be decoded.
+    /// Like `interval_of`, for several neighbouring segments. Segments inside the interval come first: they need no
+    /// decoding, and often contain every location that the two segments at the ends could add.
     fn interval_over(&self, segments: Range<usize>, low: &K, high: &K, out: &mut Vec<u32>) -> Option<()> {
         let mut known = vec![false; self.root.stats.len()];
         let mut missing = known.len();
-        let mut note = |known: &mut [bool], locations: &[u32]| {
+        let mut add = |known: &mut [bool], locations: &[u32]| {
             for &location in locations {
                 if let Some(slot) = known.get_mut(index(location)) {
                     missing -= usize::from(!*slot);
@@ -227,28 +231,28 @@ impl<K: Key> Index<K> {
         let mut more = true;
         for at in segments.clone().filter(|&at| inside(at)) {
             let Slot::Ready(segment) = &self.slots[at] else { return None };
-            more = more && note(&mut known, segment.locations());
+            more = more && add(&mut known, segment.locations());
         }
-        let mut found = Vec::new();
+        let mut added = Vec::new();
         for at in segments.filter(|&at| !inside(at)) {
             if more {
-                found.clear();
-                self.interval_of(at, low, high, Some(&known), &mut found)?;
-                more = note(&mut known, &found);
+                added.clear();
+                self.interval_of(at, low, high, Some(&known), &mut added)?;
+                more = add(&mut known, &added);
             }
         }
         out.extend((0..).zip(&known).filter(|(_, known)| **known).map(|(location, _)| location));
         Some(())
     }
 
-    /// Drops the locations whose keys all lie outside `low ..= high`.
+    /// Removes the locations whose keys are all outside `low ..= high`.
     #[inline]
     fn narrow(&self, low: &K, high: &K, out: &mut Vec<u32>) {
-        let heads = (self.heads.of(low), self.heads.of(high));
-        out.retain(|&location| match self.heads.meets(location, heads) {
-            Meets::No => false,
-            Meets::Yes => true,
-            Meets::Perhaps => {
+        let prefixes = (self.prefixes.of(low), self.prefixes.of(high));
+        out.retain(|&location| match self.prefixes.overlaps(location, prefixes) {
+            Overlap::No => false,
+            Overlap::Yes => true,
+            Overlap::Unknown => {
                 let span = self.stats_of(location).and_then(|stats| stats.span.as_ref());
                 span.is_some_and(|span| span.least <= *high && span.most >= *low)
             }
@@ -263,10 +267,10 @@ impl<K: Key> Index<K> {
         }
     }
 
-    /// The segment between whose least and greatest key a key lies.
+    /// Returns the segment whose least and greatest key enclose a key.
     #[inline]
     fn segment_of(&self, key: &K) -> Option<usize> {
-        self.heads.segment_of(key, &self.root.segments)
+        self.prefixes.segment_of(key, &self.root.segments)
     }
 
     fn segments_in(&self, low: &K, high: &K) -> Range<usize> {

@@ -1,4 +1,4 @@
-//! What an index costs and what its answers waste, in numbers for people.
+//! Statistics for people: the size of an index and the precision of its answers.
 
 use crate::int::to_u64;
 use crate::sieve::index::directory::Entry;
@@ -7,11 +7,11 @@ use crate::sieve::index::root;
 use crate::sieve::key::axis::Key;
 use crate::sieve::segment::encode::Counts;
 
-/// Points of each segment that stand for the keys that do not exist.
+/// The number of points per segment that represent absent keys.
 const PROBES: u32 = 256;
 
 impl<K: Key> Index<K> {
-    /// Numbers for people: what the index costs, and what its answers waste.
+    /// Reports the size of the index and the precision of its answers.
     pub fn report(&self) -> Report {
         let counts = self.root.counts();
         let total = |len: fn(&Entry<K>) -> u64| self.root.segments.iter().map(len).fold(0, u64::saturating_add);
@@ -27,8 +27,9 @@ impl<K: Key> Index<K> {
         }
     }
 
-    /// Mean locations that a key reads which does not exist but lies inside a segment: from points spread evenly over each
-    /// loaded segment, which count by their keys. Before the intersection with min/max, so at most this.
+    /// Estimates how many locations a key reads on average if it is absent but inside a segment. Probes evenly spaced
+    /// points of each loaded segment, and weights segments by their keys. This is an upper bound, because min/max
+    /// statistics are ignored.
     pub fn reads_of_absent_keys(&self) -> f64 {
         let (mut reads, mut keys) = (0.0, 0);
         for (slot, entry) in self.slots.iter().zip(&self.root.segments) {
@@ -41,37 +42,37 @@ impl<K: Key> Index<K> {
     }
 }
 
-/// What an index costs and wastes.
+/// The size of an index and the precision of its answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Report {
-    /// Sums over the keys.
+    /// Totals over the keys.
     pub counts: Counts,
-    /// Segments.
+    /// The number of segments.
     pub segments: u64,
-    /// Locations.
+    /// The number of locations.
     pub locations: u64,
-    /// Bytes that lookups may read, beside the root.
+    /// The bytes of all lookup sections.
     pub lookup_bytes: u64,
-    /// Bytes of the largest lookup section.
+    /// The bytes of the largest lookup section.
     pub largest_lookup: u64,
-    /// Bytes that only compaction reads.
+    /// The bytes of all keys sections.
     pub keys_bytes: u64,
-    /// Bytes of the root.
+    /// The bytes of the root.
     pub root_bytes: u64,
 }
 
 impl Report {
-    /// Bits of the lookup sections per row.
+    /// Returns the bits of the lookup sections per row.
     pub fn bits_per_row(&self) -> f64 {
         ratio(self.lookup_bytes.saturating_mul(8), self.counts.rows)
     }
 
-    /// Mean locations that a present key reads in vain.
+    /// Returns the mean number of locations that a present key reads needlessly.
     pub fn waste_per_key(&self) -> f64 {
         ratio(self.counts.reads - self.counts.pairs.min(self.counts.reads), self.counts.keys)
     }
 
-    /// E of the spec: the mean share of all locations that a present key reads in vain.
+    /// Returns the error E of the thesis: the mean share of all locations that a present key reads needlessly.
     pub fn error(&self) -> f64 {
         ratio(
             self.counts.reads - self.counts.pairs.min(self.counts.reads),
@@ -80,7 +81,7 @@ impl Report {
     }
 }
 
-/// A quotient for people; no bytes depend on it.
+/// Returns a quotient for display. No stored byte depends on it.
 #[expect(clippy::cast_precision_loss, reason = "a figure to look at")]
 fn ratio(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }

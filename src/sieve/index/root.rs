@@ -1,20 +1,20 @@
-//! The root's bytes: axis, options, locations with their statistics, directory of segments.
+//! The encoding of the root: axis, options, locations with their statistics, and the directory of segments.
 
 use crate::cursor::Cursor;
 use crate::error::Result;
 use crate::int::{to_u64, to_usize};
 use crate::sieve::code::format::{ROOT, cursor, finished, frame, malformed, take_u32, unframe};
-use crate::sieve::code::varint::{put_varint, take_len};
-use crate::sieve::index::directory::{Entry, Extent, Location, Root, Span, Stats};
+use crate::sieve::index::directory::{Entry, KeySpan, Location, Root, SectionRange, Stats};
 use crate::sieve::key::axis::{AxisType, Key};
 use crate::sieve::record::options::{Coarsen, Options};
 use crate::sieve::segment::encode::Counts;
+use crate::varint::{put_varint, take_len};
 
-/// Bits of a location's flags.
+/// Flags of a location.
 const HAS_KEYS: u8 = 1;
 const UNKNOWN: u8 = 2;
 
-/// Writes a root.
+/// Encodes a root.
 pub fn write<K: Key>(root: &Root<K>) -> Vec<u8> {
     let mut body = vec![K::CODE, root.axis.code()];
     body.extend_from_slice(&root.instant.to_le_bytes());
@@ -49,16 +49,16 @@ pub fn write<K: Key>(root: &Root<K>) -> Vec<u8> {
     frame(ROOT, &body)
 }
 
-pub(in crate::sieve) fn put_span<K: Key>(body: &mut Vec<u8>, span: &Span<K>) {
+pub(in crate::sieve) fn put_span<K: Key>(body: &mut Vec<u8>, span: &KeySpan<K>) {
     span.least.write_after(None, body);
     span.most.write_after(Some(&span.least), body);
     put_varint(body, span.rows);
 }
 
-pub(in crate::sieve) fn take_span<K: Key>(cursor: &mut Cursor<'_>) -> Result<Span<K>> {
+pub(in crate::sieve) fn take_span<K: Key>(cursor: &mut Cursor<'_>) -> Result<KeySpan<K>> {
     let least = K::read_after(None, cursor)?;
     let most = K::read_after(Some(&least), cursor)?;
-    Ok(Span { least, most, rows: cursor.varint()? })
+    Ok(KeySpan { least, most, rows: cursor.varint()? })
 }
 
 pub(in crate::sieve) fn put_entry<K: Key>(body: &mut Vec<u8>, previous: Option<&K>, entry: &Entry<K>) {
@@ -93,7 +93,7 @@ pub(in crate::sieve) fn take_entry<K: Key>(cursor: &mut Cursor<'_>, previous: Op
     Ok(Entry { least, most, lookup, keys, counts })
 }
 
-/// Reads a root.
+/// Decodes a root.
 pub fn read<K: Key>(bytes: &[u8]) -> Result<Root<K>> {
     let mut cursor = cursor(unframe(ROOT, bytes)?);
     let cursor = &mut cursor;
@@ -104,7 +104,7 @@ pub fn read<K: Key>(bytes: &[u8]) -> Result<Root<K>> {
     let instant = cursor.u64()?.cast_signed();
     let options = take_options(cursor)?;
     let (mut locations, mut stats) = (Vec::new(), Vec::new());
-    // Each turn consumes bytes, so a count that lies ends with the input.
+    // Each iteration consumes bytes, so a false count fails at the end of the input.
     for _ in 0..cursor.varint()? {
         locations.push(take_location(cursor)?);
         stats.push(take_stats(cursor)?);
@@ -151,8 +151,8 @@ fn take_stats<K: Key>(cursor: &mut Cursor<'_>) -> Result<Stats<K>> {
     Ok(Stats { span, nulls, nans, unknown: flags & UNKNOWN != 0 })
 }
 
-fn take_extent(cursor: &mut Cursor<'_>) -> Result<Extent> {
-    Ok(Extent { file: take_u32(cursor)?, offset: cursor.varint()?, len: cursor.varint()? })
+fn take_extent(cursor: &mut Cursor<'_>) -> Result<SectionRange> {
+    Ok(SectionRange { file: take_u32(cursor)?, offset: cursor.varint()?, len: cursor.varint()? })
 }
 
 pub(in crate::sieve) fn put_location(body: &mut Vec<u8>, location: &Location) {

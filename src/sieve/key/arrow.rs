@@ -1,4 +1,4 @@
-//! Arrow columns as keys: which axis a type has, and the keys of an array with its nulls and NaN counted.
+//! Arrow columns as keys: the axis of each type, and the keys of an array with its null and NaN counts.
 
 use crate::arrow::Leaf;
 use crate::error::{Error, ErrorKind, Result};
@@ -14,10 +14,10 @@ use arrow_array::{Array, ArrayRef};
 use arrow_buffer::{ArrowNativeType, NullBuffer, ScalarBuffer};
 use arrow_schema::{DataType, TimeUnit};
 
-/// Digits of a decimal that fit into 64 bits.
+/// The most digits of a decimal that fits in 64 bits.
 const WORD_DIGITS: u8 = 18;
 
-/// Which of the three key types a column has.
+/// The key type of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Width {
     /// `u64`.
@@ -31,18 +31,18 @@ pub enum Width {
 /// How the values of a column become keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Axis {
-    /// Their order.
+    /// The order of the values.
     pub axis: AxisType,
-    /// Their type.
+    /// The type of the keys.
     pub width: Width,
-    /// What makes two columns comparable: unit, scale, zone. Stored with the index.
+    /// The properties that make two columns comparable: unit, scale, time zone. Stored with the index.
     pub meaning: String,
-    /// Whether a row can have several values: its nulls then say nothing of the row.
+    /// True if a row can have several values. A null slot then does not mean that the row is null.
     pub repeated: bool,
 }
 
 impl Axis {
-    /// The axis of a column of this type; of a nested one, of its only leaf.
+    /// Returns the axis of a column type. A nested type must have exactly one leaf.
     pub fn of(arrow: &DataType) -> Result<Self> {
         use DataType as A;
         let of = |axis, width, meaning: String| Ok(Self { axis, width, meaning, repeated: false });
@@ -81,31 +81,35 @@ impl Axis {
             }
             A::FixedSizeList(item, _) => Ok(Self { repeated: true, ..Self::of(item.data_type())? }),
             A::Struct(fields) if fields.len() == 1 => Self::of(fields[0].data_type()),
-            A::Struct(_) | A::Map(_, _) => Err(refused(arrow, "it has several leaves; name one of them")),
-            A::Decimal256(_, _) => Err(refused(arrow, "decimals of more than 38 digits have no axis")),
-            A::Interval(_) => Err(refused(arrow, "intervals have no order")),
-            A::Null => Err(refused(arrow, "a column of nulls has no values; give the column's type")),
-            _ => Err(refused(arrow, "it has no axis")),
+            A::Struct(_) | A::Map(_, _) => Err(unsupported(arrow, "it has several leaves; name one of them")),
+            A::Decimal256(_, _) => Err(unsupported(arrow, "decimals of more than 38 digits have no axis")),
+            A::Interval(_) => Err(unsupported(arrow, "intervals have no order")),
+            A::Null => Err(unsupported(arrow, "a column of nulls has no values; give the column's type")),
+            _ => Err(unsupported(arrow, "it has no axis")),
         }
     }
 
-    /// Visits the values of a column: each with how many neighbouring or equal rows have it. Entries of dictionaries are
-    /// visited once.
-    pub fn visit<K: Encode>(&self, column: &ArrayRef, mut take: impl FnMut(K::Value<'_>, u64)) -> Result<Sides> {
+    /// Calls `take` with each value and the number of rows that have it. A plain array yields every row separately. A
+    /// dictionary array yields every used entry once.
+    pub fn visit<K: ArrowKey>(
+        &self,
+        column: &ArrayRef,
+        mut take: impl FnMut(K::Value<'_>, u64),
+    ) -> Result<ColumnCounts> {
         let leaf = Leaf::find(column, None)?;
-        let found = Self::of(leaf.array.data_type())?;
-        if found.meaning != self.meaning {
-            return Err(Error::new(ErrorKind::SieveMeaning { column: self.meaning.clone(), found: found.meaning }));
+        let axis = Self::of(leaf.array.data_type())?;
+        if axis.meaning != self.meaning {
+            return Err(Error::new(ErrorKind::SieveMeaning { column: self.meaning.clone(), found: axis.meaning }));
         }
-        let mut sides = Sides { rows: to_u64(column.len()), ..Sides::default() };
+        let mut counts = ColumnCounts { rows: to_u64(column.len()), ..ColumnCounts::default() };
         if let DataType::Dictionary(_, _) = leaf.array.data_type() {
             let dictionary = leaf.array.as_any_dictionary();
             if dictionary.values().is_empty() {
-                sides.nulls = to_u64(leaf.array.len());
-                return Ok(sides);
+                counts.nulls = to_u64(leaf.array.len());
+                return Ok(counts);
             }
-            let values =
-                without_runs(dictionary.values()).map_err(|_| refused(column.data_type(), "it could not be read"))?;
+            let values = without_runs(dictionary.values())
+                .map_err(|_| unsupported(column.data_type(), "it could not be read"))?;
             let nulls = NullBuffer::union(leaf.nulls.as_ref(), leaf.array.logical_nulls().as_ref());
             let mut uses = vec![0u64; values.len()];
             for (slot, entry) in dictionary.normalized_keys().into_iter().enumerate() {
@@ -113,66 +117,66 @@ impl Axis {
                     uses[entry] += 1;
                 }
             }
-            sides.nulls = to_u64(nulls.map_or(0, |nulls| nulls.null_count()));
+            counts.nulls = to_u64(nulls.map_or(0, |nulls| nulls.null_count()));
             let unused = |slot: usize| uses[slot] == 0;
             K::each(&*values, unused, |slot, value| match value {
                 Some(value) => take(value, uses[slot]),
-                None => sides.nans += uses[slot],
+                None => counts.nans += uses[slot],
             })?;
-            return Ok(sides);
+            return Ok(counts);
         }
-        let values = without_runs(&leaf.array).map_err(|_| refused(column.data_type(), "it could not be read"))?;
-        // The nulls of runs are written out with them.
+        let values = without_runs(&leaf.array).map_err(|_| unsupported(column.data_type(), "it could not be read"))?;
+        // `without_runs` also expands the nulls of a run-end encoded array.
         let nulls = NullBuffer::union(leaf.nulls.as_ref(), values.nulls());
         let nulls = nulls.filter(|nulls| nulls.null_count() > 0);
-        sides.nulls = to_u64(nulls.as_ref().map_or(0, NullBuffer::null_count));
+        counts.nulls = to_u64(nulls.as_ref().map_or(0, NullBuffer::null_count));
         let skipped = |slot: usize| nulls.as_ref().is_some_and(|nulls| nulls.is_null(slot));
         K::each(&*values, skipped, |_, value| match value {
             Some(value) => take(value, 1),
-            None => sides.nans += 1,
+            None => counts.nans += 1,
         })?;
-        Ok(sides)
+        Ok(counts)
     }
 
-    /// The keys of a column of literals, in any order; and what of them has no key.
-    pub fn keys<K: Encode>(&self, column: &ArrayRef) -> Result<(Vec<K>, Sides)> {
+    /// Returns the keys of a column of literals, in no particular order, and counts the slots that have no key.
+    pub fn keys<K: ArrowKey>(&self, column: &ArrayRef) -> Result<(Vec<K>, ColumnCounts)> {
         let mut keys = Vec::new();
-        let sides = self.visit::<K>(column, |value, _| keys.push(K::owned(value)))?;
-        Ok((keys, sides))
+        let counts = self.visit::<K>(column, |value, _| keys.push(K::owned(value)))?;
+        Ok((keys, counts))
     }
 }
 
-/// Rows of a column, and those of its slots that have no key.
+/// The number of rows in a column, and of slots without a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Sides {
-    /// Rows.
+pub struct ColumnCounts {
+    /// All rows.
     pub rows: u64,
-    /// Slots without a value.
+    /// Null slots.
     pub nulls: u64,
-    /// Slots that are not a number.
+    /// NaN slots.
     pub nans: u64,
 }
 
-/// A key type whose values can be read out of arrays.
-pub trait Encode: Key {
-    /// What an array holds.
+/// A key type that can be read from Arrow arrays.
+pub trait ArrowKey: Key {
+    /// A value borrowed from an array.
     type Value<'a>: Copy;
 
-    /// Visits the slots that are not skipped, which may hold anything; `None` is NaN.
+    /// Visits every slot that is not skipped, with `None` for NaN. A skipped slot may contain arbitrary bytes.
     fn each(
         array: &dyn Array,
         skipped: impl Fn(usize) -> bool,
         visit: impl FnMut(usize, Option<Self::Value<'_>>),
     ) -> Result<()>;
-    /// The key of a value.
+    /// Converts a value to a key.
     fn owned(value: Self::Value<'_>) -> Self;
-    /// The next greater key, if there is one that is certain to be the next.
+    /// Returns the next greater key, or `None` if there is none or it is not known.
     fn next(self) -> Option<Self>;
-    /// The next lesser key, if there is one that is certain to be the next.
+    /// Returns the next smaller key, or `None` if there is none or it is not known.
     fn previous(self) -> Option<Self>;
 }
 
-impl Encode for u64 {
+impl ArrowKey for u64 {
     type Value<'a> = Self;
 
     fn each(
@@ -201,7 +205,8 @@ impl Encode for u64 {
             A::UInt16 => naturals::<u16>(array, visit),
             A::UInt32 => naturals::<u32>(array, visit),
             A::UInt64 => naturals::<u64>(array, visit),
-            // A value with more digits than its type allows keeps its side of the others: every literal is within them.
+            // A value with more digits than its type allows is clamped. Every literal is within the limits, so
+            // comparisons with literals stay correct.
             A::Decimal128(_, _) => {
                 let clamped = |value: i128| value.clamp(i128::from(i64::MIN), i128::from(i64::MAX));
                 let word = |value: i128| signed(i64::try_from(clamped(value)).unwrap_or_default());
@@ -220,7 +225,7 @@ impl Encode for u64 {
                 let values = array.as_primitive::<Float64Type>().values();
                 values.iter().enumerate().for_each(|(slot, value)| visit(slot, double(*value)));
             }
-            other => return Err(refused(other, "it has no axis of 64 bits")),
+            other => return Err(unsupported(other, "it has no axis of 64 bits")),
         }
         Ok(())
     }
@@ -238,7 +243,7 @@ impl Encode for u64 {
     }
 }
 
-impl Encode for u128 {
+impl ArrowKey for u128 {
     type Value<'a> = Self;
 
     fn each(
@@ -261,7 +266,7 @@ impl Encode for u128 {
                 let key = |slot| <[u8; 16]>::try_from(values.value(slot)).map_or(0, uuid);
                 (0..values.len()).for_each(|slot| visit(slot, Some(key(slot))));
             }
-            other => return Err(refused(other, "it has no axis of 128 bits")),
+            other => return Err(unsupported(other, "it has no axis of 128 bits")),
         }
         Ok(())
     }
@@ -279,7 +284,7 @@ impl Encode for u128 {
     }
 }
 
-impl Encode for Bytes {
+impl ArrowKey for Bytes {
     type Value<'a> = &'a [u8];
 
     fn each(
@@ -304,7 +309,7 @@ impl Encode for Bytes {
             A::Utf8View => strings!(array.as_byte_view::<StringViewType>()),
             A::BinaryView => strings!(array.as_byte_view::<BinaryViewType>()),
             A::FixedSizeBinary(_) => strings!(array.as_fixed_size_binary()),
-            other => return Err(refused(other, "it has no axis of bytes")),
+            other => return Err(unsupported(other, "it has no axis of bytes")),
         }
         Ok(())
     }
@@ -322,7 +327,7 @@ impl Encode for Bytes {
     }
 }
 
-/// The array's numbers by their width alone; dates, ticks and decimals are integers of theirs.
+/// Returns the array's buffer as integers of its physical width. Dates, times, timestamps and decimals are stored so.
 fn raw<N: ArrowNativeType>(array: &dyn Array) -> ScalarBuffer<N> {
     let data = array.to_data();
     ScalarBuffer::new(data.buffers()[0].clone(), data.offset(), data.len())
@@ -345,7 +350,7 @@ fn name(unit: TimeUnit) -> &'static str {
     }
 }
 
-fn refused(arrow: &DataType, reason: &'static str) -> Error {
+fn unsupported(arrow: &DataType, reason: &'static str) -> Error {
     Error::new(ErrorKind::SieveType { arrow: arrow.to_string(), reason })
 }
 
@@ -357,20 +362,20 @@ mod tests {
     use arrow_array::{BooleanArray, Decimal128Array, Float32Array, Int8Array, StringViewArray, UInt64Array};
     use std::sync::Arc;
 
-    fn keys<K: Encode>(array: impl Array + 'static) -> (Vec<K>, Sides) {
+    fn keys<K: ArrowKey>(array: impl Array + 'static) -> (Vec<K>, ColumnCounts) {
         let array: ArrayRef = Arc::new(array);
         Axis::of(array.data_type()).unwrap().keys::<K>(&array).unwrap()
     }
 
     #[test]
-    fn values_keep_their_order_and_zeros_are_one() {
-        let sides = |rows, nulls, nans| Sides { rows, nulls, nans };
-        let (found, of) = keys::<u64>(Int8Array::from(vec![Some(-128), None, Some(-1), Some(0), Some(127)]));
-        assert!(found.is_sorted() && found.len() == 4);
-        assert_eq!(of, sides(5, 1, 0));
-        let (found, of) = keys::<u64>(Float32Array::from(vec![-1.5, -0.0, 0.0, f32::NAN, 3.0, f32::INFINITY]));
-        assert!(found.is_sorted() && found[1] == found[2]);
-        assert_eq!((found.len(), of), (5, sides(6, 0, 1)));
+    fn keys_keep_the_order_of_values_and_both_zeros_are_equal() {
+        let expected = |rows, nulls, nans| ColumnCounts { rows, nulls, nans };
+        let (sorted, counts) = keys::<u64>(Int8Array::from(vec![Some(-128), None, Some(-1), Some(0), Some(127)]));
+        assert!(sorted.is_sorted() && sorted.len() == 4);
+        assert_eq!(counts, expected(5, 1, 0));
+        let (sorted, counts) = keys::<u64>(Float32Array::from(vec![-1.5, -0.0, 0.0, f32::NAN, 3.0, f32::INFINITY]));
+        assert!(sorted.is_sorted() && sorted[1] == sorted[2]);
+        assert_eq!((sorted.len(), counts), (5, expected(6, 0, 1)));
         assert_eq!(keys::<u64>(BooleanArray::from(vec![false, true])).0, [0, 1]);
         assert_eq!(keys::<u64>(UInt64Array::from(vec![0, u64::MAX])).0, [0, u64::MAX]);
         let decimals = |digits| {
@@ -383,25 +388,26 @@ mod tests {
     }
 
     #[test]
-    fn entries_of_a_dictionary_count_once_for_each_row() {
+    fn a_dictionary_entry_counts_once_per_row() {
         let mut builder = StringDictionaryBuilder::<Int8Type>::new();
         ["b", "a", "b"].iter().for_each(|text| builder.append_value(text));
         builder.append_null();
         let array: ArrayRef = Arc::new(builder.finish());
-        let mut found = Vec::new();
+        let mut entries = Vec::new();
         let axis = Axis::of(array.data_type()).unwrap();
-        let sides = axis.visit::<Bytes>(&array, |value, rows| found.push((value.to_vec(), rows))).unwrap();
-        assert_eq!(found, [(b"b".to_vec(), 2), (b"a".to_vec(), 1)]);
-        assert_eq!(sides, Sides { rows: 4, nulls: 1, nans: 0 });
+        let counts = axis.visit::<Bytes>(&array, |value, rows| entries.push((value.to_vec(), rows))).unwrap();
+        assert_eq!(entries, [(b"b".to_vec(), 2), (b"a".to_vec(), 1)]);
+        assert_eq!(counts, ColumnCounts { rows: 4, nulls: 1, nans: 0 });
     }
 
     #[test]
-    fn other_units_and_types_without_order_are_refused() {
+    fn other_units_and_unordered_types_are_rejected() {
         let axis = Axis::of(&DataType::Timestamp(TimeUnit::Microsecond, None)).unwrap();
         let other: ArrayRef = Arc::new(arrow_array::TimestampMillisecondArray::from(vec![1]));
         assert!(matches!(axis.keys::<u64>(&other).unwrap_err().kind(), ErrorKind::SieveMeaning { .. }));
-        for refused in [DataType::Null, DataType::Decimal256(50, 2), DataType::Struct(arrow_schema::Fields::empty())] {
-            assert!(matches!(Axis::of(&refused).unwrap_err().kind(), ErrorKind::SieveType { .. }), "{refused}");
+        for data_type in [DataType::Null, DataType::Decimal256(50, 2), DataType::Struct(arrow_schema::Fields::empty())]
+        {
+            assert!(matches!(Axis::of(&data_type).unwrap_err().kind(), ErrorKind::SieveType { .. }), "{data_type}");
         }
     }
 }

@@ -1,51 +1,52 @@
-//! Typed values as keys on an ordered axis (spec section 6): weakly monotone always, injective where `exact` says so.
+//! Typed values as keys on an ordered axis. The mapping is weakly monotone, and injective where `exact` returns true.
 
 use std::fmt::Debug;
 
 use crate::cursor::Cursor;
 use crate::error::{Error, ErrorKind, Result};
 use crate::int::{low_u64, to_u64, to_usize};
-use crate::sieve::code::varint::{put_varint, take_len};
-use crate::sieve::key::string_points::Chart;
+use crate::sieve::key::string_points::StringPoints;
+use crate::varint::{put_varint, take_len};
 
-/// Byte strings are cut here; longer ones tie, which costs false positives only. It bounds every stored key.
+/// Longer byte strings are truncated to this length. Truncation can only cause ties, and so false positives. It also
+/// bounds the size of every stored key.
 pub const MAX_KEY_BYTES: usize = 1024;
 
-/// How a column's values became keys; stored with the index.
+/// How a column's values became keys. Stored with the index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum AxisType {
-    /// False, true.
+    /// False sorts before true.
     Boolean = 0,
-    /// Signed integers, dates, times, timestamps in the column's own unit, decimals of up to 18 digits.
+    /// Signed integers, dates, times, timestamps in the column's own unit, and decimals of up to 18 digits.
     Signed = 1,
     /// Unsigned integers.
     Unsigned = 2,
-    /// Floats and doubles; NaN is not on the axis.
+    /// Floats and doubles. NaN is not on the axis.
     Float = 3,
     /// Decimals of up to 38 digits.
     WideSigned = 4,
-    /// UUID and other 16-byte values in byte order.
+    /// UUIDs and other 16-byte values, in byte order.
     Uuid = 5,
-    /// Strings, binary and composite keys in byte order.
+    /// Strings, binary values and composite keys, in byte order.
     Bytes = 6,
-    /// A hash of a value whose order is not byte order: equality only.
+    /// Hashes of values whose order is not byte order. Supports equality only.
     Hashed = 7,
 }
 
 impl AxisType {
-    /// Whether different values always have different keys.
+    /// Returns true if different values always have different keys.
     pub fn exact(self) -> bool {
         !matches!(self, Self::Bytes | Self::Hashed)
     }
 
-    /// Whether intervals, rays and prefixes can be asked for.
+    /// Returns true if the axis supports intervals, rays and prefixes.
     pub fn ordered(self) -> bool {
         self != Self::Hashed
     }
 
     pub(in crate::sieve) fn code(self) -> u8 {
-        // A fieldless `repr(u8)` enum is its code.
+        // The discriminant of a fieldless `repr(u8)` enum is its stored code.
         self as u8
     }
 
@@ -57,17 +58,17 @@ impl AxisType {
     }
 }
 
-/// The key of a signed integer: the sign bit flipped.
+/// Returns the key of a signed integer: its bits with the sign bit flipped.
 pub fn signed(value: i64) -> u64 {
     value.cast_unsigned() ^ 1 << 63
 }
 
-/// The key of a wide decimal's unscaled value.
+/// Returns the key of a wide decimal's unscaled value.
 pub fn wide_signed(value: i128) -> u128 {
     value.cast_unsigned() ^ 1 << 127
 }
 
-/// The key of a float or double, both zeros alike; `None` for NaN, which lives in a list of its own.
+/// Returns the key of a float or double. Both zeros have the same key. NaN has none; it is counted separately.
 pub fn double(value: f64) -> Option<u64> {
     // Adding zero turns -0.0 into 0.0 and changes nothing else.
     let bits = (value + 0.0).to_bits();
@@ -75,52 +76,53 @@ pub fn double(value: f64) -> Option<u64> {
     (!value.is_nan()).then_some(if negative { !bits } else { bits ^ 1 << 63 })
 }
 
-/// The key of a UUID or other 16-byte value.
+/// Returns the key of a UUID or other 16-byte value.
 pub fn uuid(value: [u8; 16]) -> u128 {
     u128::from_be_bytes(value)
 }
 
-/// A byte string as a key, cut at [`MAX_KEY_BYTES`].
+/// A byte string as a key, truncated to [`MAX_KEY_BYTES`].
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Bytes(Box<[u8]>);
 
 impl Bytes {
-    /// The key of a string or binary value.
+    /// Returns the key of a string or binary value.
     pub fn new(value: &[u8]) -> Self {
         Self(value[..value.len().min(MAX_KEY_BYTES)].into())
     }
 
-    /// The greatest key that begins with `prefix`.
+    /// Returns the greatest key that begins with `prefix`.
     pub fn last_with_prefix(prefix: &[u8]) -> Self {
         let mut bytes = prefix[..prefix.len().min(MAX_KEY_BYTES)].to_vec();
         bytes.resize(MAX_KEY_BYTES, 0xff);
         Self(bytes.into())
     }
 
-    /// Its bytes.
+    /// Returns the bytes of the key.
     pub fn as_slice(&self) -> &[u8] {
         &self.0
     }
 }
 
-/// Builds a composite key whose byte order is the order of its columns; ranges and prefixes speak of leading columns.
+/// Builds a composite key whose byte order equals the order of its columns. Ranges and prefixes apply to leading
+/// columns.
 #[derive(Debug, Default, Clone)]
 pub struct Composite(Vec<u8>);
 
 impl Composite {
-    /// Adds a 64-bit key.
+    /// Appends a 64-bit key.
     pub fn word(mut self, key: u64) -> Self {
         self.0.extend_from_slice(&key.to_be_bytes());
         self
     }
 
-    /// Adds a 128-bit key.
+    /// Appends a 128-bit key.
     pub fn wide(mut self, key: u128) -> Self {
         self.0.extend_from_slice(&key.to_be_bytes());
         self
     }
 
-    /// Adds a byte string. Zero bytes are escaped so that the terminator sorts before every continuation.
+    /// Appends a byte string. Zero bytes are escaped so that the terminator sorts before every continuation.
     pub fn bytes(mut self, value: &[u8]) -> Self {
         for &byte in value {
             self.0.push(byte);
@@ -132,56 +134,58 @@ impl Composite {
         self
     }
 
-    /// The key so far; of leading columns only, it is a prefix of all keys that share them.
+    /// Returns the key so far. If only leading columns were added, it is a prefix of all keys that share them.
     pub fn key(&self) -> Bytes {
         Bytes::new(&self.0)
     }
 }
 
-/// Where a key lies against a segment.
+/// The position of a key relative to a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
-    /// Below every key that shares the segment's prefix.
+pub enum Position {
+    /// Below every key that has the segment's prefix.
     Below,
-    /// At a point of the segment's axis.
+    /// At this point of the segment.
     At(u128),
-    /// Above every key that shares the segment's prefix.
+    /// Above every key that has the segment's prefix.
     Above,
 }
 
-/// A key of one of the three widths: `u64`, `u128` and [`Bytes`].
+/// A key of one of three types: `u64`, `u128` or [`Bytes`].
 pub trait Key: Clone + Ord + Debug + Send + Sync {
-    /// Stored with every part, so that parts of another width are refused.
+    /// The code of the key type. Every part stores it, and readers reject parts of another type.
     const CODE: u8;
-    /// Bytes of a point of this axis.
+    /// The size of a stored point in bytes.
     const POINT_BYTES: usize;
-    /// Whether different keys always have different points.
+    /// True if different keys always have different points.
     const POINTS_DIFFER: bool;
 
-    /// Leading bits that two keys share, each continued by zeros; `u32::MAX` when all of them are.
+    /// Counts the leading bits that two keys share if both are padded with zeros. Returns `u32::MAX` if they share all
+    /// bits.
     fn common_bits(&self, other: &Self) -> u32;
-    /// The axis of a segment with these keys, which ascend.
-    fn chart(keys: &[Self]) -> Chart;
-    /// The point of one of them.
-    fn point(&self, chart: &Chart) -> u128;
-    /// Where any key lies against them.
-    fn place(&self, chart: &Chart) -> Place;
-    /// The point of a key that may lie anywhere, its lowest `down` bits perhaps not those of [`Key::place`]; `None` for a key
-    /// below or above all points.
-    fn near(&self, chart: &Chart, down: u32) -> Option<u128>;
-    /// The bytes that all of some keys may begin with; none for numbers.
-    fn leading(&self) -> &[u8];
-    /// Eight bytes that order keys, ties aside: those after `prefix` where the key begins with it.
-    fn head(&self, prefix: &[u8]) -> u64;
-    /// Bytes that a buffered key occupies beyond its fixed size.
+    /// Returns the mapping from keys to points for a segment with these keys, which must ascend.
+    fn point_mapping(keys: &[Self]) -> StringPoints;
+    /// Returns the point of a key of the segment.
+    fn point(&self, mapping: &StringPoints) -> u128;
+    /// Returns the position of any key relative to the segment.
+    fn position(&self, mapping: &StringPoints) -> Position;
+    /// Returns the point of a key that need not belong to the segment, or `None` if it is below or above all points.
+    /// The lowest `ignored_bits` bits may differ from the point of [`Key::position`].
+    fn approximate_point(&self, mapping: &StringPoints, ignored_bits: u32) -> Option<u128>;
+    /// Returns the bytes of the key that a common prefix can consist of. Empty for numbers.
+    fn prefix_bytes(&self) -> &[u8];
+    /// Returns eight bytes that sort like the keys, apart from ties: the bytes after `prefix` if the key begins with
+    /// it.
+    fn prefix_word(&self, prefix: &[u8]) -> u64;
+    /// Returns the heap memory that a buffered key occupies.
     fn heap_bytes(&self) -> usize;
-    /// Writes the key, given the one before it in ascending order.
+    /// Writes the key as a difference from the previous one, which must not be greater.
     fn write_after(&self, previous: Option<&Self>, out: &mut Vec<u8>);
-    /// Reads what `write_after` wrote.
+    /// Reads a key written by `write_after`.
     fn read_after(previous: Option<&Self>, cursor: &mut Cursor<'_>) -> Result<Self>;
-    /// The key as bytes whose order is that of keys, for those who cut the axis without knowing its type.
+    /// Returns the key as bytes that sort like keys, so that callers can partition the axis without knowing its type.
     fn ordinal(&self) -> Vec<u8>;
-    /// The key that `ordinal` wrote; `None` for other bytes.
+    /// Parses bytes returned by `ordinal`. Returns `None` if they are not valid.
     fn from_ordinal(bytes: &[u8]) -> Option<Self>;
 }
 
@@ -195,31 +199,31 @@ impl Key for u64 {
         if self == other { u32::MAX } else { (self ^ other).leading_zeros() }
     }
 
-    fn chart(_: &[Self]) -> Chart {
-        Chart::default()
+    fn point_mapping(_: &[Self]) -> StringPoints {
+        StringPoints::default()
     }
 
     #[inline]
-    fn point(&self, _: &Chart) -> u128 {
+    fn point(&self, _: &StringPoints) -> u128 {
         u128::from(*self)
     }
 
     #[inline]
-    fn place(&self, _: &Chart) -> Place {
-        Place::At(u128::from(*self))
+    fn position(&self, _: &StringPoints) -> Position {
+        Position::At(u128::from(*self))
     }
 
     #[inline]
-    fn near(&self, _: &Chart, _: u32) -> Option<u128> {
+    fn approximate_point(&self, _: &StringPoints, _: u32) -> Option<u128> {
         Some(u128::from(*self))
     }
 
-    fn leading(&self) -> &[u8] {
+    fn prefix_bytes(&self) -> &[u8] {
         &[]
     }
 
     #[inline]
-    fn head(&self, _: &[u8]) -> u64 {
+    fn prefix_word(&self, _: &[u8]) -> u64 {
         *self
     }
 
@@ -257,31 +261,31 @@ impl Key for u128 {
         if self == other { u32::MAX } else { (self ^ other).leading_zeros() }
     }
 
-    fn chart(_: &[Self]) -> Chart {
-        Chart::default()
+    fn point_mapping(_: &[Self]) -> StringPoints {
+        StringPoints::default()
     }
 
     #[inline]
-    fn point(&self, _: &Chart) -> u128 {
+    fn point(&self, _: &StringPoints) -> u128 {
         *self
     }
 
     #[inline]
-    fn place(&self, _: &Chart) -> Place {
-        Place::At(*self)
+    fn position(&self, _: &StringPoints) -> Position {
+        Position::At(*self)
     }
 
     #[inline]
-    fn near(&self, _: &Chart, _: u32) -> Option<u128> {
+    fn approximate_point(&self, _: &StringPoints, _: u32) -> Option<u128> {
         Some(*self)
     }
 
-    fn leading(&self) -> &[u8] {
+    fn prefix_bytes(&self) -> &[u8] {
         &[]
     }
 
     #[inline]
-    fn head(&self, _: &[u8]) -> u64 {
+    fn prefix_word(&self, _: &[u8]) -> u64 {
         low_u64(*self >> 64)
     }
 
@@ -322,7 +326,7 @@ impl Key for Bytes {
         let bits = |byte_index: usize, byte: u8| crate::int::saturating_u32(byte_index) * 8 + byte.leading_zeros();
         match (a.get(same), b.get(same)) {
             (Some(x), Some(y)) => bits(same, x ^ y),
-            // One is the beginning of the other, which zeros continue.
+            // One key is a prefix of the other, and is padded with zeros.
             _ => {
                 let longer = if a.len() > b.len() { a } else { b };
                 let rest = longer[same..].iter().position(|&byte| byte != 0);
@@ -331,35 +335,35 @@ impl Key for Bytes {
         }
     }
 
-    fn chart(keys: &[Self]) -> Chart {
-        Chart::of(keys.iter().map(Bytes::as_slice))
+    fn point_mapping(keys: &[Self]) -> StringPoints {
+        StringPoints::of(keys.iter().map(Bytes::as_slice))
     }
 
-    fn point(&self, chart: &Chart) -> u128 {
-        chart.point(&self.0)
+    fn point(&self, mapping: &StringPoints) -> u128 {
+        mapping.point(&self.0)
     }
 
-    fn place(&self, chart: &Chart) -> Place {
-        if self.0.starts_with(chart.prefix()) {
-            Place::At(self.point(chart))
-        } else if *self.0 < *chart.prefix() {
-            Place::Below
+    fn position(&self, mapping: &StringPoints) -> Position {
+        if self.0.starts_with(mapping.prefix()) {
+            Position::At(self.point(mapping))
+        } else if *self.0 < *mapping.prefix() {
+            Position::Below
         } else {
-            Place::Above
+            Position::Above
         }
     }
 
     #[inline]
-    fn near(&self, chart: &Chart, down: u32) -> Option<u128> {
-        self.0.starts_with(chart.prefix()).then(|| chart.point_above(&self.0, down))
+    fn approximate_point(&self, mapping: &StringPoints, ignored_bits: u32) -> Option<u128> {
+        self.0.starts_with(mapping.prefix()).then(|| mapping.point_above(&self.0, ignored_bits))
     }
 
-    fn leading(&self) -> &[u8] {
+    fn prefix_bytes(&self) -> &[u8] {
         &self.0
     }
 
     #[inline]
-    fn head(&self, prefix: &[u8]) -> u64 {
+    fn prefix_word(&self, prefix: &[u8]) -> u64 {
         match self.0.strip_prefix(prefix) {
             Some(rest) => match rest.first_chunk() {
                 Some(head) => u64::from_be_bytes(*head),
@@ -406,7 +410,7 @@ impl Key for Bytes {
     }
 }
 
-/// A stored point.
+/// Reads a point.
 pub(in crate::sieve) fn take_point<K: Key>(cursor: &mut Cursor<'_>) -> Result<u128> {
     let bytes = cursor.take(K::POINT_BYTES)?;
     let mut wide = [0; 16];
@@ -425,7 +429,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn edges_keep_their_order() {
+    fn extreme_values_keep_their_order() {
         assert!(signed(i64::MIN) == 0 && signed(-1) < signed(0) && signed(i64::MAX) == u64::MAX);
         assert!(wide_signed(i128::MIN) == 0 && wide_signed(-1) < wide_signed(0));
         let doubles = [f64::NEG_INFINITY, f64::MIN, -1.0, -5e-324, 0.0, 5e-324, 1.0, f64::MAX, f64::INFINITY];
@@ -445,10 +449,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn byte_strings_share_the_bits_they_claim(a in short(), b in short(), c in short()) {
+        fn common_bits_of_byte_strings_nest(a in short(), b in short(), c in short()) {
             let mut keys = [Bytes::new(&a), Bytes::new(&b), Bytes::new(&c)];
             keys.sort();
-            // The outer two share what both neighbours share: what makes cells of the axis nest.
+            // The outer two keys share exactly the bits that both neighbouring pairs share. This makes the cells of the
+            // axis nest.
             let (outer, left, right) =
                 (keys[0].common_bits(&keys[2]), keys[0].common_bits(&keys[1]), keys[1].common_bits(&keys[2]));
             prop_assert_eq!(outer, left.min(right));

@@ -1,28 +1,28 @@
-//! How the byte strings of one segment become points: strip what they all begin with, then number, place by place, the
-//! bytes that occur there.
+//! Maps the byte strings of one segment to points: strips their common prefix, then numbers the bytes that occur at
+//! each position.
 //!
-//! Hexadecimal digits take four bits so, and the dashes of a UUID none: 128 bits hold 32 digits instead of 16 bytes.
-//! Fewer bits also mean fewer halves between a cell and its separators. The numbers keep the order of the bytes, so points
-//! are weakly monotone; a string that ends counts as zeros from there on.
+//! A hexadecimal digit then takes four bits, and the dashes of a UUID none, so 128 bits hold 32 digits instead of 16
+//! bytes. Fewer bits also mean fewer halvings on the way to a separator. The numbering keeps the order of the bytes, so
+//! points are weakly monotone. A string that is too short is padded with zero bytes.
 
 use crate::cursor::Cursor;
 use crate::error::Result;
 use crate::int::{low_u8, saturating_u32, to_u64};
 use crate::sieve::code::format::malformed;
-use crate::sieve::code::varint::{put_varint, take_len};
+use crate::varint::{put_varint, take_len};
 
-/// Bits of a point.
+/// The width of a point.
 const POINT_BITS: u32 = 128;
 
-/// Places beyond this many are not looked at.
+/// Positions after this many are ignored.
 const MAX_PLACES: usize = 64;
 
-/// The bytes that occur at some place.
+/// The bytes that occur at one or more positions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Alphabet {
-    /// Ascending.
+    /// In ascending order.
     symbols: Vec<u8>,
-    /// How many symbols are less than each byte.
+    /// For each byte, the number of symbols below it.
     below: Vec<u8>,
     bits: u32,
 }
@@ -36,63 +36,63 @@ impl Alphabet {
     }
 }
 
-/// The axis of one segment. Empty for keys that are numbers already.
+/// The mapping from the byte strings of one segment to points. Empty if the keys are numbers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Chart {
+pub struct StringPoints {
     prefix: Vec<u8>,
     alphabets: Vec<Alphabet>,
-    /// Alphabet of each place after the prefix.
+    /// The index of the alphabet of each position after the prefix.
     places: Vec<u8>,
-    /// Bits of all places.
+    /// The sum of the bits of all positions.
     bits: u32,
 }
 
-impl Chart {
-    /// The chart of some keys in ascending order.
-    #[allow(single_use_lifetimes, reason = "an `impl Trait` cannot leave it out")]
+impl StringPoints {
+    /// Builds the mapping for keys in ascending order.
+    #[allow(single_use_lifetimes, reason = "an `impl Trait` argument cannot elide its lifetime")]
     pub(in crate::sieve) fn of<'a>(keys: impl DoubleEndedIterator<Item = &'a [u8]> + Clone) -> Self {
         let (Some(least), Some(most)) = (keys.clone().next(), keys.clone().next_back()) else { return Self::default() };
         let prefix = least.iter().zip(most).take_while(|(a, b)| a == b).count();
-        let mut chart = Self { prefix: least[..prefix].to_vec(), ..Self::default() };
+        let mut mapping = Self { prefix: least[..prefix].to_vec(), ..Self::default() };
         let longest = keys.clone().map(<[u8]>::len).max().unwrap_or(0);
         for place in prefix..longest.min(prefix + MAX_PLACES) {
-            let mut seen = [false; 256];
+            let mut occurs = [false; 256];
             for key in keys.clone() {
-                seen[usize::from(key.get(place).copied().unwrap_or(0))] = true;
+                occurs[usize::from(key.get(place).copied().unwrap_or(0))] = true;
             }
-            let symbols: Vec<u8> = (0..=u8::MAX).filter(|&byte| seen[usize::from(byte)]).collect();
-            let known = chart.alphabets.iter().position(|alphabet| alphabet.symbols == symbols);
-            let number = known.unwrap_or(chart.alphabets.len());
-            if known.is_none() {
-                chart.alphabets.push(Alphabet::new(symbols));
+            let symbols: Vec<u8> = (0..=u8::MAX).filter(|&byte| occurs[usize::from(byte)]).collect();
+            let existing = mapping.alphabets.iter().position(|alphabet| alphabet.symbols == symbols);
+            let number = existing.unwrap_or(mapping.alphabets.len());
+            if existing.is_none() {
+                mapping.alphabets.push(Alphabet::new(symbols));
             }
-            if chart.bits + chart.alphabets[number].bits > POINT_BITS {
-                chart.alphabets.truncate(number.max(chart.alphabets.len() - usize::from(known.is_none())));
+            if mapping.bits + mapping.alphabets[number].bits > POINT_BITS {
+                mapping.alphabets.truncate(number.max(mapping.alphabets.len() - usize::from(existing.is_none())));
                 break;
             }
-            chart.bits += chart.alphabets[number].bits;
-            chart.places.push(low_u8(to_u64(number)));
+            mapping.bits += mapping.alphabets[number].bits;
+            mapping.places.push(low_u8(to_u64(number)));
         }
-        chart
+        mapping
     }
 
     pub(in crate::sieve) fn prefix(&self) -> &[u8] {
         &self.prefix
     }
 
-    /// The point of a key that begins with the prefix, whether or not it is one of the segment's.
+    /// Returns the point of a key that begins with the prefix. The key need not belong to the segment.
     pub(in crate::sieve) fn point(&self, key: &[u8]) -> u128 {
         self.point_above(key, 0)
     }
 
-    /// The same, but for the lowest `down` bits, which may be others.
+    /// Like [`Self::point`], but the lowest `ignored_bits` bits may differ.
     #[inline]
-    pub(in crate::sieve) fn point_above(&self, key: &[u8], down: u32) -> u128 {
+    pub(in crate::sieve) fn point_above(&self, key: &[u8], ignored_bits: u32) -> u128 {
         let mut left = self.bits;
         let mut point = 0u128;
         let mut bytes = key.get(self.prefix.len()..).unwrap_or_default().iter();
         for &place in &self.places {
-            if left <= down {
+            if left <= ignored_bits {
                 return point.checked_shl(left).unwrap_or(0);
             }
             let alphabet = &self.alphabets[usize::from(place)];
@@ -102,9 +102,9 @@ impl Chart {
             let shifted = point.checked_shl(alphabet.bits).unwrap_or(0);
             match alphabet.symbols.get(below) {
                 Some(&symbol) if symbol == byte => point = shifted | u128::from(to_u64(below)),
-                // Between two symbols: before all that go on with the greater one.
+                // Between two symbols: the first point that continues with the greater symbol.
                 Some(_) => return (shifted | u128::from(to_u64(below))).checked_shl(left).unwrap_or(0),
-                // Above all symbols: after all that go on with the last one.
+                // Above all symbols: the last point that continues with the last symbol.
                 None => {
                     let last = shifted | u128::from(to_u64(alphabet.symbols.len() - 1));
                     let rest = 1u128.checked_shl(left).map_or(u128::MAX, |end| end - 1);
@@ -120,7 +120,7 @@ impl Chart {
         body.extend_from_slice(&self.prefix);
         body.push(low_u8(to_u64(self.alphabets.len())));
         for alphabet in &self.alphabets {
-            // 256 symbols are written as 0, and need no list.
+            // A full alphabet of 256 symbols is written as 0, without the list.
             body.push(low_u8(to_u64(alphabet.symbols.len())));
             if alphabet.symbols.len() < 256 {
                 body.extend_from_slice(&alphabet.symbols);
@@ -132,7 +132,7 @@ impl Chart {
 
     pub(in crate::sieve) fn read(cursor: &mut Cursor<'_>) -> Result<Self> {
         let prefix_len = take_len(cursor)?;
-        let mut chart = Self { prefix: cursor.take(prefix_len)?.to_vec(), ..Self::default() };
+        let mut mapping = Self { prefix: cursor.take(prefix_len)?.to_vec(), ..Self::default() };
         for _ in 0..cursor.u8()? {
             let symbols = match cursor.u8()? {
                 0 => (0..=u8::MAX).collect(),
@@ -141,22 +141,22 @@ impl Chart {
             if !symbols.is_sorted_by(|a, b| a < b) {
                 return Err(malformed(cursor, "alphabet"));
             }
-            chart.alphabets.push(Alphabet::new(symbols));
+            mapping.alphabets.push(Alphabet::new(symbols));
         }
         let num_places = usize::from(cursor.u8()?);
-        chart.places = cursor.take(num_places)?.to_vec();
-        let bits = chart.places.iter().map(|&place| Some(chart.alphabets.get(usize::from(place))?.bits));
+        mapping.places = cursor.take(num_places)?.to_vec();
+        let bits = mapping.places.iter().map(|&place| Some(mapping.alphabets.get(usize::from(place))?.bits));
         let bits = bits.sum::<Option<u32>>().filter(|&bits| bits <= POINT_BITS && num_places <= MAX_PLACES);
-        chart.bits = bits.ok_or_else(|| malformed(cursor, "places"))?;
+        mapping.bits = bits.ok_or_else(|| malformed(cursor, "places"))?;
         debug_assert!(saturating_u32(num_places) <= POINT_BITS);
-        Ok(chart)
+        Ok(mapping)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sieve::key::axis::{Bytes, Key, Place};
+    use crate::sieve::key::axis::{Bytes, Key, Position};
     use proptest::prelude::*;
 
     fn text() -> impl Strategy<Value = Bytes> {
@@ -166,21 +166,21 @@ mod tests {
 
     proptest! {
         #[test]
-        fn points_keep_the_order_of_keys_and_of_strangers(keys in proptest::collection::btree_set(text(), 1..20), a in text(), b in text()) {
+        fn points_keep_the_order_of_keys_inside_and_outside_the_segment(keys in proptest::collection::btree_set(text(), 1..20), a in text(), b in text()) {
             let keys: Vec<Bytes> = keys.into_iter().collect();
-            let chart = Chart::of(keys.iter().map(Bytes::as_slice));
+            let mapping = StringPoints::of(keys.iter().map(Bytes::as_slice));
             let mut body = Vec::new();
-            chart.write(&mut body);
-            prop_assert_eq!(&Chart::read(&mut Cursor::new(&body, 0)).unwrap(), &chart);
+            mapping.write(&mut body);
+            prop_assert_eq!(&StringPoints::read(&mut Cursor::new(&body, 0)).unwrap(), &mapping);
             let mut all = keys.clone();
             all.extend([a, b]);
             all.sort();
             let places: Vec<(u8, u128)> = all
                 .iter()
-                .map(|key| match key.place(&chart) {
-                    Place::Below => (0, 0),
-                    Place::At(point) => (1, point),
-                    Place::Above => (2, 0),
+                .map(|key| match key.position(&mapping) {
+                    Position::Below => (0, 0),
+                    Position::At(point) => (1, point),
+                    Position::Above => (2, 0),
                 })
                 .collect();
             prop_assert!(places.is_sorted(), "{places:?}");
@@ -191,10 +191,10 @@ mod tests {
     fn a_uuid_takes_four_bits_a_digit() {
         let keys: Vec<Bytes> =
             (0..=255u8).map(|i| Bytes::new(format!("{:02x}-{:02x}", i, i.wrapping_mul(37)).as_bytes())).collect();
-        let chart = Chart::of(keys.iter().map(Bytes::as_slice));
-        assert_eq!(chart.bits, 16);
-        assert_eq!(chart.point(b"ff-ff"), 0xffff);
-        assert_eq!(chart.point(b"0g-00"), 0x0fff);
-        assert_eq!(chart.point(b"0:-00"), 0x0a00);
+        let mapping = StringPoints::of(keys.iter().map(Bytes::as_slice));
+        assert_eq!(mapping.bits, 16);
+        assert_eq!(mapping.point(b"ff-ff"), 0xffff);
+        assert_eq!(mapping.point(b"0g-00"), 0x0fff);
+        assert_eq!(mapping.point(b"0:-00"), 0x0a00);
     }
 }

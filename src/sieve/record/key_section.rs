@@ -1,23 +1,24 @@
-//! The maintenance section of a segment: every key with its locations and row counts, for compaction alone.
+//! The keys section of a segment: every key with its locations and row counts.
 //!
-//! Separators forget which keys a run holds; from this section a compaction makes what a rebuild would make.
+//! Only compaction reads it. Separators do not record which keys a run holds; with this section a compaction produces
+//! the same index as a rebuild.
 
 use crate::error::Result;
 use crate::int::{low_u8, saturating_u32, to_u64};
 use crate::sieve::code::format::{KEYS, begin, cursor, end, finished, malformed, unframe};
-use crate::sieve::code::varint::put_varint;
 use crate::sieve::key::axis::Key;
 use crate::sieve::record::records::Records;
+use crate::varint::put_varint;
 use std::ops::Range;
 
-/// Writes some neighbouring keys.
+/// Encodes a range of neighbouring keys.
 pub(in crate::sieve) fn put_keys<K: Key>(records: &Records<K>, range: Range<usize>) -> Vec<u8> {
     let mut body = begin(KEYS, range.len() * 6);
     body.push(K::CODE);
     put_varint(&mut body, to_u64(range.len()));
     let pairs = records.pairs(range.clone());
     if pairs.len() == range.len() && records.rows[pairs.clone()].iter().all(|&rows| rows == 1) {
-        // One row in one location each: by far the most keys of scattered rows.
+        // One row in one location each: the most frequent case if rows are scattered.
         let mut previous = None;
         for ((key, &location), at) in records.keys[range.clone()].iter().zip(&records.locations[pairs]).zip(range) {
             key.write_after(previous, &mut body);
@@ -39,7 +40,8 @@ pub(in crate::sieve) fn put_keys<K: Key>(records: &Records<K>, range: Range<usiz
         let rows = &records.rows[pairs.clone()];
         let single_rows = rows.iter().all(|&rows| rows == 1);
         let same_set = previous.is_some() && records.repeats(key);
-        // 0: the set of the key before, one row each; 1: that set, rows follow; else twice the pairs, plus 1 if rows follow.
+        // 0: the previous key's set, one row each; 1: that set, row counts follow. Otherwise twice the number of pairs,
+        // plus 1 if row counts follow.
         let head = if same_set { 0 } else { to_u64(pairs.len()) * 2 };
         put_varint(&mut body, head | u64::from(!single_rows));
         if !same_set {
@@ -57,7 +59,7 @@ pub(in crate::sieve) fn put_keys<K: Key>(records: &Records<K>, range: Range<usiz
     end(body)
 }
 
-/// The head of a set of one location with one row, and its varint, in one go.
+/// Writes a set of one location with one row: its head and its varint in one append.
 #[inline]
 fn put_one(body: &mut Vec<u8>, location: u32) {
     match location {
@@ -73,8 +75,8 @@ fn put_one(body: &mut Vec<u8>, location: u32) {
     }
 }
 
-/// Reads a maintenance section of an index over `num_locations` locations and appends it to `records`, after whose last key
-/// it must lie.
+/// Decodes a keys section of an index over `num_locations` locations and appends it to `records`. Its keys must be
+/// greater than the last key there.
 pub(in crate::sieve) fn take_keys<K: Key>(bytes: &[u8], num_locations: u32, records: &mut Records<K>) -> Result<()> {
     let mut cursor = cursor(unframe(KEYS, bytes)?);
     let cursor = &mut cursor;

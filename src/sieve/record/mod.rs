@@ -1,4 +1,4 @@
-//! Keys with their locations and row counts, on the way into a build.
+//! Keys with their locations and row counts, as a build collects them.
 
 pub(in crate::sieve) mod key_section;
 pub(in crate::sieve) mod options;

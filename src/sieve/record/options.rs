@@ -1,40 +1,40 @@
-//! What a caller may choose about an index; stored with it, so that a compaction is made like the build.
+//! The options of an index. They are stored in the root, so that a compaction uses the options of the build.
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// How far the exact runs are coarsened.
+/// How much an index may answer beyond the exact locations to become smaller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Coarsen {
-    /// Not at all: every present key reads its own locations.
+    /// Exact: every present key reads only its own locations.
     #[default]
     Exact,
-    /// Until the mean share of locations that a present key reads in vain, E of the spec, reaches this many millionths.
+    /// Merge neighbours until the mean share of locations that a present key reads needlessly reaches this limit.
     Error {
-        /// Millionths of a share.
+        /// The limit in millionths.
         millionths: u32,
     },
-    /// Merge neighbours while a bit saved costs at most this many thousandths of a location read in vain, summed over keys.
+    /// Merge neighbours while a saved bit costs at most this many needless reads, summed over the keys.
     Slope {
-        /// Thousandths.
+        /// The limit in thousandths of a read.
         thousandths: u32,
     },
-    /// The thesis's plain blocks: one set for each block of about so many keys.
+    /// The plain blocks of the thesis: one location set per block.
     Plain {
-        /// Mean keys per block.
+        /// The mean number of keys per block.
         keys: u32,
     },
 }
 
-/// Limits of a segment and of the memory of the pass.
+/// Limits on a segment and on the memory of a build.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {
-    /// Most `(key, location)` records of a segment; 3,000,000 in the thesis.
+    /// The most `(key, location)` records of a segment. The thesis uses 3,000,000.
     pub max_records: usize,
-    /// Most bytes of buffered byte-string keys.
+    /// The most bytes of buffered byte-string keys.
     pub max_key_bytes: usize,
-    /// Most locations, summed over the runs of a segment: what bounds its lookup section to 64 KiB.
+    /// The most locations of a segment, summed over its runs. It limits the lookup section to 64 KiB.
     pub max_weight: u32,
-    /// Coarsening.
+    /// How to coarsen the runs.
     pub coarsen: Coarsen,
 }
 
@@ -45,9 +45,11 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Bytes that a builder holds at most for a key type of `key_size` bytes, beyond one more key with all its locations.
+    /// Returns the most bytes that a builder holds for keys of `key_size` bytes, apart from one more key with its
+    /// locations.
     pub fn memory_bound(&self, key_size: usize) -> usize {
-        // A record: key, end, location, rows, weight so far; then points and runs of the page that is being sealed.
+        // A record has a key, end, location, rows and cumulative weight. The page being encoded also has points and
+        // runs.
         let record = key_size + 8 + 4 + 8 + 8;
         self.max_records.saturating_mul(record * 2).saturating_add(self.max_key_bytes)
     }

@@ -1,89 +1,90 @@
-//! Rows in any order -> sorted runs of `(key, location, rows)`, as pieces of bytes that can be spilled and merged.
+//! Sorts rows into runs of `(key, location, rows)`, stored as chunks that can be spilled and merged.
 //!
-//! A piece stands for itself: `SvP1 · key code · pairs, each: key (after the one before) · location · rows · CRC-32C`.
+//! Each chunk is self-contained: `SvP1 · key code · pairs, each: key (relative to the previous one) · location · rows ·
+//! CRC-32C`.
 
 use crate::cursor::Cursor;
 use crate::error::Result;
 use crate::int::to_u64;
 use crate::sieve::code::format::{RUN, begin, cursor, end, malformed, take_u32, unframe};
-use crate::sieve::code::varint::put_varint;
-use crate::sieve::key::arrow::{Axis, Encode, Sides};
+use crate::sieve::key::arrow::{ArrowKey, Axis, ColumnCounts};
 use crate::sieve::key::axis::{Bytes, MAX_KEY_BYTES};
+use crate::varint::put_varint;
 use arrow_array::ArrayRef;
 
-/// Bytes after which a piece is closed: enough for one read to be worth it, few enough to merge many runs.
-const PIECE_BYTES: usize = 64 * 1024;
+/// The size at which a chunk is closed: large enough to be worth a read, small enough to merge many runs.
+const CHUNK_BYTES: usize = 64 * 1024;
 
-/// A key type with the buffer in which its values wait to be sorted.
-pub trait Gather: Encode {
-    /// That buffer.
-    type Pairs: Pairs<Self>;
+/// A key type that has a buffer in which values wait to be sorted.
+pub trait SortableKey: ArrowKey {
+    /// The type of the buffer.
+    type Buffer: PairBuffer<Self>;
 }
 
-impl Gather for u64 {
-    type Pairs = Numbers<Self>;
+impl SortableKey for u64 {
+    type Buffer = NumberPairs<Self>;
 }
 
-impl Gather for u128 {
-    type Pairs = Numbers<Self>;
+impl SortableKey for u128 {
+    type Buffer = NumberPairs<Self>;
 }
 
-impl Gather for Bytes {
-    type Pairs = Texts;
+impl SortableKey for Bytes {
+    type Buffer = TextPairs;
 }
 
-/// Gathers the rows of columns until they are sorted.
+/// Collects the rows of columns until they are sorted.
 #[derive(Debug)]
-pub struct Gathered<K: Gather> {
-    pairs: K::Pairs,
+pub struct RunSorter<K: SortableKey> {
+    pairs: K::Buffer,
 }
 
-impl<K: Gather> Default for Gathered<K> {
+impl<K: SortableKey> Default for RunSorter<K> {
     fn default() -> Self {
-        Self { pairs: K::Pairs::default() }
+        Self { pairs: K::Buffer::default() }
     }
 }
 
-/// A buffer of pairs.
-pub trait Pairs<K: Encode>: Default + std::fmt::Debug + Send {
+/// A buffer of `(key, location, rows)` tuples.
+pub trait PairBuffer<K: ArrowKey>: Default + std::fmt::Debug + Send {
     /// Adds rows of a value.
     fn push(&mut self, value: K::Value<'_>, location: u32, rows: u64);
-    /// Bytes that it occupies.
+    /// Returns the memory in use.
     fn num_bytes(&self) -> usize;
-    /// Gives all pairs, in order of key and location, those of equal ones summed; it is empty then.
+    /// Empties the buffer and passes on all pairs in order of key and location. Rows of equal pairs are summed.
     fn drain(&mut self, take: &mut dyn FnMut(K, u32, u64));
 }
 
-impl<K: Gather> Gathered<K> {
-    /// Adds the rows of a column of a location.
-    pub fn push(&mut self, axis: &Axis, column: &ArrayRef, location: u32) -> Result<Sides> {
+impl<K: SortableKey> RunSorter<K> {
+    /// Adds the rows of a column that belongs to a location.
+    pub fn push(&mut self, axis: &Axis, column: &ArrayRef, location: u32) -> Result<ColumnCounts> {
         axis.visit::<K>(column, |value, rows| self.pairs.push(value, location, rows))
     }
 
-    /// Bytes that are held.
+    /// Returns the memory in use.
     pub fn num_bytes(&self) -> usize {
         self.pairs.num_bytes()
     }
 
-    /// The pairs as a sorted run, in pieces; nothing is held afterwards.
+    /// Returns the pairs as a sorted run in chunks, and empties the buffer.
     pub fn sort(&mut self) -> Vec<Vec<u8>> {
-        let mut out = Pieces::default();
+        let mut out = RunWriter::default();
         self.pairs.drain(&mut |key, location, rows| out.push(key, location, rows));
         out.finish()
     }
 }
 
-/// Numbers with their location and rows.
+/// Numeric keys with location and rows.
 #[derive(Debug)]
-pub struct Numbers<K>(Vec<(K, u32, u32)>);
+pub struct NumberPairs<K>(Vec<(K, u32, u32)>);
 
-impl<K> Default for Numbers<K> {
+impl<K> Default for NumberPairs<K> {
     fn default() -> Self {
         Self(Vec::new())
     }
 }
 
-impl<K: for<'a> Encode<Value<'a> = K> + Copy> Pairs<K> for Numbers<K> {
+impl<K: for<'a> ArrowKey<Value<'a> = K> + Copy> PairBuffer<K> for NumberPairs<K> {
     #[inline]
     fn push(&mut self, value: K, location: u32, mut rows: u64) {
         while rows > u64::from(u32::MAX) {
@@ -106,9 +107,9 @@ impl<K: for<'a> Encode<Value<'a> = K> + Copy> Pairs<K> for Numbers<K> {
     }
 }
 
-/// Byte strings, end to end, with their location and rows.
+/// Byte strings, concatenated, with location and rows.
 #[derive(Debug, Default)]
-pub struct Texts {
+pub struct TextPairs {
     bytes: Vec<u8>,
     entries: Vec<Text>,
 }
@@ -123,16 +124,16 @@ struct Text {
     rows: u64,
 }
 
-impl Texts {
+impl TextPairs {
     fn of(&self, entry: &Text) -> &[u8] {
         &self.bytes[entry.start..entry.start + usize::from(entry.len)]
     }
 }
 
-impl Pairs<Bytes> for Texts {
+impl PairBuffer<Bytes> for TextPairs {
     fn push(&mut self, value: &[u8], location: u32, rows: u64) {
         let value = &value[..value.len().min(MAX_KEY_BYTES)];
-        // Rows of the same value often follow each other.
+        // Rows of the same value are often adjacent.
         if let Some(last) = self.entries.last_mut()
             && last.location == location
             && self.bytes[last.start..last.start + usize::from(last.len)] == *value
@@ -166,26 +167,26 @@ impl Pairs<Bytes> for Texts {
     }
 }
 
-/// Writes a sorted run as pieces.
+/// Writes a sorted run as chunks.
 #[derive(Debug)]
-pub struct Pieces<K> {
+pub struct RunWriter<K> {
     done: Vec<Vec<u8>>,
     open: Option<(Vec<u8>, K)>,
 }
 
-impl<K> Default for Pieces<K> {
+impl<K> Default for RunWriter<K> {
     fn default() -> Self {
         Self { done: Vec::new(), open: None }
     }
 }
 
-impl<K: Encode> Pieces<K> {
-    /// Adds a pair; they ascend.
+impl<K: ArrowKey> RunWriter<K> {
+    /// Adds a pair. Pairs must ascend.
     pub fn push(&mut self, key: K, location: u32, rows: u64) {
         let (mut body, previous) = match self.open.take() {
             Some((body, previous)) => (body, Some(previous)),
             None => {
-                let mut body = begin(RUN, PIECE_BYTES + PIECE_BYTES / 8);
+                let mut body = begin(RUN, CHUNK_BYTES + CHUNK_BYTES / 8);
                 body.push(K::CODE);
                 (body, None)
             }
@@ -193,7 +194,7 @@ impl<K: Encode> Pieces<K> {
         key.write_after(previous.as_ref(), &mut body);
         put_varint(&mut body, u64::from(location));
         put_varint(&mut body, rows);
-        if body.len() >= PIECE_BYTES {
+        if body.len() >= CHUNK_BYTES {
             body.shrink_to_fit();
             self.done.push(end(body));
         } else {
@@ -201,12 +202,12 @@ impl<K: Encode> Pieces<K> {
         }
     }
 
-    /// The pieces that were closed since the last call.
+    /// Returns the chunks completed since the last call.
     pub fn take(&mut self) -> Vec<Vec<u8>> {
         std::mem::take(&mut self.done)
     }
 
-    /// The last pieces.
+    /// Returns the remaining chunks.
     pub fn finish(mut self) -> Vec<Vec<u8>> {
         if let Some((mut body, _)) = self.open.take() {
             body.shrink_to_fit();
@@ -216,16 +217,16 @@ impl<K: Encode> Pieces<K> {
     }
 }
 
-/// Reads a piece pair by pair.
+/// Reads the pairs of a chunk.
 #[derive(Debug)]
-pub struct Piece<K> {
+pub struct RunChunk<K> {
     bytes: Vec<u8>,
     at: usize,
     previous: Option<K>,
 }
 
-impl<K: Encode> Piece<K> {
-    /// Takes a piece whose checksum matches.
+impl<K: ArrowKey> RunChunk<K> {
+    /// Opens a chunk and verifies its checksum.
     pub fn new(bytes: Vec<u8>) -> Result<Self> {
         let body = unframe(RUN, &bytes)?;
         if body.first() != Some(&K::CODE) {
@@ -234,7 +235,7 @@ impl<K: Encode> Piece<K> {
         Ok(Self { bytes, at: 5, previous: None })
     }
 
-    /// How many pairs are left, and so many of their keys at even distances, the first of them first.
+    /// Counts the remaining pairs and returns up to `count` of their keys, evenly spaced and starting with the first.
     pub fn sample(mut self, count: usize) -> Result<(usize, Vec<K>)> {
         let mut keys = Vec::new();
         while let Some((key, _, _)) = self.next_pair()? {
@@ -244,7 +245,7 @@ impl<K: Encode> Piece<K> {
         Ok((len, (0..count).map(|at| keys[at * len / count].clone()).collect()))
     }
 
-    /// The next pair; `None` at the end.
+    /// Returns the next pair, or `None` at the end.
     pub fn next_pair(&mut self) -> Result<Option<(K, u32, u64)>> {
         let end = self.bytes.len() - 4;
         if self.at >= end {

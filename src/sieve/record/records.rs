@@ -9,9 +9,9 @@ use crate::sieve::key::axis::Key;
 #[derive(Debug, Clone)]
 pub(in crate::sieve) struct Records<K> {
     pub(in crate::sieve) keys: Vec<K>,
-    /// Index into `locations` and `rows` after each key's last pair.
+    /// The end of each key's pairs in `locations` and `rows`.
     ends: Vec<usize>,
-    /// Whether each key has the location set of the key before it.
+    /// True for each key that has the same location set as the previous key.
     repeats: Vec<bool>,
     pub(in crate::sieve) locations: Vec<u32>,
     pub(in crate::sieve) rows: Vec<u64>,
@@ -24,11 +24,11 @@ impl<K> Default for Records<K> {
 }
 
 impl<K: Key> Records<K> {
-    /// Closes a key whose pairs have been appended.
+    /// Completes a key whose pairs have already been appended.
     pub(in crate::sieve) fn close(&mut self, key: K) {
         let (start, end) = (self.ends.last().copied().unwrap_or(0), self.locations.len());
         let before = self.ends.len().checked_sub(2).map_or(0, |before| self.ends[before]);
-        // Most keys have one location, which needs no comparison of slices.
+        // Most keys have one location. Comparing the elements is then faster than comparing slices.
         let repeats = match (&self.locations[before..start], &self.locations[start..end]) {
             ([a], [b]) => a == b,
             (a, b) => !a.is_empty() && a == b,
@@ -38,7 +38,7 @@ impl<K: Key> Records<K> {
         self.repeats.push(repeats);
     }
 
-    /// Closes keys of one row in one location each, which ascend.
+    /// Adds ascending keys with one row in one location each.
     pub(in crate::sieve) fn extend(&mut self, rows: &[(K, u32)]) {
         let Some((_, first)) = rows.first() else { return };
         let pairs = self.locations.len();
@@ -51,7 +51,7 @@ impl<K: Key> Records<K> {
         self.rows.resize(pairs + rows.len(), 1);
     }
 
-    /// Locations of the runs that begin with one of these keys, the first of all keys being the first of a run.
+    /// Sums the locations of the runs that begin with one of these keys. The first buffered key always begins a run.
     pub(in crate::sieve) fn weight(&self, keys: Range<usize>) -> u64 {
         let first = keys.start;
         let pairs = self.pairs(keys.clone()).len();
@@ -60,12 +60,12 @@ impl<K: Key> Records<K> {
         } else {
             keys.filter(|&key| self.repeats(key)).map(|key| self.pairs(key..key + 1).len()).sum()
         };
-        // The key before the first one may have been forgotten.
+        // The key before the first one may already have been dropped.
         let first = if first == 0 && self.repeats.first() == Some(&true) { self.pairs(0..1).len() } else { 0 };
         to_u64(pairs - repeated + first)
     }
 
-    /// Whether a key, not the first one, has the location set of the key before it.
+    /// Returns true if a key other than the first has the same location set as the previous key.
     #[inline]
     pub(in crate::sieve) fn repeats(&self, key: usize) -> bool {
         self.repeats[key]
@@ -78,26 +78,26 @@ impl<K: Key> Records<K> {
         self.close(key);
     }
 
-    /// The pairs of some neighbouring keys.
+    /// Returns the pairs of a range of neighbouring keys.
     #[inline]
     pub(in crate::sieve) fn pairs(&self, keys: Range<usize>) -> Range<usize> {
         let before = |key: usize| if key == 0 { 0 } else { self.ends[key - 1] };
         before(keys.start)..before(keys.end)
     }
 
-    /// The pair after a key's last one.
+    /// Returns the end of a key's pairs.
     #[inline]
     pub(in crate::sieve) fn end(&self, key: usize) -> usize {
         self.ends[key]
     }
 
-    /// The locations of one key.
+    /// Returns the locations of a key.
     #[inline]
     pub(in crate::sieve) fn set(&self, key: usize) -> &[u32] {
         &self.locations[self.pairs(key..key + 1)]
     }
 
-    /// Forgets the first keys.
+    /// Drops the first `keys` keys.
     pub(in crate::sieve) fn forget(&mut self, keys: usize) {
         let pairs = self.pairs(0..keys).end;
         self.keys.drain(..keys);

@@ -1,62 +1,63 @@
-//! One block: the separators of its runs from its first bit on, and the runs' location sets backwards from its last.
+//! One block: the separators of its runs from the first bit onwards, and the location sets of its runs backwards from
+//! the last bit.
 //!
 //! ```text
 //!   block: | count | tree of separators -->    <-- set of run 2 | set of run 1 | set of run 0 |
 //! ```
-//! So a point reads the tree as far as its own run and the sets as far as its own run, and neither needs a length. A block
-//! without keys has no bits, and no locations.
+//! A point lookup decodes the tree and the sets only up to its own run, and neither needs a stored length. A block
+//! without keys has no bits and no locations.
 
 use crate::int::{index, low_u32, low_u64, saturating_u32};
-use crate::sieve::code::binomial::Split;
+use crate::sieve::code::binomial::BinomialSource;
 use crate::sieve::code::bits::{BackReader, BackWriter, BitReader, BitWriter, Sink, Source};
 use crate::sieve::code::offset::Offset;
-use crate::sieve::code::separators::{Habit, MAX_SEPARATORS, put_separators, rank};
+use crate::sieve::code::separators::{Distribution, MAX_SEPARATORS, put_separators, rank};
 use crate::sieve::code::set::{put_members, take_members};
 
-/// How the set of a run is told.
+/// How the set of a run is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
-pub(in crate::sieve) enum Kind {
-    /// One location, by its number in the segment.
+pub(in crate::sieve) enum SetKind {
+    /// One location, by its number within the segment.
     One = 0,
-    /// A set of the segment's dictionary.
+    /// A set from the segment's dictionary.
     Shared = 1,
-    /// A set written here.
+    /// A set of several locations, stored in the block.
     Inline = 2,
-    /// The set of the run before.
+    /// The same set as the previous run.
     Previous = 3,
-    /// The set of the run before that: late rows inside a long run.
+    /// The same set as the run before the previous one. This occurs if late rows interrupt a long run.
     BeforePrevious = 4,
 }
 
-pub(in crate::sieve) const KINDS: [Kind; 5] =
-    [Kind::One, Kind::Shared, Kind::Inline, Kind::Previous, Kind::BeforePrevious];
+pub(in crate::sieve) const KINDS: [SetKind; 5] =
+    [SetKind::One, SetKind::Shared, SetKind::Inline, SetKind::Previous, SetKind::BeforePrevious];
 
-/// Flag of a segment whose separators come in clumps.
+/// The flag of a segment whose separators are clumped.
 pub(in crate::sieve) const CLUMPED: u8 = 1;
-/// Flag of a segment that keeps the unions of neighbouring blocks.
+/// The flag of a segment that stores the unions of neighbouring blocks.
 pub(in crate::sieve) const UNIONS: u8 = 2;
 
-/// What the blocks of a segment have in common.
+/// The properties that all blocks of a segment share.
 #[derive(Debug, Clone)]
 pub(in crate::sieve) struct Layout {
-    /// Binary logarithm of the block's width.
+    /// The binary logarithm of the width of a block.
     pub(in crate::sieve) shift: u32,
-    pub(in crate::sieve) habit: Habit,
-    /// Bits of a block's number of separators.
+    pub(in crate::sieve) distribution: Distribution,
+    /// The number of bits that store a block's number of separators.
     pub(in crate::sieve) count_bits: u32,
-    /// The kinds in use, the most frequent first: codes 0, 10, 110, ... with the last one all ones.
-    pub(in crate::sieve) kinds: Vec<Kind>,
-    /// Locations of the segment.
+    /// The kinds in use, most frequent first. Their codes are 0, 10, 110 and so on; the last one consists of ones only.
+    pub(in crate::sieve) kinds: Vec<SetKind>,
+    /// The number of locations in the segment.
     pub(in crate::sieve) num_locals: u32,
-    /// Sets of its dictionary.
+    /// The number of sets in the dictionary.
     pub(in crate::sieve) num_shared: u32,
-    /// Members of the largest set of several locations.
+    /// The size of the largest set of several locations.
     pub(in crate::sieve) max_members: u32,
 }
 
 impl Layout {
-    /// The code of each kind, its first bit highest, and its length.
+    /// Returns the code of each kind, first bit highest, and its length.
     fn kind_codes(&self) -> [(u8, u32); KINDS.len()] {
         let mut codes = [(0, 0); KINDS.len()];
         for (rank, &kind) in (0u32..).zip(&self.kinds) {
@@ -68,9 +69,9 @@ impl Layout {
     }
 }
 
-/// The set of a run, as the writer tells it.
+/// The set of a run, in the form in which the encoder stores it.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::sieve) enum Told<'a> {
+pub(in crate::sieve) enum SetForm<'a> {
     One(u32),
     Shared(u32),
     Inline(&'a [u32]),
@@ -78,14 +79,14 @@ pub(in crate::sieve) enum Told<'a> {
     BeforePrevious,
 }
 
-impl Told<'_> {
-    pub(in crate::sieve) fn kind(&self) -> Kind {
+impl SetForm<'_> {
+    pub(in crate::sieve) fn kind(&self) -> SetKind {
         match self {
-            Self::One(_) => Kind::One,
-            Self::Shared(_) => Kind::Shared,
-            Self::Inline(_) => Kind::Inline,
-            Self::Previous => Kind::Previous,
-            Self::BeforePrevious => Kind::BeforePrevious,
+            Self::One(_) => SetKind::One,
+            Self::Shared(_) => SetKind::Shared,
+            Self::Inline(_) => SetKind::Inline,
+            Self::Previous => SetKind::Previous,
+            Self::BeforePrevious => SetKind::BeforePrevious,
         }
     }
 }
@@ -96,120 +97,131 @@ pub(in crate::sieve) fn put_set(out: &mut impl Sink, members: &[u32], layout: &L
     put_members(out, members, 0, layout.num_locals);
 }
 
-/// Writes one block that has keys; `back` is scratch.
-#[allow(single_use_lifetimes, reason = "an `impl Trait` cannot leave it out")]
+/// Writes a block that has keys. `back` is scratch space.
+#[allow(single_use_lifetimes, reason = "an `impl Trait` argument cannot elide its lifetime")]
 pub(in crate::sieve) fn put_block<'a, P: Offset>(
     out: &mut BitWriter,
     back: &mut BackWriter,
     layout: &Layout,
     separators: &[P],
-    sets: impl Iterator<Item = Told<'a>>,
+    sets: impl Iterator<Item = SetForm<'a>>,
 ) {
     let codes = &layout.kind_codes();
     out.put(u64::from(saturating_u32(separators.len())), layout.count_bits);
-    put_separators(out, separators, P::ZERO, layout.shift, layout.habit);
-    for told in sets {
-        let kind @ (code, bits) = codes[usize::from(told.kind() as u8)];
-        match told {
-            Told::One(local) => back.put_after(kind, local, layout.num_locals),
-            Told::Shared(number) => back.put_after(kind, number, layout.num_shared),
-            Told::Inline(members) => {
+    put_separators(out, separators, P::ZERO, layout.shift, layout.distribution);
+    for form in sets {
+        let kind @ (code, bits) = codes[usize::from(form.kind() as u8)];
+        match form {
+            SetForm::One(local) => back.put_after(kind, local, layout.num_locals),
+            SetForm::Shared(number) => back.put_after(kind, number, layout.num_shared),
+            SetForm::Inline(members) => {
                 back.put(u64::from(code), bits);
                 put_set(back, members, layout);
             }
-            Told::Previous | Told::BeforePrevious => back.put(u64::from(code), bits),
+            SetForm::Previous | SetForm::BeforePrevious => back.put(u64::from(code), bits),
         }
     }
     back.drain_into(out);
 }
 
-/// Where the sets of a segment's dictionary lie.
+/// Sets of a segment, one after the other in a bit stream: its dictionary, or its unions.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::sieve) struct Shared<'a> {
+pub(in crate::sieve) struct StoredSets<'a> {
     pub(in crate::sieve) bytes: &'a [u8],
-    /// First bit and bit after the last of a set, by its number.
+    /// The first bit of each set by number, and the end of the last.
     pub(in crate::sieve) bounds: &'a [u32],
 }
 
-/// A set that was met, cheap to remember.
+/// A set that was decoded in this block, in a form that is cheap to copy.
 #[derive(Debug, Clone, Copy)]
-enum Met {
+enum SeenSet {
     Nothing,
     One(u32),
     Shared(u32),
-    /// Written before this bit.
+    /// An inline set that ends at this bit.
     Inline(usize),
 }
 
-/// Bits that make no block.
+/// The error for bits that do not form a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::sieve) struct Damaged;
 
-/// Whether all of the bits made sense.
+/// The result of a visit: an error if some of the bits are corrupt.
 pub(in crate::sieve) type Visited = Result<(), Damaged>;
 
-/// Visits the locations of every run that meets `low ..= high`, both relative to the block, which lies at `start..end` of
-/// `bytes` and is not empty. `visit` gets a local number, possibly several times, and answers whether to go on.
-#[inline]
-pub(in crate::sieve) fn visit_runs<P: Offset>(
-    bytes: &[u8],
-    (start, end): (usize, usize),
-    layout: &Layout,
-    shared: Shared<'_>,
-    (low, high): (P, P),
-    fuel: &mut u64,
-    visit: &mut impl FnMut(u32),
-) -> Visited {
-    let mut reader = BitReader::new(bytes, start, end);
-    let count = low_u32(reader.take(layout.count_bits)).min(MAX_SEPARATORS);
-    let rank_of = |point| rank(&mut reader.clone(), count, layout.shift, point, layout.habit).ok_or(Damaged);
-    // Inner blocks of an interval are met whole, and need no separator.
-    let whole = (P::ONE << layout.shift) - P::ONE;
-    let first = if low == P::ZERO && high == whole { 0 } else { rank_of(low)? };
-    let last = match high {
-        _ if high == low => first,
-        _ if high == whole => count,
-        _ => rank_of(high)?,
-    };
-    let mut back = BackReader::new(bytes, start, end);
-    let (mut previous, mut before) = (Met::Nothing, Met::Nothing);
-    for run in 0..=last {
-        let kind = take_kind(&mut back, layout)?;
-        let met = match kind {
-            Kind::One => Met::One(back.take_below(layout.num_locals)),
-            Kind::Shared => Met::Shared(back.take_below(layout.num_shared)),
-            Kind::Inline => {
-                let here = back.position();
-                // The members are taken to get past them, even where nobody asks for them.
-                if run >= first {
-                    take_set(&mut back, layout, fuel, visit)?;
-                } else {
-                    take_set(&mut back, layout, fuel, &mut |_| {})?;
-                }
-                Met::Inline(here)
-            }
-            Kind::Previous => previous,
-            Kind::BeforePrevious => before,
-        };
-        if back.exhausted() {
-            return Err(Damaged);
-        }
-        if run >= first && kind != Kind::Inline {
-            match met {
-                Met::Nothing => return Err(Damaged),
-                Met::One(local) => visit(local),
-                Met::Shared(number) => take_shared(shared, number, layout, fuel, visit)?,
-                Met::Inline(here) => take_set(&mut BackReader::new(bytes, start, here), layout, fuel, visit)?,
-            }
-        }
-        (before, previous) = (previous, met);
-    }
-    Ok(())
+/// The stored blocks of a segment.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::sieve) struct Blocks<'a> {
+    pub(in crate::sieve) bytes: &'a [u8],
+    pub(in crate::sieve) layout: &'a Layout,
+    pub(in crate::sieve) shared: StoredSets<'a>,
 }
 
-/// How the next run's set is told.
+impl Blocks<'_> {
+    /// Calls `visit` with the locations of every run that overlaps `low ..= high`, both relative to the block at bits
+    /// `start..end`, which must not be empty. `visit` gets local numbers, possibly several times.
+    #[inline]
+    pub(in crate::sieve) fn visit_runs<P: Offset>(
+        &self,
+        (start, end): (usize, usize),
+        (low, high): (P, P),
+        fuel: &mut u64,
+        visit: &mut impl FnMut(u32),
+    ) -> Visited {
+        let Self { bytes, layout, shared } = *self;
+        let mut reader = BitReader::new(bytes, start, end);
+        let count = low_u32(reader.take(layout.count_bits)).min(MAX_SEPARATORS);
+        let rank_of = |point| rank(&mut reader.clone(), count, layout.shift, point, layout.distribution).ok_or(Damaged);
+        // An interval covers its inner blocks completely. They need no separators.
+        let width_mask = (P::ONE << layout.shift) - P::ONE;
+        let first = if low == P::ZERO && high == width_mask { 0 } else { rank_of(low)? };
+        let last = match high {
+            _ if high == low => first,
+            _ if high == width_mask => count,
+            _ => rank_of(high)?,
+        };
+        let mut back = BackReader::new(bytes, start, end);
+        let (mut previous, mut before) = (SeenSet::Nothing, SeenSet::Nothing);
+        for run in 0..=last {
+            let kind = take_kind(&mut back, layout)?;
+            let seen = match kind {
+                SetKind::One => SeenSet::One(back.take_below(layout.num_locals)),
+                SetKind::Shared => SeenSet::Shared(back.take_below(layout.num_shared)),
+                SetKind::Inline => {
+                    let end_bit = back.position();
+                    // The members must be decoded even if they are not visited, to find the next set.
+                    if run >= first {
+                        take_set(&mut back, layout, fuel, visit)?;
+                    } else {
+                        take_set(&mut back, layout, fuel, &mut |_| {})?;
+                    }
+                    SeenSet::Inline(end_bit)
+                }
+                SetKind::Previous => previous,
+                SetKind::BeforePrevious => before,
+            };
+            if back.exhausted() {
+                return Err(Damaged);
+            }
+            if run >= first && kind != SetKind::Inline {
+                match seen {
+                    SeenSet::Nothing => return Err(Damaged),
+                    SeenSet::One(local) => visit(local),
+                    SeenSet::Shared(number) => take_shared(shared, number, layout, fuel, visit)?,
+                    SeenSet::Inline(end_bit) => {
+                        take_set(&mut BackReader::new(bytes, start, end_bit), layout, fuel, visit)?
+                    }
+                }
+            }
+            (before, previous) = (previous, seen);
+        }
+        Ok(())
+    }
+}
+
+/// Reads the kind of the next run's set.
 #[inline]
-pub(in crate::sieve) fn take_kind(back: &mut BackReader<'_>, layout: &Layout) -> Result<Kind, Damaged> {
+pub(in crate::sieve) fn take_kind(back: &mut BackReader<'_>, layout: &Layout) -> Result<SetKind, Damaged> {
     let mut rank = 0;
     while rank + 1 < layout.kinds.len() && back.take(1) == 1 {
         rank += 1;
@@ -217,13 +229,13 @@ pub(in crate::sieve) fn take_kind(back: &mut BackReader<'_>, layout: &Layout) ->
     layout.kinds.get(rank).copied().ok_or(Damaged)
 }
 
-/// Members that the decoding of one answer may visit in one segment, passed ones too. Only hostile bytes, or one set of a
-/// great many locations in a great many blocks, come near.
+/// The most set members that one answer may decode in one segment, skipped ones included. Only corrupt bytes, or a very
+/// large set in a great many blocks, come near this limit.
 pub(in crate::sieve) const FUEL: u64 = 1 << 24;
 
 /// Visits a set of several locations.
 pub(in crate::sieve) fn take_set(
-    source: &mut impl Split,
+    source: &mut impl BinomialSource,
     layout: &Layout,
     fuel: &mut u64,
     visit: &mut impl FnMut(u32),
@@ -236,7 +248,7 @@ pub(in crate::sieve) fn take_set(
 
 /// Visits a set of the dictionary.
 pub(in crate::sieve) fn take_shared(
-    shared: Shared<'_>,
+    shared: StoredSets<'_>,
     number: u32,
     layout: &Layout,
     fuel: &mut u64,
@@ -247,18 +259,18 @@ pub(in crate::sieve) fn take_shared(
     take_set(&mut reader, layout, fuel, visit)
 }
 
-/// Blocks whose union may be kept, so that a long interval decodes few blocks one by one.
+/// The number of blocks in a stored union, which saves a long interval from decoding each of them.
 pub(in crate::sieve) const BLOCKS_PER_UNION: usize = 32;
 
-/// Writes the union of some blocks: any number of locations.
+/// Writes the union of several blocks, which may have any number of locations.
 pub(in crate::sieve) fn put_union(out: &mut impl Sink, members: &[u32], num_locals: u32) {
     out.put_below(saturating_u32(members.len()), num_locals + 1);
     put_members(out, members, 0, num_locals);
 }
 
-/// Visits a union that [`put_union`] wrote.
+/// Visits a union written by [`put_union`].
 pub(in crate::sieve) fn visit_union(
-    unions: Shared<'_>,
+    unions: StoredSets<'_>,
     number: usize,
     num_locals: u32,
     visit: &mut impl FnMut(u32),
@@ -270,7 +282,7 @@ pub(in crate::sieve) fn visit_union(
     if reader.exhausted() { Err(Damaged) } else { Ok(()) }
 }
 
-/// Where bound `at` of `0..=last` would lie, were all blocks equally long.
+/// Returns the value that bound `at` of `0..=last` would have if all blocks had the same length.
 pub(in crate::sieve) fn on_line(at: u64, last: u64, total: u64) -> u64 {
     match at.checked_mul(total) {
         Some(product) => product / last.max(1),

@@ -1,45 +1,47 @@
-//! The decoded form that a segment may have, and how often it was asked.
+//! The cache entry of a segment: its decoded form, if any, and the number of lookups so far.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use crate::int::saturating_u32;
-use crate::sieve::segment::decoded::Unpacked;
+use crate::sieve::segment::decoded::DecodedSegment;
 
-/// Bytes that the decoded segments of an index may take, unless its owner says otherwise.
-pub(in crate::sieve) const ROOM: usize = 256 << 20;
+/// The default limit on the size of all decoded segments of an index.
+pub(in crate::sieve) const DEFAULT_CACHE_BYTES: usize = 256 << 20;
 
-/// A segment that was decoded.
+/// A decoded segment.
 #[derive(Debug)]
-pub(in crate::sieve) struct Warm {
-    pub(in crate::sieve) unpacked: Unpacked,
-    /// Every location of the segment has keys below and above all of the segment's: no answer of it can be narrowed.
+pub(in crate::sieve) struct CachedSegment {
+    pub(in crate::sieve) decoded: DecodedSegment,
+    /// True if every location of the segment has keys below and above all keys of the segment. Min/max statistics then
+    /// cannot narrow an answer.
     pub(in crate::sieve) covered: bool,
 }
 
-/// How often a segment was asked, and its decoded form, if it has one; `None` inside says that it shall not have any.
+/// The number of lookups in a segment, and its decoded form. The inner `None` means that the segment will not be
+/// decoded.
 #[derive(Debug, Default)]
-pub(in crate::sieve) struct Warmth {
-    heat: AtomicU32,
-    pub(in crate::sieve) warm: OnceLock<Option<Arc<Warm>>>,
+pub(in crate::sieve) struct CacheEntry {
+    lookups: AtomicU32,
+    pub(in crate::sieve) decoded: OnceLock<Option<Arc<CachedSegment>>>,
 }
 
-impl Clone for Warmth {
+impl Clone for CacheEntry {
     fn clone(&self) -> Self {
-        Self { heat: AtomicU32::new(self.heat.load(Ordering::Relaxed)), warm: self.warm.clone() }
+        Self { lookups: AtomicU32::new(self.lookups.load(Ordering::Relaxed)), decoded: self.decoded.clone() }
     }
 }
 
-impl Warmth {
+impl CacheEntry {
     #[inline]
-    pub(in crate::sieve) fn get(&self) -> Option<&Warm> {
-        self.warm.get()?.as_deref()
+    pub(in crate::sieve) fn get(&self) -> Option<&CachedSegment> {
+        self.decoded.get()?.as_deref()
     }
 
-    /// Notes that some blocks were decoded; threads may forget some of each other's, which does no harm.
-    pub(in crate::sieve) fn note(&self, blocks: usize) -> u32 {
-        let heat = self.heat.load(Ordering::Relaxed).saturating_add(saturating_u32(blocks));
-        self.heat.store(heat, Ordering::Relaxed);
-        heat
+    /// Counts decoded blocks. Concurrent updates may be lost, which only delays decoding.
+    pub(in crate::sieve) fn count(&self, blocks: usize) -> u32 {
+        let lookups = self.lookups.load(Ordering::Relaxed).saturating_add(saturating_u32(blocks));
+        self.lookups.store(lookups, Ordering::Relaxed);
+        lookups
     }
 }

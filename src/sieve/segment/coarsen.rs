@@ -1,4 +1,4 @@
-//! Unites neighbouring runs where a bit saved costs the fewest locations read in vain.
+//! Merges neighbouring runs, the fewest needless reads per saved bit first.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -6,10 +6,11 @@ use std::collections::{BinaryHeap, HashMap};
 use crate::int::{index, saturating_u32, to_u64};
 use crate::sieve::record::options::Coarsen;
 
-/// Bits that a boundary between two runs costs, about.
+/// The approximate cost of a boundary between two runs, in bits.
 const BITS_PER_SEPARATOR: u64 = 3;
 
-/// The location sets of a segment, by handle: below `num_locals` one location, from there on a set of several.
+/// The location sets of a segment by handle. A handle below `num_locals` is a single location; any other is a set of
+/// several.
 #[derive(Debug, Default)]
 pub(in crate::sieve) struct Sets {
     identity: Vec<u32>,
@@ -30,7 +31,7 @@ impl Sets {
         self.several.len()
     }
 
-    /// The handle of a set of local numbers, ascending and not empty.
+    /// Returns the handle of a set of local numbers, which must ascend and not be empty.
     pub(in crate::sieve) fn handle(&mut self, members: &[u32]) -> u32 {
         if let [only] = members {
             return *only;
@@ -69,7 +70,7 @@ impl Sets {
         self.handle(&members)
     }
 
-    /// About the bits of a set: enough to compare merges with, in whole numbers so that every machine agrees.
+    /// Estimates the size of a set in bits, to compare merges. It uses integers only, so all machines agree.
     pub(in crate::sieve) fn bits(&self, handle: u32) -> u64 {
         let (count, universe) = (self.len_of(handle), to_u64(self.identity.len()));
         let log = |value: u64| u64::from(64 - value.leading_zeros());
@@ -80,27 +81,34 @@ impl Sets {
     }
 }
 
-/// A maximal stretch of neighbouring keys with one location set.
+/// A maximal sequence of neighbouring keys with the same location set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::sieve) struct Run {
-    /// Its keys, by index into the records.
+pub(in crate::sieve) struct KeyRun {
+    /// The range of its keys in the records.
     pub(in crate::sieve) start: usize,
     pub(in crate::sieve) end: usize,
     pub(in crate::sieve) set: u32,
 }
 
-/// What uniting two neighbours costs: locations read in vain per bit saved (scaled), and in all.
-fn price(sets: &mut Sets, a: Run, b: Run) -> (u64, u64) {
+/// Returns the cost of merging two neighbours: needless reads per saved bit (scaled by 1,000), and needless reads in
+/// total.
+fn price(sets: &mut Sets, a: KeyRun, b: KeyRun) -> (u64, u64) {
     let union = sets.union(a.set, b.set);
     let size = sets.len_of(union);
-    let waste = |run: Run| to_u64(run.end - run.start) * (size - sets.len_of(run.set));
+    let waste = |run: KeyRun| to_u64(run.end - run.start) * (size - sets.len_of(run.set));
     let excess = waste(a) + waste(b);
     let saved = (sets.bits(a.set) + sets.bits(b.set) + BITS_PER_SEPARATOR).saturating_sub(sets.bits(union)).max(1);
     (excess.saturating_mul(1000) / saved, excess)
 }
 
-/// Unites runs as far as `coarsen` allows in an index over `num_locations`; plain blocks are made later, by width.
-pub(in crate::sieve) fn coarsen(runs: Vec<Run>, sets: &mut Sets, coarsen: Coarsen, num_locations: u32) -> Vec<Run> {
+/// Merges runs as far as `coarsen` allows in an index over `num_locations` locations. Plain blocks are built later, by
+/// width.
+pub(in crate::sieve) fn coarsen(
+    runs: Vec<KeyRun>,
+    sets: &mut Sets,
+    coarsen: Coarsen,
+    num_locations: u32,
+) -> Vec<KeyRun> {
     let num_keys: usize = runs.iter().map(|run| run.end - run.start).sum();
     let (dearest, mut budget) = match coarsen {
         Coarsen::Exact | Coarsen::Plain { .. } => return runs,
@@ -111,13 +119,13 @@ pub(in crate::sieve) fn coarsen(runs: Vec<Run>, sets: &mut Sets, coarsen: Coarse
         Coarsen::Slope { thousandths } => (u64::from(thousandths), u64::MAX),
     };
     let len = runs.len();
-    let mut runs: Vec<Option<Run>> = runs.into_iter().map(Some).collect();
-    // A doubly linked list of the runs that are left; `stamp` counts the changes of a run, so that old offers are seen.
+    let mut runs: Vec<Option<KeyRun>> = runs.into_iter().map(Some).collect();
+    // A doubly linked list of the remaining runs. `stamp` counts the changes of a run, which reveals outdated offers.
     let mut next: Vec<usize> = (1..=len).collect();
     let mut previous: Vec<usize> = (0..len).map(|run| run.wrapping_sub(1)).collect();
     let mut stamp = vec![0u32; len];
     let mut offers = BinaryHeap::new();
-    let offer = |left: usize, right: usize, runs: &[Option<Run>], stamp: &[u32], sets: &mut Sets| {
+    let offer = |left: usize, right: usize, runs: &[Option<KeyRun>], stamp: &[u32], sets: &mut Sets| {
         let (a, b) = (runs.get(left).copied().flatten()?, runs.get(right).copied().flatten()?);
         let (rate, excess) = price(sets, a, b);
         Some(Reverse((rate, left, right, excess, stamp[left], stamp[right])))
@@ -134,7 +142,7 @@ pub(in crate::sieve) fn coarsen(runs: Vec<Run>, sets: &mut Sets, coarsen: Coarse
             break;
         }
         budget -= excess;
-        runs[left] = Some(Run { start: a.start, end: b.end, set: sets.union(a.set, b.set) });
+        runs[left] = Some(KeyRun { start: a.start, end: b.end, set: sets.union(a.set, b.set) });
         runs[right] = None;
         stamp[left] += 1;
         next[left] = next[right];
@@ -152,14 +160,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_cheapest_neighbours_are_united_first_and_the_budget_holds() {
+    fn the_cheapest_neighbours_merge_first_and_the_budget_holds() {
         let mut sets = Sets::new(8);
-        let runs: Vec<Run> = [(0, 10, 0), (10, 11, 1), (11, 30, 2), (30, 60, 3)]
-            .map(|(start, end, set)| Run { start, end, set })
+        let runs: Vec<KeyRun> = [(0, 10, 0), (10, 11, 1), (11, 30, 2), (30, 60, 3)]
+            .map(|(start, end, set)| KeyRun { start, end, set })
             .to_vec();
         let exact = coarsen(runs.clone(), &mut sets, Coarsen::Error { millionths: 0 }, 8);
         assert_eq!(exact, runs);
-        // 60 keys, 8 locations: a share of 0.025 allows 12 reads in vain; uniting the first two costs 10 + 1.
+        // 60 keys, 8 locations: a share of 0.025 allows 12 needless reads. Merging the first two runs costs 10 + 1.
         let united = coarsen(runs.clone(), &mut sets, Coarsen::Error { millionths: 25_000 }, 8);
         assert_eq!(united.len(), 3);
         assert_eq!((united[0].start, united[0].end, sets.members(united[0].set)), (0, 11, &[0, 1][..]));

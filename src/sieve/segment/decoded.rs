@@ -1,35 +1,37 @@
-//! A segment decoded for many questions: where each run begins and its set, as plain arrays.
+//! A segment decoded for many lookups: the start and the set of each run, in plain arrays.
 //!
-//! The stored form is what is read over a network; a reader that asks a segment again and again walks its bits again and
-//! again. Once that has cost about as much as decoding all of it, the segment is decoded once, if there is room.
-//! Answers are the same, whichever form gives them.
+//! The stored form is made to be read over a network, and every lookup decodes its bits again. Once a segment's lookups
+//! have cost about as much as decoding all of it, the segment is decoded once, if the cache has room. Both forms give
+//! the same answers.
 
 use crate::int::{index, low_u32, low_u64, saturating_u32, to_usize};
 use crate::sieve::code::bits::{BackReader, BitReader, Source};
 use crate::sieve::code::offset::{Offset, shifted};
-use crate::sieve::code::separators::{MAX_SEPARATORS, unfold};
-use crate::sieve::segment::block::{FUEL, Kind, Layout, Shared, take_kind, take_set, take_shared};
+use crate::sieve::code::separators::{MAX_SEPARATORS, take_separators};
+use crate::sieve::segment::block::{FUEL, Layout, SetKind, StoredSets, take_kind, take_set, take_shared};
 use std::ops::Range;
 
-/// Marks a run whose set has several members: where their list begins follows.
+/// Marks a run whose set has several members. The other bits are the start of their list.
 const SEVERAL: u32 = 1 << 31;
 
-/// Runs whose union is kept, so that a long interval passes them in one step: fewer where a union is a few words.
+/// Returns the number of runs per stored union, which lets a long interval skip them in one step. Small unions cover
+/// fewer runs.
 fn runs_per_group(words: usize) -> usize {
     if words <= 4 { 32 } else { 128 }
 }
 
-/// Runs and members of a segment that is worth decoding: some times what `Options::max_weight` makes by default.
+/// The most runs or list members of a segment worth decoding: several times the number that the default
+/// `Options::max_weight` allows.
 const MOST_ENTRIES: usize = 1 << 18;
 
-/// Bytes that the unions of groups may take.
+/// The most bytes for the unions of groups.
 const MOST_UNION_BYTES: usize = 1 << 18;
 
-/// Beginnings of runs up to which counting is faster than halving.
+/// Up to this many runs, a linear count is faster than a binary search.
 const COUNTED: usize = 8;
 
-/// Runs in order: where each begins, relative to its block and without the low bits that are zero in all of them, above its
-/// set in the lowest 32 bits. So one stretch of memory tells both.
+/// The runs in order. The lowest 32 bits are the set. Above them is the start of the run, relative to its block and
+/// without the low bits that are zero in every start. Storing both together saves a cache miss.
 #[derive(Debug)]
 enum Runs {
     Short(Vec<u64>),
@@ -38,50 +40,50 @@ enum Runs {
 
 /// The runs of one segment, block by block.
 #[derive(Debug)]
-pub(in crate::sieve) struct Unpacked {
+pub(in crate::sieve) struct DecodedSegment {
     shift: u32,
-    /// Low bits of points that decide nothing.
-    down: u32,
-    /// Block of the least point.
+    /// The number of low bits of a point that no run depends on.
+    ignored_bits: u32,
+    /// The block number of the least point.
     base: u128,
-    /// First run of each block, and the end of the last.
+    /// The first run of each block, and the end of the last block.
     starts: Vec<u32>,
     runs: Runs,
     num_runs: usize,
-    /// Lists of locations, each after its length, so that one stretch of memory tells both.
+    /// Lists of locations, each preceded by its length.
     lists: Vec<u32>,
-    /// Unions of neighbouring runs, as bits; empty if there are few runs or too many locations.
+    /// Unions of groups of neighbouring runs as bit sets. Empty if there are few runs or too many locations.
     unions: Vec<u64>,
-    /// The location of the first bit.
+    /// The location of the first bit in a union.
     origin: u32,
     words: usize,
 }
 
-/// What a segment gives to be decoded.
-pub(in crate::sieve) struct Packed<'a> {
+/// The parts of a stored segment that decoding needs.
+pub(in crate::sieve) struct StoredSegment<'a> {
     pub(in crate::sieve) layout: &'a Layout,
-    /// By local number; there are some.
+    /// The locations by local number. Not empty.
     pub(in crate::sieve) locations: &'a [u32],
     pub(in crate::sieve) least: u128,
-    pub(in crate::sieve) shared: Shared<'a>,
+    pub(in crate::sieve) shared: StoredSets<'a>,
     pub(in crate::sieve) bounds: &'a [u32],
     pub(in crate::sieve) payload: &'a [u8],
 }
 
-/// What grows while a segment is decoded.
-struct Growing<P> {
+/// The state of decoding a segment.
+struct SegmentDecoder<P> {
     starts: Vec<u32>,
     lows: Vec<P>,
-    /// The location of each run, or its list.
+    /// The location of each run, or the start of its list.
     sets: Vec<u32>,
     lists: Vec<u32>,
-    /// The list of each shared set that was met.
+    /// The list of each shared set decoded so far.
     shared: Vec<u32>,
     fuel: u64,
 }
 
-impl<P: Offset> Growing<P> {
-    /// Adds a list of what `take` gives.
+impl<P: Offset> SegmentDecoder<P> {
+    /// Adds a list of the locations that `take` visits.
     fn list(
         &mut self,
         locations: &[u32],
@@ -95,35 +97,35 @@ impl<P: Offset> Growing<P> {
         Some(SEVERAL | saturating_u32(start))
     }
 
-    fn block(&mut self, packed: &Packed<'_>, start: usize, end: usize) -> Option<()> {
-        let layout = packed.layout;
-        let mut reader = BitReader::new(packed.payload, start, end);
+    fn block(&mut self, stored: &StoredSegment<'_>, start: usize, end: usize) -> Option<()> {
+        let layout = stored.layout;
+        let mut reader = BitReader::new(stored.payload, start, end);
         let count = low_u32(reader.take(layout.count_bits)).min(MAX_SEPARATORS);
         self.lows.push(P::ZERO);
-        unfold(&mut reader, count, layout.shift, P::ZERO, layout.habit, &mut self.lows)?;
-        let mut back = BackReader::new(packed.payload, start, end);
+        take_separators(&mut reader, count, layout.shift, P::ZERO, layout.distribution, &mut self.lows)?;
+        let mut back = BackReader::new(stored.payload, start, end);
         let first = self.sets.len();
         for run in first..=first + index(count) {
             let set = match take_kind(&mut back, layout).ok()? {
-                Kind::One => *packed.locations.get(index(back.take_below(layout.num_locals)))?,
-                Kind::Shared => {
+                SetKind::One => *stored.locations.get(index(back.take_below(layout.num_locals)))?,
+                SetKind::Shared => {
                     let number = back.take_below(layout.num_shared);
-                    let known = *self.shared.get(index(number))?;
-                    if known == u32::MAX {
-                        let list = self.list(packed.locations, |fuel, mut add| {
-                            take_shared(packed.shared, number, layout, fuel, &mut add).ok()
+                    let list = *self.shared.get(index(number))?;
+                    if list == u32::MAX {
+                        let list = self.list(stored.locations, |fuel, mut add| {
+                            take_shared(stored.shared, number, layout, fuel, &mut add).ok()
                         })?;
                         self.shared[index(number)] = list;
                         list
                     } else {
-                        known
+                        list
                     }
                 }
-                Kind::Inline => {
-                    self.list(packed.locations, |fuel, mut add| take_set(&mut back, layout, fuel, &mut add).ok())?
+                SetKind::Inline => {
+                    self.list(stored.locations, |fuel, mut add| take_set(&mut back, layout, fuel, &mut add).ok())?
                 }
-                Kind::Previous => *self.sets.get(run.checked_sub(1).filter(|&run| run >= first)?)?,
-                Kind::BeforePrevious => *self.sets.get(run.checked_sub(2).filter(|&run| run >= first)?)?,
+                SetKind::Previous => *self.sets.get(run.checked_sub(1).filter(|&run| run >= first)?)?,
+                SetKind::BeforePrevious => *self.sets.get(run.checked_sub(2).filter(|&run| run >= first)?)?,
             };
             if back.exhausted() {
                 return None;
@@ -134,44 +136,44 @@ impl<P: Offset> Growing<P> {
     }
 }
 
-impl Unpacked {
-    /// Decodes all blocks; `None` where that would not pay, or where a block makes no sense.
-    pub(in crate::sieve) fn new<P: Offset>(packed: &Packed<'_>) -> Option<Self> {
-        let layout = packed.layout;
-        let mut growing = Growing::<P> {
-            starts: Vec::with_capacity(packed.bounds.len()),
+impl DecodedSegment {
+    /// Decodes all blocks. Returns `None` if the segment is not worth decoding or a block is corrupt.
+    pub(in crate::sieve) fn new<P: Offset>(stored: &StoredSegment<'_>) -> Option<Self> {
+        let layout = stored.layout;
+        let mut decoder = SegmentDecoder::<P> {
+            starts: Vec::with_capacity(stored.bounds.len()),
             lows: Vec::new(),
             sets: Vec::new(),
             lists: Vec::new(),
             shared: vec![u32::MAX; index(layout.num_shared)],
             fuel: FUEL,
         };
-        for bounds in packed.bounds.windows(2) {
-            growing.starts.push(saturating_u32(growing.sets.len()));
+        for bounds in stored.bounds.windows(2) {
+            decoder.starts.push(saturating_u32(decoder.sets.len()));
             if bounds[0] < bounds[1] {
-                growing.block(packed, index(bounds[0]), index(bounds[1]))?;
+                decoder.block(stored, index(bounds[0]), index(bounds[1]))?;
             }
         }
-        growing.starts.push(saturating_u32(growing.sets.len()));
-        let Growing { starts, mut lows, mut sets, lists, .. } = growing;
+        decoder.starts.push(saturating_u32(decoder.sets.len()));
+        let SegmentDecoder { starts, mut lows, mut sets, lists, .. } = decoder;
         let zeros = lows.iter().filter(|&&low| low != P::ZERO).map(|low| low.trailing_zeros()).min();
-        let down = zeros.unwrap_or(0).min(layout.shift);
+        let ignored_bits = zeros.unwrap_or(0).min(layout.shift);
         let num_runs = sets.len();
         lows.resize(num_runs + COUNTED, P::ZERO);
         sets.resize(num_runs + COUNTED, 0);
-        let lows = lows.into_iter().map(|low| low >> down).zip(sets);
-        let runs = match layout.shift - down {
+        let lows = lows.into_iter().map(|low| low >> ignored_bits).zip(sets);
+        let runs = match layout.shift - ignored_bits {
             0..=32 => Runs::Short(lows.map(|(low, set)| low.low() << 32 | u64::from(set)).collect()),
             33..=64 => Runs::Long(lows.map(|(low, set)| u128::from(low.low()) << 32 | u128::from(set)).collect()),
             _ => return None,
         };
-        let (origin, end) = (*packed.locations.first()?, *packed.locations.last()?);
-        let (base, words) = (shifted(packed.least, layout.shift), index(end.checked_sub(origin)?) / 64 + 1);
+        let (origin, end) = (*stored.locations.first()?, *stored.locations.last()?);
+        let (base, words) = (shifted(stored.least, layout.shift), index(end.checked_sub(origin)?) / 64 + 1);
         let unions = Vec::new();
         let shift = layout.shift;
-        let mut unpacked = Self { shift, down, base, starts, runs, num_runs, lists, unions, origin, words };
-        unpacked.unite();
-        Some(unpacked)
+        let mut decoded = Self { shift, ignored_bits, base, starts, runs, num_runs, lists, unions, origin, words };
+        decoded.unite();
+        Some(decoded)
     }
 
     fn unite(&mut self) {
@@ -187,7 +189,7 @@ impl Unpacked {
         self.unions = unions;
     }
 
-    /// Bytes that it occupies.
+    /// Returns the memory in use.
     pub(in crate::sieve) fn num_bytes(&self) -> usize {
         let runs = match &self.runs {
             Runs::Short(runs) => size_of_val(runs.as_slice()),
@@ -196,32 +198,32 @@ impl Unpacked {
         runs + (self.starts.len() + self.lists.len()) * 4 + self.unions.len() * 8
     }
 
-    /// Low bits of a point that need not be known.
+    /// Returns the number of low bits of a point that do not matter.
     #[inline]
-    pub(in crate::sieve) fn down(&self) -> u32 {
-        self.down
+    pub(in crate::sieve) fn ignored_bits(&self) -> u32 {
+        self.ignored_bits
     }
 
-    /// Which is the run of a point, and its set; nothing outside, or in a block without keys.
+    /// Returns the run of a point, and its set. Returns `None` outside the segment or in a block without keys.
     #[inline]
     fn run_of(&self, point: u128) -> Option<(usize, u32)> {
         let block = to_usize(low_u64(shifted(point, self.shift).checked_sub(self.base)?))?;
         let ends = self.starts.get(block..)?.first_chunk::<2>()?;
         let runs = (index(ends[0]), index(ends[1]));
-        let inside = low_u64((point & ((1u128 << self.shift) - 1)) >> self.down);
+        let inside = low_u64((point & ((1u128 << self.shift) - 1)) >> self.ignored_bits);
         match &self.runs {
             Runs::Short(all) => {
-                let (run, found) = last_at_most(all, runs, inside << 32 | u64::from(u32::MAX))?;
-                Some((run, low_u32(found)))
+                let (run, entry) = last_at_most(all, runs, inside << 32 | u64::from(u32::MAX))?;
+                Some((run, low_u32(entry)))
             }
             Runs::Long(all) => {
-                let (run, found) = last_at_most(all, runs, u128::from(inside) << 32 | u128::from(u32::MAX))?;
-                Some((run, low_u32(low_u64(found))))
+                let (run, entry) = last_at_most(all, runs, u128::from(inside) << 32 | u128::from(u32::MAX))?;
+                Some((run, low_u32(low_u64(entry))))
             }
         }
     }
 
-    /// Adds the locations of the run of a point.
+    /// Appends the locations of the run of a point.
     #[inline]
     pub(in crate::sieve) fn point(&self, point: u128, out: &mut Vec<u32>) {
         let Some((_, set)) = self.run_of(point) else { return };
@@ -234,11 +236,11 @@ impl Unpacked {
         list.and_then(|(len, rest)| rest.get(..index(*len))).unwrap_or_default()
     }
 
-    /// Sets the bit of each location of some neighbouring runs.
-    fn mark(&self, runs: Range<usize>, seen: &mut [u64]) {
+    /// Sets the bit of each location of a range of runs.
+    fn mark(&self, runs: Range<usize>, union: &mut [u64]) {
         let mut set_bit = |location: u32| {
             let bit = location.wrapping_sub(self.origin);
-            if let Some(word) = seen.get_mut(index(bit / 64)) {
+            if let Some(word) = union.get_mut(index(bit / 64)) {
                 *word |= 1 << (bit % 64);
             }
         };
@@ -252,28 +254,29 @@ impl Unpacked {
         }
     }
 
-    /// Adds the locations of every run that meets the points from `least` to `most`, both within the segment.
+    /// Appends the locations of every run that overlaps the points from `least` to `most`, both within the segment.
     pub(in crate::sieve) fn interval(&self, least: u128, most: u128, out: &mut Vec<u32>) {
         let block =
             |point: u128| shifted(point, self.shift).checked_sub(self.base).and_then(|at| to_usize(low_u64(at)));
         let start_of = |block: usize| self.starts.get(block).map_or(self.num_runs, |&start| index(start));
-        // A block without keys has no run: the interval begins with the next one's and ends with the one before.
+        // A block without keys has no run. The interval then starts with the first run after it and ends with the last
+        // run before it.
         let first = self.run_of(least).map(|run| run.0).or_else(|| block(least).map(start_of)).unwrap_or(0);
         let end = self.run_of(most).map(|run| run.0 + 1).or_else(|| block(most).map(start_of));
         let end = end.unwrap_or(self.num_runs).max(first);
-        let mut seen = vec![0; self.words];
+        let mut union = vec![0; self.words];
         let per_group = runs_per_group(self.words);
         let groups = first.div_ceil(per_group)..end / per_group;
         if groups.is_empty() || self.unions.is_empty() {
-            self.mark(first..end, &mut seen);
+            self.mark(first..end, &mut union);
         } else {
-            self.mark(first..groups.start * per_group, &mut seen);
-            self.mark(groups.end * per_group..end, &mut seen);
-            for union in self.unions.chunks(self.words).take(groups.end).skip(groups.start) {
-                seen.iter_mut().zip(union).for_each(|(seen, union)| *seen |= union);
+            self.mark(first..groups.start * per_group, &mut union);
+            self.mark(groups.end * per_group..end, &mut union);
+            for group_union in self.unions.chunks(self.words).take(groups.end).skip(groups.start) {
+                union.iter_mut().zip(group_union).for_each(|(word, bits)| *word |= bits);
             }
         }
-        for (&word, first) in seen.iter().zip((self.origin..).step_by(64)) {
+        for (&word, first) in union.iter().zip((self.origin..).step_by(64)) {
             let mut left = word;
             while left != 0 {
                 out.push(first + left.trailing_zeros());
@@ -283,31 +286,31 @@ impl Unpacked {
     }
 }
 
-/// The last number of `start..end` that is at most `bound`, and its place; nothing among none. After the last number there are
-/// as many others as are looked at at once, so that a search among few takes no jump that a processor could guess wrong.
+/// Returns the last number of `start..end` that is at most `bound`, and its index. `numbers` must be padded with
+/// `COUNTED` more elements, so that a search in a short range has no branch to mispredict.
 #[inline]
 fn last_at_most<T: Copy + Ord + Default>(numbers: &[T], (start, end): (usize, usize), bound: T) -> Option<(usize, T)> {
     let len = end.checked_sub(start)?;
     if len > COUNTED {
         let count = numbers.get(start..end)?.partition_point(|number| *number <= bound);
-        let place = start + usize::checked_sub(count, 1)?;
-        return Some((place, *numbers.get(place)?));
+        let at = start + usize::checked_sub(count, 1)?;
+        return Some((at, *numbers.get(at)?));
     }
     let window: &[T; COUNTED] = numbers.get(start..)?.first_chunk()?;
-    let (mut count, mut found) = (0, T::default());
-    for (place, &number) in window.iter().enumerate() {
-        let within = (place < len) & (number <= bound);
+    let (mut count, mut last) = (0, T::default());
+    for (at, &number) in window.iter().enumerate() {
+        let within = (at < len) & (number <= bound);
         count += usize::from(within);
-        found = if within { number } else { found };
+        last = if within { number } else { last };
     }
-    Some((start + usize::checked_sub(count, 1)?, found))
+    Some((start + usize::checked_sub(count, 1)?, last))
 }
 
 #[cfg(test)]
 mod tests {
     use crate::sieve::tests::model::Random;
     use crate::sieve::{
-        AxisType, Builder, Bytes, Coarsen, Index, Key, Location, Options, Query, Root, Stats, axis::signed,
+        AxisType, Builder, Bytes, Coarsen, Index, IndexInfo, Key, Location, Options, Query, Root, Stats, axis::signed,
     };
     use proptest::prelude::*;
 
@@ -319,41 +322,42 @@ mod tests {
         pairs.into_iter().for_each(|(key, location)| builder.push(key, location, 1).unwrap());
         let names = (0..LOCATIONS).map(|at| Location { partition: String::new(), group: format!("{at:04}") });
         let stats = vec![Stats::default(); usize::try_from(LOCATIONS).unwrap()];
-        let what = (AxisType::Signed, 1, options);
-        let (root, file) = Root::new(what, names.collect(), stats, &builder.finish()).unwrap();
+        let info = IndexInfo { axis: AxisType::Signed, instant: 1, options };
+        let (root, file) = Root::new(info, names.collect(), stats, &builder.finish()).unwrap();
         let mut index = Index::new(root);
         index.load_all(&file).unwrap();
         index
     }
 
-    /// The same answers to all points and some intervals, from bits and from arrays; whether anything was decoded.
-    fn check<K: Key>(pairs: Vec<(K, u32)>, strangers: &[K], options: Options, random: &mut Random) -> bool {
-        let mut keys: Vec<K> = pairs.iter().map(|pair| pair.0.clone()).chain(strangers.iter().cloned()).collect();
-        let mut packed = index(pairs, options);
-        let unpacked = packed.clone();
-        packed.set_room(0);
-        unpacked.unpack();
+    /// Checks that stored and decoded segments answer all points and some intervals alike. Returns true if any segment
+    /// was decoded.
+    fn check<K: Key>(pairs: Vec<(K, u32)>, absent: &[K], options: Options, random: &mut Random) -> bool {
+        let mut keys: Vec<K> = pairs.iter().map(|pair| pair.0.clone()).chain(absent.iter().cloned()).collect();
+        let mut stored = index(pairs, options);
+        let decoded = stored.clone();
+        stored.set_cache_bytes(0);
+        decoded.decode_all();
         keys.sort();
         for key in &keys {
             let point = Query::Point(key.clone());
-            assert_eq!(packed.answer(&point), unpacked.answer(&point), "{key:?}");
+            assert_eq!(stored.answer(&point), decoded.answer(&point), "{key:?}");
         }
         for _ in 0..200 {
-            let mut any = || keys[usize::try_from(random.below(keys.len() as u64)).unwrap()].clone();
-            let interval = Query::Between(any(), any());
-            assert_eq!(packed.answer(&interval), unpacked.answer(&interval), "{interval:?}");
+            let mut key = || keys[usize::try_from(random.below(keys.len() as u64)).unwrap()].clone();
+            let interval = Query::Between(key(), key());
+            assert_eq!(stored.answer(&interval), decoded.answer(&interval), "{interval:?}");
         }
-        assert!(packed.slots.iter().all(|slot| !is_warm(slot)));
-        unpacked.slots.iter().any(is_warm)
+        assert!(stored.slots.iter().all(|slot| !is_cached(slot)));
+        decoded.slots.iter().any(is_cached)
     }
 
-    fn is_warm<K>(slot: &crate::sieve::index::loaded::Slot<K>) -> bool {
-        matches!(slot, crate::sieve::index::loaded::Slot::Ready(segment) if segment.warmth.get().is_some())
+    fn is_cached<K>(slot: &crate::sieve::index::loaded::Slot<K>) -> bool {
+        matches!(slot, crate::sieve::index::loaded::Slot::Ready(segment) if segment.cache.get().is_some())
     }
 
-    /// Keys of a few habits: dense, sparse, and in clumps that share many bits.
-    fn key(random: &mut Random, habit: u64) -> u64 {
-        match habit {
+    /// A key from one of three distributions: dense, sparse, and clumps of keys that share many bits.
+    fn key(random: &mut Random, distribution: u64) -> u64 {
+        match distribution {
             0 => random.below(3000),
             1 => random.below(u64::MAX),
             _ => random.below(9) << 60 | random.below(300),
@@ -362,37 +366,37 @@ mod tests {
 
     proptest! {
         #[test]
-        fn decoded_segments_answer_as_stored_ones(seed: u64, habit in 0u64..3, rows in 1usize..2500, few in 1u64..200, coarse in 0usize..4) {
+        fn decoded_and_stored_segments_answer_alike(seed: u64, distribution in 0u64..3, rows in 1usize..2500, few in 1u64..200, coarse in 0usize..4) {
             let random = &mut Random(seed);
             let coarsens = [Coarsen::Exact, Coarsen::Plain { keys: 5 }, Coarsen::Error { millionths: 9000 }, Coarsen::Slope { thousandths: 900 }];
             let options = Options { coarsen: coarsens[coarse], max_weight: [700, 16_384][rows % 2], ..Options::default() };
             let pairs: Vec<(u64, u32)> =
-                (0..rows).map(|_| (key(random, habit), u32::try_from(random.below(few)).unwrap())).collect();
-            let mut strangers: Vec<u64> = (0..100).map(|_| key(random, habit)).collect();
-            strangers.extend([0, u64::MAX, signed(0)]);
-            prop_assert!(check(pairs.clone(), &strangers, options, random));
+                (0..rows).map(|_| (key(random, distribution), u32::try_from(random.below(few)).unwrap())).collect();
+            let mut absent: Vec<u64> = (0..100).map(|_| key(random, distribution)).collect();
+            absent.extend([0, u64::MAX, signed(0)]);
+            prop_assert!(check(pairs.clone(), &absent, options, random));
             let wide = |key: u64| u128::from(key) << 64 | u128::from(key % 3);
             let wides = pairs.iter().map(|pair| (wide(pair.0), pair.1)).collect();
-            let strange: Vec<u128> = strangers.iter().map(|&key| wide(key) + 1).collect();
-            check(wides, &strange, options, random);
+            let absent_wides: Vec<u128> = absent.iter().map(|&key| wide(key) + 1).collect();
+            check(wides, &absent_wides, options, random);
             let text = |key: u64| Bytes::new(format!("{}-{key:x}", ["", "stem-0000000000", "stem-1"][usize::try_from(key % 3).unwrap()]).as_bytes());
             let texts = pairs.iter().map(|pair| (text(pair.0), pair.1)).collect();
-            let mut strange: Vec<Bytes> = strangers.iter().map(|&key| text(key)).collect();
-            strange.extend([&b""[..], b"stem", b"stem-0000000000-zz", b"t"].map(Bytes::new));
-            check(texts, &strange, options, random);
+            let mut absent_texts: Vec<Bytes> = absent.iter().map(|&key| text(key)).collect();
+            absent_texts.extend([&b""[..], b"stem", b"stem-0000000000-zz", b"t"].map(Bytes::new));
+            check(texts, &absent_texts, options, random);
         }
     }
 
     #[test]
-    fn what_is_asked_often_is_decoded_while_there_is_room() {
+    fn segments_with_many_lookups_are_decoded_while_the_cache_has_room() {
         let pairs: Vec<(u64, u32)> = (0..5000).map(|key| (key * 7, u32::try_from(key * key % 199).unwrap())).collect();
         let mut index = index(pairs, Options { max_weight: 2000, ..Options::default() });
-        index.set_room(20_000);
+        index.set_cache_bytes(20_000);
         let segments = index.slots.len();
         for key in (0..5000).cycle().take(40_000) {
             index.point(&(key * 7), &mut Vec::new());
         }
-        let warm = index.slots.iter().filter(|slot| is_warm(slot)).count();
-        assert!(0 < warm && warm < segments, "{warm} of {segments}");
+        let cached = index.slots.iter().filter(|slot| is_cached(slot)).count();
+        assert!(0 < cached && cached < segments, "{cached} of {segments}");
     }
 }

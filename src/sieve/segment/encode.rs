@@ -1,53 +1,55 @@
-//! Records -> stored segments: runs, coarsening, the width of blocks, and the bytes of both sections.
+//! Encodes records as segments: finds and coarsens the runs, chooses the block width, and writes both sections.
 
 use std::ops::Range;
 
 use crate::int::{index, saturating_u32, to_u64, to_usize};
-use crate::sieve::code::offset::{Offset, parting, shifted};
-use crate::sieve::code::separators::Parting;
+use crate::sieve::code::offset::{Offset, shifted, shortest_separator};
+use crate::sieve::code::separators::SeparatorBuilder;
 use crate::sieve::key::axis::Key;
 use crate::sieve::record::key_section::put_keys;
 use crate::sieve::record::options::{Coarsen, Options};
 use crate::sieve::record::records::Records;
-use crate::sieve::segment::coarsen::{Run, Sets, coarsen};
-use crate::sieve::segment::write::{Header, Plan, Planned, write};
+use crate::sieve::segment::coarsen::{KeyRun, Sets, coarsen};
+use crate::sieve::segment::write::{PlannedBlock, SegmentHeader, SegmentPlan, write};
 
-/// Runs per block are between this and its half, on average: short enough to decode, long enough to share a bound.
+/// Blocks have between half this number and this number of runs on average: few enough to decode quickly, enough to
+/// share a stored bound.
 const RUNS_PER_BLOCK: u64 = 8;
 
-/// Where sets are large, blocks of fewer runs have about so many bits: passing a set costs time in its bits.
+/// Blocks with large sets have fewer runs and about this many bits of sets, because skipping a set takes time in
+/// proportion to its bits.
 const BITS_PER_BLOCK: u64 = 96;
 
-/// A block with more separators makes its segment be cut in two: its keys mix trends, and one width does not suit them.
-const EVEN_SEPARATORS: usize = 192;
+/// If a block has more separators, its segment is split in two: one block width does not suit all of its keys.
+const MOST_SEPARATORS: usize = 192;
 
-/// One finished segment: its two stored sections and what the root says of it.
+/// A finished segment: its two stored sections and its directory entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Sealed<K> {
-    /// Least key.
+pub struct EncodedSegment<K> {
+    /// The least key.
     pub least: K,
-    /// Greatest key.
+    /// The greatest key.
     pub most: K,
-    /// What lookups read.
+    /// The lookup section.
     pub lookup: Vec<u8>,
-    /// What compaction reads.
+    /// The keys section, for compaction.
     pub keys: Vec<u8>,
-    /// Counts for `stats()`.
+    /// Totals over its keys.
     pub counts: Counts,
 }
 
-/// Sums over the keys of a segment or of an index.
+/// Totals over the keys of a segment or of an index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
     /// Distinct keys.
     pub keys: u64,
     /// Rows.
     pub rows: u64,
-    /// `(key, location)` pairs: the reads of an exact answer, summed over the keys.
+    /// `(key, location)` pairs, which is the number of reads of exact answers, summed over the keys.
     pub pairs: u64,
-    /// Reads of the stored answer, summed over the keys.
+    /// Reads of the stored answers, summed over the keys.
     pub reads: u64,
-    /// Runs as stored.
+    /// Stored runs.
     pub runs: u64,
     /// Blocks.
     pub blocks: u64,
@@ -64,37 +66,37 @@ impl Counts {
     }
 }
 
-/// Memory that is used again from segment to segment.
+/// Memory that is reused for every segment.
 #[derive(Debug, Default)]
 pub(in crate::sieve) struct Scratch {
-    /// Local number of each location, valid where `epochs` says so.
+    /// The local number of each location. Valid only if its entry in `epochs` is the current epoch.
     locals: Vec<u32>,
     epochs: Vec<u32>,
     epoch: u32,
-    runs: Vec<Run>,
-    narrow: Plan<u64>,
-    wide: Plan<u128>,
+    runs: Vec<KeyRun>,
+    narrow: SegmentPlan<u64>,
+    wide: SegmentPlan<u128>,
 }
 
-/// Which of the two plans serves points of a width.
-trait Planning: Offset {
-    fn plan(scratch: &mut Scratch) -> &mut Plan<Self>;
+/// Selects the plan for points of this width.
+trait PlanWidth: Offset {
+    fn plan(scratch: &mut Scratch) -> &mut SegmentPlan<Self>;
 }
 
-impl Planning for u64 {
-    fn plan(scratch: &mut Scratch) -> &mut Plan<Self> {
+impl PlanWidth for u64 {
+    fn plan(scratch: &mut Scratch) -> &mut SegmentPlan<Self> {
         &mut scratch.narrow
     }
 }
 
-impl Planning for u128 {
-    fn plan(scratch: &mut Scratch) -> &mut Plan<Self> {
+impl PlanWidth for u128 {
+    fn plan(scratch: &mut Scratch) -> &mut SegmentPlan<Self> {
         &mut scratch.wide
     }
 }
 
 impl Scratch {
-    /// The distinct locations of some pairs, ascending, each with its place as local number.
+    /// Returns the distinct locations of some pairs in ascending order, and assigns their local numbers.
     fn number(&mut self, locations: &[u32], num_locations: u32) -> Vec<u32> {
         self.locals.resize(index(num_locations), 0);
         self.epochs.resize(index(num_locations), 0);
@@ -120,38 +122,38 @@ impl Scratch {
 
 /// The keys of one run in one block.
 #[derive(Debug, Clone, Copy)]
-struct Piece<P> {
+struct BlockRun<P> {
     first: P,
     last: P,
     set: u32,
     keys: u64,
 }
 
-/// Seals some neighbouring keys as one segment, or as several where their trends differ.
-pub(in crate::sieve) fn seal<K: Key>(
+/// Encodes a range of neighbouring keys as one segment, or as several if one block width does not suit all of them.
+pub(in crate::sieve) fn encode_segment<K: Key>(
     records: &Records<K>,
     range: Range<usize>,
-    whole: (&Options, u32),
+    limits: (&Options, u32),
     scratch: &mut Scratch,
-    out: &mut impl FnMut(Sealed<K>),
+    out: &mut impl FnMut(EncodedSegment<K>),
 ) {
     if K::POINT_BYTES == 8 {
-        seal_points::<K, u64>(records, range, whole, scratch, out);
+        encode_points::<K, u64>(records, range, limits, scratch, out);
     } else {
-        seal_points::<K, u128>(records, range, whole, scratch, out);
+        encode_points::<K, u128>(records, range, limits, scratch, out);
     }
 }
 
-fn seal_points<K: Key, P: Planning>(
+fn encode_points<K: Key, P: PlanWidth>(
     records: &Records<K>,
     range: Range<usize>,
     (options, num_locations): (&Options, u32),
     scratch: &mut Scratch,
-    out: &mut impl FnMut(Sealed<K>),
+    out: &mut impl FnMut(EncodedSegment<K>),
 ) {
     let (least, most) = (&records.keys[range.start], &records.keys[range.end - 1]);
-    let chart = &K::chart(&records.keys[range.clone()]);
-    let point = |key: usize| P::of(records.keys[key].point(chart));
+    let mapping = &K::point_mapping(&records.keys[range.clone()]);
+    let point = |key: usize| P::of(records.keys[key].point(mapping));
     let (low, high) = (point(range.start), point(range.end - 1));
     let pairs = records.pairs(range.clone());
     let locations = scratch.number(&records.locations[pairs.clone()], num_locations);
@@ -167,15 +169,15 @@ fn seal_points<K: Key, P: Planning>(
     let num_blocks = to_usize((shifted(high, shift) - shifted(low, shift)).low()).unwrap_or(usize::MAX) + 1;
     let plain = matches!(options.coarsen, Coarsen::Plain { .. });
     let mut planned = std::mem::take(P::plan(scratch));
-    let even = plan(&mut planned, &runs, shift, point, plain, &mut sets);
+    let fits = plan(&mut planned, &runs, shift, point, plain, &mut sets);
     scratch.runs = runs;
-    if even.is_none() {
+    if fits.is_none() {
         *P::plan(scratch) = planned;
-        // Some block is overfull, so there are keys on both sides of the middle of their common cell.
-        let middle = parting(low, high);
-        let cut = range.start + records.keys[range.clone()].partition_point(|key| P::of(key.point(chart)) < middle);
-        seal_points::<K, P>(records, range.start..cut, (options, num_locations), scratch, out);
-        return seal_points::<K, P>(records, cut..range.end, (options, num_locations), scratch, out);
+        // Some block has too many separators, so there are keys on both sides of the middle of their common cell.
+        let middle = shortest_separator(low, high);
+        let cut = range.start + records.keys[range.clone()].partition_point(|key| P::of(key.point(mapping)) < middle);
+        encode_points::<K, P>(records, range.start..cut, (options, num_locations), scratch, out);
+        return encode_points::<K, P>(records, cut..range.end, (options, num_locations), scratch, out);
     }
     let counts = Counts {
         keys: to_u64(range.len()),
@@ -185,33 +187,33 @@ fn seal_points<K: Key, P: Planning>(
         runs: to_u64(planned.sets.len()),
         blocks: to_u64(num_blocks),
     };
-    let (low, high) = (records.keys[range.start].point(chart), records.keys[range.end - 1].point(chart));
-    let header = Header { chart, low, high, shift, num_blocks, num_locations };
+    let (low, high) = (records.keys[range.start].point(mapping), records.keys[range.end - 1].point(mapping));
+    let header = SegmentHeader { mapping, low, high, shift, num_blocks, num_locations };
     let lookup = write::<K, P>(&header, &locations, &planned, &sets);
     *P::plan(scratch) = planned;
     let keys = put_keys(records, range.clone());
-    out(Sealed { least: least.clone(), most: most.clone(), lookup, keys, counts });
+    out(EncodedSegment { least: least.clone(), most: most.clone(), lookup, keys, counts });
 }
 
-/// The maximal runs of equal sets; keys that share a point share the union of their sets.
+/// Returns the maximal runs of keys with equal sets. Keys that share a point get the union of their sets.
 fn runs<K: Key, P: Offset>(
     records: &Records<K>,
     range: Range<usize>,
     point_of: impl Fn(usize) -> P,
     scratch: &mut Scratch,
     sets: &mut Sets,
-) -> Vec<Run> {
-    let mut runs: Vec<Run> = std::mem::take(&mut scratch.runs);
+) -> Vec<KeyRun> {
+    let mut runs: Vec<KeyRun> = std::mem::take(&mut scratch.runs);
     runs.clear();
     let pairs = records.pairs(range.clone());
     if K::POINTS_DIFFER && pairs.len() == range.len() {
-        // Nearly all keys of most tables: one location each.
+        // The most frequent case: every key has one location.
         let mut locals = records.locations[pairs].iter().map(|&location| scratch.local(location));
-        let mut run = Run { start: range.start, end: range.end, set: locals.next().unwrap_or(0) };
+        let mut run = KeyRun { start: range.start, end: range.end, set: locals.next().unwrap_or(0) };
         for (key, set) in (range.start + 1..).zip(locals) {
             if set != run.set {
-                runs.push(Run { end: key, ..run });
-                run = Run { start: key, set, ..run };
+                runs.push(KeyRun { end: key, ..run });
+                run = KeyRun { start: key, set, ..run };
             }
         }
         runs.push(run);
@@ -231,7 +233,7 @@ fn runs<K: Key, P: Offset>(
             }
             end += 1;
         }
-        // Most neighbours of long runs are equal, and then need no lookup by hash.
+        // Neighbours in long runs mostly have equal sets, which saves the hash lookup.
         let single = end == start + 1;
         let repeats = single && after_single && records.repeats(start);
         let set = match runs.last() {
@@ -251,7 +253,7 @@ fn runs<K: Key, P: Offset>(
         };
         match runs.last_mut() {
             Some(run) if run.set == set => run.end = end,
-            _ => runs.push(Run { start, end, set }),
+            _ => runs.push(KeyRun { start, end, set }),
         }
         after_single = single;
         start = end;
@@ -259,23 +261,24 @@ fn runs<K: Key, P: Offset>(
     runs
 }
 
-fn runs_per_block(runs: &[Run], sets: &Sets) -> u64 {
-    let one = sets.bits(0);
-    let bits_of = |run: &Run| if run.set < sets.num_locals() { one } else { sets.bits(run.set) };
+fn runs_per_block(runs: &[KeyRun], sets: &Sets) -> u64 {
+    let single_bits = sets.bits(0);
+    let bits_of = |run: &KeyRun| if run.set < sets.num_locals() { single_bits } else { sets.bits(run.set) };
     let bits: u64 = runs.iter().map(bits_of).sum();
     (BITS_PER_BLOCK * to_u64(runs.len()) / bits.max(1)).clamp(1, RUNS_PER_BLOCK)
 }
 
-/// The largest width exponent is never needed: two blocks of half the axis are as good as one of all.
+/// Chooses the smallest shift that gives at most `most_blocks` blocks. The largest shift is never needed: two blocks of
+/// half the axis are as good as one block for all of it.
 fn choose_shift<P: Offset>(low: P, high: P, most_blocks: u64) -> u32 {
     let most_blocks = P::of(u128::from(most_blocks.max(1)));
     (0..P::BITS - 1).find(|&shift| shifted(high, shift) - shifted(low, shift) < most_blocks).unwrap_or(P::BITS - 1)
 }
 
-/// Cuts the runs at the borders of blocks that hold keys of theirs, and plans each block; `None` if one has too many runs.
+/// Splits the runs at the block boundaries and plans each block. Returns `None` if a block has too many separators.
 fn plan<P: Offset>(
-    plan: &mut Plan<P>,
-    runs: &[Run],
+    plan: &mut SegmentPlan<P>,
+    runs: &[KeyRun],
     shift: u32,
     point: impl Fn(usize) -> P,
     plain: bool,
@@ -286,7 +289,7 @@ fn plan<P: Offset>(
     plan.sets.reserve(runs.len() + runs.len() / 8);
     let base = shifted(point(runs.first()?.start), shift);
     let inside = (P::ONE << shift) - P::ONE;
-    let mut block = Open::new(plan, base);
+    let mut block = OpenBlock::new(plan, base);
     for run in runs {
         let last_point = point(run.end - 1);
         let mut start = run.start;
@@ -294,7 +297,7 @@ fn plan<P: Offset>(
             let first = point(start);
             if shifted(first, shift) != block.number {
                 block.close(plan, base, sets)?;
-                block = Open::new(plan, shifted(first, shift));
+                block = OpenBlock::new(plan, shifted(first, shift));
             }
             let (end, last) = if shifted(last_point, shift) == block.number {
                 (run.end, last_point)
@@ -303,11 +306,11 @@ fn plan<P: Offset>(
                 (end, point(end - 1))
             };
             let keys = to_u64(end - start);
-            let piece = Piece { first: first & inside, last: last & inside, set: run.set, keys };
+            let run_in_block = BlockRun { first: first & inside, last: last & inside, set: run.set, keys };
             if plain {
-                block.unite(piece, sets);
+                block.unite(run_in_block, sets);
             } else {
-                block.put(piece, plan, sets);
+                block.put(run_in_block, plan, sets);
             }
             start = end;
         }
@@ -316,54 +319,54 @@ fn plan<P: Offset>(
 }
 
 /// A block that is being planned.
-struct Open<P> {
+struct OpenBlock<P> {
     number: P,
     separators: usize,
     sets: usize,
-    parting: Parting<P>,
-    /// The thesis's blocks: one set for all keys of a block.
-    united: Option<Piece<P>>,
+    builder: SeparatorBuilder<P>,
+    /// For plain blocks: one set for all keys of the block.
+    united: Option<BlockRun<P>>,
 }
 
-impl<P: Offset> Open<P> {
-    fn new(plan: &Plan<P>, number: P) -> Self {
+impl<P: Offset> OpenBlock<P> {
+    fn new(plan: &SegmentPlan<P>, number: P) -> Self {
         let (separators, sets) = (plan.separators.len(), plan.sets.len());
-        Self { number, separators, sets, parting: Parting::default(), united: None }
+        Self { number, separators, sets, builder: SeparatorBuilder::default(), united: None }
     }
 
     #[inline]
-    fn put(&mut self, piece: Piece<P>, plan: &mut Plan<P>, sets: &Sets) {
-        let Piece { first, last, set, keys } = piece;
-        self.parting.run((first, last, set), &mut plan.separators, &mut plan.sets);
+    fn put(&mut self, run_in_block: BlockRun<P>, plan: &mut SegmentPlan<P>, sets: &Sets) {
+        let BlockRun { first, last, set, keys } = run_in_block;
+        self.builder.add_run((first, last, set), &mut plan.separators, &mut plan.sets);
         plan.reads += keys * sets.len_of(set);
     }
 
-    fn unite(&mut self, piece: Piece<P>, sets: &mut Sets) {
+    fn unite(&mut self, run_in_block: BlockRun<P>, sets: &mut Sets) {
         self.united = Some(match self.united.take() {
-            Some(before) => Piece {
+            Some(before) => BlockRun {
                 first: before.first,
-                last: piece.last,
-                set: sets.union(before.set, piece.set),
-                keys: before.keys + piece.keys,
+                last: run_in_block.last,
+                set: sets.union(before.set, run_in_block.set),
+                keys: before.keys + run_in_block.keys,
             },
-            None => piece,
+            None => run_in_block,
         });
     }
 
-    /// None if it has too many runs.
-    fn close(mut self, plan: &mut Plan<P>, base: P, sets: &Sets) -> Option<()> {
+    /// Completes the block. Returns `None` if it has too many separators.
+    fn close(mut self, plan: &mut SegmentPlan<P>, base: P, sets: &Sets) -> Option<()> {
         if let Some(united) = self.united.take() {
             self.put(united, plan, sets);
         }
         let separators = self.separators..plan.separators.len();
-        let is_even = separators.len() <= EVEN_SEPARATORS;
+        let fits = separators.len() <= MOST_SEPARATORS;
         let block = to_usize((self.number - base).low())?;
-        plan.blocks.push(Planned { block, separators, sets: self.sets..plan.sets.len() });
-        is_even.then_some(())
+        plan.blocks.push(PlannedBlock { block, separators, sets: self.sets..plan.sets.len() });
+        fits.then_some(())
     }
 }
 
-/// The first of `start..end` that is beyond, in a range that is sorted by it.
+/// Returns the first index of `start..end` for which `beyond` is true. The range must be partitioned by `beyond`.
 fn first_beyond(mut start: usize, mut end: usize, beyond: impl Fn(usize) -> bool) -> usize {
     while start < end {
         let middle = start + (end - start) / 2;

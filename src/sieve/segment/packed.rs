@@ -1,7 +1,7 @@
-//! One segment as lookups see it: a slice of the axis, its blocks of equal width, and the locations it speaks of.
+//! A segment as lookups use it: its part of the axis, its blocks of equal width and its locations.
 //!
-//! `block = (point DIV width) - (least DIV width)`, with a width that is a power of two: the thesis's division is a shift, and
-//! the borders of blocks are those of the axis's dyadic cells, whatever the least key is.
+//! `block = (point DIV width) - (least DIV width)`. The width is a power of two, so the division of the thesis is a
+//! shift. Block boundaries are boundaries of the axis's dyadic cells and do not depend on the least key.
 
 use std::marker::PhantomData;
 
@@ -11,40 +11,40 @@ use crate::int::{index, low_u64, saturating_u32, to_u64, to_usize};
 use crate::sieve::code::bits::{BitReader, Source};
 use crate::sieve::code::format::{SEGMENT, cursor, finished, malformed, unframe};
 use crate::sieve::code::offset::{Offset, shifted};
-use crate::sieve::code::separators::Habit;
+use crate::sieve::code::separators::Distribution;
 use crate::sieve::code::set::take_members;
-use crate::sieve::code::varint::take_len;
-use crate::sieve::key::axis::{Bytes, Key, Place, take_point};
-use crate::sieve::key::string_points::Chart;
+use crate::sieve::key::axis::{Bytes, Key, Position, take_point};
+use crate::sieve::key::string_points::StringPoints;
 use crate::sieve::segment::block::{
-    BLOCKS_PER_UNION, CLUMPED, Damaged, FUEL, KINDS, Layout, Shared, UNIONS, Visited, on_line, visit_runs, visit_union,
+    BLOCKS_PER_UNION, Blocks, CLUMPED, Damaged, FUEL, KINDS, Layout, StoredSets, UNIONS, Visited, on_line, visit_union,
 };
-use crate::sieve::segment::cache_entry::{Warm, Warmth};
-use crate::sieve::segment::decoded::{Packed, Unpacked};
+use crate::sieve::segment::cache_entry::{CacheEntry, CachedSegment};
+use crate::sieve::segment::decoded::{DecodedSegment, StoredSegment};
+use crate::varint::take_len;
 
-/// A segment's lookup section, checked and ready to answer.
+/// The lookup section of a segment, validated and ready to answer.
 #[derive(Debug, Clone)]
 pub struct Segment<K> {
     layout: Layout,
-    chart: Chart,
+    mapping: StringPoints,
     least: u128,
     most: u128,
     /// The locations by local number, ascending.
     locations: Vec<u32>,
     shared_bounds: Vec<u32>,
     shared: Vec<u8>,
-    /// Unions of neighbouring blocks; no bounds, if there are none.
+    /// The unions of neighbouring blocks. The bounds are empty if the segment has no unions.
     union_bounds: Vec<u32>,
     unions: Vec<u8>,
-    /// First bit of each block in `payload`, and the end of the last.
+    /// The first bit of each block in `payload`, and the end of the last.
     bounds: Vec<u32>,
     payload: Vec<u8>,
-    pub(in crate::sieve) warmth: Warmth,
+    pub(in crate::sieve) cache: CacheEntry,
     key: PhantomData<K>,
 }
 
 impl<K: Key> Segment<K> {
-    /// Reads a lookup section of an index over `num_locations` locations.
+    /// Parses a lookup section of an index over `num_locations` locations.
     pub fn parse(bytes: &[u8], num_locations: u32) -> Result<Self> {
         let mut cursor = cursor(unframe(SEGMENT, bytes)?);
         let cursor = &mut cursor;
@@ -52,14 +52,14 @@ impl<K: Key> Segment<K> {
             return Err(malformed(cursor, "key width"));
         }
         let flags = cursor.u8()?;
-        let habit = if flags & CLUMPED == 0 { Habit::Scattered } else { Habit::Clumped };
+        let distribution = if flags & CLUMPED == 0 { Distribution::Scattered } else { Distribution::Clumped };
         let (shift, count_bits) = (u32::from(cursor.u8()?), u32::from(cursor.u8()?));
         let mut kinds = Vec::with_capacity(KINDS.len());
         for _ in 0..cursor.u8()? {
             let kind = KINDS.get(usize::from(cursor.u8()?)).filter(|kind| !kinds.contains(*kind));
             kinds.push(*kind.ok_or_else(|| malformed(cursor, "kinds of sets"))?);
         }
-        let chart = if K::CODE == Bytes::CODE { Chart::read(cursor)? } else { Chart::default() };
+        let mapping = if K::CODE == Bytes::CODE { StringPoints::read(cursor)? } else { StringPoints::default() };
         let (least, most) = (take_point::<K>(cursor)?, take_point::<K>(cursor)?);
         let point_bits = saturating_u32(K::POINT_BYTES) * 8;
         if flags > CLUMPED | UNIONS || shift >= point_bits || count_bits > 10 || kinds.is_empty() || least > most {
@@ -97,10 +97,10 @@ impl<K: Key> Segment<K> {
         let bounds = take_bounds(cursor, num_bounds, payload_bits)?;
         let payload = cursor.take(index(payload_bits.div_ceil(8)))?.to_vec();
         finished(cursor)?;
-        let layout = Layout { shift, habit, count_bits, kinds, num_locals, num_shared, max_members };
+        let layout = Layout { shift, distribution, count_bits, kinds, num_locals, num_shared, max_members };
         Ok(Self {
             layout,
-            chart,
+            mapping,
             least,
             most,
             locations,
@@ -110,25 +110,26 @@ impl<K: Key> Segment<K> {
             unions,
             bounds,
             payload,
-            warmth: Warmth::default(),
+            cache: CacheEntry::default(),
             key: PhantomData,
         })
     }
 
-    /// The union of the segment's location sets, ascending.
+    /// Returns all locations of the segment in ascending order.
     pub fn locations(&self) -> &[u32] {
         &self.locations
     }
 
-    /// How many blocks the directory has.
+    /// Returns the number of blocks.
     pub fn num_blocks(&self) -> usize {
         self.bounds.len() - 1
     }
 
-    /// Adds the locations of a key, ascending; nothing for a key outside the segment or in a block without keys.
+    /// Appends the locations of a key in ascending order. Appends nothing for a key outside the segment or in a block
+    /// without keys.
     #[inline]
     pub(in crate::sieve) fn point(&self, key: &K, out: &mut Vec<u32>) -> Visited {
-        let Place::At(point) = key.place(&self.chart) else { return Ok(()) };
+        let Position::At(point) = key.position(&self.mapping) else { return Ok(()) };
         if point < self.least || point > self.most {
             return Ok(());
         }
@@ -139,39 +140,40 @@ impl<K: Key> Segment<K> {
         })
     }
 
-    /// As [`Segment::point`], from the decoded form, for a key between the segment's least and greatest one.
+    /// Like [`Segment::point`], but uses the decoded form. The key must be between the segment's least and greatest
+    /// key.
     #[inline]
-    pub(in crate::sieve) fn warm_point(&self, warm: &Warm, key: &K, out: &mut Vec<u32>) {
-        if let Some(point) = key.near(&self.chart, warm.unpacked.down()) {
-            warm.unpacked.point(point, out);
+    pub(in crate::sieve) fn point_in_decoded(&self, cached: &CachedSegment, key: &K, out: &mut Vec<u32>) {
+        if let Some(point) = key.approximate_point(&self.mapping, cached.decoded.ignored_bits()) {
+            cached.decoded.point(point, out);
         }
     }
 
-    /// The segment, decoded.
-    pub(in crate::sieve) fn unpack(&self) -> Option<Unpacked> {
-        let packed = Packed {
+    /// Decodes the segment.
+    pub(in crate::sieve) fn decode(&self) -> Option<DecodedSegment> {
+        let packed = StoredSegment {
             layout: &self.layout,
             locations: &self.locations,
             least: self.least,
-            shared: Shared { bytes: &self.shared, bounds: &self.shared_bounds },
+            shared: StoredSets { bytes: &self.shared, bounds: &self.shared_bounds },
             bounds: &self.bounds,
             payload: &self.payload,
         };
-        if K::POINT_BYTES == 8 { Unpacked::new::<u64>(&packed) } else { Unpacked::new::<u128>(&packed) }
+        if K::POINT_BYTES == 8 { DecodedSegment::new::<u64>(&packed) } else { DecodedSegment::new::<u128>(&packed) }
     }
 
-    /// Adds the locations of every run that meets the keys from `low` to `high`, ascending and once; those that are
-    /// `known` already may be left out.
+    /// Appends the locations of every run that overlaps the keys from `low` to `high`, ascending and without
+    /// duplicates. May omit locations that `known` already contains.
     pub(in crate::sieve) fn interval(&self, low: &K, high: &K, known: Option<&[bool]>, out: &mut Vec<u32>) -> Visited {
-        let least = match low.place(&self.chart) {
-            Place::Below => self.least,
-            Place::At(point) => point.max(self.least),
-            Place::Above => return Ok(()),
+        let least = match low.position(&self.mapping) {
+            Position::Below => self.least,
+            Position::At(point) => point.max(self.least),
+            Position::Above => return Ok(()),
         };
-        let most = match high.place(&self.chart) {
-            Place::Below => return Ok(()),
-            Place::At(point) => point.min(self.most),
-            Place::Above => self.most,
+        let most = match high.position(&self.mapping) {
+            Position::Below => return Ok(()),
+            Position::At(point) => point.min(self.most),
+            Position::Above => self.most,
         };
         if least > most {
             return Ok(());
@@ -180,8 +182,8 @@ impl<K: Key> Segment<K> {
             out.extend_from_slice(&self.locations);
             return Ok(());
         }
-        if let Some(warm) = self.warmth.get() {
-            warm.unpacked.interval(least, most, out);
+        if let Some(cached) = self.cache.get() {
+            cached.decoded.interval(least, most, out);
             return Ok(());
         }
         let is_known =
@@ -191,62 +193,63 @@ impl<K: Key> Segment<K> {
             Some(_) => self.locations.iter().map(is_known).collect(),
         };
         let mut missing = seen.iter().filter(|seen| !**seen).count();
-        let mut found = Vec::new();
+        let mut new_locals = Vec::new();
         let (first, last) = (self.block_of(least), self.block_of(most));
-        self.warmth.note(last.saturating_sub(first));
+        self.cache.count(last.saturating_sub(first));
         let end = 1u128.checked_shl(self.layout.shift).map_or(u128::MAX, |width| width - 1);
         let mut fuel = FUEL;
         let mut block = first;
-        // The loop also ends once nothing can be added any more.
+        // Stop early once every location has been found.
         while block <= last && missing > 0 {
-            let mut note = |local: u32| {
+            let mut add = |local: u32| {
                 if let Some(slot) = seen.get_mut(index(local)).filter(|seen| !**seen) {
                     missing -= 1;
                     *slot = true;
-                    found.push(local);
+                    new_locals.push(local);
                 }
             };
             let inner = block > first && block % BLOCKS_PER_UNION == 0 && block + BLOCKS_PER_UNION <= last;
             if inner && !self.union_bounds.is_empty() {
-                let unions = Shared { bytes: &self.unions, bounds: &self.union_bounds };
-                visit_union(unions, block / BLOCKS_PER_UNION, self.layout.num_locals, &mut note)?;
+                let unions = StoredSets { bytes: &self.unions, bounds: &self.union_bounds };
+                visit_union(unions, block / BLOCKS_PER_UNION, self.layout.num_locals, &mut add)?;
                 block += BLOCKS_PER_UNION;
                 continue;
             }
             let low = if block == first { self.inside(least) } else { 0 };
             let high = if block == last { self.inside(most) } else { end };
-            self.visit_block(block, (low, high), &mut fuel, &mut note)?;
+            self.visit_block(block, (low, high), &mut fuel, &mut add)?;
             block += 1;
         }
-        if found.len() < seen.len() / 16 {
-            found.sort_unstable();
+        if new_locals.len() < seen.len() / 16 {
+            new_locals.sort_unstable();
         } else {
             let new =
                 (0..).zip(&self.locations).zip(&seen).filter(|((_, location), seen)| **seen && !is_known(location));
-            found = new.map(|((local, _), _)| local).collect();
+            new_locals = new.map(|((local, _), _)| local).collect();
         }
-        out.extend(found.iter().filter_map(|&local| self.locations.get(index(local))));
+        out.extend(new_locals.iter().filter_map(|&local| self.locations.get(index(local))));
         Ok(())
     }
 
-    /// Locations of the answers to points spread evenly over the segment, summed: what keys that do not exist read.
+    /// Sums the locations that `probes` evenly spaced points of the segment read. Absent keys read about as many on
+    /// average.
     pub(in crate::sieve) fn reads_of(&self, probes: u32) -> u64 {
-        let (step, mut found, mut out) = ((self.most - self.least) / u128::from(probes.max(1)), 0u64, Vec::new());
+        let (step, mut reads, mut out) = ((self.most - self.least) / u128::from(probes.max(1)), 0u64, Vec::new());
         for probe in 0..probes {
             let point = self.least + step * u128::from(probe) + step / 2;
             out.clear();
             let inside = self.inside(point);
             let visited =
                 self.visit_block(self.block_of(point), (inside, inside), &mut FUEL.clone(), &mut |at| out.push(at));
-            found += if visited.is_ok() { to_u64(out.len()) } else { u64::from(self.layout.num_locals) };
+            reads += if visited.is_ok() { to_u64(out.len()) } else { u64::from(self.layout.num_locals) };
         }
-        found
+        reads
     }
 
     #[inline]
     fn block_of(&self, point: u128) -> usize {
         let block = shifted(point, self.layout.shift) - shifted(self.least, self.layout.shift);
-        // Parsing made sure that every block of least..=most has its bounds in memory.
+        // Parsing has checked that the bounds of every block of `least..=most` are in memory.
         to_usize(low_u64(block)).unwrap_or(usize::MAX)
     }
 
@@ -261,13 +264,14 @@ impl<K: Key> Segment<K> {
         if bounds[0] == bounds[1] {
             return Ok(());
         }
-        let shared = Shared { bytes: &self.shared, bounds: &self.shared_bounds };
-        let place = (index(bounds[0]), index(bounds[1]));
+        let shared = StoredSets { bytes: &self.shared, bounds: &self.shared_bounds };
+        let blocks = Blocks { bytes: &self.payload, layout: &self.layout, shared };
+        let bits = (index(bounds[0]), index(bounds[1]));
         if K::POINT_BYTES == 8 {
             let keys = (u64::of(keys.0), u64::of(keys.1));
-            visit_runs(&self.payload, place, &self.layout, shared, keys, fuel, visit)
+            blocks.visit_runs(bits, keys, fuel, visit)
         } else {
-            visit_runs(&self.payload, place, &self.layout, shared, keys, fuel, visit)
+            blocks.visit_runs(bits, keys, fuel, visit)
         }
     }
 }
@@ -277,13 +281,13 @@ fn take_number(cursor: &mut Cursor<'_>) -> Result<u32> {
     u32::try_from(value).ok().filter(|&value| value < 1 << 31).ok_or_else(|| malformed(cursor, "number"))
 }
 
-/// Ascending bit positions from 0 to `total`, as distances from a straight line; as many as were said, if the bytes for
-/// them are there.
+/// Reads `count` ascending bit positions from 0 to `total`, stored as distances from a straight line. Checks that
+/// enough bytes are present before allocating.
 fn take_bounds(cursor: &mut Cursor<'_>, count: u64, total: u32) -> Result<Vec<u32>> {
     if count == 0 {
         return if total == 0 { Ok(Vec::new()) } else { Err(malformed(cursor, "bounds")) };
     }
-    // The first distance is zero, so the least one is never above it.
+    // The first distance is zero, so the least distance is never positive.
     let below = cursor.varint()?;
     let width = u32::from(cursor.u8()?);
     let bits = count.checked_mul(u64::from(width)).filter(|&bits| bits <= to_u64(cursor.remaining()).saturating_mul(8));

@@ -1,4 +1,4 @@
-//! A plan of blocks -> the bytes of a lookup section.
+//! Encodes planned blocks as the bytes of a lookup section.
 
 use std::ops::Range;
 
@@ -6,25 +6,25 @@ use crate::int::{index, low_u8, saturating_u32, to_u64};
 use crate::sieve::code::bits::{BackWriter, BitWriter, Sink, width_of};
 use crate::sieve::code::format::{SEGMENT, frame};
 use crate::sieve::code::offset::Offset;
-use crate::sieve::code::separators::{Habit, put_separators};
+use crate::sieve::code::separators::{Distribution, put_separators};
 use crate::sieve::code::set::put_members;
-use crate::sieve::code::varint::put_varint;
 use crate::sieve::key::axis::{Bytes, Key, put_point};
-use crate::sieve::key::string_points::Chart;
+use crate::sieve::key::string_points::StringPoints;
 use crate::sieve::segment::block::{
-    BLOCKS_PER_UNION, CLUMPED, KINDS, Kind, Layout, Told, UNIONS, on_line, put_block, put_set, put_union,
+    BLOCKS_PER_UNION, CLUMPED, KINDS, Layout, SetForm, SetKind, UNIONS, on_line, put_block, put_set, put_union,
 };
 use crate::sieve::segment::coarsen::Sets;
+use crate::varint::put_varint;
 
-/// Unions of blocks may take this part of the blocks' own bits.
+/// Unions may take at most one part in this many of the bits of the blocks.
 const UNION_SHARE: u64 = 8;
 
-/// Blocks that are tried to choose between the two habits of separators.
+/// The number of blocks sampled to choose the distribution of separators.
 const SAMPLED_BLOCKS: usize = 64;
 
-/// The runs of one block, by range into the plan's separators and sets.
+/// The runs of one block, as ranges into the plan's separators and sets.
 #[derive(Debug)]
-pub(in crate::sieve) struct Planned {
+pub(in crate::sieve) struct PlannedBlock {
     pub(in crate::sieve) block: usize,
     pub(in crate::sieve) separators: Range<usize>,
     pub(in crate::sieve) sets: Range<usize>,
@@ -32,16 +32,16 @@ pub(in crate::sieve) struct Planned {
 
 /// The blocks of a segment, ready to be written.
 #[derive(Debug, Default)]
-pub(in crate::sieve) struct Plan<P> {
-    pub(in crate::sieve) blocks: Vec<Planned>,
+pub(in crate::sieve) struct SegmentPlan<P> {
+    pub(in crate::sieve) blocks: Vec<PlannedBlock>,
     pub(in crate::sieve) separators: Vec<P>,
     pub(in crate::sieve) sets: Vec<u32>,
     /// Reads of the answers, summed over the keys.
     pub(in crate::sieve) reads: u64,
 }
 
-impl<P> Plan<P> {
-    /// Forgets the segment and keeps the memory.
+impl<P> SegmentPlan<P> {
+    /// Clears the plan and keeps its memory.
     pub(in crate::sieve) fn clear(&mut self) {
         self.blocks.clear();
         self.separators.clear();
@@ -50,9 +50,9 @@ impl<P> Plan<P> {
     }
 }
 
-/// What the writer is told beside the plan.
-pub(in crate::sieve) struct Header<'a> {
-    pub(in crate::sieve) chart: &'a Chart,
+/// The inputs of [`write()`] that are not part of the plan.
+pub(in crate::sieve) struct SegmentHeader<'a> {
+    pub(in crate::sieve) mapping: &'a StringPoints,
     pub(in crate::sieve) low: u128,
     pub(in crate::sieve) high: u128,
     pub(in crate::sieve) shift: u32,
@@ -60,38 +60,39 @@ pub(in crate::sieve) struct Header<'a> {
     pub(in crate::sieve) num_locations: u32,
 }
 
-/// How each set of a block is told; `shared` maps the handle of a set of several to its number in the dictionary.
-fn tell<'a>(handles: &'a [u32], sets: &'a Sets, shared: &'a [u32]) -> impl Iterator<Item = Told<'a>> {
+/// Chooses the form of each set of a block. `shared` maps the handle of a set of several locations to its number in the
+/// dictionary.
+fn choose_forms<'a>(handles: &'a [u32], sets: &'a Sets, shared: &'a [u32]) -> impl Iterator<Item = SetForm<'a>> {
     let num_locals = sets.num_locals();
     let (mut previous, mut before) = (None, None);
     handles.iter().map(move |&handle| {
-        let told = if previous == Some(handle) {
-            Told::Previous
+        let form = if previous == Some(handle) {
+            SetForm::Previous
         } else if before == Some(handle) {
-            Told::BeforePrevious
+            SetForm::BeforePrevious
         } else if handle < num_locals {
-            Told::One(handle)
+            SetForm::One(handle)
         } else {
             match shared.get(index(handle - num_locals)) {
-                Some(&number) if number != u32::MAX => Told::Shared(number),
-                _ => Told::Inline(sets.members(handle)),
+                Some(&number) if number != u32::MAX => SetForm::Shared(number),
+                _ => SetForm::Inline(sets.members(handle)),
             }
         };
         (before, previous) = (previous, Some(handle));
-        told
+        form
     })
 }
 
-/// The sets worth a place in the dictionary: those told twice; the most frequent first, ties in the order of their members.
-fn dictionary<P>(plan: &Plan<P>, sets: &Sets) -> Vec<u32> {
+/// Returns the sets for the dictionary: those stored more than once, most frequent first, ties in the order of members.
+fn dictionary<P>(plan: &SegmentPlan<P>, sets: &Sets) -> Vec<u32> {
     if sets.num_several() == 0 {
         return Vec::new();
     }
     let mut times = std::collections::HashMap::new();
     for block in &plan.blocks {
         let handles = &plan.sets[block.sets.clone()];
-        for (told, &handle) in tell(handles, sets, &[]).zip(handles) {
-            if told.kind() == Kind::Inline {
+        for (form, &handle) in choose_forms(handles, sets, &[]).zip(handles) {
+            if form.kind() == SetKind::Inline {
                 *times.entry(handle).or_insert(0u32) += 1;
             }
         }
@@ -111,24 +112,28 @@ impl Sink for BitCount {
     }
 }
 
-/// The habit that costs fewer bits over blocks spread evenly over the segment.
-fn choose_habit<P: Offset>(plan: &Plan<P>, shift: u32) -> Habit {
+/// Returns the distribution that takes fewer bits in blocks sampled evenly from the segment.
+fn choose_distribution<P: Offset>(plan: &SegmentPlan<P>, shift: u32) -> Distribution {
     let step = plan.blocks.len().div_ceil(SAMPLED_BLOCKS).max(1);
-    let bits = |habit| {
+    let bits = |distribution| {
         let mut count = BitCount::default();
         for block in plan.blocks.iter().step_by(step) {
-            put_separators(&mut count, &plan.separators[block.separators.clone()], P::ZERO, shift, habit);
+            put_separators(&mut count, &plan.separators[block.separators.clone()], P::ZERO, shift, distribution);
         }
         count.0
     };
-    if bits(Habit::Clumped) < bits(Habit::Scattered) { Habit::Clumped } else { Habit::Scattered }
+    if bits(Distribution::Clumped) < bits(Distribution::Scattered) {
+        Distribution::Clumped
+    } else {
+        Distribution::Scattered
+    }
 }
 
 /// Writes the lookup section of a plan.
 pub(in crate::sieve) fn write<K: Key, P: Offset>(
-    header: &Header<'_>,
+    header: &SegmentHeader<'_>,
     locations: &[u32],
-    plan: &Plan<P>,
+    plan: &SegmentPlan<P>,
     sets: &Sets,
 ) -> Vec<u8> {
     let dictionary = dictionary(plan, sets);
@@ -139,20 +144,20 @@ pub(in crate::sieve) fn write<K: Key, P: Offset>(
     let mut times = [0u64; KINDS.len()];
     let mut max_members = 1;
     for block in &plan.blocks {
-        for told in tell(&plan.sets[block.sets.clone()], sets, &shared) {
-            times[usize::from(told.kind() as u8)] += 1;
+        for form in choose_forms(&plan.sets[block.sets.clone()], sets, &shared) {
+            times[usize::from(form.kind() as u8)] += 1;
         }
     }
     let several = if sets.num_several() == 0 { &[][..] } else { &plan.sets };
     for &handle in several.iter().filter(|&&handle| handle >= sets.num_locals()) {
         max_members = max_members.max(saturating_u32(sets.members(handle).len()));
     }
-    let mut kinds: Vec<Kind> = KINDS.into_iter().filter(|&kind| times[usize::from(kind as u8)] > 0).collect();
+    let mut kinds: Vec<SetKind> = KINDS.into_iter().filter(|&kind| times[usize::from(kind as u8)] > 0).collect();
     kinds.sort_by_key(|&kind| std::cmp::Reverse(times[usize::from(kind as u8)]));
     let most_separators = plan.blocks.iter().map(|block| block.separators.len()).max().unwrap_or(0);
     let layout = Layout {
         shift: header.shift,
-        habit: choose_habit(plan, header.shift),
+        distribution: choose_distribution(plan, header.shift),
         count_bits: width_of(to_u64(most_separators)),
         kinds,
         num_locals: saturating_u32(locations.len()),
@@ -171,12 +176,13 @@ pub(in crate::sieve) fn write<K: Key, P: Offset>(
     let (mut payload, mut back) = (BitWriter::with_room(plan.sets.len() * 2), BackWriter::default());
     let mut bounds = Vec::with_capacity(header.num_blocks + 1);
     for block in &plan.blocks {
-        // Blocks without keys end where they begin.
+        // A block without keys ends where it begins.
         bounds.resize(block.block + 1, payload.len());
         let handles = &plan.sets[block.sets.clone()];
         let separators = &plan.separators[block.separators.clone()];
-        put_block(&mut payload, &mut back, &layout, separators, tell(handles, sets, &shared));
-        // A block with keys has at least one bit, even where one would know its only set without.
+        put_block(&mut payload, &mut back, &layout, separators, choose_forms(handles, sets, &shared));
+        // A block with keys has at least one bit, to distinguish it from an empty block, even if its only set needs
+        // none.
         if payload.len() == *bounds.last().unwrap_or(&0) {
             payload.put(0, 1);
         }
@@ -184,15 +190,15 @@ pub(in crate::sieve) fn write<K: Key, P: Offset>(
     bounds.resize(header.num_blocks + 1, payload.len());
 
     let unions = unions(plan, sets, header.num_blocks);
-    // Unions that cost too much save nothing either: where locations are many, long intervals have long answers.
+    // Unions that are too large are not worthwhile: with many locations, long intervals have long answers anyway.
     let unions = unions.filter(|(_, unions)| unions.len() * UNION_SHARE <= payload.len());
-    let clumped = if layout.habit == Habit::Clumped { CLUMPED } else { 0 };
+    let clumped = if layout.distribution == Distribution::Clumped { CLUMPED } else { 0 };
     let mut body = vec![K::CODE, clumped | if unions.is_some() { UNIONS } else { 0 }];
     body.extend([low_u8(u64::from(layout.shift)), low_u8(u64::from(layout.count_bits))]);
     body.push(low_u8(to_u64(layout.kinds.len())));
     body.extend(layout.kinds.iter().map(|&kind| kind as u8));
     if K::CODE == Bytes::CODE {
-        header.chart.write(&mut body);
+        header.mapping.write(&mut body);
     }
     put_point::<K>(&mut body, header.low);
     put_point::<K>(&mut body, header.high);
@@ -218,16 +224,16 @@ pub(in crate::sieve) fn write<K: Key, P: Offset>(
     frame(SEGMENT, &body)
 }
 
-/// The union of each stretch of neighbouring blocks, if the segment has more than one.
-fn unions<P>(plan: &Plan<P>, sets: &Sets, num_blocks: usize) -> Option<(Vec<u64>, BitWriter)> {
+/// Builds the union of each group of neighbouring blocks, if the segment has enough groups.
+fn unions<P>(plan: &SegmentPlan<P>, sets: &Sets, num_blocks: usize) -> Option<(Vec<u64>, BitWriter)> {
     let num_unions = num_blocks.div_ceil(BLOCKS_PER_UNION);
-    // Where the locations outnumber the runs of a union, it would hardly be smaller than they are.
+    // With more locations than runs per union, the union would hardly be smaller than the blocks.
     if num_unions < 3 || index(sets.num_locals()) > 2 * plan.sets.len() / num_unions {
         return None;
     }
     let mut out = BitWriter::default();
     let mut bounds = vec![0];
-    // The last union that each local number was put into.
+    // For each local number, the last union that contains it.
     let mut last = vec![usize::MAX; index(sets.num_locals())];
     let mut blocks = plan.blocks.iter().peekable();
     for union in 0..num_unions {
@@ -249,14 +255,14 @@ fn unions<P>(plan: &Plan<P>, sets: &Sets, num_blocks: usize) -> Option<(Vec<u64>
     Some((bounds, out))
 }
 
-/// Bounds lie near a straight line, so their distances from it are written, in equal widths.
+/// Writes the bounds as distances from a straight line, all in the same width.
 fn put_bounds(body: &mut Vec<u8>, bounds: &[u64]) {
     let total = bounds.last().copied().unwrap_or(0);
     let last = to_u64(bounds.len() - 1);
     let off = |(at, &bound): (u64, &u64)| bound.cast_signed() - on_line(at, last, total).cast_signed();
     let least = (0..).zip(bounds).map(off).min().unwrap_or(0);
     let most = (0..).zip(bounds).map(off).max().unwrap_or(0);
-    // Never zero, so that a count without bytes is refused.
+    // Never zero: readers reject a count that claims no bytes.
     let width = width_of((most - least).unsigned_abs()).max(1);
     put_varint(body, least.unsigned_abs());
     body.push(low_u8(u64::from(width)));

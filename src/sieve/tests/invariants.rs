@@ -1,5 +1,7 @@
-//! The spec's invariants, one named test each; errors found in the thesis are in `thesis_errors.rs`, what needs a history is in `model.rs`, determinism
-//! over partitions (I5) in `builder.rs` and `sort.rs`, compaction (I7) in `compact.rs`.
+//! Tests of the specification's invariants, one test per invariant.
+//!
+//! Errors of the thesis are in `thesis_errors.rs`, tests that need a history in `model.rs`, determinism over
+//! partitions (I5) in `builder.rs` and `sort.rs`, and compaction (I7) in `compact.rs`.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +30,7 @@ pub(in crate::sieve) fn build<K: Key>(pairs: &[(K, u32)], options: Options) -> (
     };
     let locations = (0..LOCATIONS).map(location).collect();
     let stats = vec![Stats::default(); index(LOCATIONS)];
-    Root::new((axis, 100, options), locations, stats, &builder.finish()).unwrap()
+    Root::new(IndexInfo { axis, instant: 100, options }, locations, stats, &builder.finish()).unwrap()
 }
 
 pub(in crate::sieve) fn open<K: Key>((root, file): (Root<K>, Vec<u8>)) -> Index<K> {
@@ -45,11 +47,11 @@ pub(in crate::sieve) fn only<K: Key>(index: &Index<K>, query: Query<K>) -> Vec<u
 }
 
 pub(in crate::sieve) fn truth<K: Key>(pairs: &[(K, u32)], low: &K, high: &K) -> Vec<u32> {
-    let mut found: Vec<u32> =
+    let mut locations: Vec<u32> =
         pairs.iter().filter(|pair| *low <= pair.0 && pair.0 <= *high).map(|pair| pair.1).collect();
-    found.sort();
-    found.dedup();
-    found
+    locations.sort();
+    locations.dedup();
+    locations
 }
 
 pub(in crate::sieve) fn sample(seed: u64) -> Vec<(u64, u32)> {
@@ -61,7 +63,7 @@ pub(in crate::sieve) const SMALL: Options =
     Options { max_records: 90, max_key_bytes: 9000, max_weight: 60, coarsen: Coarsen::Exact };
 
 #[test]
-fn i2_answers_lie_within_min_max_and_rays_are_exactly_it() {
+fn i2_answers_are_within_min_max_and_rays_equal_it() {
     for coarsen in [Coarsen::Exact, Coarsen::Plain { keys: 32 }] {
         let pairs = sample(3);
         let index = open(build(&pairs, Options { coarsen, ..SMALL }));
@@ -81,7 +83,8 @@ fn i3_exact_runs_answer_points_and_intervals_exactly() {
     let pairs = sample(4);
     let index = open(build(&pairs, SMALL));
     for &(low, _) in &pairs {
-        // From key to key exactly; an end in a gap may read the run on the gap's other side, whose separator lies in it.
+        // Intervals between existing keys are exact. If an end is in a gap, the answer may include the run on the gap's
+        // other side, because the separator is somewhere in the gap.
         for &(high, _) in &pairs {
             assert_eq!(only(&index, Query::Between(low, high)), truth(&pairs, &low, &high));
         }
@@ -92,7 +95,7 @@ fn i3_exact_runs_answer_points_and_intervals_exactly() {
 }
 
 #[test]
-fn i4_points_are_intervals_and_wider_intervals_never_return_fewer() {
+fn i4_points_are_intervals_and_wider_intervals_return_no_fewer_locations() {
     for coarsen in [Coarsen::Exact, Coarsen::Plain { keys: 8 }, Coarsen::Error { millionths: 200_000 }] {
         let index = open(build(&sample(5), Options { coarsen, ..SMALL }));
         for a in (0..900).step_by(13) {
@@ -101,11 +104,11 @@ fn i4_points_are_intervals_and_wider_intervals_never_return_fewer() {
             let mut union = [only(&index, Query::Between(a, b)), only(&index, Query::Between(b, c))].concat();
             union.sort();
             union.dedup();
-            let whole = only(&index, Query::Between(a, c));
-            // Min/max may know of more than the union of two narrower questions does.
-            assert!(union.iter().all(|location| whole.contains(location)));
+            let wide = only(&index, Query::Between(a, c));
+            // Min/max statistics can exclude more for two narrow queries than for one wide query.
+            assert!(union.iter().all(|location| wide.contains(location)));
             if coarsen == Coarsen::Exact {
-                assert_eq!(union, whole);
+                assert_eq!(union, wide);
             }
             assert!(only(&index, Query::Between(c, a)).is_empty());
         }
@@ -113,7 +116,7 @@ fn i4_points_are_intervals_and_wider_intervals_never_return_fewer() {
 }
 
 #[test]
-fn i6_every_key_lies_in_one_segment_within_the_limits() {
+fn i6_every_key_is_in_one_segment_within_the_limits() {
     let pairs = sample(22);
     let (root, _) = build(&pairs, SMALL);
     assert!(root.segments.len() > 2);
@@ -127,7 +130,7 @@ fn i6_every_key_lies_in_one_segment_within_the_limits() {
 }
 
 #[test]
-fn i8_counts_are_rows_and_deleting_all_leaves_an_empty_index() {
+fn i8_counts_equal_rows_and_deleting_all_rows_empties_the_index() {
     let pairs = sample(6);
     let (root, file) = build(&pairs, SMALL);
     assert_eq!(root.counts().rows, 300);
@@ -145,7 +148,7 @@ fn i8_counts_are_rows_and_deleting_all_leaves_an_empty_index() {
 pub(in crate::sieve) fn compact(base: Index<u64>, file: &[u8], delta: Delta<u64>, horizon: i64) -> Compacted<u64> {
     let mut timeline = Timeline::starting_with(base);
     timeline.commit(delta).unwrap();
-    let read = |extent: Extent| {
+    let read = |extent: SectionRange| {
         let start = usize::try_from(extent.offset).unwrap();
         Ok(file[start..start + usize::try_from(extent.len).unwrap()].to_vec())
     };
@@ -192,7 +195,7 @@ fn i11_a_flipped_byte_is_an_error_or_a_superset() {
     }
 }
 
-/// Damage with a matching checksum: whatever is answered, nothing panics or runs away.
+/// Damaged bytes with a matching checksum must not cause a panic or excessive work. The answer may be anything.
 #[test]
 fn i11_hostile_bytes_with_a_good_checksum_do_not_panic() {
     let mut random = Random(11);
@@ -221,10 +224,10 @@ fn i11_hostile_bytes_with_a_good_checksum_do_not_panic() {
             let _ = segment.interval(&low, &high, None, &mut out);
             out.clear();
             let _ = segment.point(&high, &mut out);
-            if let Some(unpacked) = segment.unpack() {
-                for point in [0, 1 << 40, u128::MAX, high.point(&Bytes::chart(&[low.clone(), high.clone()]))] {
-                    unpacked.point(point, &mut out);
-                    unpacked.interval(point / 2, point, &mut out);
+            if let Some(decoded) = segment.decode() {
+                for point in [0, 1 << 40, u128::MAX, high.point(&Bytes::point_mapping(&[low.clone(), high.clone()]))] {
+                    decoded.point(point, &mut out);
+                    decoded.interval(point / 2, point, &mut out);
                 }
             }
             assert!(out.iter().all(|&location| location < LOCATIONS));
@@ -242,7 +245,7 @@ fn i11_hostile_bytes_with_a_good_checksum_do_not_panic() {
 }
 
 #[test]
-fn i12_edges_of_every_width() {
+fn i12_extreme_keys_of_every_type_are_found() {
     let words = [signed(i64::MIN), signed(-1), signed(0), signed(i64::MAX), 0, u64::MAX, 1, u64::MAX - 1];
     let pairs: Vec<(u64, u32)> = words.iter().zip(0..).map(|(&key, at)| (key, at % 5)).collect();
     let wides: Vec<(u128, u32)> =
@@ -275,7 +278,7 @@ fn check_edges<K: Key>(pairs: &[(K, u32)]) {
 }
 
 #[test]
-fn i12_prefixes_find_every_string_that_begins_so() {
+fn i12_a_prefix_query_finds_every_string_with_the_prefix() {
     let texts: Vec<(Bytes, u32)> = ["", "a", "ab", "abc", "abd", "b", "\u{ff}", "ab\u{ff}"]
         .iter()
         .zip(0..)
@@ -291,7 +294,7 @@ fn i12_prefixes_find_every_string_that_begins_so() {
 }
 
 #[test]
-fn i13_the_error_asked_for_is_kept_and_told() {
+fn i13_the_index_stays_below_the_error_limit_and_reports_it() {
     let pairs = sample(12);
     for millionths in [0, 10_000, 50_000, 300_000] {
         let index = open(build(&pairs, Options { coarsen: Coarsen::Error { millionths }, ..SMALL }));
@@ -303,7 +306,7 @@ fn i13_the_error_asked_for_is_kept_and_told() {
         }
         let report = index.report();
         assert!(report.error() <= f64::from(millionths) / 1e6 + 1e-12);
-        // Min/max may drop what the runs alone would read, never the other way round.
+        // Min/max statistics may only remove reads that the runs alone would cause.
         assert!(u64::try_from(reads).unwrap() <= report.counts.reads);
         assert_eq!(u64::try_from(exact).unwrap(), report.counts.pairs);
         assert!(report.bits_per_row() > 0.0);
@@ -311,8 +314,8 @@ fn i13_the_error_asked_for_is_kept_and_told() {
 }
 
 #[test]
-fn i13_absent_keys_are_told_too() {
-    // Two clumps with a gap of empty blocks between them: half of the segment's width answers nothing.
+fn i13_reads_of_absent_keys_are_reported() {
+    // Two clumps separated by empty blocks: half of the segment's width has no locations.
     let pairs: Vec<(u64, u32)> =
         (0..400).map(|row| (row + if row < 200 { 0 } else { 400 }, u32::try_from(row % 5).unwrap())).collect();
     let index = open(build(&pairs, Options::default()));
@@ -349,7 +352,7 @@ fn i15_narrower_plain_blocks_never_read_more() {
 }
 
 #[test]
-fn i10_writers_are_put_in_order_by_instant() {
+fn i10_commits_are_ordered_by_instant() {
     let delta = |instant, key| {
         Delta::new(instant, vec![location(0)], vec![], vec![], vec![Change { key, location: 0, plus: 1, minus: 0 }])
             .unwrap()
@@ -367,13 +370,18 @@ fn i10_writers_are_put_in_order_by_instant() {
 }
 
 #[test]
-fn nan_is_kept_wherever_an_engine_would_match_it() {
+fn nan_is_kept_if_any_engine_may_match_it() {
     let mut builder = Builder::new(2, Options::default()).unwrap();
     builder.push(axis::double(1.5).unwrap(), 0, 1).unwrap();
     let stats = vec![Stats::default(), Stats { nans: 1, nulls: 2, ..Stats::default() }];
     let locations = vec![location(0), location(1)];
-    let (root, file) =
-        Root::new((AxisType::Float, 1, Options::default()), locations, stats, &builder.finish()).unwrap();
+    let (root, file) = Root::new(
+        IndexInfo { axis: AxisType::Float, instant: 1, options: Options::default() },
+        locations,
+        stats,
+        &builder.finish(),
+    )
+    .unwrap();
     let index = open((root, file));
     assert_eq!(only(&index, Query::AtLeast(axis::double(9.0).unwrap())), [1]);
     assert_eq!(only(&index, Query::AtMost(axis::double(9.0).unwrap())), [0]);
@@ -383,8 +391,8 @@ fn nan_is_kept_wherever_an_engine_would_match_it() {
 }
 
 #[test]
-fn a_cold_point_needs_one_range_of_at_most_64_kib() {
-    // Scattered keys in few locations, in many, and in a million, where each run brings a location of its own.
+fn a_cold_point_lookup_reads_one_range_of_at_most_64_kib() {
+    // Scattered keys in few locations, in many, and in a million, with a different location for each run.
     for num_locations in [64, 5000, 1_000_000] {
         let mut random = Random(31);
         let mut builder = Builder::new(num_locations, Options::default()).unwrap();
@@ -395,7 +403,7 @@ fn a_cold_point_needs_one_range_of_at_most_64_kib() {
         }
         let built = builder.finish();
         assert!(built.segments.len() > 2);
-        let largest = built.segments.iter().map(|sealed| sealed.lookup.len()).max().unwrap();
+        let largest = built.segments.iter().map(|segment| segment.lookup.len()).max().unwrap();
         assert!(largest <= 64 << 10, "{largest} bytes with {num_locations} locations");
     }
 }
@@ -425,9 +433,9 @@ fn unions_of_blocks_answer_long_intervals_exactly() {
     }
 }
 
-/// The worked example of the format page, byte by byte.
+/// Compares the worked example of the format page byte by byte.
 #[test]
-fn the_worked_example_of_the_format_page_holds() {
+fn the_worked_example_on_the_format_page_is_correct() {
     let mut builder = Builder::new(3, Options::default()).unwrap();
     for (key, at) in [(10u64, 0), (11, 0), (12, 1), (20, 0), (20, 2)] {
         builder.push(key, at, 1).unwrap();
@@ -436,25 +444,31 @@ fn the_worked_example_of_the_format_page_holds() {
     let page = include_str!("../../../docs/format/sieve-v1.md");
     let locations = ["a", "b", "c"].map(|group| Location { partition: String::new(), group: group.into() }).to_vec();
     let stats = vec![Stats { nulls: 2, ..Stats::default() }, Stats::default(), Stats::default()];
-    let (root, file) = Root::new((AxisType::Unsigned, 7, Options::default()), locations, stats, &built).unwrap();
+    let (root, file) = Root::new(
+        IndexInfo { axis: AxisType::Unsigned, instant: 7, options: Options::default() },
+        locations,
+        stats,
+        &built,
+    )
+    .unwrap();
     let delta =
         Delta::new(8, vec![location(1)], vec![], vec![], vec![Change { key: 300u64, location: 0, plus: 1, minus: 0 }]);
-    let sealed = &built.segments[0];
-    assert_eq!([&sealed.lookup[..], &sealed.keys].concat(), file);
+    let segment = &built.segments[0];
+    assert_eq!([&segment.lookup[..], &segment.keys].concat(), file);
     let parts = [
-        ("segment", sealed.lookup.clone()),
-        ("keys", sealed.keys.clone()),
+        ("segment", segment.lookup.clone()),
+        ("keys", segment.keys.clone()),
         ("root", root::write(&root)),
         ("delta", delta.unwrap().write()),
     ];
     for (name, bytes) in parts {
         let hex: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
         let start = page.find(&format!("```text {name}\n")).map_or(0, |at| at + 9 + name.len());
-        let told: Vec<&str> = page[start..]
+        let documented: Vec<&str> = page[start..]
             .lines()
             .take_while(|line| !line.starts_with("```"))
             .flat_map(|line| line.split('|').next().unwrap_or_default().split_whitespace())
             .collect();
-        assert_eq!(told, hex, "the {name} of the page");
+        assert_eq!(documented, hex, "the {name} of the page");
     }
 }

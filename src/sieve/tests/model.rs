@@ -1,11 +1,11 @@
-//! The model test: a dictionary of rows replays what the index is told, and is asked the same questions.
+//! The model test: a map of rows replays the operations on the index and answers the same queries.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::int::{index, saturating_u32};
 use crate::sieve::*;
 
-/// A small generator, so that a failing seed is enough to repeat a run.
+/// A small random generator, so that a seed is enough to reproduce a failure.
 pub(in crate::sieve) struct Random(pub(in crate::sieve) u64);
 
 impl Random {
@@ -35,9 +35,9 @@ struct Model<K: Key> {
     random: Random,
     key: fn(&mut Random) -> K,
     timeline: Timeline<K>,
-    /// Rows as of each instant; the newest last.
+    /// The rows as of each instant.
     history: BTreeMap<i64, Rows<K>>,
-    /// Files of bases by instant.
+    /// The files of the bases by instant.
     files: BTreeMap<i64, Vec<u8>>,
     last_delta: Option<Delta<K>>,
     options: Options,
@@ -80,7 +80,8 @@ impl<K: Key> Model<K> {
         }
     }
 
-    /// Applies random changes to the newest state and tells the index; now and then the commit is aborted or replayed.
+    /// Applies random changes to the newest state and commits them to the index. Sometimes the commit is aborted or
+    /// replayed.
     fn commit(&mut self) {
         let (&newest, rows) = self.history.last_key_value().unwrap();
         let (mut rows, instant) = (rows.clone(), newest + 1 + i64::from(self.random.one_in(3)));
@@ -95,7 +96,7 @@ impl<K: Key> Model<K> {
                 .next()
                 .map(|(&row, (value, at))| (row, value.clone(), *at));
             match (self.random.below(4), existing) {
-                // A delete; of one in fifty the old value is unknown to the feeder, which then says nothing (H1).
+                // A delete. In one of fifty cases the writer does not know the old value, and reports no change (H1).
                 (0, Some((row, value, at))) => {
                     rows.remove(&row);
                     if !self.random.one_in(50) {
@@ -111,7 +112,7 @@ impl<K: Key> Model<K> {
                         changes.entry((old, at)).or_default().1 += 1;
                     }
                 }
-                // An insert; one in three repeats a key that is there (H3).
+                // An insert. One in three repeats an existing key (H3).
                 (_, existing) => {
                     let value = match existing {
                         Some((_, value, _)) if self.random.one_in(3) => value,
@@ -125,7 +126,8 @@ impl<K: Key> Model<K> {
         }
         let mut live_groups = self.live_groups.clone();
         if self.random.one_in(4) {
-            // Clustering: the rows of one group move to a new one (H2). What this commit said of the old group came before.
+            // Clustering: the rows of one group move to a new one (H2). The commit's changes to the old group come
+            // before.
             let slot = usize::try_from(self.random.below(live_groups.len() as u64)).unwrap();
             let (old, new) = (live_groups[slot], self.next_group);
             changes.retain(|(_, group), _| *group != old);
@@ -138,7 +140,7 @@ impl<K: Key> Model<K> {
         }
         let delta = delta_of(instant, &changes, &dead);
         if self.random.one_in(8) {
-            // Aborted: the index never hears of it (H4).
+            // Aborted: the index never sees this commit (H4).
             return;
         }
         self.next_group += u32::try_from(dead.len()).unwrap();
@@ -152,7 +154,7 @@ impl<K: Key> Model<K> {
         self.history.insert(instant, rows);
     }
 
-    /// Compacts as of some instant, compares with a rebuild of that instant's rows, and goes on with the stored bytes.
+    /// Compacts as of a random instant, compares the result with a rebuild, and continues with the stored bytes.
     fn compact(&mut self) {
         let instants: Vec<i64> = self.history.keys().copied().collect();
         let at = instants[usize::try_from(self.random.below(instants.len() as u64)).unwrap()];
@@ -165,7 +167,7 @@ impl<K: Key> Model<K> {
         locations.sort();
         let files = &self.files;
         let base = view.base_instant();
-        let read = |extent: Extent| {
+        let read = |extent: SectionRange| {
             let start = usize::try_from(extent.offset).unwrap();
             Ok(files[&base.unwrap()][start..start + usize::try_from(extent.len).unwrap()].to_vec())
         };
@@ -184,7 +186,7 @@ impl<K: Key> Model<K> {
         self.files.insert(instant, compacted.file);
     }
 
-    /// I7: bit for bit, where every delete was told.
+    /// I7: the same bytes as a rebuild, provided that every delete was reported.
     fn check_against_rebuild(&self, at: i64, locations: &[Location], compacted: &Compacted<K>) {
         let rows = &self.history[&at];
         let number = |group: u32| saturating_u32(locations.binary_search(&location(group)).unwrap());
@@ -199,16 +201,16 @@ impl<K: Key> Model<K> {
             builder.push(key.clone(), *location, *rows).unwrap();
         }
         let built = builder.finish();
-        let told: u64 = built.segments.iter().map(|sealed| sealed.counts.rows).sum();
-        assert!(compacted.root.counts().rows >= told);
-        if compacted.root.counts().rows == told {
+        let reported_rows: u64 = built.segments.iter().map(|segment| segment.counts.rows).sum();
+        assert!(compacted.root.counts().rows >= reported_rows);
+        if compacted.root.counts().rows == reported_rows {
             let (file, entries) = pack(&built.segments, 0);
             assert!(compacted.file == file, "a compaction differs from a rebuild");
             assert_eq!(compacted.root.segments, entries);
         }
     }
 
-    /// I1: no location with a live matching row is left out, at any retained instant.
+    /// I1: at every retained instant, no location with a live matching row is missing.
     fn check(&mut self) {
         let instants: Vec<i64> = self.history.keys().copied().collect();
         for _ in 0..6 {
@@ -217,11 +219,11 @@ impl<K: Key> Model<K> {
             if a > b {
                 std::mem::swap(&mut a, &mut b);
             }
-            let mut some: Vec<K> = (0..5).map(|_| (self.key)(&mut self.random)).collect();
-            some.push(b.clone());
+            let mut keys: Vec<K> = (0..5).map(|_| (self.key)(&mut self.random)).collect();
+            keys.push(b.clone());
             let queries = [
                 Query::Point(a.clone()),
-                Query::In(some),
+                Query::In(keys),
                 Query::Between(a.clone(), b.clone()),
                 Query::Between(b.clone(), a.clone()),
                 Query::AtLeast(a.clone()),
@@ -252,7 +254,7 @@ impl<K: Key> Model<K> {
             self.history[&at].values().filter(|(value, _)| matches(value)).map(|(_, group)| *group).collect();
         let Ok(view) = self.timeline.as_of(at) else { return };
         let base = view.base_instant();
-        // With what is loaded the answer may be wide, but never short.
+        // With only some segments loaded, the answer may be too wide, but never too narrow.
         let early = view.answer(query);
         let keeps = |answer: &Answer, group: u32| {
             self.timeline.number(&location(group)).is_none_or(|number| answer.keeps(number))
@@ -272,7 +274,7 @@ impl<K: Key> Model<K> {
                 }
                 match self.timeline.as_of(at).unwrap().lookup(query) {
                     Lookup::Ready(answer) => answer,
-                    Lookup::Need(_) => panic!("asked twice"),
+                    Lookup::Need(_) => panic!("a loaded segment is needed again"),
                 }
             }
         };
@@ -283,7 +285,8 @@ impl<K: Key> Model<K> {
         self.check_exactness(at, query, &truth, &answer);
     }
 
-    /// I2, I3: on an exact axis a base alone answers exactly between keys that exist, if all deletes were told to it.
+    /// I2, I3: on an exact axis, a base answers exactly between existing keys, provided that every delete was reported
+    /// to it.
     fn check_exactness(&mut self, at: i64, query: &Query<K>, truth: &BTreeSet<u32>, answer: &Answer) {
         let view = self.timeline.as_of(at).unwrap();
         let keys: BTreeSet<&K> = self.history[&at]
@@ -291,16 +294,16 @@ impl<K: Key> Model<K> {
             .filter_map(|(value, _)| if let Value::Key(key) = value { Some(key) } else { None })
             .collect();
         let rows = self.history[&at].values().filter(|(value, _)| matches!(value, Value::Key(_))).count();
-        let told = view.base.map(|base| base.part.root().counts().rows);
+        let reported_rows = view.base.map(|base| base.part.root().counts().rows);
         let exact = match query {
             Query::Point(key) => keys.contains(key),
-            Query::In(some) => some.iter().all(|key| keys.contains(key)),
+            Query::In(listed) => listed.iter().all(|key| keys.contains(key)),
             Query::Between(low, high) => keys.contains(low) && keys.contains(high),
             Query::AtLeast(_) => self.timeline.axis() != AxisType::Float,
             Query::AtMost(_) => true,
             Query::Null | Query::NotNull | Query::Nan => false,
         };
-        if self.exact && exact && view.deltas.is_empty() && told == u64::try_from(rows).ok() {
+        if self.exact && exact && view.deltas.is_empty() && reported_rows == u64::try_from(rows).ok() {
             let numbers = truth.iter().map(|&group| self.timeline.number(&location(group)).unwrap());
             let numbers: BTreeSet<u32> = numbers.collect();
             assert_eq!(answer, &Answer::Only(numbers.into_iter().collect()), "{query:?} at {at}");
@@ -313,7 +316,8 @@ impl<K: Key> Model<K> {
         let at = instants[instants.len() / 2];
         self.timeline.expire(at);
         for gone in instants.into_iter().filter(|&instant| instant < at) {
-            // I9: afterwards an error, never a wrong answer. Between commits the state is that of the commit before.
+            // I9: an expired instant is an error, never a wrong answer. Between commits, the state is that of the
+            // previous commit.
             assert!(self.timeline.as_of(gone).is_err());
             self.history.remove(&gone);
         }
@@ -339,17 +343,17 @@ fn delta_of<K: Key>(instant: i64, changes: &BTreeMap<(Value<K>, u32), (u64, u64)
     let groups: BTreeSet<u32> = changes.keys().map(|(_, group)| *group).chain(dead.iter().copied()).collect();
     let groups: Vec<u32> = groups.into_iter().collect();
     let number = |group: u32| saturating_u32(groups.binary_search(&group).unwrap());
-    let (mut keys, mut sides) = (Vec::new(), Vec::new());
+    let (mut keys, mut keyless) = (Vec::new(), Vec::new());
     for ((value, group), &(plus, minus)) in changes {
         let location = number(*group);
         match value {
             Value::Key(key) => keys.push(Change { key: key.clone(), location, plus, minus }),
-            Value::Null => sides.push(Side { location, nulls: (plus, minus), ..Side::default() }),
-            Value::Nan => sides.push(Side { location, nans: (plus, minus), ..Side::default() }),
+            Value::Null => keyless.push(KeylessRows { location, nulls: (plus, minus), ..KeylessRows::default() }),
+            Value::Nan => keyless.push(KeylessRows { location, nans: (plus, minus), ..KeylessRows::default() }),
         }
     }
     let dead = dead.iter().map(|&group| number(group)).collect();
-    Delta::new(instant, groups.iter().map(|&group| location(group)).collect(), dead, sides, keys).unwrap()
+    Delta::new(instant, groups.iter().map(|&group| location(group)).collect(), dead, keyless, keys).unwrap()
 }
 
 const SMALL: Options = Options { max_records: 60, max_key_bytes: 2000, max_weight: 32, coarsen: Coarsen::Exact };
@@ -377,7 +381,7 @@ fn run_all(operations: u64, seed: u64) {
     assert!(run_each(operations, seed) > 0, "the sharpest check never ran");
 }
 
-/// Runs a model of each kind of key and of coarsening; how many answers were compared exactly.
+/// Runs a model for each kind of key and coarsening. Returns the number of answers that were compared exactly.
 fn run_each(operations: u64, seed: u64) -> u64 {
     let coarse = |coarsen| Options { coarsen, ..SMALL };
     let mut words = Model::new(seed, AxisType::Signed, word, SMALL);
@@ -392,13 +396,13 @@ fn run_each(operations: u64, seed: u64) -> u64 {
 }
 
 #[test]
-fn i1_i9_i10_the_index_never_loses_a_location_that_the_rows_have() {
+fn i1_i9_i10_no_location_with_a_matching_row_is_lost() {
     run_all(4_000, 1);
 }
 
-/// Many short histories, so that a commit costs little: CI's share.
+/// Many short histories, because commits are cheap at the start of a history. CI runs this.
 #[test]
-fn i1_a_million_operations_lose_nothing() {
+fn i1_a_million_operations_lose_no_location() {
     const WORKERS: u64 = 4;
     const OPERATIONS: u64 = 200;
     let worlds = 1_000_000 / (7 * OPERATIONS) + 1;

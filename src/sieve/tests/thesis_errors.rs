@@ -1,10 +1,11 @@
-//! The holes of the thesis that would lose rows, one named test each; `model.rs` falls into H1 to H4 at random as well.
+//! Tests for the errors in the thesis that would lose rows, one test per error. `model.rs` also triggers H1 to H4 at
+//! random.
 
 use crate::error::ErrorKind;
 use crate::sieve::tests::invariants::{SMALL, build, compact, location, only, open, sample, truth};
 use crate::sieve::*;
 
-/// A timeline of one base and one commit after it.
+/// Returns a timeline with a base and one later commit.
 fn after(pairs: &[(u64, u32)], dead: Vec<u32>, changes: Vec<Change<u64>>) -> Timeline<u64> {
     let mut timeline = Timeline::starting_with(open(build(pairs, SMALL)));
     let names = (0..6).map(location).collect();
@@ -17,7 +18,7 @@ fn keeps(timeline: &Timeline<u64>, key: u64, at: u32) -> bool {
 }
 
 #[test]
-fn h1_an_update_of_the_indexed_value_is_found_by_the_new_one_with_the_old_one_known_or_not() {
+fn h1_an_updated_row_is_found_by_its_new_value_even_if_the_old_value_is_unknown() {
     let (plus, minus) =
         (Change { key: 77u64, location: 0, plus: 1, minus: 0 }, Change { key: 10, location: 0, plus: 0, minus: 1 });
     for changes in [vec![plus.clone(), minus], vec![plus]] {
@@ -27,7 +28,7 @@ fn h1_an_update_of_the_indexed_value_is_found_by_the_new_one_with_the_old_one_kn
 }
 
 #[test]
-fn h2_rows_of_a_replaced_group_are_found_in_the_new_one_alone() {
+fn h2_rows_of_a_replaced_group_are_found_only_in_the_new_group() {
     let moved = [10, 11].map(|key| Change { key, location: 4, plus: 1, minus: 0 }).to_vec();
     let timeline = after(&[(10, 0), (11, 0), (12, 1)], vec![0], moved);
     for key in [10, 11] {
@@ -37,7 +38,7 @@ fn h2_rows_of_a_replaced_group_are_found_in_the_new_one_alone() {
 }
 
 #[test]
-fn h3_one_row_deleted_of_two_with_the_same_key_leaves_one() {
+fn h3_deleting_one_of_two_rows_with_the_same_key_leaves_the_other() {
     let (root, file) = build(&[(10u64, 0), (10, 0), (11, 1)], SMALL);
     let delta = |minus| {
         let changes = vec![Change { key: 10u64, location: 0, plus: 0, minus }];
@@ -50,28 +51,28 @@ fn h3_one_row_deleted_of_two_with_the_same_key_leaves_one() {
 }
 
 #[test]
-fn h4_a_commit_told_twice_counts_once_and_one_never_made_is_not_seen() {
+fn h4_a_replayed_commit_counts_once_and_an_aborted_commit_never() {
     let (root, file) = build(&[(10u64, 0), (10, 0)], SMALL);
     let change = Change { key: 10u64, location: 0, plus: 0, minus: 1 };
     let delta = Delta::new(200, vec![location(0)], vec![], vec![], vec![change]).unwrap();
     let mut timeline = Timeline::starting_with(open((root, file.clone())));
     assert!(timeline.commit(delta.clone()).unwrap());
     assert!(!timeline.commit(delta).unwrap());
-    let read = |extent: Extent| {
+    let read = |extent: SectionRange| {
         let start = usize::try_from(extent.offset).unwrap();
         Ok(file[start..start + usize::try_from(extent.len).unwrap()].to_vec())
     };
     let view = timeline.latest().unwrap();
     let compacted = view.compact(SMALL, timeline.locations().to_vec(), read, |_| i64::MAX).unwrap();
     assert_eq!((compacted.unmatched, compacted.root.counts().rows), (0, 1));
-    // What was prepared but not committed is in no view.
+    // A delta that was built but not committed is in no view.
     let aborted = Change { key: 55u64, location: 0, plus: 1, minus: 0 };
     drop(Delta::new(201, vec![location(0)], vec![], vec![], vec![aborted]).unwrap());
     assert_eq!(timeline.latest().unwrap().instant(), 200);
 }
 
 #[test]
-fn h5_a_delete_of_a_key_never_indexed_takes_nobody_else_s_place() {
+fn h5_deleting_a_key_that_was_never_indexed_affects_no_other_key() {
     let (root, file) = build(&[(10u64, 0), (11, 0), (12, 0)], SMALL);
     let changes =
         vec![Change { key: 13u64, location: 0, plus: 0, minus: 3 }, Change { key: 10, location: 1, plus: 0, minus: 1 }];
@@ -102,14 +103,14 @@ fn h6_keys_outside_every_segment_are_never_lost() {
 }
 
 #[test]
-fn h7_deletes_after_the_base_file_s_instant_wait() {
+fn h7_deletes_after_the_instant_of_the_base_file_are_carried_over() {
     let (root, file) = build(&[(10u64, 0), (11, 0)], SMALL);
     let delta = |minus| {
         Delta::new(200, vec![location(0)], vec![], vec![], vec![Change { key: 10u64, location: 0, plus: 0, minus }])
             .unwrap()
     };
     let waits = compact(Index::new(root.clone()), &file, delta(1), 199);
-    assert_eq!(waits.carried, vec![Carried { key: 10, location: location(0), rows: 1 }]);
+    assert_eq!(waits.carried, vec![CarriedDelete { key: 10, location: location(0), rows: 1 }]);
     assert_eq!(only(&open((waits.root, waits.file)), Query::Point(10)), [0]);
     let applied = compact(Index::new(root), &file, delta(1), 200);
     assert!(applied.carried.is_empty());
@@ -117,7 +118,7 @@ fn h7_deletes_after_the_base_file_s_instant_wait() {
 }
 
 #[test]
-fn h8_the_whole_axis_fits() {
+fn h8_the_extreme_keys_of_the_axis_can_be_indexed() {
     let pairs = [(0u64, 0), (u64::MAX, 1), (1 << 63, 2)];
     let index = open(build(&pairs, Options::default()));
     assert_eq!(only(&index, Query::Point(u64::MAX)), [1]);
@@ -129,7 +130,7 @@ fn h8_the_whole_axis_fits() {
 }
 
 #[test]
-fn h9_missing_and_damaged_parts_keep_what_min_max_keeps() {
+fn h9_a_missing_or_damaged_segment_keeps_all_locations_within_min_max() {
     let pairs = sample(21);
     let (root, file) = build(&pairs, SMALL);
     let mut index = Index::new(root.clone());
@@ -142,7 +143,7 @@ fn h9_missing_and_damaged_parts_keep_what_min_max_keeps() {
         &ErrorKind::SieveMagic { part: "segment" }
     );
     assert_eq!(index.lookup(&Query::Point(pairs[0].0)), Lookup::Ready(Answer::Only(unloaded)));
-    // Doubt does not last longer than its cause.
+    // Loading the intact bytes ends the doubt.
     let extent = needs[0].extent;
     let start = usize::try_from(extent.offset).unwrap();
     index.load(needs[0].segment, &file[start..start + usize::try_from(extent.len).unwrap()]).unwrap();

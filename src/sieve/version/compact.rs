@@ -1,91 +1,94 @@
-//! Base + deltas -> a new base: from the exact keys, so that it equals a rebuild bit for bit.
+//! Compaction: builds a new base from a base and deltas. It uses the exact keys, so the result equals a rebuild bit for
+//! bit.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::int::{index, saturating_u32};
 use crate::sieve::build::builder::Builder;
-use crate::sieve::build::stream::{Spool, root_over};
-use crate::sieve::index::directory::{Built, Extent, Location, Root, Stats};
+use crate::sieve::build::stream::{SegmentStream, root_over};
+use crate::sieve::index::directory::{Built, IndexInfo, Location, Root, SectionRange, Stats};
 use crate::sieve::index::loaded::Index;
 use crate::sieve::key::axis::Key;
 use crate::sieve::record::key_section::take_keys;
 use crate::sieve::record::options::Options;
 use crate::sieve::record::records::Records;
-use crate::sieve::segment::encode::Sealed;
+use crate::sieve::segment::encode::EncodedSegment;
 use crate::sieve::version::delta::Delta;
-use crate::sieve::version::timeline::{Placed, View};
+use crate::sieve::version::timeline::{Numbered, View};
 
-/// A delete that was not applied, because the files that readers of base files read still hold the row.
+/// A delete that was not applied, because the row is still in the files that readers of base files read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Carried<K> {
-    /// The row's key.
+pub struct CarriedDelete<K> {
+    /// The key of the row.
     pub key: K,
-    /// Its location.
+    /// The location of the row.
     pub location: Location,
-    /// How many rows.
+    /// The number of rows.
     pub rows: u64,
 }
 
-/// The outcome of a compaction.
+/// The result of a compaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Compacted<K> {
     /// The new root.
     pub root: Root<K>,
-    /// Its segments, as file 0; empty where the bytes were given out on the way.
+    /// The segments as file 0. Empty if the bytes were streamed.
     pub file: Vec<u8>,
-    /// Deletes for the first delta after it.
-    pub carried: Vec<Carried<K>>,
-    /// Rows deleted that the index had never seen; they took nobody else's place.
+    /// The deletes to put into the first delta after the compaction.
+    pub carried: Vec<CarriedDelete<K>>,
+    /// The number of deleted rows that were not in the index. They do not affect other rows.
     pub unmatched: u64,
 }
 
-/// One change in the timeline's numbers; ordered by key, location and then commit.
+/// A change by the timeline's location number, ordered by key, location and commit.
 type Event<K> = (K, u32, usize, u64, u64);
 
-/// What holds for the whole of a compaction.
-struct Fold<'a, K> {
+/// The state of a compaction.
+struct Compaction<'a, K> {
     view: &'a View<'a, K>,
-    /// The last delta that killed each location, by the timeline's numbers.
+    /// The last delta that killed each location, by the timeline's number.
     died: Vec<Option<usize>>,
-    /// Each location's number in the new base, if it has one.
+    /// The number of each location in the new base, if it has one.
     targets: Vec<Option<u32>>,
-    /// Deletes after this instant are not applied, by the timeline's numbers.
+    /// For each location by the timeline's number, the instant after which deletes are not applied.
     horizons: Vec<i64>,
-    carried: Vec<Carried<K>>,
+    carried: Vec<CarriedDelete<K>>,
     unmatched: u64,
 }
 
 impl<K: Key> View<'_, K> {
-    /// Makes a base that stands for this view from its instant on. The base gets the view's own instant, so that a commit
-    /// which came in meanwhile is not hidden behind it.
+    /// Builds a base that replaces everything up to the instant of this view. The base has that instant, not the
+    /// current one, so that it does not hide a commit that arrived in the meantime.
     ///
-    /// `keys_at` reads a maintenance section of the base's file. `locations` become the new base's, in their order: sorted
-    /// ones make it equal to a rebuild from scratch. `horizon` is the instant of a location's base file, up to which deletes
-    /// are certain for readers that skip log files; `i64::MAX` where there are none.
+    /// `keys_at` reads a keys section from the file of the old base. `locations` become the locations of the new base
+    /// in the given order. If they are sorted, the base equals a rebuild from scratch. `horizon` returns the instant of
+    /// a location's base file. Deletes up to it also hold for readers that skip log files. Return `i64::MAX` if there
+    /// are none.
     pub fn compact(
         &self,
         options: Options,
         locations: Vec<Location>,
-        keys_at: impl FnMut(Extent) -> Result<Vec<u8>>,
+        keys_at: impl FnMut(SectionRange) -> Result<Vec<u8>>,
         horizon: impl Fn(&Location) -> i64,
     ) -> Result<Compacted<K>> {
-        let (mut file, mut rest) = (Vec::new(), Vec::new());
+        let (mut file, mut all_keys) = (Vec::new(), Vec::new());
         let take = |lookups: Vec<u8>, keys: Vec<u8>| {
             file.extend_from_slice(&lookups);
-            rest.extend_from_slice(&keys);
+            all_keys.extend_from_slice(&keys);
             Ok(())
         };
         let compacted = self.compact_into(options, locations, keys_at, horizon, take)?;
-        file.append(&mut rest);
+        file.append(&mut all_keys);
         Ok(Compacted { file, ..compacted })
     }
 
-    /// The same, which gives the file out while it is made: more of its first half, the lookup sections, and more of the
-    /// second, the keys sections. It holds the deltas, one segment of the old base, and what a builder holds.
+    /// Like [`Self::compact`], but streams the file: `write` gets the next bytes of its first half, the lookup
+    /// sections, and of its second half, the keys sections. Holds the deltas, one segment of the old base, and the
+    /// memory of a builder.
     pub fn compact_into(
         &self,
         options: Options,
         locations: Vec<Location>,
-        mut keys_at: impl FnMut(Extent) -> Result<Vec<u8>>,
+        mut keys_at: impl FnMut(SectionRange) -> Result<Vec<u8>>,
         horizon: impl Fn(&Location) -> i64,
         mut write: impl FnMut(Vec<u8>, Vec<u8>) -> Result<()>,
     ) -> Result<Compacted<K>> {
@@ -96,7 +99,7 @@ impl<K: Key> View<'_, K> {
                 targets[index(number)] = Some(target);
             }
         }
-        let mut fold = Fold {
+        let mut compaction = Compaction {
             view: self,
             died: died(self.deltas, names.len()),
             targets,
@@ -104,13 +107,13 @@ impl<K: Key> View<'_, K> {
             carried: Vec::new(),
             unmatched: 0,
         };
-        let events = fold.events();
+        let events = compaction.events();
         let mut builder = Builder::new(saturating_u32(locations.len()), options)?;
         let mut events = events.as_slice();
-        let mut spool = Spool::new(0);
-        let mut give = |spool: &mut Spool<K>, segments: Vec<Sealed<K>>| {
-            spool.put(segments);
-            let (lookups, keys) = spool.take();
+        let mut stream = SegmentStream::new(0);
+        let mut store = |stream: &mut SegmentStream<K>, segments: Vec<EncodedSegment<K>>| {
+            stream.put(segments);
+            let (lookups, keys) = stream.take();
             write(lookups, keys)
         };
         if let Some(base) = self.base {
@@ -123,53 +126,53 @@ impl<K: Key> View<'_, K> {
                 }
                 for (at, key) in records.keys.iter().enumerate() {
                     let before = events.partition_point(|event| event.0 < *key);
-                    fold.push_new(&events[..before], &mut builder)?;
-                    let here = before + events[before..].partition_point(|event| event.0 == *key);
+                    compaction.push_new(&events[..before], &mut builder)?;
+                    let after = before + events[before..].partition_point(|event| event.0 == *key);
                     let mut pairs: Vec<(u32, u64)> = Vec::new();
                     for pair in records.pairs(at..at + 1) {
                         let number = base.numbers[index(records.locations[pair])];
-                        if fold.died[index(number)].is_none() {
+                        if compaction.died[index(number)].is_none() {
                             pairs.push((number, records.rows[pair]));
                         }
                     }
-                    fold.push_key(key, pairs, &events[before..here], &mut builder)?;
-                    events = &events[here..];
+                    compaction.push_key(key, pairs, &events[before..after], &mut builder)?;
+                    events = &events[after..];
                 }
-                give(&mut spool, builder.take_segments())?;
+                store(&mut stream, builder.take_segments())?;
             }
         }
-        fold.push_new(events, &mut builder)?;
-        let stats = fold.sides(locations.len())?;
+        compaction.push_new(events, &mut builder)?;
+        let stats = compaction.keyless_stats(locations.len())?;
         let Built { segments, spans } = builder.finish();
-        give(&mut spool, segments)?;
-        let about = (self.timeline.axis(), self.instant(), options);
-        let root = root_over(about, locations, stats, &spans, spool.into_entries())?;
-        Ok(Compacted { root, file: Vec::new(), carried: fold.carried, unmatched: fold.unmatched })
+        store(&mut stream, segments)?;
+        let info = IndexInfo { axis: self.timeline.axis(), instant: self.instant(), options };
+        let root = root_over(info, locations, stats, &spans, stream.into_entries())?;
+        Ok(Compacted { root, file: Vec::new(), carried: compaction.carried, unmatched: compaction.unmatched })
     }
 }
 
-/// The last commit of each location's death.
-fn died<K: Key>(deltas: &[Placed<Delta<K>>], num_locations: usize) -> Vec<Option<usize>> {
+/// Returns the last commit that killed each location.
+fn died<K: Key>(deltas: &[Numbered<Delta<K>>], num_locations: usize) -> Vec<Option<usize>> {
     let mut died = vec![None; num_locations];
-    for (commit, placed) in deltas.iter().enumerate() {
-        for &dead in &placed.part.dead {
-            died[index(placed.numbers[index(dead)])] = Some(commit);
+    for (commit, version) in deltas.iter().enumerate() {
+        for &dead in &version.part.dead {
+            died[index(version.numbers[index(dead)])] = Some(commit);
         }
     }
     died
 }
 
-impl<K: Key> Fold<'_, K> {
-    /// Whether what a commit did to a location was not undone by the location's death.
+impl<K: Key> Compaction<'_, K> {
+    /// Returns true if the location did not die after the commit, so the commit's changes to it still count.
     fn lives(&self, number: u32, commit: usize) -> bool {
         self.died[index(number)].is_none_or(|death| commit >= death)
     }
 
     fn events(&self) -> Vec<Event<K>> {
         let mut events: Vec<Event<K>> = Vec::new();
-        for (commit, placed) in self.view.deltas.iter().enumerate() {
-            for change in &placed.part.changes {
-                let number = placed.numbers[index(change.location)];
+        for (commit, version) in self.view.deltas.iter().enumerate() {
+            for change in &version.part.changes {
+                let number = version.numbers[index(change.location)];
                 if self.lives(number, commit) {
                     events.push((change.key.clone(), number, commit, change.plus, change.minus));
                 }
@@ -179,7 +182,7 @@ impl<K: Key> Fold<'_, K> {
         events
     }
 
-    /// Pushes keys that the base does not have.
+    /// Pushes keys that are not in the base.
     fn push_new(&mut self, events: &[Event<K>], builder: &mut Builder<K>) -> Result<()> {
         for key in events.chunk_by(|a, b| a.0 == b.0) {
             self.push_key(&key[0].0, Vec::new(), key, builder)?;
@@ -206,7 +209,7 @@ impl<K: Key> Fold<'_, K> {
             }
             if self.view.deltas[*commit].instant > self.horizons[index(*number)] {
                 let location = self.view.timeline.locations()[index(*number)].clone();
-                self.carried.push(Carried { key: key.clone(), location, rows: *minus });
+                self.carried.push(CarriedDelete { key: key.clone(), location, rows: *minus });
             } else {
                 self.unmatched = self.unmatched.saturating_add(minus.saturating_sub(rows));
                 pairs[at].1 = rows.saturating_sub(*minus);
@@ -226,32 +229,32 @@ impl<K: Key> Fold<'_, K> {
         self.targets[index(number)].ok_or(Error::new(ErrorKind::SieveLocation(number)))
     }
 
-    /// Nulls, NaN and unread rows of the new base.
-    fn sides(&self, num_targets: usize) -> Result<Vec<Stats<K>>> {
+    /// Returns the nulls, NaN and unread rows of the new base.
+    fn keyless_stats(&self, num_targets: usize) -> Result<Vec<Stats<K>>> {
         let mut stats = vec![Stats::default(); num_targets];
         if let Some(base) = self.view.base {
-            for (of, &number) in Index::root(&base.part).stats.iter().zip(&base.numbers) {
-                let idle = of.nulls == 0 && of.nans == 0 && !of.unknown;
-                if self.died[index(number)].is_none() && !idle {
+            for (old, &number) in Index::root(&base.part).stats.iter().zip(&base.numbers) {
+                let empty = old.nulls == 0 && old.nans == 0 && !old.unknown;
+                if self.died[index(number)].is_none() && !empty {
                     let target = &mut stats[index(self.target(number)?)];
-                    (target.nulls, target.nans, target.unknown) = (of.nulls, of.nans, of.unknown);
+                    (target.nulls, target.nans, target.unknown) = (old.nulls, old.nans, old.unknown);
                 }
             }
         }
-        for (commit, placed) in self.view.deltas.iter().enumerate() {
-            for side in &placed.part.sides {
-                let number = placed.numbers[index(side.location)];
+        for (commit, version) in self.view.deltas.iter().enumerate() {
+            for entry in &version.part.keyless {
+                let number = version.numbers[index(entry.location)];
                 if !self.lives(number, commit) {
                     continue;
                 }
-                let certain = placed.instant <= self.horizons[index(number)];
+                let certain = version.instant <= self.horizons[index(number)];
                 let left = |rows: u64, (plus, minus): (u64, u64)| {
                     rows.saturating_add(plus).saturating_sub(if certain { minus } else { 0 })
                 };
                 let target = &mut stats[index(self.target(number)?)];
-                target.nulls = left(target.nulls, side.nulls);
-                target.nans = left(target.nans, side.nans);
-                target.unknown |= side.unknown;
+                target.nulls = left(target.nulls, entry.nulls);
+                target.nans = left(target.nans, entry.nans);
+                target.unknown |= entry.unknown;
             }
         }
         Ok(stats)
@@ -289,7 +292,7 @@ mod tests {
                     Query::Between(..) => (low, high),
                     _ => (low, low),
                 };
-                // From key to key both are exact, but the old base alone does not know all of these keys.
+                // Between keys that exist both are exact, but the old base alone does not have all of these keys.
                 assert_eq!(folded, truth(&all, &from, &to), "{query:?}");
                 assert!(folded.iter().all(|location| laid_over.contains(location)), "{query:?}");
             }
@@ -297,13 +300,13 @@ mod tests {
     }
 
     #[test]
-    fn i14_a_compaction_gives_segments_out_while_it_runs() {
+    fn i14_a_compaction_streams_its_segments() {
         let pairs: Vec<(u64, u32)> = (0..3000).map(|key| (key * 3, u32::try_from(key * key % 5).unwrap())).collect();
         let (root, file) = build(&pairs, SMALL);
         let mut timeline = Timeline::starting_with(Index::new(root.clone()));
         let change = Change { key: 4u64, location: 0, plus: 1, minus: 0 };
         timeline.commit(Delta::new(101, vec![location(2)], vec![], vec![], vec![change]).unwrap()).unwrap();
-        let read = |extent: Extent| {
+        let read = |extent: SectionRange| {
             let start = usize::try_from(extent.offset).unwrap();
             Ok(file[start..start + usize::try_from(extent.len).unwrap()].to_vec())
         };

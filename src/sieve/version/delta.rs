@@ -1,40 +1,41 @@
-//! The changes of one commit, with exact keys: applied at read until a compaction takes them in.
+//! The changes of one commit with exact keys, applied by readers until a compaction includes them.
 //!
-//! An insert is a plus, a delete a minus, an update of the indexed value both; a replaced file group is a tombstone, which
-//! holds for everything before this commit and nothing in it. At read only pluses and tombstones count: a minus narrows
-//! an answer once the exact keys prove that no row is left, and that is the compaction's to say.
+//! An insert is a plus, a delete is a minus, and an update of the indexed value is both. A replaced file group is a
+//! tombstone, which removes everything before this commit and nothing in it. Readers apply only pluses and tombstones.
+//! A minus can narrow an answer only if the exact keys prove that no row remains, which only a compaction can
+//! determine.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::int::{index, to_u64};
 use crate::sieve::code::format::{DELTA, cursor, finished, frame, malformed, take_u32, unframe};
-use crate::sieve::code::varint::put_varint;
 use crate::sieve::index::directory::Location;
 use crate::sieve::index::root::{put_location, take_location};
 use crate::sieve::key::axis::Key;
+use crate::varint::put_varint;
 
-/// Rows of a key that came to a location or left it.
+/// The rows of a key inserted into or deleted from a location.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Change<K> {
     /// The key.
     pub key: K,
-    /// The location, by number in the delta's own list.
+    /// The location, by its number in the delta's own list.
     pub location: u32,
-    /// Rows inserted.
+    /// The number of rows inserted.
     pub plus: u64,
-    /// Rows deleted.
+    /// The number of rows deleted.
     pub minus: u64,
 }
 
-/// Rows without a key that came to a location or left it.
+/// The rows without a key inserted into or deleted from a location.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Side {
-    /// The location, by number in the delta's own list.
+pub struct KeylessRows {
+    /// The location, by its number in the delta's own list.
     pub location: u32,
-    /// Rows without a value: inserted and deleted.
+    /// Null rows inserted and deleted.
     pub nulls: (u64, u64),
-    /// Rows that are not a number: inserted and deleted.
+    /// NaN rows inserted and deleted.
     pub nans: (u64, u64),
-    /// Rows came that were not read: the location belongs to every answer from now on.
+    /// True if rows were inserted but not read. From then on the location belongs to every answer.
     pub unknown: bool,
 }
 
@@ -43,31 +44,31 @@ pub struct Side {
 pub struct Delta<K> {
     pub(in crate::sieve) instant: i64,
     pub(in crate::sieve) locations: Vec<Location>,
-    /// Locations that died with this commit.
+    /// The locations that this commit removed.
     pub(in crate::sieve) dead: Vec<u32>,
-    pub(in crate::sieve) sides: Vec<Side>,
-    /// In order of key and location, each pair once.
+    pub(in crate::sieve) keyless: Vec<KeylessRows>,
+    /// Sorted by key and location, without duplicates.
     pub(in crate::sieve) changes: Vec<Change<K>>,
 }
 
 impl<K: Key> Delta<K> {
-    /// The delta of a commit; changes in any order, those of the same key and location are summed.
+    /// Builds the delta of a commit. Changes may be in any order. Changes of the same key and location are summed.
     pub fn new(
         instant: i64,
         locations: Vec<Location>,
         mut dead: Vec<u32>,
-        mut sides: Vec<Side>,
+        mut keyless: Vec<KeylessRows>,
         mut changes: Vec<Change<K>>,
     ) -> Result<Self> {
         let named = changes.iter().map(|change| change.location).chain(dead.iter().copied());
-        for location in named.chain(sides.iter().map(|side| side.location)) {
+        for location in named.chain(keyless.iter().map(|entry| entry.location)) {
             if index(location) >= locations.len() {
                 return Err(Error::new(ErrorKind::SieveLocation(location)));
             }
         }
         dead.sort_unstable();
         dead.dedup();
-        sides.sort_unstable_by_key(|side| (side.location, side.nulls, side.nans, side.unknown));
+        keyless.sort_unstable_by_key(|entry| (entry.location, entry.nulls, entry.nans, entry.unknown));
         changes.sort_unstable();
         changes.dedup_by(|next, kept| {
             let same = next.location == kept.location && next.key == kept.key;
@@ -77,20 +78,20 @@ impl<K: Key> Delta<K> {
             }
             same
         });
-        Ok(Self { instant, locations, dead, sides, changes })
+        Ok(Self { instant, locations, dead, keyless, changes })
     }
 
-    /// The commit's instant.
+    /// Returns the instant of the commit.
     pub fn instant(&self) -> i64 {
         self.instant
     }
 
-    /// How many changes of keys it holds.
+    /// Returns the number of changed pairs of key and location.
     pub fn num_changes(&self) -> usize {
         self.changes.len()
     }
 
-    /// Its bytes.
+    /// Encodes the delta.
     pub fn write(&self) -> Vec<u8> {
         let mut body = vec![K::CODE];
         body.extend_from_slice(&self.instant.to_le_bytes());
@@ -98,13 +99,13 @@ impl<K: Key> Delta<K> {
         self.locations.iter().for_each(|location| put_location(&mut body, location));
         put_varint(&mut body, to_u64(self.dead.len()));
         self.dead.iter().for_each(|&location| put_varint(&mut body, u64::from(location)));
-        put_varint(&mut body, to_u64(self.sides.len()));
-        for side in &self.sides {
-            put_varint(&mut body, u64::from(side.location));
-            [side.nulls.0, side.nulls.1, side.nans.0, side.nans.1]
+        put_varint(&mut body, to_u64(self.keyless.len()));
+        for entry in &self.keyless {
+            put_varint(&mut body, u64::from(entry.location));
+            [entry.nulls.0, entry.nulls.1, entry.nans.0, entry.nans.1]
                 .into_iter()
                 .for_each(|rows| put_varint(&mut body, rows));
-            body.push(u8::from(side.unknown));
+            body.push(u8::from(entry.unknown));
         }
         put_varint(&mut body, to_u64(self.changes.len()));
         let mut previous: Option<&K> = None;
@@ -118,7 +119,7 @@ impl<K: Key> Delta<K> {
         frame(DELTA, &body)
     }
 
-    /// Reads what `write` wrote.
+    /// Decodes a delta.
     pub fn read(bytes: &[u8]) -> Result<Self> {
         let mut cursor = cursor(unframe(DELTA, bytes)?);
         let cursor = &mut cursor;
@@ -126,8 +127,8 @@ impl<K: Key> Delta<K> {
             return Err(malformed(cursor, "key width"));
         }
         let instant = cursor.u64()?.cast_signed();
-        // Each turn of these loops consumes bytes, so a count that lies ends with the input.
-        let (mut locations, mut dead, mut sides, mut changes) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        // Each iteration consumes bytes, so a false count fails at the end of the input.
+        let (mut locations, mut dead, mut keyless, mut changes) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for _ in 0..cursor.varint()? {
             locations.push(take_location(cursor)?);
         }
@@ -135,7 +136,7 @@ impl<K: Key> Delta<K> {
             dead.push(take_u32(cursor)?);
         }
         for _ in 0..cursor.varint()? {
-            sides.push(Side {
+            keyless.push(KeylessRows {
                 location: take_u32(cursor)?,
                 nulls: (cursor.varint()?, cursor.varint()?),
                 nans: (cursor.varint()?, cursor.varint()?),
@@ -148,7 +149,7 @@ impl<K: Key> Delta<K> {
         }
         finished(cursor)?;
         let (num_changes, num_dead) = (changes.len(), dead.len());
-        let delta = Self::new(instant, locations, dead, sides, changes);
+        let delta = Self::new(instant, locations, dead, keyless, changes);
         let delta = delta.map_err(|_| malformed(cursor, "location of a change"))?;
         if (delta.changes.len(), delta.dead.len()) != (num_changes, num_dead) {
             return Err(malformed(cursor, "order of changes"));
@@ -156,13 +157,13 @@ impl<K: Key> Delta<K> {
         Ok(delta)
     }
 
-    /// The changes with keys from `low` to `high`; without a bound, all on that side.
+    /// Returns the changes with keys from `low` to `high`. A missing bound is unlimited.
     pub(in crate::sieve) fn between(&self, low: Option<&K>, high: Option<&K>) -> &[Change<K>] {
         let start = low.map_or(0, |low| self.changes.partition_point(|change| change.key < *low));
         let rest = &self.changes[start..];
         let len = match (low, high) {
             (_, None) => rest.len(),
-            // Few changes have one key, and they lie where the search has ended.
+            // A key has few changes, and they start where the first search ended.
             (Some(low), Some(high)) if low == high => rest.iter().take_while(|change| change.key == *high).count(),
             (_, Some(high)) => rest.partition_point(|change| change.key <= *high),
         };

@@ -1,4 +1,4 @@
-//! Versions: deltas on top of a base, lookups as of an instant, compaction.
+//! Versions: deltas on a base, lookups as of an instant, and compaction.
 
 pub(in crate::sieve) mod compact;
 pub(in crate::sieve) mod delta;

@@ -1,4 +1,4 @@
-//! The chain of versions: bases and deltas in the table's timeline, and what the index said as of any instant it keeps.
+//! The versions of an index: bases and deltas on the table's timeline, and answers as of any retained instant.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -11,23 +11,23 @@ use crate::sieve::index::lookup::{Answer, Lookup, Query};
 use crate::sieve::key::axis::{AxisType, Key};
 use crate::sieve::version::delta::{Change, Delta};
 
-/// A part of the timeline, with its locations' numbers in the timeline.
+/// A base or delta, with the timeline's numbers of its locations.
 #[derive(Debug, Clone)]
-pub(in crate::sieve) struct Placed<T> {
+pub(in crate::sieve) struct Numbered<T> {
     pub(in crate::sieve) instant: i64,
     pub(in crate::sieve) part: Arc<T>,
     pub(in crate::sieve) numbers: Vec<u32>,
 }
 
-/// The versions of an index. Locations have one number for the whole timeline, in order of first appearance.
+/// The versions of an index. A location has the same number in the whole timeline, in order of first appearance.
 #[derive(Debug, Clone)]
 pub struct Timeline<K> {
     axis: AxisType,
     locations: Vec<Location>,
     numbers: HashMap<Location, u32>,
-    bases: Vec<Placed<Index<K>>>,
-    deltas: Vec<Placed<Delta<K>>>,
-    /// Before this instant nothing can be told any more.
+    bases: Vec<Numbered<Index<K>>>,
+    deltas: Vec<Numbered<Delta<K>>>,
+    /// Queries before this instant are rejected.
     oldest: i64,
 }
 
@@ -35,12 +35,12 @@ pub struct Timeline<K> {
 #[derive(Debug, Clone)]
 pub struct View<'a, K> {
     pub(in crate::sieve) timeline: &'a Timeline<K>,
-    pub(in crate::sieve) base: Option<&'a Placed<Index<K>>>,
-    pub(in crate::sieve) deltas: &'a [Placed<Delta<K>>],
+    pub(in crate::sieve) base: Option<&'a Numbered<Index<K>>>,
+    pub(in crate::sieve) deltas: &'a [Numbered<Delta<K>>],
 }
 
 impl<K: Key> Timeline<K> {
-    /// An index of a table that had no rows before its first commit.
+    /// Creates an index of a table that had no rows before its first commit.
     pub fn new(axis: AxisType) -> Self {
         Self {
             axis,
@@ -52,11 +52,11 @@ impl<K: Key> Timeline<K> {
         }
     }
 
-    /// An index that begins with a base: what was before it cannot be told.
+    /// Creates an index that begins with a base. Instants before the base are rejected.
     pub fn starting_with(base: Index<K>) -> Self {
         let mut timeline = Self::new(base.root().axis);
         timeline.oldest = base.root().instant;
-        timeline.place_base(base);
+        timeline.insert_base(base);
         timeline
     }
 
@@ -64,13 +64,13 @@ impl<K: Key> Timeline<K> {
         self.axis
     }
 
-    /// The number of a location, if any part speaks of it. A location without a number is unknown to the index, and
-    /// belongs to every answer.
+    /// Returns the number of a location that occurs in a base or delta. A location without a number is unknown to the
+    /// index and belongs to every answer.
     pub fn number(&self, location: &Location) -> Option<u32> {
         self.numbers.get(location).copied()
     }
 
-    /// The locations by number.
+    /// Returns the locations by number.
     pub fn locations(&self) -> &[Location] {
         &self.locations
     }
@@ -87,105 +87,105 @@ impl<K: Key> Timeline<K> {
         locations.iter().map(intern).collect()
     }
 
-    fn place_base(&mut self, base: Index<K>) {
+    fn insert_base(&mut self, base: Index<K>) {
         let numbers = self.intern(&base.root().locations);
         let instant = base.root().instant;
-        let at = self.bases.partition_point(|placed| placed.instant < instant);
-        self.bases.insert(at, Placed { instant, part: Arc::new(base), numbers });
+        let at = self.bases.partition_point(|version| version.instant < instant);
+        self.bases.insert(at, Numbered { instant, part: Arc::new(base), numbers });
     }
 
-    /// Adds the commit after all others. The same commit again changes nothing and answers false; another one at its
-    /// instant, or one before the newest, is a conflict.
+    /// Adds a commit after all others. Returns false and changes nothing if the same commit was added before. Returns a
+    /// conflict if the instant is taken by a different commit or is before the newest one.
     pub fn commit(&mut self, delta: Delta<K>) -> Result<bool> {
         let instant = delta.instant();
-        if self.deltas.iter().any(|placed| placed.instant == instant && *placed.part == delta) {
+        if self.deltas.iter().any(|version| version.instant == instant && *version.part == delta) {
             return Ok(false);
         }
         let newest =
-            self.deltas.last().map(|placed| placed.instant).max(self.bases.last().map(|placed| placed.instant));
+            self.deltas.last().map(|version| version.instant).max(self.bases.last().map(|version| version.instant));
         if newest.is_some_and(|newest| newest >= instant) {
             return Err(Error::new(ErrorKind::SieveConflict { instant }));
         }
         let numbers = self.intern(&delta.locations);
-        self.deltas.push(Placed { instant, part: Arc::new(delta), numbers });
+        self.deltas.push(Numbered { instant, part: Arc::new(delta), numbers });
         Ok(true)
     }
 
-    /// Adds a base that a compaction made: from its instant on it stands for everything before.
+    /// Adds a base from a compaction. From its instant onwards it replaces everything before it.
     pub fn add_base(&mut self, base: Index<K>) -> Result<()> {
         let instant = base.root().instant;
-        if self.bases.iter().any(|placed| placed.instant == instant) || instant < self.oldest {
+        if self.bases.iter().any(|version| version.instant == instant) || instant < self.oldest {
             return Err(Error::new(ErrorKind::SieveConflict { instant }));
         }
-        self.place_base(base);
+        self.insert_base(base);
         Ok(())
     }
 
-    /// Gives the lookup section of a segment of the base that a view asked for.
+    /// Loads the lookup section of a segment that a view needs.
     pub fn load(&mut self, base_instant: i64, segment: usize, bytes: &[u8]) -> Result<()> {
-        match self.bases.iter_mut().find(|placed| placed.instant == base_instant) {
-            Some(placed) => Arc::make_mut(&mut placed.part).load(segment, bytes),
+        match self.bases.iter_mut().find(|version| version.instant == base_instant) {
+            Some(version) => Arc::make_mut(&mut version.part).load(segment, bytes),
             None => Err(Error::new(ErrorKind::SieveExpired { instant: base_instant })),
         }
     }
 
-    /// Forgets what only instants before `instant` need.
+    /// Drops the data that only instants before `instant` need.
     pub fn expire(&mut self, instant: i64) {
         self.oldest = self.oldest.max(instant);
-        let needed = self.bases.partition_point(|placed| placed.instant <= self.oldest).saturating_sub(1);
+        let needed = self.bases.partition_point(|version| version.instant <= self.oldest).saturating_sub(1);
         self.bases.drain(..needed);
-        if let Some(base) = self.bases.first().filter(|placed| placed.instant <= self.oldest) {
+        if let Some(base) = self.bases.first().filter(|version| version.instant <= self.oldest) {
             let covered = base.instant;
-            self.deltas.retain(|placed| placed.instant > covered);
+            self.deltas.retain(|version| version.instant > covered);
         }
     }
 
-    /// The index as of an instant.
+    /// Returns the index as of an instant.
     pub fn as_of(&self, instant: i64) -> Result<View<'_, K>> {
         if instant < self.oldest {
             return Err(Error::new(ErrorKind::SieveExpired { instant }));
         }
         let base =
-            self.bases.partition_point(|placed| placed.instant <= instant).checked_sub(1).map(|at| &self.bases[at]);
-        let start = base.map_or(0, |base| self.deltas.partition_point(|placed| placed.instant <= base.instant));
-        let end = self.deltas.partition_point(|placed| placed.instant <= instant);
+            self.bases.partition_point(|version| version.instant <= instant).checked_sub(1).map(|at| &self.bases[at]);
+        let start = base.map_or(0, |base| self.deltas.partition_point(|version| version.instant <= base.instant));
+        let end = self.deltas.partition_point(|version| version.instant <= instant);
         Ok(View { timeline: self, base, deltas: &self.deltas[start..end.max(start)] })
     }
 
-    /// The index as of its newest commit.
+    /// Returns the index as of its newest commit.
     pub fn latest(&self) -> Result<View<'_, K>> {
         self.as_of(i64::MAX)
     }
 }
 
 impl<K: Key> View<'_, K> {
-    /// Instant of the newest part.
+    /// Returns the instant of the newest base or delta.
     pub fn instant(&self) -> i64 {
-        self.deltas.last().map(|placed| placed.instant).max(self.base_instant()).unwrap_or(i64::MIN)
+        self.deltas.last().map(|version| version.instant).max(self.base_instant()).unwrap_or(i64::MIN)
     }
 
-    /// Instant of the base that [`Lookup::Need`] speaks of.
+    /// Returns the instant of the base whose segments [`Lookup::Need`] lists.
     pub fn base_instant(&self) -> Option<i64> {
         self.base.map(|base| base.instant)
     }
 
-    /// Answers a query in the timeline's numbers, or says which segments of the base it needs.
+    /// Answers a query in the timeline's numbers, or returns the segments of the base that it needs.
     pub fn lookup(&self, query: &Query<K>) -> Lookup {
         let lookup = self.base.map_or(Lookup::Ready(Answer::Only(Vec::new())), |base| base.part.lookup(query));
         match lookup {
-            Lookup::Ready(answer) => Lookup::Ready(self.over(query, answer)),
+            Lookup::Ready(answer) => Lookup::Ready(self.apply_deltas(query, answer)),
             need @ Lookup::Need(_) => need,
         }
     }
 
-    /// Answers from what is loaded; what is not stands for every location.
+    /// Answers a query from the loaded segments. A missing segment matches every location.
     pub fn answer(&self, query: &Query<K>) -> Answer {
         let answer = self.base.map_or(Answer::Only(Vec::new()), |base| base.part.answer(query));
-        self.over(query, answer)
+        self.apply_deltas(query, answer)
     }
 
-    /// Lays the deltas over an answer of the base.
-    fn over(&self, query: &Query<K>, answer: Answer) -> Answer {
+    /// Applies the deltas to an answer of the base.
+    fn apply_deltas(&self, query: &Query<K>, answer: Answer) -> Answer {
         let Answer::Only(local) = answer else { return Answer::All };
         let unordered =
             !self.timeline.axis.ordered() && matches!(query, Query::Between(..) | Query::AtLeast(_) | Query::AtMost(_));
@@ -195,9 +195,9 @@ impl<K: Key> View<'_, K> {
         let numbers = self.base.map_or(&[][..], |base| &base.numbers);
         let mut kept: BTreeSet<u32> =
             local.iter().filter_map(|&location| numbers.get(index(location)).copied()).collect();
-        for placed in self.deltas {
-            let delta = &*placed.part;
-            let number = |location: u32| placed.numbers.get(index(location)).copied();
+        for version in self.deltas {
+            let delta = &*version.part;
+            let number = |location: u32| version.numbers.get(index(location)).copied();
             for &dead in &delta.dead {
                 number(dead).inspect(|number| {
                     kept.remove(number);
@@ -219,10 +219,10 @@ impl<K: Key> View<'_, K> {
             }
             let nans = matches!(query, Query::Nan | Query::NotNull)
                 || matches!(query, Query::AtLeast(_)) && self.timeline.axis == AxisType::Float;
-            for side in &delta.sides {
-                let nulls = matches!(query, Query::Null) && side.nulls.0 > 0;
-                if side.unknown || nulls || nans && side.nans.0 > 0 {
-                    kept.extend(number(side.location));
+            for entry in &delta.keyless {
+                let nulls = matches!(query, Query::Null) && entry.nulls.0 > 0;
+                if entry.unknown || nulls || nans && entry.nans.0 > 0 {
+                    kept.extend(number(entry.location));
                 }
             }
         }

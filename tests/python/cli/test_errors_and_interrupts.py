@@ -30,7 +30,7 @@ from parsieve.io.store.store import _named
 # A build that never ends: each file is read again and again.
 ENDLESS = """
 import sys
-from parsieve.lake.parquet_dir import ParquetDir
+from parsieve.lake.folder.table import ParquetDir
 read_keys = ParquetDir.read_keys
 def endless(self, piece, columns):
     while True:

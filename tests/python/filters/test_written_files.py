@@ -9,11 +9,11 @@ from typing import Any
 
 import duckdb
 import numpy as np
-import oracle
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from support.models import oracle
 
 import parsieve as ps
 

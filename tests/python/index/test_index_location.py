@@ -14,7 +14,7 @@ import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 import pytest
 from obstore.store import MemoryStore
-from places import index_of
+from support.places import index_of
 
 import parsieve as ps
 from parsieve.io.index_location import next_to, next_to_local, next_to_uri

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-SCRIPTS = Path(__file__).parent.parent
+TESTS = Path(__file__).parents[1]
 MEMORY = 1 << 20
 # A key and where it is take sixteen bytes while they wait to be sorted.
 ROWS = 100 * MEMORY // 16
@@ -17,8 +17,8 @@ ROWS = 100 * MEMORY // 16
 
 def run(script: str, *arguments: object) -> str:
     """What a script prints, whose process has done nothing else."""
-    command = [sys.executable, str(SCRIPTS / script), *map(str, arguments)]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(SCRIPTS), os.environ.get("PYTHONPATH", "")])}
+    command = [sys.executable, str(TESTS / "support" / "programs" / script), *map(str, arguments)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])}
     return subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stdout
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from model_lake import ModelLake
+from support.models.model_lake import ModelLake
 
 from parsieve import _core
 from parsieve.index import LocalStore, TableIndex

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from model_lake import ModelLake, place
+from support.models.model_lake import ModelLake, place
 
 from parsieve import ConflictError, _core
 from parsieve.index import TableIndex

@@ -12,10 +12,10 @@ from itertools import pairwise
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
-import index_writer
 import pyarrow as pa
 import pytest
-from model_lake import SavedLake, place
+from support.models.model_lake import SavedLake, place
+from support.programs import index_writer
 
 from parsieve.index import TableIndex
 from parsieve.index.log.commit import Log
@@ -70,7 +70,7 @@ def contend(tmp_path: Path, commits: int, kills: int, seconds: float, seed: int)
     lake.save(version, state)
     # A server that has imported everything forks each writer.
     server = multiprocessing.get_context("forkserver")
-    server.set_forkserver_preload(["index_writer"])
+    server.set_forkserver_preload(["support.programs.index_writer"])
     started = 0
 
     def begin() -> tuple[ForkServerProcess, Path]:

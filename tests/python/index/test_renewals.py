@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from places import index_of
+from support.places import index_of
 
 import parsieve as ps
 from parsieve.cli import main

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from obstore.store import MemoryStore
-from places import index_of
+from support.places import index_of
 
 import parsieve as ps
 from parsieve.index import (
@@ -304,7 +304,7 @@ def test_the_text_of_reports() -> None:
 
 def test_a_full_index_reports_to_the_low_level_too(folder: Path, tmp_path: Path) -> None:
     index = TableIndex(tmp_path / "index")
-    lake = ps.open_table(folder)._lake
+    lake = ps.open_table(folder).opened.lake
     index.build(lake, lake.snapshot(), ["k"], progress=False)
     assert index.expire(0).versions_removed == 0
     assert index.drop(["k"]).columns == ("k",)

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from encrypted_files import TABLE, encrypted
+from support.encrypted_files import TABLE, encrypted
 
 import parsieve as ps
 

@@ -4,11 +4,11 @@ import datetime as dt
 from pathlib import Path
 from typing import Any
 
-import footer_edit
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from support import footer_edit
 
 import parsieve as ps
 

@@ -3,10 +3,10 @@
 import io
 from typing import Any
 
-import oracle
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from support.models import oracle
 
 import parsieve as ps
 

@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 import pyroaring
 import pytest
 from deltalake import DeltaTable, QueryBuilder, write_deltalake
-from lake_truth import check_snapshot, check_tokens, commit, path_in_base
+from support.models.lake_truth import check_snapshot, check_tokens, commit, path_in_base
 
 import parsieve as ps
 from parsieve.lake import Snapshot, open_lake

@@ -229,11 +229,16 @@ def some_rows(step: int, part: str | None = "x") -> pa.Table:
 def test_commits_are_read_after_the_last_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = str(tmp_path)
     write_deltalake(path, some_rows(0), partition_by=["day"])
-    lake, read = open_lake(path), []
+    lake, read = open_lake(path), list[str]()
     from parsieve.lake.delta import log
 
     original = log._read
-    monkeypatch.setattr(log, "_read", lambda storage, name: (read.append(name), original(storage, name))[1])
+
+    def recorded(storage: Any, name: str) -> bytes:
+        read.append(name)
+        return original(storage, name)
+
+    monkeypatch.setattr(log, "_read", recorded)
     days = ["x", "y z", None, "ü/%", "x"]
     for step in range(1, 9):
         table = DeltaTable(path)

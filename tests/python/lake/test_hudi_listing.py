@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from hudi_tables import HudiTable
+from support.hudi_tables import HudiTable
 
 import parsieve as ps
 from parsieve.lake import open_lake

@@ -18,7 +18,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from lake_truth import check_snapshot, check_tokens, path_in_base
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.manifest import (
     DataFile,
@@ -32,6 +31,7 @@ from pyiceberg.manifest import (
 )
 from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransform, TruncateTransform
 from pyiceberg.types import DecimalType, DoubleType, LongType, StringType
+from support.models.lake_truth import check_snapshot, check_tokens, path_in_base
 
 import parsieve as ps
 from parsieve.lake import open_lake

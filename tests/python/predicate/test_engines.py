@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
 from hypothesis import given, settings
-from predicate_reference import rows
-from predicate_strategies import BUILD, OPERATORS, PREDICATES, tables
+from support.models.predicate_reference import rows
+from support.models.predicate_strategies import BUILD, OPERATORS, PREDICATES, tables
 
 import parsieve as ps
 from parsieve.predicate import Column, Compare, Expr, Literal, normalize

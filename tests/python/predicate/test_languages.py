@@ -16,7 +16,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
-from predicate_reference import rows
+from support.models.predicate_reference import rows
 
 import parsieve as ps
 import parsieve.predicate.render

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from browser import CHROMIUM, DRIVER, Browser, browser
+from support.browser import CHROMIUM, DRIVER, Browser, browser
 
 import parsieve as ps
 from parsieve.demo.run import run

@@ -18,6 +18,7 @@ from parsieve.index.log.commit import BloomState, BrokenPartError, Part, Shelf
 from parsieve.io.sources import REQUESTS_AT_ONCE, RangeReader, Source
 from parsieve.io.store.store import Store
 from parsieve.lake.base import Location, Slice
+from parsieve.lake.slices import Slices, locations_and_tokens
 
 
 class _Stored(Source):
@@ -105,10 +106,12 @@ class BloomReader:
     def known(self, slices: Sequence[Slice]) -> pa.BooleanArray:
         """Whether there is a filter of this very version of each slice."""
         bound = self.bound
-        return pa.array([bool(one.token) and bound.get(one.location) == one.token for one in slices], pa.bool_())
+        places = zip(*locations_and_tokens(Slices.of(slices)), strict=True)
+        return pa.array([bool(token) and bound.get(location) == token for location, token in places], pa.bool_())
 
     def may_match(self, values: pa.Array, slices: Sequence[Slice]) -> pa.BooleanArray:
         """Whether each slice must be read: false only where this very version of it holds none of the values."""
         excluded = self.excluded(values)
-        said_no = pa.array([one.location in excluded for one in slices], pa.bool_())
+        locations, _ = locations_and_tokens(Slices.of(slices))
+        said_no = pa.array([location in excluded for location in locations], pa.bool_())
         return pc.invert(pc.and_(self.known(slices), said_no))

@@ -17,6 +17,7 @@ from parsieve.index.scan.runs import WAITING_SHARE, Gathered, Progress, gather, 
 from parsieve.index.scan.spill import Room
 from parsieve.lake.base import ColumnPath, Lake, Location, Slice, Snapshot
 from parsieve.lake.rows.columns import leaf_field
+from parsieve.lake.slices import locations_and_tokens
 
 
 @dataclass(frozen=True)
@@ -42,10 +43,10 @@ def tokens_of(snapshot: Snapshot) -> dict[Location, str]:
     """What can be bound: the slices with a token. A location with two slices cannot."""
     found: dict[Location, str] = {}
     twice = set()
-    for piece in snapshot.slices:
-        if piece.location in found:
-            twice.add(piece.location)
-        found[piece.location] = piece.token
+    for location, token in zip(*locations_and_tokens(snapshot.slices), strict=True):
+        if location in found:
+            twice.add(location)
+        found[location] = token
     return {location: token for location, token in found.items() if token and location not in twice}
 
 

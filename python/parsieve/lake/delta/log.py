@@ -128,7 +128,7 @@ def _lines(text: bytes, name: str) -> Sequence[Mapping[str, Any]]:
     lines = [line for line in text.splitlines() if line.strip()]
     try:
         # One array is read faster than many objects.
-        actions = json.loads(b"[%b]" % b",".join(lines))
+        actions: list[Mapping[str, Any]] = json.loads(b"[%b]" % b",".join(lines))
         if len(actions) == len(lines):
             return actions
     except ValueError:

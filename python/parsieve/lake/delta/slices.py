@@ -66,7 +66,8 @@ class _Texts:
 
     def meaning(self, number: int) -> tuple[object, str]:
         """Return the value of a column in a slice, and why it is doubtful, or ""."""
-        return self.meanings[self.column.numbers[number].as_py()]
+        position: int = self.column.numbers[number].as_py()
+        return self.meanings[position]
 
 
 def _meaning(text: str | None, kind: pa.DataType) -> tuple[object, str]:

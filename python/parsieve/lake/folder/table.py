@@ -25,6 +25,7 @@ from parsieve.lake.rows.arrow_scan import ScanFile, without_dictionaries
 from parsieve.lake.rows.checked_files import CheckedFiles, files_of
 from parsieve.lake.rows.columns import pruned
 from parsieve.lake.rows.file_rows import FileRows, foreign
+from parsieve.lake.slices import MadeSlices
 from parsieve.lake.storage.keys import TableKeys
 from parsieve.lake.storage.listing import NEVER, ListedFile
 from parsieve.lake.storage.pinned import Version
@@ -136,7 +137,7 @@ class ParquetDir(Adapter):
                     folder, file.relative, file.token, path, file.size, None, True, values[folder], native=native
                 )
             slices.append(one)
-        found = Snapshot(None, instant, schema, tuple(slices))
+        found = Snapshot(None, instant, schema, MadeSlices(slices))
         self._last = _Last(listed, found, {one.group: one for one in slices})
         return found
 

@@ -23,6 +23,7 @@ from parsieve.lake.rows.arrow_scan import ScanFile
 from parsieve.lake.rows.checked_files import CheckedFiles, files_of
 from parsieve.lake.rows.columns import FIELD_ID, Find, Matching, places_by_id
 from parsieve.lake.rows.file_rows import FileRows, foreign
+from parsieve.lake.slices import MadeSlices
 from parsieve.lake.storage.pinned import Version
 from parsieve.lake.storage.storage import Storage
 
@@ -102,7 +103,7 @@ class Iceberg(Adapter):
             said = metadata.schema_by_id(found.schema_id) or said
         schema = _arrow(said)
         if found is None:
-            return Snapshot(None, 0, schema, ())
+            return Snapshot(None, 0, schema, MadeSlices(()))
         # Manifests never change; the table's metadata decide how their files are read.
         mapping = metadata.name_mapping()
         key = (metadata.table_uuid, table.location(), found, said, metadata.specs(), mapping and mapping.root)
@@ -115,7 +116,9 @@ class Iceberg(Adapter):
         builder = _Slices(table, said, schema)
         slices = tuple(map(builder.build, files))
         instant = found.sequence_number or found.timestamp_ms
-        snapshot = Snapshot(found.snapshot_id, instant, schema, slices, partial(statistics_of, files, schema))
+        snapshot = Snapshot(
+            found.snapshot_id, instant, schema, MadeSlices(slices), partial(statistics_of, files, schema)
+        )
         self._last = key, io, snapshot
         return snapshot
 

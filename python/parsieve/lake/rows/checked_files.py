@@ -69,8 +69,15 @@ class Opened:
     pinned: Pinned
     is_planned: bool
     fragment: pads.ParquetFileFragment
+    # The row groups to read; None if all.
+    row_groups: Sequence[int] | None = None
     # Whether pyarrow's scan of the file returns the table's rows.
     is_exact: bool = True
+
+    def select_row_groups(self) -> None:
+        """Reduce the fragment to the row groups to read. This reads the footer, which may have changed by now."""
+        if self.row_groups is not None:
+            self.fragment = self.fragment.subset(row_group_ids=self.row_groups)
 
     @property
     def is_moved(self) -> bool:
@@ -200,6 +207,8 @@ class CheckedFiles:
             with self._opened(window, attempt) as files:
                 failure = None
                 try:
+                    for one in files:
+                        one.select_row_groups()
                     for item in read(files):
                         if hold:
                             held.append(item)
@@ -261,10 +270,7 @@ class CheckedFiles:
             pinned.source, pinned.filesystem, guarantee(file.constants), **({} if size is None else {"file_size": size})
         )
         groups = self.row_groups[number] if self.row_groups and is_planned else None
-        opened = Opened(file, pinned, is_planned, fragment)
-        if groups is not None:
-            opened.fragment = fragment.subset(row_group_ids=groups)
-        return opened
+        return Opened(file, pinned, is_planned, fragment, groups)
 
     def look(self, files: list[Opened]) -> None:
         """Read the footers, which the fragments keep for the scan, and see how each file is to be read."""

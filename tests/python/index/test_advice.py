@@ -1,0 +1,186 @@
+"""Advice on indexes, and what `kind="auto"` makes of it: each kind where it is the one that pays."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from support.places import index_of
+
+import parsieve as ps
+from parsieve.cli import main
+from parsieve.index.advice import _judge
+
+FILES = 24
+
+
+def table_of(folder: Path, values: Callable[[int], pa.Array], padding: int = 2_000) -> ps.Table:
+    """Files that hold a key each, and some bytes beside it."""
+    for part in range(FILES):
+        key = values(part)
+        noise = random.Random(part).randbytes(padding)
+        pq.write_table(
+            pa.table({"key": key, "noise": pa.array([noise] + [b""] * (len(key) - 1))}), folder / f"{part:02}.parquet"
+        )
+    time.sleep(0.1)
+    return ps.open_table(str(folder))
+
+
+def everywhere(part: int) -> pa.Array:
+    return pa.array(range(50), pa.int64())
+
+
+def in_order(part: int) -> pa.Array:
+    return pa.array(range(part * 50, part * 50 + 50), pa.int64())
+
+
+def scattered(part: int) -> pa.Array:
+    """Unique keys, dealt out like cards: each file's minimum and maximum surround all."""
+    return pa.array(range(part, 500 * FILES, FILES), pa.int64())
+
+
+def by_digest(part: int) -> pa.Array:
+    """Random texts, of which each is in one file: a Sieve needs more bits to tell them apart than a filter."""
+    chance = random.Random(part)
+    return pa.array([chance.randbytes(24).hex() for _ in range(2_000)])
+
+
+@pytest.mark.parametrize("values", [everywhere, in_order])
+def test_nothing_where_nothing_pays(tmp_path: Path, values: Callable[[int], pa.Array]) -> None:
+    table = table_of(tmp_path, values)
+    [advice] = table.advise("key")
+    assert advice.recommendation == "none"
+    assert advice.why
+    assert table.build_index("key").columns == {"key": "none"}
+    assert table.index_stats() == {}
+
+
+def test_a_sieve_for_keys_that_are_scattered(tmp_path: Path) -> None:
+    table = table_of(tmp_path, scattered)
+    [advice] = table.advise("key")
+    assert advice.recommendation == "sieve"
+    assert advice.minmax_reads == pytest.approx(FILES, rel=0.2)
+    assert advice.sieve_reads < 2
+    assert "sieve" in str(advice)
+    assert table.build_index("key").columns == {"key": "sieve"}
+    assert len(table.plan("key = 77").files) == 1
+    assert len(table.plan("key BETWEEN 77 AND 78").files) == 2
+
+
+def test_filters_where_keys_alone_are_asked_for(tmp_path: Path) -> None:
+    table = table_of(tmp_path, by_digest)
+    key = by_digest(3)[5].as_py()
+    [advice] = table.advise(queries=[[("key", "=", key)]])
+    assert advice.bloom_absent < advice.sieve_absent or advice.bloom_bytes < advice.sieve_bytes
+    assert advice.recommendation == "bloom"
+    assert table.advise(queries=[[("key", ">=", key), ("key", "<", key + "~")]])[0].recommendation == "sieve"
+
+
+def test_queries_whose_literals_name_no_zone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table = table_of(tmp_path, lambda part: pa.array(range(part, 2_000 * FILES, FILES), pa.timestamp("s", "UTC")))
+    query = "key BETWEEN '1970-01-01 00:00:05' AND '1970-01-01 00:00:06'"
+    with pytest.raises(ValueError, match=r"the queries name no column.*timezone="):
+        table.advise(queries=[query])
+    [advice] = table.advise("key")
+    for said in (
+        table.advise(queries=[query], timezone="Europe/Berlin"),
+        ps.advise(table, None, query, timezone="UTC"),
+    ):
+        assert said == [advice._replace(build_seconds=said[0].build_seconds)]
+    assert main(["advise", str(tmp_path), "--where", query, "--timezone", "UTC"]) == 0
+    assert capsys.readouterr().out.splitlines()[1].startswith("key")
+    assert main(["advise", str(tmp_path), "--where", query]) == 2
+
+
+@pytest.mark.parametrize(
+    ("slice_bytes", "absent", "ranges", "kind"),
+    [
+        # A second look at an index and a second scan cost more than a small file now and then.
+        (1 << 20, 1.0, True, "sieve"),
+        (1 << 30, 1.0, True, "both"),
+        # A Sieve that knows each key exactly has no use for filters.
+        (1 << 30, 0.0, True, "sieve"),
+        (1 << 20, 1.0, False, "bloom"),
+    ],
+)
+def test_filters_beside_a_sieve_where_files_are_large(slice_bytes: int, absent: float, ranges: bool, kind: str) -> None:
+    reads = {"minmax_reads": 100.0, "bloom_reads": 1.1, "sieve_reads": 1.0}
+    none = {"minmax_absent": 100.0, "bloom_absent": 0.1, "sieve_absent": absent}
+    size = {"sieve_bytes": 8 << 20, "sieve_lookup_bytes": 1 << 20, "bloom_bytes": 10 << 20, "build_seconds": 1.0}
+    advice = ps.Advice(column="k", recommendation="none", why="", slices=1000, sampled=16, **reads, **none, **size)  # type: ignore[arg-type]
+    assert _judge(advice, slice_bytes, ranges, fpp=0.01)[0] == kind
+
+
+def test_the_command_says_what_was_built(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table_of(tmp_path, in_order)
+    assert main(["index", "build", str(tmp_path), "key"]) == 0
+    said = capsys.readouterr()
+    assert said.out.startswith("key: no index")
+    assert "--kind sieve" in said.out
+    assert main(["index", "build", str(tmp_path), "key", "--kind", "bloom"]) == 0
+    assert "bloom" in capsys.readouterr().out.lower()
+    assert main(["index", "build", str(tmp_path), "key", "--kind", "both"]) == 0
+    assert capsys.readouterr().out
+    assert main(["index", "stats", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.splitlines()[1].split()[:4] == ["key", "both", "24", "1,200"]
+
+
+def test_both_kinds_and_no_other(tmp_path: Path) -> None:
+    table = table_of(tmp_path, scattered)
+    assert table.build_index("key", kind="both").columns == {"key": "both"}
+    assert len(table.plan("key = 77").files) == 1
+    assert table.plan("key IN (-1, 12000)").files == []
+    assert len(table.plan("key BETWEEN 77 AND 78").files) == 2
+    assert table.verify_index() == []
+    with pytest.raises(ValueError, match="kinds of index"):
+        table.build_index("key", kind="magic")
+    with pytest.raises(ValueError, match="at least one column"):
+        table.build_index([])
+
+
+def test_of_both_kinds_none_is_built_where_one_cannot_be(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"id": [1, 2], "flag": [True, False]}), tmp_path / "0.parquet")
+    time.sleep(0.1)
+    table = ps.open_table(tmp_path)
+    with pytest.raises(ps.UnsupportedError, match="BOOLEAN"):
+        table.build_index(["id", "flag"], kind="both")
+    assert table.index_kinds() == {}
+    assert not index_of(tmp_path).exists()
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.float16(), pa.decimal32(9, 2), pa.decimal64(18, 2), pa.uuid(), pa.duration("us")], ids=str
+)
+def test_types_that_pyarrow_cannot_sort(tmp_path: Path, kind: pa.DataType) -> None:
+    """Of which an index is built all the same; and one such column leaves no table without advice."""
+
+    def values(part: int) -> pa.Array:
+        numbers = [part + 24 * n for n in range(20)]
+        if kind == pa.uuid():
+            return pa.array([number.to_bytes(16) for number in numbers], pa.binary(16)).cast(kind)
+        if kind == pa.float16():
+            return pa.array(numbers, pa.float32()).cast(kind)
+        return pa.array(numbers, kind if kind == pa.duration("us") else pa.int16()).cast(kind)
+
+    table = table_of(tmp_path, values)
+    advice, _ = table.advise()
+    assert advice.column == "key"
+    assert advice.minmax_reads == pytest.approx(FILES, rel=0.2)
+    assert table.build_index("key").columns == {"key": advice.recommendation}
+    assert table.build_index("key", kind="sieve").columns == {"key": "sieve"}
+    assert table.verify_index() == []
+
+
+def test_a_file_that_cannot_be_read_is_passed_over_as_in_a_build(tmp_path: Path) -> None:
+    table_of(tmp_path, scattered)
+    pq.write_table(pa.table({"key": ["text"], "noise": [b""]}), tmp_path / "07.parquet")
+    time.sleep(0.1)
+    table = ps.open_table(str(tmp_path))
+    [advice] = table.advise("key")
+    assert advice.recommendation == "sieve"
+    assert table.build_index("key").columns == {"key": "sieve"}

@@ -1,0 +1,106 @@
+"""Columns whose name another one has taken: a table that was indexed before, or after, its columns had ids."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+from support.models.lake_truth import commit
+from support.models.model_lake import ModelLake, place
+
+import parsieve as ps
+from parsieve.index import TableIndex
+from parsieve.index.sieve import query
+
+
+def metadata(folder: Path, *columns: tuple[str, int, str]) -> dict[str, Any]:
+    """The table's metadata with mapped columns: name, id and the name in files."""
+    log = (folder / "_delta_log" / f"{0:020}.json").read_text().splitlines()
+    action: dict[str, Any] = next(one["metaData"] for one in map(json.loads, log) if "metaData" in one)
+    fields = [
+        {
+            "name": name,
+            "type": "long",
+            "nullable": True,
+            "metadata": {"delta.columnMapping.id": number, "delta.columnMapping.physicalName": physical},
+        }
+        for name, number, physical in columns
+    ]
+    configuration = {"delta.columnMapping.mode": "name", "delta.columnMapping.maxColumnId": "9"}
+    schema = json.dumps({"type": "struct", "fields": fields})
+    return {"metaData": action | {"schemaString": schema, "configuration": configuration}}
+
+
+@pytest.mark.parametrize("kind", ["sieve", "bloom", "both"])
+@pytest.mark.parametrize("updated", [False, True], ids=["as it was built", "updated between"])
+def test_a_delta_table_that_maps_its_columns_later(tmp_path: Path, kind: str, updated: bool) -> None:
+    """Without ids when it is indexed; then a column is dropped, and another one gets its name: no file changes."""
+    x, y = [1, 2, 3], [7, 8, 9]
+    for shift in (0, 10):
+        moved = {"x": [one + shift for one in x], "y": [one + shift for one in y]}
+        write_deltalake(tmp_path, pa.table(moved, pa.schema([("x", pa.int64()), ("y", pa.int64())])), mode="append")
+    table = ps.open_table(tmp_path)
+    table.build_index(["x", "y"], kind=kind)
+    mapped = {"protocol": {"minReaderVersion": 2, "minWriterVersion": 5}}
+    commit(tmp_path, mapped, metadata(tmp_path, ("x", 1, "x"), ("y", 2, "y")))
+    assert table.plan("x = 2", row_groups=False).to_arrow().num_rows == 1
+    if updated:
+        table.update_index()
+        # It is the same column, which has an id now.
+        assert len(table.plan("x = 2", row_groups=False, stale="error").files) == 1
+    commit(tmp_path, metadata(tmp_path, ("y", 2, "y"), ("x", 3, "col-3")))
+
+    def check() -> None:
+        for asked in (table, ps.open_table(tmp_path)):
+            for row_groups in (None, True, False):
+                assert asked.plan("x IS NULL", row_groups=row_groups).to_arrow().num_rows == 6
+                assert asked.plan("x = 2", row_groups=row_groups).to_arrow().num_rows == 0
+                assert asked.plan("y = 18", row_groups=row_groups).to_arrow().num_rows == 1
+                for where, *counts in (("x = 2", 1, 1), ("x IN (3, 12)", 1, 2), ("x IS NULL", 0, 0)):
+                    for version, count in enumerate(counts):
+                        then = asked.plan(where, as_of=version, row_groups=row_groups)
+                        assert then.to_arrow().num_rows == count, (where, then.explain())
+
+    check()
+    table.update_index()
+    assert table.verify_index() == []
+    assert set(table.index_kinds()) == {"y"}
+    check()
+    table.drop_index()
+    table.build_index(["x", "y"], kind=kind)
+    assert table.verify_index() == []
+    check()
+    # The states before are asked of the one version that is left.
+    table.expire_index(dt.timedelta(0))
+    check()
+
+
+def test_a_version_that_expires_while_it_is_asked_leads_to_no_other_column(tmp_path: Path) -> None:
+    """Its files are gone, so the newest version is asked instead: of the same column, whatever has its name now."""
+
+    def schema(*names: tuple[str, int]) -> pa.Schema:
+        return pa.schema(
+            [pa.field(name, pa.int64(), metadata={"PARQUET:field_id": str(number)}) for name, number in names]
+        )
+
+    lake, five = ModelLake(schema(("v", 2))), query.equals(pa.scalar(5, pa.int64()))
+    index = TableIndex(tmp_path)
+    first = lake.change({place("a"): pa.table({"v": [5]})})
+    index.build(lake, first, ["v"], progress=False)
+    old = TableIndex(tmp_path).at(first)
+    assert old is not None
+    # The same file later: of the new column it has no value, and the old one goes by another name.
+    lake.change({}, schema(("v", 3), ("w", 2)))
+    now = pa.table({"v": pa.array([None], pa.int64()), "w": [5]})
+    lake.states[-1] = {place("a"): (first.slices[0].token, now)}
+    index.drop()
+    index.build(lake, lake.snapshot(), ["v", "w"], progress=False)
+    for part in old.columns[("v",)].parts():
+        (tmp_path / part.name).unlink(missing_ok=True)
+    assert old.may_match("v", five, first.slices).to_pylist() == [True]
+    assert old.may_match("v", query.equals(pa.scalar(6, pa.int64())), first.slices).to_pylist() == [False]

@@ -1,0 +1,324 @@
+"""A file's data are never at risk: kills at any moment, changes by others, links, tables, rights, checksums."""
+
+import os
+import random
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import parsieve as ps
+from parsieve.io import atomic
+
+KILLS = Path(__file__).parents[1] / "support" / "programs" / "kills.py"
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"id": range(3000), "other": range(3000)}), path, row_group_size=1000)
+    # Of an hour ago: else who changes it within a tick of the clock leaves the time that it had.
+    hour_ago = path.stat().st_mtime - 3600
+    os.utime(path, (hour_ago, hour_ago))
+    return path
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(entry.name for entry in folder.iterdir())
+
+
+WAYS = ["replace", "in_place"]
+SHAPES: dict[str, tuple[pa.Table, dict[str, Any]]] = {
+    "groups": (pa.table({"id": range(3000)}), {"row_group_size": 1000}),
+    "one row": (pa.table({"id": [1]}), {}),
+    "filters": (
+        pa.table({"id": range(500), "s": ["x"] * 500}),
+        {"bloom_filter_options": {"id": {"ndv": 9}, "s": True}},
+    ),
+    "large": (pa.table({"id": range(200_000), "s": [str(n) * 9 for n in range(200_000)]}), {"write_page_index": True}),
+}
+
+
+def kill(folder: Path, mode: str, count: int, way: str, shape: str = "groups") -> None:
+    table, options = SHAPES[shape]
+    pq.write_table(table, folder / "t.parquet", **options)
+    program = [
+        sys.executable,
+        str(Path(__file__).parents[1] / "support" / "programs" / "kills.py"),
+        str(folder),
+        mode,
+        str(count),
+        way,
+    ]
+    answer = subprocess.run(program, capture_output=True, text=True, timeout=2000)
+    assert answer.returncode == 0, answer.stderr
+    kills, old, new = map(int, answer.stdout.split())
+    assert kills == count
+    assert old > 0
+    assert new > 0, "some kills come after the rename, and some runs end"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("mode", ["calls", "times"])
+def test_a_killed_process_leaves_the_old_file_or_the_new_one(tmp_path: Path, mode: str, way: str) -> None:
+    kill(tmp_path, mode, 100, way)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(2100)
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("mode", ["calls", "times"])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_thousand_kills(tmp_path: Path, shape: str, mode: str, way: str) -> None:
+    kill(tmp_path, mode, 1000, way, shape)
+
+
+class Meddling:
+    """The module `os`, where somebody does something right before the first call of a name."""
+
+    def __init__(self, before: str, act: Any) -> None:
+        self.before, self.act = before, act
+
+    def __getattr__(self, name: str) -> Any:
+        if name == self.before and self.act is not None:
+            act, self.act = self.act, None
+            act()
+        return getattr(os, name)
+
+
+@pytest.mark.parametrize("moment", ["write", "fsync"])
+@pytest.mark.parametrize("change", ["append", "overwrite", "touch", "replace", "remove"])
+def test_a_source_that_changes_is_left_alone(
+    path: Path, monkeypatch: pytest.MonkeyPatch, moment: str, change: str
+) -> None:
+    content = path.read_bytes()
+
+    def act() -> None:
+        if change == "append":
+            with path.open("ab") as file:
+                file.write(b"more")
+        elif change == "overwrite":
+            with path.open("r+b") as file:
+                file.write(b"XXXX")
+        elif change == "touch":
+            os.utime(path)
+        elif change == "replace":
+            other = path.with_name("other")
+            other.write_bytes(content)
+            other.rename(path)
+        else:
+            path.unlink()
+
+    monkeypatch.setattr(atomic, "os", Meddling(moment, act))
+    with pytest.raises(ps.ConflictError, match="nothing was replaced"):
+        ps.add_filters(path, columns="id")
+    assert names(path.parent) == ([] if change == "remove" else ["t.parquet"])
+    if change != "remove":
+        kept = {"append": content + b"more", "overwrite": b"XXXX" + content[4:]}
+        assert path.read_bytes() == kept.get(change, content)
+
+
+@pytest.mark.parametrize("call", ["write", "fsync", "replace", "fstat", "chmod", "open"])
+def test_an_error_of_the_system_replaces_nothing(path: Path, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+    content = path.read_bytes()
+
+    def act() -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(atomic, "os", Meddling(call, act))
+    with pytest.raises(OSError, match="No space left"):
+        ps.add_filters(path, columns="id")
+    assert path.read_bytes() == content
+    assert names(path.parent) == ["t.parquet"]
+
+
+def test_a_byte_that_is_copied_wrong_is_seen(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    content = path.read_bytes()
+
+    class Wrong(Meddling):
+        """Each file that is written has one wrong byte."""
+
+        def __getattr__(self, name: str) -> Any:
+            if name != "write":
+                return getattr(os, name)
+            return lambda fd, data: os.write(fd, bytes([data[0] ^ 1]) + bytes(data[1:]))
+
+    monkeypatch.setattr(atomic, "os", Wrong("", None))
+    with pytest.raises(OSError, match="differs from the source"):
+        ps.add_filters(path, columns="id")
+    assert path.read_bytes() == content
+    assert names(path.parent) == ["t.parquet"]
+
+
+def test_mode_is_kept_and_times_are_new(path: Path) -> None:
+    path.chmod(0o640)
+    os.utime(path, (1, 1))
+    owner = path.stat().st_uid, path.stat().st_gid
+    ps.add_filters(path, columns="id")
+    state = path.stat()
+    assert stat.S_IMODE(state.st_mode) == 0o640
+    assert state.st_mtime > 1e9
+    assert (state.st_uid, state.st_gid) == owner
+
+
+def test_links(path: Path) -> None:
+    link = path.with_name("link.parquet")
+    link.symlink_to(path.name)
+    ps.add_filters(link, columns="id")
+    assert link.is_symlink()
+    assert len(ps.open_filters(path).ranges()) == 3
+
+    hard = path.with_name("hard.parquet")
+    hard.hardlink_to(path)
+    content = path.read_bytes()
+    with pytest.raises(ps.UnsupportedError, match="hard links"):
+        ps.drop_filters(path)
+    with pytest.raises(ValueError, match="hard_links"):
+        ps.drop_filters(path, hard_links="perhaps")
+    ps.drop_filters(path, hard_links="break")
+    assert hard.read_bytes() == content
+    assert ps.open_filters(path).ranges() == []
+
+
+def test_the_checksum_of_hadoop_goes(path: Path) -> None:
+    checksum = path.with_name(".t.parquet.crc")
+    checksum.write_bytes(b"crc\0")
+    ps.add_filters(path, columns="id", dry_run=True)
+    assert checksum.exists()
+    ps.add_filters(path, columns="id")
+    assert not checksum.exists()
+
+
+@pytest.mark.parametrize("kind", ["Delta", "Hudi", "Iceberg"])
+def test_files_of_tables_are_refused(path: Path, kind: str) -> None:
+    folder = path.parent / "table" / "data" / "day=1"
+    folder.mkdir(parents=True)
+    inside = folder / "part.parquet"
+    inside.write_bytes(path.read_bytes())
+    mark = {"Delta": "_delta_log", "Hudi": ".hoodie", "Iceberg": "metadata"}[kind]
+    (path.parent / "table" / mark).mkdir()
+    if kind == "Iceberg":
+        ps.add_filters(inside, inside.with_name("free.parquet"), "id")
+        (path.parent / "table" / mark / "v1.metadata.json").touch()
+    content = inside.read_bytes()
+    outside = path.with_name("link.parquet")
+    outside.symlink_to(inside)
+    for place in (inside, outside):
+        with pytest.raises(ps.UnsupportedError, match=f"{kind} table"):
+            ps.add_filters(place, columns="id")
+    assert inside.read_bytes() == content
+    ps.add_filters(inside, path.with_name("copy.parquet"), "id")
+    assert len(ps.open_filters(path.with_name("copy.parquet")).ranges()) == 3
+
+
+@pytest.mark.parametrize("place", ["s3://bucket/key.parquet", b"bytes", (None, "path")])
+def test_only_local_files(place: Any) -> None:
+    with pytest.raises(ps.UnsupportedError, match="not the path of a local file"):
+        ps.add_filters(place)
+
+
+def test_what_is_no_parquet_file(path: Path) -> None:
+    path.write_bytes(b"no file of Parquet, by far")
+    with pytest.raises(ps.FormatError):
+        ps.add_filters(path)
+    assert names(path.parent) == ["t.parquet"]
+    with pytest.raises(FileNotFoundError):
+        ps.add_filters(path.with_name("nobody.parquet"))
+
+
+class Recording:
+    """The module `os`, with its calls in a list: what crash consistency rests on is their order."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, Any]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(os, name)
+        if not callable(found) or isinstance(found, type):
+            return found
+
+        def call(*arguments: Any, **options: Any) -> Any:
+            self.calls.append((name, arguments))
+            return found(*arguments, **options)
+
+        return call
+
+
+def test_all_is_on_the_disk_before_the_rename_and_the_rename_after_it(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path.with_name(".t.parquet.crc").touch()
+    recording = Recording()
+    monkeypatch.setattr(atomic, "os", recording)
+    ps.add_filters(path, columns="id")
+    made = [name for name, _ in recording.calls]
+    rename, data = made.index("replace"), made.index("fsync")
+    changing = {"write", "ftruncate", "fchown", "chmod", "utime"}
+    assert not changing & set(made[data:]), "nothing of the new file is written after it was synced"
+    assert changing & set(made[:data])
+    checksum = next(at for at, (name, of) in enumerate(recording.calls) if name == "unlink")
+    assert data < checksum < rename
+    assert "fsync" in made[checksum:rename], "the stale checksum is gone for certain before the rename"
+    assert "fsync" in made[rename:], "the folder is synced"
+    assert made.count("replace") == 1
+
+
+@pytest.mark.parametrize("piece", [7, 100, 1 << 20])
+def test_wiped_bytes_are_zeros_and_no_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, piece: int) -> None:
+    monkeypatch.setattr(atomic, "PIECE", piece)
+    old, new = tmp_path / "old", tmp_path / "new"
+    old.write_bytes(bytes(range(1, 256)) * 4)
+    wipe = [(0, 3), (95, 120), (500, 901)]
+    seen = atomic.identity(old.stat())
+    tail = [b"more", b"", b"end"]
+    with atomic.Replacement(old, seen, new, settled=True) as replacement:
+        size = replacement.finish(1000, wipe, tail, lambda _: None)
+    expected = bytearray(old.read_bytes()[:1000])
+    for start, end in wipe:
+        expected[start:end] = bytes(end - start)
+    assert new.read_bytes() == bytes(expected) + b"moreend"
+    assert size == 1007
+
+
+def test_a_file_that_does_not_verify_replaces_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    content = path.read_bytes()
+
+    def write(fd: int, start: int, data: bytes) -> None:
+        os.pwrite(fd, data if start < 1000 else bytes(len(data)), start)
+
+    monkeypatch.setattr(atomic, "write", write)
+    with pytest.raises(ps.FormatError):
+        ps.add_filters(path, columns="id")
+    assert path.read_bytes() == content
+    assert names(path.parent) == ["t.parquet"]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_damaged_files_are_refused_or_keep_their_bytes(tmp_path: Path, seed: int) -> None:
+    path = tmp_path / "t.parquet"
+    options: dict[str, Any] = {"bloom_filter_options": {"id": {"ndv": 50}}, "write_page_index": True}
+    pq.write_table(pa.table({"id": range(100), "s": [str(n % 40) for n in range(100)]}), path, **options)
+    good, chance = path.read_bytes(), random.Random(seed)
+    refused = 0
+    for _ in range(100):
+        data = bytearray(good)
+        for _ in range(chance.randint(1, 3)):
+            data[chance.randrange(4, len(data))] = chance.randrange(256)
+        path.write_bytes(data)
+        start = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+        try:
+            ps.add_filters(path, columns=chance.choice([["id"], ["s"], ["id", "s"]]))
+        except (ps.ParsieveError, ValueError):
+            refused += 1
+            assert path.read_bytes() == data
+        else:
+            assert path.read_bytes()[:start] == data[:start]
+        assert names(tmp_path) == ["t.parquet"]
+    assert 0 < refused < 100

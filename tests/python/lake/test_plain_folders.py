@@ -1,0 +1,495 @@
+"""Plain folders: which files there are, what they hold, and when a file can be trusted to be the same."""
+
+from __future__ import annotations
+
+import datetime as dt
+import itertools
+import os
+import random
+import time
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as pads
+import pyarrow.parquet as pq
+import pytest
+from pyarrow import fs
+from support.models.lake_truth import check_snapshot, check_tokens, path_in_base, rows
+
+import parsieve as ps
+from parsieve.lake import Changes, Location, Snapshot, open_lake
+from parsieve.lake.folder.table import ParquetDir
+from parsieve.lake.storage.listing import TICK_NS
+
+
+def settle() -> None:
+    """Wait until files that were just written can be trusted."""
+    time.sleep(TICK_NS / 1e9 + 0.005)
+
+
+def some_rows(seed: int, count: int) -> pa.Table:
+    random_ = random.Random(seed)
+    return pa.table(
+        {
+            "id": pa.array([random_.randrange(-5, 1000) for _ in range(count)], pa.int64()),
+            "name": pa.array([random_.choice(["", "a", "ü" * 40, None]) for _ in range(count)]),
+            "price": pa.array([random_.choice([0.0, -0.0, float("nan"), 2.5, None]) for _ in range(count)]),
+            "paid": pa.array([random_.choice([Decimal("1.20"), None]) for _ in range(count)], pa.decimal128(12, 2)),
+            "at": pa.array([dt.datetime(2026, 1, 1, tzinfo=dt.UTC)] * count, pa.timestamp("us", "UTC")),
+            "point": pa.array(
+                [random_.choice([{"x": 1, "y": None}, None, {"x": None, "y": "q"}]) for _ in range(count)]
+            ),
+            "tags": pa.array([random_.choice([[1, None], [], None]) for _ in range(count)], pa.list_(pa.int64())),
+        }
+    )
+
+
+def hive_text(value: Any) -> str:
+    return "__HIVE_DEFAULT_PARTITION__" if value is None else str(value)
+
+
+def test_random_histories_by_three_writers(tmp_path: Path) -> None:
+    random_ = random.Random(5)
+    lake, histories = open_lake(str(tmp_path)), []
+    for step in range(12):
+        folder = tmp_path / f"year={random_.choice([2024, 2025, None])}".replace("None", hive_text(None))
+        folder = folder / f"day={random_.choice(['2026-01-01', '2026-01-02'])}"
+        folder.mkdir(parents=True, exist_ok=True)
+        there = sorted(tmp_path.rglob("*.parquet"))
+        kind = random_.choice(["pyarrow", "duckdb", "polars", "remove", "rewrite"]) if there else "pyarrow"
+        table = some_rows(step, random_.randrange(1, 40))
+        if kind == "pyarrow":
+            pq.write_table(table, folder / f"{step}.parquet", row_group_size=7)
+        elif kind == "rewrite":
+            pq.write_table(table, random_.choice(there))
+        elif kind == "duckdb":
+            duckdb.sql("SET TimeZone='UTC'")
+            duckdb.from_arrow(table).write_parquet(str(folder / f"{step}.parquet"))
+        elif kind == "polars":
+            frame: Any = pl.from_arrow(table)
+            frame.write_parquet(folder / f"{step}.parquet")
+        elif len(there) > 1:
+            random_.choice(there).unlink()
+        settle()
+        snapshot = lake.snapshot()
+        full = pads.dataset(
+            tmp_path,
+            schema=snapshot.schema,
+            partitioning=pads.HivePartitioning(pa.schema([("year", pa.int32()), ("day", pa.date32())])),
+        ).to_table()
+        assert {one.group for one in snapshot.slices} == {
+            str(one.relative_to(tmp_path)) for one in tmp_path.rglob("*.parquet")
+        }
+        histories.append((snapshot, check_snapshot(lake, snapshot, full)))
+    check_tokens(histories)
+    # Tokens stay where nothing was done.
+    assert lake.snapshot().tokens == histories[-1][0].tokens
+    assert all(histories[-1][0].tokens.values())
+    for (before, _), (after, live) in itertools.pairwise(histories):
+        changes = lake.changes(before, after)
+        assert {one.location for one in changes.added} == after.tokens.keys() - before.tokens.keys()
+        assert set(changes.removed) == before.tokens.keys() - after.tokens.keys()
+        assert {one.location for one in changes.changed} == {
+            one for one in after.tokens.keys() & before.tokens.keys() if after.tokens[one] != before.tokens[one]
+        }
+        assert live
+
+
+def test_what_engines_ignore_is_no_part_of_the_table(tmp_path: Path) -> None:
+    table = pa.table({"a": [1, 2, 3]})
+    for name in ("part.parquet", "000000_0", "_hidden=1/a.parquet"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+    pq.write_table(table, tmp_path / "part.parquet")
+    pq.write_table(table, tmp_path / "000000_0")
+    for name in (
+        "_SUCCESS",
+        "_metadata",
+        ".part.parquet.crc",
+        "_parsieve/v1.commit",
+        ".tmp/a.parquet",
+        "empty.parquet",
+    ):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(b"" if name == "empty.parquet" else b"no Parquet")
+    assert [one.group for one in open_lake(tmp_path).snapshot().slices] == ["000000_0", "part.parquet"]
+    # Spark takes a folder for a partition whose name begins so; then it is one.
+    (tmp_path / "_hidden=1").rmdir()
+    other = tmp_path / "other"
+    (other / "_hidden=1").mkdir(parents=True)
+    pq.write_table(table, other / "_hidden=1" / "a.parquet")
+    (piece,) = open_lake(other).snapshot().slices
+    assert piece.partition_values == {"_hidden": 1}
+
+
+@pytest.mark.parametrize(
+    ("texts", "kind", "values"),
+    [
+        (["1", "02", "-3"], pa.int32(), [1, 2, -3]),
+        (["1", str(2**40)], pa.int64(), [1, 2**40]),
+        (["1", str(2**64)], pa.string(), ["1", str(2**64)]),
+        (["2026-01-31", "__HIVE_DEFAULT_PARTITION__"], pa.date32(), [dt.date(2026, 1, 31), None]),
+        (["2026-01-31", "2026-02-30"], pa.string(), ["2026-01-31", "2026-02-30"]),
+        (["a%2Fb", "c d", "ü"], pa.string(), ["a/b", "c d", "ü"]),
+        (["__HIVE_DEFAULT_PARTITION__"], pa.string(), [None]),
+        (["1.5"], pa.string(), ["1.5"]),
+    ],
+)
+def test_types_of_partitions(tmp_path: Path, texts: list[str], kind: pa.DataType, values: list[Any]) -> None:
+    for text in texts:
+        (tmp_path / f"p={text}").mkdir()
+        pq.write_table(pa.table({"a": [1]}), tmp_path / f"p={text}" / "a.parquet")
+    lake = open_lake(tmp_path)
+    snapshot = lake.snapshot()
+    assert snapshot.schema.field("p").type == kind
+    found = {str(one.partition_values["p"]) for one in snapshot.slices}
+    assert found == {str(value) for value in values}
+    table = lake.read(snapshot, snapshot.slices).read_all()
+    assert table.schema == snapshot.schema
+    assert {str(value) for value in table["p"].to_pylist()} == found
+
+
+def test_folders_that_disagree_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "a=1").mkdir()
+    pq.write_table(pa.table({"x": [1]}), tmp_path / "a=1" / "a.parquet")
+    pq.write_table(pa.table({"x": [1]}), tmp_path / "b.parquet")
+    with pytest.raises(ps.UnsupportedError, match="partition columns"):
+        open_lake(tmp_path).snapshot()
+
+
+def test_the_folder_wins_over_a_column_of_the_file(tmp_path: Path) -> None:
+    (tmp_path / "a=1").mkdir()
+    pq.write_table(pa.table({"a": [7], "x": [1]}), tmp_path / "a=1" / "a.parquet")
+    lake = open_lake(tmp_path)
+    snapshot = lake.snapshot()
+    assert snapshot.schema.names == ["x", "a"]
+    assert lake.read(snapshot, snapshot.slices).read_all().to_pylist() == [{"x": 1, "a": 1}]
+    assert next(lake.read_keys(snapshot.slices[0], [("a",)])).to_pylist() == [{"a": 1}]
+
+
+def two_files(folder: Path, first: pa.Table, second: pa.Table) -> tuple[ParquetDir, Snapshot]:
+    pq.write_table(first, folder / "1.parquet")
+    pq.write_table(second, folder / "2.parquet")
+    lake = ParquetDir(folder)
+    return lake, lake.snapshot()
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "expected"),
+    [
+        (pa.array([1], pa.int64()), pa.array([2], pa.int32()), 2),
+        (pa.array([1], pa.int32()), pa.array([2], pa.int64()), 2),
+        (pa.array([1], pa.int32()), pa.array([2**40], pa.int64()), None),
+        (pa.array([1.5], pa.float64()), pa.array([2.5], pa.float32()), 2.5),
+        (pa.array([1.5], pa.float32()), pa.array([2.5], pa.float64()), None),
+        (pa.array([1.5], pa.float64()), pa.array([2**53 + 1], pa.int64()), None),
+        (pa.array([Decimal("1.00")]), pa.array([Decimal("2.5")]), Decimal("2.50")),
+        (pa.array([Decimal("1.0")]), pa.array([Decimal("2.55")]), None),
+        (pa.array(["a"]), pa.array(["b"]).dictionary_encode(), "b"),
+        (pa.array(["a"]), pa.array([1]), None),
+        (pa.array([1], pa.timestamp("us")), pa.array([1], pa.timestamp("us", "UTC")), None),
+        (pa.array([1], pa.timestamp("us", "UTC")), pa.array([1], pa.timestamp("us")), None),
+        (pa.array([1], pa.uint64()), pa.array([-1], pa.int64()), None),
+    ],
+)
+def test_types_are_widened_exactly_or_refused(tmp_path: Path, first: Any, second: Any, expected: Any) -> None:
+    lake, snapshot = two_files(tmp_path, pa.table({"a": first}), pa.table({"a": second}))
+    piece = snapshot.slices[1]
+    if expected is None:
+        with pytest.raises(ps.UnsupportedError, match="column a"):
+            list(lake.read_keys(piece, [("a",)]))
+        with pytest.raises(ps.UnsupportedError, match="column a"):
+            lake.read(snapshot, snapshot.slices, filter=pc.field("a") == first[0]).read_all()
+        return
+    assert next(lake.read_keys(piece, [("a",)]))["a"].to_pylist() == [expected]
+    found = lake.read(snapshot, snapshot.slices, filter=pc.field("a") == pa.scalar(expected, first.type)).read_all()
+    assert found["a"].to_pylist() == [expected]
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())]
+)
+def test_text_in_every_form(tmp_path: Path, kind: pa.DataType) -> None:
+    pq.write_table(pa.table({"a": ["x", None]}), tmp_path / "1.parquet")
+    text = pa.array(["x", "y", None] * 9)
+    values = text.dictionary_encode() if pa.types.is_dictionary(kind) else text.cast(kind)
+    pq.write_table(pa.table({"a": values, "b": range(27)}), tmp_path / "2.parquet", row_group_size=5)
+    lake = ParquetDir(tmp_path, schema=pa.schema([("a", pa.string()), ("b", pa.int64())]))
+    snapshot = lake.snapshot()
+    assert (lake.dataset(snapshot, snapshot.slices) is None) == (kind == pa.string_view())
+    for value, count in (("x", 10), ("y", 9), ("z", 0)):
+        assert lake.read(snapshot, snapshot.slices, ["b"], pc.field("a") == value).read_all().num_rows == count
+    assert lake.read(snapshot, snapshot.slices, []).read_all().num_rows == 29
+    assert lake.read(snapshot, snapshot.slices, ["a", "a"]).read_all().num_rows == 29
+
+
+def test_columns_that_a_file_lacks_are_null(tmp_path: Path) -> None:
+    first = pa.table({"a": [1], "b": ["x"], "s": [{"p": 1, "q": {"r": 2}}]})
+    second = pa.table({"s": [{"q": {"z": 1}}, None], "new": [1, 2]})
+    lake, snapshot = two_files(tmp_path, first, second)
+    found = lake.read(snapshot, snapshot.slices).read_all()
+    assert found.schema == snapshot.schema
+    assert found.to_pylist()[1:] == [
+        {"a": None, "b": None, "s": {"p": None, "q": {"r": None}}},
+        {"a": None, "b": None, "s": None},
+    ]
+    keys = pa.Table.from_batches(lake.read_keys(snapshot.slices[1], [("b",), ("s", "q", "r"), ("s", "p")]))
+    assert keys.to_pylist() == [{"b": None, "s.q.r": None, "s.p": None}] * 2
+    with pytest.raises(ps.ColumnNotFoundError):
+        list(lake.read_keys(snapshot.slices[1], [("new",)]))
+    unified = ParquetDir(tmp_path, schema="unify")
+    assert unified.snapshot().schema.names == ["a", "b", "s", "new"]
+    given = ParquetDir(tmp_path, schema=pa.schema([("new", pa.int64())]))
+    there = given.snapshot()
+    assert given.read(there, there.slices).read_all()["new"].to_pylist() == [None, 1, 2]
+
+
+def test_pyarrows_statistics_lose_no_nan(tmp_path: Path) -> None:
+    nan = float("nan")
+    table = pa.table({"f": [1.0, nan, 1.0, None], "s": [{"x": nan}, {"x": 1.0}, None, None], "i": [1, 2, 3, 4]})
+    pq.write_table(table, tmp_path / "1.parquet")
+    lake = open_lake(tmp_path)
+    snapshot = lake.snapshot()
+    f, x, one = pc.field("f"), pc.field("s", "x"), pc.scalar(1.0)
+    lost = 0
+    for condition in (
+        f != one,
+        ~(f == one),
+        ~(f >= one),
+        f.isin([nan]),
+        pc.is_nan(f),
+        x != one,
+        ~(x <= one),
+        pc.field(0) != one,
+    ):
+        expected = table.filter(condition)
+        assert lake.read(snapshot, snapshot.slices, ["i"], condition).read_all() == expected.select(["i"])
+        dataset = lake.dataset(snapshot, snapshot.slices)
+        assert dataset is not None
+        assert dataset.to_table(["i"], filter=condition) == expected.select(["i"])
+        assert dataset.filter(condition).count_rows() == expected.num_rows
+        lost += pads.dataset(tmp_path / "1.parquet").to_table(filter=condition).num_rows < expected.num_rows
+    # When pyarrow knows better, the detour can go.
+    assert lost
+
+
+def test_names_that_differ_in_case_are_refused(tmp_path: Path) -> None:
+    # Spark reads 2 where pyarrow reads null: an index of nulls would lose the row.
+    lake, snapshot = two_files(tmp_path, pa.table({"id": [1]}), pa.table({"ID": [2]}))
+    with pytest.raises(ps.UnsupportedError, match="'ID'"):
+        list(lake.read_keys(snapshot.slices[1], [("id",)]))
+    with pytest.raises(ps.UnsupportedError, match="'ID'"):
+        lake.read(snapshot, snapshot.slices).read_all()
+    told = [path_in_base(lake, one, snapshot.schema, ("id",)) for one in snapshot.slices]
+    assert told == [("id",), None]
+
+
+def test_int96_is_exact_or_refused(tmp_path: Path) -> None:
+    old = pa.table({"t": pa.array([dt.datetime(1066, 10, 14)], pa.timestamp("us"))})
+    new = pa.table({"t": pa.array([1_700_000_000_000_000_123], pa.timestamp("ns"))})
+    for number, table in enumerate((new, old)):
+        pq.write_table(table, tmp_path / f"{number}.parquet", use_deprecated_int96_timestamps=True)
+    lake = open_lake(tmp_path)
+    snapshot = lake.snapshot()
+    assert next(lake.read_keys(snapshot.slices[0], [("t",)]))["t"].cast(pa.int64()).to_pylist() == [
+        1_700_000_000_000_000_123
+    ]
+    # No damage, so that an index speaks of the other files.
+    with pytest.raises(ps.UnsupportedError, match=r"1\.parquet.*INT96"):
+        list(lake.read_keys(snapshot.slices[1], [("t",)]))
+    micros = ParquetDir(tmp_path / "1.parquet", schema=pa.schema([("t", pa.timestamp("us"))]))
+    (piece,) = micros.snapshot().slices
+    assert next(micros.read_keys(piece, [("t",)]))["t"].to_pylist() == [dt.datetime(1066, 10, 14)]
+
+
+def test_a_rewrite_within_the_clocks_tick_is_never_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Same size, same inode, same times: what git calls racily clean."""
+    path = tmp_path / "a.parquet"
+    lake = open_lake(tmp_path)
+
+    def looked_at_at_once(value: int) -> Snapshot:
+        pq.write_table(pa.table({"a": [value]}), path)
+        with monkeypatch.context() as however_slow_we_are:
+            at_once = path.stat().st_ctime_ns + TICK_NS // 2
+            however_slow_we_are.setattr("parsieve.lake.storage.listing.time.time_ns", lambda: at_once)
+            return lake.snapshot()
+
+    first, second = looked_at_at_once(1), looked_at_at_once(2)
+    (before,), (after,) = first.slices, second.slices
+    assert before.size == after.size
+    assert not before.same_rows(after)
+    assert before.token == ""
+    assert [one.location for one in Changes.between(first.tokens, second).changed] == [after.location]
+    settle()
+    third = lake.snapshot().slices[0]
+    assert third.token
+    assert third.same_rows(lake.snapshot().slices[0])
+
+
+def test_times_in_whole_seconds_are_doubted_for_longer(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"a": [1]}), path)
+    os.utime(path, (0, int(time.time()) + 5000))
+    settle()
+    # A time in the future will come again.
+    assert open_lake(tmp_path).snapshot().slices[0].token == ""
+
+
+def test_same_size_and_time_is_told_by_ctime_and_inode(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"a": [1]}), path)
+    settle()
+    before, stat = open_lake(tmp_path).snapshot().slices[0], path.stat()
+    pq.write_table(pa.table({"a": [2]}), path)
+    os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    settle()
+    after = open_lake(tmp_path).snapshot().slices[0]
+    assert path.stat().st_mtime_ns == stat.st_mtime_ns
+    assert before.token
+    assert after.token
+    assert not before.same_rows(after)
+
+
+def test_a_file_changed_while_it_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"a": [1]}), path)
+    settle()
+    lake = open_lake(tmp_path)
+    keys = lake.read_keys(lake.snapshot().slices[0], [("a",)])
+    next(keys)
+    path.touch()
+    with pytest.raises(ps.ConflictError, match="changed while it was read"):
+        next(keys)
+
+
+def test_foreign_bytes(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"a": [1]}), tmp_path / "1.parquet")
+    (tmp_path / "2.csv").write_text("a\n1\n")
+    lake = open_lake(tmp_path)
+    snapshot = lake.snapshot()
+    with pytest.raises(ps.FormatError, match=r"2\.csv"):
+        list(lake.read_keys(snapshot.slices[1], [("a",)]))
+    with pytest.raises(ps.FormatError, match=r"2\.csv"):
+        lake.read(snapshot, snapshot.slices).read_all()
+    with pytest.raises(ps.UnsupportedError, match="earlier"):
+        lake.snapshot(3)
+    with pytest.raises(FileNotFoundError):
+        open_lake(tmp_path / "none").snapshot()
+
+
+def test_where_the_folder_lies(tmp_path: Path) -> None:
+    import fsspec
+    import obstore.store
+
+    for day in (1, 2):
+        (tmp_path / "t" / f"d={day}").mkdir(parents=True)
+        pq.write_table(some_rows(day, 9), tmp_path / "t" / f"d={day}" / "a.parquet")
+        (tmp_path / "t" / "_parsieve").mkdir(exist_ok=True)
+        (tmp_path / "t" / "_parsieve" / "x").write_bytes(b"x")
+    memory = fsspec.filesystem("memory")
+    memory.put(str(tmp_path / "t"), "/lake/t", recursive=True)
+    in_store = obstore.store.MemoryStore()
+    for path in (tmp_path / "t").rglob("*.parquet"):
+        in_store.put("lake/t/" + str(path.relative_to(tmp_path / "t")), path)
+    expected = rows(pads.dataset(tmp_path / "t", partitioning="hive").to_table())
+    sources: list[Any] = [
+        tmp_path / "t",
+        (tmp_path / "t").as_uri(),
+        "memory://lake/t",
+        "memory://lake/t/",
+        (memory, "lake/t"),
+        (fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem()), "t"),
+        (fs.LocalFileSystem(), str(tmp_path / "t")),
+        (obstore.store.LocalStore(str(tmp_path)), "t"),
+        (in_store, "lake/t"),
+    ]
+    for source in sources:
+        lake = open_lake(source)
+        snapshot = lake.snapshot()
+        assert [one.group for one in snapshot.slices] == ["d=1/a.parquet", "d=2/a.parquet"], source
+        assert rows(lake.read(snapshot, snapshot.slices).read_all()) == expected
+        check_snapshot(lake, snapshot, pads.dataset(tmp_path / "t", partitioning="hive").to_table())
+        one_file: Any = source / "d=1" if isinstance(source, Path) else None
+        if isinstance(source, tuple):
+            one_file = (source[0], source[1] + "/d=1/a.parquet")
+        elif isinstance(source, str):
+            one_file = source.rstrip("/") + "/d=1/a.parquet"
+        assert [one.group for one in open_lake(one_file).snapshot().slices] == ["a.parquet"], source
+        with ps.open_filters(lake.open_base(snapshot.slices[0])) as filters:
+            assert filters.num_row_groups == 1
+        assert lake.row_groups_usable(snapshot.slices[0])
+    uri = open_lake("memory://lake/t").snapshot().slices[0].path
+    assert uri is not None
+    assert pq.read_table(fsspec.open(uri).open()).num_rows == 9
+    assert all(one.token for one in open_lake((in_store, "lake/t")).snapshot().slices)
+
+
+def test_links_that_lead_back(tmp_path: Path) -> None:
+    (tmp_path / "b").mkdir()
+    pq.write_table(pa.table({"a": [1]}), tmp_path / "b" / "a.parquet")
+    (tmp_path / "b" / "loop").symlink_to(tmp_path)
+    (tmp_path / "nowhere").symlink_to(tmp_path / "gone")
+    (tmp_path / "c").symlink_to(tmp_path / "b")
+    assert {one.group for one in open_lake(tmp_path).snapshot().slices} == {"b/a.parquet", "c/a.parquet"}
+
+
+def test_detection(tmp_path: Path) -> None:
+    (tmp_path / "_delta_log").mkdir()
+    (tmp_path / ".hoodie").mkdir()
+    with pytest.raises(ValueError, match="delta and of hudi"):
+        open_lake(tmp_path)
+    with pytest.raises(ValueError, match="format is one of"):
+        open_lake(tmp_path, format="orc")
+    with pytest.raises(TypeError, match="a table is"):
+        open_lake(3)
+    assert Location("a", "b") == Location("a", "b")
+
+
+def test_what_did_not_change_is_the_same_object_and_what_did_is_seen(tmp_path: Path) -> None:
+    (tmp_path / "day=1").mkdir()
+    paths = [tmp_path / f"day=1/{name}.parquet" for name in "abcd"]
+    for path in paths:
+        pq.write_table(pa.table({"a": [1]}), path)
+    settle()
+    lake = open_lake(tmp_path)
+    first = lake.snapshot()
+    again = lake.snapshot()
+    assert again.slices is first.slices
+    assert again.instant > first.instant
+    # One is written to in its place, with the same size and time; one goes; one comes; and one is replaced by a link.
+    old = paths[0].stat()
+    with paths[0].open("r+b") as file:
+        file.write(b"PAR1")
+    os.utime(paths[0], ns=(old.st_atime_ns, old.st_mtime_ns))
+    paths[1].unlink()
+    pq.write_table(pa.table({"a": [2]}), tmp_path / "day=1/e.parquet")
+    elsewhere = tmp_path / "_elsewhere"
+    pq.write_table(pa.table({"a": [3]}), elsewhere)
+    os.utime(elsewhere, ns=(old.st_atime_ns, paths[2].stat().st_mtime_ns))
+    paths[2].unlink()
+    paths[2].symlink_to(elsewhere)
+    settle()
+    later = lake.snapshot()
+    changes = Changes.between(first.tokens, later)
+    assert [one.group for one in changes.changed] == ["day=1/a.parquet", "day=1/c.parquet"]
+    assert [one.group for one in changes.added] == ["day=1/e.parquet"]
+    assert [one.group for one in changes.removed] == ["day=1/b.parquet"]
+    assert later.slices[2] is first.slices[3]
+    # Another type of the partition column makes all slices anew.
+    (tmp_path / "day=x").mkdir()
+    pq.write_table(pa.table({"a": [1]}), tmp_path / "day=x/a.parquet")
+    assert [one.partition_values["day"] for one in lake.snapshot().slices] == ["1", "1", "1", "1", "x"]
+
+
+def test_a_clock_that_was_put_back_makes_files_doubtful(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pq.write_table(pa.table({"a": [1]}), tmp_path / "a.parquet")
+    settle()
+    lake = open_lake(tmp_path)
+    assert lake.snapshot().slices[0].token
+    past = time.time_ns() - 10**12
+    monkeypatch.setattr("parsieve.lake.storage.listing.time.time_ns", lambda: past)
+    assert lake.snapshot().slices[0].token == ""

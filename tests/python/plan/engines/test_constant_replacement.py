@@ -1,0 +1,26 @@
+"""Files that are replaced 30 times a second: no way to rows loses one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from support.programs.replacing import Replacing
+
+# This takes about a minute on two processors. The long run is
+# `python tests/python/support/programs/replacing.py --reads 100000`.
+READS = 800
+
+
+@pytest.mark.timeout(1200)
+def test_readers_beside_a_writer(tmp_path: Path) -> None:
+    replacing = Replacing(tmp_path)
+    replacing.run(READS)
+    assert not replacing.wrong
+    answers: Counter[str] = Counter()
+    for counted in replacing.answers.values():
+        answers.update(counted)
+    assert answers.total() == READS
+    # Conflicts are for files that are overwritten in place again and again.
+    assert answers["right"] > answers["conflict"]

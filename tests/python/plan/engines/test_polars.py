@@ -1,0 +1,83 @@
+"""What Polars pushes down into the frame of a plan: columns, predicates and slices, over many windows of files."""
+
+from __future__ import annotations
+
+import math
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.dataset as pads
+import pyarrow.parquet as pq
+import pytest
+
+import parsieve as ps
+
+FILES = 70
+QUERIES: dict[str, Callable[[pl.LazyFrame], pl.LazyFrame]] = {
+    "all": lambda frame: frame,
+    "column": lambda frame: frame.select("b"),
+    "length": lambda frame: frame.select(pl.len()),
+    "filtered": lambda frame: frame.filter(pl.col("a") % 7 == 3).select("b"),
+    "head": lambda frame: frame.head(75),
+    "none": lambda frame: frame.head(0),
+    "head_then_filter": lambda frame: frame.head(75).filter(pl.col("a") % 7 == 3).select("b"),
+    "filter_then_head": lambda frame: frame.filter(pl.col("a") % 7 == 3).head(5),
+    "slice": lambda frame: frame.slice(60, 20),
+    "tail": lambda frame: frame.tail(5),
+    "group": lambda frame: frame.group_by(pl.col("a") % 5).agg(pl.col("b").max()).sort("a"),
+    "join": lambda frame: frame.join(frame.select("a"), on="a").sort("a"),
+}
+
+
+@pytest.mark.parametrize("engine", ["in-memory", "streaming"])
+@pytest.mark.parametrize("held", [True, False])
+@pytest.mark.parametrize("where", [None, "a >= 20"])
+def test_pushed_down(
+    tmp_path: Path, where: str | None, held: bool, engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not held:
+        monkeypatch.setattr("parsieve.lake.rows.checked_files.HELD_BYTES", 0)
+    for part in range(FILES):
+        pq.write_table(
+            pa.table({"a": [2 * part, 2 * part + 1], "b": [f"{part}", None]}), tmp_path / f"{part:02}.parquet"
+        )
+    plan = ps.open_table(tmp_path).plan(where, row_groups=False)
+    frame = plan.to_polars()
+    assert "parsieve" in frame.explain()
+    whole = pl.DataFrame(pl.from_arrow(plan.to_arrow())).lazy()
+    for name, query in QUERIES.items():
+        found, wanted = query(frame).collect(engine=engine), query(whole).collect()  # type: ignore[call-overload]
+        assert found.equals(wanted), name
+
+
+def test_polars_filters_by_its_own_order_of_nan_where_files_differ_in_their_types(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"i": [1, 2], "f": [1.5, math.nan]}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"i": [3, 4], "f": pa.array([math.nan, -1], pa.float32())}), tmp_path / "b.parquet")
+    frame = ps.open_table(tmp_path).plan("i > 0").to_polars()
+    for _ in range(2):
+        # To Polars, NaN is above all numbers and equal to itself.
+        assert frame.filter(pl.col("f") > 0).collect()["i"].to_list() == [1, 2, 3]
+        assert frame.filter(pl.col("f").is_in([math.nan])).select("i").collect()["i"].to_list() == [2, 3]
+    assert frame.filter(pl.col("f") > 0).head(2).select("i").collect()["i"].to_list() == [1, 2]
+    assert frame.head(3).filter(pl.col("f") > 1.5).collect()["i"].to_list() == [2, 3]
+    assert frame.select(pl.len()).collect().item() == 4
+
+
+def test_a_dataset_without_rows_pickles_as_others_do(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"i": [1, 2]}), tmp_path / "a.parquet")
+    found = ps.open_table(tmp_path).plan("i = 9").to_dataset()
+    copied = pickle.loads(pickle.dumps(found.filter(pads.field("i") > 1)))
+    assert (found.count_rows(), found.head(1).num_rows, copied.to_table().num_rows) == (0, 0, 0)
+    assert copied.schema == found.schema == pa.schema({"i": pa.int64()})
+
+
+@pytest.mark.parametrize("where", ["f < 3", "f = 1.5", "f <= 1.5 AND i > 0", "f IN (1.5, 7)"])
+def test_count_rows_does_not_count_nan_by_statistics(tmp_path: Path, where: str) -> None:
+    pq.write_table(pa.table({"i": [1, 2, 3], "f": [1.5, math.nan, 1.5]}), tmp_path / "a.parquet")
+    plan = ps.open_table(tmp_path).plan(where)
+    assert plan.to_arrow()["i"].to_pylist() == [1, 3]
+    assert plan.to_dataset().count_rows() == 2
+    assert plan.to_dataset().count_rows(filter=pads.field("i") > 1) == 1

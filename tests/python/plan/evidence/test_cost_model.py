@@ -1,0 +1,170 @@
+"""Footers and filters inside files are asked where that is expected to pay, and only there."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from pathlib import Path
+from typing import Any
+
+import deltalake
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import parsieve as ps
+from parsieve.plan import cost_model, make
+from parsieve.plan.cost import medium
+from parsieve.plan.cost.experience import Experience
+
+FILES, ROWS = 12, 400
+
+
+def write(folder: Path, *, filters: bool, row_group_size: int | None = None, sort: bool = False) -> None:
+    """Write even keys scattered over all files, so that a neighbouring run answers for each odd one."""
+    for part in range(FILES):
+        keys = [2 * (row * FILES + part * 7 % FILES) for row in range(ROWS)]
+        keys = keys if sort else [*keys[::2], *keys[1::2]]
+        options: dict[str, Any] = {"bloom_filter_options": {"key": {"ndv": ROWS, "fpp": 0.0001}}} if filters else {}
+        path = folder / f"{part}.parquet"
+        rows = pa.table({"key": keys, "other": keys})
+        pq.write_table(rows, path, row_group_size=row_group_size, **options)
+        # The index leaves out files that are too young.
+        os.utime(path, (1_000_000_000, 1_000_000_000))
+
+
+@pytest.fixture
+def large_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading rows is slow, as if the files of the tests were large."""
+    slow = medium.Medium(footer=0.0002, filters=0.0002, opening=1.0, throughput=400e6, at_once=1)
+    monkeypatch.setattr(medium, "LOCAL", slow)
+
+
+def opened(plan: ps.Plan) -> int:
+    return len(plan.record.row_groups)
+
+
+def indexed(folder: Path, kind: str = "sieve") -> ps.Table:
+    table = ps.open_table(str(folder))
+    while table.index_stats().get("key") is None or table.index_stats()["key"].locations < FILES:
+        table.build_index("key", kind=kind)
+    return ps.open_table(str(folder))
+
+
+def missing_key(table: ps.Table) -> int:
+    """A key that does not exist, for which the index keeps files."""
+    return next(key for key in range(101, 1_000, 2) if table.plan(f"key = {key}", row_groups=False).files)
+
+
+@pytest.mark.usefixtures("large_files")
+def test_filters_in_files_reject_a_missing_key_by_default(tmp_path: Path) -> None:
+    write(tmp_path, filters=True)
+    table = indexed(tmp_path)
+    key = missing_key(table)
+    assert table.plan(f"key = {key}").files == []
+    assert table.plan(f"key = {key} AND other >= 0").files == []
+    assert table.plan(f"key = {key}", row_groups=False).files
+    assert table.plan("key = 96").to_arrow().num_rows == 1
+
+
+@pytest.mark.usefixtures("large_files")
+def test_delta_statistics_do_not_hide_filters_in_files(tmp_path: Path) -> None:
+    write(tmp_path, filters=True)
+    deltalake.convert_to_deltalake(str(tmp_path))
+    assert ps.open_table(str(tmp_path)).plan("key = 97").files == []
+
+
+@pytest.mark.usefixtures("large_files")
+def test_a_sample_without_filters_is_all_that_is_opened(tmp_path: Path) -> None:
+    write(tmp_path, filters=False)
+    table = indexed(tmp_path)
+    everywhere = "key BETWEEN 100 AND 200"
+    plan = table.plan(everywhere)
+    assert len(plan.files) > opened(plan) == cost_model.SAMPLE
+    assert f"footers of {len(plan.files) - opened(plan)} more files: not worth reading" in plan.explain()
+    assert opened(table.plan(everywhere, row_groups=True)) == len(plan.files)
+    assert opened(table.plan(everywhere, row_groups=False)) == 0
+
+
+@pytest.mark.usefixtures("large_files")
+def test_row_groups_are_judged_as_long_as_that_excludes_some(tmp_path: Path) -> None:
+    write(tmp_path, filters=False, row_group_size=50, sort=True)
+    table = indexed(tmp_path)
+    plan = table.plan("key BETWEEN 100 AND 200")
+    assert opened(plan) == len(plan.files) > cost_model.SAMPLE
+    assert all(groups is not None and len(groups) == 1 for groups in plan.row_groups.values())
+    assert plan.to_arrow().num_rows == 51
+
+
+def test_small_files_are_not_worth_asking(tmp_path: Path) -> None:
+    write(tmp_path, filters=True)
+    table = indexed(tmp_path)
+    plan = table.plan("key BETWEEN 100 AND 200")
+    assert plan.files
+    assert opened(plan) == 0
+
+
+def test_each_file_is_opened_once_for_all_columns(tmp_path: Path) -> None:
+    names = [f"c{number}" for number in range(20)]
+    options: dict[str, Any] = {name: {"ndv": 10} for name in names}
+    pq.write_table(pa.table({name: [1, 3] for name in names}), tmp_path / "0.parquet", bloom_filter_options=options)
+    table = ps.open_table(str(tmp_path))
+    one = table.plan("c0 = 2", row_groups=True)
+    plan = table.plan(" AND ".join(f"{name} = 1" for name in names), row_groups=True)
+    assert len(plan.files) == 1
+    assert one.files == []
+    # A footer for the plan, one for the filters, and at most a read for each filter.
+    assert plan.requests <= 2 + len(names)
+
+
+def test_files_without_evidence_teach_not_to_ask() -> None:
+    experience, state = Experience(), object()
+    rates = [experience.rate("key", state)]
+    for _ in range(3):
+        experience.add("key", state, files=3, useful=0)
+        rates.append(experience.rate("key", state))
+    assert rates == [1 / 4, 1 / 25, 1 / 64, 1 / 121]
+    # The table changed, perhaps because its files got filters.
+    assert experience.rate("key", object()) == 1 / 16
+    experience.add("key", state, files=3, useful=3)
+    assert experience.rate("key", state) > 0.5
+    for _ in range(100):
+        experience.add_plan("key", state, is_excluding=False)
+    assert experience.excluding_rate("key", state) == 0.05
+
+
+def test_both_estimates_of_false_positives(tmp_path: Path) -> None:
+    write(tmp_path, filters=False)
+    table = indexed(tmp_path)
+    plan = table.plan(f"key = {missing_key(table)}")
+    data, kept = json.loads(plan.to_json()), len(plan.files)
+    assert (data["expected_waste"], data["expected_waste_if_absent"]) == (0.0, kept)
+    every = f"all {kept}" if kept > 1 else "1"
+    assert f"if the key exists, {every} if it does not (index rounding" in plan.explain()
+    several = table.plan("key BETWEEN 100 AND 200")
+    assert f"if any row matches, all {len(several.files)} if none does" in several.explain()
+    assert f"if the keys exist, all {len(table.plan('key IN (2, 4)').files)} if none does" in (
+        table.plan("key IN (2, 4)").explain()
+    )
+    unknown = json.loads(table.plan("other = 1 OR key = 1").to_json())
+    assert unknown["expected_waste"] is unknown["expected_waste_if_absent"] is None
+
+
+def test_plans_are_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, filters=False)
+    table = ps.open_table(str(tmp_path))
+    with caplog.at_level(logging.DEBUG, "parsieve.plan"):
+        table.plan("key = -1")
+        [record] = caplog.records
+        assert record.levelno == logging.DEBUG
+        assert record.getMessage().startswith("kept 0 of 12 files in ")
+        assert "footers' min/max kept 0 of 12" in record.getMessage()
+    caplog.clear()
+    monkeypatch.setattr(make, "SLOW", 0.0)
+    with caplog.at_level(logging.INFO, "parsieve.plan"):
+        table.plan("key = -1")
+    assert [record.getMessage().split(":")[0] for record in caplog.records] == ["slow plan"]
+    caplog.clear()
+    table.plan("key = -1")
+    assert caplog.records == []

@@ -1,0 +1,112 @@
+"""Files whose live rows are others than their base file's: neither its statistics, filters nor rows may speak."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import parsieve as ps
+from parsieve.lake.base import AsOf, ColumnPath, Lake, Slice, Snapshot
+from parsieve.lake.rows.file_rows import selected
+from parsieve.lake.slices import MadeSlices
+
+SCHEMA = pa.schema([("x", pa.int64())])
+
+
+class Logged(Lake):
+    """A format of its own: base files, and changes of their rows that lie elsewhere, as in a merge-on-read table."""
+
+    format = "logged"
+
+    def __init__(self, folder: Path, base: dict[str, list[int]]) -> None:
+        self.uri = str(folder)
+        self.storage_options = {}
+        self.rows = {name: list(values) for name, values in base.items()}
+        self.logs = dict.fromkeys(base, 0)
+        for name, values in base.items():
+            table = pa.table({"x": pa.array(values, pa.int64())})
+            pq.write_table(table, folder / name, bloom_filter_options={"x": {"ndv": 100, "fpp": 0.0001}})
+
+    def upsert(self, name: str, old: int, new: int) -> None:
+        """A row gets another value, by a log."""
+        self.rows[name][self.rows[name].index(old)] = new
+        self.logs[name] += 1
+
+    def snapshot(self, as_of: AsOf = None) -> Snapshot:
+        slices = []
+        for name, count in self.logs.items():
+            path = f"{self.uri}/{name}"
+            slices.append(Slice("", name, f"{name}+{count}", path, 1, None, count == 0, {}, list(self.rows[name])))
+        return Snapshot(sum(self.logs.values()), sum(self.logs.values()), SCHEMA, MadeSlices(slices))
+
+    def read_keys(self, piece: Slice, columns: Sequence[ColumnPath]) -> Iterator[pa.RecordBatch]:
+        yield from _Merged(piece.native).batches(SCHEMA)
+
+    def read(
+        self, snapshot: Snapshot, slices: Sequence[Slice], columns: Sequence[str] | None = None, filter: Any = None
+    ) -> pa.RecordBatchReader:
+        return selected([_Merged(piece.native) for piece in slices], snapshot.schema, columns, filter)
+
+
+class _Merged:
+    def __init__(self, rows: list[int]) -> None:
+        self._rows = rows
+
+    def batches(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        yield pa.record_batch([pa.array(self._rows, pa.int64())], schema=schema)
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Logged:
+    made = Logged(tmp_path, {"a.parquet": [1, 2, 3], "b.parquet": [4, 5, 6], "c.parquet": [7, 8, 9]})
+    made.upsert("b.parquet", 5, 1000)
+    return made
+
+
+def names(plan: ps.Plan) -> list[str]:
+    return [Path(path).stem for path in plan.files]
+
+
+@pytest.mark.parametrize("row_groups", [None, True, False])
+@pytest.mark.parametrize("kind", [None, "sieve", "bloom"])
+def test_base_file_statistics_under_logs(lake: Logged, kind: str | None, row_groups: bool | None) -> None:
+    table = ps.Table(lake)
+    if kind is not None:
+        table.build_index("x", kind=kind)
+    read_footers = row_groups is not False
+    # The base file of b knows no 1000, by its maximum and by its filter; nor does it know that there is no 5 any more.
+    found = names(table.plan("x = 1000", row_groups=row_groups))
+    assert found == (["b"] if kind is not None or read_footers else ["a", "b", "c"])
+    assert "b" in names(table.plan("x > 999", row_groups=row_groups))
+    assert "b" in names(table.plan("x NOT IN (4, 5, 6)", row_groups=row_groups))
+    # What an index excludes it may exclude, for it was made of the live rows; so small a Sieve rounds.
+    if kind == "bloom":
+        assert names(table.plan("x = 5", row_groups=row_groups)) == []
+    # One more log, of which the index knows nothing.
+    lake.upsert("b.parquet", 4, 77)
+    assert "b" in names(table.plan("x = 77", row_groups=row_groups))
+    assert "b" in names(table.plan("x = 5", row_groups=row_groups))
+    if kind is not None:
+        table.update_index()
+        assert names(table.plan("x = 77", row_groups=row_groups)) == ["b"]
+        assert set(names(table.plan("x = 4", row_groups=row_groups))) <= ({"b"} if kind == "sieve" else set())
+
+
+def test_read_optimised_queries(lake: Logged) -> None:
+    """Whoever reads base files alone misses what the logs say."""
+    plan = ps.Table(lake).plan("x >= 5")
+    expected = [6, 7, 8, 9, 1000]
+    assert sorted(plan.to_arrow()["x"].to_pylist()) == expected
+    assert sorted(plan.to_polars().collect()["x"].to_list()) == expected
+    with duckdb.connect() as con:
+        assert sorted(value for (value,) in plan.to_duckdb(con).fetchall()) == expected
+    with pytest.raises(ps.UnsupportedError, match="to_arrow"):
+        plan.to_dataset()
+    # Every kept file has rows to give, and the one with logs has no row groups to choose from.
+    assert plan.row_groups[f"{lake.uri}/b.parquet"] is None

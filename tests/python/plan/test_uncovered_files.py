@@ -1,0 +1,80 @@
+"""Plans say why the index does not cover a file, and count in correct English."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import parsieve as ps
+from parsieve.lake.base import Location, Slice
+from parsieve.plan.evidence import coverage
+
+
+def piece(group: str, token: str) -> Slice:
+    return Slice("", group, token, group, 1, 1, True, {}, None)
+
+
+def test_each_reason() -> None:
+    slices = [piece("new", "1"), piece("changed", "2"), piece("young", ""), piece("rewritten just now", "")]
+    bound = {Location("", "changed"): "1", Location("", "rewritten just now"): "1"}
+    reasons = coverage.uncovered(slices, range(4), [{}, bound], is_damaged=False)
+    assert reasons == {
+        0: [coverage.NEW],
+        1: [coverage.CHANGED],
+        2: [coverage.YOUNG],
+        3: [coverage.CHANGED],
+    }
+    assert coverage.uncovered(slices, [0], [{}], is_damaged=True) == {0: [coverage.UNREADABLE]}
+    assert coverage.uncovered(slices, [1], [bound], is_damaged=True) == {1: [coverage.CHANGED]}
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> ps.Table:
+    for part in range(4):
+        write(tmp_path, part)
+    table = ps.open_table(str(tmp_path))
+    while not table.index_stats() or table.index_stats()["id"].locations < 4:
+        table.build_index("id", kind="sieve")
+    return table
+
+
+def write(folder: Path, part: int, rows: int = 100) -> None:
+    path = folder / f"part-{part}.parquet"
+    pq.write_table(pa.table({"id": [*range(part, rows, 4), 0, 1_000]}), path)
+    os.utime(path, (1_000_000_000 + part, 1_000_000_000 + part))
+
+
+def test_explain_lists_files_by_reason(table: ps.Table, tmp_path: Path) -> None:
+    assert "in doubt" not in table.plan("id = 42").explain()
+    write(tmp_path, 1, rows=50)
+    lines = table.plan("id = 42").explain().splitlines()
+    assert lines[lines.index("in doubt, so kept: 1 file") + 1 :][:2] == [
+        f"  {coverage.CHANGED}:",
+        f"    {tmp_path}/part-1.parquet",
+    ]
+    for part in range(10, 17):
+        write(tmp_path, part)
+    text = table.plan("id = 42").explain()
+    assert "in doubt, so kept: 8 files" in text
+    # The new ones are too young until the clock of the file system has moved on.
+    assert coverage.NEW in text or coverage.YOUNG in text
+    assert "… and " in text
+
+
+def test_a_predicate_that_is_ignored_altogether(table: ps.Table) -> None:
+    text = table.plan("id = 'x'", on_unknown="ignore").explain()
+    assert "kept 4 of 4 files" in text
+    assert "\nignored: id = 'x' (" in text
+    assert "). All files are kept.\n" in text
+    assert "(current state)" in text.splitlines()[1]
+
+
+def test_one_file_is_one_file(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"id": [1, 2]}), tmp_path / "0.parquet")
+    plan = ps.open_table(str(tmp_path)).plan("id = 1")
+    assert "kept 1 of 1 file, " in plan.explain()
+    assert repr(plan) == "<parsieve.Plan of id = 1: 1 of 1 file>"

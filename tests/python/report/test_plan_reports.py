@@ -1,0 +1,136 @@
+"""A user's own queries as a page, beside what min/max alone would read; where nothing is spared, the page says so."""
+
+from __future__ import annotations
+
+import datetime as dt
+import random
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from support.places import index_of
+
+import parsieve as ps
+from parsieve.index.reports import size_of
+from parsieve.report import Chart, Series
+from parsieve.report.plans import by_minmax, page_of_plans, savings
+from parsieve.report.records import losses
+
+FILES = 10
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> ps.Table:
+    ids = list(range(1_000))
+    random.Random(0).shuffle(ids)
+    for part in range(FILES):
+        rows = range(part * 100, part * 100 + 100)
+        columns = {"sorted": rows, "scattered": [ids[row] for row in rows], "country": [row % 20 for row in rows]}
+        pq.write_table(pa.table(columns), tmp_path / f"{part}.parquet")
+    # A file of this very moment has no token yet, and would be in doubt.
+    time.sleep(0.1)
+    return ps.open_table(tmp_path)
+
+
+def test_all_evidence_includes_filters_in_files_however_small(tmp_path: Path) -> None:
+    for part in range(FILES):
+        keys = [2 * (row * FILES + part) for row in range(100)] * 2
+        filters = {"key": {"ndv": 100, "fpp": 0.0001}}
+        pq.write_table(pa.table({"key": keys}), tmp_path / f"{part}.parquet", bloom_filter_options=filters)
+    table = ps.open_table(tmp_path)
+    while not table.index_stats() or table.index_stats()["key"].locations < FILES:
+        table.build_index("key", kind="sieve")
+    key = next(key for key in range(101, 1_000, 2) if table.plan(f"key = {key}", row_groups=False).files)
+    page = page_of_plans(table, [f"key = {key}"], dt.date(2026, 1, 31))
+    assert f"Index and filters save {FILES} of the {FILES} files" in page
+    assert "skipped by Bloom filters" in page
+
+
+def told(table: ps.Table, query: str) -> str:
+    return savings(by_minmax(table, query), table.plan(query), table.index_kinds())
+
+
+def test_min_max_alone_hears_neither_index_nor_filters(table: ps.Table, tmp_path: Path) -> None:
+    for path in tmp_path.glob("*.parquet"):
+        ps.add_filters(path, columns=["scattered"])
+    time.sleep(0.1)
+    table = ps.open_table(tmp_path)
+    assert len(table.plan("scattered = 500").files) < FILES
+    assert len(by_minmax(table, "scattered = 500").files) == FILES
+    table.build_index("scattered", kind="both")
+    assert len(table.plan("scattered = 500").files) == 1
+    assert len(by_minmax(table, "scattered = 500").files) == FILES
+    assert told(table, "scattered = 500") == "Index and filters save 9 of the 10 files that min/max alone reads."
+
+
+def test_where_an_index_spares_nothing_it_is_said(table: ps.Table) -> None:
+    table.build_index(["sorted", "country"], kind="sieve")
+    assert told(table, "sorted = 42") == (
+        "Min/max alone reads 1 of 10 files: the index of sorted does not help this query."
+    )
+    assert told(table, "country = 7 AND scattered >= 0") == (
+        "Min/max alone reads 10 of 10 files: the index of country does not help this query."
+    )
+    assert "and scattered has no index; parsieve advise estimates" in told(table, "scattered = 500")
+
+
+def test_without_an_index_little_is_left_of_a_sorted_key(table: ps.Table) -> None:
+    assert told(table, "sorted = 42") == "Min/max alone reads 1 of 10 files: an index could save little."
+
+
+def test_the_page_shows_both_plans(table: ps.Table) -> None:
+    table.build_index("scattered", kind="sieve")
+    page = page_of_plans(table, ["scattered = 500", "country = 7"], dt.date(2026, 1, 31))
+    assert page.count("by min/max alone") > page.count("with all evidence") / 2 > 0
+    assert "reads 10 of 10 files" in page
+    assert "reads 1 of 10 files" in page
+    assert "scattered (sieve)" in page
+    assert "save 9 of the 10" in page
+    assert "country has no index" in page
+
+
+def test_a_damaged_index_is_told_on_the_page(table: ps.Table, tmp_path: Path) -> None:
+    table.build_index("scattered", kind="sieve")
+    [root] = index_of(tmp_path).rglob("*.root")
+    root.write_bytes(b"damaged")
+    page = page_of_plans(ps.open_table(tmp_path), ["scattered = 500"], dt.date(2026, 1, 31))
+    assert "its bytes are not those that were written" in page
+    for commit in (index_of(tmp_path) / "commits").iterdir():
+        commit.write_bytes(b"damaged")
+    page = page_of_plans(ps.open_table(tmp_path), ["scattered = 500"], dt.date(2026, 1, 31))
+    assert "in doubt: the index cannot be used" in page
+    assert "reads 10 of 10 files" in page
+
+
+def test_odd_tables_and_queries(tmp_path: Path) -> None:
+    """No row, one file, a query that nobody understands, that all or none match, and names that are markup."""
+    name = "<script>\u202e\"'"
+    pq.write_table(pa.table({name: pa.array([], pa.int64())}), tmp_path / f"{name.replace('/', '')}.parquet")
+    quoted = '"' + name.replace('"', '""') + '"'
+    queries = [f"{quoted} = 1", f"{quoted} IS NULL OR TRUE", "FALSE", f"{quoted} % 2 = 1", "1 = 1"]
+    page = page_of_plans(ps.open_table(tmp_path), queries, dt.date(2026, 1, 31))
+    assert "<script>" not in page
+    assert page.count("<svg") == len(queries) + 1
+    with pytest.raises(ps.ParsieveError, match="no column"):
+        page_of_plans(ps.open_table(tmp_path), ["absent = 1"], dt.date(2026, 1, 31))
+
+
+def test_whoever_does_better_is_named_beyond_noise_and_bounds() -> None:
+    kinds = ["a", "b, c", "d"]
+    series = [
+        Series("peer", [1.0, 1.0, None]),
+        Series("ours", [1.05, 2.0, 9.0], ours=True),
+        Series("optimum", [0.0, 0.0, 0.0]),
+    ]
+    assert losses(Chart("dots", kinds, series, "files")) == ["Better than ours: peer (b, c)."]
+    assert losses(Chart("dots", kinds, series, "ratio")) == []
+
+
+def test_the_page_says_how_large_the_index_is(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"id": range(100)}), tmp_path / "0.parquet")
+    table = ps.open_table(tmp_path)
+    assert "on disk" not in page_of_plans(table, ["id = 1"], dt.date(2026, 1, 31))
+    built = table.build_index("id", kind="both")
+    assert f"{size_of(built.bytes_stored)} on disk, " in page_of_plans(table, ["id = 1"], dt.date(2026, 1, 31))

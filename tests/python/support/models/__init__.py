@@ -1,0 +1,1 @@
+"""Independent models that tests compare parsieve with."""

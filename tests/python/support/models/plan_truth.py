@@ -1,0 +1,114 @@
+"""What every table asks of its plans: random predicates of every form against a full read, in every engine."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import random
+from decimal import Decimal
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+import parsieve as ps
+from parsieve.predicate import And, Expr, IsNull, Not, Or
+from parsieve.predicate.builder import Builder, Operand, is_bytes, is_text, scalar_value
+from parsieve.predicate.column_names import Names
+from parsieve.predicate.expr import Operator
+from parsieve.predicate.literals import UnlikeError
+from support.models.lake_truth import leaf_paths
+from support.models.lake_truth import rows as row_texts
+from support.models.predicate_reference import rows as matching
+
+INDEXED = ["id", "name", "real", "at"]
+OPERATORS: tuple[Operator, ...] = ("=", "!=", "<", "<=", ">", ">=")
+
+
+def values_of(table: pa.Table, path: tuple[str, ...]) -> list[pa.Scalar]:
+    """All values at a path through structs, in an order that is not that of the files, whose names are random."""
+    found = list(table[path[0]])
+    for part in path[1:]:
+        found = [one[part] if one.is_valid else None for one in found]
+    return sorted((one for one in found if one is not None and one.is_valid), key=repr)
+
+
+def random_predicate(random_: random.Random, full: pa.Table, depth: int = 2) -> Expr:
+    """A predicate about values that are there, and now and then about what is not."""
+    if depth and random_.random() < 0.5:
+        parts = tuple(random_predicate(random_, full, depth - 1) for _ in range(random_.randrange(1, 4)))
+        forms: list[Expr] = [And(parts), Or(parts), Not(parts[0])]
+        return random_.choice(forms)
+    path = random_.choice(leaf_paths(full.schema))
+    column = Names(full.schema).find(path)
+    values = values_of(full, path)
+    kind = random_.choice(["compare", "compare", "in", "null", "prefix", "between"])
+    build, operand = Builder(), Operand(column)
+    if kind == "null" or not values:
+        absent = IsNull(column)
+        return absent if random_.random() < 0.5 else Not(absent)
+    try:
+        first, second = (scalar_value(random_.choice(values)) for _ in range(2))
+        if kind == "in":
+            return build.contains(operand, [scalar_value(random_.choice(values)) for _ in range(4)])
+        if kind == "between":
+            return And((build.compare(operand, ">=", first), build.compare(operand, "<=", second)))
+        if kind == "prefix" and (is_text(column.value_type) or is_bytes(column.value_type)):
+            return build.starts_with(
+                operand, first[: random_.randrange(3)] if isinstance(first, str | bytes) else first
+            )
+        return build.compare(operand, random_.choice(OPERATORS), first)
+    except UnlikeError:
+        return IsNull(column)
+
+
+def check_plans(table: ps.Table, full: pa.Table, random_: random.Random, count: int, as_of: Any = None) -> None:
+    """Plan random predicates and compare their rows with those of a full read."""
+    for _ in range(count):
+        expr = random_predicate(random_, full)
+        expected = row_texts(full.take(pa.array(matching(expr, full), pa.int64())))
+        for row_groups in (None, True):
+            plan = table.plan(expr, as_of, row_groups=row_groups)
+            found = plan.to_arrow()
+            assert row_texts(found.select(full.column_names)) == expected, (str(expr), plan.explain())
+        assert plan.to_polars().collect().height == len(expected), str(expr)
+        with duckdb.connect() as con:
+            # Not as Python values: DuckDB makes moments with a library of its own choice.
+            assert plan.to_duckdb(con).aggregate("count(*)").fetchall() == [(len(expected),)], str(expr)
+
+
+def check_no_more_is_kept(table: ps.Table, full: pa.Table, random_: random.Random, as_of: Any = None) -> None:
+    """An index, fresh or stale, never keeps what the table's own statistics and the footers exclude."""
+    plain = ps.open_table(getattr(table.opened.lake, "_given", None) or table.uri, index_location=f"{table.uri}/_none")
+    for _ in range(6):
+        expr = random_predicate(random_, full)
+        by_metadata = plain.plan(expr, as_of, row_groups=False)
+        assert set(table.plan(expr, as_of).files) <= set(by_metadata.files), str(expr)
+        by_footers = plain.plan(expr, as_of, row_groups=True)
+        assert set(table.plan(expr, as_of, row_groups=True).files) <= set(by_footers.files), str(expr)
+
+
+def some_rows(random_: random.Random, count: int, first: int = 0) -> pa.Table:
+    def pick(*values: Any) -> list[Any]:
+        return [random_.choice(values) for _ in range(count)]
+
+    micros = [-1_999, -1, 0, 1, 999, 1_234_567, 1_767_225_600_123_456, 1_767_225_600_123_999]
+    return pa.table(
+        {
+            "id": pa.array([first + random_.randrange(100) for _ in range(count)], pa.int64()),
+            "name": pa.array(pick("a", "ab", "ü" * 40, "x" * 31 + "😀" * 4, "x" * 40 + "y", None), pa.string()),
+            "real": pa.array(pick(0.0, -0.0, math.nan, 0.1, -1e300, math.inf, None), pa.float64()),
+            "paid": pa.array(pick(Decimal("1.20"), Decimal("-99999.99"), None), pa.decimal128(12, 2)),
+            "at": pa.array(pick(*micros, None), pa.timestamp("us", "UTC")),
+            "day": pa.array(pick(dt.date(1970, 1, 1), dt.date(2026, 1, 1), dt.date(2026, 1, 2), None), pa.date32()),
+            "flag": pa.array(pick(True, False, None), pa.bool_()),
+            "point": pa.array(pick({"x": 1}, {"x": 7}, {"x": None}, None), pa.struct([("x", pa.int64())])),
+            "year": pa.array(pick(2025, 2026), pa.int32()),
+        }
+    )
+
+
+def build(table: ps.Table, kind: str) -> None:
+    """One kind of index of some columns, or both kinds."""
+    for one in ("sieve", "bloom") if kind == "both" else (kind,):
+        table.build_index(INDEXED, kind=one, progress=False)

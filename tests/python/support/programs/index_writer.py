@@ -1,0 +1,37 @@
+"""One writer among many of a shared index, until somebody kills it. It notes each version that it was told is its own.
+
+python index_writer.py TABLE INDEX NOTES SEED
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+from pathlib import Path
+
+from parsieve import ConflictError
+from parsieve.index import TableIndex
+from support.models.model_lake import SavedLake
+
+
+def main(table: str, store: str, notes: str, seed: str) -> None:
+    """Build, update and compact for ever."""
+    r = random.Random(int(seed))
+    lake = SavedLake(Path(table))
+    fd = os.open(notes, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    while True:
+        index = TableIndex(store)
+        newest = index.refresh()
+        before = newest.version if newest else 0
+        at = max(1, lake.newest() - r.choice([0, 0, 0, 1]))
+        # Losing to another builder of the same column, or all races for a while, is no error of the index.
+        with contextlib.suppress(ConflictError):
+            if newest is None or r.random() < 0.05:
+                view = index.build(lake, lake.snapshot(at), ["k"], progress=False, threads=1)
+            elif r.random() < 0.25:
+                view = index.compact()
+            else:
+                view = index.update(lake, lake.snapshot(at), progress=False, threads=1)
+            if view.version > before:
+                os.write(fd, f"{view.version} {view.commit.writer}\n".encode())

@@ -1,0 +1,139 @@
+"""Replace files again and again while other threads read them.
+
+    python tests/python/support/programs/replacing.py --reads 100000
+
+Each version of each file holds the key, so each answer must hold it once for each file, or be a conflict.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import os
+import random
+import tempfile
+import threading
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import parsieve as ps
+
+KEY, FILES, READERS = 5, 12, 4
+WAYS: dict[str, Callable[[ps.Plan, Any], list[int]]] = {
+    "to_arrow": lambda plan, con: plan.to_arrow(columns=["file"])["file"].to_pylist(),
+    "to_batches": lambda plan, con: [one for batch in plan.to_batches() for one in batch["file"].to_pylist()],
+    "to_dataset": lambda plan, con: plan.to_dataset().to_table(columns=["file"])["file"].to_pylist(),
+    "to_polars": lambda plan, con: plan.to_polars().collect()["file"].to_list(),
+    "to_duckdb": lambda plan, con: [one for (one,) in plan.to_duckdb(con).project("file").fetchall()],
+}
+
+
+@dataclass
+class Replacing:
+    """A folder whose files are replaced, by rename and in place."""
+
+    folder: Path
+    per_second: float = 30
+    answers: dict[str, Counter[str]] = field(default_factory=lambda: {way: Counter() for way in WAYS})
+    wrong: list[str] = field(default_factory=list)
+
+    def run(self, reads: int, seed: int = 0) -> None:
+        """Read so often, by all ways in turn."""
+        writing = random.Random(seed)
+        for number in range(FILES):
+            self._path(number).write_bytes(_version(number, writing))
+        stopped = threading.Event()
+        writer = threading.Thread(target=self._write, args=(writing, stopped))
+        turns = iter(range(reads))
+        lock = threading.Lock()
+        readers = [threading.Thread(target=self._read, args=(turns, lock, stopped)) for _ in range(READERS)]
+        for one in (writer, *readers):
+            one.start()
+        for one in readers:
+            one.join()
+        stopped.set()
+        writer.join()
+
+    def _path(self, number: int) -> Path:
+        return self.folder / f"{number}.parquet"
+
+    def _write(self, writing: random.Random, stopped: threading.Event) -> None:
+        while not stopped.wait(1 / self.per_second):
+            number = writing.randrange(FILES)
+            data = _version(number, writing)
+            if writing.random() < 0.3:
+                self._path(number).write_bytes(data)
+            else:
+                part = self.folder / "_part"
+                part.write_bytes(data)
+                os.replace(part, self._path(number))  # noqa: PTH105
+
+    def _read(self, turns: Any, lock: threading.Lock, stopped: threading.Event) -> None:
+        with duckdb.connect() as con:
+            while not stopped.is_set():
+                with lock:
+                    turn = next(turns, None)
+                if turn is None:
+                    return
+                way = list(WAYS)[turn % len(WAYS)]
+                try:
+                    self.answers[way][self._answer(way, con, turn)] += 1
+                except BaseException as error:
+                    self.wrong.append(f"{way}: {error!r}")
+                    raise
+
+    def _answer(self, way: str, con: Any, turn: int) -> str:
+        plan = self._plan(turn)
+        try:
+            found = Counter(WAYS[way](plan, con))
+        except (ps.ConflictError, duckdb.Error) as error:
+            if "since the plan" not in str(error):
+                self.wrong.append(f"{way}: {error!r}")
+                return "wrong error"
+            return "conflict"
+        if found != Counter(range(FILES)):
+            self.wrong.append(f"{way}: {found}")
+            return "wrong"
+        return "right"
+
+    def _plan(self, turn: int) -> ps.Plan:
+        """A plan of all files; one that is half written has no key and may be no Parquet file at that moment."""
+        while True:
+            try:
+                plan = ps.open_table(self.folder).plan(f"k = {KEY}", row_groups=(None, True, False)[turn % 3])
+            except ps.FormatError:
+                continue
+            if len(plan.files) == FILES:
+                return plan
+
+
+def _version(number: int, writing: random.Random) -> bytes:
+    rows = writing.choice([4, 50, 300, 3000])
+    keys = [KEY, *(writing.randrange(10, 10_000) for _ in range(rows - 1))]
+    writing.shuffle(keys)
+    table = pa.table({"k": keys, "file": [number] * rows, "text": ["x" * writing.randrange(30)] * rows})
+    sink = io.BytesIO()
+    codec = writing.choice(["none", "snappy"])
+    pq.write_table(table, sink, writing.choice([2, 7, 50, 1000]), compression=codec, use_dictionary=False)
+    return sink.getvalue()
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--reads", type=int, default=100_000)
+    parser.add_argument("--per-second", type=float, default=30)
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as place:
+        replacing = Replacing(Path(place), given.per_second)
+        replacing.run(given.reads)
+    for name, counted in replacing.answers.items():
+        print(name, dict(counted))
+    print("\n".join(replacing.wrong[:20]))
+    raise SystemExit(bool(replacing.wrong))
