@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from support.models.lake_truth import check_columns
 
 import parsieve as ps
 from parsieve.lake import Changes, open_lake
@@ -192,28 +193,6 @@ def check_against_log(folder: Path, snapshot: Snapshot) -> None:
     uris = DeltaTable(str(folder), version=snapshot.id).file_uris()
     assert sorted(map(unquote, uris)) == sorted(map(unquote, snapshot.slices.path.to_pylist()))
     check_columns(snapshot)
-
-
-def check_columns(snapshot: Snapshot) -> None:
-    """Each column says what the objects say, for all slices, for one, and for a selection."""
-    slices = snapshot.slices
-    pieces = list(slices)
-    chosen = list(range(0, len(pieces), 3))
-    for name in ("partition", "group", "token", "path", "size", "num_rows", "clean"):
-        assert getattr(slices, name).to_pylist() == [getattr(piece, name) for piece in pieces]
-        part = getattr(slices.select(pa.array(chosen, pa.int64())), name)
-        assert part.to_pylist() == [getattr(pieces[number], name) for number in chosen]
-    for name, column in slices.partition_values.items():
-        for piece, number in zip(pieces, column.numbers.to_pylist(), strict=True):
-            assert (number is not None) == (name in piece.partition_values)
-            assert number is None or column.values[number] == piece.partition_values[name]
-    assert all(one is other for one, other in zip(pieces, slices, strict=True))
-    if pieces:
-        assert slices[-1] is pieces[-1]
-        assert slices[0:2] == tuple(pieces[0:2])
-    with pytest.raises(IndexError):
-        slices[len(pieces)]
-    assert snapshot.tokens == {piece.location: piece.token for piece in pieces}
 
 
 def some_rows(step: int, part: str | None = "x") -> pa.Table:

@@ -53,7 +53,8 @@ class TableState:
     def folder(self, spec_id: int, record: Any) -> str:
         """Return the path of a partition, "" in a table without partitions."""
         spec = self.specs[spec_id]
-        return str(spec.partition_to_path(record, self._iceberg_schema)) if spec.fields else ""
+        folder: str = spec.partition_to_path(record, self._iceberg_schema) if spec.fields else ""
+        return folder
 
     def values(self, spec_id: int, record: Any) -> dict[int, Any]:
         """Return the values of the top-level columns that a partition stores unchanged, by field id."""
