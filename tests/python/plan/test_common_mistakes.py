@@ -38,7 +38,7 @@ def test_a_pattern_of_names_is_no_table(folder: Path, capsys: Any) -> None:
 def test_what_else_is_no_table(folder: Path) -> None:
     with pytest.raises(TypeError, match=r"URI of a folder or of one file, or a .* pair, not list"):
         ps.open_table([str(folder / "0.parquet")])  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="ends with a path, not LocalFileSystem"):
+    with pytest.raises(TypeError, match="must end with a path, not LocalFileSystem"):
         ps.open_table((str(folder), fs.LocalFileSystem()))
 
 
