@@ -42,7 +42,7 @@ def test_a_plan_waits_for_the_end_of_a_rewrite(folder: Path, step: str, monkeypa
 def test_a_rewrite_in_the_midst_of_a_look(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The file is whole before and after, and incomplete when the rows' reader opens the table."""
     table: Any = ps.open_table(folder)
-    look = hudi.Hudi._look
+    look = hudi.Hudi._read_snapshot
     rewrites: list[Rewrite] = []
 
     def begin(self: hudi.Hudi, as_of: Any) -> Any:
@@ -50,7 +50,7 @@ def test_a_rewrite_in_the_midst_of_a_look(folder: Path, monkeypatch: pytest.Monk
             rewrites.append(Rewrite(folder, monkeypatch, "empty"))
         return look(self, as_of)
 
-    monkeypatch.setattr(hudi.Hudi, "_look", begin)
+    monkeypatch.setattr(hudi.Hudi, "_read_snapshot", begin)
     assert len(table.plan().files) == 2
     assert rewrites[0].waits == 3
 
@@ -58,14 +58,14 @@ def test_a_rewrite_in_the_midst_of_a_look(folder: Path, monkeypatch: pytest.Monk
 def test_incomplete_properties_that_do_not_fail_are_read_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They lack what partitions are called; a snapshot that was made of them is not returned."""
     seen = []
-    look = hudi.Hudi._look
+    look = hudi.Hudi._read_snapshot
 
     def spied(self: hudi.Hudi, as_of: Any) -> Any:
         found = look(self, as_of)
-        seen.append(hudi_properties.settled_text(self.storage))
+        seen.append(hudi_properties.stable_text(self.storage))
         return found
 
-    monkeypatch.setattr(hudi.Hudi, "_look", spied)
+    monkeypatch.setattr(hudi.Hudi, "_read_snapshot", spied)
     Rewrite(folder, monkeypatch, "whole")
     ps.open_table(folder).plan()
     assert seen[0] is None

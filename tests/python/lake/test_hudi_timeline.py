@@ -13,7 +13,7 @@ import pytest
 
 import parsieve as ps
 from parsieve.lake import open_lake
-from parsieve.lake.hudi.table import _LOG, _refuse
+from parsieve.lake.hudi.table import _LOG, _check_supported
 from parsieve.lake.hudi.timeline import earliest_kept, properties_of, read_timeline
 from parsieve.lake.storage.storage import Storage
 
@@ -69,7 +69,9 @@ def test_what_holds(tmp_path: Path, version: int) -> None:
     assert timeline.pending == {A, D, E}
     assert timeline.first == B
     # Before the first that is listed: archived, unless it is known to be on its way.
-    told = {instant: timeline.holds(instant) for instant in (A, B, C, D, E, "20250101000000000", "20260101000003500")}
+    told = {
+        instant: timeline.is_committed(instant) for instant in (A, B, C, D, E, "20250101000000000", "20260101000003500")
+    }
     assert [one for one, holds in told.items() if holds] == [B, C, "20250101000000000"]
     assert properties_of(Storage(tmp_path)) == {"hoodie.table.version": str(version), "a": "b:c=d"}
 
@@ -78,16 +80,16 @@ def test_cleaned_instants(tmp_path: Path) -> None:
     clean = f"{C}_{D}.clean"
     storage = table(tmp_path, {f"{one}_{one}.commit": b"" for one in (A, B, C)} | {clean: clean_record(B)})
     timeline = read_timeline(storage)
-    timeline.refuse_cleaned(B)
+    timeline.check_not_cleaned(B)
     with pytest.raises(ValueError, match="cleaned"):
-        timeline.refuse_cleaned(A)
+        timeline.check_not_cleaned(A)
     with pytest.raises(ValueError, match="begins at"):
-        timeline.refuse_cleaned("20250101000000000")
+        timeline.check_not_cleaned("20250101000000000")
     # A cleaner that keeps versions of files names no instant.
     (tmp_path / ".hoodie" / "timeline" / clean).write_bytes(clean_record(""))
-    read_timeline(storage).refuse_cleaned(C)
+    read_timeline(storage).check_not_cleaned(C)
     with pytest.raises(ps.UnsupportedError, match="how far"):
-        read_timeline(storage).refuse_cleaned(B)
+        read_timeline(storage).check_not_cleaned(B)
 
 
 def test_records_of_the_cleaner() -> None:
@@ -124,7 +126,7 @@ def test_names_of_logs() -> None:
 )
 def test_what_would_be_read_wrongly_is_refused(properties: dict[str, str]) -> None:
     with pytest.raises(ps.UnsupportedError):
-        _refuse(properties, "t")
+        _check_supported(properties, "t")
 
 
 def test_no_table(tmp_path: Path) -> None:
