@@ -16,6 +16,7 @@ from parsieve.lake.rows.arrow_scan import without_dictionaries
 from parsieve.lake.rows.checked_files import CheckedFiles, Request, files_of
 from parsieve.lake.rows.dataset import PlannedDataset
 from parsieve.lake.rows.streams import matching
+from parsieve.lake.slices import MadeSlices
 from parsieve.plan.evidence.questions import HasNan, ask, leaves
 from parsieve.plan.record import PlanRecord
 from parsieve.predicate.builder import is_bytes, is_text
@@ -70,7 +71,7 @@ class Rows:
     def __getstate__(self) -> dict[str, Any]:
         snapshot = self._snapshot
         state = {name: value for name, value in self.__dict__.items() if name != "_files"}
-        return state | {"_snapshot": Snapshot(snapshot.id, snapshot.instant, snapshot.schema, ())}
+        return state | {"_snapshot": Snapshot(snapshot.id, snapshot.instant, snapshot.schema, MadeSlices(()))}
 
     def _filter(self) -> Any:
         """Return the predicate for pyarrow, or None if every row matches."""

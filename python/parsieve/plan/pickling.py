@@ -5,11 +5,12 @@ from __future__ import annotations
 import copy
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from parsieve.index.table_index import TableIndex
-from parsieve.io.store.store import LocalStore, Store
+from parsieve.io.store.base import Store
+from parsieve.io.store.local import LocalStore
 from parsieve.lake.base import Lake, Snapshot
 from parsieve.plan.record import PlanRecord
 
@@ -71,10 +72,7 @@ def record_state(record: PlanRecord, what: str) -> dict[str, Any]:
 
 def _thinned(snapshot: Snapshot, kept: set[int]) -> Snapshot:
     """Return a snapshot without statistics, and without data that only readers of skipped files need."""
-    slices = tuple(
-        piece if number in kept else replace(piece, native=None) for number, piece in enumerate(snapshot.slices)
-    )
-    return Snapshot(snapshot.id, snapshot.instant, snapshot.schema, slices)
+    return Snapshot(snapshot.id, snapshot.instant, snapshot.schema, snapshot.slices.thinned(kept))
 
 
 def restore_record(state: dict[str, Any]) -> PlanRecord:

@@ -124,8 +124,9 @@ def test_full_shelves_are_not_written_anew_by_every_update(
     folder: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Only while most of their filters count; and nothing is lost where newer filters stand on later shelves."""
-    monkeypatch.setattr("parsieve.index.bloom.build.SHELF_BYTES", 1 << 10)
-    monkeypatch.setattr("parsieve.index.bloom.build.MOST_SHELVES", 2)
+    monkeypatch.setattr("parsieve.index.bloom.compact.SHELF_BYTES", 1 << 10)
+    monkeypatch.setattr("parsieve.index.local_executor.SHELF_BYTES", 1 << 10)
+    monkeypatch.setattr("parsieve.index.bloom.update.MAX_SHELVES", 2)
     index = TableIndex(tmp_path / "index")
     before = index.build_bloom(folder.lake, folder.lake.snapshot(), ["k"]).commit.blooms[("k",)].shelves
     assert len(before) > 4

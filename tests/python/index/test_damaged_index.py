@@ -146,7 +146,7 @@ def test_h9_what_is_damaged_is_named_and_mended_by_a_build(tmp_path: Path) -> No
     assert view is not None
     assert view.may_match("k", query.equals(pa.scalar(3)), snapshot.slices).to_pylist() == [True, True]
     index.update(lake, lake.change({place("c"): rows(4)}), progress=False)
-    with pytest.raises(ParsieveError, match="build it anew"):
+    with pytest.raises(ParsieveError, match="build it again"):
         index.compact()
     index.build(lake, lake.snapshot(), ["k"], progress=False)
     assert index.verify(lake, lake.snapshot()) == []

@@ -31,7 +31,7 @@ from parsieve.index.log.drafts import Drafts, drafting
 from parsieve.index.log.retention import GARBAGE_AGE
 from parsieve.index.reports import size_of
 from parsieve.index.scan import spill
-from parsieve.io.store.store import Store
+from parsieve.io.store.base import Store
 
 
 def write(folder: Path, part: int, keys: list[int]) -> Path:
@@ -317,5 +317,8 @@ def test_a_full_temporary_folder_is_named() -> None:
         def write(self, _: object) -> int:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    with pytest.raises(OSError, match=r"No space left on device in the folder .* TMPDIR names: '/temporary/parsieve"):
+    with pytest.raises(
+        OSError,
+        match=r"No space left on device in the folder .* set TMPDIR to use another folder: '/temporary/parsieve",
+    ):
         spill._write(Full(), b"x")  # type: ignore[arg-type]

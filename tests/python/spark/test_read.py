@@ -16,6 +16,7 @@ from support.spark_tables import KINDS, SparkTable, callbacks_left, ids, ids_and
 import parsieve as ps
 import parsieve.spark as pss
 from parsieve.lake.hudi.properties import while_settled
+from parsieve.lake.slices import MadeSlices
 from parsieve.lake.storage.listing import TICK_NS
 from parsieve.lake.storage.storage import Storage
 from parsieve.predicate import Expr, columns, parse
@@ -354,7 +355,7 @@ def test_hudi_reads_lose_no_row_when_logs_arrive(spark: Any, tmp_path: Path) -> 
     changed = table.plan("id = 5")
     first_slice, *others = changed.record.snapshot.slices
     moved = dataclasses.replace(first_slice, group="another")
-    planned = dataclasses.replace(changed.record.snapshot, slices=(moved, *others))
+    planned = dataclasses.replace(changed.record.snapshot, slices=MadeSlices((moved, *others)))
     changed.record = dataclasses.replace(changed.record, snapshot=planned)
     with pytest.raises(ps.ConflictError, match="another version"):
         changed.to_spark(spark)

@@ -157,4 +157,6 @@ def _tokens(snapshot: Snapshot | None) -> dict[Location, str] | None:
 
 
 def _tokens_by_path(snapshot: Snapshot) -> dict[str, str]:
-    return {comparable(piece.path): piece.token for piece in snapshot.slices if piece.path}
+    slices = snapshot.slices
+    pairs = zip(slices.path.to_pylist(), slices.token.to_pylist(), strict=True)
+    return {comparable(path): token for path, token in pairs if path}

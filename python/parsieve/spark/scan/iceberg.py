@@ -218,8 +218,11 @@ def _tasks_by_path(table: Any, snapshot: Any) -> list[tuple[str, Any]]:
 def _log_scan(table: str, paths: list[str], kept: set[str], keep: Keep) -> Scan:
     """Return the record of a scan. Sizes come from the plan, since Iceberg would need a call of Java for each."""
     plan = getattr(keep, "plan", None)
-    slices = () if plan is None else plan.snapshot.slices
-    sizes = {plain_path(piece.path): piece.size for piece in slices if piece.path}
+    sizes: dict[str, int] = {}
+    if plan is not None:
+        slices = plan.snapshot.slices
+        pairs = zip(slices.path.to_pylist(), slices.size.to_pylist(), strict=True)
+        sizes = {plain_path(path): size for path, size in pairs if path}
     return log_scan(table, {path: sizes.get(path) for path in paths}, kept, plan)
 
 
