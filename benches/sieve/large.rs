@@ -16,9 +16,10 @@ use parsieve::sieve::{
 };
 
 use crate::clock::Clock;
-use crate::json::{line, number};
+use crate::json::rounded;
 use crate::layouts::Random;
 use crate::memory::{CAP, limit, peak};
+use serde_json::{Value, json};
 
 /// Rows of a file, which become a run: twice their sixteen bytes, and their pieces, stay far below the cap.
 const ROWS_PER_FILE: u64 = 20_000_000;
@@ -105,13 +106,13 @@ fn piece(file: &mut File) -> Option<Vec<u8>> {
 }
 
 /// Builds the index of so many shuffled rows within the cap, in files below `folder`; prints and gives a line of the record.
-pub(crate) fn large(rows: u64, locations: u32, folder: &Path) -> String {
+pub(crate) fn large(rows: u64, locations: u32, folder: &Path) -> Value {
     limit();
     fs::create_dir_all(folder).unwrap();
     let record = folder.join(format!("record-{rows}"));
     if let Ok(known) = fs::read_to_string(&record) {
         println!("{rows} rows, {locations} locations were measured before: {known}");
-        return known;
+        return serde_json::from_str(&known).unwrap();
     }
     let (mut runs, mut cost) = (Vec::new(), Cost::default());
     for (file, first) in (0..rows).step_by(usize::try_from(ROWS_PER_FILE).unwrap()).enumerate() {
@@ -163,24 +164,24 @@ pub(crate) fn large(rows: u64, locations: u32, folder: &Path) -> String {
         report.segments,
         report.root_bytes,
     );
-    let members = line(&[
-        ("rows", rows.to_string()),
-        ("locations", locations.to_string()),
-        ("runs", runs.len().to_string()),
-        ("bare_sort_of_each_run_s", number(cost.bare_sort)),
-        ("runs_sorted_and_written_s", number(cost.made)),
-        ("merged_and_built_s", number(merged)),
-        ("merged_and_built_wall_s", number(passed)),
-        ("of_bare_sort", number(total / cost.bare_sort)),
-        ("peak_memory_kib", cost.peak.to_string()),
-        ("cap_kib", (CAP >> 10).to_string()),
-        ("bits_per_row", number(report.bits_per_row())),
-        ("keys_bits_for_maintenance", number(report.keys_bytes as f64 * 8.0 / rows as f64)),
-        ("segments", report.segments.to_string()),
-        ("root_bytes", report.root_bytes.to_string()),
-    ]);
+    let members = json!({
+        "rows": rows,
+        "locations": locations,
+        "runs": runs.len(),
+        "bare_sort_of_each_run_s": rounded(cost.bare_sort),
+        "runs_sorted_and_written_s": rounded(cost.made),
+        "merged_and_built_s": rounded(merged),
+        "merged_and_built_wall_s": rounded(passed),
+        "of_bare_sort": rounded(total / cost.bare_sort),
+        "peak_memory_kib": cost.peak,
+        "cap_kib": CAP >> 10,
+        "bits_per_row": rounded(report.bits_per_row()),
+        "keys_bits_for_maintenance": rounded(report.keys_bytes as f64 * 8.0 / rows as f64),
+        "segments": report.segments,
+        "root_bytes": report.root_bytes,
+    });
     let unfinished = folder.join("unfinished-record");
-    fs::write(&unfinished, &members).unwrap();
+    fs::write(&unfinished, members.to_string()).unwrap();
     fs::rename(&unfinished, record).unwrap();
     members
 }

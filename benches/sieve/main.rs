@@ -17,16 +17,17 @@ mod maintain;
 mod measure;
 mod memory;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use json::{commit, list, machine, object, output, text};
+use json::{commit, machine, output};
 use large::large;
 use layouts::{LAYOUTS, uuids, words};
 use maintain::{build_time, capped_build, capped_compaction, compaction_memory, update_time};
 use measure::measure;
 use parsieve::sieve::{AxisType, Coarsen, Options};
+use serde_json::{Value, json};
 
-fn sizes(rows: u64, only: Option<&str>) -> Vec<String> {
+fn sizes(rows: u64, only: Option<&str>) -> Vec<Value> {
     let (mut lines, options) = (Vec::new(), Options::default());
     for locations in [64, 4096] {
         for layout in LAYOUTS.into_iter().filter(|layout| only.is_none_or(|only| only == *layout)) {
@@ -65,9 +66,8 @@ fn all(smoke: bool) {
     if smoke {
         return;
     }
-    let [layouts, builds, compactions] = [layouts, builds, compactions].map(|lines| list(lines.into_iter()));
-    let members = [("layouts", layouts), ("builds", builds), ("update", update), ("compactions", compactions)];
-    save("sieve", "cargo bench --locked --bench sieve", members);
+    let results = json!({ "layouts": layouts, "builds": builds, "update": update, "compactions": compactions });
+    save("sieve", "cargo bench --locked --bench sieve", results);
 }
 
 /// Rows in any number, in files of a folder and within a cap on memory.
@@ -75,25 +75,23 @@ fn at_large(rows: u64, folder: Option<&str>) {
     let folder = folder.map_or_else(|| std::env::temp_dir().join("parsieve-large"), PathBuf::from);
     let builds = [64, 4096].map(|locations| large(rows, locations, &folder.join(locations.to_string())));
     let how = format!("cargo bench --locked --bench sieve -- large {rows}");
-    save("sieve-large", &how, [("builds", list(builds.into_iter()))]);
+    save("sieve-large", &how, json!({ "builds": builds }));
 }
 
-/// Writes a record of `members` and of where and when they were measured.
-fn save<const COUNT: usize>(name: &str, how: &str, members: [(&str, String); COUNT]) {
+/// Writes a record with `results`, and with the date, the commit and the machine.
+fn save(name: &str, how: &str, mut results: Value) {
     let date = chrono::Utc::now().format("%Y-%m-%d").to_string();
-    let about = [
-        ("date", text(&date)),
-        ("commit", text(&commit())),
-        ("how", text(how)),
-        ("rustc", text(&output("rustc", &["--version"]))),
-        ("clock", text("CPU time of the thread or of all threads, unless a name says wall")),
-        ("machine", machine()),
-    ];
-    let record = object(&[&about[..], &members[..]].concat());
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches").join("results");
-    std::fs::create_dir_all(&folder).expect("benches/results can be made");
-    std::fs::write(folder.join(format!("{name}-{date}.json")), record + "\n").expect("benches/results can be written");
-    println!("\nbenches/results/{name}-{date}.json");
+    let mut record = json!({
+        "date": date,
+        "commit": commit(),
+        "how": how,
+        "rustc": output("rustc", &["--version"]),
+        "clock": "CPU time of the thread or of all threads, unless a name says wall",
+        "machine": machine(),
+    });
+    let record_members = record.as_object_mut().expect("an object");
+    record_members.append(results.as_object_mut().expect("an object"));
+    json::save(&format!("{name}-{date}.json"), &record);
 }
 
 fn main() {

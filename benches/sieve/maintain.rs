@@ -11,10 +11,11 @@ use parsieve::sieve::{
 };
 
 use crate::clock::{Clock, Of};
-use crate::json::{line, number};
+use crate::json::rounded;
 use crate::layouts::{Random, words};
 use crate::measure::build;
 use crate::memory::{CAP, in_own_process, limit, peak};
+use serde_json::{Value, json};
 
 /// Rounds of which the best one counts, since others share the machine.
 const ROUNDS: usize = 3;
@@ -33,7 +34,7 @@ fn timed<T>(work: impl FnOnce() -> T) -> (f64, f64) {
 }
 
 /// A build from shuffled pairs beside a bare sort of them, and its memory under a cap.
-pub(crate) fn build_time(rows: u64) -> Vec<String> {
+pub(crate) fn build_time(rows: u64) -> Vec<Value> {
     let mut lines = Vec::new();
     for locations in [64, 4096] {
         let mut best = [(f64::MAX, f64::MAX); 4];
@@ -70,23 +71,23 @@ pub(crate) fn build_time(rows: u64) -> Vec<String> {
             peak / 1024.0,
             (rows * 16) as f64 / f64::from(1 << 20),
         );
-        lines.push(line(&[
-            ("rows", rows.to_string()),
-            ("locations", locations.to_string()),
-            ("best_of_rounds", ROUNDS.to_string()),
-            ("sort_unstable_s", number(bare.0)),
-            ("sort_unstable_wall_s", number(bare.1)),
-            ("our_sort_s", number(radix.0)),
-            ("one_thread_s", number(one.0)),
-            ("one_thread_of_sort", number(one.0 / bare.0)),
-            ("two_threads_work_s", number(two.0)),
-            ("two_threads_of_sort_on_own_cores", number(two.0 / 2.0 / bare.0)),
-            ("two_threads_wall_s", number(two.1)),
-            ("two_threads_of_sort_wall", number(two.1 / bare.1)),
-            ("capped_peak_memory_kib", number(peak)),
-            ("cap_kib", (CAP >> 10).to_string()),
-            ("pairs_kib", ((rows * 16) >> 10).to_string()),
-        ]));
+        lines.push(json!({
+            "rows": rows,
+            "locations": locations,
+            "best_of_rounds": ROUNDS,
+            "sort_unstable_s": rounded(bare.0),
+            "sort_unstable_wall_s": rounded(bare.1),
+            "our_sort_s": rounded(radix.0),
+            "one_thread_s": rounded(one.0),
+            "one_thread_of_sort": rounded(one.0 / bare.0),
+            "two_threads_work_s": rounded(two.0),
+            "two_threads_of_sort_on_own_cores": rounded(two.0 / 2.0 / bare.0),
+            "two_threads_wall_s": rounded(two.1),
+            "two_threads_of_sort_wall": rounded(two.1 / bare.1),
+            "capped_peak_memory_kib": rounded(peak),
+            "cap_kib": CAP >> 10,
+            "pairs_kib": (rows * 16) >> 10,
+        }));
     }
     lines
 }
@@ -169,7 +170,7 @@ pub(crate) fn capped_compaction(rows: u64, changes: u64) {
 }
 
 /// The memory of compactions of a small index and of one eight times as large, which must not be in proportion to them.
-pub(crate) fn compaction_memory(rows: u64) -> Vec<String> {
+pub(crate) fn compaction_memory(rows: u64) -> Vec<Value> {
     let (changes, mut lines, mut peaks) = (rows / 100, Vec::new(), Vec::new());
     for rows in [rows, rows * 8] {
         let [seconds, bytes, before, peak] =
@@ -180,14 +181,14 @@ pub(crate) fn compaction_memory(rows: u64) -> Vec<String> {
             peak / 1024.0,
         );
         peaks.push((bytes / 1024.0, peak));
-        lines.push(line(&[
-            ("rows", rows.to_string()),
-            ("changes", changes.to_string()),
-            ("compaction_s", number(seconds)),
-            ("index_bytes", number(bytes)),
-            ("peak_memory_before_kib", number(before)),
-            ("peak_memory_kib", number(peak)),
-        ]));
+        lines.push(json!({
+            "rows": rows,
+            "changes": changes,
+            "compaction_s": rounded(seconds),
+            "index_bytes": rounded(bytes),
+            "peak_memory_before_kib": rounded(before),
+            "peak_memory_kib": rounded(peak),
+        }));
     }
     let [(small, least), (large, most)] = peaks[..] else { panic!() };
     assert!(most - least < (large - small) / 8.0 + 4096.0, "the memory of a compaction grows with the index");
@@ -195,7 +196,7 @@ pub(crate) fn compaction_memory(rows: u64) -> Vec<String> {
 }
 
 /// A delta of as many upserts as there are rows in the base, its bytes, its commit, a look through it, and the compaction.
-pub(crate) fn update_time(rows: u64) -> String {
+pub(crate) fn update_time(rows: u64) -> Value {
     let locations = 64;
     let random = &mut Random(6);
     let pairs = words("uniform1", rows, locations);
@@ -246,13 +247,13 @@ pub(crate) fn update_time(rows: u64) -> String {
         "{rows} upserts of {rows} rows: {probe} changes sorted and written in {written:.2} s ({:.1} B each), read and committed in {read:.2} s, point through the view {point:.0} ns, compaction {compaction:.2} s",
         bytes.len() as f64 / probe as f64,
     );
-    line(&[
-        ("upserts", rows.to_string()),
-        ("changes", probe.to_string()),
-        ("bytes", bytes.len().to_string()),
-        ("sorted_and_written_s", number(written)),
-        ("read_and_committed_s", number(read)),
-        ("point_through_the_view_ns", number(point)),
-        ("compaction_s", number(compaction)),
-    ])
+    json!({
+        "upserts": rows,
+        "changes": probe,
+        "bytes": bytes.len(),
+        "sorted_and_written_s": rounded(written),
+        "read_and_committed_s": rounded(read),
+        "point_through_the_view_ns": rounded(point),
+        "compaction_s": rounded(compaction),
+    })
 }

@@ -8,8 +8,9 @@ use parsieve::sieve::{
 };
 
 use crate::clock::Clock;
-use crate::json::{line, number, text};
+use crate::json::rounded;
 use crate::layouts::Random;
+use serde_json::{Value, json};
 
 /// Keys of the intervals that are asked for.
 const SPANS: [usize; 3] = [1, 1000, 1_000_000];
@@ -135,7 +136,7 @@ pub(crate) fn measure<K: Key>(
     axis: AxisType,
     locations: u32,
     options: Options,
-) -> String {
+) -> Value {
     pairs.sort_unstable();
     let start = Clock::now();
     let built = build(&pairs, locations, options);
@@ -218,46 +219,45 @@ pub(crate) fn measure<K: Key>(
         shown.join(", "),
         seconds * 1e9 / rows,
     );
-    let mut members = vec![
-        ("layout", text(layout)),
-        ("locations", locations.to_string()),
-        ("rows", pairs.len().to_string()),
-        ("bits_per_row", number(report.bits_per_row())),
-        ("model_bits", number(model)),
-        ("allowed_bits", number(allowed)),
-        ("bloom_bits", number(bloom_bits)),
-        ("bloom_bits_of_1.05_times_the_optimal_reads", number(equal_bits)),
-        ("keys_bits_for_maintenance", number(report.keys_bytes as f64 * 8.0 / rows)),
-        ("reads", number(reads)),
-        ("optimal_reads", number(optimum)),
-        ("min_max_reads", number(min_max)),
-        ("bloom_reads", number(bloom_reads)),
-        ("in_vain", number(reads - optimum)),
-        ("in_vain_by_min_max", number(min_max - optimum)),
-        ("in_vain_by_bloom", number(bloom_reads - optimum)),
-        ("segments", report.segments.to_string()),
-        ("largest_lookup_bytes", report.largest_lookup.to_string()),
-        ("root_bytes", report.root_bytes.to_string()),
-        ("point_ns", number(point)),
-        ("point_locations", number(long)),
-        ("point_ns_per_location", number(point / long)),
-        ("point_as_stored_ns", number(stored_point)),
-        ("cold_point_us_beside_its_one_read", number(cold)),
-        ("cold_point_bytes", number(range)),
-        ("cold_point_most_bytes", largest_range.to_string()),
-        ("decoded_bytes_per_row", number(index.decoded_bytes() as f64 / rows)),
-        ("binary_search_ns", number(search)),
-        ("build_ns_per_row", number(seconds * 1e9 / rows)),
-    ];
     let intervals = intervals.iter().map(|&(span, micros, out, ratio)| {
-        line(&[
-            ("keys", span.to_string()),
-            ("us", number(micros)),
-            ("locations", number(out)),
-            ("ns_per_location", number(micros * 1e3 / out)),
-            ("of_optimum", number(ratio)),
-        ])
+        json!({
+            "keys": span,
+            "us": rounded(micros),
+            "locations": rounded(out),
+            "ns_per_location": rounded(micros * 1e3 / out),
+            "of_optimum": rounded(ratio),
+        })
     });
-    members.push(("intervals", format!("[{}]", intervals.collect::<Vec<_>>().join(", "))));
-    line(&members)
+    json!({
+        "layout": layout,
+        "locations": locations,
+        "rows": pairs.len(),
+        "bits_per_row": rounded(report.bits_per_row()),
+        "model_bits": rounded(model),
+        "allowed_bits": rounded(allowed),
+        "bloom_bits": rounded(bloom_bits),
+        "bloom_bits_of_1.05_times_the_optimal_reads": rounded(equal_bits),
+        "keys_bits_for_maintenance": rounded(report.keys_bytes as f64 * 8.0 / rows),
+        "reads": rounded(reads),
+        "optimal_reads": rounded(optimum),
+        "min_max_reads": rounded(min_max),
+        "bloom_reads": rounded(bloom_reads),
+        "in_vain": rounded(reads - optimum),
+        "in_vain_by_min_max": rounded(min_max - optimum),
+        "in_vain_by_bloom": rounded(bloom_reads - optimum),
+        "segments": report.segments,
+        "largest_lookup_bytes": report.largest_lookup,
+        "root_bytes": report.root_bytes,
+        "point_ns": rounded(point),
+        "point_locations": rounded(long),
+        "point_ns_per_location": rounded(point / long),
+        "point_as_stored_ns": rounded(stored_point),
+        "cold_point_us_beside_its_one_read": rounded(cold),
+        "cold_point_bytes": rounded(range),
+        "cold_point_most_bytes": largest_range,
+        "decoded_bytes_per_row": rounded(index.decoded_bytes() as f64 / rows),
+        "binary_search_ns": rounded(search),
+        "build_ns_per_row": rounded(seconds * 1e9 / rows),
+        "intervals": intervals.collect::<Vec<_>>(),
+    })
 }

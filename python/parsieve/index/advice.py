@@ -146,7 +146,7 @@ def advise_column(
         bloom_bytes=int(sum(_core.shelf_num_bytes(len(sample.values), fpp) for sample in sampled) * scale),
         build_seconds=seconds * scale,
     )
-    sizes = [file_slice.size for file_slice in snapshot.slices if file_slice.size is not None]
+    sizes = snapshot.slices.size.drop_null().to_pylist()
     kind, why = _judge(advice, sum(sizes) / len(sizes) if sizes else DEFAULT_BYTES, ranges, fpp)
     return advice._replace(recommendation=kind, why=why)
 

@@ -1,4 +1,4 @@
-"""`pss.add_filters` adds the same filters as one process, once, whatever runs at the same time."""
+"""`pss.add_filters` adds the same filters as one process, and only once, even if tasks run twice."""
 
 from __future__ import annotations
 

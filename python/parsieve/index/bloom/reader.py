@@ -21,6 +21,7 @@ from parsieve.io.parallel import map_in_threads
 from parsieve.io.sources import REQUESTS_AT_ONCE, RangeReader, Source
 from parsieve.io.store.base import Store
 from parsieve.lake.base import Location, Slice
+from parsieve.lake.slices import Slices, locations_and_tokens
 
 
 class _Stored(Source):
@@ -107,13 +108,12 @@ class BloomReader:
     def known(self, slices: Sequence[Slice]) -> pa.BooleanArray:
         """Return for each slice whether the index has a filter for its current version."""
         bound = self.bound
-        return pa.array(
-            [bool(file_slice.token) and bound.get(file_slice.location) == file_slice.token for file_slice in slices],
-            pa.bool_(),
-        )
+        pairs = zip(*locations_and_tokens(Slices.of(slices)), strict=True)
+        return pa.array([bool(token) and bound.get(location) == token for location, token in pairs], pa.bool_())
 
     def may_match(self, values: pa.Array, slices: Sequence[Slice]) -> pa.BooleanArray:
         """Return for each slice whether it may match. False means that its current version holds none of the values."""
         excluded = self.excluded(values)
-        is_excluded = pa.array([file_slice.location in excluded for file_slice in slices], pa.bool_())
+        locations, _ = locations_and_tokens(Slices.of(slices))
+        is_excluded = pa.array([location in excluded for location in locations], pa.bool_())
         return pc.invert(pc.and_(self.known(slices), is_excluded))

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from parsieve.lake.base import Lake, LeftOut, Slice, Snapshot
+from parsieve.lake.slices import locations_and_tokens
 
 LOG = logging.getLogger("parsieve.index")
 # How many paths one warning lists.
@@ -29,7 +30,7 @@ def settle(lake: Lake, snapshot: Snapshot) -> Snapshot:
     if snapshot.unsettled is not None:
         return snapshot
     settled = lake.settled(snapshot)
-    counts = Counter(file_slice.location for file_slice in settled.slices)
+    counts = Counter(locations_and_tokens(settled.slices)[0])
     duplicates = {location: "two files have this location" for location, count in counts.items() if count > 1}
     if duplicates:
         settled = replace(settled, unsettled={**(settled.unsettled or {}), **duplicates})
@@ -39,10 +40,10 @@ def settle(lake: Lake, snapshot: Snapshot) -> Snapshot:
 def unsettled(snapshot: Snapshot) -> tuple[LeftOut, ...]:
     """Return the slices of a settled snapshot that an index cannot cover."""
     reasons = snapshot.unsettled or {}
+    locations, _ = locations_and_tokens(snapshot.slices)
+    numbers = [number for number, location in enumerate(locations) if location in reasons]
     return tuple(
-        LeftOut(path_of_slice(file_slice), reasons[file_slice.location])
-        for file_slice in snapshot.slices
-        if file_slice.location in reasons
+        LeftOut(path_of_slice(file_slice), reasons[file_slice.location]) for file_slice in snapshot.slices.at(numbers)
     )
 
 

@@ -13,6 +13,7 @@ from parsieve.index.log.columns import current_field
 from parsieve.index.log.commit import BloomState, ColumnState, TableState
 from parsieve.index.log.renewals import Renewed
 from parsieve.lake.base import ColumnPath, Location, Slice, Snapshot
+from parsieve.lake.slices import locations_and_tokens
 
 
 @dataclass(frozen=True)
@@ -28,11 +29,10 @@ class Target:
         """Return the target for a snapshot. Slices without a token, and locations with two slices, are not covered."""
         tokens: dict[Location, str] = {}
         duplicates = set()
-        for file_slice in snapshot.slices:
-            location = file_slice.location
+        for location, token in zip(*locations_and_tokens(snapshot.slices), strict=True):
             if location in tokens:
                 duplicates.add(location)
-            tokens[location] = file_slice.token
+            tokens[location] = token
         covered = {location: token for location, token in tokens.items() if token and location not in duplicates}
         return cls(snapshot, TableState.of(snapshot), covered)
 

@@ -21,6 +21,7 @@ from parsieve.io.parallel import map_in_threads
 from parsieve.io.sources import REQUESTS_AT_ONCE
 from parsieve.io.store.base import Store
 from parsieve.lake.base import Location, Slice
+from parsieve.lake.slices import Slices, locations_and_tokens
 
 # How many bytes of segments to cache for a column before discarding all of them.
 CACHE_BYTES = 64 << 20
@@ -172,13 +173,11 @@ class ColumnReader:
             return last[1]
         bound, numbers = self.bound, self.numbers
         number_of_slices = [
-            numbers.get(file_slice.location)
-            if file_slice.token and bound.get(file_slice.location) == file_slice.token
-            else None
-            for file_slice in slices
+            numbers.get(location) if token and bound.get(location) == token else None
+            for location, token in zip(*locations_and_tokens(Slices.of(slices)), strict=True)
         ]
         array = pa.array(number_of_slices, pa.uint32())
-        if not isinstance(slices, list):
-            # A list may change later; the slices of a snapshot do not.
+        if isinstance(slices, Slices):
+            # Any other sequence may change later.
             self._numbered = (slices, array)
         return array
