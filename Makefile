@@ -67,6 +67,22 @@ test-slow: develop .venv/stamp-test .venv-spark/stamp-spark ## what takes long: 
 	$(BIN)/python -m pytest -m slow --ignore tests/python/spark
 	PYTHONPATH=$(CURDIR)/python $(SPARK_BIN)/python -m pytest -m slow tests/python/spark
 
+# The tests that fail for most mistakes, chosen so that all of them take less than a minute.
+QUICK_TESTS := $(addprefix tests/python/,test_layers.py test_imports.py core/test_filter.py core/test_hash_vectors.py \
+	predicate/test_languages.py plan/test_plan.py plan/evidence/test_negations.py lake/test_plain_folders.py \
+	index/test_table_index.py filters/test_added_filters.py io/test_atomic_replacement.py)
+
+.PHONY: quick
+quick: develop .venv/stamp-check ## lints, types and the tests that matter most, in less than 90 seconds
+	$(MAKE) -j2 test-rust quick-python
+
+.PHONY: quick-python
+quick-python:
+	$(BIN)/ruff check $(PYTHON_SOURCES)
+	$(BIN)/ruff format --check $(PYTHON_SOURCES)
+	$(BIN)/mypy $(PYTHON_SOURCES)
+	$(BIN)/python -m pytest -q $(QUICK_TESTS)
+
 .PHONY: check
 check: develop .venv/stamp-check $(CARGO_DENY) ## formats, lints, types, stubs, prose and licenses
 	cargo fmt --check
