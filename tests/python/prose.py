@@ -44,8 +44,7 @@ MARKS_NOT_YET: dict[str, dict[str, float]] = {
 }
 
 # Pages, or folders of pages, with lines that are too long, and how many.
-LONG_LINES_NOT_YET: dict[str, int] = {
-}
+LONG_LINES_NOT_YET: dict[str, int] = {}
 
 # Regular expressions, between word boundaries; a space stands for any white space.
 HABITS = {
