@@ -12,8 +12,9 @@ import parsieve as ps
 from parsieve.cli.keyfile import read_keys
 from parsieve.cli.output import Console, cell
 from parsieve.cli.parser import Commands, Parser, rate_of, size_of
-from parsieve.filters.folder_run import Outcome, Progress, for_each_file, indexed_folder, parquet_files
+from parsieve.filters.folder_run import Outcome, for_each_file, indexed_folder, parquet_files
 from parsieve.io.atomic import refuse_tables
+from parsieve.io.parallel import ProgressBar
 from parsieve.wording import count
 
 # How many failed files to list; the others are only counted.
@@ -166,7 +167,7 @@ def _hint_at_index(options: argparse.Namespace, written: bool) -> None:
 def _all(options: argparse.Namespace, work: Callable[[Path], Any]) -> list[Outcome[Any]]:
     """Do the work for all files of a folder."""
     files = parquet_files(Path(options.file))
-    with Progress(len(files), show=False if options.console.quiet else None) as bar:
+    with ProgressBar(len(files), show=False if options.console.quiet else None) as bar:
         return for_each_file(work, files, threads=options.threads, bar=bar)
 
 

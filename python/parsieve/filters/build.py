@@ -9,11 +9,9 @@ import hashlib
 import os
 import tempfile
 import threading
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from parsieve import _core
 from parsieve.filters.open import FileFilters
@@ -21,7 +19,6 @@ from parsieve.io import interrupts
 from parsieve.io.atomic import naming
 
 Chunk = tuple[int, int]
-Result = TypeVar("Result")
 
 # Filters that wait in memory until there are more of them.
 IN_MEMORY = 32 << 20
@@ -41,29 +38,6 @@ class MadeFilter(NamedTuple):
 def digest(filter: _core.BloomFilter) -> bytes:
     """What two filters with the same bits have in common."""
     return hashlib.blake2b(memoryview(filter), digest_size=32).digest()
-
-
-def usual_threads(threads: int | None) -> int:
-    """As many threads as the caller wants, or as there are processors for this process."""
-    if threads is None:
-        affinity = getattr(os, "sched_getaffinity", None)
-        return len(affinity(0)) if affinity else os.cpu_count() or 1
-    if threads < 1:
-        raise ValueError(f"threads must be at least 1, not {threads}")
-    return threads
-
-
-def in_threads(work: Callable[[Chunk], Result], chunks: Iterable[Chunk], threads: int) -> Iterator[Result]:
-    """The results of column chunks in their order; the first that fails ends the rest."""
-    chunks = list(chunks)
-    if threads == 1 or len(chunks) < 2:
-        yield from map(work, chunks)
-        return
-    with ThreadPoolExecutor(min(threads, len(chunks)), "parsieve-scan") as pool:
-        try:
-            yield from pool.map(work, chunks)
-        finally:
-            pool.shutdown(cancel_futures=True)
 
 
 def scan(file: FileFilters, rewriter: _core.Rewriter, chunk: Chunk) -> _core.ChunkScan:

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from parsieve import _core
-from parsieve.filters.build import Chunk, in_threads, scan, usual_threads
+from parsieve.filters.build import Chunk, scan
 from parsieve.filters.folder_run import local_folder, over_folder
 from parsieve.filters.open import Decryption, FileFilters, FilterRange
+from parsieve.io.parallel import map_in_threads, thread_count
 
 # Above this rate a filter excludes next to nothing.
 USELESS = 0.5
@@ -51,7 +52,7 @@ def check_filters(source: Any, *, encryption: Decryption | None = None, threads:
     >>> ps.check_filters(file)
     []
     """
-    threads = usual_threads(threads)
+    threads = thread_count(threads)
     if (folder := local_folder(source)) is not None:
 
         def check(path: Path) -> list[Finding]:
@@ -70,7 +71,7 @@ def check_filters(source: Any, *, encryption: Decryption | None = None, threads:
         def prove(chunk: Chunk) -> list[Finding]:
             return list(_prove(file, rewriter, chunk, places[chunk]))
 
-        return [finding for of in in_threads(prove, places, threads) for finding in of]
+        return [finding for of in map_in_threads(prove, places, threads) for finding in of]
 
 
 def _prove(file: FileFilters, rewriter: _core.Rewriter, chunk: Chunk, place: FilterRange) -> Iterator[Finding]:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import errno
 import os
-import sys
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, TextIO, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from parsieve._core import ParsieveError
 from parsieve.errors import FolderError, describe
-from parsieve.filters.build import usual_threads
 from parsieve.io.index_location import BELOW, next_to_local
+from parsieve.io.parallel import ProgressBar, thread_count
 
 Result = TypeVar("Result")
 
@@ -40,11 +38,11 @@ def parquet_files(folder: Path) -> list[Path]:
 
 
 def for_each_file(
-    work: Callable[[Path], Result], files: list[Path], *, threads: int | None = None, bar: Progress | None = None
+    work: Callable[[Path], Result], files: list[Path], *, threads: int | None = None, bar: ProgressBar | None = None
 ) -> list[Outcome[Result]]:
     """Do the work for each file, and return the outcomes in the order of the files."""
     outcomes: dict[Path, Outcome[Result]] = {}
-    with ThreadPoolExecutor(usual_threads(threads), "parsieve-file") as pool:
+    with ThreadPoolExecutor(thread_count(threads), "parsieve-file") as pool:
         running = {pool.submit(work, path): path for path in files}
         try:
             for done in as_completed(running):
@@ -92,43 +90,6 @@ def over_folder(
     if failed:
         raise FolderError(str(folder), failed, combined, len(files))
     return combined
-
-
-class Progress:
-    """A progress bar on a terminal. `show` overrides whether the stream is one."""
-
-    WIDTH = 30
-
-    def __init__(self, total: int, stream: TextIO | None = None, *, show: bool | None = None) -> None:
-        self._total, self._done, self._failed = total, 0, 0
-        self._stream = sys.stderr if stream is None else stream
-        self._visible = self._stream.isatty() if show is None else show
-        self._begun = time.monotonic()
-
-    def __enter__(self) -> Progress:
-        self._draw()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._visible:
-            print(file=self._stream)
-
-    def step(self, failed: bool) -> None:
-        """Count one more file."""
-        self._done += 1
-        self._failed += failed
-        self._draw()
-
-    def _draw(self) -> None:
-        if not self._visible:
-            return
-        share = self._done / max(self._total, 1)
-        bar = "#" * round(share * self.WIDTH)
-        left = (time.monotonic() - self._begun) / share * (1 - share) if self._done else 0
-        failed = f", {self._failed} failed" if self._failed else ""
-        files = "file" if self._total == 1 else "files"
-        text = f"[{bar:<{self.WIDTH}}] {self._done:,}/{self._total:,} {files}{failed}, {left:.0f} s left"
-        print(f"\r{text:<79}", end="", file=self._stream, flush=True)
 
 
 def indexed_folder(path: Path) -> Path | None:

@@ -8,8 +8,8 @@ from typing import Any
 
 from parsieve.filters.folder_run import indexes_around
 from parsieve.io import document
+from parsieve.io.store.base import unique
 from parsieve.io.store.open import open_store
-from parsieve.io.store.store import unique
 
 # The folder of the notes in an index, and the kind of their documents.
 RENEWALS = "renewals"

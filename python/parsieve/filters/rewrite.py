@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from parsieve import _core
 from parsieve._typing import LeafPath
-from parsieve.filters.build import Chunk, Filters, digest, in_threads, usual_threads
+from parsieve.filters.build import Chunk, Filters, digest
 from parsieve.filters.folder_run import indexed_folder, local_folder, over_folder
 from parsieve.filters.open import Decryption, FileFilters
 from parsieve.filters.rates import checked_fpp
@@ -20,6 +20,7 @@ from parsieve.filters.renewal_notes import note
 from parsieve.filters.report import AddedFilter, ColumnName, RewriteReport, combined
 from parsieve.filters.upload import rewrite_object
 from parsieve.io import atomic, journal
+from parsieve.io.parallel import map_in_threads, thread_count
 from parsieve.io.sources import LocalFile, Range
 
 Columns = LeafPath | Sequence[LeafPath] | Mapping[Any, Any]
@@ -139,7 +140,7 @@ def added(
 ) -> RewriteReport:
     """Do what `add_filters` does. `existing` is called after the file was opened, so that later changes are noticed."""
     fpp = checked_fpp(fpp)
-    threads = usual_threads(threads)
+    threads = thread_count(threads)
     if upload:
         options: dict[str, Any] = {"max_bytes": max_bytes, "encryption": encryption}
         options |= {"threads": threads, "dry_run": dry_run}
@@ -165,7 +166,7 @@ def added(
                 if chunks and not automatic:
                     work.start()
                 make = partial(filters.make, fpp=wish.fpp, max_bytes=wish.max_bytes)
-                most = max(in_threads(make, chunks, threads), default=0)
+                most = max(map_in_threads(make, chunks, threads), default=0)
                 if automatic:
                     worth = bool(chunks) and most >= FEW_VALUES
                     if worth:

@@ -14,8 +14,10 @@ from parsieve.index.reports import (
 from parsieve.index.sieve.query import Query
 from parsieve.index.table_index import TableIndex
 from parsieve.index.view import View
+from parsieve.io.store.base import Store
+from parsieve.io.store.local import LocalStore
+from parsieve.io.store.objects import ObjectStore
 from parsieve.io.store.open import open_store
-from parsieve.io.store.store import LocalStore, ObjectStore, Store
 
 __all__ = [
     "BuildReport",

@@ -21,8 +21,9 @@ from parsieve.index.reports import DropReport, ExpireReport
 from parsieve.index.sieve import build, update
 from parsieve.index.sieve import compact as upkeep
 from parsieve.index.view import View
+from parsieve.io.store.base import NoStore, Store
+from parsieve.io.store.local import LocalStore
 from parsieve.io.store.open import open_store
-from parsieve.io.store.store import LocalStore, NoStore, Store
 from parsieve.lake.base import Lake, Location, Snapshot
 
 Column = str | Sequence[str]

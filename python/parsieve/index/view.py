@@ -22,7 +22,7 @@ from parsieve.index.log import bindings
 from parsieve.index.log.commit import BloomState, BrokenPartError, ColumnState, Commit, Part, TableState
 from parsieve.index.sieve.query import Query
 from parsieve.io.sources import REQUESTS_AT_ONCE
-from parsieve.io.store.store import Store
+from parsieve.io.store.base import Store
 from parsieve.lake.base import ColumnPath, Location, Slice
 
 # Segments that an open column keeps before it begins anew.

@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from parsieve.io.store.store import LocalStore, Store
+from parsieve.io.store.base import Store
+from parsieve.io.store.local import LocalStore
 from parsieve.lake.base import Lake, Snapshot
 
 

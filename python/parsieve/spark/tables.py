@@ -9,7 +9,7 @@ from typing import Any
 
 from parsieve._core import UnsupportedError
 from parsieve.index.table_index import TableIndex
-from parsieve.io.store.store import Store
+from parsieve.io.store.base import Store
 from parsieve.lake import open_lake
 from parsieve.lake.base import Lake
 from parsieve.table import Table

@@ -13,6 +13,7 @@ import parsieve as ps
 from parsieve.cli import main
 from parsieve.filters import folder_run
 from parsieve.io import atomic
+from parsieve.io.parallel import ProgressBar
 
 
 @pytest.fixture
@@ -156,7 +157,7 @@ def test_the_bar_is_for_terminals() -> None:
             return True
 
     for stream, seen in ((Terminal(), True), (io.StringIO(), False)):
-        with folder_run.Progress(4, stream) as bar:
+        with ProgressBar(4, stream) as bar:
             for failed in (False, True, False, False):
                 bar.step(failed)
         said = stream.getvalue()

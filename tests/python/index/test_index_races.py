@@ -16,7 +16,8 @@ from parsieve import ConflictError, _core
 from parsieve.index import TableIndex
 from parsieve.index.sieve import query
 from parsieve.io import document
-from parsieve.io.store.store import Data, LocalStore
+from parsieve.io.store.base import Data
+from parsieve.io.store.local import LocalStore
 from parsieve.lake.base import ColumnPath, Slice
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64())])

@@ -31,7 +31,7 @@ from parsieve.index.log.drafts import Drafts, drafting
 from parsieve.index.log.retention import GARBAGE_AGE
 from parsieve.index.reports import size_of
 from parsieve.index.scan import spill
-from parsieve.io.store.store import Store
+from parsieve.io.store.base import Store
 
 
 def write(folder: Path, part: int, keys: list[int]) -> Path:

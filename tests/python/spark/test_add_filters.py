@@ -23,7 +23,7 @@ from parsieve.index.log import bindings
 from parsieve.index.log.columns import field_id_of
 from parsieve.index.log.commit import Log
 from parsieve.index.sieve.build import Effort
-from parsieve.io.store.store import LocalStore
+from parsieve.io.store.local import LocalStore
 from parsieve.lake import Lake, Snapshot, open_lake
 from parsieve.lake.storage.storage import Storage
 from parsieve.spark.build import add_filters, bloom

@@ -27,7 +27,7 @@ from parsieve.index.log.renewals import Renewed
 from parsieve.index.scan.runs import UNSORTED_SHARE, WAITING_SHARE, each, threads_of
 from parsieve.index.scan.spill import Room
 from parsieve.index.sieve.build import Effort, bindable, tokens_of
-from parsieve.io.store.store import Store, unique
+from parsieve.io.store.base import Store, unique
 from parsieve.lake.base import ColumnPath, Lake, Location, Slice, Snapshot
 from parsieve.lake.rows.columns import leaf_field
 

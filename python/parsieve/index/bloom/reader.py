@@ -16,7 +16,7 @@ from parsieve.index.bloom.shelf import ShelfReader
 from parsieve.index.log import bindings
 from parsieve.index.log.commit import BloomState, BrokenPartError, Part, Shelf
 from parsieve.io.sources import REQUESTS_AT_ONCE, RangeReader, Source
-from parsieve.io.store.store import Store
+from parsieve.io.store.base import Store
 from parsieve.lake.base import Location, Slice
 
 

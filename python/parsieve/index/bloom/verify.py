@@ -12,7 +12,7 @@ from parsieve._core import ParsieveError
 from parsieve.index.bloom.reader import BloomReader
 from parsieve.index.findings import UNREAD, Lie, current_rows, name_of, out_of_reach
 from parsieve.index.log.commit import BloomState
-from parsieve.io.store.store import Store
+from parsieve.io.store.base import Store
 from parsieve.lake.base import Lake, Location, Snapshot
 
 # A filter, and whether rows were not read.

@@ -10,7 +10,7 @@ from parsieve._core import FormatError
 from parsieve.index.log.commit import Part
 from parsieve.io import document
 from parsieve.io.sources import REQUESTS_AT_ONCE
-from parsieve.io.store.store import Store, unique
+from parsieve.io.store.base import Store, unique
 from parsieve.lake.base import Location
 
 BINDINGS = "bindings"

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from parsieve._core import FormatError
 from parsieve.io import document
-from parsieve.io.store.store import Store, Stored
+from parsieve.io.store.base import Store, Stored
 from parsieve.lake.base import ColumnPath, Snapshot
 
 COMMITS = "commits"

@@ -10,7 +10,8 @@ from parsieve._core import FormatError
 from parsieve.index.log.commit import Log
 from parsieve.index.log.garbage import named
 from parsieve.io.sources import Range
-from parsieve.io.store.store import Data, LocalStore, Store, Stored
+from parsieve.io.store.base import Data, Store, Stored
+from parsieve.io.store.local import LocalStore
 
 
 class Drafts(Store):

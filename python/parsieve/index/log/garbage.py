@@ -22,7 +22,7 @@ from parsieve.filters.renewal_notes import RENEWALS
 from parsieve.index.log import bindings
 from parsieve.index.log.commit import COMMITS, Log, Part, name_of
 from parsieve.io import document
-from parsieve.io.store.store import Store, Stored, unique
+from parsieve.io.store.base import Store, Stored, unique
 
 NOTICES = "garbage"
 # Notes of files that were renewed are named by no version: what nobody took up grows old.

@@ -14,7 +14,7 @@ from parsieve.errors import ConflictError
 from parsieve.index.log.commit import Base, BloomState, ColumnState, Commit, Log, Part, TableState, after, name_of
 from parsieve.index.log.garbage import lost
 from parsieve.index.scan.runs import Built
-from parsieve.io.store.store import Store, unique
+from parsieve.io.store.base import Store, unique
 from parsieve.lake.base import ColumnPath
 
 RETRIES = 100

@@ -10,7 +10,7 @@ from typing import Any
 from parsieve._core import ParsieveError
 from parsieve.filters.renewal_notes import RENEWALS
 from parsieve.io import document
-from parsieve.io.store.store import Store
+from parsieve.io.store.base import Store
 from parsieve.lake.base import Location, Snapshot
 
 # For each location the tokens of versions that had the rows which it has now.

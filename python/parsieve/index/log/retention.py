@@ -14,7 +14,8 @@ from parsieve.index.log.columns import path_of
 from parsieve.index.log.commit import Commit, Log, TableState, name_of
 from parsieve.index.log.publish import Blooms, Columns, commit
 from parsieve.index.reports import DropReport, ExpireReport, Remaining
-from parsieve.io.store.store import LocalStore, Stored
+from parsieve.io.store.base import Stored
+from parsieve.io.store.local import LocalStore
 
 # Files that a killed writer left behind can be removed after a day.
 GARBAGE_AGE = dt.timedelta(days=1)

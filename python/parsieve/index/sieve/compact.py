@@ -13,7 +13,7 @@ from parsieve.index.log.publish import Columns, commit, put_base
 from parsieve.index.scan.runs import Built
 from parsieve.index.scan.spill import Room, Sections
 from parsieve.index.view import ColumnReader
-from parsieve.io.store.store import Store
+from parsieve.io.store.base import Store
 
 # One read brings the keys of many segments.
 READ_AHEAD = 8 << 20

@@ -19,7 +19,7 @@ from parsieve.index.scan.runs import Gathered
 from parsieve.index.scan.spill import Room
 from parsieve.index.sieve.build import Effort, build, gather_columns, readable, tokens_of
 from parsieve.index.sieve.compact import compact
-from parsieve.io.store.store import Store, unique
+from parsieve.io.store.base import Store, unique
 from parsieve.lake.base import ColumnPath, Lake, Location, Slice, Snapshot
 from parsieve.lake.rows.columns import leaf_of
 

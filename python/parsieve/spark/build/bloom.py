@@ -20,7 +20,7 @@ from parsieve import _core
 from parsieve.index.bloom import build as bloom
 from parsieve.index.bloom.shelf import SHELF_BYTES, Filled, arranged, on_shelves
 from parsieve.index.log.commit import Shelf
-from parsieve.io.store.store import Store, unique
+from parsieve.io.store.base import Store, unique
 from parsieve.lake.base import ColumnPath, Lake, Location, Slice
 from parsieve.spark.runtime import executors
 

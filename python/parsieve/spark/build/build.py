@@ -35,7 +35,7 @@ from parsieve.index.settling import settle, unsettled, warn_of
 from parsieve.index.sieve.build import Effort, bindable, commit_build, readable, tokens_of
 from parsieve.index.table_index import TableIndex
 from parsieve.index.view import View
-from parsieve.io.store.store import Store, unique
+from parsieve.io.store.base import Store, unique
 from parsieve.lake.base import AsOf, ColumnPath, Lake, Slice, Snapshot
 from parsieve.lake.rows.columns import leaf_field
 from parsieve.spark.build import kinds, runs

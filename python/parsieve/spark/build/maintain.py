@@ -21,7 +21,7 @@ from parsieve.index.sieve import compact as upkeep
 from parsieve.index.sieve.update import Changes, follow, overgrown
 from parsieve.index.table_index import TableIndex
 from parsieve.index.view import View
-from parsieve.io.store.store import Store
+from parsieve.io.store.base import Store
 from parsieve.lake.base import AsOf, ColumnPath, Lake, Slice
 from parsieve.spark.build import runs
 from parsieve.spark.build.bloom import Executors

@@ -21,7 +21,7 @@ import pyarrow as pa
 from parsieve import _core
 from parsieve.index.scan.runs import Gathered
 from parsieve.io.sources import REQUESTS_AT_ONCE
-from parsieve.io.store.store import Store, unique
+from parsieve.io.store.base import Store, unique
 
 # In the folder of segments, where what a killed build leaves is found and removed.
 FOLDER = "segments"
