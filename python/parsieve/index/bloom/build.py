@@ -16,7 +16,7 @@ import pyarrow as pa
 from parsieve import _core
 from parsieve._core import UnsupportedError
 from parsieve.errors import ColumnNotFoundError, ConflictError
-from parsieve.filters.rates import checked_fpp
+from parsieve.filters.options import checked_fpp
 from parsieve.index.bloom.shelf import SHELF_BYTES, Filled, Filling, Placed, shelve
 from parsieve.index.bloom.waiting import Budget, WaitingFilters
 from parsieve.index.log import bindings

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from parsieve._core import Fetched, FileKeys, FileReader, ParsieveError
-from parsieve.io.sources import RangeReader
+from parsieve.io.ranges import RangeReader
 from parsieve.lake.base import Lake, Slice
 from parsieve.plan.cost.experience import Experience
 from parsieve.plan.cost.medium import medium_of, read_all
@@ -148,7 +148,7 @@ class Footers:
             return f"its footer cannot be read: {error}", 0, 0
         try:
             footer = _footer(open_footer(reader, keys), leaves)
-            reader.check()
+            reader.check_unchanged()
         except (ParsieveError, OSError) as error:
             # Whoever reads the file will meet the same error; here it excludes nothing.
             return f"its footer cannot be read: {error}", reader.bytes_fetched, reader.requests

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from parsieve._core import UnsupportedError
 from parsieve.errors import ColumnNotFoundError, ConflictError
-from parsieve.filters import rewrite
-from parsieve.filters.rates import checked_fpp
+from parsieve.filters.options import MAX_BYTES, AddOptions, checked_fpp
 from parsieve.filters.report import RewriteReport
+from parsieve.filters.rewrite import add_to_file
 from parsieve.filters.upload import is_remote
 from parsieve.index.bloom import build as bloom
 from parsieve.index.log.columns import path_of
@@ -61,7 +61,7 @@ def add_filters(
     columns: Any = "auto",
     fpp: float = 0.01,
     *,
-    max_bytes: int = rewrite.MAX_BYTES,
+    max_bytes: int = MAX_BYTES,
     existing: str = "keep",
     hard_links: str = "refuse",
     upload: bool = False,
@@ -179,12 +179,10 @@ def _until_nobody_interferes(
     address = storage.address(file.path)
     if is_remote(source) and not hasattr(source[0], "get_range"):
         source = address
-    columns, fpp = options["columns"], options["fpp"]
-    more = {name: value for name, value in options.items() if name not in ("columns", "fpp")}
     for attempt in range(ATTEMPTS):
         existing = partial(_of_those_that_are_there, storage, file, replace and not attempt)
         try:
-            return rewrite.added(source, None, columns, fpp, existing, **more)
+            return add_to_file(source, None, AddOptions(**options), existing)
         except ConflictError:
             if attempt == ATTEMPTS - 1:
                 raise

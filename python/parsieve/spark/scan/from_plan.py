@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from parsieve._core import UnsupportedError
 from parsieve.errors import ConflictError
-from parsieve.io.sources import REQUESTS_AT_ONCE, RangeReader
+from parsieve.io.ranges import RangeReader
+from parsieve.io.sources import REQUESTS_AT_ONCE
 from parsieve.lake.base import Slice
 from parsieve.lake.hudi.properties import while_settled
 from parsieve.plan.plan import Plan

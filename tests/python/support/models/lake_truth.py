@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from parsieve.io.sources import RangeReader
+from parsieve.io.ranges import RangeReader
 from parsieve.lake import Lake, Slice, Snapshot
 from parsieve.lake.base import ColumnPath
 from parsieve.lake.rows.columns import leaf_field, leaf_of
