@@ -56,7 +56,7 @@ test-spark: develop .venv-spark/stamp-spark ## the tests on Spark, with Hudi, De
 	PYTHONPATH=$(CURDIR)/python $(SPARK_BIN)/python -m pytest tests/python/spark --durations=12
 
 # Hudi has no jars for it. What takes long for reasons of its own is left to test-spark.
-SPARK4_TESTS := $(addprefix tests/python/spark/test_,skip.py build.py matching.py replaced_files.py scans.py session.py source.py)
+SPARK4_TESTS := $(addprefix tests/python/spark/test_,file_index.py build.py key_filter.py replaced_files.py last_scan.py session.py source.py)
 
 .PHONY: test-spark4
 test-spark4: develop .venv-spark4/stamp-spark4 ## a share of them on the newest PySpark: plain Parquet, Delta and Iceberg
@@ -68,12 +68,13 @@ test-slow: develop .venv/stamp-test .venv-spark/stamp-spark ## what takes long: 
 	PYTHONPATH=$(CURDIR)/python $(SPARK_BIN)/python -m pytest -m slow tests/python/spark
 
 .PHONY: check
-check: develop .venv/stamp-check $(CARGO_DENY) ## formats, lints, types, stubs and licences
+check: develop .venv/stamp-check $(CARGO_DENY) ## formats, lints, types, stubs, prose and licenses
 	cargo fmt --check
 	PYO3_PYTHON=$(CURDIR)/$(BIN)/python cargo clippy --locked --all-targets --all-features -- -D warnings
 	$(BIN)/ruff check $(PYTHON_SOURCES)
 	$(BIN)/ruff format --check $(PYTHON_SOURCES)
 	$(BIN)/mypy $(PYTHON_SOURCES)
+	$(BIN)/python tests/python/prose.py
 	$(BIN)/python -m mypy.stubtest --mypy-config-file pyproject.toml \
 		--allowlist tests/python/stubtest.txt --ignore-unused-allowlist parsieve._core
 	$(CARGO_DENY) --locked check bans licenses sources

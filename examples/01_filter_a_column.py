@@ -13,7 +13,7 @@ VALUES = 2_000_000
 
 
 def nanoseconds_per_value(action: Callable[[], object]) -> float:
-    """Best of three."""
+    """Return the best of three runs."""
     best = float("inf")
     for _ in range(3):
         start = time.perf_counter()
@@ -24,25 +24,25 @@ def nanoseconds_per_value(action: Callable[[], object]) -> float:
 
 def main() -> None:
     orders = pc.cast(pc.multiply(pc.random(VALUES, initializer=42), float(2**62)), pa.int64(), safe=False)
-    absent = pc.negate(pc.add(orders, 1))
+    missing = pc.negate(pc.add(orders, 1))
 
-    # Sized by the exact model: the promised rate is kept, not just nearly.
+    # The filter is large enough to keep the requested rate exactly, not only approximately.
     orders_filter = ps.BloomFilter(ndv=VALUES, fpp=0.01)
     orders_filter.insert(orders)
     print(orders_filter)
 
     answers = orders_filter.check(orders)
-    assert answers.true_count == VALUES, "what was inserted may always be present"
-    false_positives = orders_filter.check(absent).true_count / VALUES
-    print(f"absent orders that seem present: {false_positives:.3%} (promised: at most 1 %)")
+    assert answers.true_count == VALUES, "a filter contains every inserted value"
+    false_positives = orders_filter.check(missing).true_count / VALUES
+    print(f"false positives: {false_positives:.3%} (requested: at most 1 %)")
     assert false_positives < 0.01
 
-    # The same filter as bytes of a Parquet file, and back.
-    again = ps.BloomFilter.from_bytes(orders_filter.to_bytes(), type=orders.type)
-    assert again == orders_filter
-    print(f"one order: {again.might_contain(orders[0].as_py())}")
+    # Write the filter as the bytes of a Parquet file, and read it again.
+    loaded = ps.BloomFilter.from_bytes(orders_filter.to_bytes(), type=orders.type)
+    assert loaded == orders_filter
+    print(f"one order: {loaded.might_contain(orders[0].as_py())}")
 
-    # Filters of many parts merge, and fold to the size that their values need.
+    # Merge the filters of two parts, and fold a filter that is too large.
     north, south = (ps.BloomFilter(num_bytes=orders_filter.num_bytes) for _ in range(2))
     north.insert(orders[: VALUES // 2])
     south.insert(orders[VALUES // 2 :])

@@ -1,4 +1,4 @@
-"""A table grows and changes under its index: stale is slower, never wrong; an update reads only what changed."""
+"""Change a table that has an index: the stale index costs time, never correctness, until an update."""
 
 from pathlib import Path
 
@@ -12,10 +12,12 @@ def write(path: Path, ids: list[int]) -> None:
     pq.write_table(pa.table({"id": ids}), path)
 
 
-def show(table: ps.Table, what: str) -> None:
+def show(table: ps.Table, state: str) -> None:
     plan = table.plan("id = 42")
     doubts = sum(bool(keep.doubt) for keep in plan.kept)
-    print(f"{what:<28} reads {len(plan.files)} of 10 files, {doubts} in doubt, finds {plan.to_arrow().num_rows} rows")
+    print(
+        f"{state:<24} reads {len(plan.files)} of 10 files, {doubts} in doubt, and finds {plan.to_arrow().num_rows} rows"
+    )
 
 
 def main() -> None:
@@ -36,7 +38,7 @@ def main() -> None:
     show(table, "updated")
 
     table.compact_index()
-    assert table.verify_index() == [], "the index says what the files hold"
+    assert table.verify_index() == [], "the index agrees with the files"
     show(table, "compacted and verified")
     plan = table.plan("id = 42")
     assert [Path(file).name for file in plan.files] == ["2.parquet", "7.parquet"]

@@ -1,7 +1,7 @@
-"""Which files are read, by layout: min/max, a Bloom filter per file and the Sieve beside the exact optimum.
+"""Counts the files read for different layouts: min/max, a Bloom filter per file, the Sieve, and the exact optimum.
 
-One table holds a column of each layout, so that all are asked of the same files. Every question is counted by brute
-force first: a plan that misses a file with a matching row ends the bench. `benches/README.md` says how to read it.
+One table has a column of each layout, so all of them use the same files. The bench computes every answer by brute force
+first, and fails if a plan misses a file with a matching row. See `benches/README.md`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ QUESTIONS = {
 
 @dataclass(frozen=True)
 class Layout:
-    """A column, and what makes its values for so many files of so many rows, one file after the other."""
+    """A column, and a function of a random generator, files and rows per file that returns its values in file order."""
 
     name: str
     about: str
@@ -44,7 +44,7 @@ class Layout:
 
 
 def _gaps(random: np.random.Generator, count: int) -> Any:
-    """Ascending keys on a sparse axis."""
+    """Return ascending keys with gaps."""
     return np.cumsum(random.integers(1, 2 * GAP, count))
 
 
@@ -53,7 +53,7 @@ def _sorted(random: np.random.Generator, files: int, rows: int) -> Any:
 
 
 def _late(random: np.random.Generator, files: int, rows: int) -> Any:
-    """One row in twenty comes late, by up to a seventh of the whole time."""
+    """Return event times. One in twenty is late, by up to a seventh of the total time."""
     arrival = _gaps(random, files * rows)
     late = random.random(files * rows) < 0.05
     delay = (random.random(files * rows) * arrival[-1] / 7).astype(np.int64)
@@ -61,14 +61,14 @@ def _late(random: np.random.Generator, files: int, rows: int) -> Any:
 
 
 def _clumps(random: np.random.Generator, files: int, rows: int) -> Any:
-    """Half of a file is of the axis' first half in order, half of its second half in another order."""
+    """Return keys so that each file has one run from the lower half of all keys and one from the upper half."""
     keys = _gaps(random, files * rows).reshape(2, files, rows // 2)
     second = np.arange(files) * 7 % files if files % 7 else np.arange(files)[::-1]
     return np.concatenate([keys[0], keys[1][second]], axis=1).reshape(-1)
 
 
 def _hashed(random: np.random.Generator, files: int, rows: int) -> Any:
-    """Each key's file is told by its hash, as buckets do."""
+    """Return keys that are distributed over the files by their hash, as in a bucketed table."""
     keys = _gaps(random, files * rows)
     return keys[np.argsort(keys * np.int64(-7046029254386353131) >> 8, kind="stable")]
 
@@ -78,21 +78,21 @@ def _uniform(random: np.random.Generator, files: int, rows: int) -> Any:
 
 
 def _ten(random: np.random.Generator, files: int, rows: int) -> Any:
-    """About ten rows of each key, anywhere."""
+    """Return random keys with about ten rows each."""
     keys = _gaps(random, files * rows // 10)
     return keys[random.integers(0, len(keys), files * rows)]
 
 
 def _zipf(random: np.random.Generator, files: int, rows: int) -> Any:
-    """Few keys with many rows, many with few."""
+    """Return a few keys with many rows, and many keys with few rows."""
     names = random.permutation(_gaps(random, 200_000))
     return names[np.minimum(random.zipf(1.3, files * rows), len(names)) - 1]
 
 
 def _uuids(random: np.random.Generator, files: int, rows: int) -> Any:
     digits = random.bytes(16 * files * rows).hex()
-    texts = (digits[at : at + 32] for at in range(0, len(digits), 32))
-    return [f"{one[:8]}-{one[8:12]}-{one[12:16]}-{one[16:20]}-{one[20:]}" for one in texts]
+    texts = (digits[start : start + 32] for start in range(0, len(digits), 32))
+    return [f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}" for text in texts]
 
 
 def _decimals(random: np.random.Generator, files: int, rows: int) -> Any:
@@ -103,7 +103,7 @@ def _decimals(random: np.random.Generator, files: int, rows: int) -> Any:
 
 
 def _few(random: np.random.Generator, files: int, rows: int) -> Any:
-    """Twenty values, all of them in every file."""
+    """Return twenty values, all of them in every file."""
     return random.integers(0, 20, files * rows)
 
 
@@ -122,7 +122,7 @@ LAYOUTS = (
 
 
 def write(folder: Path, files: int, rows: int) -> pa.Table:
-    """The table in files, and whole with each row's file."""
+    """Write the table to files, and return it with the file number of each row."""
     random = np.random.default_rng(7)
     table = pa.table({layout.name: layout.values(random, files, rows) for layout in LAYOUTS})
     folder.mkdir(parents=True)
@@ -132,7 +132,7 @@ def write(folder: Path, files: int, rows: int) -> pa.Table:
 
 
 def questions(table: pa.Table, column: str, kind: str, count: int) -> Iterator[tuple[Any, pc.Expression]]:
-    """Predicates in the tuples' form and as pyarrow's expression, of random keys of the column."""
+    """Yield predicates with random keys of the column, each as tuples and as a pyarrow expression."""
     random = np.random.default_rng(11)
     values = table[column].combine_chunks()
     ordered = values.sort()
@@ -157,7 +157,7 @@ def questions(table: pa.Table, column: str, kind: str, count: int) -> Iterator[t
 
 
 def _absent(ordered: pa.Array, random: np.random.Generator, seen: set[Any]) -> Any:
-    """A value between two neighbours, that no row has; None if there is no such value."""
+    """Return a value between two neighbors that no row has; None if there is no such value."""
     for _ in range(50):
         low = ordered[int(random.integers(len(ordered)))]
         if pa.types.is_string(ordered.type):
@@ -175,41 +175,41 @@ def _absent(ordered: pa.Array, random: np.random.Generator, seen: set[Any]) -> A
 
 
 def measure(folder: Path, files: int, rows: int, count: int) -> Iterator[dict[str, Any]]:
-    """Files read in the mean for every layout, question and way to plan; the size of both indexes."""
+    """Yield the mean number of files read for every layout, query and kind of plan, and the sizes of both indexes."""
     table = write(folder / "table", files, rows)
-    # A file of this very moment might still change unseen, and an index would not speak of it.
+    # A file that was just written has no token yet, and an index would not cover it.
     time.sleep(0.2)
     ways = {}
     columns = [layout.name for layout in LAYOUTS]
     for way, kind in ((MINMAX, None), (SIEVE, "sieve"), (BLOOM, "bloom")):
         ways[way] = ps.open_table(folder / "table", index_location=folder / way.split("/")[0].replace(" ", "-"))
-        begun = time.perf_counter()
+        start = time.perf_counter()
         if kind is not None:
             ways[way].build_index(columns, kind=kind, progress=False)
-            print(f"  {way}: all {len(columns)} columns built in {time.perf_counter() - begun:.1f} s")
+            print(f"  {way}: all {len(columns)} columns built in {time.perf_counter() - start:.1f} s")
     for layout in LAYOUTS:
         reads: dict[str, dict[str, float]] = {}
         milliseconds: dict[str, dict[str, float]] = {}
         for kind in QUESTIONS:
-            found: dict[str, list[int]] = {way: [] for way in (*ways, OPTIMUM)}
-            spent: dict[str, list[float]] = {way: [] for way in ways}
+            counts: dict[str, list[int]] = {way: [] for way in (*ways, OPTIMUM)}
+            seconds: dict[str, list[float]] = {way: [] for way in ways}
             for where, expression in questions(table, layout.name, kind, count):
                 needed = set(pc.unique(table.filter(expression)["file"]).to_pylist())
-                found[OPTIMUM].append(len(needed))
-                for way, asked in ways.items():
-                    begun = time.perf_counter()
-                    plan = asked.plan(where)
-                    spent[way].append(time.perf_counter() - begun)
+                counts[OPTIMUM].append(len(needed))
+                for way, opened in ways.items():
+                    start = time.perf_counter()
+                    plan = opened.plan(where)
+                    seconds[way].append(time.perf_counter() - start)
                     kept = {int(Path(path).stem) for path in plan.files}
                     assert needed <= kept, f"{way} loses rows of {where}: {sorted(needed - kept)}"
-                    found[way].append(len(kept))
-            if found[OPTIMUM]:
-                reads[kind] = {way: round(statistics.fmean(of), 3) for way, of in found.items()}
-                milliseconds[kind] = {way: round(statistics.median(of) * 1e3, 2) for way, of in spent.items()}
+                    counts[way].append(len(kept))
+            if counts[OPTIMUM]:
+                reads[kind] = {way: round(statistics.fmean(values), 3) for way, values in counts.items()}
+                milliseconds[kind] = {way: round(statistics.median(times) * 1e3, 2) for way, times in seconds.items()}
         size = {way: _index_bytes(ways[way], layout.name) for way in (SIEVE, BLOOM)}
         print(f"  {layout.about}; index {size} bytes")
-        for kind, of in reads.items():
-            print(f"    {QUESTIONS[kind]:<40}" + ", ".join(f"{way} {mean:,.1f}" for way, mean in of.items()))
+        for kind, means in reads.items():
+            print(f"    {QUESTIONS[kind]:<40}" + ", ".join(f"{way} {mean:,.1f}" for way, mean in means.items()))
         yield {
             "layout": layout.name,
             "about": layout.about,
@@ -218,72 +218,72 @@ def measure(folder: Path, files: int, rows: int, count: int) -> Iterator[dict[st
             "questions": count,
             "files_read": reads,
             "plan_milliseconds": milliseconds,
-            "lookup_bits_per_row": {way: round(of * 8 / (files * rows), 3) for way, of in size.items()},
+            "lookup_bits_per_row": {way: round(num_bytes * 8 / (files * rows), 3) for way, num_bytes in size.items()},
         }
 
 
 def _index_bytes(table: ps.Table, column: str) -> int:
-    """Bytes that questions read, not what maintenance keeps beside them."""
-    view = table._index.refresh()
+    """Return the bytes of the index that queries read, without the parts for maintenance."""
+    view = table.opened.index.refresh()
     assert view is not None
     if (column,) in view.columns:
-        of = table.index_stats()[column]
-        return int(of.lookup_bytes + of.root_bytes)
+        stats = table.index_stats()[column]
+        return int(stats.lookup_bytes + stats.root_bytes)
     shelves = view.commit.blooms[column,].shelves
     return sum(part.size for shelf in shelves for part in (shelf.directory, shelf.rows))
 
 
 def figures(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The measurements as `parsieve report` draws them."""
-    found = []
+    """Return the measurements as figures for `parsieve report`."""
+    result = []
     for files in dict.fromkeys(case["files"] for case in cases):
-        of = [case for case in cases if case["files"] == files]
+        group = [case for case in cases if case["files"] == files]
         for kind, about in QUESTIONS.items():
-            asked = [case for case in of if kind in case["files_read"]]
+            measured = [case for case in group if kind in case["files_read"]]
             series = [
-                record.series(way, [case["files_read"][kind][way] for case in asked], ours=way == SIEVE)
+                record.series(way, [case["files_read"][kind][way] for case in measured], ours=way == SIEVE)
                 for way in (MINMAX, BLOOM, SIEVE, OPTIMUM)
             ]
             says = (
-                f"Files that a plan reads for {about}, of {files:,} files; the mean of {of[0]['questions']} questions."
+                f"Files that a plan reads for {about}, out of {files:,} files; mean of {group[0]['questions']} queries."
             )
-            chart = {"kind": "dots", "categories": [case["about"] for case in asked], "series": series}
+            chart = {"kind": "dots", "categories": [case["about"] for case in measured], "series": series}
             even = [
                 case["about"]
-                for case in asked
+                for case in measured
                 if case["files_read"][kind][SIEVE] > 0.9 * case["files_read"][kind][MINMAX]
             ]
             notes = (
-                [f"Min/max does as well, within a tenth; an index spares little: {', '.join(even)}."] if even else []
+                [f"Min/max reads at most a tenth more, so an index saves little: {', '.join(even)}."] if even else []
             )
-            found.append(
+            result.append(
                 {"title": f"{files:,} files: {about}", "says": says, "notes": notes}
                 | chart
                 | {"unit": "files", "category": "layout"}
             )
         series = [
-            record.series(way, [case["lookup_bits_per_row"][way] for case in of], ours=way == SIEVE)
+            record.series(way, [case["lookup_bits_per_row"][way] for case in group], ours=way == SIEVE)
             for way in (BLOOM, SIEVE)
         ]
-        found.append(
+        result.append(
             {
                 "title": f"{files:,} files: size of the index",
-                "says": f"Bits for each of {of[0]['rows']:,} rows that questions read. Where one value has many rows "
-                "or the table is sorted by the column, there is little to store.",
+                "says": f"Bits per row that queries read; {group[0]['rows']:,} rows. If a value has many rows or the "
+                "table is sorted by the column, there is little to store.",
                 "kind": "dots",
-                "categories": [case["about"] for case in of],
+                "categories": [case["about"] for case in group],
                 "series": series,
                 "unit": "bits per row",
                 "category": "layout",
             }
         )
-    return found
+    return result
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--smoke", action="store_true", help="small: does it run, and is no row lost")
-    parser.add_argument("--save", action="store_true", help="write benches/results")
+    parser.add_argument("--smoke", action="store_true", help="use little data, to check that no row is lost")
+    parser.add_argument("--save", action="store_true", help="write a record to benches/results")
     arguments = parser.parse_args()
     sizes = [(12, 500)] if arguments.smoke else [(200, 10_000), (5_000, 1_000)]
     cases: list[dict[str, Any]] = []

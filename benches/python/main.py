@@ -1,4 +1,4 @@
-"""The Python benches, beside their peers. `benches/README.md` says how to run and how to read them."""
+"""Benchmarks of filters in memory, compared with other Python libraries. See `benches/README.md`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import json
 import os
 import platform
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -25,13 +24,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import rbloom
+from record import cpu, output
 
 import parsieve as ps
 from parsieve._core import instruction_sets
 
 ROOT = Path(__file__).resolve().parents[2]
-# Rounds of a case: at least and at most so many, and no further one begun after so many seconds.
-LEAST_ROUNDS, MOST_ROUNDS, LONG_ENOUGH = 4, 9, 20.0
+# The minimum and maximum number of rounds of a case, and the seconds after which no further round starts.
+MIN_ROUNDS, MAX_ROUNDS, MAX_SECONDS = 4, 9, 20.0
 FPP = 0.01
 
 
@@ -55,17 +55,17 @@ class Case:
     values: str
     num_values: int
     num_bytes: int
-    # Nanoseconds per value of each round.
+    # Nanoseconds per value, for each round.
     rounds: dict[str, list[float]] = field(default_factory=dict)
 
     def race(self, plan: Plan, contenders: dict[str, Callable[[], object]]) -> None:
-        """Time the contenders in turn (A B C A B C ...): what disturbs the machine disturbs all of them."""
-        begun = time.perf_counter()
-        for turn in range(1 if plan.smoke else MOST_ROUNDS):
-            if turn >= LEAST_ROUNDS and time.perf_counter() - begun > LONG_ENOUGH:
+        """Time the contenders alternately (A B C A B C ...), so that other load on the machine affects all of them."""
+        began = time.perf_counter()
+        for number in range(1 if plan.smoke else MAX_ROUNDS):
+            if number >= MIN_ROUNDS and time.perf_counter() - began > MAX_SECONDS:
                 break
             for name, run in contenders.items():
-                # Time that this process has worked; but threads are there to save time that passes.
+                # CPU time of this process; with several threads, wall time.
                 clock = time.perf_counter_ns if name.endswith("threads") else time.process_time_ns
                 start = clock()
                 result = run()
@@ -73,7 +73,7 @@ class Case:
                 del result
 
     def combine(self, name: str, first: str, sign: int, second: str) -> None:
-        """Add a time made of two others of the same round."""
+        """Add the sum or difference of two times of the same round."""
         pairs = zip(self.rounds[first], self.rounds[second], strict=True)
         self.rounds[name] = [a + sign * b for a, b in pairs]
 
@@ -105,7 +105,7 @@ class Case:
 
 
 def scramble(numbers: Iterable[int] | np.ndarray) -> np.ndarray:
-    """A random-looking word for each number, and never the same for two (the finaliser of SplitMix64)."""
+    """Return a distinct, random-looking word for each number (the finalizer of SplitMix64)."""
     words = np.asarray(numbers, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -125,7 +125,7 @@ def text16(words: np.ndarray) -> pa.Array:
 
 @dataclass
 class Peers:
-    """The Python Bloom filters, each of about the bytes of ours."""
+    """Bloom filters of other Python libraries, each about as large as ours."""
 
     abloom: Any
     rbloom: Any
@@ -154,7 +154,7 @@ class Peers:
 
 
 def write(table: pa.Table, sink: Any, plan: Plan, *, bloom: bool) -> None:
-    """One row group, plainly written: as little as possible beside the filter."""
+    """Write one row group with as little work as possible besides the filter."""
     pq.write_table(
         table,
         sink,
@@ -169,10 +169,10 @@ def write(table: pa.Table, sink: Any, plan: Plan, *, bloom: bool) -> None:
 def assert_same_bitset(table: pa.Table, bitset: bytes, plan: Plan) -> None:
     sink = pa.BufferOutputStream()
     write(table, sink, plan, bloom=True)
-    assert sink.getvalue().to_pybytes().find(bitset) > 0, "pyarrow wrote another bitset"
+    assert sink.getvalue().to_pybytes().find(bitset) > 0, "pyarrow wrote a different bitset"
 
 
-def list_and(names: Iterable[str]) -> Iterator[tuple[str, str]]:
+def names_with_list(names: Iterable[str]) -> Iterator[tuple[str, str]]:
     return ((name, f"{name}, with the list") for name in names)
 
 
@@ -181,7 +181,7 @@ def insert(plan: Plan, values: str, array: pa.Array) -> Case:
     filters = {isa: ps.BloomFilter(num_bytes=plan.num_bytes) for isa in plan.isas}
     for isa, bloom in filters.items():
         bloom.insert(array, instruction_set=isa)
-        assert bloom == filters[plan.isas[0]], f"other bits on {isa}"
+        assert bloom == filters[plan.isas[0]], f"different bits with {isa}"
     assert_same_bitset(table, bytes(memoryview(filters[plan.isas[0]])), plan)
     peers = Peers.of_size(plan.num_bytes, pa.types.is_string(array.type))
     as_list = array.to_pylist()
@@ -203,7 +203,7 @@ def insert(plan: Plan, values: str, array: pa.Array) -> Case:
     contenders["writer with a filter"] = lambda: write(table, pa.MockOutputStream(), plan, bloom=True)
     case = Case("insert", values, plan.num_values, plan.num_bytes)
     case.race(plan, contenders)
-    for name, total in list_and(peers.inserts()):
+    for name, total in names_with_list(peers.inserts()):
         case.combine(total, "to_pylist", 1, name)
     case.combine("writer's cost of a filter", "writer with a filter", -1, "writer without a filter")
     case.print(f"parsieve {best}")
@@ -215,11 +215,11 @@ def check(plan: Plan, values: str, array: pa.Array, probes: pa.Array, present: n
     bloom.insert(array)
     answers = bloom.check(probes, instruction_set=plan.isas[0])
     as_list, as_mask = probes.to_pylist(), present.tolist()
-    got = answers.to_numpy(zero_copy_only=False)
-    assert got[present].all(), "a false negative"
-    assert got[~present].mean() < 2 * FPP, "too many false positives"
+    maybe = answers.to_numpy(zero_copy_only=False)
+    assert maybe[present].all(), "a false negative"
+    assert maybe[~present].mean() < 2 * FPP, "too many false positives"
     for isa in plan.isas:
-        assert bloom.check(probes, instruction_set=isa).equals(answers), f"other answers on {isa}"
+        assert bloom.check(probes, instruction_set=isa).equals(answers), f"different answers with {isa}"
     peers = Peers.of_size(plan.num_bytes, pa.types.is_string(array.type))
     inserted = array.to_pylist()
     for name, add in peers.inserts().items():
@@ -238,56 +238,41 @@ def check(plan: Plan, values: str, array: pa.Array, probes: pa.Array, present: n
         contenders[name] = lambda contains=contains: contains(as_list)  # type: ignore[misc]
     case = Case("check", values, plan.num_values, plan.num_bytes)
     case.race(plan, contenders)
-    for name, total in list_and(peers.checks()):
+    for name, total in names_with_list(peers.checks()):
         case.combine(total, "to_pylist", 1, name)
     case.print(f"parsieve {best}")
     return case
 
 
 def judge(plan: Plan, case: Case) -> list[dict[str, Any]]:
-    """The targets of the int64 column, on each instruction set: minima, but medians where a difference is measured."""
+    """Compare the int64 column with its targets: by minimum times, and by medians if a difference is measured."""
     targets = []
     for isa in plan.isas:
         ours = f"parsieve {isa}"
         abloom_ratio = case.min("abloom, with the list") / case.min(ours)
         writer_ratio = case.median("writer's cost of a filter") / case.median(ours)
-        for what, measured, limit, met in [
+        for label, measured, limit, met in [
             ("insert int64, ns per value", case.min(ours), 2.5, case.min(ours) <= 2.5),
             ("times abloom with its list", abloom_ratio, 30.0, abloom_ratio >= 30.0),
             ("times the writer's cost of a filter", writer_ratio, 12.0, writer_ratio >= 12.0),
         ]:
             targets.append(
-                {"what": what, "instruction_set": isa, "target": limit, "measured": round(measured, 3), "met": met}
+                {"what": label, "instruction_set": isa, "target": limit, "measured": round(measured, 3), "met": met}
             )
     print("\nTargets")
     for target in targets:
         verdict = "met" if target["met"] else "MISSED"
-        what = f"{target['what']:<38} {target['instruction_set']:<9}"
-        print(f"  {what} {target['measured']:>8.2f} of {target['target']:>5.1f}  {verdict}")
+        label = f"{target['what']:<38} {target['instruction_set']:<9}"
+        print(f"  {label} {target['measured']:>8.2f} of {target['target']:>5.1f}  {verdict}")
     return targets
 
 
-def output(*command: str) -> str:
-    try:
-        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
-    except (OSError, subprocess.CalledProcessError):
-        return ""
-
-
-def cpu() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return output("sysctl", "-n", "machdep.cpu.brand_string") or platform.processor()
-    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), "")
-
-
 def save(arguments: list[str], cases: list[Case], targets: list[dict[str, Any]]) -> None:
-    # `+`: files differ from the commit.
+    # A "+" after the commit means that files were changed.
     changed = output("git", "status", "--porcelain", "--", ":!benches/results")
     date = datetime.datetime.now(datetime.UTC).date().isoformat()
     packages = ["parsieve", "pyarrow", "abloom", "rbloom", "fastbloom_rs", "numpy"]
-    record = {
+    content = {
         "date": date,
         "commit": output("git", "rev-parse", "HEAD") + ("+" if changed else ""),
         "how": " ".join(["make develop .venv/stamp-bench && .venv/bin/python benches/python/main.py", *arguments]),
@@ -305,22 +290,28 @@ def save(arguments: list[str], cases: list[Case], targets: list[dict[str, Any]])
         "cases": [case.record() for case in cases],
         "targets": targets,
     }
-    part = "".join(f"-{word}" for word in arguments if not word.startswith("--"))
+    suffix = "".join(f"-{word}" for word in arguments if not word.startswith("--"))
     folder = ROOT / "benches" / "results"
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"bloom-python-{date}{part}.json"
-    path.write_text(json.dumps(record, indent=1) + "\n")
+    path = folder / f"bloom-python-{date}{suffix}.json"
+    path.write_text(json.dumps(content, indent=1) + "\n")
     print(f"\nbenches/results/{path.name}")
 
 
 def main() -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):
-        # Each case as it ends, into a pipe too.
+        # Print each case when it ends, even into a pipe.
         sys.stdout.reconfigure(line_buffering=True)
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--isa", action="append", choices=instruction_sets(), help="only on this instruction set")
-    parser.add_argument("--smoke", action="store_true", help="each case once and small: does it run, and do all agree")
-    parser.add_argument("--save", action=argparse.BooleanOptionalAction, help="write benches/results; a full run does")
+    parser.add_argument("--isa", action="append", choices=instruction_sets(), help="use only this instruction set")
+    parser.add_argument(
+        "--smoke", action="store_true", help="run each case once with little data, to check that all results agree"
+    )
+    parser.add_argument(
+        "--save",
+        action=argparse.BooleanOptionalAction,
+        help="write a record to benches/results (default for a full run)",
+    )
     arguments = parser.parse_args()
     plan = Plan(arguments.smoke, arguments.isa or instruction_sets())
 

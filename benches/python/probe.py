@@ -1,6 +1,6 @@
-"""Filters probed: a thousand keys in a thousand files of a slow store, and one key in one file beside DuckDB.
+"""Checks filters in files: many keys in many files of a slow store, and one key in one file compared with DuckDB.
 
-The store is simulated: every request sleeps first. `benches/README.md` says how to read the numbers.
+The store is simulated: every request sleeps first. See `benches/README.md`.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ import parsieve as ps
 ROOT = Path(__file__).resolve().parents[2]
 LATENCY = 0.020
 ROWS = 10_000
-# Files asked at once. A store takes hundreds of requests, and a thread that waits costs next to nothing.
+# Files that are read at the same time. A store serves hundreds of requests, and waiting threads cost next to nothing.
 AT_ONCE = 128
-# What this project set out to reach against DuckDB's own probe.
+# The project's goal, compared with DuckDB's own probe.
 TARGET = 100.0
 
 Answer = TypeVar("Answer")
 
 
 class SlowStore:
-    """A folder with the two methods of fsspec that a reader needs; each call takes the latency of an object store."""
+    """A folder with the two fsspec methods that a reader needs; each call waits as long as an object store would."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -51,7 +51,7 @@ class SlowStore:
 
 
 def make(folder: Path, files: int) -> None:
-    """Files of random keys; file number n holds exactly one of the keys that are asked for, n itself."""
+    """Write files of random keys. Of the keys that are looked up, file number n contains only n."""
     for number in range(files):
         keys = np.random.default_rng(number).integers(1 << 40, 1 << 62, ROWS)
         keys[number % ROWS] = number
@@ -60,7 +60,7 @@ def make(folder: Path, files: int) -> None:
 
 
 def many_files(folder: Path, files: int) -> dict[str, Any]:
-    """Which of the files may hold which of as many keys: one question a file, all files at once."""
+    """Find the files that may contain each of as many keys, with one query per file and many files at a time."""
     store, keys = SlowStore(folder), pa.array(np.arange(files))
 
     def ask(number: int) -> tuple[bool, int, int]:
@@ -72,9 +72,9 @@ def many_files(folder: Path, files: int) -> dict[str, Any]:
         with ps.open_filters((store, f"{number}.parquet")) as filters:
             bloom = filters.filter(0, "id")
             assert bloom is not None
-            found = bloom.check(keys)
-            assert found[number].as_py(), "a row would be lost"
-            return int(found.true_count)
+            maybe = bloom.check(keys)
+            assert maybe[number].as_py(), "a row would be lost"
+            return int(maybe.true_count)
 
     def timed(work: Callable[[int], Answer]) -> tuple[list[Answer], float]:
         start = time.perf_counter()
@@ -83,7 +83,8 @@ def many_files(folder: Path, files: int) -> dict[str, Any]:
 
     answers, any_seconds = timed(ask)
     assert all(answer for answer, *_ in answers), "a row would be lost"
-    requests, size = sum(of[1] for of in answers) / files, sum(of[2] for of in answers) / files
+    requests = sum(count for _, count, _ in answers) / files
+    size = sum(num_bytes for *_, num_bytes in answers) / files
     counts, each_seconds = timed(which)
     assert sum(counts) < files * 1.1, "too many false positives"
     few = range(min(files, 20))
@@ -91,7 +92,7 @@ def many_files(folder: Path, files: int) -> dict[str, Any]:
     for number in few:
         ask(number)
     one_by_one = (time.perf_counter() - start) / len(few) * files
-    # The size of a file is a request too.
+    # Getting the size of a file is a request too.
     waits = (requests + 1) * LATENCY * -(-files // AT_ONCE)
     print(f"{files} keys in {files} files, {LATENCY * 1e3:.0f} ms a request, {AT_ONCE} files at once")
     print(f"  any of the keys  {any_seconds:7.2f} s  ({waits:.2f} s are the latency alone)")
@@ -113,13 +114,16 @@ def many_files(folder: Path, files: int) -> dict[str, Any]:
 
 
 def one_key(folder: Path, rounds: int) -> dict[str, Any]:
-    """One key in one local file, asked in turn: A B C, B C A, ..., for whoever follows a large program starts cold."""
+    """Check one key in one local file.
+
+    The order of the contenders rotates (A B C, B C A, ...), because each one leaves the caches cold for the next.
+    """
     path = str(folder / "0.parquet")
     connection = duckdb.connect()
-    question = f"SELECT bool_or(NOT bloom_filter_excludes) FROM parquet_bloom_probe('{path}', 'id', ?)"
+    query = f"SELECT bool_or(NOT bloom_filter_excludes) FROM parquet_bloom_probe('{path}', 'id', ?)"
 
     def ask_duckdb(key: int) -> bool:
-        row = connection.execute(question, [key]).fetchone()
+        row = connection.execute(query, [key]).fetchone()
         assert row is not None
         return bool(row[0])
 
@@ -138,21 +142,21 @@ def one_key(folder: Path, rounds: int) -> dict[str, Any]:
         "parsieve, filter held": bloom.might_contain,
     }
     times: dict[str, list[float]] = {name: [] for name in contenders}
-    for turn in range(rounds):
-        key = 0 if turn % 2 else turn + 5
+    for number in range(rounds):
+        key = 0 if number % 2 else number + 5
         answers = set()
         names = list(contenders)
-        for name in names[turn % len(names) :] + names[: turn % len(names)]:
+        for name in names[number % len(names) :] + names[: number % len(names)]:
             ask = contenders[name]
             start = time.perf_counter_ns()
             answers.add(ask(key))
             times[name].append((time.perf_counter_ns() - start) / 1e3)
-        assert answers == {key == 0}, f"they disagree on {key}: {answers}"
-    medians = {name: statistics.median(of) for name, of in times.items()}
-    # The ratio of each turn, whose halves met the same machine.
+        assert answers == {key == 0}, f"different answers for {key}: {answers}"
+    medians = {name: statistics.median(values) for name, values in times.items()}
+    # The ratio is computed for each round, because the load on the machine changes between rounds.
     ratios = {
-        name: statistics.median(theirs / ours for theirs, ours in zip(times["duckdb"], of, strict=True))
-        for name, of in times.items()
+        name: statistics.median(theirs / ours for theirs, ours in zip(times["duckdb"], values, strict=True))
+        for name, values in times.items()
     }
     print("one key in one file")
     for name, median in medians.items():
@@ -168,8 +172,10 @@ def one_key(folder: Path, rounds: int) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--smoke", action="store_true", help="few files, few rounds: does it run, and do all agree")
-    parser.add_argument("--save", action="store_true", help="write benches/results")
+    parser.add_argument(
+        "--smoke", action="store_true", help="use few files and rounds, to check that all results agree"
+    )
+    parser.add_argument("--save", action="store_true", help="write a record to benches/results")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         files = 20 if arguments.smoke else 1000

@@ -1,4 +1,4 @@
-"""The record of a bench: what was measured, when, on which machine, and the command that measures it again."""
+"""Records of benchmarks: the results, the date, the machine, and the command to repeat the measurement."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ HOW = {
 
 
 def series(name: str, values: list[float | None], ours: bool = False) -> dict[str, Any]:
-    """One contender of a figure, as `parsieve report` reads it."""
+    """Return one contender of a figure, in the form that `parsieve report` reads."""
     return {"name": name, "values": values, "ours": ours}
 
 
@@ -34,17 +35,17 @@ def save(
     figures: list[dict[str, Any]] | None = None,
     by: str = "python",
 ) -> None:
-    """Write `benches/results/KIND-BY-DATE.json`; with figures, `parsieve report` makes a page of it."""
-    changed = _output("git", "status", "--porcelain", "--", ":!benches/results")
+    """Write `benches/results/KIND-BY-DATE.json`. `parsieve report` makes a page of a record with figures."""
+    changed = output("git", "status", "--porcelain", "--", ":!benches/results")
     date = datetime.datetime.now(datetime.UTC).date().isoformat()
     record = {
         "date": date,
-        "commit": _output("git", "rev-parse", "HEAD") + ("+" if changed else ""),
+        "commit": output("git", "rev-parse", "HEAD") + ("+" if changed else ""),
         "how": " ".join([HOW[by], *sys.argv]),
         "python": platform.python_version(),
         "packages": {"parsieve": parsieve.__version__} | {name: version(name) for name in packages},
         "machine": {
-            "cpu": _cpu(),
+            "cpu": cpu(),
             "cores": os.cpu_count(),
             "kernel": platform.release(),
             "load_at_end": os.getloadavg(),
@@ -59,15 +60,42 @@ def save(
 
 
 def filesystem(folder: Path) -> str:
-    """The kind of filesystem that a folder lies on."""
-    return _output("stat", "--file-system", "--format=%T", str(folder))
+    """Return the type of the filesystem that contains a folder."""
+    return output("stat", "--file-system", "--format=%T", str(folder))
 
 
-def _output(*command: str) -> str:
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
+def output(*command: str) -> str:
+    """Return the output of a command, run in the repository; an empty string if it fails."""
+    try:
+        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return ""
 
 
-def _cpu() -> str:
+def cpu() -> str:
+    """Return the name of the processor."""
     info = Path("/proc/cpuinfo")
     lines = info.read_text().splitlines() if info.exists() else []
-    return next((line.partition(": ")[2] for line in lines if line.startswith("model name")), platform.processor())
+    return next(
+        (line.partition(": ")[2] for line in lines if line.startswith("model name")),
+        output("sysctl", "-n", "machdep.cpu.brand_string") or platform.processor(),
+    )
+
+
+class SavedSteps:
+    """The results of a benchmark's steps, in a JSON file, so that an interrupted run can resume."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.results: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+
+    def once(self, name: str, measure: Callable[[], Any]) -> Any:
+        """Return the saved result of a step; if there is none, run the step and save its result."""
+        if name not in self.results:
+            start = time.perf_counter()
+            self.results[name] = measure()
+            temporary = self.path.with_suffix(".new")
+            temporary.write_text(json.dumps(self.results, indent=1))
+            temporary.replace(self.path)
+            print(f"{name}: {time.perf_counter() - start:.1f} s", flush=True)
+        return self.results[name]

@@ -1,7 +1,7 @@
-"""Filters added to a file that exists, beside writing it anew with pyarrow and DuckDB.
+"""Adds filters to an existing file, compared with rewriting the file by pyarrow and DuckDB. See `benches/README.md`.
 
-`benches/README.md` says how to read it. Each contender runs in turn, in a process of its own, so that its peak memory
-is its own. All sync what they wrote. Times are seconds, memory MiB.
+Contenders run alternately, each in its own process, so that its peak memory can be measured. All of them sync their
+output. Times are in seconds, and memory is in MiB.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ import parsieve as ps
 ROOT = Path(__file__).resolve().parents[2]
 ROW_GROUP = 1 << 20
 FPP = 0.01
-# What this project set out to reach against the faster peer.
+# The project's goals, compared with the faster of the other contenders.
 TARGETS = {"id": 10.0, "text": 4.0}
-# Filters for millions of distinct values; what a reader of their documentation would do.
+# Options that DuckDB's documentation suggests for filters of millions of distinct values.
 DICTIONARIES = "dictionary_size_limit 1048576, string_dictionary_page_size_limit 1000000000"
 
 
 def make(path: Path, codec: str, rows: int) -> None:
-    """Random int64 and strings of 96 bytes, unsorted, with other columns beside them."""
+    """Write unsorted random int64 and strings of 96 bytes, and some other columns."""
     random = np.random.default_rng(1)
     letters = np.frombuffer(b"0123456789abcdef", np.uint8)
     writer = None
@@ -106,7 +106,7 @@ CONTENDERS: dict[str, Callable[[Path, Path, str, str], None]] = {
 
 
 def peak(reset: bool = False) -> float:
-    """The most memory of this process; `ru_maxrss` would tell that of the one which started it."""
+    """Return the peak memory of this process; `ru_maxrss` would include the process that started it."""
     if reset:
         Path("/proc/self/clear_refs").write_text("5")
     lines = Path("/proc/self/status").read_text().splitlines()
@@ -114,7 +114,7 @@ def peak(reset: bool = False) -> float:
 
 
 def run_one(name: str, source: Path, out: Path, column: str, codec: str) -> None:
-    """What a child does; its measurements go to standard output."""
+    """Run one contender in a child process, and print its measurements."""
     if name == "duckdb":
         import duckdb  # noqa: F401 - its import is not timed
     before = peak(reset=True)
@@ -131,8 +131,8 @@ def run_one(name: str, source: Path, out: Path, column: str, codec: str) -> None
     cpu = after.ru_utime + after.ru_stime - base.ru_utime - base.ru_stime
     written = out if out.exists() else source
     with ps.open_filters(written) as filters:
-        found = sum(place.column == column for place in filters.ranges())
-        assert found == filters.num_row_groups, f"{name} made {found} filters of {column}"
+        count = sum(place.column == column for place in filters.ranges())
+        assert count == filters.num_row_groups, f"{name} wrote {count} filters of {column}"
     print(
         json.dumps(
             {
@@ -164,8 +164,8 @@ def race(folder: Path, codec: str, rows: int, rounds: int) -> list[dict[str, Any
                 times[name].append(json.loads(answer.stdout))
                 out.unlink(missing_ok=True)
         medians = {
-            name: {key: round(statistics.median(one[key] for one in of), 4) for key in of[0]}
-            for name, of in times.items()
+            name: {key: round(statistics.median(run[key] for run in runs), 4) for key in runs[0]}
+            for name, runs in times.items()
         }
         ratio = {
             name: {
@@ -176,11 +176,11 @@ def race(folder: Path, codec: str, rows: int, rounds: int) -> list[dict[str, Any
             if name.startswith("parsieve")
         }
         print(f"\n{column} of {size >> 20} MiB, {codec}, {rounds} rounds; target {target:g} times the faster peer")
-        for name, of in medians.items():
+        for name, values in medians.items():
             times_faster = f"  {ratio[name]['wall']:.1f}x wall, {ratio[name]['cpu']:.1f}x cpu" if name in ratio else ""
             print(
-                f"  {name:<18} {of['wall']:7.2f} s, {of['cpu']:7.2f} s of work, "
-                f"{of['peak_mib']:6.0f} MiB more than before{times_faster}"
+                f"  {name:<18} {values['wall']:7.2f} s, {values['cpu']:7.2f} s of CPU, "
+                f"{values['peak_mib']:6.0f} MiB more than before{times_faster}"
             )
         cases.append(
             {"column": column, "codec": codec, "bytes": size, "rows": rows, "rounds": rounds, "target": target}
@@ -193,14 +193,12 @@ def race(folder: Path, codec: str, rows: int, rounds: int) -> list[dict[str, Any
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--child", nargs=5, help=argparse.SUPPRESS)
-    parser.add_argument("--smoke", action="store_true", help="once, with small files")
+    parser.add_argument("--smoke", action="store_true", help="run once, with small files")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--rows", type=int, default=9_000_000, help="9,000,000 rows are 1 GiB with Snappy")
     parser.add_argument("--codec", action="append", choices=["snappy", "zstd"])
-    parser.add_argument(
-        "--folder", type=Path, help="where the files lie: this repository's target/, or another filesystem"
-    )
-    parser.add_argument("--save", action="store_true", help="write benches/results")
+    parser.add_argument("--folder", type=Path, help="the folder for the files (default: target/ of this repository)")
+    parser.add_argument("--save", action="store_true", help="write a record to benches/results")
     arguments = parser.parse_args()
     if arguments.child:
         name, source, out, column, codec = arguments.child
@@ -208,7 +206,7 @@ def main() -> None:
         return
     rows, rounds = (20_000, 1) if arguments.smoke else (arguments.rows, arguments.rounds)
     cases = []
-    # On the disk: the system's temporary folder may be memory.
+    # The system's temporary folder may be in memory.
     (ROOT / "target").mkdir(exist_ok=True)
     where = arguments.folder or ROOT / "target"
     with tempfile.TemporaryDirectory(dir=where) as folder:

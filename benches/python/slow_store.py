@@ -1,8 +1,8 @@
-"""A folder as a slow object store: what readers need of S3, 20 ms later, with requests and bytes counted.
+"""Serves a folder as a slow object store: the part of S3 that readers need, with a delay and with counters.
 
     python benches/python/slow_store.py FOLDER --delay 0.02      # prints its port; the folder is the bucket "b"
 
-Each request waits on a thread of its own, so that requests which are sent together wait together.
+Each request waits in its own thread, so simultaneous requests wait at the same time.
 """
 
 from __future__ import annotations
@@ -20,60 +20,60 @@ from pathlib import Path
 from xml.sax.saxutils import escape
 
 BUCKET = "b"
-PIECE = 1 << 20
+CHUNK_BYTES = 1 << 20
 
 
 class Counts:
-    """What was asked for since the last look."""
+    """The number of requests and bytes since the last reset."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self.requests = self.num_bytes = 0
 
     def add(self, num_bytes: int) -> None:
-        """One request more, and what it brought."""
+        """Count one request and the bytes of its answer."""
         with self._lock:
             self.requests += 1
             self.num_bytes += num_bytes
 
-    def taken(self) -> dict[str, int]:
-        """The counts, which begin anew."""
+    def reset(self) -> dict[str, int]:
+        """Return the counts, and set them to zero."""
         with self._lock:
-            found = {"requests": self.requests, "bytes": self.num_bytes}
+            counts = {"requests": self.requests, "bytes": self.num_bytes}
             self.requests = self.num_bytes = 0
-            return found
+            return counts
 
 
-class Answers(BaseHTTPRequestHandler):
-    """GET and HEAD of objects, and lists of them."""
+class Handler(BaseHTTPRequestHandler):
+    """Answers GET and HEAD requests for objects, and listings."""
 
     protocol_version = "HTTP/1.1"
-    # Set for the program.
+    # Set by `main`.
     root = Path()
     delay = 0.0
     counts = Counts()
 
     def log_message(self, format: str, *args: object) -> None:
-        """Say nothing."""
+        """Do not log requests."""
 
     def do_HEAD(self) -> None:
-        """What an object is."""
+        """Send the headers of an object."""
         self._object(with_body=False)
 
     def do_GET(self) -> None:
-        """An object, some of its bytes, a list, or the counts."""
+        """Send an object or a range of it, a listing, or the counts."""
         parts = urllib.parse.urlsplit(self.path)
         query = dict(urllib.parse.parse_qsl(parts.query, keep_blank_values=True))
         if parts.path == "/!counts":
-            self._send(200, json.dumps(self.counts.taken()).encode(), {})
+            self._send(200, json.dumps(self.counts.reset()).encode(), {})
         elif "list-type" in query:
             time.sleep(self.delay)
-            self._send(200, self._listed(query), {"Content-Type": "application/xml"})
+            self._send(200, self._list(query), {"Content-Type": "application/xml"})
         else:
             self._object(with_body=True)
 
-    def _listed(self, query: dict[str, str]) -> bytes:
-        """All objects of a prefix at once; folders of it where a delimiter is given."""
+    def _list(self, query: dict[str, str]) -> bytes:
+        """Return all objects below a prefix in one page; with a delimiter, objects and folders."""
         prefix, delimiter = query.get("prefix", ""), query.get("delimiter", "")
         entries, folders = [], {}
         for folder, _, names in os.walk(self.root):
@@ -92,7 +92,7 @@ class Answers(BaseHTTPRequestHandler):
                     f"<Contents><Key>{escape(key)}</Key><LastModified>{when}</LastModified>"
                     f"<ETag>{escape(_tag(state))}</ETag><Size>{state.st_size}</Size></Contents>"
                 )
-        common = "".join(f"<CommonPrefixes><Prefix>{escape(one)}</Prefix></CommonPrefixes>" for one in folders)
+        common = "".join(f"<CommonPrefixes><Prefix>{escape(name)}</Prefix></CommonPrefixes>" for name in folders)
         return (
             '<?xml version="1.0" encoding="UTF-8"?><ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/">'
             f"<Name>{BUCKET}</Name><Prefix>{escape(prefix)}</Prefix><KeyCount>{len(entries) + len(folders)}</KeyCount>"
@@ -107,12 +107,12 @@ class Answers(BaseHTTPRequestHandler):
         if not path.resolve().is_relative_to(self.root.resolve()):
             self._send(403, b"", {})
         elif not name or not path.is_file():
-            # The bucket itself is there.
+            # The bucket itself exists.
             self._send(404 if name else 200, b"", {})
         else:
-            self._found(path, with_body)
+            self._send_file(path, with_body)
 
-    def _found(self, path: Path, with_body: bool) -> None:
+    def _send_file(self, path: Path, with_body: bool) -> None:
         state = path.stat()
         start, end, status = 0, state.st_size, 200
         headers = {
@@ -120,8 +120,8 @@ class Answers(BaseHTTPRequestHandler):
             "Last-Modified": formatdate(state.st_mtime, usegmt=True),
             "Accept-Ranges": "bytes",
         }
-        if asked := self.headers.get("Range", "").removeprefix("bytes="):
-            first, _, last = asked.partition("-")
+        if requested := self.headers.get("Range", "").removeprefix("bytes="):
+            first, _, last = requested.partition("-")
             start = int(first) if first else max(0, state.st_size - int(last))
             end = min(int(last) + 1 if first and last else state.st_size, state.st_size)
             status = 206
@@ -135,9 +135,9 @@ class Answers(BaseHTTPRequestHandler):
             with path.open("rb") as file:
                 file.seek(start)
                 while start < end:
-                    piece = file.read(min(PIECE, end - start))
-                    self.wfile.write(piece)
-                    start += len(piece)
+                    chunk = file.read(min(CHUNK_BYTES, end - start))
+                    self.wfile.write(chunk)
+                    start += len(chunk)
 
     def _send(self, status: int, body: bytes, headers: dict[str, str]) -> None:
         if not self.path.startswith("/!"):
@@ -155,13 +155,13 @@ def _tag(state: os.stat_result) -> str:
 
 
 def main() -> None:
-    """Serve until the process is ended."""
+    """Serve until the process is killed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--delay", type=float, default=0.02, help="seconds before each answer")
-    asked = parser.parse_args()
-    Answers.root, Answers.delay = asked.folder, asked.delay
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Answers)
+    arguments = parser.parse_args()
+    Handler.root, Handler.delay = arguments.folder, arguments.delay
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
     print(server.server_address[1], flush=True)
     server.serve_forever()

@@ -1,11 +1,11 @@
-"""A lake of late events asked through pyarrow, Polars, DuckDB and Spark: warm, cold, and on a store that is far away.
+"""Queries a lake of late events with pyarrow, Polars, DuckDB and Spark: warm, cold, and on a remote store.
 
     make develop .venv-spark/stamp-bench-spark
     PYTHONPATH=python .venv-spark/bin/python benches/spark/engines.py --save
 
-Cold means that the system holds no byte of the lake and its index, and that the table was not opened before; the far
-store is `benches/python/slow_store.py`, 20 ms away, which counts what it is asked for (Spark would need a connector to
-it, and is left out there). Contenders take turns, and must find the same rows. See `benches/README.md`.
+Cold means that no part of the lake and its index is in memory, and that the table is opened again. The remote store is
+`benches/python/slow_store.py` with a latency of 20 ms, which counts requests and bytes. Spark would need a connector,
+and is not measured there. Contenders run alternately, and must return the same rows. See `benches/README.md`.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ import record  # noqa: E402
 
 ALONE, WITH = "alone", "with parsieve"
 DELAY = 0.02
-# By a listing of the far store, a file of the last minute might still be changed unseen.
+# A store's listing cannot prove that a file of the last minute is unchanged, so files are dated back.
 A_DAY = 86_400
 Ask = Callable[[str], int]
 
 
 class _Far(ArrowFSWrapper):  # type: ignore[misc] # it has no types
-    """The far store as DuckDB is handed filesystems."""
+    """The remote store as a filesystem for DuckDB."""
 
     protocol = "far"
 
@@ -56,34 +56,34 @@ class _Far(ArrowFSWrapper):  # type: ignore[misc] # it has no types
         return str(path).removeprefix("far://").lstrip("/")
 
     def open(self, path: str, mode: str = "rb", **_: Any) -> _FarFile:
-        """A file for DuckDB, which only reads."""
+        """Open a file for reading."""
         return _FarFile(self.fs.open_input_file(self._strip_protocol(path)))
 
 
 class _FarFile:
-    """A file that DuckDB's threads share: one seeks and reads, and another may have sought between the two."""
+    """A file that DuckDB's threads share. Each thread has its own position, because threads seek before they read."""
 
     def __init__(self, file: Any) -> None:
         self._file = file
-        self._places: dict[int, int] = {}
+        self._positions: dict[int, int] = {}
 
-    def seek(self, place: int) -> None:
-        self._places[threading.get_ident()] = place
+    def seek(self, position: int) -> None:
+        self._positions[threading.get_ident()] = position
 
     def tell(self) -> int:
-        return self._places.get(threading.get_ident(), 0)
+        return self._positions.get(threading.get_ident(), 0)
 
     def read(self, size: int) -> bytes:
-        found: bytes = self._file.read_at(size, self.tell())
-        self.seek(self.tell() + len(found))
-        return found
+        data: bytes = self._file.read_at(size, self.tell())
+        self.seek(self.tell() + len(data))
+        return data
 
     def close(self) -> None:
         self._file.close()
 
 
 class Store:
-    """The far store, in a process of its own."""
+    """The remote store, in its own process."""
 
     def __init__(self, folder: Path) -> None:
         command = [sys.executable, str(ROOT / "benches/python/slow_store.py"), str(folder), "--delay", str(DELAY)]
@@ -96,7 +96,7 @@ class Store:
 
     @property
     def options(self) -> dict[str, str]:
-        """As Polars takes them."""
+        """Return the storage options for Polars."""
         return {
             "aws_endpoint_url": f"http://{self.address}",
             "aws_access_key_id": "key",
@@ -106,19 +106,19 @@ class Store:
         }
 
     def counts(self) -> dict[str, int]:
-        """Requests and bytes since the last look."""
+        """Return the requests and bytes since the last call."""
         with urllib.request.urlopen(f"http://{self.address}/!counts") as answer:
-            found: dict[str, int] = json.load(answer)
-            return found
+            counts: dict[str, int] = json.load(answer)
+            return counts
 
     def close(self) -> None:
-        """End the process."""
+        """Kill the process."""
         self._process.kill()
         self._process.wait()
 
 
 def forget(folder: Path) -> None:
-    """Have the system drop what it holds of a folder's files."""
+    """Drop the files of a folder from the page cache."""
     os.sync()
     for path in folder.rglob("*"):
         if path.is_file():
@@ -128,15 +128,15 @@ def forget(folder: Path) -> None:
 
 
 def local(folder: Path, spark: Any) -> dict[str, tuple[Ask, Callable[[ps.Table, str], int]]]:
-    """For each engine, rows found by its own means and in what a table's plan keeps."""
+    """Return two functions for each engine, which count the rows of a query: the engine alone, and with a plan."""
     schema = pads.dataset(folder).schema
     connection = duckdb.connect()
     connection.execute("SET TimeZone = 'UTC'")
     everything = f"SELECT * FROM read_parquet('{folder}/*.parquet')"
 
     def by_duckdb(where: str) -> int:
-        found = connection.sql(f"{everything} WHERE {render.to_duckdb(parse(where, schema))}")
-        return int(found.to_arrow_table().num_rows)
+        rows = connection.sql(f"{everything} WHERE {render.to_duckdb(parse(where, schema))}")
+        return int(rows.to_arrow_table().num_rows)
 
     def by_polars(where: str) -> int:
         frame = pl.scan_parquet(f"{folder}/*.parquet").filter(render.to_polars(parse(where, schema)))
@@ -164,7 +164,7 @@ def local(folder: Path, spark: Any) -> dict[str, tuple[Ask, Callable[[ps.Table, 
 
 
 def far(store: Store, name: str, schema: Any) -> dict[str, tuple[Ask, Callable[[ps.Table, str], int]]]:
-    """The same of the far store."""
+    """Return the same functions for the remote store."""
     connection = duckdb.connect()
     connection.execute("SET TimeZone = 'UTC'")
     connection.register_filesystem(_Far(store.filesystem))
@@ -179,8 +179,8 @@ def far(store: Store, name: str, schema: Any) -> dict[str, tuple[Ask, Callable[[
 
     def by_duckdb(where: str) -> int:
         everything = f"SELECT * FROM read_parquet('far://b/{name}/*.parquet')"
-        found = connection.sql(f"{everything} WHERE {render.to_duckdb(parse(where, schema))}")
-        return int(found.to_arrow_table().num_rows)
+        rows = connection.sql(f"{everything} WHERE {render.to_duckdb(parse(where, schema))}")
+        return int(rows.to_arrow_table().num_rows)
 
     return {
         "pyarrow": (by_pyarrow, lambda table, where: int(table.plan(where).to_arrow().num_rows)),
@@ -200,7 +200,7 @@ def race(
     before: Callable[[], Any],
     after: Callable[[], dict[str, int]] = dict,
 ) -> Iterator[dict[str, Any]]:
-    """Medians of both ways, in turn, for each question and engine; `before` and `after` stand around each."""
+    """Yield the medians of both ways for each query and engine; `before` and `after` are called around each run."""
     for question, where in questions.items():
         for engine, (alone, planned) in engines.items():
             seconds: dict[str, list[float]] = {ALONE: [], WITH: []}
@@ -214,13 +214,13 @@ def race(
                     seconds[way].append(time.perf_counter() - start)
                     counted[way] = after()
             assert rows[ALONE] == rows[WITH], f"{engine}: {rows} for {where}"
-            medians = {way: round(statistics.median(of), 4) for way, of in seconds.items()}
+            medians = {way: round(statistics.median(times), 4) for way, times in seconds.items()}
             print(f"  {question} {engine:<8} {medians} {counted if any(counted.values()) else ''}", flush=True)
             yield {"question": question, "engine": engine, "rows": rows[WITH], "seconds": medians, "counted": counted}
 
 
 def measure(folder: Path, files: int, rows: int, rounds: int, spark: Any) -> Iterator[dict[str, Any]]:
-    """The lake with its index, asked in three places."""
+    """Write a lake with an index, and query it in three places."""
     events = lake.write(folder / "lake", files, rows)
     for path in events.folder.iterdir():
         os.utime(path, (time.time() - A_DAY,) * 2)
@@ -238,54 +238,58 @@ def measure(folder: Path, files: int, rows: int, rounds: int, spark: Any) -> Ite
         yield case | {"place": "cold"}
     store = Store(folder)
     try:
-        # A listing of the store names the files' versions otherwise: an index of its own.
-        bound = ps.open_table((store.filesystem, "b/lake"), index_location=folder / "far")
-        bound.build_index(["user_id", "event_time"], "sieve", progress=False)
+        # The store has other tokens for the files than the local folder, so it needs its own index.
+        remote = ps.open_table((store.filesystem, "b/lake"), index_location=folder / "far")
+        remote.build_index(["user_id", "event_time"], "sieve", progress=False)
         print(f"a store {DELAY * 1e3:g} ms away")
 
-        def again() -> ps.Table:
+        def reopened() -> ps.Table:
             return ps.open_table((store.filesystem, "b/lake"), index_location=(store.filesystem, "b/far"))
 
-        for case in race(far(store, "lake", warm.schema), questions, rounds, again, store.counts, store.counts):
+        for case in race(far(store, "lake", warm.schema), questions, rounds, reopened, store.counts, store.counts):
             yield case | {"place": "far"}
     finally:
         store.close()
 
 
 def figures(cases: list[dict[str, Any]], files: int) -> list[dict[str, Any]]:
-    """The measurements as `parsieve report` draws them."""
-    abouts = {
-        "warm": "All files in the system's memory, the table opened before.",
-        "cold": "No byte in the system's memory, the table opened anew.",
-        "far": f"On a store that is {DELAY * 1e3:g} ms away, the table and its index opened anew.",
+    """Return the measurements as figures for `parsieve report`."""
+    descriptions = {
+        "warm": "All files are in memory, and the table is already open.",
+        "cold": "No file is in memory, and the table is opened for each query.",
+        "far": f"On a store with a latency of {DELAY * 1e3:g} ms; the table and its index are opened for each query.",
     }
-    found = []
+    result = []
 
-    def chart(title: str, says: str, of: list[dict[str, Any]], unit: str, value: Callable[[Any, str], float]) -> None:
-        series = [record.series(way, [value(one, way) for one in of], ours=way == WITH) for way in (ALONE, WITH)]
-        names = [f"{one['question']}, {one['engine']}" for one in of]
-        about = {"kind": "bars", "unit": unit, "categories": names, "category": "question and engine"}
-        found.append({"title": title, "says": says} | about | {"series": series})
+    def chart(
+        title: str, says: str, group: list[dict[str, Any]], unit: str, value: Callable[[Any, str], float]
+    ) -> None:
+        series = [record.series(way, [value(case, way) for case in group], ours=way == WITH) for way in (ALONE, WITH)]
+        names = [f"{case['question']}, {case['engine']}" for case in group]
+        axes = {"kind": "bars", "unit": unit, "categories": names, "category": "query and engine"}
+        result.append({"title": title, "says": says} | axes | {"series": series})
 
-    for place, about in abouts.items():
-        of = [case for case in cases if case["place"] == place]
-        chart(f"{files} files, {place}", about, of, "seconds", lambda one, way: float(one["seconds"][way]))
-    of = [case for case in cases if case["place"] == "far"]
-    for what, unit in (("bytes", "bytes"), ("requests", "")):
-        title, says = f"{files} files, far: {what}", f"The {what} that the far store was asked for, listing included."
-        chart(title, says, of, unit, lambda one, way, what=what: float(one["counted"][way][what]))  # type: ignore[misc]
-    return found
+    for place, description in descriptions.items():
+        group = [case for case in cases if case["place"] == place]
+        chart(f"{files} files, {place}", description, group, "seconds", lambda case, way: float(case["seconds"][way]))
+    group = [case for case in cases if case["place"] == "far"]
+    for key, unit in (("bytes", "bytes"), ("requests", "")):
+        title, says = f"{files} files, far: {key}", f"The {key} that the remote store counted, including the listing."
+        chart(title, says, group, unit, lambda case, way, key=key: float(case["counted"][way][key]))  # type: ignore[misc]
+    return result
 
 
 def main() -> None:
-    """Measure, and save if asked."""
+    """Measure, and optionally save the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--smoke", action="store_true", help="small and once: does it run, and do all agree")
-    parser.add_argument("--save", action="store_true", help="write a record into benches/results")
+    parser.add_argument(
+        "--smoke", action="store_true", help="run once with little data, to check that all results agree"
+    )
+    parser.add_argument("--save", action="store_true", help="write a record to benches/results")
     parser.add_argument("--rounds", type=int, default=5)
-    asked = parser.parse_args()
-    files, rows, rounds = (12, 4_000, 1) if asked.smoke else (200, 255_000, asked.rounds)
-    # On the disk: the system's temporary folder may be memory, which is never cold.
+    arguments = parser.parse_args()
+    files, rows, rounds = (12, 4_000, 1) if arguments.smoke else (200, 255_000, arguments.rounds)
+    # The system's temporary folder may be in memory, which is never cold.
     (ROOT / "target").mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(dir=ROOT / "target") as name:
         spark = pss.session(
@@ -295,7 +299,7 @@ def main() -> None:
             cases = list(measure(Path(name), files, rows, rounds, spark))
         finally:
             spark.stop()
-    if asked.save:
+    if arguments.save:
         record.save("engines", cases, ("pyarrow", "polars", "duckdb", "pyspark"), figures(cases, files), "spark")
 
 

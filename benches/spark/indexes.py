@@ -1,13 +1,13 @@
-"""Hudi's own indexes beside the Sieve, on one merge-on-read table in one session. See `benches/README.md`.
+"""Compares Hudi's own indexes with the Sieve, on one merge-on-read table in one session. See `benches/README.md`.
 
     make develop .venv-spark/stamp-bench-spark
     PYTHONPATH=python .venv-spark/bin/python benches/spark/indexes.py --rows 20000000 --save
 
-Each contender has a copy of the same table: nothing but the table, the Sieve, and Hudi's column stats, Bloom filters,
-record-level and secondary index. The record keys are scattered over all files, users come again and again, and events
-arrive late, so that minima and maxima know little. Three questions take turns, round by round, before and after an
-upsert of a hundredth of the rows whose changes lie in logs: a record key, a user, and an interval of times. A contender
-is asked what its index is made for. Every answer is compared with that of the table alone.
+Each contender has a copy of the same table: without an index, with the Sieve, and with Hudi's column stats, Bloom
+filters, record-level and secondary index. The record keys are scattered over all files, users come back, and events
+arrive late, so min/max statistics help little. There are three queries: a record key, a user, and an interval of times.
+They run alternately, before and after an upsert of a hundredth of the rows, which goes to logs. Each contender gets the
+queries that its index is made for. Every answer is compared with that of the table without an index.
 """
 
 from __future__ import annotations
@@ -33,24 +33,24 @@ ALONE, OURS = "no index", "parsieve"
 COLUMNS = ["id", "user", "happened"]
 # Where Hudi keeps its indexes, below the table's folder.
 METADATA = ".hoodie/metadata"
-# A moment of the first event, and how many there are in a second.
-BEGAN, EACH_SECOND = 1_767_225_600, 10
+# The time of the first event, and the number of events per second.
+FIRST_EVENT, EVENTS_PER_SECOND = 1_767_225_600, 10
 
 
 def events(spark: Any, rows: int, first: int, last: int, tasks: int, version: int = 0) -> Any:
-    """Some of a table's rows by their number: the key is a hash of it, and one event in fifty came a day late."""
+    """Return the rows from `first` to `last`. The key is a hash of the number, and one event in fifty is a day late."""
     late = "IF(pmod(xxhash64(id, 1), 50) = 0, 86400, 0)"
     return spark.range(first, last, 1, tasks).selectExpr(
         "xxhash64(id) AS id",
         f"pmod(xxhash64(id, 2), {max(1, rows // 8)}) AS user",
-        f"timestamp_seconds({BEGAN} + id DIV {EACH_SECOND} - {late}) AS happened",
+        f"timestamp_seconds({FIRST_EVENT} + id DIV {EVENTS_PER_SECOND} - {late}) AS happened",
         f"CAST(id % 1000 AS DOUBLE) + {version} AS amount",
         "sha2(CAST(id AS STRING), 224) AS load",
     )
 
 
-def write(frame: Any, folder: Path, operation: str, tasks: int, **more: str) -> None:
-    """One write by Hudi's datasource."""
+def write(frame: Any, folder: Path, operation: str, tasks: int, **extra_options: str) -> None:
+    """Write with Hudi's data source."""
     options = {
         "hoodie.table.name": "events",
         "hoodie.datasource.write.table.type": "MERGE_ON_READ",
@@ -65,7 +65,7 @@ def write(frame: Any, folder: Path, operation: str, tasks: int, **more: str) -> 
         "hoodie.index.type": "SIMPLE",
         "hoodie.metadata.enable": "true",
         "hoodie.metadata.index.column.stats.enable": "false",
-        **more,
+        **extra_options,
     }
     frame.write.format("hudi").options(**options).mode("append").save(str(folder))
 
@@ -77,7 +77,7 @@ class Contender:
     name: str
     folder: Path
     questions: tuple[str, ...]
-    # What each write must be told, that the index stays in step.
+    # Options of every write, which keep the index up to date.
     settings: dict[str, str] = field(default_factory=dict)
     build_seconds: float = 0
     update_seconds: float = 0
@@ -85,15 +85,15 @@ class Contender:
     failed: str | None = None
 
     def read(self, spark: Any, where: str) -> Any:
-        """The rows of a question, by the means of this contender alone."""
+        """Return the rows of a query, using only this contender's index."""
         if self.name == OURS:
             return pss.read(spark, self.folder, where)
-        skips = str(self.name != ALONE).lower()
-        reader = spark.read.format("hudi").option("hoodie.enable.data.skipping", skips)
+        data_skipping = str(self.name != ALONE).lower()
+        reader = spark.read.format("hudi").option("hoodie.enable.data.skipping", data_skipping)
         return reader.option("hoodie.metadata.enable", "true").load(str(self.folder)).where(where)
 
     def measure_bytes(self, moment: str, before: int) -> None:
-        """How large the index is: for Hudi, what its metadata have grown by beside those of the table alone."""
+        """Record the size of the index; for Hudi, the growth of its metadata over the unindexed table."""
         if self.name == OURS:
             self.index_bytes[moment] = size_of(self.folder / "_parsieve")
         else:
@@ -101,30 +101,30 @@ class Contender:
 
 
 def size_of(folder: Path) -> int:
-    """Bytes of all files below a folder."""
-    return sum(one.stat().st_size for one in folder.rglob("*") if one.is_file())
+    """Return the bytes of all files below a folder."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
-def scans(query: Any) -> int:
-    """How many files the scans of an executed query opened."""
+def files_read(query: Any) -> int:
+    """Return the number of files that the scans of an executed query opened."""
     leaves = query._jdf.queryExecution().executedPlan().collectLeaves()
-    metrics = [leaves.apply(at).metrics() for at in range(leaves.size())]
-    return sum(one.apply("numFiles").value() for one in metrics if one.contains("numFiles"))
+    metrics = [leaves.apply(number).metrics() for number in range(leaves.size())]
+    return sum(leaf.apply("numFiles").value() for leaf in metrics if leaf.contains("numFiles"))
 
 
-def build(spark: Any, one: Contender, rows: int, tasks: int) -> None:
-    """The index of a contender, timed."""
-    table = f"events_{one.name.replace(' ', '_').replace('-', '_')}"
-    nothing_new = events(spark, rows, 0, 1, 1)
+def build(spark: Any, contender: Contender, rows: int, tasks: int) -> None:
+    """Build the index of a contender, and record the seconds."""
+    table = f"events_{contender.name.replace(' ', '_').replace('-', '_')}"
+    unchanged_row = events(spark, rows, 0, 1, 1)
     started = time.perf_counter()
-    if one.name == OURS:
-        pss.build_index(spark, str(one.folder), COLUMNS)
-    elif one.name in (ALONE, "column stats"):
-        # Hudi makes column stats of the whole table with the first write that asks for them.
-        write(nothing_new, one.folder, "upsert", tasks, **one.settings)
+    if contender.name == OURS:
+        pss.build_index(spark, str(contender.folder), COLUMNS)
+    elif contender.name in (ALONE, "column stats"):
+        # Hudi builds column stats of the whole table with the first write that enables them.
+        write(unchanged_row, contender.folder, "upsert", tasks, **contender.settings)
     else:
-        spark.sql(f"CREATE TABLE {table} USING hudi LOCATION '{one.folder}'")
-        made = {
+        spark.sql(f"CREATE TABLE {table} USING hudi LOCATION '{contender.folder}'")
+        statements = {
             "bloom": [
                 f"CREATE INDEX bloom_{column} ON {table} USING bloom_filters({column}) OPTIONS(expr='identity')"
                 for column in ("id", "user")
@@ -136,57 +136,57 @@ def build(spark: Any, one: Contender, rows: int, tasks: int) -> None:
             ],
         }
         started = time.perf_counter()
-        for statement in made[one.name]:
+        for statement in statements[contender.name]:
             spark.sql(statement)
-    one.build_seconds = time.perf_counter() - started
+    contender.build_seconds = time.perf_counter() - started
 
 
-def update(spark: Any, one: Contender, rows: int, tasks: int) -> None:
-    """An upsert of a hundredth of the rows, neighbours by their time, and the index after it."""
+def update(spark: Any, contender: Contender, rows: int, tasks: int) -> None:
+    """Upsert a hundredth of the rows, consecutive in time, and update the index."""
     started = time.perf_counter()
     changed = events(spark, rows, rows // 2, rows // 2 + max(1, rows // 100), 2, version=1)
-    write(changed, one.folder, "upsert", tasks, **one.settings)
-    if one.name == OURS:
-        pss.update_index(spark, str(one.folder))
-    one.update_seconds = time.perf_counter() - started
+    write(changed, contender.folder, "upsert", tasks, **contender.settings)
+    if contender.name == OURS:
+        pss.update_index(spark, str(contender.folder))
+    contender.update_seconds = time.perf_counter() - started
 
 
-def attempt(one: Contender, act: Callable[[], None]) -> None:
-    """What this release of Hudi refuses is a line in the record."""
-    if one.failed is None:
+def attempt(contender: Contender, step: Callable[[], None]) -> None:
+    """Run a step. If it fails in Hudi, record the error instead of raising it."""
+    if contender.failed is None:
         try:
-            act()
+            step()
         except Exception as error:
-            if one.name in (ALONE, OURS):
+            if contender.name in (ALONE, OURS):
                 raise
-            one.failed = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-            print(f"  {one.name} failed: {one.failed}")
+            contender.failed = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+            print(f"  {contender.name} failed: {contender.failed}")
 
 
 def ask(spark: Any, contenders: list[Contender], questions: dict[str, str], moment: str, rounds: int) -> list[Any]:
-    """Seconds and files of each question, in turns."""
+    """Run each query alternately with all contenders, and return the seconds and files."""
     cases = []
     for name, where in questions.items():
-        asked = [one for one in contenders if name in one.questions and one.failed is None]
-        seconds: dict[str, list[float]] = {one.name: [] for one in asked}
+        runners = [contender for contender in contenders if name in contender.questions and contender.failed is None]
+        seconds: dict[str, list[float]] = {contender.name: [] for contender in runners}
         files: dict[str, int] = {}
         expected: list[Any] | None = None
         for number in range(rounds + 1):
-            for one in asked:
+            for contender in runners:
                 started = time.perf_counter()
-                query = one.read(spark, where).select("id", "amount")
-                found = sorted((row.id, row.amount) for row in query.collect())
-                took = time.perf_counter() - started
-                # The table alone is the first of them.
-                expected = found if expected is None else expected
-                assert found == expected, f"{one.name}, {where}: {len(found)} rows and not {len(expected)}"
-                files[one.name] = scans(query)
-                # The first round warms Java's compiler.
+                query = contender.read(spark, where).select("id", "amount")
+                answer = sorted((row.id, row.amount) for row in query.collect())
+                elapsed = time.perf_counter() - started
+                # The first contender is the table without an index.
+                expected = answer if expected is None else expected
+                assert answer == expected, f"{contender.name}, {where}: {len(answer)} rows, expected {len(expected)}"
+                files[contender.name] = files_read(query)
+                # The first round is not counted: it warms up Java's compiler.
                 if number:
-                    seconds[one.name].append(took)
-        for one in asked:
-            middle = statistics.median(seconds[one.name])
-            print(f"  {moment}, {name}: {one.name:<13} {files[one.name]:5} files, {middle:6.2f} s")
+                    seconds[contender.name].append(elapsed)
+        for contender in runners:
+            median = statistics.median(seconds[contender.name])
+            print(f"  {moment}, {name}: {contender.name:<13} {files[contender.name]:5} files, {median:6.2f} s")
         cases.append(
             {
                 "moment": moment,
@@ -194,140 +194,147 @@ def ask(spark: Any, contenders: list[Contender], questions: dict[str, str], mome
                 "where": where,
                 "rows": len(expected or []),
                 "files": files,
-                "seconds": {one: [round(took, 3) for took in times] for one, times in seconds.items()},
+                "seconds": {runner: [round(elapsed, 3) for elapsed in times] for runner, times in seconds.items()},
             }
         )
     return cases
 
 
 def figures(about: dict[str, Any], cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The measurements as `parsieve report` draws them."""
+    """Return the measurements as figures for `parsieve report`."""
     names = list(about["contenders"])
-    failed = [f"{name} failed: {of['failed']}" for name, of in about["contenders"].items() if of["failed"]]
+    failed = [f"{name} failed: {values['failed']}" for name, values in about["contenders"].items() if values["failed"]]
     rows = f"{about['rows'] / 1e6:g} M rows of Hudi"
-    found = []
+    result = []
 
     def chart(title: str, says: str, unit: str, categories: list[str], value: Callable[[str, int], Any]) -> None:
         series = [
-            record.series(name, [value(name, at) for at in range(len(categories))], ours=name == OURS) for name in names
+            record.series(name, [value(name, number) for number in range(len(categories))], ours=name == OURS)
+            for name in names
         ]
-        about_it = {"kind": "bars" if unit == "seconds" else "dots", "unit": unit, "categories": categories}
-        found.append({"title": f"{rows}: {title}", "says": says, "notes": failed} | about_it | {"series": series})
+        axes = {"kind": "bars" if unit == "seconds" else "dots", "unit": unit, "categories": categories}
+        result.append({"title": f"{rows}: {title}", "says": says, "notes": failed} | axes | {"series": series})
 
     for moment in dict.fromkeys(case["moment"] for case in cases):
-        of = [case for case in cases if case["moment"] == moment]
-        asked = [case["question"] for case in of]
+        group = [case for case in cases if case["moment"] == moment]
+        queries = [case["question"] for case in group]
         when = "right after the build" if moment == "built" else "after an upsert of a hundredth of the rows"
         chart(
             f"seconds, {moment}",
-            f"Seconds of a question {when}; medians. An index is asked what it is made for.",
+            f"Median seconds of a query {when}. Each index gets the queries that it is made for.",
             "seconds",
-            asked,
-            # Whoever was not asked is a gap.
-            lambda name, at, of=of: statistics.median(took) if (took := of[at]["seconds"].get(name)) else None,  # type: ignore[misc]
+            queries,
+            # A contender without this query is a gap.
+            lambda name, number, group=group: (  # type: ignore[misc]
+                statistics.median(times) if (times := group[number]["seconds"].get(name)) else None
+            ),
         )
         chart(
             f"files, {moment}",
-            f"Files that Spark opens for a question {when}, of {about['files']}.",
+            f"Files that Spark opens for a query {when}, out of {about['files']}.",
             "files",
-            asked,
-            lambda name, at, of=of: of[at]["files"].get(name),  # type: ignore[misc]
+            queries,
+            lambda name, number, group=group: group[number]["files"].get(name),  # type: ignore[misc]
         )
     moments = ["build", "update"]
     chart(
         "building and updating",
-        "Seconds to build the index, and of the upsert with the index after it.",
+        "Seconds to build the index, and for the upsert and the update of the index.",
         "seconds",
         moments,
-        # Whoever failed took no time at all.
-        lambda name, at: about["contenders"][name][f"{moments[at]}_seconds"] or None,
+        # A step that failed has zero seconds.
+        lambda name, number: about["contenders"][name][f"{moments[number]}_seconds"] or None,
     )
     chart(
         "size of the index",
-        "Bytes after the build and after the upsert; of Hudi what its metadata have grown by.",
+        "Bytes after the build and after the upsert; for Hudi, the growth of its metadata.",
         "bytes",
         ["built", "updated"],
-        lambda name, at: about["contenders"][name]["index_bytes"].get(("built", "updated")[at]),
+        lambda name, number: about["contenders"][name]["index_bytes"].get(("built", "updated")[number]),
     )
-    return found
+    return result
 
 
 def main() -> None:
-    """Measure, print, and save if asked."""
+    """Measure, print, and optionally save the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=2_000_000)
-    parser.add_argument("--files", type=int, help="of the table; by default one for each 125,000 rows")
+    parser.add_argument("--files", type=int, help="number of files of the table (default: one per 125,000 rows)")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--memory", default="2g", help="of Spark's driver, which does all the work here")
-    parser.add_argument("--smoke", action="store_true", help="small and once: does it run, and do all agree")
-    parser.add_argument("--save", action="store_true", help="write a record into benches/results")
-    asked = parser.parse_args()
-    rows = 20_000 if asked.smoke else asked.rows
-    files = asked.files or max(8, rows // 125_000)
-    rounds = 1 if asked.smoke else asked.rounds
-    place = Path(tempfile.mkdtemp(prefix="parsieve-bench-"))
+    parser.add_argument("--memory", default="2g", help="memory of Spark's driver, which does all the work")
+    parser.add_argument(
+        "--smoke", action="store_true", help="run once with little data, to check that all results agree"
+    )
+    parser.add_argument("--save", action="store_true", help="write a record to benches/results")
+    arguments = parser.parse_args()
+    rows = 20_000 if arguments.smoke else arguments.rows
+    files = arguments.files or max(8, rows // 125_000)
+    rounds = 1 if arguments.smoke else arguments.rounds
+    folder = Path(tempfile.mkdtemp(prefix="parsieve-bench-"))
     spark = pss.session(
         lakes=["hudi"],
         master="local[2]",
-        memory=asked.memory,
-        warehouse=place / "warehouse",
+        memory=arguments.memory,
+        warehouse=folder / "warehouse",
         config={"spark.ui.showConsoleProgress": False, "spark.sql.session.timeZone": "UTC"},
     )
     try:
-        cases = run(spark, place, rows, files, rounds)
+        cases = run(spark, folder, rows, files, rounds)
     finally:
         spark.stop()
-        shutil.rmtree(place)
-    if asked.save:
-        drawn = figures(cases[0], cases[1:])
-        record.save("indexes", cases, ["pyspark", "hudi", "pyarrow"], drawn, by="spark")
+        shutil.rmtree(folder)
+    if arguments.save:
+        charts = figures(cases[0], cases[1:])
+        record.save("indexes", cases, ["pyspark", "hudi", "pyarrow"], charts, by="spark")
 
 
-def run(spark: Any, place: Path, rows: int, files: int, rounds: int) -> list[dict[str, Any]]:
-    """All contenders through the life of the table."""
-    base = place / "base"
+def run(spark: Any, folder: Path, rows: int, files: int, rounds: int) -> list[dict[str, Any]]:
+    """Write the table, and measure all contenders before and after an upsert."""
+    base = folder / "base"
     started = time.perf_counter()
     write(events(spark, rows, 0, rows, files), base, "bulk_insert", files)
     seconds = time.perf_counter() - started
     print(f"{rows:,} rows in {len(list(base.glob('*.parquet')))} files, {size_of(base):,} bytes, {seconds:.1f} s")
-    every = ("key", "user", "interval")
+    all_queries = ("key", "user", "interval")
     stats = {
         "hoodie.metadata.index.column.stats.enable": "true",
         "hoodie.metadata.index.column.stats.column.list": ",".join(COLUMNS),
     }
-    # Whoever makes an index by SQL is another writer to Hudi.
+    # To Hudi, SQL that creates an index is another writer, so it needs a lock.
     lock = {"hoodie.write.lock.provider": "org.apache.hudi.client.transaction.lock.InProcessLockProvider"}
     keys = {**lock, "hoodie.metadata.global.record.level.index.enable": "true"}
     contenders = [
-        Contender(ALONE, place / "alone", every),
-        Contender(OURS, place / "ours", every),
-        Contender("column stats", place / "stats", every, stats),
-        Contender("bloom", place / "bloom", ("key", "user"), lock),
-        Contender("record-level", place / "record", ("key",), keys),
-        Contender("secondary", place / "secondary", ("user",), keys),
+        Contender(ALONE, folder / "alone", all_queries),
+        Contender(OURS, folder / "ours", all_queries),
+        Contender("column stats", folder / "stats", all_queries, stats),
+        Contender("bloom", folder / "bloom", ("key", "user"), lock),
+        Contender("record-level", folder / "record", ("key",), keys),
+        Contender("secondary", folder / "secondary", ("user",), keys),
     ]
-    for one in contenders:
-        shutil.copytree(base, one.folder)
+    for contender in contenders:
+        shutil.copytree(base, contender.folder)
         for name in keys:
-            if name in one.settings:
-                spark.conf.set(name, one.settings[name])
+            if name in contender.settings:
+                spark.conf.set(name, contender.settings[name])
             else:
                 spark.conf.unset(name)
-        attempt(one, lambda one=one: build(spark, one, rows, files))  # type: ignore[misc]
-        one.measure_bytes("built", size_of(contenders[0].folder / METADATA))
-        print(f"  {one.name:<13} built in {one.build_seconds:6.2f} s, {one.index_bytes['built']:,} bytes")
-    one_row = events(spark, rows, rows // 3, rows // 3 + 1, 1).first()
-    middle = BEGAN + rows // 2 // EACH_SECOND
+        attempt(contender, lambda contender=contender: build(spark, contender, rows, files))  # type: ignore[misc]
+        contender.measure_bytes("built", size_of(contenders[0].folder / METADATA))
+        num_bytes = contender.index_bytes["built"]
+        print(f"  {contender.name:<13} built in {contender.build_seconds:6.2f} s, {num_bytes:,} bytes")
+    row = events(spark, rows, rows // 3, rows // 3 + 1, 1).first()
+    middle = FIRST_EVENT + rows // 2 // EVENTS_PER_SECOND
     questions = {
-        "key": f"id = {one_row.id}",
-        "user": f"user = {one_row.user}",
+        "key": f"id = {row.id}",
+        "user": f"user = {row.user}",
         "interval": f"happened >= timestamp_seconds({middle}) AND happened < timestamp_seconds({middle + 30})",
     }
     cases: list[dict[str, Any]] = ask(spark, contenders, questions, "built", rounds)
-    for one in contenders:
-        attempt(one, lambda one=one: update(spark, one, rows, files))  # type: ignore[misc]
-        one.measure_bytes("updated", size_of(contenders[0].folder / METADATA))
-        print(f"  {one.name:<13} updated in {one.update_seconds:6.2f} s, {one.index_bytes['updated']:,} bytes")
+    for contender in contenders:
+        attempt(contender, lambda contender=contender: update(spark, contender, rows, files))  # type: ignore[misc]
+        contender.measure_bytes("updated", size_of(contenders[0].folder / METADATA))
+        num_bytes = contender.index_bytes["updated"]
+        print(f"  {contender.name:<13} updated in {contender.update_seconds:6.2f} s, {num_bytes:,} bytes")
     cases += ask(spark, contenders, questions, "updated", rounds)
     about = {
         "rows": rows,
@@ -335,14 +342,15 @@ def run(spark: Any, place: Path, rows: int, files: int, rounds: int) -> list[dic
         "table_bytes": size_of(base),
         "write_seconds": round(seconds, 2),
         "contenders": {
-            one.name: {
-                # Those of the table alone are the price of a write, which is in the others' too, but for builds by SQL.
-                "build_seconds": round(one.build_seconds, 2),
-                "update_seconds": round(one.update_seconds, 2),
-                "index_bytes": one.index_bytes,
-                "failed": one.failed,
+            contender.name: {
+                # The times of the table without an index are the cost of a write. The other times include it,
+                # except for indexes that are built by SQL.
+                "build_seconds": round(contender.build_seconds, 2),
+                "update_seconds": round(contender.update_seconds, 2),
+                "index_bytes": contender.index_bytes,
+                "failed": contender.failed,
             }
-            for one in contenders
+            for contender in contenders
         },
     }
     return [about, *cases]

@@ -1,16 +1,16 @@
-"""The experiment that the Sieve index was first judged by, and what it left out: lineitem as a Hudi table on Spark.
+"""Repeats the experiment that first tested the Sieve index: lineitem as a Hudi table on Spark, with more contenders.
 
     make develop .venv-spark/stamp-bench-spark
     PYTHONPATH=python .venv-spark/bin/python benches/spark/thesis.py FOLDER --rows 20000000 --save
 
-Every step leaves its result in FOLDER: a command that was interrupted goes on where it stopped, so that 600 million
-rows may take several evenings. The table holds the key and a few columns, written in the generator's order: by order
-key its files follow each other, by part key each file holds nearly all. One file of the generator becomes one of
-Hudi, so that the least number of files for a question is counted in those, without Spark. See `benches/README.md`.
+FOLDER keeps the result of every step, so an interrupted run can resume: 600 million rows may take several evenings. The
+table has the keys and a few columns, in the generator's order. Its files follow each other by order key, and nearly
+every file has part keys from the whole range. Each generated file becomes one file in Hudi, so the bench can compute
+the optimal number of files for a query without Spark. See `benches/README.md`.
 
-Of hundreds of millions of rows, `--lean` leaves out what takes long and says little: Hudi's own five columns of each
-row and its metadata table, Spark's sort (builds are compared with it at 20 million), and full scans but for one point
-and one interval of each column, since a scan takes as long for any question.
+For hundreds of millions of rows, `--lean` omits slow parts that show little: Hudi's five meta columns and its metadata
+table, Spark's sort (it is compared at 20 million rows), and all full scans except for one key and one interval of each
+column, because every scan takes equally long.
 """
 
 from __future__ import annotations
@@ -36,21 +36,20 @@ import parsieve.spark as pss
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "benches" / "python"))
 import record  # noqa: E402
-from kept import Kept  # noqa: E402
 
 SCAN, MINMAX, BLOOM, SIEVE, OPTIMUM = "full scan", "min/max", "Bloom per file", "Sieve", "optimum"
 SORT = "Spark's sort"
 KEYS = ("l_orderkey", "l_partkey")
 COLUMNS = ["l_orderkey", "l_linenumber", "l_partkey", "l_extendedprice"]
-ROWS_OF_A_SCALE = 6_000_000
+ROWS_PER_SCALE = 6_000_000
 SELECTIVITIES = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
-FILES_OF_A_COMMIT = 8
+FILES_PER_COMMIT = 8
 POINT, ABSENT = "point", "absent key"
 
 
 @dataclass(frozen=True)
 class Question:
-    """All values of a column from `low` to `high`."""
+    """A query for the values of a column from `low` to `high`."""
 
     column: str
     kind: str
@@ -59,36 +58,36 @@ class Question:
 
     @property
     def where(self) -> str:
-        """The question as SQL."""
+        """Return the query as SQL."""
         if self.low == self.high:
             return f"{self.column} = {self.low}"
         return f"{self.column} BETWEEN {self.low} AND {self.high}"
 
 
 def generate(folder: Path, rows: int, part: int, parts: int) -> list[str]:
-    """One part of lineitem, its few columns in files of equal size."""
-    raw, made = folder / "raw", folder / "lineitem"
-    made.mkdir(exist_ok=True)
+    """Generate one part of lineitem, and write its columns to files of equal size."""
+    raw, output = folder / "raw", folder / "lineitem"
+    output.mkdir(exist_ok=True)
     shutil.rmtree(raw, ignore_errors=True)
     program = Path(sys.executable).parent / "tpchgen-cli"
     if not program.exists():
-        raise SystemExit("tpchgen-cli is missing: make .venv-spark/stamp-bench-spark")
-    scale = str(max(rows * 1.002 / ROWS_OF_A_SCALE, 0.01))
+        raise SystemExit("tpchgen-cli is not installed; run make .venv-spark/stamp-bench-spark")
+    scale = str(max(rows * 1.002 / ROWS_PER_SCALE, 0.01))
     command = [str(program), "parquet", "-s", scale, "-T", "lineitem", "--parts", str(parts), "--part", str(part + 1)]
     subprocess.run([*command, "-c", "SNAPPY", "--quiet", "-o", str(raw)], check=True)
     table = pq.read_table(raw, columns=COLUMNS)
     table = table.slice(0, rows * (part + 1) // parts - rows * part // parts)
     names = []
-    for number in range(FILES_OF_A_COMMIT):
-        begin, end = (len(table) * at // FILES_OF_A_COMMIT for at in (number, number + 1))
+    for number in range(FILES_PER_COMMIT):
+        begin, end = (len(table) * index // FILES_PER_COMMIT for index in (number, number + 1))
         names.append(f"part-{part:04}-{number}.parquet")
-        pq.write_table(table.slice(begin, end - begin), made / names[-1])
+        pq.write_table(table.slice(begin, end - begin), output / names[-1])
     shutil.rmtree(raw)
     return names
 
 
 def insert(spark: Any, folder: Path, files: list[str], lean: bool) -> int:
-    """A commit of Hudi's, a file for each that was generated; how many commits there are then."""
+    """Insert generated files as one Hudi commit, with one file for each, and return the number of commits."""
     table = folder / "hudi"
     frame = spark.read.parquet(*(str(folder / "lineitem" / name) for name in files))
     options = {
@@ -109,79 +108,86 @@ def insert(spark: Any, folder: Path, files: list[str], lean: bool) -> int:
 
 
 def commits(table: Path) -> int:
-    """How many commits of a table are whole."""
+    """Return the number of completed commits of a table."""
     timeline = table / ".hoodie" / "timeline"
     return len(list(timeline.glob("*.commit"))) if timeline.exists() else 0
 
 
-def ask_which(folder: Path, count: int, intervals: int) -> list[dict[str, Any]]:
-    """Points, absent keys and intervals about rows that were picked at random."""
+def make_questions(folder: Path, count: int, intervals: int) -> list[dict[str, Any]]:
+    """Return queries for the keys of random rows, for missing keys, and for intervals."""
     random = np.random.default_rng(5)
     files = sorted((folder / "lineitem").glob("*.parquet"))
-    found = []
+    questions = []
     for column in KEYS:
         bounds = [pq.ParquetFile(file).metadata for file in (files[0], files[-1])]
-        statistics_ = [one.row_group(0).column(COLUMNS.index(column)).statistics for one in bounds]
-        span = statistics_[1].max - statistics_[0].min
-        for turn in range(count):
+        minmax = [metadata.row_group(0).column(COLUMNS.index(column)).statistics for metadata in bounds]
+        span = minmax[1].max - minmax[0].min
+        for number in range(count):
             values = pq.read_table(files[int(random.integers(len(files)))], columns=[column])[column]
             key = values[int(random.integers(len(values)))].as_py()
-            found.append(Question(column, POINT, key, key))
+            questions.append(Question(column, POINT, key, key))
             if column == "l_orderkey":
-                # Eight of every 32 order keys are used.
-                absent = key // 32 * 32 + 8 + turn % 16
-                found.append(Question(column, ABSENT, absent, absent))
-            for part in SELECTIVITIES if turn < intervals else ():
-                found.append(Question(column, f"{part:g}", key, key + max(1, round(part * span)) - 1))
-    return [asdict(one) for one in found]
+                # TPC-H uses eight of every 32 order keys.
+                absent = key // 32 * 32 + 8 + number % 16
+                questions.append(Question(column, ABSENT, absent, absent))
+            for share in SELECTIVITIES if number < intervals else ():
+                questions.append(Question(column, f"{share:g}", key, key + max(1, round(share * span)) - 1))
+    return [asdict(question) for question in questions]
 
 
-def least(file: Path, questions: list[Question]) -> list[int]:
-    """How many rows of a file each question asks for."""
+def count_matches(file: Path, questions: list[Question]) -> list[int]:
+    """Return the number of rows of a file that match each query."""
     table = pq.read_table(file, columns=list(KEYS))
     columns = {name: table[name].to_numpy() for name in KEYS}
-    return [int(((columns[one.column] >= one.low) & (columns[one.column] <= one.high)).sum()) for one in questions]
+    matches = [(columns[query.column] >= query.low) & (columns[query.column] <= query.high) for query in questions]
+    return [int(rows.sum()) for rows in matches]
 
 
 def seconds_of(run: Callable[[], Any]) -> float:
-    """What a run takes."""
-    begun = time.perf_counter()
+    """Return the seconds that a function takes."""
+    start = time.perf_counter()
     run()
-    return round(time.perf_counter() - begun, 3)
+    return round(time.perf_counter() - start, 3)
 
 
 def size_of(path: Path) -> int:
-    """Bytes of all files below a folder."""
-    return sum(one.stat().st_size for one in path.rglob("*") if one.is_file())
+    """Return the bytes of all files below a folder."""
+    return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
 
 
 def build(spark: Any, folder: Path, column: str, way: str) -> dict[str, Any]:
-    """Seconds and bytes of one index, or of the summaries that Spark makes by reading the column."""
+    """Build one index, or let Spark compute min/max or sort the column, and return the seconds and bytes."""
     table, where = str(folder / "hudi"), folder / f"{way.split()[0].replace('/', '')}-{column}"
     shutil.rmtree(where, ignore_errors=True)
     if way == MINMAX:
-        read = f"SELECT input_file_name(), min({column}), max({column}) FROM lineitem GROUP BY 1"
+        query = f"SELECT input_file_name(), min({column}), max({column}) FROM lineitem GROUP BY 1"
         spark.read.format("hudi").load(table).createOrReplaceTempView("lineitem")
-        spent = seconds_of(lambda: spark.sql(read).coalesce(1).write.parquet(str(where)))
-        return {"seconds": spent, "bytes": sum(one.stat().st_size for one in where.glob("*.parquet"))}
+        seconds = seconds_of(lambda: spark.sql(query).coalesce(1).write.parquet(str(where)))
+        return {"seconds": seconds, "bytes": sum(file.stat().st_size for file in where.glob("*.parquet"))}
     if way == SORT:
         frame = spark.read.format("hudi").load(table).select(column)
         return {"seconds": seconds_of(lambda: frame.sort(column).write.format("noop").mode("overwrite").save())}
     kind = "sieve" if way == SIEVE else "bloom"
-    spent = seconds_of(lambda: pss.build_index(spark, table, column, kind, index_location=where))
-    view = ps.open_table(table, index_location=where)._index.refresh()
+    seconds = seconds_of(lambda: pss.build_index(spark, table, column, kind, index_location=where))
+    view = ps.open_table(table, index_location=where).opened.index.refresh()
     assert view is not None
     if way == SIEVE:
-        of = ps.open_table(table, index_location=where).index_stats()[column]
-        asked, kept = of.lookup_bytes + of.root_bytes, of.keys_bytes
+        stats = ps.open_table(table, index_location=where).index_stats()[column]
+        lookup_bytes, maintenance_bytes = stats.lookup_bytes + stats.root_bytes, stats.keys_bytes
     else:
         shelves = view.commit.blooms[column,].shelves
-        asked, kept = sum(part.size for one in shelves for part in (one.directory, one.rows)), 0
-    return {"seconds": spent, "bytes": asked, "bytes_for_maintenance": kept, "bytes_in_all": size_of(where)}
+        lookup_bytes = sum(part.size for shelf in shelves for part in (shelf.directory, shelf.rows))
+        maintenance_bytes = 0
+    return {
+        "seconds": seconds,
+        "bytes": lookup_bytes,
+        "bytes_for_maintenance": maintenance_bytes,
+        "bytes_in_all": size_of(where),
+    }
 
 
 def ways(spark: Any, folder: Path, column: str) -> dict[str, Callable[[str], Any]]:
-    """How each contender answers: a frame of the table's rows."""
+    """Return a function for each contender that returns a DataFrame of the matching rows."""
     table = str(folder / "hudi")
     opened = {
         way: ps.open_table(table, index_location=folder / f"{name}-{column}")
@@ -189,7 +195,7 @@ def ways(spark: Any, folder: Path, column: str) -> dict[str, Callable[[str], Any
     }
 
     def scan(where: str) -> Any:
-        # Neither row groups nor files are left out.
+        # Skip neither files nor row groups.
         spark.conf.set("spark.sql.parquet.filterPushdown", "false")
         return spark.read.format("hudi").option("hoodie.enable.data.skipping", "false").load(table).where(where)
 
@@ -204,103 +210,104 @@ def ways(spark: Any, folder: Path, column: str) -> dict[str, Callable[[str], Any
 
 
 def answer(make: Callable[[str], Any], where: str) -> dict[str, Any]:
-    """Rows and their sum by one way, its seconds with planning, and the files that Spark counted."""
-    begun = time.perf_counter()
+    """Run one query, and return its rows, a sum, the seconds with planning, and the files that Spark counted."""
+    start = time.perf_counter()
     frame = make(where).selectExpr("count(*)", "sum(l_extendedprice)")
     [[rows, total]] = frame.collect()
-    spent = time.perf_counter() - begun
+    seconds = time.perf_counter() - start
     leaves = frame._jdf.queryExecution().executedPlan().collectLeaves()
-    metrics = [leaves.apply(at).metrics() for at in range(leaves.size())]
-    files = sum(int(of.apply("numFiles").value()) for of in metrics if of.contains("numFiles"))
-    return {"seconds": round(spent, 3), "files": files, "rows": rows, "sum": str(total)}
+    metrics = [leaves.apply(number).metrics() for number in range(leaves.size())]
+    files = sum(int(leaf.apply("numFiles").value()) for leaf in metrics if leaf.contains("numFiles"))
+    return {"seconds": round(seconds, 3), "files": files, "rows": rows, "sum": str(total)}
 
 
-def ask(make: dict[str, Callable[[str], Any]], question: Question, rows: int, whole: bool) -> dict[str, Any]:
-    """One question by every way, in turn; the scan of everything only where it is asked for."""
-    found = {}
-    for way, one in make.items():
-        if (way == SCAN and not whole) or (way == BLOOM and question.low != question.high):
+def ask(make: dict[str, Callable[[str], Any]], question: Question, rows: int, full_scan: bool) -> dict[str, Any]:
+    """Run one query with every contender, with the full scan only if requested."""
+    answers = {}
+    for way, frame in make.items():
+        if (way == SCAN and not full_scan) or (way == BLOOM and question.low != question.high):
             continue
-        found[way] = answer(one, question.where)
-        assert found[way]["rows"] == rows, f"{way} finds {found[way]['rows']} rows of {rows}: {question.where}"
-    sums = {of["sum"] for of in found.values()}
-    assert len(sums) == 1, f"{question.where}: {found}"
-    return found
+        answers[way] = answer(frame, question.where)
+        assert answers[way]["rows"] == rows, f"{way} returns {answers[way]['rows']} of {rows} rows: {question.where}"
+    sums = {result["sum"] for result in answers.values()}
+    assert len(sums) == 1, f"{question.where}: {answers}"
+    return answers
 
 
-def measure(spark: Any, asked_for: argparse.Namespace) -> dict[str, Any]:
-    """Every step that was not taken before."""
-    folder, rows, lean = asked_for.folder, asked_for.rows, asked_for.lean
-    parts = max(1, rows // asked_for.rows_of_a_commit)
-    kept = Kept(folder / "measured.json")
+def measure(spark: Any, arguments: argparse.Namespace) -> dict[str, Any]:
+    """Run the missing steps, and return all results."""
+    folder, rows, lean = arguments.folder, arguments.rows, arguments.lean
+    parts = max(1, rows // arguments.rows_of_a_commit)
+    steps = record.SavedSteps(folder / "measured.json")
     table = folder / "hudi"
     for part in range(parts):
-        files = kept.once(f"generate {part}", partial(generate, folder, rows, part, parts))
-        # A commit that was whole when the command was interrupted counts.
+        files = steps.once(f"generate {part}", partial(generate, folder, rows, part, parts))
+        # A commit may have completed just before an interruption.
         if commits(table) <= part:
-            kept.once(f"insert {part}", partial(insert, spark, folder, files, lean))
+            steps.once(f"insert {part}", partial(insert, spark, folder, files, lean))
     generated = sorted((folder / "lineitem").glob("*.parquet"))
     num_files = len(list(table.glob("*.parquet")))
-    assert num_files == len(generated), f"{num_files} files of Hudi for {len(generated)} that were generated"
-    picked = kept.once("questions", lambda: ask_which(folder, asked_for.questions, asked_for.intervals))
-    questions = [Question(**one) for one in picked]
-    found = [kept.once(f"count {file.name}", partial(least, file, questions)) for file in generated]
-    matching = np.array(found)
+    assert num_files == len(generated), f"{num_files} Hudi files for {len(generated)} generated files"
+    picked = steps.once("questions", lambda: make_questions(folder, arguments.questions, arguments.intervals))
+    questions = [Question(**fields) for fields in picked]
+    matching = np.array(
+        [steps.once(f"count {file.name}", partial(count_matches, file, questions)) for file in generated]
+    )
     built: dict[str, dict[str, Any]] = {}
     for column in KEYS:
         for way in (MINMAX, BLOOM, SIEVE) if lean else (MINMAX, SORT, BLOOM, SIEVE):
             name = f"build {way} of {column}"
-            built.setdefault(way, {})[column] = kept.once(name, partial(build, spark, folder, column, way))
-    asked = []
+            built.setdefault(way, {})[column] = steps.once(name, partial(build, spark, folder, column, way))
+    results = []
     for column in KEYS:
         make: dict[str, Callable[[str], Any]] = {}
-        turns: dict[str, int] = {}
+        counts: dict[str, int] = {}
         for number, question in enumerate(questions):
             if question.column != column:
                 continue
-            turns[question.kind] = turns.get(question.kind, 0) + 1
-            if f"ask {question.where}" not in kept.found and not make:
+            counts[question.kind] = counts.get(question.kind, 0) + 1
+            if f"ask {question.where}" not in steps.results and not make:
                 make = ways(spark, folder, column)
-                for way, one in make.items():
-                    # What is read and compiled once.
+                for way, frame in make.items():
+                    # Warm up: some data is read and some code is compiled only once.
                     if not (lean and way == SCAN):
-                        answer(one, f"{column} = -1")
-            total, first = int(matching[:, number].sum()), turns[question.kind] == 1
-            whole = first and (not lean or question.kind in (POINT, f"{SELECTIVITIES[-1]:g}"))
-            of = kept.once(f"ask {question.where}", partial(ask, make, question, total, whole))
-            asked.append(
-                asdict(question) | {"rows": total, "ways": of, "least_files": int((matching[:, number] > 0).sum())}
+                        answer(frame, f"{column} = -1")
+            total, first = int(matching[:, number].sum()), counts[question.kind] == 1
+            full_scan = first and (not lean or question.kind in (POINT, f"{SELECTIVITIES[-1]:g}"))
+            answers = steps.once(f"ask {question.where}", partial(ask, make, question, total, full_scan))
+            results.append(
+                asdict(question) | {"rows": total, "ways": answers, "least_files": int((matching[:, number] > 0).sum())}
             )
     return {
         "rows": rows,
         "files": num_files,
-        "bytes": sum(one.stat().st_size for one in table.glob("*.parquet")),
+        "bytes": sum(file.stat().st_size for file in table.glob("*.parquet")),
         "built": built,
-        "asked": asked,
+        "asked": results,
     }
 
 
-def medians(of: list[dict[str, Any]], way: str, what: str) -> float | None:
-    """The median of some answers by one way, if there are any."""
-    found = [one["ways"][way][what] for one in of if way in one["ways"]]
-    return round(statistics.median(found), 4) if found else None
+def median(results: list[dict[str, Any]], way: str, key: str) -> float | None:
+    """Return the median of a value over all results of one contender; None if there are none."""
+    values = [result["ways"][way][key] for result in results if way in result["ways"]]
+    return round(statistics.median(values), 4) if values else None
 
 
-def even(unit: str, categories: list[str], series: list[Any]) -> list[str]:
-    """Where an index spares no files, said."""
-    of = {one["name"]: one["values"] for one in series}
-    if unit != "files" or MINMAX not in of:
+def minmax_notes(unit: str, categories: list[str], series: list[Any]) -> list[str]:
+    """Return a note that names the categories where an index saves few files."""
+    values = {line["name"]: line["values"] for line in series}
+    if unit != "files" or MINMAX not in values:
         return []
-    pairs = zip(categories, of[MINMAX], of[SIEVE], strict=True)
+    pairs = zip(categories, values[MINMAX], values[SIEVE], strict=True)
     names = [name for name, minmax, sieve in pairs if minmax is not None and sieve > 0.9 * minmax]
-    return [f"Min/max does as well, within a tenth; an index spares little: {', '.join(names)}."] if names else []
+    return [f"Min/max reads at most a tenth more, so an index saves little: {', '.join(names)}."] if names else []
 
 
 def figures(case: dict[str, Any], how: str) -> Iterator[dict[str, Any]]:
-    """The four charts of the experiment, and the files that were read."""
+    """Yield the four charts of the experiment, and charts of the files read."""
     rows = f"{case['rows'] / 1e6:g} M rows"
-    asked = case["asked"]
-    every = (SCAN, MINMAX, BLOOM, SIEVE)
+    results = case["asked"]
+    all_ways = (SCAN, MINMAX, BLOOM, SIEVE)
 
     def chart(kind: str, title: str, says: str, unit: str, categories: list[str], series: list[Any]) -> dict[str, Any]:
         return {
@@ -309,25 +316,28 @@ def figures(case: dict[str, Any], how: str) -> Iterator[dict[str, Any]]:
             "kind": kind,
             "unit": unit,
             "categories": categories,
-            "category": "column" if kind != "lines" else "share of the axis",
+            "category": "column" if kind != "lines" else "share of the key range",
             "series": series,
-            "notes": even(unit, categories, series),
+            "notes": minmax_notes(unit, categories, series),
             "how": how,
         }
 
-    for what, unit, about in (("seconds", "seconds", "Seconds of a query on Spark"), ("files", "files", "Files read")):
+    for key, unit, about in (("seconds", "seconds", "Seconds of a query on Spark"), ("files", "files", "Files read")):
         for kind, title in ((POINT, "point queries"), (ABSENT, "keys that do not exist")):
-            columns = [name for name in KEYS if any(one["kind"] == kind and one["column"] == name for one in asked)]
-            of = {name: [one for one in asked if (one["kind"], one["column"]) == (kind, name)] for name in columns}
+            groups = {
+                name: [result for result in results if (result["kind"], result["column"]) == (kind, name)]
+                for name in KEYS
+            }
+            columns = [name for name in KEYS if groups[name]]
             series = [
-                record.series(way, [medians(of[name], way, what) for name in columns], ours=way == SIEVE)
-                for way in every
+                record.series(way, [median(groups[name], way, key) for name in columns], ours=way == SIEVE)
+                for way in all_ways
             ]
-            if what == "files":
-                best = [statistics.median(one["least_files"] for one in of[name]) for name in columns]
+            if key == "files":
+                best = [statistics.median(result["least_files"] for result in groups[name]) for name in columns]
                 series.append(record.series(OPTIMUM, best))
             yield chart(
-                "dots" if what == "files" else "bars",
+                "dots" if key == "files" else "bars",
                 f"{title}, {unit}",
                 f"{about}, planning included; medians.",
                 unit,
@@ -335,82 +345,87 @@ def figures(case: dict[str, Any], how: str) -> Iterator[dict[str, Any]]:
                 series,
             )
         for name in KEYS:
-            parts = [f"{part:g}" for part in SELECTIVITIES]
-            of = {part: [one for one in asked if (one["kind"], one["column"]) == (part, name)] for part in parts}
+            shares = [f"{share:g}" for share in SELECTIVITIES]
+            groups = {
+                share: [result for result in results if (result["kind"], result["column"]) == (share, name)]
+                for share in shares
+            }
             series = [
-                record.series(way, [medians(of[part], way, what) for part in parts], ours=way == SIEVE)
+                record.series(way, [median(groups[share], way, key) for share in shares], ours=way == SIEVE)
                 for way in (SCAN, MINMAX, SIEVE)
             ]
-            if what == "files":
-                best = [statistics.median(one["least_files"] for one in of[part]) for part in parts]
+            if key == "files":
+                best = [statistics.median(result["least_files"] for result in groups[share]) for share in shares]
                 series.append(record.series(OPTIMUM, best))
             yield chart(
                 "lines",
                 f"intervals of {name}, {unit}",
-                f"{about} for an interval over a share of the axis, planning included; medians.",
+                f"{about} for an interval over a share of the key range, planning included; medians.",
                 unit,
-                parts,
+                shares,
                 series,
             )
-    for what, unit, title in (("seconds", "seconds", "build time"), ("bytes", "bytes", "size that queries read")):
+    for key, unit, title in (("seconds", "seconds", "build time"), ("bytes", "bytes", "size that queries read")):
         series = [
-            record.series(way, [of[name].get(what) for name in KEYS], ours=way == SIEVE)
-            for way, of in case["built"].items()
-            if any(what in one for one in of.values())
+            record.series(way, [built[name].get(key) for name in KEYS], ours=way == SIEVE)
+            for way, built in case["built"].items()
+            if any(key in values for values in built.values())
         ]
-        if what == "bytes":
-            whole = [case["built"][SIEVE][name]["bytes_in_all"] for name in KEYS]
-            series.append(record.series("Sieve, all files", whole))
+        if key == "bytes":
+            total = [case["built"][SIEVE][name]["bytes_in_all"] for name in KEYS]
+            series.append(record.series("Sieve, all files", total))
         says = f"The {title} of each column's index; all built by Spark."
-        if what == "bytes":
-            says += (
-                " The Sieve's other files hold keys and counts, which deletes and compaction need, and no query reads."
-            )
+        if key == "bytes":
+            says += " The Sieve's other files contain keys and counts, which only deletes and compaction need."
         yield chart("dots", title, says, unit, list(KEYS), series)
 
 
 def main() -> None:
-    """Measure what is missing, and save if asked."""
+    """Run the missing steps, and optionally save the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path, help="where table, indexes and results lie; an interrupted run goes on")
+    parser.add_argument(
+        "folder", type=Path, help="folder for the table, the indexes and the results; an interrupted run resumes"
+    )
     parser.add_argument("--rows", type=int, default=20_000_000)
     parser.add_argument("--rows-of-a-commit", type=int, default=2_000_000)
-    parser.add_argument("--questions", type=int, default=5, help="of each kind and column")
-    parser.add_argument("--intervals", type=int, default=5, help="of those, with intervals of each width")
-    parser.add_argument("--lean", action="store_true", help="leave out what takes long at hundreds of millions of rows")
-    parser.add_argument("--memory", default="2g", help="of Spark's driver, which does all the work here")
-    parser.add_argument("--save", action="store_true", help="write a record into benches/results")
-    asked = parser.parse_args()
-    asked.folder.mkdir(parents=True, exist_ok=True)
+    parser.add_argument("--questions", type=int, default=5, help="number of queries of each kind and column")
+    parser.add_argument("--intervals", type=int, default=5, help="number of intervals of each width and column")
+    parser.add_argument(
+        "--lean", action="store_true", help="omit steps that take long with hundreds of millions of rows"
+    )
+    parser.add_argument("--memory", default="2g", help="memory of Spark's driver, which does all the work")
+    parser.add_argument("--save", action="store_true", help="write a record to benches/results")
+    arguments = parser.parse_args()
+    arguments.folder.mkdir(parents=True, exist_ok=True)
     spark = pss.session(
         lakes=["hudi"],
         master="local[2]",
-        memory=asked.memory,
-        warehouse=asked.folder / "warehouse",
+        memory=arguments.memory,
+        warehouse=arguments.folder / "warehouse",
         config={
-            "spark.local.dir": str(asked.folder / "spark"),
-            # A task for each file that is inserted; plans that show what they did.
+            "spark.local.dir": str(arguments.folder / "spark"),
+            # One task for each inserted file, and executed plans that show their metrics.
             "spark.sql.files.openCostInBytes": str(1 << 30),
             "spark.sql.files.maxPartitionBytes": str(1 << 30),
             "spark.sql.adaptive.enabled": "false",
-            # With a partition for each core Spark's own sort has no room in 2 GB.
-            "spark.sql.shuffle.partitions": str(max(16, asked.rows // 300_000)),
+            # With one partition per core, Spark's own sort does not fit in 2 GB.
+            "spark.sql.shuffle.partitions": str(max(16, arguments.rows // 300_000)),
             "spark.ui.showConsoleProgress": "false",
         },
     )
     try:
-        case = measure(spark, asked)
+        case = measure(spark, arguments)
     finally:
         spark.stop()
-    for way, of in case["built"].items():
-        print(f"{way}: {of}")
-    lean = " --lean" if asked.lean else ""
-    drawn = list(figures(case, f"benches/spark/thesis.py FOLDER --rows {asked.rows}{lean}"))
-    for one in drawn:
-        print(one["title"], one["categories"], {of["name"]: of["values"] for of in one["series"]})
-    if asked.save:
-        case["memory"] = asked.memory
-        record.save(f"thesis-{asked.rows}", [case], ("pyspark", "pyarrow", "hudi"), drawn, "spark")
+    for way, built in case["built"].items():
+        print(f"{way}: {built}")
+    lean = " --lean" if arguments.lean else ""
+    charts = list(figures(case, f"benches/spark/thesis.py FOLDER --rows {arguments.rows}{lean}"))
+    for chart in charts:
+        print(chart["title"], chart["categories"], {line["name"]: line["values"] for line in chart["series"]})
+    if arguments.save:
+        case["memory"] = arguments.memory
+        record.save(f"thesis-{arguments.rows}", [case], ("pyspark", "pyarrow", "hudi"), charts, "spark")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Docstrings for the reference: those of the compiled module are taken from it, and examples become blocks of code."""
+"""A griffe extension for the reference: adds docstrings of the compiled module, and turns doctests into code blocks."""
 
 from __future__ import annotations
 
@@ -10,34 +10,34 @@ import griffe
 
 
 class Docstrings(griffe.Extension):
-    """What mkdocstrings asks for every object that it finds."""
+    """Fixes the docstring of every object that mkdocstrings collects."""
 
     def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
-        """Mend the docstring of one object."""
+        """Set or reformat the docstring of one object."""
         if obj.docstring is None and obj.path.startswith("parsieve._core."):
-            # Its stubs have types alone; the words are in the Rust sources.
-            said = _of_the_compiled(obj.path)
-            obj.docstring = griffe.Docstring(said, parent=obj) if said else None
+            # The stub file has only types. The docstrings are in the Rust sources.
+            text = _compiled_docstring(obj.path)
+            obj.docstring = griffe.Docstring(text, parent=obj) if text else None
         if obj.docstring is not None:
             obj.docstring.value = fenced(obj.docstring.value)
 
 
-def _of_the_compiled(path: str) -> str | None:
+def _compiled_docstring(path: str) -> str | None:
     name = path.rpartition(".")[2]
     if name.startswith("__"):
-        # Python's own sentences about these say nothing.
+        # Python's own docstrings of special methods are not useful.
         return "The arguments of the class." if name == "__new__" else None
-    found: Any = importlib.import_module("parsieve._core")
+    member: Any = importlib.import_module("parsieve._core")
     for name in path.split(".")[2:]:
-        found = getattr(found, name, None)
-    return inspect.getdoc(found) if found is not None and not isinstance(found, str | int) else None
+        member = getattr(member, name, None)
+    return inspect.getdoc(member) if member is not None and not isinstance(member, str | int) else None
 
 
 def fenced(text: str) -> str:
-    """Paragraphs that begin with a prompt, as blocks of code under the heading that ends a list of arguments."""
+    """Put paragraphs that begin with a prompt into an "Examples" section, which also ends a list of arguments."""
     paragraphs = text.split("\n\n")
-    for at, paragraph in enumerate(paragraphs):
+    for number, paragraph in enumerate(paragraphs):
         if paragraph.lstrip().startswith(">>>"):
             lines = "\n".join(f"    {line}" for line in paragraph.splitlines())
-            paragraphs[at] = f"Examples:\n{lines}"
+            paragraphs[number] = f"Examples:\n{lines}"
     return "\n\n".join(paragraphs)

@@ -1,9 +1,9 @@
-"""Writes what README.md and docs/evaluation.md say in numbers: from the newest records of benches/results, not by hand.
+"""Write the figures in README.md, docs/evaluation.md and docs/speed.md from the newest records in benches/results.
 
-A page has `<!-- measured NAME -->`, what this program writes for that name, and `<!-- end of measured -->`.
+A page has `<!-- measured NAME -->`, the text that this program writes for that name, and `<!-- end of measured -->`.
 
-    measured.py            write them anew, after a bench has saved a record
-    measured.py --check    name the pages that would change, and fail if there are any
+    measured.py            update the pages, after a benchmark has saved a record
+    measured.py --check    list the pages that would change, and fail if there are any
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+import textwrap
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -18,28 +19,39 @@ from measured_tables import SECTIONS, Record
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "benches" / "results"
-PAGES = (ROOT / "README.md", ROOT / "docs" / "evaluation.md")
+PAGES = (ROOT / "README.md", ROOT / "docs" / "evaluation.md", ROOT / "docs" / "speed.md")
 NAME = re.compile(r"(?P<kind>.+)-\d{4}-\d{2}-\d{2}")
 MARKED = re.compile(r"(<!-- measured (?P<name>[\w-]+) -->\n).*?(<!-- end of measured -->\n)", re.DOTALL)
+WIDTH = 120
 
 
 def newest(folder: Path = RESULTS) -> dict[str, Record]:
-    """The last record of each kind: what its file's name says before the date."""
-    found: dict[str, Record] = {}
+    """Return the newest record of each kind; the kind is the part of the file name before the date."""
+    records: dict[str, Record] = {}
     for path in sorted(folder.glob("*.json")):
-        named = NAME.fullmatch(path.stem)
-        if named:
-            found[named["kind"]] = Record(path.name, json.loads(path.read_text(encoding="utf-8")))
-    return found
+        match = NAME.fullmatch(path.stem)
+        if match:
+            records[match["kind"]] = Record(path.name, json.loads(path.read_text(encoding="utf-8")))
+    return records
 
 
 def filled(text: str, records: Mapping[str, Record]) -> str:
-    """A page with all its sections written from records."""
-    return MARKED.sub(lambda mark: f"{mark[1]}{SECTIONS[mark['name']](records).strip()}\n{mark[3]}", text)
+    """Return a page with the text of all its sections replaced."""
+    return MARKED.sub(lambda mark: f"{mark[1]}{wrapped(SECTIONS[mark['name']](records).strip())}\n{mark[3]}", text)
+
+
+def wrapped(text: str) -> str:
+    """Wrap the paragraphs of a text; rows of tables and pictures stay on one line."""
+    return "\n".join(
+        line
+        if line.startswith(("|", "!["))
+        else textwrap.fill(line, WIDTH, break_long_words=False, break_on_hyphens=False)
+        for line in text.split("\n")
+    )
 
 
 def main() -> int:
-    """Write the pages, or tell which would change."""
+    """Update the pages, or list the pages that would change."""
     records = newest()
     changed = []
     for page in PAGES:

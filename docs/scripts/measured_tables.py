@@ -1,4 +1,4 @@
-"""Records of benches as tables of Markdown: one function for each section of a page."""
+"""Turns benchmark records into Markdown tables: one function for each section of a page."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Record(NamedTuple):
 
     @property
     def source(self) -> str:
-        """Where the numbers come from: when, on what, and the file."""
+        """Return the date, machine, commit and file of the measurements."""
         machine = self.data["machine"]
         cores = {1: "one core", 2: "two cores"}.get(machine["cores"], f"{machine['cores']} cores")
         cpu = machine["cpu"].replace("(R)", "").replace(" Processor", "").strip()
@@ -30,7 +30,7 @@ class Record(NamedTuple):
 Records = Mapping[str, Record]
 SCAN, MINMAX, BLOOM, SIEVE, OPTIMUM = "full scan", "min/max", "Bloom per file", "Sieve", "optimum"
 SORT = "Spark's sort"
-# The four charts of the first experiment, by the names of their pictures; the table below them has their numbers.
+# The four charts of the lineitem benchmark: file name and figure title. The table below them has the same numbers.
 LINEITEM_CHARTS = {
     "points": "point queries, seconds",
     "intervals": "intervals of l_orderkey, seconds",
@@ -47,26 +47,26 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def _number(value: float) -> str:
-    """Three digits, thousands told apart."""
+    """Format a number with three digits and thousands separators."""
     return written(value, "")
 
 
 def _mean(value: float) -> str:
-    """Files of a mean: whole ones from a hundred on, tenths below."""
+    """Format a mean number of files: with one decimal below 100."""
     return f"{value:,.0f}" if value >= 99.95 or round(value, 1) == int(value) else f"{value:.1f}"
 
 
 def layouts(files: int, records: Records) -> str:
-    """Files read of each layout, by each way to plan."""
-    found = records["layouts-python"]
-    cases = [case for case in found.data["cases"] if case["files"] == files]
+    """Return the files that each kind of plan reads from each layout."""
+    record = records["layouts-python"]
+    cases = [case for case in record.data["cases"] if case["files"] == files]
 
     def reads(case: dict[str, Any], kind: str) -> str:
-        of = case["files_read"].get(kind)
-        if of is None:
+        files_read = case["files_read"].get(kind)
+        if files_read is None:
             return "-"
-        told = {way: _mean(of[way]) for way in (MINMAX, BLOOM, SIEVE, OPTIMUM)}
-        return f"{told[MINMAX]} / {told[BLOOM]} / **{told[SIEVE]}** / {told[OPTIMUM]}"
+        means = {way: _mean(files_read[way]) for way in (MINMAX, BLOOM, SIEVE, OPTIMUM)}
+        return f"{means[MINMAX]} / {means[BLOOM]} / **{means[SIEVE]}** / {means[OPTIMUM]}"
 
     rows = [
         [
@@ -76,24 +76,27 @@ def layouts(files: int, records: Records) -> str:
         ]
         for case in cases
     ]
-    head = ["layout", "one key", "no such key", "1/10,000 of the rows", "1/100", "bits a row: Bloom / Sieve"]
+    head = ["layout", "one key", "missing key", "1/10,000 of the rows", "1/100", "bits per row: Bloom / Sieve"]
     return (
-        f"Files read of {files:,}, with {cases[0]['rows'] // files:,} rows each, in the mean of "
-        f"{cases[0]['questions']} questions: by min/max / a Bloom filter per file / **the Sieve** / at best "
-        f"({found.source}).\n\n{_table(head, rows)}"
+        f"Files read out of {files:,}, with {cases[0]['rows'] // files:,} rows each. Each cell shows min/max / a Bloom "
+        f"filter per file / **the Sieve** / the optimum, as means of {cases[0]['questions']} queries "
+        f"({record.source}).\n\n{_table(head, rows)}"
     )
 
 
 def lineitem(rows: int, first_index: str, records: Records) -> str:
-    """Lineitem on Hudi: the questions, and what the indexes take."""
-    found = records.get(f"thesis-{rows}-spark")
-    if found is None:
+    """Return the queries of the lineitem benchmark on Hudi, and the cost of the indexes."""
+    record = records.get(f"thesis-{rows}-spark")
+    if record is None:
         command = f"benches/spark/thesis.py FOLDER --rows {rows} --rows-of-a-commit 10000000 --lean --save"
-        return f"There is no record of {rows / 1e6:g} million rows yet: `{command}` makes it, and may be interrupted."
-    case = found.data["cases"][0]
+        return (
+            f"There is no record of {rows / 1e6:g} million rows yet. Run `{command}` to create it; you can interrupt "
+            "and resume it."
+        )
+    case = record.data["cases"][0]
     kinds = {
         "point": "one {name}",
-        "absent key": "one {name} that does not exist",
+        "absent key": "a missing {name}",
         "1e-06": "1/1,000,000 of the {name}s",
         "1e-05": "1/100,000",
         "0.0001": "1/10,000",
@@ -102,65 +105,72 @@ def lineitem(rows: int, first_index: str, records: Records) -> str:
     }
     lines = []
     for column, name in (("l_orderkey", "order key"), ("l_partkey", "part key")):
-        for kind, about in kinds.items():
-            asked = [one for one in case["asked"] if (one["column"], one["kind"]) == (column, kind)]
-            # An interval of one key is a point.
-            whole = kind in ("point", "absent key")
-            if not asked or (not whole and all(one["low"] == one["high"] for one in asked)):
+        for kind, label in kinds.items():
+            queries = [query for query in case["asked"] if (query["column"], query["kind"]) == (column, kind)]
+            # An interval that covers a single key is a point query.
+            is_point = kind in ("point", "absent key")
+            if not queries or (not is_point and all(query["low"] == query["high"] for query in queries)):
                 continue
-            middle = statistics.median(one["rows"] for one in asked)
-            cells = [f"{about.format(name=name)} ({_number(middle)} rows)"]
+            median_rows = statistics.median(query["rows"] for query in queries)
+            cells = [f"{label.format(name=name)} ({_number(median_rows)} rows)"]
             for way in (SCAN, MINMAX, BLOOM, SIEVE):
-                of = [one["ways"][way] for one in asked if way in one["ways"]]
+                results = [query["ways"][way] for query in queries if way in query["ways"]]
                 files, seconds = (
-                    statistics.median(one[what] for one in of) if of else 0 for what in ("files", "seconds")
+                    statistics.median(result[key] for result in results) if results else 0
+                    for key in ("files", "seconds")
                 )
-                cells.append(f"{_number(files)}, {seconds:.2g} s" if of else "-")
-            lines.append([*cells, _number(statistics.median(one["least_files"] for one in asked))])
-    turns = [sum((one["column"], one["kind"]) == ("l_orderkey", kind) for one in case["asked"]) for kind in kinds]
+                cells.append(f"{_number(files)}, {seconds:.2g} s" if results else "-")
+            lines.append([*cells, _number(statistics.median(query["least_files"] for query in queries))])
+    counts = [
+        sum((query["column"], query["kind"]) == ("l_orderkey", kind) for query in case["asked"]) for kind in kinds
+    ]
     built = case["built"]
     for column, name in (("l_orderkey", "order key"), ("l_partkey", "part key")):
-        spent = [f"{built[way][column]['seconds']:.3g} s" for way in (MINMAX, BLOOM, SIEVE)]
+        times = [f"{built[way][column]['seconds']:.3g} s" for way in (MINMAX, BLOOM, SIEVE)]
         sort = f"(Spark's sort: {built[SORT][column]['seconds']:.3g} s)" if SORT in built else ""
-        lines.append([f"build, {name}", "", *spent, sort])
+        lines.append([f"build, {name}", "", *times, sort])
     for column, name in (("l_orderkey", "order key"), ("l_partkey", "part key")):
         sizes = [_bytes(built[way][column]["bytes"]) for way in (MINMAX, BLOOM, SIEVE)]
-        lines.append([f"size that questions read, {name}", "", *sizes, ""])
+        lines.append([f"size that queries read, {name}", "", *sizes, ""])
     millions = f"{rows / 1e6:g}"
     pictures = "\n".join(
-        f"![{title[0].upper()}{title[1:]}, {millions} million rows: the table has the numbers.]"
+        f"![{title[0].upper()}{title[1:]}, {millions} million rows. The table below has the same numbers.]"
         f"(pictures/lineitem-{millions}-{name}.png)"
         for name, title in LINEITEM_CHARTS.items()
     )
     upkeep = [_bytes(built[SIEVE][column]["bytes_for_maintenance"]) for column in ("l_orderkey", "l_partkey")]
     size = _bytes(built[SIEVE]["l_orderkey"]["bytes"])
     return (
-        f"Files read and seconds taken, planning included: medians of {turns[0]} questions for each kind of key and "
-        f"{turns[-1]} for each width of interval, over "
-        f"{rows / 1e6:g} million rows in {case['files']:,} files of {_bytes(case['bytes'])} in all, Spark with "
-        f"{case['memory'].replace('g', ' GB')} ({found.source}).\n\n{pictures}\n\n"
+        f"{millions} million rows in {case['files']:,} files ({_bytes(case['bytes'])}), Spark with "
+        f"{case['memory'].replace('g', ' GB')}. Each cell shows the files read and the seconds taken, planning "
+        f"included: medians of {counts[0]} queries for each kind of key, and of {counts[-1]} for each width of "
+        f"interval ({record.source}).\n\n{pictures}\n\n"
         f"{_table(['', SCAN, MINMAX, BLOOM, SIEVE, OPTIMUM], lines)}\n\n"
-        f"What questions read of the order key's index takes {size}; the experiment's first index of this key took "
-        f"{first_index}. Keys and counts, which deletes and compaction need and no question reads, take {upkeep[0]} "
-        f"more beside it ({upkeep[1]} for the part key)."
+        f"Queries read {size} of the order key's index; the first prototype's index of this key took {first_index}. "
+        f"Deletes and compaction also need the keys and counts, which take another {upkeep[0]} on disk ({upkeep[1]} "
+        "for the part key). Queries do not read them."
     )
 
 
 def large(records: Records) -> str:
-    """An index that is larger than the memory of the Spark that built it."""
-    found = records.get("large-build-spark")
-    if found is None:
-        return "There is no record of it yet: `benches/spark/large.py FOLDER --save` makes it, and may be interrupted."
-    case = found.data["cases"][0]
-    build, asked = case["build"], case["look_up"]
+    """Return the build of an index that is larger than Spark's memory."""
+    record = records.get("large-build-spark")
+    if record is None:
+        return (
+            "There is no record of this build yet. Run `benches/spark/large.py FOLDER --save` to create it; you can "
+            "interrupt and resume it."
+        )
+    case = record.data["cases"][0]
+    build, lookup = case["build"], case["look_up"]
     sort = f" Spark's own sort of the column takes {case['sort']['seconds']:,.0f} s." if "sort" in case else ""
     return (
         f"{case['rows'] / 1e6:g} million rows in {case['files']:,} files ({_bytes(case['table_bytes'])}), Spark with "
-        f"{case['memory'].replace('g', ' GB')}: {build['seconds']:,.0f} s, and at most "
-        f"{_bytes(build['peak_bytes_of_all_processes'])} in all processes ({_bytes(build['peak_bytes_of_java'])} of "
-        f"them Java's); {build['bits_per_row']:.1f} bits a row ({_bytes(build['lookup_bytes'])}), and "
-        f"{_bytes(build['keys_bytes'])} of keys for maintenance.{sort} A key keeps {asked['files_kept']:.2f} files in "
-        f"the mean, planned in {asked['plan_ms']:.1f} ms ({found.source})."
+        f"{case['memory'].replace('g', ' GB')}. The build took {build['seconds']:,.0f} s and at most "
+        f"{_bytes(build['peak_bytes_of_all_processes'])} in all processes together "
+        f"({_bytes(build['peak_bytes_of_java'])} in Java). Lookups read {build['bits_per_row']:.1f} bits per row "
+        f"({_bytes(build['lookup_bytes'])}), and the keys for maintenance take {_bytes(build['keys_bytes'])}.{sort} "
+        f"A query for one key keeps {lookup['files_kept']:.2f} files on average, and its plan takes "
+        f"{lookup['plan_ms']:.1f} ms ({record.source})."
     )
 
 
@@ -169,138 +179,149 @@ def _bytes(value: float) -> str:
 
 
 def indexes(records: Records) -> str:
-    """Hudi's own indexes beside the Sieve."""
-    found = records.get("indexes-spark")
-    if found is None:
-        return "There is no record of it yet: `benches/spark/indexes.py --rows 20000000 --save` makes it."
-    about, *cases = found.data["cases"]
+    """Return the comparison of Hudi's own indexes with the Sieve index."""
+    record = records.get("indexes-spark")
+    if record is None:
+        return "There is no record yet. Run `benches/spark/indexes.py --rows 20000000 --save` to create it."
+    about, *cases = record.data["cases"]
     lines = []
-    for name, of in about["contenders"].items():
+    for name, contender in about["contenders"].items():
         cells = [_strong(name, name == "parsieve")]
         for case in cases:
-            taken = case["seconds"].get(name)
-            cells.append(f"{case['files'][name]}, {statistics.median(taken):.2g} s" if taken else "-")
-        # Whoever failed took no time at all.
-        spent = [of[f"{what}_seconds"] for what in ("build", "update")]
-        cells += [f"{seconds:.3g} s" if seconds else "-" for seconds in spent]
-        lines.append([*cells, _bytes(of["index_bytes"]["built"])])
-    asked = [f"{case['question']}, {case['moment']}" for case in cases]
-    # What was said before Java's stack.
-    failed = [f"{name}: {of['failed'].split(' at ')[0]}" for name, of in about["contenders"].items() if of["failed"]]
-    refused = "\n\nWhat failed in Hudi: `" + "`; `".join(failed) + "`." if failed else ""
+            seconds = case["seconds"].get(name)
+            cells.append(f"{case['files'][name]}, {statistics.median(seconds):.2g} s" if seconds else "-")
+        # A step that failed has zero seconds.
+        times = [contender[f"{step}_seconds"] for step in ("build", "update")]
+        cells += [f"{seconds:.3g} s" if seconds else "-" for seconds in times]
+        lines.append([*cells, _bytes(contender["index_bytes"]["built"])])
+    queries = [f"{case['question']}, {case['moment']}" for case in cases]
+    # The message without Java's stack trace.
+    failures = [
+        f"{name}: {contender['failed'].split(' at ')[0]}"
+        for name, contender in about["contenders"].items()
+        if contender["failed"]
+    ]
+    note = "\n\nFailures in Hudi: `" + "`; `".join(failures) + "`." if failures else ""
     return (
-        f"Files read and seconds taken over {about['rows'] / 1e6:g} million rows in {about['files']:,} files, "
-        f"medians ({found.source}).\n\n{_table(['', *asked, 'build', 'upsert and update', 'index'], lines)}{refused}"
+        f"{about['rows'] / 1e6:g} million rows in {about['files']:,} files. Each cell shows the files read and the "
+        f"median seconds ({record.source}).\n\n"
+        f"{_table(['', *queries, 'build', 'upsert and update', 'index'], lines)}{note}"
     )
 
 
 def engines(records: Records) -> str:
-    """The lake of late events through four engines, in three places."""
-    found = records.get("engines-spark")
-    if found is None:
-        return "There is no record of it yet: `benches/spark/engines.py --save` makes it."
-    cases = found.data["cases"]
+    """Return the queries of four engines on a sample lake, in three places."""
+    record = records.get("engines-spark")
+    if record is None:
+        return "There is no record yet. Run `benches/spark/engines.py --save` to create it."
+    cases = record.data["cases"]
     places = {"warm": "warm", "cold": "cold", "far": "20 ms away"}
     lines = []
-    for one in (case for case in cases if case["place"] == "warm"):
-        cells = [f"{one['question']}, {one['engine']}"]
+    for warm in (case for case in cases if case["place"] == "warm"):
+        cells = [f"{warm['question']}, {warm['engine']}"]
         for place in places:
-            of = _case(cases, place, one)
-            cells.append(_pair(of["seconds"], "seconds") if of else "-")
-        far = _case(cases, "far", one)
+            case = _case(cases, place, warm)
+            cells.append(_pair(case["seconds"], "seconds") if case else "-")
+        far = _case(cases, "far", warm)
         units: dict[str, Unit] = {"bytes": "bytes", "requests": ""}
-        for what, unit in units.items():
-            cells.append(_pair({way: far["counted"][way][what] for way in (ALONE, WITH)}, unit) if far else "-")
+        for quantity, unit in units.items():
+            cells.append(_pair({way: far["counted"][way][quantity] for way in (ALONE, WITH)}, unit) if far else "-")
         lines.append(cells)
-    head = ["question, engine", *(f"{about}: alone → with" for about in places.values()), "bytes", "requests"]
-    return f"Medians, planning included ({found.source}).\n\n{_table(head, lines)}"
+    head = ["query, engine", *(f"{label}: alone → with" for label in places.values()), "bytes", "requests"]
+    return f"Medians, planning included ({record.source}).\n\n{_table(head, lines)}"
 
 
 def _case(cases: list[dict[str, Any]], place: str, like: dict[str, Any]) -> dict[str, Any] | None:
-    wanted = (place, like["question"], like["engine"])
-    return next((one for one in cases if (one["place"], one["question"], one["engine"]) == wanted), None)
+    key = (place, like["question"], like["engine"])
+    return next((case for case in cases if (case["place"], case["question"], case["engine"]) == key), None)
 
 
-def _pair(of: Mapping[str, float], unit: Unit) -> str:
-    """Alone and with parsieve; the better one stands out."""
-    one, other = (written(of[way], unit) for way in (ALONE, WITH))
-    return f"{one} → **{other}**" if of[WITH] < of[ALONE] else f"**{one}** → {other}"
+def _pair(values: Mapping[str, float], unit: Unit) -> str:
+    """Format the values alone and with parsieve, with the better one in bold."""
+    alone, ours = (written(values[way], unit) for way in (ALONE, WITH))
+    return f"{alone} → **{ours}**" if values[WITH] < values[ALONE] else f"**{alone}** → {ours}"
 
 
 def tables(records: Records) -> str:
-    """A point and a range through three engines, and plans over many files."""
-    found = records["tables-python"]
-    cases = found.data["cases"]
+    """Return the times of a point and a range query, with three engines."""
+    record = records["tables-python"]
+    cases = record.data["cases"]
     lake = next(case for case in cases if case.get("case") == "late events")
-    index = lake["index"].values()
-    asked = f"lookups read {sum(of['bits_per_row'] for of in index):.1f} bits a row of their indexes"
-    # Records of version 0.1 do not say what is on disk.
-    stored = sum(of["stored_bytes"] for of in index) if all("stored_bytes" in of for of in index) else None
-    asked += ", which take more on disk" if stored is None else f", which take {_bytes(stored)} on disk"
     lines = []
     for question, name in (("point", "one user"), ("range", "one hour")):
-        of = [case for case in cases if case.get("question") == question]
-        files = {way: of[0]["files"][way] for way in ("alone", "parsieve")}
-        least, most = (pick(case["bytes_read"]["alone"] for case in of) for pick in (min, max))
-        ours = max(case["bytes_read"]["parsieve"] for case in of)
-        times = {case["engine"]: case["milliseconds"] for case in of}
+        by_engine = {case["engine"]: case for case in cases if case.get("question") == question}
+        files = by_engine["pyarrow"]["files"]
+        times = {engine: case["milliseconds"] for engine, case in by_engine.items()}
         pairs = [
             f"{_number(round(times[engine]['alone']))} → **{_number(round(times[engine]['parsieve']))}** ms"
             for engine in ("pyarrow", "polars", "duckdb")
         ]
-        spared = f"{_bytes(least)} to {_bytes(most)} → {_bytes(ours)}"
-        lines.append([name, f"{files['alone']} → {files['parsieve']}", *pairs, spared])
+        least, most = (pick(case["bytes_read"]["alone"] for case in by_engine.values()) for pick in (min, max))
+        ours = max(case["bytes_read"]["parsieve"] for case in by_engine.values())
+        read = f"{_bytes(least)} to {_bytes(most)} → {_bytes(ours)}"
+        lines.append([name, f"{files['alone']} → {files['parsieve']}", *pairs, read])
+    return (
+        f"{_table(['query', 'files read', 'pyarrow', 'Polars', 'DuckDB', 'bytes read'], lines)}\n\n"
+        f"Each engine alone → on the files of a plan, planning included: {lake['rows'] / 1e6:g} million events in "
+        f"{files['alone']} files ({_bytes(lake['bytes'])}, in memory). Some events arrived late, and user ids are in "
+        f"no order. Building both indexes takes {lake['build_seconds']:.0f} s ({record.source})."
+    )
+
+
+def many_files(records: Records) -> str:
+    """Return the time that a plan over many files takes."""
+    record = records["tables-python"]
+    cases = record.data["cases"]
+    index = next(case for case in cases if case.get("case") == "late events")["index"].values()
     many = {case["format"]: case for case in cases if case.get("case") == "many files"}
     warm = {name: case["milliseconds"]["warm"] for name, case in many.items()}
-    held = [case["mib_held"] for case in many.values()]
+    listing = many["plain"]["milliseconds"]["names and stat alone"]
+    memory = [case["mib_held"] for case in many.values()]
     return (
-        f"{_bytes(lake['bytes'])} in {of[0]['files']['alone']} files: {lake['rows'] / 1e6:g} million events that came "
-        f"late, by users who are never the sort key; both columns indexed in {lake['build_seconds']:.0f} s; {asked} "
-        f"([sizes](docs/faq.md)). Each engine by its own means alone, and on what a plan keeps, planning included, "
-        f"files in memory ({found.source}).\n\n"
-        f"{_table(['question', 'files', 'pyarrow', 'Polars', 'DuckDB', 'bytes read'], lines)}\n\n"
-        f"A point planned over {many['plain']['files']:,} files that did not change: {warm['delta']:.0f} ms (Delta), "
-        f"{warm['iceberg']:.0f} ms (Iceberg), {warm['plain']:.0f} ms in a plain folder, where names and one `stat` a "
-        f"file alone take {many['plain']['milliseconds']['names and stat alone']:.0f}. The first plan takes "
-        f"{many['delta']['requests']['cold']} requests beside the listing or log; {min(held):.0f} to {max(held):.0f} "
-        "MiB are held."
+        f"Planning a point query over {many['plain']['files']:,} files that did not change takes {warm['delta']:.0f} "
+        f"ms for Delta, {warm['iceberg']:.0f} ms for Iceberg, and {warm['plain']:.0f} ms for a plain folder, where "
+        f"listing the names and one `stat` per file take {listing:.0f} ms. The first plan makes "
+        f"{many['delta']['requests']['cold']} requests in addition to reading the listing or log. An open table uses "
+        f"{min(memory):.0f} to {max(memory):.0f} MiB of memory. In the table of late events, the part of both indexes "
+        f"that lookups read has {sum(column['bits_per_row'] for column in index):.1f} bits per row ({record.source})."
     )
 
 
 def speed(records: Records) -> str:
-    """Filters in memory, beside their peers."""
+    """Return the speed of filters in memory, compared with other libraries."""
     rust, python = records["bloom-rust"], records["bloom-python"]
     peers = {"`parquet` crate": "parquet", "sbbf-rs-safe": "sbbf-rs-safe"}
     ours = {"parsieve AVX2": "parsieve avx2", "parsieve AVX-512": "parsieve avx512"}
+    contenders = peers | ours
     lines = []
     for size, name in ((262_144, "256 KiB filter"), (134_217_728, "128 MiB filter")):
         for operation in ("insert", "check"):
             times = _timings(rust, operation, size)
-            best = min(times[one] for one in (peers | ours).values())
-            told = [_strong(f"{times[one]:.1f}", times[one] == best) for one in (peers | ours).values()]
-            lines.append([f"{operation}, {name}", *told])
+            best = min(times[contender] for contender in contenders.values())
+            cells = [_strong(f"{times[contender]:.1f}", times[contender] == best) for contender in contenders.values()]
+            lines.append([f"{operation}, {name}", *cells])
     insert, check = (_timings(python, operation, 16_777_216) for operation in ("insert", "check"))
-    contenders = {
+    libraries = {
         "parsieve, from a pyarrow array": "parsieve avx512",
         "parsieve, `threads=2`": "parsieve avx512, 2 threads",
-        "abloom, with the list it needs": "abloom, with the list",
-        "rbloom, likewise": "rbloom, with the list",
+        "abloom, including the list that it needs": "abloom, with the list",
+        "rbloom, including the list that it needs": "rbloom, with the list",
     }
-    others = [[name, f"{insert[one]:.1f}", f"{check[one]:.1f}"] for name, one in contenders.items()]
-    others.append(["what a filter adds to pyarrow's writer", f"{insert[COST]:.1f}", ""])
+    python_lines = [[name, f"{insert[key]:.1f}", f"{check[key]:.1f}"] for name, key in libraries.items()]
+    python_lines.append(["extra time of pyarrow's writer for a filter", f"{insert[COST]:.1f}", ""])
     return (
         f"{_table(['int64, Rust', *peers, *ours], lines)}\n\n"
-        f"{_table(['Python, 10 M int64, 16 MiB filter', 'insert', 'check'], others)}\n\n"
-        "Nanoseconds per value of one thread, best of interleaved runs, the peers in the same run "
-        f"({rust.source}, `{python.name}`; `make bench` repeats it)."
+        f"{_table(['Python, 10 M int64, 16 MiB filter', 'insert', 'check'], python_lines)}\n\n"
+        "Nanoseconds per value, one thread unless noted, the best of several runs in which all contenders of a table "
+        f"took turns ({rust.source}, `{python.name}`; `make bench` repeats it)."
     )
 
 
-def _timings(found: Record, operation: str, num_bytes: int) -> dict[str, float]:
-    wanted = (operation, "int64", num_bytes)
-    cases = found.data["cases"]
-    [case] = [one for one in cases if (one["operation"], one["values"], one["num_bytes"]) == wanted]
-    return {one["name"]: one["min"] for one in case["timings"]}
+def _timings(record: Record, operation: str, num_bytes: int) -> dict[str, float]:
+    key = (operation, "int64", num_bytes)
+    cases = record.data["cases"]
+    [case] = [case for case in cases if (case["operation"], case["values"], case["num_bytes"]) == key]
+    return {timing["name"]: timing["min"] for timing in case["timings"]}
 
 
 def _strong(text: str, best: bool) -> str:
@@ -308,34 +329,35 @@ def _strong(text: str, best: bool) -> str:
 
 
 def rewrite(records: Records) -> str:
-    """Filters added to a large file, and one key asked of one file."""
-    found, shared, probe = records["rewrite-python"], records["rewrite-xfs-python"], records["probe-python"]
+    """Return the time to add filters to a large file, and the time to check one key in one file."""
+    record, reflink, probe = records["rewrite-python"], records["rewrite-xfs-python"], records["probe-python"]
     contenders = [
-        ("parsieve, `in_place=True`", found, "parsieve in place"),
-        ("parsieve, the file replaced (copied, compared, synced)", found, "parsieve"),
-        ("parsieve, the file replaced where blocks are shared (XFS, Btrfs)", shared, "parsieve"),
-        ("pyarrow writes the file anew", found, "pyarrow"),
-        ("DuckDB writes the file anew", found, "duckdb"),
+        ("parsieve, `in_place=True`", record, "parsieve in place"),
+        ("parsieve, replacing the file (copy, compare, sync)", record, "parsieve"),
+        ("parsieve, replacing the file on a filesystem that shares blocks (XFS, Btrfs)", reflink, "parsieve"),
+        ("pyarrow, rewriting the file", record, "pyarrow"),
+        ("DuckDB, rewriting the file", record, "duckdb"),
     ]
     lines = []
-    for name, of, one in contenders:
-        medians = {case["column"]: case["medians"][one] for case in of.data["cases"]}
+    for name, source, key in contenders:
+        medians = {case["column"]: case["medians"][key] for case in source.data["cases"]}
         peak = max(case["peak_mib"] for case in medians.values())
-        times = [_strong(f"{medians[column]['wall']:.1f} s", one == "parsieve in place") for column in ("id", "text")]
+        times = [_strong(f"{medians[column]['wall']:.1f} s", key == "parsieve in place") for column in ("id", "text")]
         lines.append([name, *times, f"{peak:,.0f} MiB"])
-    of = next(case for case in probe.data["cases"] if case["case"] == "one key in one local file")
-    micros, ratios = of["microseconds"], of["times_faster_than_duckdb"]
-    open_, held = "parsieve, file held open", "parsieve, filter held"
+    case = next(case for case in probe.data["cases"] if case["case"] == "one key in one local file")
+    micros, ratios = case["microseconds"], case["times_faster_than_duckdb"]
+    open_file, loaded_filter = "parsieve, file held open", "parsieve, filter held"
     return (
-        f"A Bloom filter added to a file of 1 GiB ({found.source}, `{shared.name}`).\n\n"
         f"{_table(['', 'int64', 'text of 96 bytes', 'memory'], lines)}\n\n"
-        f"One key asked of one file: DuckDB's `parquet_bloom_probe` {micros['duckdb'] / 1e3:.2f} ms, a file that "
-        f"parsieve holds open {micros[open_] / 1e3:.2f} ms ({ratios[open_]:.0f} times faster, turn by turn), a filter "
-        f"that it holds {micros[held] / 1e3:.2f} ms ({ratios[held]:.0f} times; `benches/results/{probe.name}`)."
+        f"Time to add a Bloom filter to a file of 1 GiB ({record.source}, `{reflink.name}`).\n\n"
+        f"Looking up one key in one local file takes DuckDB's `parquet_bloom_probe` {micros['duckdb'] / 1e3:.2f} ms. "
+        f"It takes parsieve {micros[open_file] / 1e3:.2f} ms with an open file ({ratios[open_file]:.0f} times faster), "
+        f"and {micros[loaded_filter] / 1e3:.2f} ms with a filter in memory ({ratios[loaded_filter]:.0f} times; "
+        f"`benches/results/{probe.name}`)."
     )
 
 
-# Of lineitem also what the first experiment's index took, by its own account.
+# The lineitem sections also name the size of the first prototype's index, as its author reported it.
 SECTIONS: dict[str, Callable[[Records], str]] = {
     "layouts-200": partial(layouts, 200),
     "layouts-5000": partial(layouts, 5_000),
@@ -345,6 +367,7 @@ SECTIONS: dict[str, Callable[[Records], str]] = {
     "large-build": large,
     "engines": engines,
     "tables": tables,
+    "many-files": many_files,
     "speed": speed,
     "rewrite": rewrite,
 }

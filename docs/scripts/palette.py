@@ -1,4 +1,4 @@
-"""A picture of a browser written again as a small PNG: a palette instead of three bytes a pixel, and words about it."""
+"""Rewrites a browser's screenshot as a small PNG: a palette instead of three bytes per pixel, and text chunks."""
 
 from __future__ import annotations
 
@@ -14,25 +14,28 @@ Pixels = NDArray[np.uint8]
 
 
 def chunks(png: bytes) -> list[tuple[bytes, bytes]]:
-    """The kinds and contents of a PNG's chunks, in order."""
+    """Return the type and data of each chunk of a PNG, in order."""
     if not png.startswith(SIGNATURE):
         raise ValueError("not a PNG")
-    found, at = [], len(SIGNATURE)
-    while at < len(png):
-        length, kind = struct.unpack_from(">I4s", png, at)
-        found.append((kind, png[at + 8 : at + 8 + length]))
-        at += 12 + length
-    return found
+    result, offset = [], len(SIGNATURE)
+    while offset < len(png):
+        length, kind = struct.unpack_from(">I4s", png, offset)
+        result.append((kind, png[offset + 8 : offset + 8 + length]))
+        offset += 12 + length
+    return result
 
 
-def words(png: bytes) -> dict[str, str]:
-    """What was written into a PNG by `small`."""
-    texts = (data.split(b"\0", 1) for kind, data in chunks(png) if kind == b"tEXt")
-    return {name.decode("latin-1"): text.decode("latin-1") for name, text in texts}
+def texts(png: bytes) -> dict[str, str]:
+    """Return the text chunks of a PNG from `small`."""
+    pairs = (data.split(b"\0", 1) for kind, data in chunks(png) if kind == b"tEXt")
+    return {name.decode("latin-1"): text.decode("latin-1") for name, text in pairs}
 
 
 def pixels(png: bytes) -> Pixels:
-    """Red, green and blue of every pixel, of a PNG as browsers write it: 8 bits a channel, not interlaced."""
+    """Return red, green and blue of every pixel.
+
+    The PNG must have the form that browsers write: 8 bits per channel, and not interlaced.
+    """
     parts = chunks(png)
     width, height, depth, colour, _, _, interlaced = struct.unpack(">IIBBBBB", parts[0][1])
     if depth != 8 or colour not in (2, 6) or interlaced:
@@ -41,15 +44,15 @@ def pixels(png: bytes) -> Pixels:
     raw = np.frombuffer(zlib.decompress(b"".join(data for kind, data in parts if kind == b"IDAT")), np.uint8)
     lines = raw.reshape(height, 1 + width * channels)
     above = np.zeros((width, channels), np.int64)
-    found = np.empty((height, width, channels), np.uint8)
+    result = np.empty((height, width, channels), np.uint8)
     for number, line in enumerate(lines):
         above = _unfiltered(int(line[0]), line[1:].reshape(width, channels).astype(np.int64), above)
-        found[number] = above
-    return found[:, :, :3]
+        result[number] = above
+    return result[:, :, :3]
 
 
 def _unfiltered(kind: int, line: NDArray[np.int64], above: NDArray[np.int64]) -> NDArray[np.int64]:
-    """One line of pixels, from what is stored of it and the line above."""
+    """Return one line of pixels, from its filtered bytes and the line above."""
     if kind == 0:
         return line
     if kind == 1:
@@ -70,19 +73,19 @@ def _unfiltered(kind: int, line: NDArray[np.int64], above: NDArray[np.int64]) ->
 
 
 def small(png: bytes, about: dict[str, str]) -> bytes:
-    """The same picture with the 256 colours that it has most of, others as the nearest of those."""
-    seen = pixels(png)
-    height, width = seen.shape[:2]
-    packed = seen.astype(np.int64) @ np.array([65_536, 256, 1])
+    """Return the same picture with its 256 most frequent colours; other colours become the nearest of them."""
+    image = pixels(png)
+    height, width = image.shape[:2]
+    packed = image.astype(np.int64) @ np.array([65_536, 256, 1])
     colours, places, counts = np.unique(packed, return_inverse=True, return_counts=True)
     chosen = np.sort(np.argsort(-counts, kind="stable")[:COLOURS])
-    every = np.stack([colours >> 16, colours >> 8 & 255, colours & 255], axis=1)
-    kept = every[chosen]
-    nearest = np.array([int(np.argmin(((kept - one) ** 2).sum(axis=1))) for one in every], np.uint8)
+    unpacked = np.stack([colours >> 16, colours >> 8 & 255, colours & 255], axis=1)
+    palette = unpacked[chosen]
+    nearest = np.array([int(np.argmin(((palette - colour) ** 2).sum(axis=1))) for colour in unpacked], np.uint8)
     lines = np.zeros((height, 1 + width), np.uint8)
     lines[:, 1:] = nearest[places.reshape(height, width)]
     header = struct.pack(">IIBBBBB", width, height, 8, 3, 0, 0, 0)
-    parts = [(b"IHDR", header), (b"PLTE", kept.astype(np.uint8).tobytes())]
+    parts = [(b"IHDR", header), (b"PLTE", palette.astype(np.uint8).tobytes())]
     parts += [(b"tEXt", f"{name}\0{text}".encode("latin-1")) for name, text in about.items()]
     parts += [(b"IDAT", zlib.compress(lines.tobytes(), 9)), (b"IEND", b"")]
     return SIGNATURE + b"".join(

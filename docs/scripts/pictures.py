@@ -1,4 +1,4 @@
-"""Draws docs/pictures: the plan from a real table and a real question, the others by hand."""
+"""Draws docs/pictures/*.svg: the plan from a real table and query, the others by hand."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from parsieve.report import Cells, Figure
 from parsieve.report.charts import picture
 from parsieve.report.figures import Verdict
 
-# On a paper of their own, since a page may be dark where the system is light.
+# Pictures have their own background, because a page may be dark while the system is light.
 STYLE = """
 :root{--ink:#1b1f24;--quiet:#57606a;--paper:#fff;--rule:#8c959f;--ours:#0b6e4f;--other:#b23c00;--hollow:#eaeef2}
 @media(prefers-color-scheme:dark){:root{--ink:#e6edf3;--quiet:#9da7b3;--paper:#0d1117;--rule:#6e7681;--ours:#3fd0a0;
@@ -31,11 +31,11 @@ TIP = (
 
 
 class Drawing:
-    """Shapes on paper, and the words for those who cannot see them."""
+    """An SVG drawing with a title and a description for screen readers."""
 
-    def __init__(self, width: int, height: int, title: str, says: str) -> None:
+    def __init__(self, width: int, height: int, title: str, description: str) -> None:
         self._size = width, height
-        self._words = f"<title>{escape(title)}</title><desc>{escape(says)}</desc>"
+        self._words = f"<title>{escape(title)}</title><desc>{escape(description)}</desc>"
         self._parts: list[str] = []
 
     def text(self, x: float, y: float, text: str, kind: str = "", anchor: str = "start") -> None:
@@ -52,8 +52,8 @@ class Drawing:
         """A box with a heading and some lines."""
         self.rect(x, y, width, 24 + 17 * len(lines), kind)
         self.text(x + width / 2, y + 17, head, "head", "middle")
-        for at, line in enumerate(lines):
-            self.text(x + width / 2, y + 34 + 17 * at, line, "quiet", "middle")
+        for number, line in enumerate(lines):
+            self.text(x + width / 2, y + 34 + 17 * number, line, "quiet", "middle")
 
     def svg(self) -> str:
         return _framed(f"{self._words}{TIP}{''.join(self._parts)}", *self._size, size=13)
@@ -68,16 +68,18 @@ def _framed(body: str, width: float, height: float, size: int) -> str:
 
 
 def plan() -> str:
-    """The files of a lake of late events, as a question about one hour reads them without and with an index."""
+    """Draw the files that a query for one hour of late events reads, without and with an index."""
     with tempfile.TemporaryDirectory() as folder:
         events = lake.write(Path(folder) / "events", num_files=50, rows_of_a_file=4_000)
         table = ps.open_table(events.folder)
         before = _verdicts(table.plan(events.range))
         table.build_index("event_time", progress=False)
         after = _verdicts(table.plan(events.range))
-    rows = [("by minima and maxima", before), ("with the Sieve index", after)]
-    says = "Each cell is a file. By minima and maxima most are read, with the index only those that hold a row."
-    svg = picture(Figure("One hour of late events", says, Cells(rows)), "plan")
+    rows = [("with min/max statistics", before), ("with the Sieve index", after)]
+    description = (
+        "Each cell is a file. With min/max statistics, most files are read; with the index, only files with a match."
+    )
+    svg = picture(Figure("One hour of late events", description, Cells(rows)), "plan")
     start = svg.index("<title")
     height = float(svg.split('viewBox="0 0 360 ', 1)[1].split('"', 1)[0])
     return _framed(svg[start : svg.rindex("</svg>")], 360, height, size=11).replace(
@@ -86,19 +88,19 @@ def plan() -> str:
 
 
 def _verdicts(plan: ps.Plan) -> list[Verdict]:
-    found: dict[str, Verdict] = {one.path: "doubted" if one.doubt else "kept" for one in plan.kept}
-    found |= {one.path: "skipped" for one in plan.skipped}
-    return [found[path] for path in sorted(found)]
+    verdicts: dict[str, Verdict] = {keep.path: "doubted" if keep.doubt else "kept" for keep in plan.kept}
+    verdicts |= {skip.path: "skipped" for skip in plan.skipped}
+    return [verdicts[path] for path in sorted(verdicts)]
 
 
 def evidence() -> str:
-    """Evidence is heard by its cost."""
+    """Draw the steps of a plan, cheapest evidence first."""
     drawing = Drawing(
         720,
         214,
-        "Evidence is heard by its cost",
-        "Partition values and the table's own statistics are known already. The index costs a few reads for the whole "
-        "table, footers and filters a short read for each file that is still kept. What is left is read.",
+        "The cheapest evidence comes first",
+        "Partition values and the table's own statistics cost nothing extra. The index costs a few reads for the whole "
+        "table. Footers and filters cost a short read for each file that is still kept. The remaining files are read.",
     )
     steps = [
         ("partitions", "known from", "the listing", 200),
@@ -107,27 +109,27 @@ def evidence() -> str:
         ("footers", "one read", "for each file", 6),
         ("Bloom filters", "32 bytes", "for each key", 5),
     ]
-    for at, (name, first, second, asked) in enumerate(steps):
-        x = 12 + at * 122
+    for number, (name, first, second, files) in enumerate(steps):
+        x = 12 + number * 122
         drawing.box(x, 40, 104, name, first, second)
         drawing.line(x + 104, 69, x + 120, 69)
-        height = max(4.0, asked * 0.3)
+        height = max(4.0, files * 0.3)
         drawing.rect(x + 34, 190 - height, 36, height, "on")
-        drawing.text(x + 76, 190, str(asked), "quiet")
-    drawing.text(12, 24, "cheapest first, each asked only about what is still kept", "quiet")
-    drawing.text(12, 208, "files asked about (an example)", "quiet")
+        drawing.text(x + 76, 190, str(files), "quiet")
+    drawing.text(12, 24, "cheapest first; each step checks only the files that are still kept", "quiet")
+    drawing.text(12, 208, "files checked in each step (example)", "quiet")
     drawing.box(622, 40, 88, "read", "4 files", kind="ours")
     return drawing.svg()
 
 
 def bloom() -> str:
-    """From a value to eight bits."""
+    """Draw the way from a value to eight bits of a filter."""
     drawing = Drawing(
         720,
         220,
         "The split block Bloom filter",
-        "A value becomes a hash of 64 bits. The upper half chooses one block of 256 bits among all of the filter; "
-        "the lower half chooses one bit in each of the block's eight words of 32 bits.",
+        "A value is hashed to 64 bits. The upper half selects one of the filter's blocks of 256 bits; the lower half "
+        "selects one bit in each of the block's eight words of 32 bits.",
     )
     drawing.box(12, 16, 92, "value", "42")
     drawing.line(104, 36, 138, 36)
@@ -148,19 +150,22 @@ def bloom() -> str:
         drawing.rect(x + bit * 82 / 32, 142, 5, 24, "on")
         drawing.text(x + 41, 182, f"word {word}", "quiet", "middle")
     drawing.text(
-        12, 208, "one block, 32 bytes: one bit in each word is set, and all eight must be set for a maybe", "quiet"
+        12,
+        208,
+        "one block, 32 bytes: insert sets one bit in each word, and check needs all eight bits for a maybe",
+        "quiet",
     )
     return drawing.svg()
 
 
 def sieve() -> str:
-    """From keys to the files that hold them."""
+    """Draw keys, their runs, and the files of each run."""
     drawing = Drawing(
         720,
         268,
         "The Sieve index",
-        "The axis of keys is cut into blocks of equal width. In each block separators mark runs of keys that live in "
-        "the same files, and each run has its set of files. A key reads one run; an interval unites those it meets.",
+        "The key range is cut into blocks of equal width. In each block, separators mark runs of keys that are in the "
+        "same files, and each run has its set of files. A key needs one run; an interval needs all runs it overlaps.",
     )
     drawing.text(12, 22, "keys in order", "head")
     drawing.line(12, 40, 706, 40)
@@ -186,40 +191,40 @@ def sieve() -> str:
     drawing.text(436, 218, "360 <= key < 488", "head", "middle")
     drawing.text(436, 236, "reads B, C and D: the union of three runs", "quiet", "middle")
     drawing.text(
-        12, 260, "A to D are files; by minima and maxima the key would read B too, and the interval A", "quiet"
+        12, 260, "A to D are files; with min/max statistics, the key would also read B, and the interval A", "quiet"
     )
     return drawing.svg()
 
 
 def staleness() -> str:
-    """What an index knows of a table that changed."""
+    """Draw an index and a table that has changed since."""
     drawing = Drawing(
         720,
         232,
         "An index that lags is slower, never wrong",
-        "The index read the files A, B and C, each with a token. Later B has changed and D is new. A's token is the "
-        "same, so the index speaks of it; B has another token and D is unknown, so both are kept until an update. C is "
-        "gone, and nobody asks for it.",
+        "The index was built from the files A, B and C, each with a token. Later, B has changed and D is new. A has "
+        "the same token, so the index answers for A. B has another token and D is unknown, so both are kept until an "
+        "update. C was removed and is ignored.",
     )
     drawing.text(12, 24, "the index, built on Monday", "head")
-    for at, name in enumerate("ABC"):
-        drawing.box(12 + at * 120, 36, 104, name, f"token {name.lower()}1")
+    for number, name in enumerate("ABC"):
+        drawing.box(12 + number * 120, 36, 104, name, f"token {name.lower()}1")
     drawing.text(204, 128, "the table on Tuesday", "head")
-    today = [("A", "token a1", "asked"), ("B", "token b2", "kept"), ("D", "token d1", "kept")]
+    today = [("A", "token a1", "answered"), ("B", "token b2", "kept"), ("D", "token d1", "kept")]
     for (name, token, verdict), x in zip(today, (12, 132, 372), strict=True):
-        drawing.box(x, 140, 104, name, token, kind="ours" if verdict == "asked" else "box")
-        drawing.text(x + 52, 200, "the index speaks" if verdict == "asked" else "kept, in doubt", "quiet", "middle")
+        drawing.box(x, 140, 104, name, token, kind="ours" if verdict == "answered" else "box")
+        drawing.text(x + 52, 200, "the index answers" if verdict == "answered" else "kept, in doubt", "quiet", "middle")
     drawing.line(64, 78, 64, 138)
     drawing.line(184, 78, 184, 138)
     drawing.text(304, 98, "C was removed", "quiet", "middle")
     drawing.text(500, 160, "update_index() reads", "quiet")
-    drawing.text(500, 178, "B and D, and nothing else", "quiet")
-    drawing.text(12, 224, "a token changes whenever the rows of a file may have changed", "quiet")
+    drawing.text(500, 178, "only B and D", "quiet")
+    drawing.text(12, 224, "the token of a file changes whenever its rows may have changed", "quiet")
     return drawing.svg()
 
 
 def draw(folder: Path) -> list[Path]:
-    """Draw all of them."""
+    """Draw all pictures into `folder`, and return their paths."""
     written = []
     for make in (plan, evidence, bloom, sieve, staleness):
         path = folder / f"{make.__name__}.svg"

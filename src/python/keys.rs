@@ -75,7 +75,7 @@ impl FileKeys {
         connection: Option<&Bound<'py, PyAny>>,
         aad_prefix: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        py.import("parsieve.kms")?.getattr("keys_of")?.call1((source, kms, connection, aad_prefix))
+        py.import("parsieve.filters.kms")?.getattr("keys_of")?.call1((source, kms, connection, aad_prefix))
     }
 
     fn __repr__(&self) -> String {

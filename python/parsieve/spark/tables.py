@@ -45,8 +45,8 @@ def lake_and_store(
     """The table, and where its index lies: beside it unless the caller says otherwise."""
     if isinstance(table, Table):
         refuse_second_place(index_location, storage_options)
-        table._index.refresh()
-        return table._lake, table._index.store
+        table.opened.index.refresh()
+        return table.opened.lake, table.opened.index.store
     lake = lake_of(spark, table, storage_options)
     options = lake.storage_options if storage_options is None else storage_options
     index = TableIndex.of(lake, index_location, options)

@@ -85,7 +85,7 @@ def test_stats_are_a_table_with_sizes_on_disk(folder: Path, capsys: Any) -> None
     assert sorted(row.split()[:2] for row in rows) == [["id", "both"], ["sorted", "bloom"]]
     told = json.loads(run(capsys, "stats", folder, "--json"))
     assert {name: one["kind"] for name, one in told.items()} == {"id": "both", "sorted": "bloom"}
-    view = ps.open_table(folder)._index.look()
+    view = ps.open_table(folder).opened.index.look()
     assert view is not None
     stored = {part.name: part.size for part in view.commit.parts()}
     assert told["id"]["bytes_lookup"] < told["id"]["bytes_stored"] < sum(stored.values())

@@ -222,7 +222,7 @@ def test_filters_of_another_kind_of_values_are_made_anew(tmp_path: Path) -> None
     assert table.verify_index() == []
     plan = table.plan("p = '3'")
     assert plan.to_arrow()["row"].to_pylist() == [3]
-    assert not plan._notes
+    assert not plan.record.notes
 
 
 def test_a_file_of_more_than_a_million_rows_keeps_the_rate(tmp_path: Path) -> None:

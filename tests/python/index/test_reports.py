@@ -304,7 +304,7 @@ def test_the_text_of_reports() -> None:
 
 def test_a_full_index_reports_to_the_low_level_too(folder: Path, tmp_path: Path) -> None:
     index = TableIndex(tmp_path / "index")
-    lake = ps.open_table(folder)._lake
+    lake = ps.open_table(folder).opened.lake
     index.build(lake, lake.snapshot(), ["k"], progress=False)
     assert index.expire(0).versions_removed == 0
     assert index.drop(["k"]).columns == ("k",)

@@ -78,7 +78,7 @@ def locations(table: ps.Table) -> dict[str, int] | str:
 
 def named(folder: Path) -> str:
     """The files of the newest version."""
-    view = ps.open_table(folder)._index.newest()
+    view = ps.open_table(folder).opened.index.newest()
     return "" if view is None else " ".join(part.name for part in view.commit.parts())
 
 

@@ -46,7 +46,7 @@ def test_a_folder_of_a_store_is_the_same_however_it_is_named(root: str) -> None:
             table = ps.open_table((filesystem, root))
             assert rows(table) == [1, 2]
             assert rows(table, "p = 2") == [2]
-            assert [piece.group for piece in table._lake.snapshot().slices] == ["p=1/a.parquet", "p=2/b.parquet"]
+            assert [piece.group for piece in table.opened.lake.snapshot().slices] == ["p=1/a.parquet", "p=2/b.parquet"]
     finally:
         memory.rm("/named", recursive=True)
 

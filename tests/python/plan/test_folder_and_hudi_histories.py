@@ -1,6 +1,6 @@
 """Plain folders and Hudi tables through their histories, with an index fresh, stale and brought up to date.
 
-Delta and Iceberg go through theirs in `test_lake_plans.py`; tables that Spark wrote in `spark/test_plans.py`.
+Delta and Iceberg go through theirs in `test_lake_plans.py`; tables of Spark in `spark/test_predicates_and_logs.py`.
 """
 
 from __future__ import annotations

@@ -189,7 +189,7 @@ def test_any_numbers_have_their_place(kind: Any, values: list[float | None], uni
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_what_is_no_number_is_refused(value: float) -> None:
-    with pytest.raises(ValueError, match="give None where nothing was measured"):
+    with pytest.raises(ValueError, match="use None for missing measurements"):
         Chart("bars", ["a"], [Series("one", [value])])
 
 

@@ -49,8 +49,8 @@ def assert_shown(path: Path) -> None:
 def test_the_pngs_are_of_the_newest_records(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(DOCS / "scripts"))
     png, palette = importlib.import_module("png"), importlib.import_module("palette")
-    drawn = {one.name: one.about for one in png.wanted()}
-    kept = {path.name: palette.words(path.read_bytes()) for path in (DOCS / "pictures").glob("*.png")}
+    drawn = {drawing.name: drawing.texts for drawing in png.page_pictures()}
+    kept = {path.name: palette.texts(path.read_bytes()) for path in (DOCS / "pictures").glob("*.png")}
     assert drawn == kept, "python docs/scripts/png.py draws them anew"
 
 
@@ -62,7 +62,7 @@ def test_a_png_is_small_and_shown(path: Path) -> None:
 
 def test_dark_pages_of_the_site_show_the_dark_twin_of_each_png(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(DOCS / "scripts"))
-    wanted = {one.name for one in importlib.import_module("png").WANTED}
+    wanted = {spec.name for spec in importlib.import_module("png").PICTURE_SPECS}
     style = (DOCS / "pictures/pictures.css").read_text(encoding="utf-8")
     rule = r'\[data-md-color-scheme="slate"\] img\[src\$="/([\w-]+)\.png"\] \{\s*content: url\("\1-dark\.png"\);'
     assert set(re.findall(rule, style)) == wanted, "a rule of pictures.css for each figure that png.py draws"

@@ -1,4 +1,4 @@
-"""The README and the guides that need Spark are followed to their ends."""
+"""Run the code of README.md and of the guides that needs Spark."""
 
 from pathlib import Path
 from typing import Any
@@ -22,16 +22,19 @@ def test_a_hudi_table_with_deletes(
     if "hudi" not in versions.installed().jars:
         pytest.skip("no jars of hudi for this PySpark")
     monkeypatch.chdir(tmp_path)
-    # One session serves all tests; a reader starts his own.
+    # All tests share one session; a reader starts another.
     monkeypatch.setattr(pss, "session", lambda **_: spark)
     run("docs/guides/hudi.md", blocks((GUIDES / "hudi.md").read_text(encoding="utf-8")))
     assert not [record.message for record in caplog.records if record.name == "parsieve.spark"], "files are skipped"
 
 
-def test_the_readme_with_what_needs_spark(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("page", ["README.md", "docs/guides/spark.md"])
+def test_the_spark_code_of_the_page_runs(
+    page: str, spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(pss, "session", lambda **_: spark)
-    program = blocks((ROOT / "README.md").read_text(encoding="utf-8"), spark=True)
+    program = blocks((ROOT / page).read_text(encoding="utf-8"), spark=True)
     assert any("pss.session()" in block.text for block in program)
-    # What stands in the shell's blocks is run without Spark.
-    run("README.md", [block for block in program if block.language != "console"])
+    # The commands run without Spark, in test_readme.py.
+    run(page, [block for block in program if block.language != "console"])

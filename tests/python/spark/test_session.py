@@ -1,4 +1,4 @@
-"""A session reads and writes all three lakes, leaves the environment alone, and is one a process."""
+"""A session reads and writes all lakes, and does not change the environment. A process has one session."""
 
 import subprocess
 import sys
@@ -25,7 +25,7 @@ def ids(frame: Any) -> set[int]:
     return {row.id for row in frame.select("id").collect()}
 
 
-def test_delta_with_deletion_vectors_and_time_travel(spark: Any, tmp_path: Path) -> None:
+def test_delta_has_deletion_vectors_and_time_travel(spark: Any, tmp_path: Path) -> None:
     needs("delta")
     folder = str(tmp_path / "t")
     spark.sql(ROWS).coalesce(1).write.format("delta").option("delta.enableDeletionVectors", "true").save(folder)
@@ -35,7 +35,7 @@ def test_delta_with_deletion_vectors_and_time_travel(spark: Any, tmp_path: Path)
     assert list((tmp_path / "t").glob("deletion_vector_*.bin"))
 
 
-def test_iceberg_with_deletes_on_read(spark: Any) -> None:
+def test_iceberg_has_merge_on_read_deletes(spark: Any) -> None:
     needs("iceberg")
     spark.sql(
         "CREATE TABLE iceberg.session.t (id BIGINT, part BIGINT, name STRING) USING iceberg "
@@ -49,7 +49,7 @@ def test_iceberg_with_deletes_on_read(spark: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", ["cow", "mor"])
-def test_hudi_by_sql(spark: Any, tmp_path: Path, kind: str) -> None:
+def test_hudi_has_updates_and_deletes_in_sql(spark: Any, tmp_path: Path, kind: str) -> None:
     needs("hudi")
     folder = tmp_path / "t"
     spark.sql(
@@ -62,7 +62,7 @@ def test_hudi_by_sql(spark: Any, tmp_path: Path, kind: str) -> None:
     table = spark.read.format("hudi").load(str(folder))
     assert ids(table) == set(range(100)) - {5}
     assert [row.id for row in table.where("name = 'new'").collect()] == [3]
-    # What a hidden name such as part=3/.x.log.1_0-1-1 holds are the changes that merge-on-read keeps apart.
+    # A merge-on-read table keeps changes in hidden files such as part=3/.x.log.1_0-1-1.
     assert bool(list(folder.glob("part=*/.*.log.*"))) == (kind == "mor")
     spark.sql(f"DROP TABLE session_{kind}")
 
@@ -85,23 +85,23 @@ def test_python_runs_on_executors_with_this_interpreter(spark: Any) -> None:
     assert row.found == f"{sys.executable} {ps.__version__}"
 
 
-def test_one_session_a_process(spark: Any) -> None:
+def test_a_second_session_with_other_settings_is_refused(spark: Any) -> None:
     with pytest.raises(RuntimeError, match="other settings"):
         pss.session(lakes=[])
     assert spark.range(2).count() == 2
 
 
-def test_arguments() -> None:
+def test_wrong_arguments_are_refused() -> None:
     with pytest.raises(TypeError, match=r"\['delta'\]"):
         pss.session(lakes="delta")
-    with pytest.raises(ValueError, match="not paimon"):
+    with pytest.raises(ValueError, match="unknown lakes: paimon"):
         pss.session(lakes=["paimon"])
 
 
-def test_a_stopped_session_gives_way_to_another(tmp_path: Path) -> None:
-    """With other jars and another memory, which need a new Java; and the environment is as it was.
+def test_a_stopped_session_can_be_replaced(tmp_path: Path) -> None:
+    """The new session has other jars and memory, which need a new Java process. The environment does not change.
 
-    The example of the docstring runs first, which prints nothing where it is true.
+    The example of the docstring runs first. It prints nothing if it passes.
     """
     program = f"""
 import doctest, os, parsieve.spark as pss
@@ -128,11 +128,11 @@ def test_the_doctor_finds_everything(spark: Any, capsys: pytest.CaptureFixture[s
     assert all(lake in said for lake in versions.LAKES)
 
 
-def test_the_doctor_says_what_is_missing(
+def test_the_doctor_reports_missing_jars(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("PARSIEVE_CACHE", str(tmp_path))
-    # A plain folder needs none of them.
+    # Plain folders need no jars, so the command succeeds.
     assert cli.main(["spark", "doctor"]) == 0
     said = capsys.readouterr().out
     assert f"missing from {tmp_path / 'jars'}" in said

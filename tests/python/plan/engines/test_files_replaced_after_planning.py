@@ -217,8 +217,8 @@ def test_a_held_file_that_is_written_to_is_noticed(file: Path) -> None:
 
 def checked_files(folder: Path) -> CheckedFiles:
     table = ps.open_table(folder)
-    snapshot = table._lake.snapshot()
-    found = table._lake.files(snapshot, snapshot.slices)
+    snapshot = table.opened.lake.snapshot()
+    found = table.opened.lake.files(snapshot, snapshot.slices)
     assert found is not None
     return found
 

@@ -79,7 +79,7 @@ def check_plans(table: ps.Table, full: pa.Table, random_: random.Random, count: 
 
 def check_no_more_is_kept(table: ps.Table, full: pa.Table, random_: random.Random, as_of: Any = None) -> None:
     """An index, fresh or stale, never keeps what the table's own statistics and the footers exclude."""
-    plain = ps.open_table(getattr(table._lake, "_given", None) or table.uri, index_location=f"{table.uri}/_none")
+    plain = ps.open_table(getattr(table.opened.lake, "_given", None) or table.uri, index_location=f"{table.uri}/_none")
     for _ in range(6):
         expr = random_predicate(random_, full)
         by_metadata = plain.plan(expr, as_of, row_groups=False)

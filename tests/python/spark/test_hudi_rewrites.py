@@ -1,4 +1,4 @@
-"""Hudi rewrites a table's properties while Spark opens it: the read waits instead of finding no table."""
+"""Reads wait while Hudi rewrites the properties of a table."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import parsieve.spark as pss
 pytestmark = pytest.mark.spark
 
 
-def test_every_way_to_rows_waits_for_the_end_of_a_rewrite(
+def test_reads_wait_while_the_properties_are_rewritten(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     needs("hudi_mor")
@@ -28,7 +28,7 @@ def test_every_way_to_rows_waits_for_the_end_of_a_rewrite(
     ways: dict[str, Callable[[], Any]] = {
         "read a path": lambda: pss.read(spark, made.folder, "id < 3"),
         "read a name": lambda: pss.read(spark, made.name, "id < 3"),
-        "read an instant": lambda: pss.read(spark, made.folder, "id < 3", plan._snapshot.id),
+        "read an instant": lambda: pss.read(spark, made.folder, "id < 3", plan.record.snapshot.id),
         "plan": lambda: table.plan("id < 3").to_spark(spark),
         "a plan from before": lambda: plan.to_spark(spark),
     }
@@ -36,7 +36,7 @@ def test_every_way_to_rows_waits_for_the_end_of_a_rewrite(
         with monkeypatch.context() as context:
             rewrite = Rewrite(made.folder, context, "empty")
             assert ids(way()) == [0, 1, 2], name
-            # Spark itself goes by the backup where the file is missing, and so may be done earlier.
+            # Spark reads the backup if the file is missing, so it may finish earlier.
             assert STEPS[rewrite.step] == "done", name
     with monkeypatch.context() as context:
         Rewrite(made.folder, context, "empty")

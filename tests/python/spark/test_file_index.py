@@ -1,4 +1,4 @@
-"""Files left out of Spark's own reads: the rows stay those of a whole read, and the others are not opened."""
+"""A pruned file list has the rows of a full read, and Spark does not open the skipped files."""
 
 import gc
 import logging
@@ -13,15 +13,17 @@ import pytest
 from support.spark_tables import callbacks_left
 
 import parsieve as ps
+from parsieve.lake import open_lake
 from parsieve.spark.pushdown.catalyst import Filter
 from parsieve.spark.runtime import versions
-from parsieve.spark.scan import delta, file_index, iceberg
+from parsieve.spark.scan import file_index, iceberg
+from parsieve.spark.scan.read import scan_of
 
 pytestmark = pytest.mark.spark
 
 
 class Exact:
-    """Keeps the files in which pyarrow finds a row; and remembers what it was asked."""
+    """A `Keep` that returns the files in which pyarrow finds a row. It records its arguments."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[int, Filter]] = []
@@ -52,7 +54,7 @@ def ids(frame: Any) -> list[int]:
 
 
 def files_read(frame: Any) -> int:
-    """How many files the scans of a query opened, by Spark's own count."""
+    """Return how many files the scans of a query opened, as counted by Spark."""
     plan = frame._jdf.queryExecution().executedPlan()
     list(map(str, frame._jdf.queryExecution().toRdd().collect()))
     plan = frame._jdf.queryExecution().executedPlan()
@@ -93,7 +95,7 @@ CONDITIONS = [
 
 
 @pytest.mark.parametrize("where", CONDITIONS)
-def test_rows_are_those_of_a_whole_read(spark: Any, folder: Path, where: str) -> None:
+def test_rows_equal_those_of_a_full_read(spark: Any, folder: Path, where: str) -> None:
     keep = Exact()
     assert ids(plain(spark, folder, keep).where(where)) == ids(spark.read.parquet(str(folder)).where(where))
     assert len(keep.asked) == 1
@@ -101,7 +103,7 @@ def test_rows_are_those_of_a_whole_read(spark: Any, folder: Path, where: str) ->
 
 
 def test_only_kept_files_are_opened(spark: Any, tmp_path: Path) -> None:
-    """The others are destroyed."""
+    """The other files are overwritten."""
     spark.range(0, 1000, 1, 10).write.parquet(str(tmp_path / "t"))
     frame = plain(spark, tmp_path / "t", Exact())
     keep = Exact()
@@ -121,12 +123,12 @@ def test_only_kept_files_are_opened(spark: Any, tmp_path: Path) -> None:
         ids(spark.read.schema("id BIGINT").parquet(str(tmp_path / "t")).where("id = 350"))
 
 
-def test_views_joins_partitions_and_explain(spark: Any, folder: Path) -> None:
+def test_views_joins_partitions_and_explain_work(spark: Any, folder: Path) -> None:
     keep = Exact()
     plain(spark, folder, keep).createOrReplaceTempView("skipping")
     joined = spark.sql("SELECT a.id FROM skipping a JOIN skipping b USING (id) WHERE a.id IN (7, 700) AND b.part = 1")
     assert ids(joined) == [7, 700]
-    # Each side was asked for by its own plan; the condition on the partition had thinned one of them before.
+    # Each side of the join has its own plan. Spark had already reduced one by the condition on the partition.
     assert sorted(count for count, _ in keep.asked) == [10, 30]
     query = plain(spark, folder, keep).where("part = 0 AND id = 9")
     text = query._jdf.queryExecution().explainString(
@@ -138,7 +140,7 @@ def test_views_joins_partitions_and_explain(spark: Any, folder: Path) -> None:
     spark.catalog.dropTempView("skipping")
 
 
-def test_cached_answers_are_shared_by_equal_questions_only(spark: Any, folder: Path) -> None:
+def test_only_equal_reads_share_a_cache(spark: Any, folder: Path) -> None:
     keep, other = Exact(), Exact()
     cached = plain(spark, folder, keep).where("id < 100").cache()
     try:
@@ -153,7 +155,7 @@ def test_cached_answers_are_shared_by_equal_questions_only(spark: Any, folder: P
         cached.unpersist()
 
 
-def test_a_failing_choice_reads_everything(
+def test_a_failing_keep_reads_all_files(
     spark: Any, folder: Path, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
     def fails(paths: Sequence[str], where: Filter) -> set[str]:
@@ -165,14 +167,14 @@ def test_a_failing_choice_reads_everything(
         if "delta" in versions.installed().jars:
             spark.range(0, 10, 1, 2).write.format("delta").save(str(tmp_path / "t"))
             caplog.clear()
-            assert ids(delta.read(spark, str(tmp_path / "t"), fails, "id = 5")) == [5]
+            assert ids(scan_of(spark, open_lake(tmp_path / "t")).pruned(fails, "id = 5")) == [5]
             assert "the index is broken" in caplog.text
 
 
-# `pss.read`, which goes this way, is tried so in test_read.py.
+# test_read.py checks the same for `pss.read`, which uses this code.
 @pytest.mark.slow
-def test_nothing_is_left_after_many_reads(spark: Any, folder: Path) -> None:
-    """Neither callbacks that Java may call, nor settings, nor views."""
+def test_many_reads_leak_nothing(spark: Any, folder: Path) -> None:
+    """Callbacks from Java, settings and views stay as before."""
 
     keep = Exact()
     before, settings = callbacks_left(spark), {row.key: row.value for row in spark.sql("SET").collect()}
@@ -189,7 +191,7 @@ def test_nothing_is_left_after_many_reads(spark: Any, folder: Path) -> None:
     assert spark.catalog.listTables() == views
 
 
-def test_what_is_no_list_of_files_is_refused(spark: Any, folder: Path) -> None:
+def test_other_dataframes_are_refused(spark: Any, folder: Path) -> None:
     with pytest.raises(ps.UnsupportedError, match="Range"):
         file_index.prune(spark.range(3), Exact())
     with pytest.raises(ps.UnsupportedError, match="Filter"):
@@ -197,7 +199,7 @@ def test_what_is_no_list_of_files_is_refused(spark: Any, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["cow", "mor"])
-def test_hudi_with_logs_deletes_and_time_travel(spark: Any, tmp_path: Path, kind: str) -> None:
+def test_hudi_tables_with_logs_and_deletes_are_pruned_at_each_instant(spark: Any, tmp_path: Path, kind: str) -> None:
     needs("hudi")
     folder, name = str(tmp_path / "t"), f"skip_{kind}"
     spark.sql(
@@ -211,7 +213,7 @@ def test_hudi_with_logs_deletes_and_time_travel(spark: Any, tmp_path: Path, kind
     asked: list[tuple[set[str], Filter]] = []
 
     def keep(paths: Sequence[str], where: Filter) -> set[str]:
-        """Both 4 and 7 are of the partition 1."""
+        """Keep partition 1, which contains 4 and 7."""
         asked.append((set(paths), where))
         return {path for path in paths if "/part=1/" in path}
 
@@ -227,7 +229,7 @@ def test_hudi_with_logs_deletes_and_time_travel(spark: Any, tmp_path: Path, kind
     spark.sql(f"DROP TABLE {name}")
 
 
-def test_delta_with_deletion_vectors_and_versions(spark: Any, tmp_path: Path) -> None:
+def test_delta_tables_with_deletion_vectors_are_pruned_at_each_version(spark: Any, tmp_path: Path) -> None:
     needs("delta")
     folder = str(tmp_path / "table with blanks")
     rows = spark.range(0, 100, 1, 5).selectExpr("id", "concat('a ', id % 2) AS part")
@@ -241,33 +243,40 @@ def test_delta_with_deletion_vectors_and_versions(spark: Any, tmp_path: Path) ->
         ("id = 1000", None, []),
         ("part = 'a 1' AND id < 4", None, [1, 3]),
     ):
-        answer = delta.read(spark, folder, keep, where, version)
+        answer = scan_of(spark, open_lake(folder), as_of=version).pruned(keep, where)
         assert ids(answer) == expected
         assert len(keep.asked) == 1
         assert keep.asked.pop()[0] == 10
         assert len(keep.kept) <= 2
-    assert ids(delta.read(spark, folder, keep)) == sorted(set(range(100)) - {50})
-    one = delta.read(spark, folder, keep, "id = 51")
+    assert ids(scan_of(spark, open_lake(folder)).whole()) == sorted(set(range(100)) - {50})
+    one = scan_of(spark, open_lake(folder)).pruned(keep, "id = 51")
     assert files_read(one) == 1
     with pytest.raises(ps.UnsupportedError, match="deletion vectors"):
         file_index.prune(spark.read.format("delta").load(folder), keep)
 
 
-def scan_of(frame: Any) -> str:
-    """The class of a frame's first scan; nothing of its plan is left in a name here, which would keep it alive."""
+def scan_class(frame: Any) -> str:
+    """Return the class of a frame's first scan. No variable refers to the plan, which would keep it alive."""
     leaf = frame._jdf.queryExecution().optimizedPlan().collectLeaves().head()
     return str(leaf.scan().getClass().getSimpleName())
 
 
-def test_iceberg_with_deletes_snapshots_and_schemas(spark: Any) -> None:
+def test_iceberg_tables_with_deletes_are_pruned_at_each_snapshot_and_schema(spark: Any) -> None:
     needs("iceberg")
     name = "iceberg.skip.t"
     spark.sql(
         f"CREATE TABLE {name} (id BIGINT, part STRING) USING iceberg PARTITIONED BY (part) "
         "TBLPROPERTIES ('format-version' = '2', 'write.delete.mode' = 'merge-on-read')"
     )
+    folder = spark.sql(f"DESCRIBE EXTENDED {name}").where("col_name = 'Location'").collect()[0].data_type
+    folder = file_index.plain_path(folder)
+    lake = open_lake(folder)
+
+    def pruned(source: str, keep: file_index.Keep, where: str, snapshot: int | None = None) -> Any:
+        return scan_of(spark, lake, source, snapshot).pruned(keep, where)
+
     keep = Exact()
-    assert ids(iceberg.read(spark, name, keep, "id = 1")) == []
+    assert ids(pruned(name, keep, "id = 1")) == []
     for start in (0, 50):
         rows = spark.range(start, start + 50, 1, 1).selectExpr("id", "concat('a ', id % 2) AS part")
         rows.writeTo(name).append()
@@ -275,35 +284,34 @@ def test_iceberg_with_deletes_snapshots_and_schemas(spark: Any) -> None:
     spark.sql(f"DELETE FROM {name} WHERE id = 50")
     spark.sql(f"ALTER TABLE {name} ADD COLUMN more STRING")
     keep = Exact()
-    folder = spark.sql(f"DESCRIBE EXTENDED {name}").where("col_name = 'Location'").collect()[0].data_type
-    for source in (name, file_index.plain_path(folder)):
+    for source in (name, folder):
         for where, snapshot, expected in (
             ("id BETWEEN 48 AND 51", None, [48, 49, 51]),
             ("id BETWEEN 48 AND 51", first, [48, 49, 50, 51]),
             ("id IN (50, 3)", None, [3]),
             ("id = 1000", None, []),
         ):
-            answer = iceberg.read(spark, source, keep, where, snapshot)
+            answer = pruned(source, keep, where, snapshot)
             assert ids(answer) == expected
             if keep.kept:
-                assert scan_of(answer) == "SparkStagedScan", "the tasks are those that were left"
+                assert scan_class(answer) == "SparkStagedScan", "the tasks are those that were left"
             assert ("more" in answer.columns) == (snapshot is None)
             assert keep.asked.pop()[0] == 4
     assert len(keep.kept) == 0
     spark.sql(f"ALTER TABLE {name} RENAME COLUMN part TO portion")
-    renamed = iceberg.read(spark, name, keep, "id = 50 AND part = 'a 0'", first)
+    renamed = pruned(name, keep, "id = 50 AND part = 'a 0'", first)
     assert renamed.columns == ["id", "part"]
     assert ids(renamed) == [50]
-    held = iceberg.read(spark, name, keep, "id = 51")
+    held = pruned(name, keep, "id = 51")
     assert ids(held.where("portion = 'a 1'")) == [51]
-    assert ids(iceberg.read(spark, name, keep)) == sorted(set(range(100)) - {50})
+    assert ids(scan_of(spark, lake, name).whole()) == sorted(set(range(100)) - {50})
     assert iceberg._staged, "those of a frame that is held stay"
     del answer, held
-    # Asked far more often than py4j lets go of what it has handed out, which is once a second.
+    # py4j keeps objects that it returned for a second. This loop asks much more often.
     for _ in range(600):
         gc.collect()
         spark._jvm.System.gc()
-        iceberg._release(spark)
+        iceberg._release_staged(spark)
         if not iceberg._staged:
             break
         time.sleep(0.1)
@@ -311,8 +319,8 @@ def test_iceberg_with_deletes_snapshots_and_schemas(spark: Any) -> None:
     spark.sql(f"DROP TABLE {name} PURGE")
 
 
-def test_conditions_are_said_exactly_or_not_at_all(spark: Any, tmp_path: Path) -> None:
-    """pyarrow finds with the expression all rows that Spark finds, and just those where all was understood."""
+def test_conditions_are_translated_exactly_or_left_out(spark: Any, tmp_path: Path) -> None:
+    """With the expression, pyarrow finds all rows that Spark finds, and no others if the translation is complete."""
     folder = str(tmp_path / "types")
     spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
     spark.sql(

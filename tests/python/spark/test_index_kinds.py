@@ -1,4 +1,4 @@
-"""`pss.build_index` takes the kinds of `Table.build_index`, with the same default and the same meaning."""
+"""`pss.build_index` takes the same kinds as `Table.build_index`, with the same default and meaning."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.spark
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Ten files: an index of `id` pays, and one of `same` never does."""
+    """Ten files. An index of `id` is worthwhile, and one of `same` is not."""
     path = tmp_path / "orders"
     path.mkdir()
     for part in range(10):
@@ -27,13 +27,13 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("kind", ["auto", "sieve", "bloom", "both"])
-def test_as_locally(spark: Any, folder: Path, tmp_path: Path, kind: str) -> None:
+def test_kinds_are_the_same_as_locally(spark: Any, folder: Path, tmp_path: Path, kind: str) -> None:
     columns = ["id", "same"]
     local = settled(ps.open_table(folder, index_location=tmp_path / "local"))
     distributed = settled(ps.open_table(folder, index_location=tmp_path / "spark"))
     local.build_index(columns, kind, progress=False)
     built = pss.build_index(spark, distributed, columns, kind)
-    before, after = local._index.newest(), distributed._index.newest()
+    before, after = local.opened.index.newest(), distributed.opened.index.newest()
     assert before is not None
     assert after is not None
     assert set(after.columns) == set(before.columns)
@@ -48,11 +48,11 @@ def test_the_default_is_auto(spark: Any, folder: Path) -> None:
     built = pss.build_index(spark, table, "same")
     assert built.version == 0
     assert repr(built) == "<parsieve.index.View version 0, no columns>"
-    assert table._index.newest() is None
+    assert table.opened.index.newest() is None
     assert repr(pss.build_index(spark, table, "id")) == "<parsieve.index.View version 1, id: sieve>"
 
 
-def test_unknown_kinds(spark: Any, folder: Path) -> None:
+def test_unknown_kinds_are_refused(spark: Any, folder: Path) -> None:
     with pytest.raises(ValueError, match='"sieve", "bloom", "both" and "auto", not \'minmax\''):
         pss.build_index(spark, str(folder), "id", "minmax")
     with pytest.raises(ps.ParsieveError):

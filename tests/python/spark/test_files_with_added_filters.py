@@ -1,4 +1,4 @@
-"""Files that got our filters: the same rows everywhere, and row groups that Spark and DuckDB do not touch."""
+"""Files with added filters have the same rows in every reader, and let Spark and DuckDB skip row groups."""
 
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ import parsieve as ps
 pytestmark = pytest.mark.spark
 
 GROUPS, ROWS = 4, 2000
-# Every row group has values from one end to the other, so that only a filter can tell them apart.
+# Every row group has values from the whole interval, so that only a filter can exclude it.
 KEYS = {number: [GROUPS * row + number for row in range(ROWS)] for number in range(GROUPS)}
 
 
@@ -33,7 +33,7 @@ def interleaved(path: Path, **options: Any) -> Path:
 
 
 def spoil(path: Path, row_groups: set[int]) -> None:
-    """Overwrite the pages of whole row groups: who reads one of them fails, or gives wrong rows."""
+    """Overwrite the pages of whole row groups. A reader of one of them fails, or returns wrong rows."""
     metadata = pq.read_metadata(path)
     with path.open("r+b") as file:
         for number in row_groups:
@@ -43,8 +43,8 @@ def spoil(path: Path, row_groups: set[int]) -> None:
                 file.write(b"\xff" * chunk.total_compressed_size)
 
 
-def test_rows_and_schema_stay_in_every_reader(spark: Any, tmp_path: Path) -> None:
-    """A file of Spark with its checksum beside it, of all types, nested ones too."""
+def test_every_reader_sees_the_same_rows_and_schema(spark: Any, tmp_path: Path) -> None:
+    """Spark wrote the file, with a checksum file, and with columns of all types, including nested ones."""
     path = write(spark, tmp_path / "t", {}, {})
     checksum = path.with_name(f".{path.name}.crc")
     assert checksum.exists()
@@ -68,8 +68,8 @@ def test_rows_and_schema_stay_in_every_reader(spark: Any, tmp_path: Path) -> Non
     assert everywhere()[0].equals(before[0])
 
 
-def test_a_stale_checksum_is_what_spark_refuses(spark: Any, tmp_path: Path) -> None:
-    """The reason why it is removed: put back, Spark fails."""
+def test_spark_refuses_a_stale_checksum_file(spark: Any, tmp_path: Path) -> None:
+    """This is why parsieve removes the checksum file: if it is restored, Spark fails."""
     path = write(spark, tmp_path / "t", {}, {})
     checksum = path.with_name(f".{path.name}.crc")
     stale = checksum.read_bytes()
@@ -80,7 +80,7 @@ def test_a_stale_checksum_is_what_spark_refuses(spark: Any, tmp_path: Path) -> N
         spark.read.parquet(str(path)).selectExpr("sum(long)").collect()
 
 
-# A condition of SQL for the key 4 n + 2, which lies in row group 2 alone; Spark pushes each of them to parquet-java.
+# SQL conditions for the key 4 n + 2, which is only in row group 2. Spark pushes each of them to parquet-java.
 CONDITIONS = {
     "k": "k = {key}",
     "s": "s = 'key {key:06}'",
@@ -89,12 +89,12 @@ CONDITIONS = {
 
 
 def keyed(name: str) -> tuple[int, str]:
-    """A key of row group 2 whose value the filters of all other row groups exclude."""
+    """Return a key of row group 2 that the filters of all other row groups exclude."""
     return 4 * 1234 + 2, CONDITIONS[name].format(key=4 * 1234 + 2)
 
 
 @pytest.mark.parametrize("name", CONDITIONS)
-def test_spark_skips_row_groups_by_our_filters(spark: Any, tmp_path: Path, name: str) -> None:
+def test_spark_skips_row_groups_by_added_filters(spark: Any, tmp_path: Path, name: str) -> None:
     path = interleaved(tmp_path / "t.parquet")
     ps.add_filters(path, columns=["k", "s"], fpp=0.0001)
     key, condition = keyed(name)
@@ -106,7 +106,7 @@ def test_spark_skips_row_groups_by_our_filters(spark: Any, tmp_path: Path, name:
 
 
 @pytest.mark.parametrize("name", ["k", "s"])
-def test_duckdb_skips_row_groups_by_our_filters(tmp_path: Path, name: str) -> None:
+def test_duckdb_skips_row_groups_by_added_filters(tmp_path: Path, name: str) -> None:
     path = interleaved(tmp_path / "t.parquet")
     ps.add_filters(path, columns=["k", "s"], fpp=0.0001)
     key, condition = keyed(name)
@@ -119,7 +119,7 @@ def test_duckdb_skips_row_groups_by_our_filters(tmp_path: Path, name: str) -> No
         connection.execute(query).fetchall()
 
 
-def test_parquet_java_reads_our_filters(spark: Any, tmp_path: Path) -> None:
+def test_parquet_java_reads_added_filters(spark: Any, tmp_path: Path) -> None:
     path = interleaved(tmp_path / "t.parquet")
     ps.add_filters(path, columns=["k", "s", "d", "t"])
     with ps.open_filters(path) as filters:
@@ -129,6 +129,6 @@ def test_parquet_java_reads_our_filters(spark: Any, tmp_path: Path) -> None:
             assert java_bits(spark, theirs) == bytes(memoryview(filters.filter(number, name)))  # type: ignore[arg-type]
     for number, name, theirs in read:
         if name == "k":
-            # Keys below 2**31 would reach Java as ints, whose hash is another one; so by their hashes.
+            # Pass hashes, since Java would get keys below 2**31 as ints, which have other hashes.
             hashes = ps.hash_column(pa.array(KEYS[number], pa.int64())).cast(pa.int64(), safe=False)
             assert all(theirs.findHash(one) for one in hashes.to_pylist())

@@ -1,4 +1,4 @@
-"""Moments that Spark stored as INT96, asked for in microseconds: no row is lost, and files are left out."""
+"""Conditions on timestamps that are stored as INT96 lose no row, and skip files."""
 
 from __future__ import annotations
 
@@ -15,37 +15,37 @@ from support.spark_tables import ids, ids_and_files, settled
 import parsieve as ps
 import parsieve.spark as pss
 from parsieve.predicate.read.arrow import parse_expression
-from parsieve.spark.pushdown.int96 import FEW, SEEN, as_held
+from parsieve.spark.pushdown.int96 import FEW, READ, as_stored
 
-SCHEMA = pa.schema([("at", SEEN)])
+SCHEMA = pa.schema([("at", READ)])
 MICROS = [-2, -1, 0, 1, 2, 10, 9_223_372_036_854_775, 9_223_372_036_854_776, -9_223_372_036_854_776, 2**60]
 
 
 def moment(micros: int) -> Any:
-    return pa.scalar(micros, pa.int64()).cast(SEEN)
+    return pa.scalar(micros, pa.int64()).cast(READ)
 
 
-def test_every_nanosecond_that_spark_cuts_to_a_match_is_asked_for() -> None:
-    """By both ways of cutting; beside the evaluation of pyarrow."""
+def test_every_stored_timestamp_that_spark_matches_is_selected() -> None:
+    """Checked for both ways of truncation, and compared with pyarrow."""
     nanos = sorted({n + d for n in (-2000, -1000, 0, 1000, 2000, 10_000) for d in (-999, -1, 0, 1, 500, 999)})
     nanos += [-(2**63) + 1, 2**63 - 1, 9_223_372_036_854_775_000]
     at = pc.field("at")
     forms = [operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge]
     asked = [form(at, moment(micros)) for micros in MICROS for form in forms]
     asked += [
-        at.isin(pa.array([1, 2, 10]).cast(SEEN)),
-        ~at.isin(pa.array([1, 2, 10]).cast(SEEN)),
-        at.isin(pa.array(range(FEW + 5)).cast(SEEN)),
+        at.isin(pa.array([1, 2, 10]).cast(READ)),
+        ~at.isin(pa.array([1, 2, 10]).cast(READ)),
+        at.isin(pa.array(range(FEW + 5)).cast(READ)),
         at.is_null(),
         ~(at < moment(1)) | (at == moment(-1)),
         ~((at > moment(-1)) & (at < moment(2))),
     ]
     for one in asked:
-        held = as_held(parse_expression(one, SCHEMA, None, nan_is_greatest=True), ["at"])
+        held = as_stored(parse_expression(one, SCHEMA, None, nan_is_greatest=True), ["at"])
         for cut in (_to_the_floor, _to_zero):
             rows = pa.table(
                 {
-                    "at": pa.array([None, *(cut(n) for n in nanos)], pa.int64()).cast(SEEN),
+                    "at": pa.array([None, *(cut(n) for n in nanos)], pa.int64()).cast(READ),
                     "n": pa.array([None, *nanos], pa.int64()),
                 }
             )
@@ -70,13 +70,13 @@ def _matching(held: Any, nanos: list[int | None]) -> set[int | None]:
 
 
 @pytest.mark.spark
-def test_files_of_spark_are_left_out(spark: Any, tmp_path: Path) -> None:
+def test_files_are_skipped_by_int96_timestamps(spark: Any, tmp_path: Path) -> None:
     folder = tmp_path / "t"
     rows = "timestamp_micros(1767225600000000 + id * 617 % 160 * 3600000001) AS at"
     spark.range(0, 160, 1, 8).selectExpr("id", rows).write.parquet(str(folder))
     [file, *_] = folder.glob("*.parquet")
     assert pq.ParquetFile(file).schema.column(1).physical_type == "INT96"
-    # Another writer's, with nanoseconds, at the edges of a microsecond; and beyond what nanoseconds reach.
+    # A file of another writer, with nanoseconds at the edges of a microsecond, and one beyond the range of nanoseconds.
     fine = [1767225600000000999, 1767225600000000001, 1767225599999999999]
     other = pa.table({"id": [1000, 1001, 1002], "at": pa.array(fine, pa.timestamp("ns"))})
     pq.write_table(other, folder / "other.parquet", use_deprecated_int96_timestamps=True)
@@ -106,7 +106,7 @@ def test_files_of_spark_are_left_out(spark: Any, tmp_path: Path) -> None:
                 assert found == ids(whole.where(where)), where
     finally:
         spark.conf.set("spark.sql.session.timeZone", zone)
-    # What nobody can read exactly belongs to every answer.
+    # The file with values beyond the range is never skipped.
     assert opened["at IS NULL"] <= 1
     assert opened["at = timestamp_micros(1767225600000000)"] <= 3
     assert opened["at < timestamp_micros(1767225600000000)"] <= 2

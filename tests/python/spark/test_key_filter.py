@@ -1,4 +1,4 @@
-"""A filter of one DataFrame's keys keeps every row of another that joins them, whatever their types and widths."""
+"""A Bloom filter of the keys of a DataFrame keeps every row of another DataFrame that joins them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CASES: dict[str, tuple[list[Any], str, list[Any], str]] = {
     "int in bigint": ([1, -7, 2**31 - 1], "int", [1, -7, 2**31 - 1, 2**40, None, *range(100, 900)], "bigint"),
     "bigint in int": ([1, 2**40, -(2**31), None], "bigint", [1, -(2**31), None, *range(100, 900)], "int"),
     "tinyint": ([-128, 127, 0], "tinyint", [-128, 127, 0, 2**33, *range(1000, 1900)], "bigint"),
-    # Next to a null, pandas would have these as rounded doubles.
+    # In a column with nulls, pandas would round these to doubles.
     "far numbers": (
         [FAR + 1, -FAR - 3, 2**63 - 1],
         "bigint",
@@ -65,8 +65,8 @@ CASES: dict[str, tuple[list[Any], str, list[Any], str]] = {
 }
 
 
-def test_no_row_is_lost_and_most_others_go(spark: Any) -> None:
-    """Beside Spark's own join; all kinds of values in one query of each, since every query has its price."""
+def test_all_matches_are_kept_and_most_other_rows_dropped(spark: Any) -> None:
+    """Compare with Spark's own join, for all kinds of values in one query, to save time."""
     from pyspark.sql.functions import lit
 
     joins, prunes = [], []
@@ -85,8 +85,8 @@ def test_no_row_is_lost_and_most_others_go(spark: Any) -> None:
         assert len([one for one in kept - joined if one[0] == name]) < 30, name
 
 
-def test_instants_far_from_today(spark: Any) -> None:
-    """Beyond what pandas holds in nanoseconds, and in any zone of the session."""
+def test_timestamps_far_from_today_are_kept(spark: Any) -> None:
+    """Check timestamps beyond the range of pandas, in several time zones of the session."""
     micros = [-62135596800000000, 253402300799999999, 0, -1, 1]
     keys = spark.createDataFrame([(one,) for one in micros], "m bigint").selectExpr("timestamp_micros(m) AS k")
     rows = spark.range(0, 10**15, 10**12).selectExpr("timestamp_micros(id + 5) AS k").union(keys)
@@ -102,12 +102,12 @@ def test_instants_far_from_today(spark: Any) -> None:
     assert len(kept) < 30
 
 
-def test_the_filter_is_that_of_one_process(spark: Any) -> None:
-    """Many pieces from many partitions, some of them empty; no key twice, and no bit lost."""
+def test_the_filter_equals_the_one_of_one_process(spark: Any) -> None:
+    """Many chunks come from many partitions, some of them empty, and no bit is lost."""
     frame = spark.range(0, 200_000, 2, 7).union(spark.range(0, 100, 1, 2)).where("id != 4")
     filter = pss.filter_of(frame, "id", ndv=100_000)
     local = ps.BloomFilter(100_000, 0.01, type=pa.int64())
-    assert local.num_bytes > 4 * key_filter.PIECE
+    assert local.num_bytes > 4 * key_filter.CHUNK
     local.insert(pa.array([key for key in (*range(0, 200_000, 2), *range(100)) if key != 4]))
     assert filter == local
     guessed = pss.filter_of(frame, "id")
@@ -119,15 +119,15 @@ def test_the_filter_is_that_of_one_process(spark: Any) -> None:
     assert small.check(pa.array(range(9000))).true_count == 9000
 
 
-def test_without_keys_and_without_rows(spark: Any) -> None:
+def test_empty_dataframes_have_filters(spark: Any) -> None:
     nothing = pss.filter_of(spark.sql("SELECT CAST(NULL AS INT) AS k FROM range(5)"), "k")
     assert nothing.estimated_ndv == 0
     rows = pss.keep_matching(spark.range(5), "id", nothing)
     assert rows.union(pss.keep_matching(spark.range(0), "id", nothing)).collect() == []
 
 
-def test_filters_are_asked_on_executors(spark: Any) -> None:
-    """They pickle: in an Arrow function, which sees nulls, and in a plain one, also by broadcast."""
+def test_filters_work_on_executors(spark: Any) -> None:
+    """Filters are pickled: for an Arrow function, which gets nulls, for a plain one, and as a broadcast."""
     from pyspark.sql.functions import udf
 
     filter = pss.filter_of(spark.range(0, 1000, 10).selectExpr("named_struct('x', id) AS s"), "s.x")
@@ -148,7 +148,7 @@ def test_filters_are_asked_on_executors(spark: Any) -> None:
     assert {row.s.x for row in pss.keep_matching(nested, "s.x", filter).collect()} == by_us
 
 
-def test_what_cannot_be_compared_exactly_is_refused(spark: Any) -> None:
+def test_types_without_an_exact_comparison_are_refused(spark: Any) -> None:
     numbers = pss.filter_of(spark.range(3), "id")
     for other in ("CAST(id AS STRING)", "CAST(id AS DOUBLE)", "CAST(id AS TIMESTAMP)"):
         with pytest.raises(ps.UnsupportedError, match="column k"):
@@ -166,7 +166,7 @@ def test_what_cannot_be_compared_exactly_is_refused(spark: Any) -> None:
     if versions.installed().line >= (4, 0):
         with pytest.raises(ps.UnsupportedError, match="collate"):
             pss.filter_of(spark.sql("SELECT 'a' COLLATE UTF8_LCASE AS k"), "k")
-    # A narrower filter of somebody else's: what it cannot hold is kept with its neighbours, and nothing is lost.
+    # A filter of a narrower type: values that it cannot represent are kept, with the rest of their batch.
     narrow = ps.BloomFilter(10, 0.001, type=pa.int32())
     narrow.insert(pa.array([5], pa.int32()))
     kept = {
@@ -176,7 +176,7 @@ def test_what_cannot_be_compared_exactly_is_refused(spark: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["filter_of", "keep_matching"])
-def test_examples(spark: Any, name: str) -> None:
+def test_the_docstring_examples_run(spark: Any, name: str) -> None:
     text = inspect.getdoc(getattr(pss, name)) or ""
     test = doctest.DocTestParser().get_doctest(text, {"spark": spark}, name, None, None)
     said: list[str] = []

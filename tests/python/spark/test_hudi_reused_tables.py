@@ -1,4 +1,4 @@
-"""A Hudi table that is looked at again after whatever Spark does to it, beside one that is opened anew."""
+"""An open Hudi table sees every change that Spark makes, just like a newly opened one."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ pytestmark = [
 
 
 @pytest.mark.parametrize("kind", [pytest.param("hudi_cow", marks=pytest.mark.slow), "hudi_mor"])
-def test_whatever_is_done_to_a_table_is_noticed(spark: Any, tmp_path: Path, kind: str) -> None:
+def test_an_open_table_sees_every_change(spark: Any, tmp_path: Path, kind: str) -> None:
     needs(kind)
     table = SparkTable(spark, kind, f"seen_{kind}", tmp_path / "t")
     table.insert(0, 40)
     opened = ps.open_table(table.folder)
     opened.build_index("id", kind="sieve")
-    lake = opened._lake
+    lake = opened.opened.lake
     assert isinstance(lake, Hudi)
 
     def call(text: str) -> None:
@@ -39,13 +39,13 @@ def test_whatever_is_done_to_a_table_is_noticed(spark: Any, tmp_path: Path, kind
         return str(open_lake(table.folder).snapshot().id)
 
     def check(what: str) -> None:
-        # A timeline of which a file changed this very moment is looked at again each time.
+        # While a file of the timeline is new, it is read again each time.
         while not read_timeline(lake.storage).mark:
             time.sleep(0.01)
         now, fresh = lake.snapshot(), open_lake(table.folder).snapshot()
         assert now.tokens == fresh.tokens, what
         assert now.id == fresh.id, what
-        # And it is not listed without need.
+        # An unchanged timeline is not read again.
         assert lake.snapshot().slices is now.slices, what
         spark.sql(f"REFRESH TABLE {table.name}")
         wanted = sorted(row.id for row in table.whole().where("id % 10 = 3").select("id").collect())

@@ -1,4 +1,4 @@
-"""What Spark asks, as a question about the table's columns: only where both mean the same. No session is needed."""
+"""Spark's conditions become predicates of the table only if both have the same meaning. No session is needed."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("pyspark", reason="pip install 'parsieve[spark]'")
 
 
-def test_only_what_both_mean_alike_is_asked() -> None:
+def test_only_conditions_with_the_same_meaning_are_used() -> None:
     import datetime as dt
 
     import pyarrow.compute as pc
@@ -40,7 +40,7 @@ def test_only_what_both_mean_alike_is_asked() -> None:
     )
 
     def asked(part: pc.Expression, ids: Any = None, moments: bool = True) -> str | None:
-        found = Types(spark, ids).question(Filter((), None, (part,)), schema, moments)
+        found = Types(spark, ids).predicate(Filter((), None, (part,)), schema, moments)
         return None if found is None else str(found)
 
     old, new = dt.date(1582, 10, 4), dt.date(1582, 10, 16)

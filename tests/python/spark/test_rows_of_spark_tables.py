@@ -1,4 +1,4 @@
-"""Tables that Spark wrote, at each of their instants: what is read without Java is what Spark reads."""
+"""parsieve reads the same rows as Spark from tables that Spark wrote, at each instant."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ def needs(lake: str) -> None:
 
 
 def collected(frame: Any, schema: pa.Schema) -> pa.Table:
-    """What Spark reads, as our schema has it; columns that it does not know then are null."""
+    """Return the rows that Spark reads, in parsieve's schema. Columns that Spark lacks are null."""
     names = [name for name in schema.names if name in frame.columns]
     found = [row.asDict(recursive=True) for row in frame.select(*names).collect()]
     zone = {name for name in names if pa.types.is_timestamp(schema.field(name).type) and schema.field(name).type.tz}
     for row in found:
         for name in zone:
-            # Spark gives the session's own time, which is UTC here, without saying so.
+            # Spark returns timestamps in the session's time zone, here UTC, without a zone.
             row[name] = row[name] and row[name].replace(tzinfo=None)
     plain = [pa.field(one.name, pa.timestamp("us") if one.name in zone else one.type) for one in schema]
     return pa.Table.from_pylist(found, pa.schema(plain)).cast(schema)
 
 
 def check_history(lake: Lake, instants: list[Any], read: Callable[[Any], Any]) -> list[tuple[Snapshot, Any]]:
-    """Each instant against Spark, slice by slice, and the tokens over all of them."""
+    """Compare each instant with Spark, slice by slice, and check the tokens over all instants."""
     histories = []
     for instant in instants:
         snapshot = lake.snapshot(instant)
@@ -58,10 +58,10 @@ COLUMNS = """
 """
 
 
-# Position deletes also lie in the tables of test_read.py.
+# test_read.py has tables with position deletes, too.
 @pytest.mark.parametrize("version", [pytest.param(2, marks=pytest.mark.slow), 3])
-def test_iceberg_deleted_on_read(spark: Any, version: int) -> None:
-    """Position deletes of version 2, deletion vectors of version 3, through renames and new partitions."""
+def test_iceberg_rows_with_merge_on_read_deletes(spark: Any, version: int) -> None:
+    """Position deletes (version 2) and deletion vectors (version 3), with renamed columns and new partitions."""
     needs("iceberg")
     name = f"iceberg.lakes.v{version}"
     modes = "".join(f", 'write.{one}.mode' = 'merge-on-read'" for one in ("delete", "update", "merge"))
@@ -93,7 +93,7 @@ def test_iceberg_deleted_on_read(spark: Any, version: int) -> None:
     lake = open_lake(folder)
 
     def read(snapshot: int) -> Any:
-        # Spark calls the columns of an old snapshot as they are called now; by their ids they are the same.
+        # Spark reads an old snapshot with the current names of columns. The ids show that they are the same.
         option = "versionAsOf" if versions.installed().line >= (4, 0) else "snapshot-id"
         frame = spark.read.option(option, snapshot).table(name)
         schema = lake.snapshot(snapshot).schema
@@ -116,8 +116,8 @@ def test_iceberg_deleted_on_read(spark: Any, version: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(2400)
-def test_delta_with_what_deltalake_does_not_write(spark: Any, tmp_path: Path) -> None:
-    """Deletion vectors, columns renamed and dropped by mapping, widened types, checkpoints, vacuum."""
+def test_delta_rows_with_features_that_deltalake_does_not_write(spark: Any, tmp_path: Path) -> None:
+    """Deletion vectors, columns that are renamed and dropped by mapping, widened types, checkpoints and vacuum."""
     needs("delta")
     folder, table = tmp_path / "t", f"delta.`{tmp_path / 't'}`"
     spark.sql(
@@ -160,7 +160,7 @@ def test_delta_with_what_deltalake_does_not_write(spark: Any, tmp_path: Path) ->
 
 
 def hudi_write(frame: Any, folder: Path, operation: str, kind: str, **more: Any) -> None:
-    """One write of Spark's datasource, small and with few tasks."""
+    """Write rows with Spark's data source, with few tasks."""
     options = {
         "hoodie.table.name": "t",
         "hoodie.datasource.write.table.type": kind,
@@ -178,7 +178,7 @@ def hudi_write(frame: Any, folder: Path, operation: str, kind: str, **more: Any)
 
 
 def hudi_rows(spark: Any, first: int, last: int, name: str, later: int = 0, more: bool = False) -> Any:
-    """Rows with a time to order them by."""
+    """Return rows with a time that orders their versions."""
     columns = COLUMNS.replace("concat('n', id)", f"'{name}'").replace("- 3", f"+ {later}")
     return spark.sql(
         f"SELECT {columns}{', IF(id % 2 = 0, NULL, id * 2) AS more' if more else ''} FROM range({first}, {last})"
@@ -186,17 +186,17 @@ def hudi_rows(spark: Any, first: int, last: int, name: str, later: int = 0, more
 
 
 def instants(folder: Path) -> list[str]:
-    """The instants that hold, by the names of their files."""
+    """Return the completed instants, by the names of their files."""
     files = [*(folder / ".hoodie").iterdir(), *(folder / ".hoodie" / "timeline").glob("*")]
     held = [one.name for one in files if one.name.endswith((".commit", ".deltacommit", ".replacecommit"))]
     return sorted({name.partition(".")[0].partition("_")[0] for name in held})
 
 
-# What versions of tables differ in are their logs, which copy-on-write does not have.
+# The versions of tables differ in their logs, which copy-on-write tables do not have.
 @pytest.mark.parametrize("version", [6, 9])
 @pytest.mark.parametrize("kind", [pytest.param("COPY_ON_WRITE", marks=pytest.mark.slow), "MERGE_ON_READ"])
-def test_hudi_histories(spark: Any, tmp_path: Path, kind: str, version: int) -> None:
-    """Upserts, late records, deletes, compaction, clustering, a column more, overwritten partitions."""
+def test_hudi_rows_at_every_instant(spark: Any, tmp_path: Path, kind: str, version: int) -> None:
+    """Upserts, late records, deletes, compaction, clustering, a new column and overwritten partitions."""
     needs("hudi")
     random_, folder = random.Random(version), tmp_path / "t"
     settings: dict[str, Any] = {"write__table__version": version, "write__auto__upgrade": "false"}
@@ -225,7 +225,7 @@ def test_hudi_histories(spark: Any, tmp_path: Path, kind: str, version: int) -> 
     histories = check_history(lake, instants(folder), lambda at: read.option("as.of.instant", at).load(str(folder)))
     merged = [one for snapshot, _ in histories for one in snapshot.slices if not one.clean]
     assert bool(merged) == (kind == "MERGE_ON_READ")
-    # What compaction and clustering wrote, and what no write touched.
+    # Slices of compaction and clustering, and slices that no write changed.
     assert any(one.clean for one in histories[-1][0].slices)
     for (before, old), (after, new) in itertools.pairwise(histories):
         for location in before.tokens.keys() & after.tokens.keys():
@@ -234,7 +234,7 @@ def test_hudi_histories(spark: Any, tmp_path: Path, kind: str, version: int) -> 
                 assert before.tokens[location] != after.tokens[location]
 
 
-def test_hudi_cleaned_instants_are_refused(spark: Any, tmp_path: Path) -> None:
+def test_cleaned_instants_of_hudi_are_refused(spark: Any, tmp_path: Path) -> None:
     needs("hudi")
     folder = tmp_path / "t"
     settings = {"cleaner__commits__retained": 1, "clean__automatic": "true"}
@@ -251,8 +251,8 @@ def test_hudi_cleaned_instants_are_refused(spark: Any, tmp_path: Path) -> None:
     check_snapshot(lake, found, collected(spark.read.format("hudi").load(str(folder)), found.schema))
 
 
-def test_hudi_writes_that_do_not_hold_yet(spark: Any, tmp_path: Path) -> None:
-    """The log of a write is there before it holds: nothing of it is seen, then everything, with another token."""
+def test_unfinished_writes_of_hudi_are_ignored(spark: Any, tmp_path: Path) -> None:
+    """A log exists before its write completes. First none of its rows are visible, then all, with a new token."""
     needs("hudi")
     folder = tmp_path / "t"
     for step in range(3):
@@ -277,8 +277,8 @@ def test_hudi_writes_that_do_not_hold_yet(spark: Any, tmp_path: Path) -> None:
     assert again.tokens == after.tokens
 
 
-def test_hudi_logs_without_a_base_file(spark: Any, tmp_path: Path) -> None:
-    """Some writers let the first rows of a group go to its log: none may be forgotten in silence."""
+def test_hudi_rows_of_logs_without_a_base_file(spark: Any, tmp_path: Path) -> None:
+    """Some writers write the first rows of a file group to a log. They must not be lost silently."""
     needs("hudi")
     folder = tmp_path / "t"
     for step in range(2):
@@ -289,7 +289,7 @@ def test_hudi_logs_without_a_base_file(spark: Any, tmp_path: Path) -> None:
     piece = lake.snapshot().slices[0]
     assert not piece.clean
     Path(str(piece.path)).unlink()
-    # No instant of Hudi's took it away, so that a snapshot of the same timeline may be the one from before.
+    # No instant removed the file, so the open lake may return its earlier snapshot. Open the table again.
     lake = open_lake(folder)
     snapshot = lake.snapshot()
     (alone,) = [one for one in snapshot.slices if one.location == piece.location]
@@ -300,5 +300,5 @@ def test_hudi_logs_without_a_base_file(spark: Any, tmp_path: Path) -> None:
         list(lake.read_keys(alone, [("id",)]))
     with pytest.raises(ps.UnsupportedError, match="no base file"):
         lake.read(snapshot, snapshot.slices)
-    # At the instant of the first write it had no log, and so it has nothing.
+    # At the instant of the first write, the group had no log, and so no rows.
     assert piece.location not in lake.snapshot(instants(folder)[0]).tokens

@@ -1,4 +1,4 @@
-"""Predicates written for Spark, and plans of what Spark writes: logs above base files, and an index through both."""
+"""Predicates as SQL of Spark, and plans of Hudi tables with logs."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from parsieve.spark.runtime import versions
 pytest.importorskip("pyspark", reason="pip install 'parsieve[spark]'")
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")]
 
-# Spark has no times of day and no nanoseconds.
+# Spark has no type for times of day, and no nanoseconds.
 NOT_IN_SPARK = ["clock", "ns"]
 
 
-def test_spark_finds_the_rows_of_the_reference(spark: Any, tmp_path: Path) -> None:
+def test_predicates_as_spark_sql_select_the_right_rows(spark: Any, tmp_path: Path) -> None:
     random_ = random.Random(7)
     arrays = [
         pa.array([random_.choice([None, *values]) for _ in range(60)], kind) for kind, values, _ in COLUMNS.values()
@@ -38,14 +38,14 @@ def test_spark_finds_the_rows_of_the_reference(spark: Any, tmp_path: Path) -> No
     asked += [parse(f"f8 {op} 'NaN'", table.schema) for op in ("=", "!=", "<", "<=", ">", ">=")]
     spark.conf.set("spark.sql.session.timeZone", "America/New_York")
     try:
-        # Spark doubts dates before 1582 of writers that it does not know.
+        # Spark rejects dates before 1582 in files of unknown writers.
         frame = spark.read.option("datetimeRebaseMode", "CORRECTED").parquet(str(tmp_path))
         answers = frame.selectExpr("row", *(f"({to_spark(expr)}) AS c{n}" for n, expr in enumerate(asked))).collect()
         for number, expr in enumerate(asked):
             found = sorted(answer["row"] for answer in answers if answer[f"c{number}"])
             assert found == rows(expr, table), to_spark(expr)
         for expr in asked[:12]:
-            # With pruning by Spark itself.
+            # Here, Spark itself prunes.
             found = sorted(row["row"] for row in frame.where(to_spark(expr)).select("row").collect())
             assert found == rows(expr, table), to_spark(expr)
     finally:
@@ -69,8 +69,8 @@ def hudi_write(frame: Any, folder: Path, operation: str, kind: str, **more: Any)
 
 
 @pytest.mark.parametrize("kind", ["MERGE_ON_READ", pytest.param("COPY_ON_WRITE", marks=pytest.mark.slow)])
-def test_base_file_statistics_under_logs(spark: Any, tmp_path: Path, kind: str) -> None:
-    """An upsert moves values out of the base file's minimum and maximum; the index follows at its own pace."""
+def test_statistics_of_base_files_do_not_hide_rows_of_logs(spark: Any, tmp_path: Path, kind: str) -> None:
+    """An upsert writes values outside of the base file's minimum and maximum. The index is updated later."""
     if "hudi" not in versions.installed().jars:
         pytest.skip("no jars of hudi for this PySpark")
     folder, random_ = tmp_path / "t", random.Random(3)
@@ -82,7 +82,7 @@ def test_base_file_statistics_under_logs(spark: Any, tmp_path: Path, kind: str) 
         )
 
     def now() -> pa.Table:
-        """In an order that does not hang on the names of files, which are others in every run."""
+        """Return the rows in an order that does not depend on the names of files, which are random."""
         return table.plan().to_arrow().sort_by("id")
 
     hudi_write(some(0, 40, "id * 10", 0), folder, "bulk_insert", kind)

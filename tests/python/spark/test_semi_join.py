@@ -1,4 +1,4 @@
-"""`pss.semi_join` gives the rows of Spark's own semi-join, from fewer files, whatever the keys and the table are."""
+"""`pss.semi_join` returns the rows of Spark's own semi-join, and reads fewer files."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ CASES: dict[str, tuple[str, list[str], str]] = {
     "text beside numbers": ("k", ["'617'", "' 234'", "NULL"], "string"),
     "numbers beside text": ("digits", ["7", "NULL"], "int"),
 }
-# What the values have in common is tried once in the other ways.
+# The other ways are checked with a few kinds of values only.
 SEVERAL = ["duplicates, nulls, other width", "nulls on both sides", "zeros and NaN", "text", "days"]
 
 
 def keys(spark: Any, column: str, values: list[str], kind: str) -> Any:
-    """A table that no file holds."""
+    """Return a DataFrame without a file."""
     rows = ", ".join(f"(CAST({value} AS {kind}))" for value in values or ["NULL"])
     frame = spark.sql(f"SELECT * FROM VALUES {rows} AS keys({column})")
     return frame if values else frame.where("false")
@@ -56,7 +56,7 @@ def keys(spark: Any, column: str, values: list[str], kind: str) -> Any:
 
 @pytest.fixture(scope="module")
 def folder(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Eight files; any of them may hold any `k`, as far as minima and maxima tell."""
+    """Eight files. By min/max statistics, each of them may contain any `k`."""
     path = tmp_path_factory.mktemp("joined") / "a table"
     spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
     spark.sql(ROWS).write.parquet(str(path))
@@ -67,15 +67,15 @@ def folder(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def check(spark: Any, left: Any, whole: Any, right: Any, on: Any, **more: Any) -> int:
-    """The rows of Spark's own join; how many files were opened for them."""
+    """Check the rows against Spark's own join. Return how many files were opened."""
     found, opened = ids_and_files(pss.semi_join(left, right, on, **more))
     assert found == ids(whole.join(right, on, "left_semi"))
     return opened
 
 
 @pytest.mark.parametrize("way", ["values", "values and filter", "interval and filter"])
-def test_rows_are_those_of_sparks_join(spark: Any, folder: Path, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All of them in one query, since every query has its price."""
+def test_rows_equal_those_of_sparks_join(spark: Any, folder: Path, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Check all kinds of values in one query, to save time."""
     from pyspark.sql.functions import lit
 
     if way != "values":
@@ -97,8 +97,8 @@ def test_rows_are_those_of_sparks_join(spark: Any, folder: Path, way: str, monke
     assert opened == 8 if most == 0 else opened < 4
 
 
-def test_moments_in_any_zone(spark: Any, folder: Path) -> None:
-    """Keys far from today, and those that the zone of the session has twice."""
+def test_timestamps_match_in_any_time_zone(spark: Any, folder: Path) -> None:
+    """Check keys far from today, and local times that the session's time zone has twice."""
     whole = spark.read.parquet(str(folder))
     micros = [5 * 3600000001, 17 * 3600000001, -62135596800000000, 253402300799999999, 1761440400000000]
     right = spark.createDataFrame([(one,) for one in micros], "m bigint").selectExpr("timestamp_micros(m) AS t")
@@ -112,14 +112,14 @@ def test_moments_in_any_zone(spark: Any, folder: Path) -> None:
         spark.conf.set("spark.sql.session.timeZone", before)
 
 
-def test_several_columns_frames_and_conditions(spark: Any, folder: Path) -> None:
+def test_joins_take_several_columns_dataframes_and_conditions(spark: Any, folder: Path) -> None:
     whole = spark.read.parquet(str(folder))
     right = spark.sql(
         "SELECT CAST(id * 617 % 1000 AS INT) AS k, CONCAT('n', id % 40) AS s FROM VALUES 5, 60, 61 AS t(id)"
     )
     assert check(spark, folder, whole, right, ["k", "s"]) < 8
     assert check(spark, folder, whole.where("id < 50"), right, "k", where="id < 50") == 1
-    # Frames of plain folders are pruned by whatever comes to their scans.
+    # In DataFrames of plain folders, every condition that reaches the scan skips files.
     assert check(spark, pss.read(spark, folder), whole, right, "k") < 8
     assert check(spark, whole.where("id % 2 = 1"), whole.where("id % 2 = 1"), right, ["s", "k"]) > 0
     assert pss.semi_join(folder, right, "k").columns == whole.join(right, "k", "left_semi").columns
@@ -133,8 +133,8 @@ def test_several_columns_frames_and_conditions(spark: Any, folder: Path) -> None
         pss.semi_join(whole, right, "k", most_keys=-1)
 
 
-def test_text_that_is_no_unicode(spark: Any, tmp_path: Path) -> None:
-    """Spark holds it, and Python would get something else."""
+def test_text_that_is_not_utf8_matches(spark: Any, tmp_path: Path) -> None:
+    """Spark can represent such text, but Python would get other text."""
     frame = spark.sql("SELECT id, CAST(IF(id = 3, X'61FF', CAST(id AS BINARY)) AS STRING) AS s FROM range(0, 8, 1, 4)")
     frame.write.parquet(str(tmp_path / "t"))
     right = spark.sql("SELECT CAST(X'61FF' AS STRING) AS s")
@@ -142,13 +142,15 @@ def test_text_that_is_no_unicode(spark: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["delta", "iceberg", "hudi_mor"])
-def test_tables_of_the_lakes(spark: Any, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With deletes and logs, now and as of an earlier state, and with an index that is behind."""
+def test_lake_tables_are_joined_with_few_files(
+    spark: Any, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Check deletes and logs, now and as of an earlier state, with an outdated index."""
     needs(kind)
     made = SparkTable(spark, kind, f"joined_{kind}", tmp_path / "t")
     made.insert(0, 40, files=4)
     table = ps.open_table(made.folder)
-    first = table._lake.snapshot().id
+    first = table.opened.lake.snapshot().id
     table.build_index(["id", "name"], kind="sieve", progress=False)
     made.update("name = 'new'", "id IN (4, 31)")
     right = keys(spark, "name", ["'new'", "'n14'", "NULL", "'none'"], "string")
@@ -161,17 +163,17 @@ def test_tables_of_the_lakes(spark: Any, tmp_path: Path, kind: str, monkeypatch:
     made.drop()
 
 
-def test_many_keys_choose_files_without_being_written_down(spark: Any, folder: Path) -> None:
-    """More than Spark takes as a condition: the index is asked by the values themselves."""
+def test_many_keys_skip_files_without_a_list_of_literals(spark: Any, folder: Path) -> None:
+    """There are more keys than fit into a condition of Spark, so the index looks up the values."""
     whole = spark.read.parquet(str(folder))
-    # All keys of the first file, and a thousand that nobody has.
+    # All keys of the first file, and a thousand that do not exist.
     of_one = spark.range(50).selectExpr("CAST(id * 617 % 1000 AS INT) AS k")
     right = of_one.union(spark.range(2000, 3000).selectExpr("CAST(id AS INT) AS k"))
     assert check(spark, folder, whole, right, "k") == 1
     assert check(spark, folder, whole, right, "k", most_keys=100) == 8
 
 
-def test_example(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_docstring_example_runs(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("parsieve.lake.storage.listing.TICK_NS", 0)
     monkeypatch.setattr("parsieve.lake.storage.listing.COARSE_NS", 0)
     text = inspect.getdoc(pss.semi_join) or ""

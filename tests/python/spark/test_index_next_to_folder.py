@@ -1,4 +1,4 @@
-"""An index that Spark builds right after the files, next to a plain folder: all files, and nothing new for readers."""
+"""An index that Spark builds next to a new plain folder covers all files, and readers of the folder do not see it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def names_below(folder: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("kind", ["sieve", "bloom"])
-def test_an_index_changes_nothing_for_readers_and_covers_young_files(spark: Any, tmp_path: Path, kind: str) -> None:
+def test_an_index_covers_new_files_and_is_invisible_to_readers(spark: Any, tmp_path: Path, kind: str) -> None:
     folder = shop(tmp_path / "lake" / "shop")
     before = names_below(folder)
     pss.build_index(spark, str(folder), "k", kind)
@@ -45,7 +45,7 @@ def test_an_index_changes_nothing_for_readers_and_covers_young_files(spark: Any,
     assert not [keep.doubt for keep in plan.kept if keep.doubt]
 
 
-def test_an_index_of_version_0_1_is_updated_where_it_is(spark: Any, tmp_path: Path) -> None:
+def test_an_index_of_version_0_1_is_updated_in_its_place(spark: Any, tmp_path: Path) -> None:
     folder = shop(tmp_path / "lake" / "shop")
     pss.build_index(spark, str(folder), "k", index_location=folder / "_parsieve")
     pq.write_table(pa.table({"k": [100]}), folder / "4.parquet")

@@ -1,4 +1,4 @@
-"""What Spark's scans left out is seen: by `last_scan`, and by a line in the log."""
+"""`last_scan` and the log show which files Spark skipped."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from support.spark_tables import SparkTable, ids, needs, settled
 
 import parsieve as ps
 import parsieve.spark as pss
-from parsieve.spark.scan.last_scan import MOST_KEPT, Scan, _scans
+from parsieve.plan.open_table import OpenTable
+from parsieve.spark.scan.last_scan import MOST_KEPT, _scans
 
 pytestmark = pytest.mark.spark
 
@@ -24,7 +25,7 @@ def folder(spark: Any, tmp_path: Path) -> Path:
     return path
 
 
-def test_a_scan_is_told_and_logged(spark: Any, folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_scan_is_recorded_and_logged(spark: Any, folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "parsieve.spark")
     frame = pss.read(spark, folder)
     assert frame.where("id IN (7, 700)").count() == 2
@@ -39,13 +40,13 @@ def test_a_scan_is_told_and_logged(spark: Any, folder: Path, caplog: pytest.LogC
     assert scan.table == str(folder)
     assert str(scan).startswith("orders: 2 of 10 files, ")
     assert [record.getMessage() for record in caplog.records if record.name == "parsieve.spark"] == [str(scan)]
-    # Of a DataFrame that was never run, the question is planned and nothing is read.
+    # If no query has run yet, `last_scan` plans one and reads nothing.
     assert pss.last_scan(pss.read(spark, folder, "id = 7")).files_kept == 1  # type: ignore[union-attr]
     assert pss.last_scan(spark.range(3)) is None
     assert pss.last_scan(spark.read.parquet(str(folder))) is None
 
 
-def test_a_plan_is_told(spark: Any, folder: Path) -> None:
+def test_the_scan_of_a_plan_is_recorded(spark: Any, folder: Path) -> None:
     frame = ps.open_table(folder).plan("id = 7").to_spark(spark)
     assert ids(frame) == [7]
     scan = pss.last_scan(frame)
@@ -54,13 +55,13 @@ def test_a_plan_is_told(spark: Any, folder: Path) -> None:
     assert sum(scan.evidence.values()) == 9
 
 
-def test_what_was_in_doubt_is_told(spark: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_plan_is_recorded(spark: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     frame = pss.read(spark, folder, "id = 7")
 
     def broken(*_: Any, **__: Any) -> Any:
         raise OSError("the disk is on fire")
 
-    monkeypatch.setattr(ps.Table, "_plan", broken)
+    monkeypatch.setattr(OpenTable, "plan", broken)
     assert ids(frame) == [7]
     scan = pss.last_scan(frame)
     assert scan is not None
@@ -69,10 +70,10 @@ def test_what_was_in_doubt_is_told(spark: Any, folder: Path, monkeypatch: pytest
 
 
 @pytest.mark.parametrize("kind", ["delta", "iceberg", "hudi_mor"])
-def test_lakes(spark: Any, tmp_path: Path, kind: str) -> None:
+def test_scans_of_lakes_are_recorded(spark: Any, tmp_path: Path, kind: str) -> None:
     needs(kind)
     made = SparkTable(spark, kind, f"scans_{kind}", tmp_path / "t")
-    # One file in each partition at least, by each insert.
+    # Each insert writes at least one file in each partition.
     for first in (0, 40, 80):
         made.insert(first, first + 40)
     table = ps.open_table(made.folder)
@@ -97,11 +98,11 @@ def test_lakes(spark: Any, tmp_path: Path, kind: str) -> None:
     made.drop()
 
 
-def test_sizes_in_words() -> None:
+def test_sizes_have_readable_units() -> None:
     for kept, total, said in (
         (78_000_000, 305_000_000, "78 of 305 MB"),
         (0, 9_000, "0 of 9000 bytes"),
         (12_345, 99_000, "12 of 99 kB"),
         (None, None, ""),
     ):
-        assert str(Scan("s3://lake/orders/", 1, 2, kept, total)) == "orders: 1 of 2 files" + (said and f", {said}")
+        assert str(pss.Scan("s3://lake/orders/", 1, 2, kept, total)) == "orders: 1 of 2 files" + (said and f", {said}")
