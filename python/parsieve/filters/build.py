@@ -83,7 +83,7 @@ class BuiltFilters:
         self.by_chunk = {chunk: built for chunk, built in self.by_chunk.items() if chunk[1] != column}
 
     def encoded(self, chunk: Chunk) -> bytes:
-        """Return the bytes of a filter as they are written into the Parquet file."""
+        """Return the bytes of a filter in the format of Parquet files."""
         built = self.by_chunk[chunk]
         self._scratch.seek(built.start)
         data: bytes = self._scratch.read(built.length)

@@ -1,4 +1,4 @@
-"""Open the Bloom filters of a Parquet file: where they are, what they contain, and which row groups they exclude."""
+"""Open the Bloom filters of a Parquet file: their ranges, their bits, and the row groups that they exclude."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ class ParquetFile:
         return self.run(lambda fetched: self.footer.filter(row_group, column, fetched))
 
     def run(self, step: Step[Answer], fetched: _core.Fetched | None = None) -> Answer | None:
-        """Call `step` and read the ranges that it asks for, until it returns an answer.
+        """Call `step` until it returns an answer, and read the ranges that it needs in between.
 
         Errors of the core get the name of the file.
         """
@@ -290,7 +290,7 @@ def _with_name(message: str, name: str) -> str:
 
 
 def _values(values: Any) -> Any:
-    """Return a list of Python values; Arrow and numpy columns stay as they are."""
+    """Return Python values as a list; leave Arrow and numpy columns unchanged."""
     if isinstance(values, (list, tuple, set, frozenset, range)):
         return list(values)
     is_column = any(hasattr(values, name) for name in ("__arrow_c_array__", "__arrow_c_stream__", "__array__"))

@@ -51,7 +51,7 @@ class AddOptions:
 
 
 def checked_fpp(fpp: Any, name: str = "fpp") -> float:
-    """Return a false positive rate as a number between 0 and 1; the error says what to pass instead."""
+    """Return a false positive rate as a number between 0 and 1; an error shows a valid value."""
     if isinstance(fpp, bool) or not isinstance(fpp, (numbers.Real, Decimal)):
         raise TypeError(f"{name} must be a number between 0 and 1, such as 0.01 for 1%, not {fpp!r}")
     if not 0 < float(fpp) < 1:

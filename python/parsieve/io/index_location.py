@@ -6,7 +6,7 @@ lake/orders            a plain folder        ->  lake/.parsieve/orders
 lake/orders/year=2026  one of its partitions ->  lake/.parsieve/orders%2Fyear=2026
 ```
 
-No file name is safe below a plain folder: Polars reads every file there, whatever its name, and so does DuckDB with
+No file name is safe below a plain folder: Polars reads all files there, also hidden ones, and so does DuckDB with
 `orders/**`. `docs/design/index-location.md` has the details.
 """
 
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-# Below the root of a table whose format says which files are data.
+# In the root of a table whose format lists its data files.
 BELOW = "_parsieve"
 # Next to a plain folder: the folder of the indexes of all its siblings.
 BESIDE = ".parsieve"

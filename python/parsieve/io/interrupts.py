@@ -34,7 +34,7 @@ def requested() -> bool:
 def handled(*, until_exit: bool = False) -> Iterator[None]:
     """Stop worker threads on the first Ctrl-C, and exit immediately on the second.
 
-    Afterwards Ctrl-C does what it did before; with `until_exit` it ends the process without a traceback.
+    Afterwards the previous handler is restored; with `until_exit`, Ctrl-C then ends the process without a traceback.
     """
     _requested.clear()
     if threading.current_thread() is not threading.main_thread():
