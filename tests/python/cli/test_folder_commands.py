@@ -12,7 +12,7 @@ import pytest
 import parsieve as ps
 from parsieve.cli import main
 from parsieve.filters import folder_run
-from parsieve.io import atomic
+from parsieve.io import fd
 from parsieve.io.parallel import ProgressBar
 
 
@@ -43,7 +43,7 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, 
 
 def versions(folder: Path) -> dict[Path, tuple[int, ...]]:
     """Which file each is, and when it was changed; not when it was read."""
-    return {path: atomic.identity(path.stat()) for path in folder_run.parquet_files(folder)}
+    return {path: fd.identity(path.stat()) for path in folder_run.parquet_files(folder)}
 
 
 def test_all_files_get_filters_and_a_second_run_has_nothing_to_do(

@@ -15,8 +15,8 @@ from support.places import index_of
 
 import parsieve as ps
 from parsieve.cli import main
-from parsieve.filters import rewrite
-from parsieve.io.atomic import TICKS_NS
+from parsieve.filters.target import RewriteTarget
+from parsieve.io.fd import TICKS_NS
 from parsieve.lake.base import Slice
 from parsieve.lake.folder.table import ParquetDir
 
@@ -163,15 +163,15 @@ def test_what_was_copied_of_a_file_that_was_still_young_is_not_vouched_for(
     os.utime(one)
     with monkeypatch.context() as however_slow_we_are:
         at_once = one.stat().st_ctime_ns + TICKS_NS // 2
-        however_slow_we_are.setattr("parsieve.filters.rewrite.time.time_ns", lambda: at_once)
-        places = rewrite._Places(one, None, "refuse", False, False)
+        however_slow_we_are.setattr("parsieve.filters.target.time.time_ns", lambda: at_once)
+        places = RewriteTarget(one, None, "refuse", False, False)
     # Where the clock of files ticks slowly, whoever writes now leaves the same time, whatever was copied of it.
     with places:
         time.sleep(0.2)
         places.write(one.stat().st_size, [], lambda: iter(()), lambda _: None)
     assert not (index_of(folder) / "renewals").exists()
     time.sleep(0.1)
-    with rewrite._Places(one, None, "refuse", False, False) as places:
+    with RewriteTarget(one, None, "refuse", False, False) as places:
         places.write(one.stat().st_size, [], lambda: iter(()), lambda _: None)
     assert len(list((index_of(folder) / "renewals").iterdir())) == 1
 
