@@ -1,4 +1,4 @@
-"""Reports of builds and maintenance: sizes on disk, files read and left out, and remaining files with their expiry."""
+"""Reports of builds and maintenance: sizes on disk, the files that were read, omitted or removed, and leftovers."""
 
 from __future__ import annotations
 

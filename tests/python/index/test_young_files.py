@@ -84,7 +84,7 @@ def test_a_build_waits_until_one_tick_has_passed(tmp_path: Path, monkeypatch: py
     assert not unsettled(settled)
     [slept] = clock.slept
     assert TICK_NS * 0.79 < slept * 1e9 < TICK_NS
-    # A settled snapshot, or one with old files only, causes no wait.
+    # A snapshot that has waited already, or has old files only, causes no wait.
     assert settle(lake, settled) is settled
     settle(lake, lake.snapshot())
     assert len(clock.slept) == 1
