@@ -46,7 +46,7 @@ MARKS_NOT_YET: dict[str, dict[str, float]] = {
 # Pages, or folders of pages, with lines that are too long, and how many.
 LONG_LINES_NOT_YET: dict[str, int] = {}
 
-# Regular expressions, between word boundaries; a space stands for any white space.
+# Regular expressions, between word boundaries. A space matches any white space.
 HABITS = {
     "an actor that does not matter": [r"who(?:m)?ever", r"nobody", r"somebody", r"those who"],
     "a clause in place of a noun": [
@@ -104,7 +104,7 @@ MARK = re.compile(
 )
 WORD = re.compile(r"[A-Za-z']+")
 
-# A kind of figure beside the kinds of files: lines of pages that are too long.
+# A kind of figure, in addition to the kinds of files: lines of pages that are too long.
 WIDTHS = "widths"
 
 # Text with the number of its first line.
