@@ -92,6 +92,7 @@ bench: develop .venv/stamp-bench ## the Rust and Python benches beside their pee
 	$(BIN)/python benches/python/rewrite.py --save
 	$(BIN)/python benches/python/probe.py --save
 	$(BIN)/python benches/python/tables.py --save
+	$(BIN)/python benches/python/many_files.py --save
 	$(BIN)/python benches/python/layouts.py --save
 	cargo bench --locked $(CARGO_FEATURES) --bench sieve
 
@@ -108,6 +109,7 @@ bench-smoke: develop .venv/stamp-bench ## every bench once, small: do they run a
 	$(BIN)/python benches/python/rewrite.py --smoke
 	$(BIN)/python benches/python/probe.py --smoke
 	$(BIN)/python benches/python/tables.py --smoke
+	$(BIN)/python benches/python/many_files.py --smoke
 	$(BIN)/python benches/python/layouts.py --smoke
 	cargo bench --locked $(CARGO_FEATURES) --bench sieve -- --smoke
 

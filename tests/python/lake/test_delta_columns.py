@@ -20,6 +20,7 @@ import parsieve as ps
 from parsieve.lake import Changes, open_lake
 from parsieve.lake.base import Snapshot, Statistics
 from parsieve.lake.delta import statistics
+from parsieve.lake.delta.files import _taken
 from parsieve.lake.delta.schema import schema_of
 
 KINDS = ["long", "byte", "double", "float", "string", "date", "timestamp", "timestamp_ntz", "boolean", "decimal(9,2)"]
@@ -362,3 +363,14 @@ def test_a_file_twice_in_a_checkpoint_counts_once(tmp_path: Path) -> None:
     table = pq.read_table(checkpoint)
     pq.write_table(pa.concat_tables([table, table]), checkpoint)
     assert len(open_lake(str(tmp_path)).snapshot().slices) == 1
+
+
+def test_statistics_in_many_arrays_are_taken_in_any_order() -> None:
+    texts = [None if at % 7 == 0 else str(at) for at in range(100)]
+    column = pa.chunked_array(
+        [pa.array(texts[at:end], pa.string()) for at, end in ((0, 1), (1, 60), (60, 60), (60, 100))]
+    )
+    random_ = random.Random(1)
+    for count in (0, 1, 5, 200):
+        numbers = [random_.randrange(100) for _ in range(count)]
+        assert _taken(column, pa.array(numbers, pa.int64())).to_pylist() == [texts[number] for number in numbers]

@@ -68,7 +68,8 @@ class TableState:
 
     def name(self, number: int) -> str:
         """Return the name of a column by its field id."""
-        return self._names[number]
+        name: str = self._names[number]
+        return name
 
     def matching(self, values: Mapping[int, Any]) -> Matching:
         """Return how the columns of a file are found in a partition with these values."""
