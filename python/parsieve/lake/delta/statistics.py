@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -120,7 +121,8 @@ def _stored_as(kind: pa.DataType) -> pa.DataType | None:
 
 def _read_fast(texts: pa.StringArray, names: Sequence[str], kind: pa.DataType | None) -> dict[str, pa.Array] | None:
     """Read the statistics of some files by Arrow; None if it refuses any of them."""
-    texts = pc.if_else(pc.fill_null(pc.not_equal(texts, ""), False), texts, "{}")
+    if texts.null_count or pc.min(pc.binary_length(texts)).as_py() == 0:
+        texts = pc.if_else(pc.fill_null(pc.not_equal(texts, ""), False), texts, "{}")
     if not pc.all(pc.starts_with(texts, "{")).as_py() or _may_be_deep(texts):
         return None
     if kind == _DECIMAL and _read_fast(texts, names, _FLOAT64) is None:
@@ -131,9 +133,9 @@ def _read_fast(texts: pa.StringArray, names: Sequence[str], kind: pa.DataType | 
         fields |= {"minValues": _nested(names, kind), "maxValues": _nested(names, kind)}
         fields["nullCount"] = _nested(names, _INT64)
     options = pj.ParseOptions(explicit_schema=pa.schema(fields), unexpected_field_behavior="ignore")
-    numbers = pa.array(range(len(texts)), _INT64)
+    numbers, digits = _row_numbers(len(texts))
     try:
-        data = _numbered(texts, numbers)
+        data = _numbered(texts, digits)
         reading = pj.ReadOptions(use_threads=False, block_size=max(1, data.size))
         table = pj.read_json(pa.BufferReader(data), reading, options)
     except (pa.ArrowException, ValueError):
@@ -157,6 +159,13 @@ def _nested(names: Sequence[str], kind: pa.DataType) -> pa.DataType:
     return kind
 
 
+@lru_cache(2)
+def _row_numbers(count: int) -> tuple[pa.Int64Array, pa.StringArray]:
+    """Return the numbers of some rows, and their digits. Most batches have as many rows as the one before."""
+    numbers = pa.array(range(count), _INT64)
+    return numbers, numbers.cast(pa.string())
+
+
 def _may_be_deep(texts: pa.StringArray) -> bool:
     if pc.max(pc.binary_length(texts)).as_py() <= _DEEPEST:
         return False
@@ -164,12 +173,15 @@ def _may_be_deep(texts: pa.StringArray) -> bool:
     return bool(pc.max(levels).as_py() > _DEEPEST)
 
 
-def _numbered(texts: pa.StringArray, numbers: pa.Int64Array) -> pa.Buffer:
+def _numbered(texts: pa.StringArray, digits: pa.StringArray) -> pa.Buffer:
     """Return JSON objects with a number in front of each, one per line."""
     # Without an end, pyarrow 26 fails on arrays of some thousand texts.
     rest = pc.binary_slice(texts.view(pa.binary()), 1, (1 << 31) - 1).view(pa.string())
-    comma = pc.if_else(pc.match_substring_regex(texts, r"^\{\s*\}"), "", ",")
-    lines = pc.binary_join_element_wise(f'{{"{_NUMBER}":', numbers.cast(pa.string()), comma, rest, "\n", "")
+    # Arrow refuses the comma in front of an empty object that is written in another way.
+    comma: Any = ","
+    if pc.any(pc.equal(texts, "{}")).as_py():
+        comma = pc.if_else(pc.equal(texts, "{}"), "", ",")
+    lines = pc.binary_join_element_wise(f'{{"{_NUMBER}":', digits, comma, rest, "\n", "")
     _, offsets, data = lines.buffers()
     ends = memoryview(offsets).cast("i")
     return data.slice(ends[lines.offset], ends[lines.offset + len(lines)] - ends[lines.offset])
