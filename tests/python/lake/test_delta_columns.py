@@ -134,7 +134,7 @@ def test_odd_texts_among_good_ones(text: str) -> None:
 
 
 def test_texts_that_are_objects_only_together() -> None:
-    """Each text gives its own file's statistics, or none, whatever the texts around it say."""
+    """Each text gives the statistics of its own file, or none. The texts around it do not matter."""
     schema = schema_of_column("long")
     texts = [
         '{"minValues":{"a":[',
@@ -227,7 +227,7 @@ def test_commits_are_read_after_the_last_state(tmp_path: Path, monkeypatch: pyte
         elif step == 6:
             table.optimize.compact()
         elif step == 7:
-            # What was removed comes back.
+            # Restore removed files.
             table.restore(3)
         else:
             write_deltalake(path, some_rows(step, days[step % 5]), mode="append")
@@ -290,7 +290,7 @@ def test_checkpoints(tmp_path: Path, form: str) -> None:
         adds = [bool(row["add"]) for row in table.to_pylist()]
         (log / "_sidecars").mkdir()
         for part in range(2):
-            # A sidecar with rows between those of other kinds.
+            # Rows of other kinds between the files.
             chosen = table.filter(pa.array([not add or at % 2 == part for at, add in enumerate(adds)]))
             pq.write_table(chosen.select(["add", "remove"]), log / "_sidecars" / f"s{part}.parquet")
         others = table.filter(pa.array([not add for add in adds])).select(["metaData", "protocol"])
@@ -350,7 +350,7 @@ def test_actions_that_are_not_what_the_protocol_says(tmp_path: Path) -> None:
         log.write_text(json.dumps({"add": good | change}))
         with pytest.raises(ps.FormatError):
             open_lake(str(tmp_path)).snapshot()
-    # Statistics that are no text say nothing.
+    # Statistics that are not valid Unicode.
     log.write_text(json.dumps({"add": good | {"stats": "\ud800"}}))
     snapshot = open_lake(str(tmp_path)).snapshot()
     assert snapshot.slices[-1].num_rows is None

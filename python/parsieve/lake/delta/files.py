@@ -240,7 +240,7 @@ def _unquote(path: str) -> str:
 
 
 def _coalesced(chunks: Sequence[pa.Array]) -> list[pa.Array]:
-    """Return the same entries in fewer arrays. Each commit that is read by itself adds a small one."""
+    """Return the same entries in fewer arrays. Each refresh of a table adds a small array."""
     found: list[list[pa.Array]] = []
     for chunk in chunks:
         if found and sum(map(len, found[-1])) + len(chunk) <= _ROWS:
@@ -265,7 +265,7 @@ def _taken(column: pa.ChunkedArray, numbers: pa.Array) -> pa.ChunkedArray:
 
 
 def _chunked(texts: Sequence[Any]) -> pa.ChunkedArray:
-    """Return statistics as a column. Texts that are not Unicode say nothing."""
+    """Return statistics as a column, with null for texts that are not valid Unicode."""
     try:
         column = pa.array(texts, _TEXT)
     except (pa.ArrowException, UnicodeError):
