@@ -107,7 +107,7 @@ def _joined(parts: Sequence[pa.Array], kind: pa.DataType) -> pa.Array:
 
 
 def _stored_as(kind: pa.DataType) -> pa.DataType | None:
-    """Return the type that Arrow reads the minimum and maximum of a column as; None if only Python reads them exactly."""
+    """Return the type with which Arrow reads minima and maxima; None if only Python reads them exactly."""
     if pt.is_boolean(kind):
         return kind
     if pt.is_integer(kind):
