@@ -37,7 +37,7 @@ class DeltaFile:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TableState:
-    """What all slices of a snapshot have in common."""
+    """The properties that all slices of a snapshot share."""
 
     storage: Storage
     schema: pa.Schema

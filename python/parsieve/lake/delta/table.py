@@ -144,7 +144,7 @@ class Delta(Adapter):
         columns: Sequence[str] | None = None,
         filter: Any = None,
     ) -> pa.RecordBatchReader:
-        """Return the live rows of some files. Raises `UnsupportedError` if it would read an ambiguous partition value."""
+        """Return the live rows of some files. Raises `UnsupportedError` if a partition value is ambiguous."""
         names = list(snapshot.schema.names if columns is None else columns)
         for piece in slices:
             for name, doubt in piece.native.doubtful.items():
