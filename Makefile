@@ -108,6 +108,7 @@ bench: develop .venv/stamp-bench ## the Rust and Python benches, compared with o
 	$(BIN)/python benches/python/rewrite.py --save
 	$(BIN)/python benches/python/probe.py --save
 	$(BIN)/python benches/python/tables.py --save
+	$(BIN)/python benches/python/many_files.py --save
 	$(BIN)/python benches/python/layouts.py --save
 	cargo bench --locked $(CARGO_FEATURES) --bench sieve
 
@@ -124,6 +125,7 @@ bench-smoke: develop .venv/stamp-bench ## run every bench once with little data,
 	$(BIN)/python benches/python/rewrite.py --smoke
 	$(BIN)/python benches/python/probe.py --smoke
 	$(BIN)/python benches/python/tables.py --smoke
+	$(BIN)/python benches/python/many_files.py --smoke
 	$(BIN)/python benches/python/layouts.py --smoke
 	cargo bench --locked $(CARGO_FEATURES) --bench sieve -- --smoke
 

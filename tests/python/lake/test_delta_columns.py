@@ -20,6 +20,7 @@ import parsieve as ps
 from parsieve.lake import Changes, open_lake
 from parsieve.lake.base import Snapshot, Statistics
 from parsieve.lake.delta import statistics
+from parsieve.lake.delta.files import _taken
 from parsieve.lake.delta.schema import schema_of
 
 KINDS = ["long", "byte", "double", "float", "string", "date", "timestamp", "timestamp_ntz", "boolean", "decimal(9,2)"]
@@ -133,7 +134,7 @@ def test_odd_texts_among_good_ones(text: str) -> None:
 
 
 def test_texts_that_are_objects_only_together() -> None:
-    """Each text gives its own file's statistics, or none, whatever the texts around it say."""
+    """Each text gives the statistics of its own file, or none. The texts around it do not matter."""
     schema = schema_of_column("long")
     texts = [
         '{"minValues":{"a":[',
@@ -226,7 +227,7 @@ def test_commits_are_read_after_the_last_state(tmp_path: Path, monkeypatch: pyte
         elif step == 6:
             table.optimize.compact()
         elif step == 7:
-            # What was removed comes back.
+            # Restore removed files.
             table.restore(3)
         else:
             write_deltalake(path, some_rows(step, days[step % 5]), mode="append")
@@ -289,7 +290,7 @@ def test_checkpoints(tmp_path: Path, form: str) -> None:
         adds = [bool(row["add"]) for row in table.to_pylist()]
         (log / "_sidecars").mkdir()
         for part in range(2):
-            # A sidecar with rows between those of other kinds.
+            # Rows of other kinds between the files.
             chosen = table.filter(pa.array([not add or at % 2 == part for at, add in enumerate(adds)]))
             pq.write_table(chosen.select(["add", "remove"]), log / "_sidecars" / f"s{part}.parquet")
         others = table.filter(pa.array([not add for add in adds])).select(["metaData", "protocol"])
@@ -349,7 +350,7 @@ def test_actions_that_are_not_what_the_protocol_says(tmp_path: Path) -> None:
         log.write_text(json.dumps({"add": good | change}))
         with pytest.raises(ps.FormatError):
             open_lake(str(tmp_path)).snapshot()
-    # Statistics that are no text say nothing.
+    # Statistics that are not valid Unicode.
     log.write_text(json.dumps({"add": good | {"stats": "\ud800"}}))
     snapshot = open_lake(str(tmp_path)).snapshot()
     assert snapshot.slices[-1].num_rows is None
@@ -362,3 +363,14 @@ def test_a_file_twice_in_a_checkpoint_counts_once(tmp_path: Path) -> None:
     table = pq.read_table(checkpoint)
     pq.write_table(pa.concat_tables([table, table]), checkpoint)
     assert len(open_lake(str(tmp_path)).snapshot().slices) == 1
+
+
+def test_statistics_in_many_arrays_are_taken_in_any_order() -> None:
+    texts = [None if at % 7 == 0 else str(at) for at in range(100)]
+    column = pa.chunked_array(
+        [pa.array(texts[at:end], pa.string()) for at, end in ((0, 1), (1, 60), (60, 60), (60, 100))]
+    )
+    random_ = random.Random(1)
+    for count in (0, 1, 5, 200):
+        numbers = [random_.randrange(100) for _ in range(count)]
+        assert _taken(column, pa.array(numbers, pa.int64())).to_pylist() == [texts[number] for number in numbers]
