@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table as IcebergTable
 
     from parsieve._core import FileKeys
-    from parsieve.io.store.store import Store
+    from parsieve.io.store.base import Store
     from parsieve.predicate.expr import Expr
 
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
-from parsieve._typing import ColumnName
 from parsieve.index.advice import Advice, advise_column
 from parsieve.index.indexed_table import IndexedTable, column_paths
 from parsieve.index.table_index import TableIndex
@@ -24,7 +23,7 @@ from parsieve.predicate.expr import columns as columns_of
 from parsieve.predicate.parse import Params, parse
 
 if TYPE_CHECKING:
-    from parsieve._typing import IndexLocation, TableKeysArgument, TableSource, Where
+    from parsieve._typing import ColumnName, IndexLocation, TableKeysArgument, TableSource, Where
 
 
 class Table(IndexedTable):

@@ -12,8 +12,10 @@ import parsieve as ps
 from parsieve.cli.keyfile import read_keys
 from parsieve.cli.output import Console, cell
 from parsieve.cli.parser import Commands, Parser, rate_of, size_of
-from parsieve.filters.folder_run import Outcome, Progress, for_each_file, indexed_folder, parquet_files
-from parsieve.io.atomic import refuse_tables
+from parsieve.filters.folder_run import Outcome, for_each_file, parquet_files
+from parsieve.filters.target import refuse_table_file
+from parsieve.io.index_location import indexed_folder
+from parsieve.io.parallel import ProgressBar
 from parsieve.wording import count
 
 # How many failed files to list; the others are only counted.
@@ -166,14 +168,14 @@ def _hint_at_index(options: argparse.Namespace, written: bool) -> None:
 def _all(options: argparse.Namespace, work: Callable[[Path], Any]) -> list[Outcome[Any]]:
     """Do the work for all files of a folder."""
     files = parquet_files(Path(options.file))
-    with Progress(len(files), show=False if options.console.quiet else None) as bar:
+    with ProgressBar(len(files), show=False if options.console.quiet else None) as bar:
         return for_each_file(work, files, threads=options.threads, bar=bar)
 
 
 def _rewrite_all(options: argparse.Namespace, work: Callable[[Path], ps.RewriteReport]) -> int:
     if options.output is not None:
         raise ValueError("--output works only for a single file; the files of a folder are replaced")
-    refuse_tables(Path(options.file).resolve() / "*.parquet")
+    refuse_table_file(Path(options.file).resolve() / "*.parquet")
     outcomes = _all(options, work)
     reports = [outcome.result for outcome in outcomes if outcome.result is not None]
     failed = [outcome for outcome in outcomes if outcome.error is not None]

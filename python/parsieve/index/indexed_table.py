@@ -5,12 +5,11 @@ from __future__ import annotations
 import datetime as dt
 import time
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from parsieve._typing import ColumnName
 from parsieve.index.accounts import Account, bound_tokens
 from parsieve.index.advice import Advice, advise_column
 from parsieve.index.bloom.build import fields_of
@@ -22,7 +21,10 @@ from parsieve.index.reports import BuildReport, CompactReport, DropReport, Expir
 from parsieve.index.sizes import lookup_bytes, stored_bytes
 from parsieve.index.table_index import TableIndex
 from parsieve.lake.base import ColumnPath, Lake
-from parsieve.predicate.column_names import Names
+from parsieve.predicate.column_names import ColumnNames
+
+if TYPE_CHECKING:
+    from parsieve._typing import ColumnName
 
 # "auto" estimates whether an index pays off if a table has at least this many files.
 FEW_FILES = 8
@@ -149,7 +151,7 @@ class IndexedTable:
         self.opened.index.update(lake, snapshot, **effort, renewed=renewals.tokens, account=account)
         renewals.forget()
         if compact is None:
-            compact = self.opened.lake.format != "parquet" and pc.all(snapshot.slices.clean).as_py() is not False
+            compact = snapshot.id is not None and pc.all(snapshot.slices.clean).as_py() is not False
         view = self.opened.index.newest()
         if compact and view is not None and any(state.deltas for state in view.columns.values()):
             self.opened.index.compact()
@@ -291,5 +293,5 @@ def column_paths(columns: ColumnName | Sequence[ColumnName], schema: pa.Schema) 
     """Return the paths of columns that a caller named: one name, or a list of names."""
     # A name may be the empty text, but `()` means no columns.
     names = [columns] if columns != () and isinstance(columns, str | tuple) else list(columns)
-    by_name = Names(schema)
+    by_name = ColumnNames(schema)
     return [by_name.find([name] if isinstance(name, str) else name).path for name in names]

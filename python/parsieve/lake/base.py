@@ -147,11 +147,19 @@ class Lake(ABC):
     _last: Any = None
     # Of encrypted files, where the adapter can use any.
     keys: TableKeys | None = None
+    # Whether each file has the table's types, or types that widen to them.
+    types_are_certain = True
+    # Whether a file may be replaced by another one of the same name.
+    files_may_be_replaced = False
 
     def __getstate__(self) -> dict[str, Any]:
         """All but the object of a library that it was opened with, what was seen of the table before, and keys."""
         kept_here = ("_given", "_source", "_last", "keys")
         return {name: value for name, value in self.__dict__.items() if name not in kept_here}
+
+    def reopening(self) -> dict[str, Any]:
+        """Return the attributes that a copy in another process needs to read the table again."""
+        return {}
 
     def beside(self, name: str) -> Any:
         """A folder in the table's own, as a caller would name it: a path, a URI, or a (filesystem, path) pair."""

@@ -201,7 +201,7 @@ class Rows:
         between. So it reads only files that the table's format never replaces. It also trusts statistics too much:
         it takes `c <= maximum` to be true for NaN, and `IS NULL` for all text in a row group of one value and nulls.
         """
-        if self._lake.format == "parquet":
+        if self._lake.files_may_be_replaced:
             return None
         files, text = self._plain_files(), self._duckdb_text()
         if files is None or text is None or not files.are_planned():
@@ -220,7 +220,7 @@ class Rows:
 
         The files of plain folders may be replaced at any time, so DuckDB reads them while they are held open.
         """
-        if self._lake.format != "parquet" or self._filter() is None:
+        if not self._lake.files_may_be_replaced or self._filter() is None:
             return None
         files, text = self._plain_files(), self._duckdb_text()
         if files is None or text is None:

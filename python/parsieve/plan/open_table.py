@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from parsieve._core import ParsieveError
-from parsieve._typing import IndexLocation
 from parsieve.index.table_index import TableIndex
 from parsieve.index.view import View
 from parsieve.lake.base import AsOf, Lake, Snapshot
@@ -15,6 +14,9 @@ from parsieve.plan.evidence.footers import Footers
 from parsieve.plan.make import DEFAULTS, PlanOptions, log_plan, make_plan
 from parsieve.plan.plan import Plan
 from parsieve.predicate.bind import BoundPredicate
+
+if TYPE_CHECKING:
+    from parsieve._typing import IndexLocation
 
 
 class OpenTable:

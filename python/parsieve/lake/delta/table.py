@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from types import NoneType
 from typing import Any
@@ -39,6 +40,17 @@ _FEATURES = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class _Version:
+    """Replaces a `DeltaTable` in a pickle, so that the copy stays at the original's version."""
+
+    number: int
+
+    def version(self) -> int:
+        """Return the version number."""
+        return self.number
+
+
 class Delta(Adapter):
     """A table of Delta Lake, or a `DeltaTable`, whose version is then the latest one."""
 
@@ -59,6 +71,10 @@ class Delta(Adapter):
             )
         self.uri = self._storage.uri.rstrip("/")
         self.storage_options = self._storage.options
+
+    def reopening(self) -> dict[str, Any]:
+        """Return the attributes that a copy in another process needs to read the table again."""
+        return {"_given": None if self._given is None else _Version(int(self._given.version()))}
 
     def snapshot(self, as_of: AsOf = None) -> Snapshot:
         """The table now, at a version, or at a time; a time without a zone is refused."""

@@ -49,6 +49,9 @@ class ParquetDir(Adapter):
     """
 
     format = "parquet"
+    # The first file gives the table its types.
+    types_are_certain = False
+    files_may_be_replaced = True
     _last: _Last | None = None
 
     def __init__(

@@ -131,6 +131,10 @@ class Hudi(Adapter):
         """The table's folder and its filesystem."""
         return self._storage
 
+    def reopening(self) -> dict[str, Any]:
+        """Return the attributes that a copy in another process needs to read the table again."""
+        return {"_written": {}}
+
     def snapshot(self, as_of: AsOf = None) -> Snapshot:
         """The table now, at an instant of its timeline or any text of digits between two, or at a time."""
         # A rewrite of the properties is waited for: incomplete ones would give partitions other values.

@@ -86,6 +86,15 @@ class Iceberg(Adapter):
             raise UnsupportedError(f"{uri} cannot be listed; give the metadata file, or pyiceberg's Table")
         return f"{uri}/metadata/{_newest(Storage(place))}"
 
+    def reopening(self) -> dict[str, Any]:
+        """Return the attributes that a copy in another process needs to read the table again."""
+        if self._given is None:
+            text = os.fspath(self._source)
+            return {"_given": None, "_source": text if "://" in text else os.path.abspath(text)}  # noqa: PTH100
+        # The metadata file never changes, so the copy sees the same state. Only `properties` can open it elsewhere.
+        options = {name: str(value) for name, value in dict(self._given.io.properties).items()}
+        return {"_given": None, "_source": self._given.metadata_location, "storage_options": options}
+
     def snapshot(self, as_of: AsOf = None) -> Snapshot:
         """The table now, or at a snapshot's id, at the name of a branch or tag, or at a time of its history."""
         table = self._table()

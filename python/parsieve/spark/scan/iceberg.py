@@ -216,7 +216,7 @@ def _tasks_by_path(table: Any, snapshot: Any) -> list[tuple[str, Any]]:
 
 
 def _log_scan(table: str, paths: list[str], kept: set[str], keep: Keep) -> Scan:
-    """Return the record of a scan. Sizes are those of the plan, since Iceberg would need a call of Java for each."""
+    """Return the record of a scan. Sizes come from the plan, since Iceberg would need a call of Java for each."""
     plan = getattr(keep, "plan", None)
     sizes: dict[str, int] = {}
     if plan is not None:
@@ -239,7 +239,7 @@ def _has_current_columns(table: Any, columns: list[str], snapshot: Any) -> bool:
     if schema_id is None or int(schema_id) == int(current.schemaId()):
         return True
     old = table.schemas().get(schema_id)
-    # The text of a field contains its id, name and type, and those of its children.
+    # The text of a field contains the ids, names and types of the field and its children.
     return all(
         current.findField(name) is not None and str(current.findField(name)) == str(old.findField(name))
         for name in columns

@@ -1,4 +1,4 @@
-"""Decide which of the files that Spark lists a query must read: all but those that the planner skips."""
+"""Keep the files that Spark lists for a query, except the ones that the planner skips."""
 
 from __future__ import annotations
 

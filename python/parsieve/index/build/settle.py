@@ -31,9 +31,9 @@ def settle(lake: Lake, snapshot: Snapshot) -> Snapshot:
         return snapshot
     settled = lake.settled(snapshot)
     counts = Counter(locations_and_tokens(settled.slices)[0])
-    twice = {location: "two files have this location" for location, count in counts.items() if count > 1}
-    if twice:
-        settled = replace(settled, unsettled={**(settled.unsettled or {}), **twice})
+    duplicates = {location: "two files have this location" for location, count in counts.items() if count > 1}
+    if duplicates:
+        settled = replace(settled, unsettled={**(settled.unsettled or {}), **duplicates})
     return settled
 
 
@@ -42,15 +42,17 @@ def unsettled(snapshot: Snapshot) -> tuple[LeftOut, ...]:
     reasons = snapshot.unsettled or {}
     locations, _ = locations_and_tokens(snapshot.slices)
     numbers = [number for number, location in enumerate(locations) if location in reasons]
-    return tuple(LeftOut(path_of_slice(piece), reasons[piece.location]) for piece in snapshot.slices.at(numbers))
+    return tuple(
+        LeftOut(path_of_slice(file_slice), reasons[file_slice.location]) for file_slice in snapshot.slices.at(numbers)
+    )
 
 
-def path_of_slice(piece: Slice) -> str:
-    """Return the path of the base file, or the file group where there are only logs."""
-    return piece.path or "/".join(filter(None, (piece.partition, piece.group)))
+def path_of_slice(file_slice: Slice) -> str:
+    """Return the path of the base file, or the file group if it has only log files."""
+    return file_slice.path or "/".join(filter(None, (file_slice.partition, file_slice.group)))
 
 
-def warn_of(left_out: Sequence[LeftOut], where: object) -> None:
+def log_left_out(left_out: Sequence[LeftOut], where: object) -> None:
     """Log the files that an index does not cover."""
     if not left_out:
         return
