@@ -68,8 +68,7 @@ class TableState:
 
     def name(self, number: int) -> str:
         """Return the name of a column by its field id."""
-        name: str = self._names[number]
-        return name
+        return str(self._names[number])
 
     def matching(self, values: Mapping[int, Any]) -> Matching:
         """Return how the columns of a file are found in a partition with these values."""
