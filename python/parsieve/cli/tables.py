@@ -149,10 +149,9 @@ def _summary(plan: ps.Plan, elapsed: float) -> str:
     """Return the plan in one line: files, bytes and time."""
     slices = plan.record.snapshot.slices
     parts = [f"{len(plan.record.kept):,} of {count(len(slices), 'file')}"]
-    sizes = [piece.size for piece in slices]
-    if sizes and None not in sizes:
-        kept = sum(sizes[number] or 0 for number in plan.record.kept)
-        parts.append(size(kept, of=sum(num_bytes or 0 for num_bytes in sizes)))
+    if len(slices) and not slices.size.null_count:
+        sizes = slices.size.to_pylist()
+        parts.append(size(sum(sizes[number] for number in plan.record.kept), of=sum(sizes)))
     return ", ".join([*parts, seconds(elapsed)])
 
 

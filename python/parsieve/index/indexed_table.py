@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from parsieve.index.accounts import Account, bound_tokens
 from parsieve.index.advice import Advice, advise_column
@@ -150,7 +151,7 @@ class IndexedTable:
         self.opened.index.update(lake, snapshot, **effort, renewed=renewals.tokens, account=account)
         renewals.forget()
         if compact is None:
-            compact = self.opened.lake.format != "parquet" and all(piece.clean for piece in snapshot.slices)
+            compact = snapshot.id is not None and pc.all(snapshot.slices.clean).as_py() is not False
         view = self.opened.index.newest()
         if compact and view is not None and any(state.deltas for state in view.columns.values()):
             self.opened.index.compact()

@@ -16,6 +16,7 @@ from parsieve.lake.rows.arrow_scan import without_dictionaries
 from parsieve.lake.rows.checked_files import CheckedFiles, Request, files_of
 from parsieve.lake.rows.dataset import PlannedDataset
 from parsieve.lake.rows.streams import matching
+from parsieve.lake.slices import MadeSlices
 from parsieve.plan.evidence.questions import HasNan, ask, leaves
 from parsieve.plan.record import PlanRecord
 from parsieve.predicate.builder import is_bytes, is_text
@@ -70,7 +71,7 @@ class Rows:
     def __getstate__(self) -> dict[str, Any]:
         snapshot = self._snapshot
         state = {name: value for name, value in self.__dict__.items() if name != "_files"}
-        return state | {"_snapshot": Snapshot(snapshot.id, snapshot.instant, snapshot.schema, ())}
+        return state | {"_snapshot": Snapshot(snapshot.id, snapshot.instant, snapshot.schema, MadeSlices(()))}
 
     def _filter(self) -> Any:
         """Return the predicate for pyarrow, or None if every row matches."""
@@ -200,7 +201,7 @@ class Rows:
         between. So it reads only files that the table's format never replaces. It also trusts statistics too much:
         it takes `c <= maximum` to be true for NaN, and `IS NULL` for all text in a row group of one value and nulls.
         """
-        if self._lake.format == "parquet":
+        if self._lake.files_may_be_replaced:
             return None
         files, text = self._plain_files(), self._duckdb_text()
         if files is None or text is None or not files.are_planned():
@@ -219,7 +220,7 @@ class Rows:
 
         The files of plain folders may be replaced at any time, so DuckDB reads them while they are held open.
         """
-        if self._lake.format != "parquet" or self._filter() is None:
+        if not self._lake.files_may_be_replaced or self._filter() is None:
             return None
         files, text = self._plain_files(), self._duckdb_text()
         if files is None or text is None:

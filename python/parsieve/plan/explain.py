@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from parsieve.plan.record import PlanRecord
 from parsieve.wording import count, size
 
@@ -57,8 +60,7 @@ def doubts(record: PlanRecord) -> list[str]:
 def to_dict(record: PlanRecord) -> dict[str, Any]:
     """Return a plan as data for programs."""
     expected = record.expected_false_positives
-    pieces = {number: record.snapshot.slices[number] for number in record.kept}
-    paths = {number: piece.path for number, piece in pieces.items() if piece.path is not None}
+    paths = record.paths()
     return {
         "predicate": str(record.expr),
         "format": record.lake.format,
@@ -127,13 +129,11 @@ def _rest(number: int, shown: int) -> list[str]:
 
 
 def _sizes(record: PlanRecord) -> str:
-    total = 0
-    for piece in record.snapshot.slices:
-        if piece.size is None:
-            return ""
-        total += piece.size
-    kept = sum(piece.size or 0 for piece in record.slices())
-    return f", {size(kept)} of {size(total)}"
+    sizes = record.snapshot.slices.size
+    if sizes.null_count:
+        return ""
+    total, kept = pc.sum(sizes).as_py(), pc.sum(sizes.take(pa.array(record.kept, pa.int64()))).as_py()
+    return f", {size(kept or 0)} of {size(total or 0)}"
 
 
 def _row_groups(record: PlanRecord) -> str:

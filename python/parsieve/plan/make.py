@@ -56,13 +56,12 @@ def make_plan(table: OpenTable, snapshot: Snapshot, bound: BoundPredicate, optio
     """Plan a predicate on a snapshot of a table."""
     requests, num_bytes = table.index.cost
     view, notes = table.view(snapshot) if options.use_index else (None, [])
-    # A plain folder takes its types from its first file; other files may have other types.
-    tree = ask(bound.expr, types_are_certain=table.lake.format != "parquet")
+    tree = ask(bound.expr, types_are_certain=table.lake.types_are_certain)
     questions = list(leaves(tree))
     cost = Cost()
     doubts: dict[int, list[str]] = {}
     files = Candidates.all(tree, len(snapshot.slices))
-    files.apply(partitions([piece.partition_values for piece in snapshot.slices]))
+    files.apply(partitions(snapshot.slices.partition_values))
     files.apply(lake_statistics(snapshot.statistics))
     # For each question, the slices that need no footer for it.
     answered = _answered_by_statistics(snapshot, questions)
@@ -150,14 +149,14 @@ def refuse_stale(record: PlanRecord, is_indexed: bool) -> None:
 def _answered_by_statistics(snapshot: Snapshot, questions: Sequence[Question]) -> list[pa.BooleanArray | None]:
     """Return for each question the slices whose table metadata makes a footer unnecessary."""
     by_column: dict[tuple[str, ...], pa.BooleanArray | None] = {}
-    partition_columns = {name for piece in snapshot.slices for name in piece.partition_values}
+    partition_columns = snapshot.slices.partition_values
     for question in questions:
         path = question.column.path
         if path in by_column:
             continue
         by_column[path] = None
         if path[0] in partition_columns:
-            by_column[path] = pa.array([path[0] in piece.partition_values for piece in snapshot.slices], pa.bool_())
+            by_column[path] = partition_columns[path[0]].numbers.is_valid()
         statistics = snapshot.statistics(path)
         if statistics is not None:
             has_statistics = pc.or_(pc.is_valid(statistics.lower), pc.is_valid(statistics.null_count))

@@ -67,7 +67,4 @@ class OpenTable:
 
 def _same_slices(earlier: Snapshot, later: Snapshot) -> bool:
     """Return whether two snapshots have the same files with the same live rows and the same schema."""
-    if len(earlier.slices) != len(later.slices) or not earlier.schema.equals(later.schema, check_metadata=True):
-        return False
-    pairs = zip(earlier.slices, later.slices, strict=True)
-    return all(a is b or (a.same_rows(b) and a.group == b.group and a.partition == b.partition) for a, b in pairs)
+    return earlier.schema.equals(later.schema, check_metadata=True) and earlier.slices.same_rows(later.slices)

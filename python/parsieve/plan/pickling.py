@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from parsieve.index.table_index import TableIndex
@@ -13,17 +13,6 @@ from parsieve.io.store.base import Store
 from parsieve.io.store.local import LocalStore
 from parsieve.lake.base import Lake, Snapshot
 from parsieve.plan.record import PlanRecord
-
-
-@dataclass(frozen=True, slots=True)
-class _Version:
-    """Replaces a `DeltaTable` in a pickle, so that the copy stays at the original's version."""
-
-    number: int
-
-    def version(self) -> int:
-        """Return the version number."""
-        return self.number
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,25 +39,7 @@ def opening_of(lake: Lake, what: str) -> Opening:
     storage = getattr(lake, "_storage", None)
     if storage is not None:
         _require_picklable(storage.filesystem, what)
-    return Opening(copy.copy(lake), _attributes(lake))
-
-
-def _attributes(lake: Lake) -> dict[str, Any]:
-    """Return the attributes that `Lake.__getstate__` leaves out, and the caches, as the copy needs them."""
-    if lake.format == "delta":
-        given: Any = lake.__dict__.get("_given")
-        return {"_given": None if given is None else _Version(int(given.version()))}
-    if lake.format == "hudi":
-        return {"_written": {}}
-    if lake.format == "iceberg":
-        given, source = lake.__dict__.get("_given"), lake.__dict__.get("_source")
-        if given is None:
-            text = os.fspath(source)  # type: ignore[arg-type]
-            return {"_given": None, "_source": text if "://" in text else os.path.abspath(text)}  # noqa: PTH100
-        # The metadata file never changes, so the copy sees the same state. Only `properties` can open it elsewhere.
-        options = {name: str(value) for name, value in dict(given.io.properties).items()}
-        return {"_given": None, "_source": given.metadata_location, "storage_options": options}
-    return {}
+    return Opening(copy.copy(lake), lake.reopening())
 
 
 def store_of(store: Store, what: str) -> Store:
@@ -101,10 +72,7 @@ def record_state(record: PlanRecord, what: str) -> dict[str, Any]:
 
 def _thinned(snapshot: Snapshot, kept: set[int]) -> Snapshot:
     """Return a snapshot without statistics, and without data that only readers of skipped files need."""
-    slices = tuple(
-        piece if number in kept else replace(piece, native=None) for number, piece in enumerate(snapshot.slices)
-    )
-    return Snapshot(snapshot.id, snapshot.instant, snapshot.schema, slices)
+    return Snapshot(snapshot.id, snapshot.instant, snapshot.schema, snapshot.slices.thinned(kept))
 
 
 def restore_record(state: dict[str, Any]) -> PlanRecord:

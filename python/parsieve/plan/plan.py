@@ -58,14 +58,12 @@ class Plan:
 
         A Hudi file group that has only log files has no path; `to_arrow` reads it too.
         """
-        return [piece.path for piece in self.record.slices() if piece.path is not None]
+        return list(self.record.paths().values())
 
     @cached_property
     def row_groups(self) -> dict[str, list[int] | None]:
         """The row groups to read in each kept file, or None for all of them."""
-        slices = self.record.snapshot.slices
-        paths = {number: slices[number].path for number in self.record.kept}
-        return {path: self.record.groups_to_read(number) for number, path in paths.items() if path is not None}
+        return {path: self.record.groups_to_read(number) for number, path in self.record.paths().items()}
 
     @cached_property
     def kept(self) -> list[Keep]:

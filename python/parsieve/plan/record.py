@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from parsieve.lake.base import Lake, Slice, Snapshot
+from parsieve.lake.slices import names_of
 from parsieve.plan.evidence.candidates import Candidates
 from parsieve.plan.evidence.footers import Cost
 from parsieve.plan.evidence.questions import Among, Begins, Constant, Within, leaves
@@ -96,12 +98,13 @@ class PlanRecord:
     @cached_property
     def keeps(self) -> list[Keep]:
         """The verdicts on the kept files, in the order of `kept`."""
-        return [Keep(self.name(number), tuple(self.doubts.get(number, ()))) for number in self.kept]
+        named = zip(self._names(self.kept), self.kept, strict=True)
+        return [Keep(name, tuple(self.doubts.get(number, ()))) for name, number in named]
 
     @cached_property
     def skips(self) -> list[Skip]:
         """The verdicts on the skipped files, in the order of `skipped`."""
-        return [self._skip(number) for number in self.skipped]
+        return [self._skip(*named) for named in zip(self.skipped, self._names(self.skipped), strict=True)]
 
     @cached_property
     def _units(self) -> dict[int, list[int]]:
@@ -111,22 +114,29 @@ class PlanRecord:
             units.setdefault(number, []).append(unit)
         return units
 
-    def _skip(self, number: int) -> Skip:
+    def _skip(self, number: int, name: str) -> Skip:
         if self.groups is None or number not in self._units:
-            return Skip(self.name(number), self.files.evidence(number), _proof([self.files.proof(number)]))
+            return Skip(name, self.files.evidence(number), _proof([self.files.proof(number)]))
         candidates, units = self.groups[0], self._units[number]
         evidence = dict.fromkeys(candidates.evidence(unit) for unit in units)
         proofs = [candidates.proof(unit) for unit in units]
-        return Skip(self.name(number), ", ".join(evidence) or "footer", _proof(proofs))
+        return Skip(name, ", ".join(evidence) or "footer", _proof(proofs))
 
     def name(self, number: int) -> str:
         """Return the path of a file, or the partition and id of a Hudi file group that has only log files."""
-        piece = self.snapshot.slices[number]
-        return piece.path or f"{piece.partition}/{piece.group}".lstrip("/")
+        return self._names([number])[0]
+
+    def _names(self, numbers: Sequence[int]) -> list[str]:
+        return names_of(self.snapshot.slices.select(pa.array(numbers, pa.int64())))
+
+    def paths(self) -> dict[int, str]:
+        """Return the paths of the kept files by number. A Hudi file group that has only log files has none."""
+        paths = self.snapshot.slices.select(pa.array(self.kept, pa.int64())).path.to_pylist()
+        return {number: path for number, path in zip(self.kept, paths, strict=True) if path is not None}
 
     def slices(self, numbers: Sequence[int] | None = None) -> list[Slice]:
         """Return slices by their numbers; None returns the slices of all kept files."""
-        return [self.snapshot.slices[number] for number in (self.kept if numbers is None else numbers)]
+        return self.snapshot.slices.at(self.kept if numbers is None else numbers)
 
     @cached_property
     def stages(self) -> list[Stage]:

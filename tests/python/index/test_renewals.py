@@ -1,4 +1,4 @@
-"""Filters that are added to files of a table change their tokens and no row: the index is bound to them, unread."""
+"""Adding filters changes the token of a file but no rows, so an update of the index does not read the file again."""
 
 from __future__ import annotations
 
@@ -35,50 +35,50 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The files whose keys were read."""
-    seen: list[str] = []
-    whole = ParquetDir.read_keys
+    """Return a list that records the files whose keys are read."""
+    groups: list[str] = []
+    original = ParquetDir.read_keys
 
-    def read_keys(self: ParquetDir, piece: Slice, columns: Sequence[tuple[str, ...]]) -> Iterator[pa.RecordBatch]:
-        seen.append(piece.group)
-        return whole(self, piece, columns)
+    def read_keys(self: ParquetDir, data_slice: Slice, columns: Sequence[tuple[str, ...]]) -> Iterator[pa.RecordBatch]:
+        groups.append(data_slice.group)
+        return original(self, data_slice, columns)
 
     monkeypatch.setattr(ParquetDir, "read_keys", read_keys)
-    return seen
+    return groups
 
 
 def files(folder: Path) -> list[Path]:
     return sorted(folder.rglob("*.parquet"))
 
 
-def right(table: ps.Table) -> None:
+def assert_plans_are_correct(table: ps.Table) -> None:
     for key in (0, 17, 599, 600, -1):
         assert table.plan(f"id = {key}").to_arrow()["id"].to_pylist() == [key] * (0 <= key < 600)
 
 
 @pytest.mark.parametrize("kind", ["sieve", "bloom", "both"])
-def test_files_with_other_filters_are_bound_and_not_read(folder: Path, read: list[str], kind: str) -> None:
+def test_files_with_new_filters_are_not_read_again(folder: Path, read: list[str], kind: str) -> None:
     table = ps.open_table(str(folder))
     table.build_index(["id", "n"], kind=kind)
     assert len(table.plan("id = 17", row_groups=False).files) == 1
     for path in files(folder)[:4]:
         assert ps.add_filters(path, columns="id").written
     time.sleep(0.1)
-    # Until then they are unknown, and kept.
+    # Until the update, the index does not cover them and plans keep them.
     assert len(table.plan("id = 17", row_groups=False).files) >= 4
-    right(table)
+    assert_plans_are_correct(table)
     read.clear()
     table.update_index()
     assert read == []
     assert len(table.plan("id = 17", row_groups=False).files) == 1
-    right(table)
+    assert_plans_are_correct(table)
     read.clear()
     assert table.verify_index() == []
     assert sorted(set(read)) == [path.relative_to(folder).as_posix() for path in files(folder)]
     assert not list((index_of(folder) / "renewals").iterdir())
 
 
-def test_several_changes_one_after_the_other(folder: Path, read: list[str]) -> None:
+def test_several_changes_of_filters_are_followed(folder: Path, read: list[str]) -> None:
     table = ps.open_table(str(folder))
     table.build_index("id", kind="both")
     first = files(folder)[0]
@@ -92,11 +92,11 @@ def test_several_changes_one_after_the_other(folder: Path, read: list[str]) -> N
     table.update_index()
     assert read == []
     assert table.verify_index() == []
-    right(table)
+    assert_plans_are_correct(table)
 
 
-def test_a_file_with_other_rows_is_read(folder: Path, read: list[str]) -> None:
-    """However it came about: rewritten before the filters were added, between two additions, or after them."""
+def test_files_with_changed_rows_are_read_again(folder: Path, read: list[str]) -> None:
+    """Files that changed before the filters were added, between two additions, or after them."""
     table = ps.open_table(str(folder))
     table.build_index("id", kind="both")
     before, between, after, touched = files(folder)[:4]
@@ -109,7 +109,7 @@ def test_a_file_with_other_rows_is_read(folder: Path, read: list[str]) -> None:
     time.sleep(0.1)
     ps.add_filters(between, columns="id")
     ps.add_filters(after, columns="id")
-    # In place, of the same size, and at once.
+    # Rewrite it in place with the same size, immediately.
     data = bytearray(after.read_bytes())
     with after.open("r+b") as file:
         file.write(data)
@@ -127,7 +127,7 @@ def test_a_file_with_other_rows_is_read(folder: Path, read: list[str]) -> None:
 
 
 @pytest.mark.parametrize("bytes_", [b"", b"nonsense", b"parsieve-index renewals 1 00\n"])
-def test_a_damaged_note_says_nothing(folder: Path, read: list[str], bytes_: bytes) -> None:
+def test_a_damaged_renewal_is_ignored(folder: Path, read: list[str], bytes_: bytes) -> None:
     table = ps.open_table(str(folder))
     table.build_index("id", kind="sieve")
     ps.add_filters(files(folder)[0], columns="id")
@@ -140,57 +140,57 @@ def test_a_damaged_note_says_nothing(folder: Path, read: list[str], bytes_: byte
     assert table.verify_index() == []
 
 
-def test_a_note_of_another_file_says_nothing(folder: Path, read: list[str]) -> None:
+def test_a_renewal_of_another_file_is_ignored(folder: Path, read: list[str]) -> None:
     table = ps.open_table(str(folder))
     table.build_index("id", kind="sieve")
-    one, other = files(folder)[0], files(folder)[2]
-    ps.add_filters(one, columns="id")
+    source, target = files(folder)[0], files(folder)[2]
+    ps.add_filters(source, columns="id")
     time.sleep(0.1)
-    # The new file takes another one's place: by its token it is known, but there.
-    one.replace(other)
+    # The file with the known token replaces another file, at another path.
+    source.replace(target)
     time.sleep(0.1)
     read.clear()
     table.update_index()
-    assert read == [other.relative_to(folder).as_posix()]
+    assert read == [target.relative_to(folder).as_posix()]
     assert table.verify_index() == []
 
 
-def test_what_was_copied_of_a_file_that_was_still_young_is_not_vouched_for(
+def test_no_renewal_is_written_for_a_file_that_changed_just_before(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ps.open_table(str(folder)).build_index("id", kind="sieve")
-    one = files(folder)[0]
-    os.utime(one)
-    with monkeypatch.context() as however_slow_we_are:
-        at_once = one.stat().st_ctime_ns + TICKS_NS // 2
-        however_slow_we_are.setattr("parsieve.filters.target.time.time_ns", lambda: at_once)
-        places = RewriteTarget(one, None, "refuse", False, False)
-    # Where the clock of files ticks slowly, whoever writes now leaves the same time, whatever was copied of it.
+    path = files(folder)[0]
+    os.utime(path)
+    with monkeypatch.context() as clock:
+        soon = path.stat().st_ctime_ns + TICKS_NS // 2
+        clock.setattr("parsieve.filters.target.time.time_ns", lambda: soon)
+        places = RewriteTarget(path, None, "refuse", False, False)
+    # A write within the tick would leave the same timestamps, so the copied rows may be outdated.
     with places:
         time.sleep(0.2)
-        places.write(one.stat().st_size, [], lambda: iter(()), lambda _: None)
+        places.write(path.stat().st_size, [], lambda: iter(()), lambda _: None)
     assert not (index_of(folder) / "renewals").exists()
     time.sleep(0.1)
-    with RewriteTarget(one, None, "refuse", False, False) as places:
-        places.write(one.stat().st_size, [], lambda: iter(()), lambda _: None)
+    with RewriteTarget(path, None, "refuse", False, False) as places:
+        places.write(path.stat().st_size, [], lambda: iter(()), lambda _: None)
     assert len(list((index_of(folder) / "renewals").iterdir())) == 1
 
 
-def test_without_an_index_nothing_is_noted(folder: Path) -> None:
+def test_no_renewal_is_written_without_an_index(folder: Path) -> None:
     ps.add_filters(files(folder)[0], columns="id")
     assert not index_of(folder).exists()
 
 
-def test_the_command_says_what_to_run(folder: Path, capsys: Any) -> None:
-    one = str(files(folder)[0])
-    assert main(["add", one, "-c", "id"]) == 0
+def test_the_command_line_suggests_an_update_of_the_index(folder: Path, capsys: Any) -> None:
+    path = str(files(folder)[0])
+    assert main(["add", path, "-c", "id"]) == 0
     assert "index update" not in capsys.readouterr().err
     assert main(["index", "build", str(folder), "id"]) == 0
     capsys.readouterr()
-    for arguments in (["add", one, "-c", "n"], ["add", str(folder), "-c", "n"], ["drop", one, "-c", "n"]):
+    for arguments in (["add", path, "-c", "n"], ["add", str(folder), "-c", "n"], ["drop", path, "-c", "n"]):
         assert main(arguments) == 0
-        said = capsys.readouterr().err
-        assert f"parsieve index update {folder}" in said
-        assert said.count("index update") == 1
-    assert main(["add", one, "-c", "n", "--dry-run"]) == 0
+        printed = capsys.readouterr().err
+        assert f"parsieve index update {folder}" in printed
+        assert printed.count("index update") == 1
+    assert main(["add", path, "-c", "n", "--dry-run"]) == 0
     assert "index update" not in capsys.readouterr().err

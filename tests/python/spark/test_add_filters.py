@@ -1,4 +1,4 @@
-"""`pss.add_filters` adds the same filters as one process, once, whatever runs at the same time."""
+"""`pss.add_filters` adds the same filters as one process, and only once, even if tasks run twice."""
 
 from __future__ import annotations
 
@@ -19,14 +19,16 @@ from support.spark_tables import wait_until_old
 import parsieve as ps
 import parsieve.spark as pss
 from parsieve.index import TableIndex, View
+from parsieve.index.bloom.build import build as build_bloom
+from parsieve.index.local_executor import LocalExecutor
 from parsieve.index.log import bindings
 from parsieve.index.log.columns import field_id_of
 from parsieve.index.log.commit import Log
-from parsieve.index.sieve.build import Effort
 from parsieve.io.store.local import LocalStore
 from parsieve.lake import Lake, Snapshot, open_lake
 from parsieve.lake.storage.storage import Storage
-from parsieve.spark.build import add_filters, bloom
+from parsieve.spark.build import bloom, filter_files
+from parsieve.spark.build.executor import SparkExecutor
 from parsieve.spark.runtime import versions
 
 pytest.importorskip("pyspark", reason="pip install 'parsieve[spark]'")
@@ -113,14 +115,14 @@ def test_concurrent_attempts_of_a_task_add_filters_once(tmp_path: Path, replace:
     assert file.token
     options = {"columns": ["k", "s"], "fpp": 0.01, "threads": 1, "upload": False}
     with ThreadPoolExecutor(8) as pool:
-        twins = [pool.submit(add_filters._add_one, storage, file, options, replace) for _ in range(8)]
+        twins = [pool.submit(filter_files.add_to_file, storage, file, options, replace) for _ in range(8)]
         done = [twin.result()[0] for twin in twins]
     assert sorted(one.status for one in done) == ["added", *["unchanged"] * 7], done
     with ps.open_filters(file.path) as filters:
         assert len(filters.ranges()) == 60
     # The first attempt added the filters, and its result was lost.
     once = Path(file.path).read_bytes()
-    again, _ = add_filters._add_one(storage, file, options, replace)
+    again, _ = filter_files.add_to_file(storage, file, options, replace)
     assert again.status == "unchanged"
     assert Path(file.path).read_bytes() == once
     assert pq.read_table(file.path, partitioning=None).equals(rows(3))
@@ -138,10 +140,10 @@ def test_an_attempt_that_ends_after_the_check_is_detected(tmp_path: Path) -> Non
         def stat(self, path: str) -> str:
             found = super().stat(path)
             if not twins:
-                twins.append(add_filters._add_one(Storage(str(folder)), file, options, True)[0].status)
+                twins.append(filter_files.add_to_file(Storage(str(folder)), file, options, True)[0].status)
             return found
 
-    assert add_filters._add_one(Slow(str(folder)), file, options, True)[0].status == "unchanged"
+    assert filter_files.add_to_file(Slow(str(folder)), file, options, True)[0].status == "unchanged"
     assert twins == ["added"]
 
 
@@ -259,11 +261,10 @@ def test_the_bloom_index_of_a_folder_equals_the_one_of_one_process(
     assert len(view.commit.blooms["k",].shelves) == 1
     # Small shelves, and temporary files with a single filter.
     monkeypatch.setattr(bloom, "FILE_BYTES", 1)
-    hands = bloom.Executors(spark, lake, LocalStore(tmp_path / "small"), shelf_bytes=9000)
-    from parsieve.index.bloom import build as of_one
-
-    small = View(hands.store, of_one.build_by(Log(hands.store), snapshot, ["s"], hands, 0.01), lambda: None)
-    same = of_one.build(Log(LocalStore(tmp_path / "same")), lake, snapshot, ["s"], Effort(memory=4 * 9000))
+    executor = SparkExecutor(spark, LocalStore(tmp_path / "small"), shelf_bytes=9000)
+    small = View(executor.store, build_bloom(Log(executor.store), lake, snapshot, ["s"], executor), lambda: None)
+    local_executor = LocalExecutor(LocalStore(tmp_path / "same"), memory=4 * 9000)
+    same = build_bloom(Log(LocalStore(tmp_path / "same")), lake, snapshot, ["s"], local_executor)
     assert len(same.blooms["s",].shelves) > 2
     assert shelves(small) == shelves(View(LocalStore(tmp_path / "same"), same, lambda: None))
     # One file is new, one has changed, one is gone.
@@ -276,7 +277,7 @@ def test_the_bloom_index_of_a_folder_equals_the_one_of_one_process(
     assert view.version == updated.version == 2
     assert shelves(view) == shelves(updated)
     assert len(view.commit.blooms["k",].shelves) == 2
-    monkeypatch.setattr("parsieve.index.bloom.build.MOST_SHELVES", 1)
+    monkeypatch.setattr("parsieve.index.bloom.update.MAX_SHELVES", 1)
     pq.write_table(rows(11), folder / "part=0" / "11.parquet")
     wait_until_old(folder)
     view = pss.update_index(spark, str(folder), index_location=tmp_path / "index")

@@ -22,7 +22,7 @@ from parsieve import ConflictError, UnsupportedError, _core
 from parsieve.index import LocalStore, TableIndex, View
 from parsieve.index.sieve import query
 from parsieve.lake import Lake, Snapshot, open_lake
-from parsieve.spark.build import build
+from parsieve.spark.build.executor import SparkExecutor
 from parsieve.spark.runtime import executors, versions
 
 pytest.importorskip("pyspark", reason="pip install 'parsieve[spark]'")
@@ -204,14 +204,14 @@ def test_building_does_not_change_the_session(spark: Any, tmp_path: Path) -> Non
 
 def test_the_slower_of_two_builds_commits_nothing(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lake = plain_table(tmp_path / "t", 2)
-    whole = build.build
+    build_bases = SparkExecutor.build_bases
 
     def slow(*arguments: Any) -> Any:
         TableIndex(tmp_path / "index").build(lake, lake.snapshot(), ["k"], progress=False)
-        return whole(*arguments)
+        return build_bases(*arguments)
 
-    monkeypatch.setattr(build, "build", slow)
-    with pytest.raises(ConflictError, match="k was indexed by somebody else"):
+    monkeypatch.setattr(SparkExecutor, "build_bases", slow)
+    with pytest.raises(ConflictError, match="k was indexed by another process"):
         pss.build_index(spark, lake, "k", index_location=tmp_path / "index", kind="sieve")
     view = TableIndex(tmp_path / "index").newest()
     assert view is not None
@@ -258,7 +258,7 @@ def test_an_open_table_can_have_a_name_like_a_pattern(spark: Any, tmp_path: Path
     pss.compact(spark, table)
     assert pss.expire(spark, table, dt.timedelta(days=1)) == (0, 0)
     assert {row.status for row in pss.add_filters(spark, table, "id").collect()} == {"added"}
-    with pytest.raises(ValueError, match="has its index"):
+    with pytest.raises(ValueError, match="pass them to open_table"):
         pss.update_index(spark, table, index_location=tmp_path / "index")
 
 

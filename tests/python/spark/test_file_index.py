@@ -209,6 +209,8 @@ def test_hudi_tables_with_logs_and_deletes_are_pruned_at_each_instant(spark: Any
     spark.sql(f"INSERT INTO {name} SELECT id, concat('n', id), id % 3 FROM range(60)")
     spark.sql(f"UPDATE {name} SET name = 'new' WHERE id = 4")
     spark.sql(f"DELETE FROM {name} WHERE id = 7")
+    # A merge-on-read table keeps changes in hidden files such as part=3/.x.log.1_0-1-1.
+    assert bool(list(Path(folder).glob("part=*/.*.log.*"))) == (kind == "mor")
     first = min(row.commit_time for row in spark.sql(f"CALL show_commits(table => '{name}')").collect())
     asked: list[tuple[set[str], Filter]] = []
 
@@ -235,6 +237,7 @@ def test_delta_tables_with_deletion_vectors_are_pruned_at_each_version(spark: An
     rows = spark.range(0, 100, 1, 5).selectExpr("id", "concat('a ', id % 2) AS part")
     rows.write.format("delta").option("delta.enableDeletionVectors", "true").partitionBy("part").save(folder)
     spark.sql(f"DELETE FROM delta.`{folder}` WHERE id = 50")
+    assert list(Path(folder).rglob("deletion_vector_*.bin"))
     keep = Exact()
     for where, version, expected in (
         ("id BETWEEN 49 AND 52", None, [49, 51, 52]),
@@ -282,6 +285,7 @@ def test_iceberg_tables_with_deletes_are_pruned_at_each_snapshot_and_schema(spar
         rows.writeTo(name).append()
     first = spark.sql(f"SELECT snapshot_id FROM {name}.snapshots ORDER BY committed_at").collect()[1].snapshot_id
     spark.sql(f"DELETE FROM {name} WHERE id = 50")
+    assert spark.table(f"{name}.delete_files").count() == 1
     spark.sql(f"ALTER TABLE {name} ADD COLUMN more STRING")
     keep = Exact()
     for source in (name, folder):

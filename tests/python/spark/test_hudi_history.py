@@ -206,7 +206,7 @@ def live(spark: Any, folder: Path, kind: str, forms_at_once: int) -> None:
         # This raises an error if the index does not cover the whole table.
         history.table.plan("name = 'n14'", state, stale="error")
     first = before_now[0][0]
-    # After the restore, the rows are those of the state before.
+    # The restore brings back the earlier rows.
     assert told(history.full(undone)) == before
     history.check(undone, FORMS[:2])
 

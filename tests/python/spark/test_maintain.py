@@ -103,7 +103,7 @@ def test_changed_columns_are_rebuilt_and_grown_ones_compacted(
     pss.build_index(spark, str(folder), ["k", "s"], kind="sieve")
     (folder / "a.parquet").unlink()
     write("b.parquet", pa.table({"k": pa.array([5, 6], pa.timestamp("us")), "s": ["x", "z"]}))
-    monkeypatch.setattr("parsieve.index.sieve.update.MOST_DELTAS", 0)
+    monkeypatch.setattr("parsieve.index.sieve.update.MAX_DELTAS", 0)
     view = pss.update_index(spark, str(folder))
     assert view.columns["k",].type == pa.timestamp("us")
     assert {location.group for location in view.lookup("k", query.is_not_null())} == {"b.parquet"}

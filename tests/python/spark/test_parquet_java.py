@@ -1,4 +1,4 @@
-"""Filters that parquet-java writes have the same bits as those of parsieve, and give the same answers."""
+"""parsieve and parquet-java write filters with the same bits, and get the same answers from them."""
 
 import datetime as dt
 from collections.abc import Callable

@@ -16,6 +16,7 @@ from support.spark_tables import KINDS, SparkTable, callbacks_left, ids, ids_and
 import parsieve as ps
 import parsieve.spark as pss
 from parsieve.lake.hudi.properties import while_settled
+from parsieve.lake.slices import MadeSlices
 from parsieve.lake.storage.listing import TICK_NS
 from parsieve.lake.storage.storage import Storage
 from parsieve.predicate import Expr, columns, parse
@@ -126,7 +127,7 @@ def test_all_forms_of_predicates_and_tables_are_accepted(spark: Any, folder: Pat
     spark.sql("DROP TABLE plain_reads")
     with pytest.raises(ps.UnsupportedError, match="plain folder"):
         pss.read(spark, table, as_of=1)
-    with pytest.raises(ValueError, match="has its index"):
+    with pytest.raises(ValueError, match="pass them to open_table"):
         pss.read(spark, table, index_location=folder / "other")
 
 
@@ -335,10 +336,10 @@ def test_hudi_reads_lose_no_row_when_logs_arrive(spark: Any, tmp_path: Path) -> 
     before = table.opened.lake.snapshot()
     first = ids(plan.to_spark(spark))
     made.update("name = 'new'", "name = 'n7'")
-    # Spark's list is older than what the planner finds.
+    # Spark listed the files before the planner did.
     table.update_index(progress=False)
     assert ids(old.where("name = 'n7'")) == first
-    # The planner's snapshot is older than Spark's list.
+    # The planner listed the files before Spark did.
     stale = table.opened.plan(bind("name = 'new'", before.schema), before)
     assert stale.kept == []
 
@@ -354,7 +355,7 @@ def test_hudi_reads_lose_no_row_when_logs_arrive(spark: Any, tmp_path: Path) -> 
     changed = table.plan("id = 5")
     first_slice, *others = changed.record.snapshot.slices
     moved = dataclasses.replace(first_slice, group="another")
-    planned = dataclasses.replace(changed.record.snapshot, slices=(moved, *others))
+    planned = dataclasses.replace(changed.record.snapshot, slices=MadeSlices((moved, *others)))
     changed.record = dataclasses.replace(changed.record, snapshot=planned)
     with pytest.raises(ps.ConflictError, match="another version"):
         changed.to_spark(spark)

@@ -100,7 +100,7 @@ def test_iceberg_rows_with_merge_on_read_deletes(spark: Any, version: int) -> No
         return frame.withColumnRenamed("title", "name") if "name" in schema.names else frame
 
     histories = check_history(lake, snapshots, read)
-    kinds = {bool(one.native.data.vector) for one in histories[-1][0].slices if not one.clean}
+    kinds = {bool(one.native.deletes.vector) for one in histories[-1][0].slices if not one.clean}
     assert kinds == {version == 3}
     our_own = folder / "_parsieve" / "v1.commit"
     foreign = folder / "data" / "orphan"

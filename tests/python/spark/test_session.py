@@ -1,4 +1,4 @@
-"""A session reads and writes all lakes, and does not change the environment. A process has one session."""
+"""A process has one session, which does not change the environment. test_file_index.py reads and writes all lakes."""
 
 import subprocess
 import sys
@@ -13,58 +13,6 @@ from parsieve.spark.runtime import versions
 
 pytest.importorskip("pyspark", reason="pip install 'parsieve[spark]'")
 pytestmark = pytest.mark.spark
-ROWS = "SELECT id, id % 7 AS part, CAST(id AS STRING) AS name FROM range(100)"
-
-
-def needs(lake: str) -> None:
-    if lake not in versions.installed().jars:
-        pytest.skip(f"no jars of {lake} for this PySpark")
-
-
-def ids(frame: Any) -> set[int]:
-    return {row.id for row in frame.select("id").collect()}
-
-
-def test_delta_has_deletion_vectors_and_time_travel(spark: Any, tmp_path: Path) -> None:
-    needs("delta")
-    folder = str(tmp_path / "t")
-    spark.sql(ROWS).coalesce(1).write.format("delta").option("delta.enableDeletionVectors", "true").save(folder)
-    spark.sql(f"DELETE FROM delta.`{folder}` WHERE id = 5")
-    assert ids(spark.read.format("delta").load(folder)) == set(range(100)) - {5}
-    assert ids(spark.read.format("delta").option("versionAsOf", 0).load(folder)) == set(range(100))
-    assert list((tmp_path / "t").glob("deletion_vector_*.bin"))
-
-
-def test_iceberg_has_merge_on_read_deletes(spark: Any) -> None:
-    needs("iceberg")
-    spark.sql(
-        "CREATE TABLE iceberg.session.t (id BIGINT, part BIGINT, name STRING) USING iceberg "
-        "TBLPROPERTIES ('format-version' = '2', 'write.delete.mode' = 'merge-on-read')"
-    )
-    spark.sql(ROWS).coalesce(1).writeTo("iceberg.session.t").append()
-    spark.sql("DELETE FROM iceberg.session.t WHERE id = 5")
-    assert ids(spark.table("iceberg.session.t")) == set(range(100)) - {5}
-    assert spark.table("iceberg.session.t.delete_files").count() == 1
-    spark.sql("DROP TABLE iceberg.session.t PURGE")
-
-
-@pytest.mark.parametrize("kind", ["cow", "mor"])
-def test_hudi_has_updates_and_deletes_in_sql(spark: Any, tmp_path: Path, kind: str) -> None:
-    needs("hudi")
-    folder = tmp_path / "t"
-    spark.sql(
-        f"CREATE TABLE session_{kind} (id BIGINT, name STRING, part BIGINT) USING hudi LOCATION '{folder}' "
-        f"PARTITIONED BY (part) TBLPROPERTIES (type = '{kind}', primaryKey = 'id')"
-    )
-    spark.sql(f"INSERT INTO session_{kind} SELECT id, name, part FROM ({ROWS})")
-    spark.sql(f"UPDATE session_{kind} SET name = 'new' WHERE id = 3")
-    spark.sql(f"DELETE FROM session_{kind} WHERE id = 5")
-    table = spark.read.format("hudi").load(str(folder))
-    assert ids(table) == set(range(100)) - {5}
-    assert [row.id for row in table.where("name = 'new'").collect()] == [3]
-    # A merge-on-read table keeps changes in hidden files such as part=3/.x.log.1_0-1-1.
-    assert bool(list(folder.glob("part=*/.*.log.*"))) == (kind == "mor")
-    spark.sql(f"DROP TABLE session_{kind}")
 
 
 def test_python_runs_on_executors_with_this_interpreter(spark: Any) -> None:

@@ -299,5 +299,5 @@ def test_spark_connect_reads_the_source(spark: Any, known: None, table: Path) ->
 def test_older_sessions_are_refused(spark: Any) -> None:
     if not OLD:
         pytest.skip("it is there")
-    with pytest.raises(ps.UnsupportedError, match=r"PySpark 4\.1 or newer, and this is 3\.5"):
+    with pytest.raises(ps.UnsupportedError, match=r"PySpark 4\.1 or newer, but this is 3\.5"):
         pss.register(spark)

@@ -25,7 +25,7 @@ from parsieve._core import UnsupportedError
 from parsieve.io.parallel import map_in_threads
 from parsieve.io.sources import LOCAL_GAP, REQUESTS_AT_ONCE, Range
 
-# How much of a local file to read at once when it is copied into a store.
+# The chunk size for copying a local file into a store.
 CHUNK_BYTES = 8 << 20
 
 # The content of a file: bytes, or local files to concatenate.
@@ -109,7 +109,7 @@ class Store(ABC):
         """
 
     def require_writable(self) -> None:  # noqa: B027 - many stores cannot check this
-        """Raise an error if the store is known to be read-only, so that no table is read in vain."""
+        """Raise an error if the store is known to be read-only, before a table is read."""
 
     @abstractmethod
     def list(self, folder: str) -> list[Stored]:

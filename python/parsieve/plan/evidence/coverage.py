@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+import pyarrow as pa
+
 from parsieve.lake.base import Location, Slice
+from parsieve.lake.slices import Slices, locations_and_tokens
 
 NEW = "not in the index (added later, or unreadable at the time); update_index() adds it"
 CHANGED = "changed after it was indexed; update_index() reads it again"
@@ -25,13 +28,14 @@ def uncovered(
     true if a part of the index cannot be read.
     """
     reasons: dict[int, list[str]] = {}
-    for number in numbers:
-        piece = slices[number]
-        tokens = {token for by_location in indexed_tokens if (token := by_location.get(piece.location)) is not None}
-        if is_damaged and (not tokens or piece.token in tokens):
+    chosen = list(numbers)
+    uncovered_slices = Slices.of(slices).select(pa.array(chosen, pa.int64()))
+    for number, location, current in zip(chosen, *locations_and_tokens(uncovered_slices), strict=True):
+        tokens = {token for by_location in indexed_tokens if (token := by_location.get(location)) is not None}
+        if is_damaged and (not tokens or current in tokens):
             reasons[number] = [UNREADABLE]
         elif tokens:
             reasons[number] = [CHANGED]
         else:
-            reasons[number] = [NEW if piece.token else YOUNG]
+            reasons[number] = [NEW if current else YOUNG]
     return reasons

@@ -155,7 +155,7 @@ class Footers:
             return f"its footer cannot be read: {error}", reader.bytes_fetched, reader.requests
         finally:
             reader.close()
-        if lake.format == "parquet":
+        if lake.files_may_be_replaced:
             footer.version = reader.version
             # Combined evidence of two versions could exclude the file although each version has a match.
             if piece.token and not f"{piece.token}-".startswith(footer.version):

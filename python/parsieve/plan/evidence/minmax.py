@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from parsieve.lake.slices import PartitionColumn
 from parsieve.plan.evidence.base import Evidence
 from parsieve.plan.evidence.questions import (
     Among,
@@ -188,29 +189,26 @@ def _begins(prefix: bytes, opposite: bool, lower: pa.Array, upper: pa.Array) -> 
     return mask
 
 
-def partitions(rows: Sequence[Any]) -> MinMax:
-    """Return evidence from the partition values of slices, one row of values for each slice."""
-    names = {name for row in rows for name in row}
+def partitions(columns: Mapping[str, PartitionColumn]) -> MinMax:
+    """Return evidence from the columns that are constant in each slice."""
 
     def bounds(column: Column) -> ColumnBounds | None:
         name = column.path[0]
-        if len(column.path) > 1 or name not in names:
+        if len(column.path) > 1 or name not in columns:
             return None
-        is_known = [name in row for row in rows]
-        constants = [row.get(name) for row in rows]
+        constants, numbers = columns[name].values, columns[name].numbers
         is_nan = [isinstance(value, float) and math.isnan(value) for value in constants]
         try:
-            numbers = [None if nan else value for value, nan in zip(constants, is_nan, strict=True)]
-            values = pa.array(numbers, column.value_type)
+            distinct = [None if nan else value for value, nan in zip(constants, is_nan, strict=True)]
+            values = pa.array(distinct, column.value_type).take(numbers)
         except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
             return None
 
         def counted(flags: Sequence[bool]) -> pa.Array:
-            pairs = zip(flags, is_known, strict=True)
-            return pa.array([int(flag) if known else None for flag, known in pairs], pa.int64())
+            return pa.array([int(flag) for flag in flags], pa.int64()).take(numbers)
 
         nulls, nans = counted([value is None for value in constants]), counted(is_nan)
-        return ColumnBounds(values, values, nulls, counted([True] * len(rows)), nans, pa.array(is_known, pa.bool_()))
+        return ColumnBounds(values, values, nulls, counted([True] * len(constants)), nans, numbers.is_valid())
 
     return MinMax("partition values", bounds)
 

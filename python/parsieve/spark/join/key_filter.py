@@ -63,7 +63,7 @@ _KINDS = {
 def filter_of(
     frame: DataFrame, column: str, fpp: float = 0.01, *, ndv: int | None = None, max_bytes: int = MAX_BYTES
 ) -> _core.BloomFilter:
-    """Build a Bloom filter of all values of a column on Spark's executors. Nulls are left out, since they join nothing.
+    """Build a Bloom filter of all values of a column on Spark's executors. Nulls are ignored, since they join nothing.
 
     Integers are inserted as 64-bit integers, and floating-point numbers as doubles, so columns of another width match.
     You can pickle the filter and use it in UDFs and in `mapInArrow`. `keep_matching` applies it to another DataFrame.
@@ -102,17 +102,23 @@ def filter_of(
     bits = bytearray(num_bytes)
     for row in rows:
         bits[row.number * CHUNK : row.number * CHUNK + len(row.bits)] = row.bits
-    empty = _core.BloomFilter(num_bytes=num_bytes, type=kind.arrow).to_bytes()
-    header = empty[: len(empty) - num_bytes]
-    filter = _core.BloomFilter.from_bytes(header + bytes(bits), type=kind.arrow)
+    filter = _with_bits(_core.BloomFilter(num_bytes=num_bytes, type=kind.arrow), bytes(bits))
     filter.fold(fpp)
+    return filter
+
+
+def _with_bits(empty: _core.BloomFilter, bits: bytes) -> _core.BloomFilter:
+    """Return a filter of the same type and size with these bits."""
+    # Unlike `from_bytes`, the pickled form restores the type of decimals, too.
+    restore, (data, column_type) = empty.__reduce__()
+    filter: _core.BloomFilter = restore(data[: len(data) - len(bits)] + bits, column_type)
     return filter
 
 
 def _insert_into(num_bytes: int, data_type: pa.DataType) -> Callable[[Iterator[Any]], Iterator[Any]]:
     """Return the function that runs on executors: it inserts the keys of a partition, and yields chunks of the filter.
 
-    Chunks without bits are left out.
+    Empty chunks are skipped.
     """
 
     def insert(batches: Iterator[Any]) -> Iterator[Any]:

@@ -1,4 +1,4 @@
-"""Translate the conditions that Spark pushes to a scan into pyarrow expressions. Inexact conditions are left out."""
+"""Translate the conditions that Spark pushes to a scan into pyarrow expressions, if there is an exact translation."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def resolved(spark: Any, schema: Any, where: Any) -> Filter:
 
     rows: DataFrame = spark.createDataFrame(spark.sparkContext.emptyRDD(), schema).where(where)
     # The optimizer replaces expressions such as `current_date()` by their current value, but they have another value
-    # each time the DataFrame is read. So conditions that contain them are left out.
+    # each time the DataFrame is read. So ignore conditions that contain them.
     current_like = jvm_of(spark).org.apache.spark.sql.catalyst.trees.TreePattern.CURRENT_LIKE()
     analyzed = query_of(rows).analyzed()
     if analyzed.containsPattern(current_like):

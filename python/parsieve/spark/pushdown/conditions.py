@@ -48,7 +48,7 @@ class Types:
     def predicate(self, where: Filter, schema: pa.Schema, with_timestamps: bool = True) -> Expr | None:
         """Return a predicate that is true of every row that Spark selects; None if no condition can be translated.
 
-        Conditions on timestamps are left out unless `with_timestamps`.
+        Conditions on timestamps are ignored unless `with_timestamps`.
         """
         truncated = [
             field.name for field in schema if self._types.get((field.name,)) == "timestamp" and field.type == STORED

@@ -1,8 +1,8 @@
 """Translate predicates on Spark's timestamps in microseconds to columns that store nanoseconds, as INT96 does.
 
-Spark truncates nanoseconds when it reads them, so each of its timestamps stands for an interval of stored ones. Writers
-may count the nanoseconds of a day from its end. Then Spark truncates in the other direction, so the interval is one
-microsecond longer.
+Spark truncates nanoseconds when it reads them, so each of its timestamps represents an interval of stored ones.
+Writers may count the nanoseconds of a day from its end. Then Spark truncates in the other direction, so the interval is
+one microsecond longer.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ class Item(NamedTuple):
 
     name: str
     state: str
-    # What was found: a version, a path, or "".
+    # The version or path that was found, or "".
     found: str
     # How to fix it; "" if it is ok.
     remedy: str

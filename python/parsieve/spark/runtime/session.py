@@ -36,7 +36,7 @@ def session(
 ) -> SparkSession:
     """Start a local Spark session for Hudi, Delta and Iceberg, or return the running one with the same arguments.
 
-    The jars are downloaded once, and verified at every start; `parsieve spark doctor` shows what is missing. You do not
+    The jars are downloaded once, and verified at every start; `parsieve spark doctor` lists missing ones. You do not
     need this function if you have your own session or one of a cluster: every function of `parsieve.spark` accepts it.
 
     Args:

@@ -36,7 +36,7 @@ class FolderScan(ListedScan):
     _before: Snapshot | None = None
 
     def whole(self) -> Any:
-        """Return all files that Spark lists in the folder, or those that Spark's catalog knows."""
+        """Return all files that Spark lists in the folder, or all partitions in Spark's catalog."""
         return self._frame
 
     @cached_property
@@ -109,7 +109,7 @@ class FolderScan(ListedScan):
 
     @classmethod
     def int96_columns(cls, lake: ParquetDir, snapshot: Snapshot) -> frozenset[str]:
-        """Return the columns that the first file stores as INT96. Its columns are those of the table."""
+        """Return the columns that the first file stores as INT96. The table has the columns of that file."""
         candidates = {field.name for field in snapshot.schema if field.type == pa.timestamp("ns")}
         if not candidates:
             return frozenset()
@@ -157,4 +157,6 @@ def _tokens(snapshot: Snapshot | None) -> dict[Location, str] | None:
 
 
 def _tokens_by_path(snapshot: Snapshot) -> dict[str, str]:
-    return {comparable(piece.path): piece.token for piece in snapshot.slices if piece.path}
+    slices = snapshot.slices
+    pairs = zip(slices.path.to_pylist(), slices.token.to_pylist(), strict=True)
+    return {comparable(path): token for path, token in pairs if path}

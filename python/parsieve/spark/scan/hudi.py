@@ -18,7 +18,7 @@ from parsieve.plan.record import PlanRecord
 from parsieve.spark.scan import file_index
 from parsieve.spark.scan.file_index import Keep
 from parsieve.spark.scan.format_scan import ListedScan, PlannedFiles, changed_since, condition_of
-from parsieve.spark.scan.kept_files import Keeper, comparable, without_skipped
+from parsieve.spark.scan.kept_files import IsSameVersion, Keeper, comparable, without_skipped
 
 if TYPE_CHECKING:
     from parsieve.lake.hudi.table import Hudi
@@ -100,8 +100,9 @@ class HudiKeeper(Keeper):
             (piece := slices.get(comparable(path))) is not None and is_same_version(piece, path) for path in paths
         )
 
-    def _is_same_version(self, piece: Slice, path: str) -> bool:
-        return is_same_version(piece, path, None if self._as_of is None else str(self._as_of))
+    def _version_check(self) -> IsSameVersion:
+        instant = None if self._as_of is None else str(self._as_of)
+        return lambda piece, path: is_same_version(piece, path, instant)
 
 
 def is_same_version(piece: Slice, path: str, instant: str | None = None) -> bool:

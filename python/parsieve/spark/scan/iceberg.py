@@ -216,10 +216,13 @@ def _tasks_by_path(table: Any, snapshot: Any) -> list[tuple[str, Any]]:
 
 
 def _log_scan(table: str, paths: list[str], kept: set[str], keep: Keep) -> Scan:
-    """Return the record of a scan. Sizes are those of the plan, since Iceberg would need a call of Java for each."""
+    """Return the record of a scan. Sizes come from the plan, since Iceberg would need a call of Java for each."""
     plan = getattr(keep, "plan", None)
-    slices = () if plan is None else plan.snapshot.slices
-    sizes = {plain_path(piece.path): piece.size for piece in slices if piece.path}
+    sizes: dict[str, int] = {}
+    if plan is not None:
+        slices = plan.snapshot.slices
+        pairs = zip(slices.path.to_pylist(), slices.size.to_pylist(), strict=True)
+        sizes = {plain_path(path): size for path, size in pairs if path}
     return log_scan(table, {path: sizes.get(path) for path in paths}, kept, plan)
 
 
@@ -236,7 +239,7 @@ def _has_current_columns(table: Any, columns: list[str], snapshot: Any) -> bool:
     if schema_id is None or int(schema_id) == int(current.schemaId()):
         return True
     old = table.schemas().get(schema_id)
-    # The text of a field contains its id, name and type, and those of its children.
+    # The text of a field contains the ids, names and types of the field and its children.
     return all(
         current.findField(name) is not None and str(current.findField(name)) == str(old.findField(name))
         for name in columns

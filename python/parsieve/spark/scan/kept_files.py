@@ -1,4 +1,4 @@
-"""Decide which of the files that Spark lists a query must read: all but those that the planner skips."""
+"""Keep the files that Spark lists for a query, except the ones that the planner skips."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Keeper:
         if predicate is None:
             return set(paths)
         self.plan = self._table.plan(bind(predicate, snapshot.schema), snapshot).record
-        return without_skipped(paths, self.plan, self._is_same_version)
+        return without_skipped(paths, self.plan, self._version_check())
 
     def _snapshot(self, paths: Sequence[str]) -> Snapshot:
         """Return the state of the table to plan on, given the paths that Spark listed."""
@@ -62,8 +62,9 @@ class Keeper:
             self._planned_on = self._table.snapshot(self._as_of)
         return self._planned_on
 
-    def _is_same_version(self, piece: Slice, path: str) -> bool:
-        return True
+    def _version_check(self) -> IsSameVersion | None:
+        """Return what tells whether Spark listed a path in the version of its slice; None if paths tell."""
+        return None
 
     def __eq__(self, other: object) -> bool:
         # Skipping files by Spark's own filter never changes the rows. Only the table, its state and the conditions
@@ -77,21 +78,21 @@ class Keeper:
         return self._table.lake.format, self._table.lake.uri, str(self._as_of), *map(id, self._also)
 
 
-def without_skipped(
-    paths: Sequence[str], plan: PlanRecord, is_same_version: IsSameVersion = lambda piece, path: True
-) -> set[str]:
+def without_skipped(paths: Sequence[str], plan: PlanRecord, is_same_version: IsSameVersion | None = None) -> set[str]:
     """Return all listed paths except those that the plan skips in the version that Spark listed."""
     kept = set(plan.kept)
     slices = plan.snapshot.slices
-    kept_paths = {comparable(piece.path) for number, piece in enumerate(slices) if number in kept and piece.path}
+    known = [path and comparable(path) for path in slices.path.to_pylist()]
+    kept_paths = {known[number] for number in kept}
     skipped = {
-        path: piece
-        for number, piece in enumerate(slices)
-        if number not in kept and piece.path and (path := comparable(piece.path)) not in kept_paths
+        path: number for number, path in enumerate(known) if number not in kept and path and path not in kept_paths
     }
-    return {
-        path for path in paths if (piece := skipped.get(comparable(path))) is None or not is_same_version(piece, path)
-    }
+
+    def is_skipped(path: str) -> bool:
+        number = skipped.get(comparable(path))
+        return number is not None and (is_same_version is None or is_same_version(slices[number], path))
+
+    return {path for path in paths if not is_skipped(path)}
 
 
 def comparable(path: str) -> str:

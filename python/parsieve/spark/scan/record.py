@@ -72,7 +72,7 @@ _UNITS = (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3), ("bytes",
 def log_scan(
     table: str, sizes: Mapping[str, int | None], kept: set[str], plan: PlanRecord | None, failure: str = ""
 ) -> Scan:
-    """Return the record of a scan, and log it. `sizes` has all files that Spark listed, `kept` those that it reads."""
+    """Return the record of a scan, and log it. `sizes` has all listed files, `kept` the files to read."""
     all_sizes = list(sizes.values())
     kept_sizes = [size for path, size in sizes.items() if path in kept]
     scan = Scan(table, len(kept_sizes), len(all_sizes), _total(kept_sizes), _total(all_sizes), failure, plan)

@@ -20,10 +20,10 @@ def register(spark: SparkSession) -> None:
     filter its rows, but skip no files.
 
     The other options are `as_of`, `format`, `index_location`, `storage_options` (a JSON object) and `timezone`, as for
-    `open_table` and `Table.plan`. The DataFrame has all columns, or those of `spark.read.schema(...)`, which must have
-    the table's types. It stays at one state of the table: for Delta and Iceberg, the state at `load`; for plain folders
-    and Hudi, the state at its first action. The package must be installed on Spark's driver (for Spark Connect, the
-    server) and executors, and they must be able to access the table.
+    `open_table` and `Table.plan`. The DataFrame has all columns, unless you select some with `spark.read.schema(...)`,
+    which must have the table's types. It stays at one state of the table: for Delta and Iceberg, the state at `load`;
+    for plain folders and Hudi, the state at its first action. The package must be installed on Spark's driver (for
+    Spark Connect, the server) and executors, and they must be able to access the table.
 
     >>> import parsieve.spark as pss
     >>> spark = pss.session()  # doctest: +SKIP

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from parsieve.lake.base import Lake, LeftOut, Slice, Snapshot
+from parsieve.lake.slices import locations_and_tokens
 
 LOG = logging.getLogger("parsieve.index")
 # How many paths one warning lists.
@@ -29,27 +30,29 @@ def settle(lake: Lake, snapshot: Snapshot) -> Snapshot:
     if snapshot.unsettled is not None:
         return snapshot
     settled = lake.settled(snapshot)
-    counts = Counter(piece.location for piece in settled.slices)
-    twice = {location: "two files have this location" for location, count in counts.items() if count > 1}
-    if twice:
-        settled = replace(settled, unsettled={**(settled.unsettled or {}), **twice})
+    counts = Counter(locations_and_tokens(settled.slices)[0])
+    duplicates = {location: "two files have this location" for location, count in counts.items() if count > 1}
+    if duplicates:
+        settled = replace(settled, unsettled={**(settled.unsettled or {}), **duplicates})
     return settled
 
 
 def unsettled(snapshot: Snapshot) -> tuple[LeftOut, ...]:
     """Return the slices of a settled snapshot that an index cannot cover."""
     reasons = snapshot.unsettled or {}
+    locations, _ = locations_and_tokens(snapshot.slices)
+    numbers = [number for number, location in enumerate(locations) if location in reasons]
     return tuple(
-        LeftOut(path_of_slice(piece), reasons[piece.location]) for piece in snapshot.slices if piece.location in reasons
+        LeftOut(path_of_slice(file_slice), reasons[file_slice.location]) for file_slice in snapshot.slices.at(numbers)
     )
 
 
-def path_of_slice(piece: Slice) -> str:
-    """Return the path of the base file, or the file group where there are only logs."""
-    return piece.path or "/".join(filter(None, (piece.partition, piece.group)))
+def path_of_slice(file_slice: Slice) -> str:
+    """Return the path of the base file, or the file group if it has only log files."""
+    return file_slice.path or "/".join(filter(None, (file_slice.partition, file_slice.group)))
 
 
-def warn_of(left_out: Sequence[LeftOut], where: object) -> None:
+def log_left_out(left_out: Sequence[LeftOut], where: object) -> None:
     """Log the files that an index does not cover."""
     if not left_out:
         return
