@@ -1,4 +1,4 @@
-"""Thousands of damaged files: each raises a specific error or skips nothing, without panics, hangs or large allocations."""
+"""Thousands of damaged files: each raises an error or skips nothing, without panics, hangs or large allocations."""
 
 import json
 import subprocess
