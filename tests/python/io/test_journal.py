@@ -1,4 +1,4 @@
-"""Files changed where they lie: the same filters, other names, journals of every kind."""
+"""Files changed in place: filters, hard links, and journals of interrupted changes."""
 
 import os
 from pathlib import Path
@@ -23,7 +23,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def interrupted(path: Path, monkeypatch: pytest.MonkeyPatch, call: str, number: int = 1) -> tuple[bytes, bytes]:
-    """Crash right before a call of the system; the old file, and the half changed one."""
+    """Crash right before a system call, and return the old content and the half-changed content."""
     old = path.read_bytes()
 
     class Crash(BaseException):
@@ -37,7 +37,7 @@ def interrupted(path: Path, monkeypatch: pytest.MonkeyPatch, call: str, number: 
             found = getattr(os, name)
             if name == call or self.dead:
                 self.left -= 1
-                # A process that is dead does nothing more, least of all clean up.
+                # After the crash no further call takes effect, so nothing cleans up.
                 self.dead = self.dead or self.left == 0
             if self.dead and name in ("write", "ftruncate", "unlink", "replace", "fsync"):
                 raise Crash
@@ -51,7 +51,7 @@ def interrupted(path: Path, monkeypatch: pytest.MonkeyPatch, call: str, number: 
     return old, path.read_bytes()
 
 
-def test_the_file_keeps_its_bytes_and_its_number(path: Path) -> None:
+def test_a_change_in_place_keeps_the_old_bytes_and_the_inode(path: Path) -> None:
     old, number = path.read_bytes(), path.stat().st_ino
     other = path.with_name("other.parquet")
     other.hardlink_to(path)
@@ -73,7 +73,7 @@ def test_the_file_keeps_its_bytes_and_its_number(path: Path) -> None:
     assert pq.read_table(path).equals(rows)
 
 
-def test_nothing_to_do_changes_nothing(path: Path) -> None:
+def test_a_rewrite_without_changes_writes_nothing(path: Path) -> None:
     old = path.read_bytes()
     assert not ps.drop_filters(path, in_place=True).written
     assert not ps.add_filters(path, columns="id", in_place=True, dry_run=True).written
@@ -83,7 +83,7 @@ def test_nothing_to_do_changes_nothing(path: Path) -> None:
 
 
 @pytest.mark.parametrize("opener", ["open", "add", "drop", "check", "in place"])
-def test_whoever_opens_the_file_undoes_what_a_crash_left(
+def test_every_function_that_opens_a_file_undoes_an_interrupted_change(
     path: Path, monkeypatch: pytest.MonkeyPatch, opener: str
 ) -> None:
     # Writes: journal, three filters, footer.
@@ -105,15 +105,15 @@ def test_whoever_opens_the_file_undoes_what_a_crash_left(
     assert not in_place.journal_path(path).exists()
 
 
-def test_what_is_complete_is_not_undone(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # The first is for a journal that was never finished.
+def test_a_complete_change_is_not_undone(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The first unlink removes an unfinished journal from before.
     interrupted(path, monkeypatch, "unlink", 2)
     assert in_place.journal_path(path).exists()
     assert len(ps.open_filters(path).ranges()) == 3
     assert not in_place.journal_path(path).exists()
 
 
-def test_a_torn_block_at_the_old_end_is_mended(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_torn_block_at_the_old_end_is_restored(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     old, half = interrupted(path, monkeypatch, "write", 3)
     with path.open("r+b") as file:
         file.seek(len(old) - 100)
@@ -123,7 +123,7 @@ def test_a_torn_block_at_the_old_end_is_mended(path: Path, monkeypatch: pytest.M
     assert path.read_bytes() == old
 
 
-def test_a_journal_of_another_file_touches_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_journal_of_another_file_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     interrupted(path, monkeypatch, "write", 3)
     other = path.with_name("other")
     pq.write_table(pa.table({"x": [f"{n}" for n in range(90_000)]}), other)
@@ -149,7 +149,7 @@ def test_a_damaged_journal_is_refused(path: Path, damage: bytes) -> None:
     assert path.read_bytes() == old
 
 
-def test_a_change_under_way_is_not_undone(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_change_in_progress_is_not_undone(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _, half = interrupted(path, monkeypatch, "write", 4)
     locked = os.open(path, os.O_RDWR)
     fd.lock(path, locked)
@@ -164,10 +164,10 @@ def test_a_change_under_way_is_not_undone(path: Path, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("is_over", [False, True])
-def test_a_change_that_begins_while_the_file_is_opened(
+def test_a_change_that_starts_while_the_file_is_opened(
     path: Path, monkeypatch: pytest.MonkeyPatch, is_over: bool
 ) -> None:
-    """After the look for its journal: where a file is half changed, its end is no footer."""
+    """The change starts after `recover`: a half-changed file does not end with a footer."""
     looked, opened = in_place.recover, sources.LocalFile
     begun: list[bytes] = []
 
@@ -189,9 +189,9 @@ def test_a_change_that_begins_while_the_file_is_opened(
     assert begun[0]
 
 
-# The second fsync is that of the folder, which some filesystems cannot.
+# The second fsync is that of the folder, whose errors are ignored.
 @pytest.mark.parametrize(("call", "number"), [("write", 1), ("write", 2), ("write", 5), ("fsync", 1), ("fsync", 3)])
-def test_an_error_of_the_system_is_undone_at_once(
+def test_a_change_is_undone_after_a_system_error(
     path: Path, monkeypatch: pytest.MonkeyPatch, call: str, number: int
 ) -> None:
     old = path.read_bytes()
