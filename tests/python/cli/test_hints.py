@@ -91,7 +91,7 @@ def test_a_column_name_may_contain_a_comma(folder: Path, capsys: Any) -> None:
     path = str(folder / "part-0.parquet")
     assert main(["add", path, "-c", "a,b", "-c", "id"]) == 0
     with ps.open_filters(path) as filters:
-        assert {place.column for place in filters.ranges()} == {"a,b", "id"}
+        assert {byte_range.column for byte_range in filters.ranges()} == {"a,b", "id"}
     assert main(["index", "build", str(folder), "a,b"]) == 0
     assert ps.open_table(str(folder)).index_kinds() == {"a,b": "sieve"}
 

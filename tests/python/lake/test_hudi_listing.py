@@ -37,15 +37,15 @@ class Reopened:
     def __init__(self, table: HudiTable) -> None:
         self.uri = str(table.folder)
         self.lake = open_lake(self.uri)
-        self.seen = self.lake.snapshot()
+        self.last = self.lake.snapshot()
 
     def check(self, *, remembered: bool) -> None:
         """Compare snapshots and rows. `remembered`: whether the previous slices must be reused, or must not be."""
         current, fresh = self.lake.snapshot(), open_lake(self.uri).snapshot()
         assert current.id == fresh.id
         assert current.tokens == fresh.tokens
-        assert (current.slices is self.seen.slices) is remembered
-        self.seen = current
+        assert (current.slices is self.last.slices) is remembered
+        self.last = current
         names = self.lake.read(current, current.slices, ["name"]).read_all()["name"].to_pylist()
         assert sorted(names) == sorted(
             open_lake(self.uri).read(fresh, fresh.slices, ["name"]).read_all()["name"].to_pylist()
@@ -65,14 +65,14 @@ def test_a_commit_a_rollback_and_a_restore_are_noticed(table: HudiTable) -> None
     second = table.commit({"g1-0": rows(10, 20, 1), "g5-0": rows(50, 60)})
     time.sleep(0.1)
     reopened.check(remembered=False)
-    assert reopened.seen.id == second
+    assert reopened.last.id == second
     reopened.check(remembered=True)
     # A rollback removes the instant and adds one of its own.
     begun = table.begin("rollback")
     reopened.check(remembered=False)
     (table.timeline / f"{second}.commit").unlink()
     reopened.check(remembered=False)
-    assert reopened.seen.id < second
+    assert reopened.last.id < second
     table.forget(second)
     (table.timeline / f"{begun}.rollback").write_bytes(b"x")
     time.sleep(0.1)
@@ -153,7 +153,7 @@ def test_another_table_at_the_same_place_is_noticed(table: HudiTable, tmp_path: 
     other.commit({f"g{group}-0": rows(group * 10, group * 10 + 5, 7) for group in range(3)})
     time.sleep(0.1)
     reopened.check(remembered=False)
-    assert reopened.seen.id == other.timeline.joinpath(max(other.timeline.glob("*.commit")).name).name.partition(".")[0]
+    assert reopened.last.id == other.timeline.joinpath(max(other.timeline.glob("*.commit")).name).name.partition(".")[0]
 
 
 def test_snapshots_of_two_instants_are_distinct(table: HudiTable) -> None:

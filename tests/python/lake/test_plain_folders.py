@@ -53,7 +53,7 @@ def hive_text(value: Any) -> str:
     return "__HIVE_DEFAULT_PARTITION__" if value is None else str(value)
 
 
-def test_random_histories_by_three_writers(tmp_path: Path) -> None:
+def test_random_histories_by_three_writers_are_read_correctly(tmp_path: Path) -> None:
     random_ = random.Random(5)
     lake, histories = open_lake(str(tmp_path)), []
     for step in range(12):
@@ -258,17 +258,17 @@ def test_nan_rows_survive_pyarrows_statistics(tmp_path: Path) -> None:
     pq.write_table(table, tmp_path / "1.parquet")
     lake = open_lake(tmp_path)
     snapshot = lake.snapshot()
-    f, x, one = pc.field("f"), pc.field("s", "x"), pc.scalar(1.0)
+    f, x, literal = pc.field("f"), pc.field("s", "x"), pc.scalar(1.0)
     lost = 0
     for condition in (
-        f != one,
-        ~(f == one),
-        ~(f >= one),
+        f != literal,
+        ~(f == literal),
+        ~(f >= literal),
         f.isin([nan]),
         pc.is_nan(f),
-        x != one,
-        ~(x <= one),
-        pc.field(0) != one,
+        x != literal,
+        ~(x <= literal),
+        pc.field(0) != literal,
     ):
         expected = table.filter(condition)
         assert lake.read(snapshot, snapshot.slices, ["i"], condition).read_all() == expected.select(["i"])
@@ -462,9 +462,9 @@ def test_unchanged_slices_are_the_same_objects_and_changes_are_noticed(tmp_path:
     wait_for_tokens()
     lake = open_lake(tmp_path)
     first = lake.snapshot()
-    again = lake.snapshot()
-    assert again.slices is first.slices
-    assert again.instant > first.instant
+    second = lake.snapshot()
+    assert second.slices is first.slices
+    assert second.instant > first.instant
     # Change one file in place with the same size and time, delete one, add one, and replace one with a link.
     old = paths[0].stat()
     with paths[0].open("r+b") as file:

@@ -90,14 +90,14 @@ def test_all_engines_open_only_the_files_of_the_plan(folder: Path, kind: str) ->
             if key in keys
         )
         plan = table.plan(where)
-        kept = {Path(path).name for path in plan.files}
+        planned = {Path(path).name for path in plan.files}
         if kind == "sieve" or "BETWEEN" not in where:
-            assert len(kept) <= len(keys) + (kind == "bloom")
+            assert len(planned) <= len(keys) + (kind == "bloom")
         for name, rows in ENGINES.items():
             with count_opened(folder) as counts:
                 actual = sorted(rows(plan))
             assert actual == expected, (name, where)
-            assert set(counts) == kept, (name, where)
+            assert set(counts) == planned, (name, where)
     with count_opened(folder) as counts:
         pq.read_table(folder)
     # Check that the kernel counts: without a plan, all files are opened.

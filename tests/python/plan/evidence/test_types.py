@@ -155,7 +155,7 @@ def test_columns_in_nested_structs_match_by_value_and_null(tmp_path: Path) -> No
             plan = table.plan(where, row_groups=True)
             assert plan.to_arrow().num_rows == count, where
             assert plan.to_polars().collect().height == count, where
-            kept = {path[-9] for path in plan.files}
-            assert set(files_kept) <= kept, where
+            kept_parts = {path[-9] for path in plan.files}
+            assert set(files_kept) <= kept_parts, where
             # With predicates on two columns, a file may be kept although no single row matches both.
-            assert len(kept) <= len(files_kept) + 1, where
+            assert len(kept_parts) <= len(files_kept) + 1, where
