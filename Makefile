@@ -56,7 +56,7 @@ test-spark: develop .venv-spark/stamp-spark ## the Spark tests, with Hudi, Delta
 	PYTHONPATH=$(CURDIR)/python $(SPARK_BIN)/python -m pytest tests/python/spark --durations=12
 
 # Hudi has no jars for Spark 4. The slowest tests run in test-spark only.
-SPARK4_TESTS := $(addprefix tests/python/spark/test_,skip.py build.py matching.py replaced_files.py scans.py session.py source.py)
+SPARK4_TESTS := $(addprefix tests/python/spark/test_,file_index.py build.py key_filter.py replaced_files.py last_scan.py session.py source.py)
 
 .PHONY: test-spark4
 test-spark4: develop .venv-spark4/stamp-spark4 ## some Spark tests on PySpark 4: plain Parquet, Delta and Iceberg
@@ -66,6 +66,22 @@ test-spark4: develop .venv-spark4/stamp-spark4 ## some Spark tests on PySpark 4:
 test-slow: develop .venv/stamp-test .venv-spark/stamp-spark ## the slow tests: a thousand kills of each kind, long models, a cluster
 	$(BIN)/python -m pytest -m slow --ignore tests/python/spark
 	PYTHONPATH=$(CURDIR)/python $(SPARK_BIN)/python -m pytest -m slow tests/python/spark
+
+# The tests that fail for most mistakes, chosen so that all of them take less than a minute.
+QUICK_TESTS := $(addprefix tests/python/,test_layers.py test_imports.py core/test_filter.py core/test_hash_vectors.py \
+	predicate/test_languages.py plan/test_plan.py plan/evidence/test_negations.py lake/test_plain_folders.py \
+	index/test_table_index.py filters/test_added_filters.py io/test_atomic_replacement.py)
+
+.PHONY: quick
+quick: develop .venv/stamp-check ## lints, types and the tests that matter most, in less than 90 seconds
+	$(MAKE) -j2 test-rust quick-python
+
+.PHONY: quick-python
+quick-python:
+	$(BIN)/ruff check $(PYTHON_SOURCES)
+	$(BIN)/ruff format --check $(PYTHON_SOURCES)
+	$(BIN)/mypy $(PYTHON_SOURCES)
+	$(BIN)/python -m pytest -q $(QUICK_TESTS)
 
 .PHONY: check
 check: develop .venv/stamp-check $(CARGO_DENY) ## check formatting, lints, types, stubs, prose and licenses
@@ -92,6 +108,7 @@ bench: develop .venv/stamp-bench ## the Rust and Python benches, compared with o
 	$(BIN)/python benches/python/rewrite.py --save
 	$(BIN)/python benches/python/probe.py --save
 	$(BIN)/python benches/python/tables.py --save
+	$(BIN)/python benches/python/many_files.py --save
 	$(BIN)/python benches/python/layouts.py --save
 	cargo bench --locked $(CARGO_FEATURES) --bench sieve
 
@@ -108,6 +125,7 @@ bench-smoke: develop .venv/stamp-bench ## run every bench once with little data,
 	$(BIN)/python benches/python/rewrite.py --smoke
 	$(BIN)/python benches/python/probe.py --smoke
 	$(BIN)/python benches/python/tables.py --smoke
+	$(BIN)/python benches/python/many_files.py --smoke
 	$(BIN)/python benches/python/layouts.py --smoke
 	cargo bench --locked $(CARGO_FEATURES) --bench sieve -- --smoke
 

@@ -1,6 +1,6 @@
-//! The Rust benches, beside their peers. `benches/README.md` says how to run and how to read them.
+//! Rust benchmarks, which compare parsieve with similar crates. See `benches/README.md` for how to run and read them.
 #![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "benches read clocks, arguments and files")]
-#![allow(clippy::print_stdout, reason = "the table is what benches are for")]
+#![allow(clippy::print_stdout, reason = "benches print their results")]
 
 mod rust;
 
@@ -16,7 +16,7 @@ fn main() {
             run(&plan, &mut record);
         }
     }
-    // A smoke run is too short to judge by.
+    // A smoke run is too short to compare with targets.
     let targets = if plan.smoke { vec![] } else { targets::judge(&record.cases) };
     targets::print(&targets);
     if plan.saves() {

@@ -1,6 +1,7 @@
 //! Skip the Parquet files and row groups that a query does not need.
 //!
-//! Pure functions on bytes and Arrow buffers: no file, network, clock or environment. `ARCHITECTURE.md` is the map.
+//! The crate consists of pure functions on bytes and Arrow buffers. It does no I/O and reads neither the clock nor the
+//! environment. See `ARCHITECTURE.md` for a map of the modules.
 
 pub mod arrow;
 pub mod bloom;

@@ -224,7 +224,7 @@ def measure(folder: Path, files: int, rows: int, count: int) -> Iterator[dict[st
 
 def _index_bytes(table: ps.Table, column: str) -> int:
     """Return the bytes of the index that queries read, without the parts for maintenance."""
-    view = table._index.refresh()
+    view = table.opened.index.refresh()
     assert view is not None
     if (column,) in view.columns:
         stats = table.index_stats()[column]

@@ -268,7 +268,7 @@ def many_files(kind: str, make: Callable[[Path, int], str], folder: Path, files:
         assert len(plan.files) == 1
         requests = plan.requests
         start = time.perf_counter()
-        table._lake.snapshot()
+        table.opened.lake.snapshot()
         times["of it the snapshot"].append(time.perf_counter() - start)
         if is_folder:
             start = time.perf_counter()

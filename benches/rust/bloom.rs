@@ -1,6 +1,7 @@
-//! Insert and check, from columns and from hashes, in filters that fit the second cache, the third, and neither.
+//! Insert and check, with columns and with hashes, in filters that fit into the L2 cache, into the L3 cache, and into
+//! neither.
 //!
-//! The split block filters of all peers are the same bits, so their answers are compared before anything is timed.
+//! All split block filters have the same bits, so the answers of the peers are compared before anything is timed.
 
 use super::data::{Column, Kind, each, scramble};
 use super::floor::{FLOOR, FLOOR_WRITTEN, Memory};
@@ -13,7 +14,7 @@ use fastbloom::BloomFilter;
 use parquet::bloom_filter::Sbbf as ParquetSbbf;
 use parquet::data_type::AsBytes;
 use parsieve::bloom::batch::is_prefetched;
-use parsieve::bloom::{Block, Filter, Options, Sbbf};
+use parsieve::bloom::{Block, ColumnOptions, Filter, Sbbf};
 use parsieve::isa::InstructionSet;
 use std::cell::RefCell;
 use std::hint::black_box;
@@ -22,13 +23,13 @@ use twox_hash::XxHash64;
 const SIZES: [usize; 3] = [256 << 10, 8 << 20, 128 << 20];
 const SMOKE_SIZES: [usize; 2] = [256 << 10, 2 << 20];
 
-/// Numbers of values that no filter takes in.
+/// Offset of numbers whose values are never inserted.
 const ABSENT: u64 = 1 << 40;
-/// Numbers of hashes that fill the filters to be checked.
+/// Offset of numbers whose hashes fill the filters for checks.
 const FILLING: u64 = 1 << 41;
-/// Bits for each value at a false positive rate of 1% (section 3.3 of the specification).
+/// Bits per value at a false positive rate of 1% (section 3.3 of the specification).
 const BITS_FOR_A_VALUE: f64 = 10.53;
-/// Probes of a classic Bloom filter at 1%.
+/// Number of hash functions of a classic Bloom filter at 1%.
 const CLASSIC_HASHES: u32 = 7;
 
 pub(crate) fn run(plan: &Plan, record: &mut Record) {
@@ -51,7 +52,8 @@ pub(crate) fn run(plan: &Plan, record: &mut Record) {
     }
 }
 
-/// Enough to touch a good part of the filter; a short column stays in the cache, as the batches of a reader do.
+/// Returns the number of values: enough to access a large part of the filter, but few enough that the column stays in
+/// the cache, as a reader's batches do.
 fn num_values(plan: &Plan, kind: Kind, num_bytes: usize) -> usize {
     plan.num_values(match (num_bytes >> 20, kind) {
         (0, _) => 1 << 17,
@@ -61,7 +63,7 @@ fn num_values(plan: &Plan, kind: Kind, num_bytes: usize) -> usize {
     })
 }
 
-/// A filter with as many values as keep a rate of 1%, but for those that each check inserts itself.
+/// Returns a filter that has a false positive rate of 1% once a check has inserted its own values.
 fn filled(plan: &Plan, num_bytes: usize) -> Sbbf {
     let ndv = (num_bytes as f64 * 8.0 / BITS_FOR_A_VALUE) as u64;
     let ndv = ndv.saturating_sub(num_values(plan, Kind::Int64, num_bytes) as u64);
@@ -79,11 +81,11 @@ fn empty(num_bytes: usize) -> Sbbf {
     Sbbf::new((num_bytes / Block::BYTES) as u64).expect("a size of the format")
 }
 
-fn options(isa: InstructionSet) -> Options<'static> {
-    Options { isa, ..Options::default() }
+fn options(isa: InstructionSet) -> ColumnOptions<'static> {
+    ColumnOptions { isa, ..ColumnOptions::default() }
 }
 
-fn ours(isa: InstructionSet) -> String {
+fn parsieve_name(isa: InstructionSet) -> String {
     format!("parsieve {}", isa.name())
 }
 
@@ -101,7 +103,7 @@ impl Bench<'_> {
         Case { operation, values, num_bytes: Some(self.num_bytes), num_values, peer, timings: vec![] }
     }
 
-    fn place(&self, isa: InstructionSet) -> String {
+    fn describe(&self, isa: InstructionSet) -> String {
         format!("{} in {} on {}", self.values, size(self.num_bytes), isa.name())
     }
 
@@ -113,13 +115,13 @@ impl Bench<'_> {
             fastbloom.insert(value);
         });
         let mut bitset = vec![];
-        parquet.write_bitset(&mut bitset).expect("memory takes all");
-        assert!(sbbf_rs.as_bytes() == bitset, "sbbf-rs-safe sets other bits than parquet");
+        parquet.write_bitset(&mut bitset).expect("writing to memory cannot fail");
+        assert!(sbbf_rs.as_bytes() == bitset, "sbbf-rs-safe sets different bits than parquet");
         each!(column, |value| assert!(fastbloom.contains(value)));
         for isa in &self.plan.isas {
             let mut filter = Filter::new(empty(self.num_bytes), None);
             filter.insert(&column.array, options(*isa)).expect("values of Parquet");
-            assert!(filter.sbbf().bitset() == bitset, "other bits than parquet: {}", self.place(*isa));
+            assert!(filter.sbbf().bitset() == bitset, "different bits than parquet: {}", self.describe(*isa));
         }
 
         let filter = RefCell::new(Filter::new(empty(self.num_bytes), None));
@@ -132,7 +134,7 @@ impl Bench<'_> {
         ];
         for isa in &self.plan.isas {
             let filter = &filter;
-            contenders.push(Contender::new(ours(*isa), move || {
+            contenders.push(Contender::new(parsieve_name(*isa), move || {
                 filter.borrow_mut().insert(&column.array, options(*isa)).expect("values of Parquet");
             }));
         }
@@ -147,7 +149,7 @@ impl Bench<'_> {
         for isa in &self.plan.isas {
             let mut sbbf = empty(self.num_bytes);
             sbbf.insert_hashes(*isa, hashes);
-            assert!(sbbf.bitset() == sbbf_rs.as_bytes(), "other bits than sbbf-rs-safe: {}", self.place(*isa));
+            assert!(sbbf.bitset() == sbbf_rs.as_bytes(), "different bits than sbbf-rs-safe: {}", self.describe(*isa));
         }
 
         let sbbf = RefCell::new(empty(self.num_bytes));
@@ -166,7 +168,7 @@ impl Bench<'_> {
         ];
         for isa in &self.plan.isas {
             let sbbf = &sbbf;
-            contenders.push(Contender::new(ours(*isa), move || sbbf.borrow_mut().insert_hashes(*isa, hashes)));
+            contenders.push(Contender::new(parsieve_name(*isa), move || sbbf.borrow_mut().insert_hashes(*isa, hashes)));
         }
         if is_prefetched(self.num_bytes / Block::BYTES) {
             contenders.push(Contender::new(FLOOR, || _ = black_box(memory.borrow_mut().read(hashes))));
@@ -177,7 +179,7 @@ impl Bench<'_> {
 
     fn check(&self, column: &Column, kind: Kind, filled: &Sbbf, cases: &mut Vec<Case>) {
         let mut filter = Filter::new(filled.try_clone().expect("memory"), None);
-        filter.insert(&column.array, Options::default()).expect("values of Parquet");
+        filter.insert(&column.array, ColumnOptions::default()).expect("values of Parquet");
         let bitset = filter.sbbf().bitset();
         let peers = (
             ParquetSbbf::new(bitset),
@@ -186,7 +188,7 @@ impl Bench<'_> {
         );
 
         let numbers = 0..self.num_values as u64;
-        // A random half is present: a branch on the answer is guessed wrong as often as it can be.
+        // A random half of the probes is present, so branches on the answer are mispredicted as often as possible.
         let half = |number| if scramble(number) & 1 == 0 { number } else { ABSENT + number };
         let probes = Column::new(kind, numbers.clone().map(half));
         cases.push(self.check_probes("check", &filter, &peers, &probes));
@@ -203,16 +205,16 @@ impl Bench<'_> {
         let (parquet, sbbf_rs, fastbloom) = peers;
         let mut expected = Vec::with_capacity(self.num_values);
         each!(probes, |value| expected.push(parquet.check(value)));
-        let mut of_sbbf_rs = Vec::with_capacity(self.num_values);
-        each!(probes, |value| of_sbbf_rs.push(sbbf_rs.contains_hash(XxHash64::oneshot(0, value.as_bytes()))));
-        assert!(of_sbbf_rs == expected, "sbbf-rs-safe answers otherwise than parquet");
+        let mut sbbf_rs_answers = Vec::with_capacity(self.num_values);
+        each!(probes, |value| sbbf_rs_answers.push(sbbf_rs.contains_hash(XxHash64::oneshot(0, value.as_bytes()))));
+        assert!(sbbf_rs_answers == expected, "sbbf-rs-safe gives different answers than parquet");
         if operation == "check present" {
             assert!(expected.iter().all(|answer| *answer), "a false negative");
             each!(probes, |value| assert!(fastbloom.contains(value), "a false negative"));
         }
         for isa in &self.plan.isas {
             let answers = filter.check(&probes.array, options(*isa)).expect("values of Parquet");
-            assert!(answers.values().iter().eq(expected.iter().copied()), "other answers: {}", self.place(*isa));
+            assert!(answers.values().iter().eq(expected.iter().copied()), "different answers: {}", self.describe(*isa));
         }
 
         let mut contenders = vec![
@@ -223,7 +225,7 @@ impl Bench<'_> {
             Contender::new("fastbloom", || each!(probes, |value| _ = black_box(fastbloom.contains(value)))),
         ];
         for isa in &self.plan.isas {
-            contenders.push(Contender::new(ours(*isa), || {
+            contenders.push(Contender::new(parsieve_name(*isa), || {
                 _ = black_box(filter.check(&probes.array, options(*isa)).expect("values of Parquet"));
             }));
         }
@@ -239,7 +241,7 @@ impl Bench<'_> {
         for isa in &self.plan.isas {
             let mut answers = vec![0; words];
             sbbf.check_hashes(*isa, hashes, &mut answers);
-            assert!(answers == expected, "other answers: {}", self.place(*isa));
+            assert!(answers == expected, "different answers: {}", self.describe(*isa));
         }
 
         let mut contenders = vec![Contender::new("sbbf-rs-safe", || {
@@ -249,7 +251,7 @@ impl Bench<'_> {
         })];
         for isa in &self.plan.isas {
             let mut answers = vec![0; words];
-            contenders.push(Contender::new(ours(*isa), move || {
+            contenders.push(Contender::new(parsieve_name(*isa), move || {
                 sbbf.check_hashes(*isa, hashes, &mut answers);
                 black_box(&mut answers);
             }));
@@ -265,7 +267,7 @@ impl Bench<'_> {
         )
     }
 
-    /// Half of its bits are set, as in a full classic filter.
+    /// Returns a filter in which half of the bits are set, as in a full classic filter.
     fn fastbloom_with(&self, column: &Column) -> BloomFilter {
         let words = (0..self.num_bytes as u64 / 8).map(|number| scramble(FILLING + number)).collect();
         let mut filter = BloomFilter::from_vec(words).seed(&1).hashes(CLASSIC_HASHES);

@@ -1,9 +1,9 @@
-//! Columns of random values that are the same in every run.
+//! Columns of pseudorandom values, which are the same in every run.
 
 use arrow_array::{ArrayRef, Int64Array, StringArray};
 use std::sync::Arc;
 
-/// Kinds of values.
+/// The kind of values in a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Int64,
@@ -25,20 +25,20 @@ impl Kind {
     }
 }
 
-/// A column as our own paths take it and as the loops over the peers read it.
+/// A column as an Arrow array, for parsieve, and as a typed array, for loops over the peers.
 pub(crate) struct Column {
     pub(crate) array: ArrayRef,
     pub(crate) values: Values,
 }
 
-/// The typed array.
+/// A typed array.
 pub(crate) enum Values {
     Int64(Int64Array),
     Text(StringArray),
 }
 
 impl Column {
-    /// The values of the numbers from `first` on, `step` apart; other numbers have other values.
+    /// Creates a column with one value per number. Different numbers give different values.
     pub(crate) fn new(kind: Kind, numbers: impl Iterator<Item = u64>) -> Self {
         let values = match kind {
             Kind::Int64 => Values::Int64(numbers.map(|number| scramble(number).cast_signed()).collect()),
@@ -52,7 +52,8 @@ impl Column {
     }
 }
 
-/// Runs an expression for each value of a column: an `&i64` or an `&str`, which peers take by a trait of theirs.
+/// Evaluates an expression for each value of a column. Values are `&i64` or `&str`, which the peers accept through a
+/// trait.
 macro_rules! each {
     ($column:expr, |$value:ident| $body:expr) => {
         match &$column.values {
@@ -85,7 +86,7 @@ fn text(kind: Kind, number: u64) -> String {
     }
 }
 
-/// A random-looking word for each number, and never the same for two (the finaliser of SplitMix64).
+/// Maps each number to a different random-looking word, by the finaliser of SplitMix64.
 pub(crate) fn scramble(number: u64) -> u64 {
     let mut word = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

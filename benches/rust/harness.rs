@@ -1,9 +1,9 @@
-//! Times contenders in turn (A B C A B C …), so that what disturbs the machine disturbs all of them.
+//! Times the contenders alternately (A B C A B C …), so that disturbances of the machine affect all of them equally.
 
 use super::plan::Plan;
 use std::time::{Duration, Instant};
 
-/// Time that this thread has worked; where the system does not tell, time that has passed.
+/// Measures the CPU time of this thread, or the elapsed time on systems without such a clock.
 struct Clock {
     #[cfg(target_os = "linux")]
     worked: Duration,
@@ -25,7 +25,7 @@ impl Clock {
     #[cfg(target_os = "linux")]
     fn worked() -> Duration {
         let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        // SAFETY: `time` is ours to be written to, and Linux has this clock.
+        // SAFETY: `time` may be written to, and Linux supports this clock.
         let result = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
         assert_eq!(result, 0, "Linux has a clock for each thread");
         Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
@@ -42,7 +42,7 @@ impl Clock {
     }
 }
 
-/// One way to do the work of a case.
+/// An implementation that does the work of a case.
 pub(crate) struct Contender<'a> {
     name: String,
     run: Box<dyn FnMut() + 'a>,
@@ -54,39 +54,39 @@ impl<'a> Contender<'a> {
     }
 }
 
-/// What is done to which values.
+/// A case: an operation on some values.
 pub(crate) struct Case {
-    /// `hash`, `insert` or `check`; with what is checked, where it matters: `check absent`.
+    /// `hash`, `insert` or `check`, where a check may specify its probes: `check absent`.
     pub(crate) operation: &'static str,
-    /// `int64`, …; `hashes` are values that were hashed before.
+    /// The kind of values, such as `int64`. `hashes` are values that have already been hashed.
     pub(crate) values: &'static str,
-    /// Size of the filter, where there is one.
+    /// Size of the filter, if there is one.
     pub(crate) num_bytes: Option<usize>,
     pub(crate) num_values: usize,
-    /// Whom the ratios are to.
+    /// The contender that ratios refer to.
     pub(crate) peer: &'static str,
     pub(crate) timings: Vec<Timing>,
 }
 
-/// Nanoseconds for each value.
+/// The time per value in nanoseconds.
 pub(crate) struct Timing {
     pub(crate) name: String,
     pub(crate) min: f64,
     pub(crate) median: f64,
 }
 
-/// Rounds of a case: at least and at most so many, and no further one begun after so long.
+/// Minimum and maximum number of rounds. No further round starts once `LONG_ENOUGH` has passed.
 const ROUNDS: std::ops::RangeInclusive<usize> = 5..=31;
 const LONG_ENOUGH: Duration = Duration::from_millis(2500);
 
 impl Case {
-    /// Times the contenders and prints them.
+    /// Times the contenders and prints the results.
     pub(crate) fn race(mut self, plan: &Plan, mut contenders: Vec<Contender<'_>>) -> Self {
         let mut times = vec![Vec::new(); contenders.len()];
-        let begun = Instant::now();
-        let (least, most) = if plan.smoke { (1, 1) } else { (*ROUNDS.start(), *ROUNDS.end()) };
-        for round in 0..most {
-            if round >= least && begun.elapsed() > LONG_ENOUGH {
+        let started = Instant::now();
+        let (min_rounds, max_rounds) = if plan.smoke { (1, 1) } else { (*ROUNDS.start(), *ROUNDS.end()) };
+        for round in 0..max_rounds {
+            if round >= min_rounds && started.elapsed() > LONG_ENOUGH {
                 break;
             }
             for (contender, times) in contenders.iter_mut().zip(&mut times) {
@@ -103,7 +103,7 @@ impl Case {
         self
     }
 
-    /// How many times the shortest time of `name` goes into that of the peer.
+    /// Returns the speed of `name` relative to the peer, by their shortest times.
     pub(crate) fn ratio(&self, name: &str) -> Option<f64> {
         self.ratio_to(self.peer, name)
     }
@@ -124,7 +124,7 @@ impl Case {
     }
 }
 
-/// `256 KiB`.
+/// Formats a size, such as `256 KiB`.
 pub(crate) fn size(num_bytes: usize) -> String {
     if num_bytes < 1 << 20 { format!("{} KiB", num_bytes >> 10) } else { format!("{} MiB", num_bytes >> 20) }
 }

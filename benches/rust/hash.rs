@@ -1,4 +1,4 @@
-//! XXH64 of a column, against twox-hash in a plain loop.
+//! XXH64 of a column, compared with twox-hash in a plain loop.
 
 use super::data::{Column, Kind, each};
 use super::harness::{Case, Contender};
@@ -14,18 +14,18 @@ use std::hint::black_box;
 use twox_hash::XxHash64;
 
 pub(crate) fn run(plan: &Plan, record: &mut Record) {
-    // An int64 column of this length stays in the second cache: the hash is measured, not the memory.
+    // An int64 column of this length stays in the L2 cache, so the bench measures hashing instead of memory.
     let num_values = plan.num_values(1 << 17);
     for kind in Kind::ALL {
         let column = Column::new(kind, 0..num_values as u64);
         let expected = by_twox_hash(&column);
         let mut contenders = vec![Contender::new("twox-hash", || {
-            // Into the memory of one batch, as ours.
+            // Stores the hashes in a buffer of one batch, as parsieve does.
             let mut batch = [0; BATCH];
-            let mut place = 0;
+            let mut index = 0;
             each!(column, |value| {
-                batch[place % BATCH] = XxHash64::oneshot(0, value.as_bytes());
-                place += 1;
+                batch[index % BATCH] = XxHash64::oneshot(0, value.as_bytes());
+                index += 1;
             });
             black_box(batch);
         })];

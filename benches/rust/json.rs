@@ -1,66 +1,58 @@
-//! The words of a record: JSON, the machine and the commit.
+//! Writes records as JSON, and describes the machine and the commit that they were measured on.
 
 use parsieve::isa::InstructionSet;
+use serde_json::{Value, json};
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 
-/// The machine that a record was made on.
-pub(crate) fn machine() -> String {
-    let sets = InstructionSet::all().into_iter().map(|set| text(set.name()));
-    let cores = std::thread::available_parallelism().map_or(0, usize::from);
+/// Writes a record to `benches/results`, and prints its path.
+pub(crate) fn save(name: &str, record: &Value) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches").join("results");
+    fs::create_dir_all(&folder).expect("benches/results can be created");
+    fs::write(folder.join(name), format!("{record:#}\n")).expect("benches/results can be written");
+    println!("\nbenches/results/{name}");
+}
+
+/// Returns a description of this machine.
+pub(crate) fn machine() -> Value {
+    let instruction_sets: Vec<_> = InstructionSet::all().into_iter().map(InstructionSet::name).collect();
     let read = |path: &str| fs::read_to_string(path).map_or(String::new(), |text| text.trim().to_owned());
-    object(&[
-        ("cpu", text(&cpu())),
-        ("cores", cores.to_string()),
-        ("instruction_sets", format!("[{}]", sets.collect::<Vec<_>>().join(", "))),
-        ("second_cache", text(&read("/sys/devices/system/cpu/cpu0/cache/index2/size"))),
-        ("third_cache", text(&read("/sys/devices/system/cpu/cpu0/cache/index3/size"))),
-        ("huge_pages", text(&read("/sys/kernel/mm/transparent_hugepage/enabled"))),
-        ("os", text(std::env::consts::OS)),
-        ("kernel", text(&read("/proc/sys/kernel/osrelease"))),
-        ("load_at_end", text(&read("/proc/loadavg"))),
-    ])
+    json!({
+        "cpu": cpu(),
+        "cores": std::thread::available_parallelism().map_or(0, usize::from),
+        "instruction_sets": instruction_sets,
+        "second_cache": read("/sys/devices/system/cpu/cpu0/cache/index2/size"),
+        "third_cache": read("/sys/devices/system/cpu/cpu0/cache/index3/size"),
+        "huge_pages": read("/sys/kernel/mm/transparent_hugepage/enabled"),
+        "os": std::env::consts::OS,
+        "kernel": read("/proc/sys/kernel/osrelease"),
+        "load_at_end": read("/proc/loadavg"),
+    })
 }
 
 fn cpu() -> String {
-    let of_linux = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model = of_linux.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+    let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = cpuinfo.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
     match model {
         Some((_, model)) => model.to_owned(),
         None => output("sysctl", &["-n", "machdep.cpu.brand_string"]),
     }
 }
 
-/// The commit, with a `+` where files differ from it.
+/// Returns the current commit, followed by `+` if there are uncommitted changes.
 pub(crate) fn commit() -> String {
     let changed = output("git", &["status", "--porcelain", "--", ":!benches/results"]);
     output("git", &["rev-parse", "HEAD"]) + if changed.is_empty() { "" } else { "+" }
 }
 
-/// What a program prints, or nothing where there is no such program.
+/// Returns the output of a program, or an empty string if the program does not exist.
 pub(crate) fn output(program: &str, arguments: &[&str]) -> String {
     let output = Command::new(program).args(arguments).current_dir(env!("CARGO_MANIFEST_DIR")).output();
     output.map_or(String::new(), |output| String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-pub(crate) fn text(text: &str) -> String {
-    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
-}
-
-pub(crate) fn number(number: f64) -> String {
-    format!("{number:.4}")
-}
-
-pub(crate) fn line(members: &[(&str, String)]) -> String {
-    let members: Vec<_> = members.iter().map(|(name, value)| format!("\"{name}\": {value}")).collect();
-    format!("{{{}}}", members.join(", "))
-}
-
-pub(crate) fn object(members: &[(&str, String)]) -> String {
-    let members: Vec<_> = members.iter().map(|(name, value)| format!("\"{name}\": {value}")).collect();
-    format!("{{\n{}\n}}", members.join(",\n"))
-}
-
-pub(crate) fn list(values: impl Iterator<Item = String>) -> String {
-    format!("[\n{}\n]", values.collect::<Vec<_>>().join(",\n"))
+/// Rounds a measurement to four decimal places.
+pub(crate) fn rounded(number: f64) -> f64 {
+    (number * 1e4).round() / 1e4
 }

@@ -1,4 +1,4 @@
-//! Each bench is one file with one `run`, and one line in [`BENCHES`].
+//! The benches. Each bench is one file with a function `run`, listed in [`BENCHES`].
 
 mod bloom;
 mod data;
@@ -10,8 +10,8 @@ pub(crate) mod plan;
 pub(crate) mod record;
 pub(crate) mod targets;
 
-/// Runs the cases of a bench into the record.
+/// Runs the cases of a bench and adds them to the record.
 type Run = fn(&plan::Plan, &mut record::Record);
 
-/// The name to choose a bench by on the command line, and what it runs.
+/// The name of each bench on the command line, and its function.
 pub(crate) const BENCHES: &[(&str, Run)] = &[("hash", hash::run), ("bloom", bloom::run)];

@@ -1,4 +1,4 @@
-//! What the command line asks for.
+//! The command line options.
 
 use super::BENCHES;
 use parsieve::isa::InstructionSet;
@@ -6,13 +6,13 @@ use parsieve::isa::InstructionSet;
 const USAGE: &str = "\
 cargo bench --bench main -- [hash] [bloom] [--isa NAME]... [--smoke] [--save | --no-save]
 
-  hash, bloom   only these benches
-  --isa NAME    only on this instruction set (portable, avx2, avx512); several are allowed
-  --smoke       each case once and small: does it run, and do all agree
-  --save        write benches/results; a full run does so by itself
-  --no-save     write nothing";
+    hash, bloom   run only these benches
+    --isa NAME    use only this instruction set (portable, avx2, avx512); can be repeated
+    --smoke       run each case once with few values, to check that everything works
+    --save        write a record to benches/results (the default for a full run)
+    --no-save     do not write a record";
 
-/// The chosen benches, instruction sets and effort.
+/// The selected benches, instruction sets and effort.
 pub(crate) struct Plan {
     only: Vec<String>,
     save: Option<bool>,
@@ -42,7 +42,7 @@ impl Plan {
                 }
                 "--help" | "-h" => quit(USAGE),
                 name if BENCHES.iter().any(|(bench, _)| *bench == name) => plan.only.push(argument),
-                _ => quit(&format!("{argument} means nothing here\n\n{USAGE}")),
+                _ => quit(&format!("unknown argument: {argument}\n\n{USAGE}")),
             }
         }
         if plan.isas.is_empty() {
@@ -55,14 +55,15 @@ impl Plan {
         self.only.is_empty() || self.only.iter().any(|name| name == bench)
     }
 
-    /// A record of a part, or of a smoke run, would pass for the whole: only on request.
+    /// Returns true if the run writes a record. A partial or smoke run could be mistaken for a full one, so it needs
+    /// `--save`.
     pub(crate) fn saves(&self) -> bool {
         self.save.unwrap_or(!self.smoke && self.arguments.is_empty())
     }
 
-    /// So many values, or few in a smoke run.
-    pub(crate) fn num_values(&self, most: usize) -> usize {
-        if self.smoke { most.min(10_000) } else { most }
+    /// Returns the number of values to use: `full`, or fewer in a smoke run.
+    pub(crate) fn num_values(&self, full: usize) -> usize {
+        if self.smoke { full.min(10_000) } else { full }
     }
 }
 

@@ -1,15 +1,15 @@
-//! The ratios that this project set out to reach, and whether a run reached them.
+//! The speed ratios that parsieve aims for, and whether a run achieves them.
 
 use super::floor::FLOOR;
 use super::harness::{Case, size};
 
-/// A ratio to reach. A check is of probes of which half are present.
+/// A ratio to achieve. In check cases, half of the probes are present.
 struct Target {
     operation: &'static str,
     values: &'static str,
     num_bytes: usize,
     peer: &'static str,
-    /// How many times the peer's speed on AVX-512, and on AVX2.
+    /// The speed relative to the peer, with AVX-512 and with AVX2.
     avx512: f64,
     avx2: f64,
 }
@@ -28,11 +28,11 @@ const TARGETS: &[Target] = &[
     Target { operation: "check", values: "hashes", num_bytes: KIB_256, peer: "sbbf-rs-safe", avx512: 2.4, avx2: 2.4 },
     Target { operation: "insert", values: "hashes", num_bytes: MIB_128, peer: "sbbf-rs-safe", avx512: 5.0, avx2: 5.0 },
     Target { operation: "check", values: "hashes", num_bytes: MIB_128, peer: "sbbf-rs-safe", avx512: 5.0, avx2: 5.0 },
-    // At most 1.05 times the floor.
+    // At most 1.05 times the time of the floor.
     Target { operation: "insert", values: "hashes", num_bytes: MIB_128, peer: FLOOR, avx512: 1.0 / 1.05, avx2: 1.0 / 1.05 },
 ];
 
-/// What became of a target.
+/// The result for a target.
 pub(crate) struct Judged {
     pub(crate) what: String,
     pub(crate) isa: &'static str,
@@ -46,14 +46,14 @@ impl Judged {
     }
 }
 
-/// The targets whose cases were run.
+/// Compares the cases that were run with their targets.
 pub(crate) fn judge(cases: &[Case]) -> Vec<Judged> {
     let mut judged = vec![];
     for target in TARGETS {
-        let is_meant = |case: &&Case| {
+        let matches_target = |case: &&Case| {
             (case.operation, case.values, case.num_bytes) == (target.operation, target.values, Some(target.num_bytes))
         };
-        let Some(case) = cases.iter().find(is_meant) else { continue };
+        let Some(case) = cases.iter().find(matches_target) else { continue };
         for (isa, at_least) in [("avx512", target.avx512), ("avx2", target.avx2)] {
             if let Some(measured) = case.ratio_to(target.peer, &format!("parsieve {isa}")) {
                 let what = format!("{} {}, {}", target.operation, target.values, size(target.num_bytes));

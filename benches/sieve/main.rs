@@ -1,10 +1,9 @@
-//! The Sieve index over the layouts of the design: bits per row, reads, latencies, build, update and compaction.
+//! Measures the Sieve index on the layouts of the design: bits per row, reads, latencies, build, update and compaction.
 //!
-//! `cargo bench --bench sieve` measures all of it and writes `benches/results/sieve-<date>.json`; `-- --smoke` runs all of it
-//! once and small. Parts: `-- sizes 2000000 [layout]`, `-- build 20000000`, `-- update 1000000`, `-- compaction 2000000`, `-- coarse
-//! 2000000`; and, in
-//! none but its own record, `-- large 600000000 [folder]`, which an interrupted one goes on with. Results are asserted before
-//! they are timed.
+//! `cargo bench --bench sieve` measures everything and writes `benches/results/sieve-<date>.json`. `-- --smoke` runs
+//! everything once on little data. To run one part, pass `-- sizes 2000000 [layout]`, `-- build 20000000`,
+//! `-- update 1000000`, `-- compaction 2000000` or `-- coarse 2000000`. `-- large 600000000 [folder]` has a record of its
+//! own, and continues after an interruption. Results are checked before they are timed.
 #![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "benches read clocks and arguments")]
 #![allow(clippy::print_stdout, reason = "the table is what benches are for")]
 
@@ -17,16 +16,17 @@ mod maintain;
 mod measure;
 mod memory;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use json::{commit, list, machine, object, output, text};
+use json::{commit, machine, output};
 use large::large;
 use layouts::{LAYOUTS, uuids, words};
 use maintain::{build_time, capped_build, capped_compaction, compaction_memory, update_time};
 use measure::measure;
 use parsieve::sieve::{AxisType, Coarsen, Options};
+use serde_json::{Value, json};
 
-fn sizes(rows: u64, only: Option<&str>) -> Vec<String> {
+fn sizes(rows: u64, only: Option<&str>) -> Vec<Value> {
     let (mut lines, options) = (Vec::new(), Options::default());
     for locations in [64, 4096] {
         for layout in LAYOUTS.into_iter().filter(|layout| only.is_none_or(|only| only == *layout)) {
@@ -55,7 +55,7 @@ fn coarse(rows: u64) {
     }
 }
 
-/// Everything, at the sizes of the design or small.
+/// Measures everything, at the sizes of the design or with little data.
 fn all(smoke: bool) {
     let size = |full: u64, small: u64| if smoke { small } else { full };
     let layouts = sizes(size(2_000_000, 20_000), None);
@@ -65,35 +65,32 @@ fn all(smoke: bool) {
     if smoke {
         return;
     }
-    let [layouts, builds, compactions] = [layouts, builds, compactions].map(|lines| list(lines.into_iter()));
-    let members = [("layouts", layouts), ("builds", builds), ("update", update), ("compactions", compactions)];
-    save("sieve", "cargo bench --locked --bench sieve", members);
+    let results = json!({ "layouts": layouts, "builds": builds, "update": update, "compactions": compactions });
+    save("sieve", "cargo bench --locked --bench sieve", results);
 }
 
-/// Rows in any number, in files of a folder and within a cap on memory.
+/// Measures any number of rows, in files of a folder and with limited memory.
 fn at_large(rows: u64, folder: Option<&str>) {
     let folder = folder.map_or_else(|| std::env::temp_dir().join("parsieve-large"), PathBuf::from);
     let builds = [64, 4096].map(|locations| large(rows, locations, &folder.join(locations.to_string())));
     let how = format!("cargo bench --locked --bench sieve -- large {rows}");
-    save("sieve-large", &how, [("builds", list(builds.into_iter()))]);
+    save("sieve-large", &how, json!({ "builds": builds }));
 }
 
-/// Writes a record of `members` and of where and when they were measured.
-fn save<const COUNT: usize>(name: &str, how: &str, members: [(&str, String); COUNT]) {
+/// Writes a record with `results`, and with the date, the commit and the machine.
+fn save(name: &str, how: &str, mut results: Value) {
     let date = chrono::Utc::now().format("%Y-%m-%d").to_string();
-    let about = [
-        ("date", text(&date)),
-        ("commit", text(&commit())),
-        ("how", text(how)),
-        ("rustc", text(&output("rustc", &["--version"]))),
-        ("clock", text("CPU time of the thread or of all threads, unless a name says wall")),
-        ("machine", machine()),
-    ];
-    let record = object(&[&about[..], &members[..]].concat());
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches").join("results");
-    std::fs::create_dir_all(&folder).expect("benches/results can be made");
-    std::fs::write(folder.join(format!("{name}-{date}.json")), record + "\n").expect("benches/results can be written");
-    println!("\nbenches/results/{name}-{date}.json");
+    let mut record = json!({
+        "date": date,
+        "commit": commit(),
+        "how": how,
+        "rustc": output("rustc", &["--version"]),
+        "clock": "CPU time of the thread or of all threads, unless a name says wall",
+        "machine": machine(),
+    });
+    let record_members = record.as_object_mut().expect("an object");
+    record_members.append(results.as_object_mut().expect("an object"));
+    json::save(&format!("{name}-{date}.json"), &record);
 }
 
 fn main() {
@@ -106,7 +103,7 @@ fn main() {
         Some("build") => drop(build_time(rows)),
         Some("update") => drop(update_time(rows)),
         Some("compaction") => drop(compaction_memory(rows)),
-        // What the others start as a process of its own.
+        // The other parts start this one as a separate process.
         Some("capped-build") => capped_build(rows, arguments[3].parse().unwrap()),
         Some("capped-compaction") => capped_compaction(rows, arguments[3].parse().unwrap()),
         Some("coarse") => coarse(rows),

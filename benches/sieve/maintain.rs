@@ -1,4 +1,4 @@
-//! Builds from shuffled rows, updates and compaction.
+//! Measures builds from shuffled rows, updates and compaction.
 
 use std::fs::File;
 use std::hint::black_box;
@@ -11,12 +11,13 @@ use parsieve::sieve::{
 };
 
 use crate::clock::{Clock, Of};
-use crate::json::{line, number};
+use crate::json::rounded;
 use crate::layouts::{Random, words};
 use crate::measure::build;
 use crate::memory::{CAP, in_own_process, limit, peak};
+use serde_json::{Value, json};
 
-/// Rounds of which the best one counts, since others share the machine.
+/// Number of rounds. The best one counts, because other processes share the machine.
 const ROUNDS: usize = 3;
 
 fn shuffled(rows: u64, locations: u32) -> Vec<(u64, u32)> {
@@ -25,15 +26,15 @@ fn shuffled(rows: u64, locations: u32) -> Vec<(u64, u32)> {
     (0..rows).map(|_| (axis::signed(random.next().cast_signed()), any(random))).collect()
 }
 
-/// Seconds of CPU time and of the clock on the wall.
+/// Seconds of CPU time and of elapsed time.
 fn timed<T>(work: impl FnOnce() -> T) -> (f64, f64) {
     let (all, wall) = (Clock::of(Of::Process), Instant::now());
     black_box(&work());
     (all.seconds(), wall.elapsed().as_secs_f64())
 }
 
-/// A build from shuffled pairs beside a bare sort of them, and its memory under a cap.
-pub(crate) fn build_time(rows: u64) -> Vec<String> {
+/// Compares a build from shuffled pairs with a sort of them, and measures its memory under a limit.
+pub(crate) fn build_time(rows: u64) -> Vec<Value> {
     let mut lines = Vec::new();
     for locations in [64, 4096] {
         let mut best = [(f64::MAX, f64::MAX); 4];
@@ -54,7 +55,7 @@ pub(crate) fn build_time(rows: u64) -> Vec<String> {
         let [bare, radix, one, two] = best;
         let arguments = ["capped-build".to_owned(), rows.to_string(), locations.to_string()];
         let [capped_wall, peak] = in_own_process(&arguments);
-        // The threads share the work evenly; on cores of their own they need half of its time.
+        // The threads share the work evenly. With a core for each, they take half of the time.
         println!(
             "{rows} shuffled pairs, {locations} locations, best of {ROUNDS}: sort_unstable {:.2} s, our sort {:.2} s, build with 1 thread {:.2} s ({:.2}x), with 2 {:.2} s of work ({:.2}x on cores of their own), {:.2} s passed ({:.2}x of the sort's {:.2} s); under a cap of {} MiB {capped_wall:.2} s passed and {:.0} MiB were held, {:.0} of them the pairs",
             bare.0,
@@ -70,28 +71,28 @@ pub(crate) fn build_time(rows: u64) -> Vec<String> {
             peak / 1024.0,
             (rows * 16) as f64 / f64::from(1 << 20),
         );
-        lines.push(line(&[
-            ("rows", rows.to_string()),
-            ("locations", locations.to_string()),
-            ("best_of_rounds", ROUNDS.to_string()),
-            ("sort_unstable_s", number(bare.0)),
-            ("sort_unstable_wall_s", number(bare.1)),
-            ("our_sort_s", number(radix.0)),
-            ("one_thread_s", number(one.0)),
-            ("one_thread_of_sort", number(one.0 / bare.0)),
-            ("two_threads_work_s", number(two.0)),
-            ("two_threads_of_sort_on_own_cores", number(two.0 / 2.0 / bare.0)),
-            ("two_threads_wall_s", number(two.1)),
-            ("two_threads_of_sort_wall", number(two.1 / bare.1)),
-            ("capped_peak_memory_kib", number(peak)),
-            ("cap_kib", (CAP >> 10).to_string()),
-            ("pairs_kib", ((rows * 16) >> 10).to_string()),
-        ]));
+        lines.push(json!({
+            "rows": rows,
+            "locations": locations,
+            "best_of_rounds": ROUNDS,
+            "sort_unstable_s": rounded(bare.0),
+            "sort_unstable_wall_s": rounded(bare.1),
+            "our_sort_s": rounded(radix.0),
+            "one_thread_s": rounded(one.0),
+            "one_thread_of_sort": rounded(one.0 / bare.0),
+            "two_threads_work_s": rounded(two.0),
+            "two_threads_of_sort_on_own_cores": rounded(two.0 / 2.0 / bare.0),
+            "two_threads_wall_s": rounded(two.1),
+            "two_threads_of_sort_wall": rounded(two.1 / bare.1),
+            "capped_peak_memory_kib": rounded(peak),
+            "cap_kib": CAP >> 10,
+            "pairs_kib": (rows * 16) >> 10,
+        }));
     }
     lines
 }
 
-/// Builds with two threads under the cap; prints the seconds that passed and the most memory that was held.
+/// Builds with two threads under the limit. Prints the elapsed seconds and the peak memory.
 pub(crate) fn capped_build(rows: u64, locations: u32) {
     limit();
     let pairs = shuffled(rows, locations);
@@ -99,7 +100,7 @@ pub(crate) fn capped_build(rows: u64, locations: u32) {
     println!("{wall} {}", peak());
 }
 
-/// A base of so many rows in a file, streamed there; its root.
+/// Streams a base of `rows` rows to a file, and returns its root.
 fn base_in(file: &mut File, rows: u64, locations: u32) -> Root<u64> {
     let random = &mut Random(8);
     let mut builder = Builder::new(locations, Options::default()).unwrap();
@@ -130,7 +131,7 @@ fn names(locations: u32) -> Vec<Location> {
     (0..locations).map(|at| Location { partition: String::new(), group: format!("{at:08}") }).collect()
 }
 
-/// A file without a name, which is gone with the process.
+/// Returns a file without a name, which the system deletes when the process ends.
 fn tempfile() -> File {
     let path = std::env::temp_dir().join(format!("parsieve-bench-{}", std::process::id()));
     let file = File::options().read(true).write(true).create_new(true).open(&path).unwrap();
@@ -138,8 +139,8 @@ fn tempfile() -> File {
     file
 }
 
-/// Compacts a base of so many rows that lies in a file, with some changes, to another file. Prints the seconds, the index's
-/// bytes, and the most memory that was held before and in all.
+/// Compacts a base in a file, with some changes, to another file. Prints the seconds, the bytes of the index, and the peak
+/// memory before compaction and at the end.
 pub(crate) fn capped_compaction(rows: u64, changes: u64) {
     limit();
     let mut file = tempfile();
@@ -168,8 +169,8 @@ pub(crate) fn capped_compaction(rows: u64, changes: u64) {
     println!("{seconds} {bytes} {before} {}", peak());
 }
 
-/// The memory of compactions of a small index and of one eight times as large, which must not be in proportion to them.
-pub(crate) fn compaction_memory(rows: u64) -> Vec<String> {
+/// Compares the memory of compacting a small index and one eight times as large. It must not grow in proportion.
+pub(crate) fn compaction_memory(rows: u64) -> Vec<Value> {
     let (changes, mut lines, mut peaks) = (rows / 100, Vec::new(), Vec::new());
     for rows in [rows, rows * 8] {
         let [seconds, bytes, before, peak] =
@@ -180,22 +181,22 @@ pub(crate) fn compaction_memory(rows: u64) -> Vec<String> {
             peak / 1024.0,
         );
         peaks.push((bytes / 1024.0, peak));
-        lines.push(line(&[
-            ("rows", rows.to_string()),
-            ("changes", changes.to_string()),
-            ("compaction_s", number(seconds)),
-            ("index_bytes", number(bytes)),
-            ("peak_memory_before_kib", number(before)),
-            ("peak_memory_kib", number(peak)),
-        ]));
+        lines.push(json!({
+            "rows": rows,
+            "changes": changes,
+            "compaction_s": rounded(seconds),
+            "index_bytes": rounded(bytes),
+            "peak_memory_before_kib": rounded(before),
+            "peak_memory_kib": rounded(peak),
+        }));
     }
     let [(small, least), (large, most)] = peaks[..] else { panic!() };
     assert!(most - least < (large - small) / 8.0 + 4096.0, "the memory of a compaction grows with the index");
     lines
 }
 
-/// A delta of as many upserts as there are rows in the base, its bytes, its commit, a look through it, and the compaction.
-pub(crate) fn update_time(rows: u64) -> String {
+/// Measures a delta with one upsert for each row of the base: its bytes, its commit, a lookup and the compaction.
+pub(crate) fn update_time(rows: u64) -> Value {
     let locations = 64;
     let random = &mut Random(6);
     let pairs = words("uniform1", rows, locations);
@@ -246,13 +247,13 @@ pub(crate) fn update_time(rows: u64) -> String {
         "{rows} upserts of {rows} rows: {probe} changes sorted and written in {written:.2} s ({:.1} B each), read and committed in {read:.2} s, point through the view {point:.0} ns, compaction {compaction:.2} s",
         bytes.len() as f64 / probe as f64,
     );
-    line(&[
-        ("upserts", rows.to_string()),
-        ("changes", probe.to_string()),
-        ("bytes", bytes.len().to_string()),
-        ("sorted_and_written_s", number(written)),
-        ("read_and_committed_s", number(read)),
-        ("point_through_the_view_ns", number(point)),
-        ("compaction_s", number(compaction)),
-    ])
+    json!({
+        "upserts": rows,
+        "changes": probe,
+        "bytes": bytes.len(),
+        "sorted_and_written_s": rounded(written),
+        "read_and_committed_s": rounded(read),
+        "point_through_the_view_ns": rounded(point),
+        "compaction_s": rounded(compaction),
+    })
 }

@@ -1,4 +1,5 @@
-//! One layout: bits, reads beside min/max and a Bloom filter per location, and the time of points and intervals.
+//! Measures one layout: bits per row, reads compared with min/max and with a Bloom filter for each location, and the time
+//! of lookups.
 
 use std::hint::black_box;
 
@@ -8,16 +9,17 @@ use parsieve::sieve::{
 };
 
 use crate::clock::Clock;
-use crate::json::{line, number, text};
+use crate::json::rounded;
 use crate::layouts::Random;
+use serde_json::{Value, json};
 
-/// Keys of the intervals that are asked for.
+/// Number of keys in the queried intervals.
 const SPANS: [usize; 3] = [1, 1000, 1_000_000];
 
-/// The rate of the Bloom filters to compare with.
+/// The false positive rate of the Bloom filters in the comparison.
 const FPP: f64 = 0.01;
 
-/// Builds pairs that are sorted.
+/// Builds an index from sorted pairs.
 pub(crate) fn build<K: Key>(pairs: &[(K, u32)], locations: u32, options: Options) -> Built<K> {
     let mut builder = Builder::new(locations, options).unwrap();
     for (key, location) in pairs {
@@ -35,14 +37,14 @@ fn open<K: Key>(built: &Built<K>, axis: AxisType, options: Options, locations: u
     (index, file)
 }
 
-/// How many locations a point has.
+/// Returns the number of locations of a point.
 fn point_of<K: Key>(index: &Index<K>, key: &K) -> usize {
     let mut out = Vec::new();
     index.point(key, &mut out);
     out.len()
 }
 
-/// Nanoseconds of a point.
+/// Returns the nanoseconds of a point lookup.
 fn time_points<K: Key>(index: &Index<K>, probes: &[K]) -> f64 {
     let mut out = Vec::new();
     let start = Clock::now();
@@ -54,12 +56,12 @@ fn time_points<K: Key>(index: &Index<K>, probes: &[K]) -> f64 {
     start.seconds() * 1e9 / probes.len() as f64
 }
 
-/// Microseconds of a point whose segment must be read first (not the reading itself), the bytes of that one range on average,
-/// and of the largest.
+/// Returns the microseconds of a point lookup that first loads its segment (without the read itself), and the average and
+/// largest number of bytes in the range to read.
 fn time_cold_points<K: Key>(mut index: Index<K>, file: &[u8], probes: &[K]) -> (f64, f64, u64) {
     let (mut bytes, mut largest, mut seconds, mut out) = (0, 0, 0.0, Vec::new());
     for key in probes {
-        // Whatever was loaded for others is forgotten.
+        // Drop the segments that other lookups loaded.
         index = Index::new(index.root().clone());
         let Lookup::Need(needs) = index.lookup(&Query::Point(key.clone())) else { panic!("nothing is loaded") };
         assert_eq!(needs.len(), 1, "a cold point takes one read");
@@ -77,7 +79,7 @@ fn time_cold_points<K: Key>(mut index: Index<K>, file: &[u8], probes: &[K]) -> (
     (seconds * 1e6 / probes.len() as f64, bytes as f64 / probes.len() as f64, largest)
 }
 
-/// Bits per row of the design's model of exact runs, for these very rows: each run's set and about three bits of boundary.
+/// Returns the bits per row of the design's model of exact runs: the set of each run and about three bits for its boundary.
 fn model<K: Key>(pairs: &[(K, u32)], locations: u32) -> f64 {
     let ln_factorial = |n: f64| if n < 2.0 { 0.0 } else { n * n.ln() - n + 0.5 * (std::f64::consts::TAU * n).ln() };
     let mut bits = 0.0;
@@ -94,7 +96,7 @@ fn model<K: Key>(pairs: &[(K, u32)], locations: u32) -> f64 {
     bits / pairs.len() as f64
 }
 
-/// Locations that min/max reads for a present key.
+/// Returns the number of locations that min/max statistics keep for an existing key.
 fn min_max_reads<K: Key>(probes: &[K], index: &Index<K>) -> f64 {
     let spans: Vec<_> = index.root().stats.iter().filter_map(|stats| stats.span.as_ref()).collect();
     let some: Vec<_> = probes.iter().step_by(probes.len().div_ceil(500)).collect();
@@ -102,7 +104,7 @@ fn min_max_reads<K: Key>(probes: &[K], index: &Index<K>) -> f64 {
     reads.sum::<usize>() as f64 / some.len() as f64
 }
 
-/// Bits a row of a Bloom filter of a rate for each location.
+/// Returns the bits per row of Bloom filters with a given false positive rate.
 fn bloom_bits<K: Key>(pairs: &[(K, u32)], locations: u32, fpp: f64) -> f64 {
     let mut distinct = vec![0u64; usize::try_from(locations).unwrap()];
     for key in pairs.chunk_by(|a, b| a == b) {
@@ -113,13 +115,13 @@ fn bloom_bits<K: Key>(pairs: &[(K, u32)], locations: u32, fpp: f64) -> f64 {
     blocks.sum::<u64>() as f64 * 256.0 / pairs.len() as f64
 }
 
-/// Bits a row of a Bloom filter per location that reads hardly more than the exact locations: 1.05 times as many.
+/// Returns the bits per row of Bloom filters that read 1.05 times as many locations as an exact index.
 fn bloom_bits_of_equal_reads<K: Key>(pairs: &[(K, u32)], locations: u32, optimum: f64) -> f64 {
     let fpp = (0.05 * optimum / (f64::from(locations) - optimum).max(1.0)).min(0.5);
     bloom_bits(pairs, locations, fpp)
 }
 
-/// The locations of the rows between two keys.
+/// Returns the locations of the rows between two keys.
 fn truth<K: Key>(pairs: &[(K, u32)], low: &K, high: &K) -> Vec<u32> {
     let from = pairs.partition_point(|pair| pair.0 < *low);
     let mut found: Vec<u32> = pairs[from..].iter().take_while(|pair| pair.0 <= *high).map(|pair| pair.1).collect();
@@ -128,20 +130,20 @@ fn truth<K: Key>(pairs: &[(K, u32)], low: &K, high: &K) -> Vec<u32> {
     found
 }
 
-/// Asserts that nothing is lost, then times; prints a line and gives it as an object of the record.
+/// Checks that no location is lost, and measures. Prints a line and returns it as an object of the record.
 pub(crate) fn measure<K: Key>(
     layout: &str,
     mut pairs: Vec<(K, u32)>,
     axis: AxisType,
     locations: u32,
     options: Options,
-) -> String {
+) -> Value {
     pairs.sort_unstable();
     let start = Clock::now();
     let built = build(&pairs, locations, options);
     let seconds = start.seconds();
     let (mut index, file) = open(&built, axis, options, locations);
-    // One that never keeps a segment decoded, and one that does for all.
+    // One index keeps no decoded segment, the other one keeps all of them.
     let mut stored = index.clone();
     stored.set_cache_bytes(0);
     index.set_cache_bytes(usize::MAX);
@@ -166,7 +168,7 @@ pub(crate) fn measure<K: Key>(
     let stored_point = time_points(&stored, &probes);
     let point = time_points(&index, &probes).min(time_points(&index, &probes));
     let (cold, range, largest_range) = time_cold_points(stored, &file, &probes[..500]);
-    // What the machine needs for a binary search over the same rows at this moment: compare, since others share it.
+    // The time of a binary search in the same rows at the same moment, for comparison on a shared machine.
     let start = Clock::now();
     for key in &probes {
         black_box(pairs.partition_point(|pair| pair.0 < *key));
@@ -218,46 +220,45 @@ pub(crate) fn measure<K: Key>(
         shown.join(", "),
         seconds * 1e9 / rows,
     );
-    let mut members = vec![
-        ("layout", text(layout)),
-        ("locations", locations.to_string()),
-        ("rows", pairs.len().to_string()),
-        ("bits_per_row", number(report.bits_per_row())),
-        ("model_bits", number(model)),
-        ("allowed_bits", number(allowed)),
-        ("bloom_bits", number(bloom_bits)),
-        ("bloom_bits_of_1.05_times_the_optimal_reads", number(equal_bits)),
-        ("keys_bits_for_maintenance", number(report.keys_bytes as f64 * 8.0 / rows)),
-        ("reads", number(reads)),
-        ("optimal_reads", number(optimum)),
-        ("min_max_reads", number(min_max)),
-        ("bloom_reads", number(bloom_reads)),
-        ("in_vain", number(reads - optimum)),
-        ("in_vain_by_min_max", number(min_max - optimum)),
-        ("in_vain_by_bloom", number(bloom_reads - optimum)),
-        ("segments", report.segments.to_string()),
-        ("largest_lookup_bytes", report.largest_lookup.to_string()),
-        ("root_bytes", report.root_bytes.to_string()),
-        ("point_ns", number(point)),
-        ("point_locations", number(long)),
-        ("point_ns_per_location", number(point / long)),
-        ("point_as_stored_ns", number(stored_point)),
-        ("cold_point_us_beside_its_one_read", number(cold)),
-        ("cold_point_bytes", number(range)),
-        ("cold_point_most_bytes", largest_range.to_string()),
-        ("decoded_bytes_per_row", number(index.decoded_bytes() as f64 / rows)),
-        ("binary_search_ns", number(search)),
-        ("build_ns_per_row", number(seconds * 1e9 / rows)),
-    ];
     let intervals = intervals.iter().map(|&(span, micros, out, ratio)| {
-        line(&[
-            ("keys", span.to_string()),
-            ("us", number(micros)),
-            ("locations", number(out)),
-            ("ns_per_location", number(micros * 1e3 / out)),
-            ("of_optimum", number(ratio)),
-        ])
+        json!({
+            "keys": span,
+            "us": rounded(micros),
+            "locations": rounded(out),
+            "ns_per_location": rounded(micros * 1e3 / out),
+            "of_optimum": rounded(ratio),
+        })
     });
-    members.push(("intervals", format!("[{}]", intervals.collect::<Vec<_>>().join(", "))));
-    line(&members)
+    json!({
+        "layout": layout,
+        "locations": locations,
+        "rows": pairs.len(),
+        "bits_per_row": rounded(report.bits_per_row()),
+        "model_bits": rounded(model),
+        "allowed_bits": rounded(allowed),
+        "bloom_bits": rounded(bloom_bits),
+        "bloom_bits_of_1.05_times_the_optimal_reads": rounded(equal_bits),
+        "keys_bits_for_maintenance": rounded(report.keys_bytes as f64 * 8.0 / rows),
+        "reads": rounded(reads),
+        "optimal_reads": rounded(optimum),
+        "min_max_reads": rounded(min_max),
+        "bloom_reads": rounded(bloom_reads),
+        "in_vain": rounded(reads - optimum),
+        "in_vain_by_min_max": rounded(min_max - optimum),
+        "in_vain_by_bloom": rounded(bloom_reads - optimum),
+        "segments": report.segments,
+        "largest_lookup_bytes": report.largest_lookup,
+        "root_bytes": report.root_bytes,
+        "point_ns": rounded(point),
+        "point_locations": rounded(long),
+        "point_ns_per_location": rounded(point / long),
+        "point_as_stored_ns": rounded(stored_point),
+        "cold_point_us_beside_its_one_read": rounded(cold),
+        "cold_point_bytes": rounded(range),
+        "cold_point_most_bytes": largest_range,
+        "decoded_bytes_per_row": rounded(index.decoded_bytes() as f64 / rows),
+        "binary_search_ns": rounded(search),
+        "build_ns_per_row": rounded(seconds * 1e9 / rows),
+        "intervals": intervals.collect::<Vec<_>>(),
+    })
 }

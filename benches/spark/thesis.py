@@ -169,7 +169,7 @@ def build(spark: Any, folder: Path, column: str, way: str) -> dict[str, Any]:
         return {"seconds": seconds_of(lambda: frame.sort(column).write.format("noop").mode("overwrite").save())}
     kind = "sieve" if way == SIEVE else "bloom"
     seconds = seconds_of(lambda: pss.build_index(spark, table, column, kind, index_location=where))
-    view = ps.open_table(table, index_location=where)._index.refresh()
+    view = ps.open_table(table, index_location=where).opened.index.refresh()
     assert view is not None
     if way == SIEVE:
         stats = ps.open_table(table, index_location=where).index_stats()[column]

@@ -1,4 +1,4 @@
-//! libFuzzer's door to `parsieve_fuzz::bloom_header`.
+//! The libFuzzer entry point of `parsieve_fuzz::bloom_header`.
 #![no_main]
 
 use parsieve_fuzz::{bloom_header, memory, seeds};

@@ -1,4 +1,4 @@
-//! libFuzzer's door to `parsieve_fuzz::decrypt`.
+//! The libFuzzer entry point of `parsieve_fuzz::decrypt`.
 #![no_main]
 
 use parsieve_fuzz::{decrypt, memory, seeds};

@@ -1,4 +1,4 @@
-//! libFuzzer's door to `parsieve_fuzz::footer`.
+//! The libFuzzer entry point of `parsieve_fuzz::footer`.
 #![no_main]
 
 use parsieve_fuzz::{footer, memory, seeds};

@@ -1,4 +1,4 @@
-//! libFuzzer's door to `parsieve_fuzz::rewrite`.
+//! The libFuzzer entry point of `parsieve_fuzz::rewrite`.
 #![no_main]
 
 use parsieve_fuzz::{memory, rewrite, seeds};

@@ -1,4 +1,4 @@
-//! libFuzzer's door to `parsieve_fuzz::sieve_keys`.
+//! The libFuzzer entry point of `parsieve_fuzz::sieve_keys`.
 #![no_main]
 
 use parsieve_fuzz::{memory, seeds, sieve_keys};

@@ -1,4 +1,4 @@
-//! libFuzzer's door to `parsieve_fuzz::sieve_root`.
+//! The libFuzzer entry point of `parsieve_fuzz::sieve_root`.
 #![no_main]
 
 use parsieve_fuzz::{memory, seeds, sieve_root};

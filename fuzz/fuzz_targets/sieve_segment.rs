@@ -1,4 +1,4 @@
-//! libFuzzer's door to `parsieve_fuzz::sieve_segment`.
+//! The libFuzzer entry point of `parsieve_fuzz::sieve_segment`.
 #![no_main]
 
 use parsieve_fuzz::{memory, seeds, sieve_segment};

@@ -1,28 +1,28 @@
-//! Damaged encrypted files: what is opened with the keys is what was written with them, or it is refused.
+//! Damaged encrypted files. Decrypted content is identical to the original, or decryption fails.
 
 use parsieve::crypto::{Key, decrypt_ctr, open, split_module};
-use parsieve::parquet::{NewFilter, OldFooter, ParquetFile, Protection, Vault};
+use parsieve::parquet::{Decryptor, NewFilter, OldFooter, ParquetFile, Protection};
 
 use super::{drive, footer, read_footer, seeds};
 
-/// Reads `data` as a whole file, and as one module.
+/// Opens `data` as a complete file, and decrypts it as a single module.
 pub fn run(data: &[u8]) {
     let key = Key::new(seeds::COLUMN_KEY).unwrap();
     let _ = (split_module(data).is_ok(), decrypt_ctr(&key, data).is_ok());
-    assert!(open(&key, b"an AAD that no seed has", data).is_err());
+    assert!(open(&key, b"an AAD that no seed uses", data).is_err());
     let keys = seeds::keys();
     let Ok(file) = read_footer(data).and_then(|footer| ParquetFile::open_with(footer, &keys)) else { return };
-    footer::ask(&file);
-    let secrets = file.secrets(&keys).unwrap_or(None);
-    let vault = secrets.as_ref().map(|secrets| secrets as &dyn Vault);
+    footer::read_everything(&file);
+    let key_ring = file.key_ring(&keys).unwrap_or(None);
+    let decryptor = key_ring.as_ref().map(|key_ring| key_ring as &dyn Decryptor);
     for (row_group, group) in file.metadata.row_groups().iter().enumerate() {
         for (column, chunk) in group.chunks.iter().enumerate() {
-            let found = drive(data, |fetched| file.filter(row_group, column, vault, fetched));
-            if let (Ok(Some(found)), true) = (found, chunk.protection != Protection::Plain) {
-                assert_eq!(found.sbbf(), &seeds::filter(column), "a filter that nobody sealed");
+            let filter = drive(data, |fetched| file.filter(row_group, column, decryptor, fetched));
+            if let (Ok(Some(filter)), true) = (filter, chunk.protection != Protection::Plain) {
+                assert_eq!(filter.sbbf(), &seeds::filter(column), "a decrypted filter differs from the original");
             }
             let add = [NewFilter { row_group, column, num_blocks: 1 }];
-            let _ = drive(data, |fetched| file.plan_rewrite(&add, &[], OldFooter::Replaced, vault, fetched));
+            let _ = drive(data, |fetched| file.plan_rewrite(&add, &[], OldFooter::Replaced, decryptor, fetched));
         }
     }
 }

@@ -1,10 +1,10 @@
-//! Metadata of a file: whatever is understood can be asked about, and is patched without a change elsewhere.
+//! Metadata of a file. Decoded metadata can be read completely, and patched without other changes.
 
 use std::collections::BTreeMap;
 
 use parsieve::parquet::{ChunkPatch, Metadata, ParquetFile, Pointer, Tail, patch_metadata};
 
-/// Reads `data` as the metadata of a file that has room for a mebibyte of column chunks.
+/// Decodes `data` as the metadata of a file with room for a mebibyte of column chunks.
 pub fn run(data: &[u8]) {
     let Ok(metadata) = Metadata::decode(data.to_vec(), 1 << 20) else { return };
     let bytes = metadata.bytes().to_vec();
@@ -14,7 +14,7 @@ pub fn run(data: &[u8]) {
     let Ok(tail) = tail else { return };
     let footer = parsieve::parquet::Footer { tail, file_len, bytes: data.to_vec() };
     let file = ParquetFile::open(footer).unwrap();
-    ask(&file);
+    read_everything(&file);
     let pointer = Pointer::Set { offset: 77, length: 1234 };
     let Some(column) =
         metadata.row_groups().first().and_then(|group| group.chunks.iter().position(|chunk| chunk.meta.is_some()))
@@ -33,8 +33,8 @@ pub fn run(data: &[u8]) {
     }
 }
 
-/// Asks everything that metadata can be asked.
-pub fn ask(file: &ParquetFile) {
+/// Reads everything that metadata contains.
+pub fn read_everything(file: &ParquetFile) {
     let metadata = &file.metadata;
     let _ =
         (metadata.key_values().count(), metadata.created_by(), metadata.signing_key_metadata(), file.after_metadata());
@@ -47,8 +47,8 @@ pub fn ask(file: &ParquetFile) {
         let _ = metadata.ordinal(row_group);
         for (column, chunk) in group.chunks.iter().enumerate() {
             let _ = (metadata.statistics(chunk).is_ok(), file.chunk_range(row_group, column).is_ok());
-            if let Ok(Some(place)) = file.filter_place(row_group, column) {
-                assert!(place.offset < file.data_end());
+            if let Ok(Some(location)) = file.filter_location(row_group, column) {
+                assert!(location.offset < file.data_end());
             }
         }
     }

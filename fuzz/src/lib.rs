@@ -1,5 +1,5 @@
-//! What each fuzz target does with its bytes. Stable Rust without a fuzzer: `tests/rust/hostile.rs` replays damaged seeds
-//! through the same functions, so `cargo test` knows at once when one of them breaks.
+//! The functions of the fuzz targets. They need neither a fuzzer nor nightly Rust: `tests/rust/hostile.rs` runs them on
+//! damaged seeds, so `cargo test` detects when one of them breaks.
 
 pub mod bloom_header;
 pub mod decrypt;
@@ -17,10 +17,10 @@ pub mod sieve_segment;
 use parsieve::ranges::{Fetched, Step};
 use parsieve::{Result, parquet::Footer};
 
-/// A target's name and what it does.
+/// The name of a target and its function.
 pub type Target = (&'static str, fn(&[u8]));
 
-/// Every target.
+/// All targets.
 pub const TARGETS: [Target; 9] = [
     ("footer", footer::run),
     ("bloom_header", bloom_header::run),
@@ -33,14 +33,15 @@ pub const TARGETS: [Target; 9] = [
     ("sieve_index", sieve_index::run),
 ];
 
-/// Runs a step to its end over a whole file, and holds it to its promise: what it asks for lies inside, and it ends.
+/// Runs a step on a complete file until it is ready. Panics if the step requests bytes outside of the file, or does not
+/// end.
 pub fn drive<T>(file: &[u8], mut step: impl FnMut(&Fetched) -> Result<Step<T>>) -> Result<T> {
     let mut fetched = Fetched::new();
     for _ in 0..1000 {
         match step(&fetched)? {
             Step::Ready(value) => return Ok(value),
             Step::Need(ranges) => {
-                assert!(!ranges.is_empty(), "a step asked for nothing");
+                assert!(!ranges.is_empty(), "a step requested no ranges");
                 for range in ranges {
                     assert!(range.start < range.end && range.end <= file.len() as u64, "{range:?}");
                     fetched.insert(range.start, file[range.start as usize..range.end as usize].to_vec());
@@ -51,7 +52,7 @@ pub fn drive<T>(file: &[u8], mut step: impl FnMut(&Fetched) -> Result<Step<T>>) 
     panic!("the step never ends");
 }
 
-/// The footer of a whole file.
+/// Reads the footer of a complete file.
 pub fn read_footer(file: &[u8]) -> Result<Footer> {
     drive(file, |fetched| Footer::read(file.len() as u64, 4096, fetched))
 }

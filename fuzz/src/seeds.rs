@@ -1,4 +1,4 @@
-//! Sound inputs of every target, made anew each time: what fuzzing starts from.
+//! Valid inputs of every target, which are the seeds of fuzzing.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use parquet::encryption::encrypt::FileEncryptionProperties;
 use parquet::file::properties::WriterProperties;
 use parsieve::bloom::Sbbf;
 use parsieve::crypto;
-use parsieve::parquet::{NewFilter, OldFooter, ParquetFile, Vault};
+use parsieve::parquet::{Decryptor, NewFilter, OldFooter, ParquetFile};
 use parsieve::sieve::{
     AxisType, Builder, Bytes, Change, Delta, IndexInfo, Key, KeylessRows, Root, SectionRange, Stats, root,
 };
@@ -17,12 +17,12 @@ use parsieve::sieve::{
 use super::sieve::{SMALL, locations, unframe};
 use super::{drive, read_footer};
 
-/// The key of the encrypted seeds' footers.
+/// The footer key of the encrypted seeds.
 pub const FOOTER_KEY: &[u8; 16] = b"0123456789012345";
 /// The key of their column `a`.
 pub const COLUMN_KEY: &[u8; 16] = b"1234567890123450";
 
-/// Writes the seeds of a target into the folder that the environment names, if it names one.
+/// Writes the seeds of a target into the folder named by `FUZZ_SEEDS`, if it is set.
 pub fn write(target: &str) {
     let Some(folder) = std::env::var_os("FUZZ_SEEDS") else { return };
     std::fs::create_dir_all(&folder).unwrap();
@@ -31,13 +31,13 @@ pub fn write(target: &str) {
     }
 }
 
-/// The keys of the seeds.
+/// Returns the keys of the encrypted seeds.
 pub fn keys() -> crypto::KeyRing {
     let key = |text: &[u8; 16]| crypto::Key::new(text).unwrap();
     crypto::KeyRing::new().with_footer_key(key(FOOTER_KEY)).with_column_key("a", key(COLUMN_KEY))
 }
 
-/// The sound inputs of a target.
+/// Returns the seeds of a target.
 pub fn of(target: &str) -> Vec<Vec<u8>> {
     match target {
         "footer" => {
@@ -48,16 +48,16 @@ pub fn of(target: &str) -> Vec<Vec<u8>> {
         "bloom_header" => vec![filter(0).to_bytes().unwrap(), Sbbf::new(1).unwrap().to_bytes().unwrap()],
         "rewrite" => plain_files(),
         "decrypt" => vec![encrypted_file(true), encrypted_file(false)],
-        "sieve_segment" => bodies(Part::Lookup),
-        "sieve_keys" => bodies(Part::Keys),
-        "sieve_root" => bodies(Part::Root),
+        "sieve_segment" => bodies(Section::Lookup),
+        "sieve_keys" => bodies(Section::Keys),
+        "sieve_root" => bodies(Section::Root),
         "sieve_delta" => vec![delta(words(20)), delta(texts(20)), delta(Vec::<(u128, u32)>::new())],
         "sieve_index" => vec![vec![], vec![1, 0, 1], vec![0, 1, 255, 200, 2, 16]],
-        other => panic!("no target {other}"),
+        other => panic!("unknown target: {other}"),
     }
 }
 
-/// A filter of the seeds' column.
+/// Returns the filter of a column in the encrypted seeds.
 pub fn filter(column: usize) -> Sbbf {
     let mut filter = Sbbf::new(2).unwrap();
     (1..20).for_each(|i| filter.insert_hash((i + column as u64 * 100).wrapping_mul(0x9e37_79b9_7f4a_7c15)));
@@ -87,13 +87,13 @@ fn plain_files() -> Vec<Vec<u8>> {
     vec![table(plain.build()), table(small.set_compression(Compression::SNAPPY).build())]
 }
 
-/// The same metadata with one more field, a list without elements and element type, as fastparquet writes it.
+/// Appends a list without elements and element type to the metadata, as fastparquet writes it.
 fn with_untyped_list(metadata: &[u8]) -> Vec<u8> {
     let (stop, fields) = metadata.split_last().unwrap();
     [fields, &[0x09, 40 << 1, 0x00, *stop]].concat()
 }
 
-/// A file with a filter in column `a`, which is encrypted, and one in column `b`.
+/// Returns a file with filters in column `a`, which is encrypted, and in column `b`.
 fn encrypted_file(encrypted_footer: bool) -> Vec<u8> {
     let encryption = FileEncryptionProperties::builder(FOOTER_KEY.to_vec())
         .with_plaintext_footer(!encrypted_footer)
@@ -102,19 +102,19 @@ fn encrypted_file(encrypted_footer: bool) -> Vec<u8> {
     let file = table(WriterProperties::builder().with_file_encryption_properties(encryption.unwrap()).build());
     let keys = keys();
     let old = ParquetFile::open_with(read_footer(&file).unwrap(), &keys).unwrap();
-    let secrets = old.secrets(&keys).unwrap().unwrap();
-    let vault = Some(&secrets as &dyn Vault);
+    let key_ring = old.key_ring(&keys).unwrap().unwrap();
+    let decryptor = Some(&key_ring as &dyn Decryptor);
     let add = [(0, 0), (0, 1), (1, 0)].map(|(row_group, column)| NewFilter { row_group, column, num_blocks: 2 });
-    let plan = drive(&file, |fetched| old.plan_rewrite(&add, &[], OldFooter::Replaced, vault, fetched)).unwrap();
+    let plan = drive(&file, |fetched| old.plan_rewrite(&add, &[], OldFooter::Replaced, decryptor, fetched)).unwrap();
     let mut new = file[..plan.copy as usize].to_vec();
     for placed in &plan.filters {
-        new.extend(old.encode_filter(placed.row_group, placed.column, &filter(placed.column), vault).unwrap());
+        new.extend(old.encode_filter(placed.row_group, placed.column, &filter(placed.column), decryptor).unwrap());
     }
     new.extend(plan.footer);
     new
 }
 
-/// Keys that lie close, far and twice, in nine locations.
+/// Returns keys in nine locations, some of them close together, far apart, or repeated.
 pub fn words(count: u64) -> Vec<(u64, u32)> {
     (0..count)
         .map(|i| (if i % 3 == 0 { i * 4 } else { i.wrapping_mul(0x9e37_79b9) >> (i % 20) }, (i * i % 9) as u32))
@@ -125,7 +125,7 @@ fn texts(count: u64) -> Vec<(Bytes, u32)> {
     (0..count).map(|i| (Bytes::new(format!("key-{:04}", i * i % 97).as_bytes()), (i % 9) as u32)).collect()
 }
 
-/// An index of some pairs in nine locations, some of which have nulls.
+/// Builds an index of pairs in nine locations, including locations with nulls.
 pub fn index<K: Key>(pairs: &[(K, u32)]) -> (Root<K>, Vec<u8>) {
     let mut sorted = pairs.to_vec();
     sorted.sort();
@@ -136,27 +136,27 @@ pub fn index<K: Key>(pairs: &[(K, u32)]) -> (Root<K>, Vec<u8>) {
     Root::new(IndexInfo { axis, instant: 7, options: SMALL }, locations(9), stats, &builder.finish()).unwrap()
 }
 
-/// A stored part of an index.
+/// A stored section of an index.
 #[derive(Clone, Copy)]
-enum Part {
+enum Section {
     Root,
     Lookup,
     Keys,
 }
 
-/// The bodies of some part of three small indexes, one for each width of keys.
-fn bodies(part: Part) -> Vec<Vec<u8>> {
+/// Returns the bodies of one kind of section, from three small indexes with keys of different widths.
+fn bodies(section_kind: Section) -> Vec<Vec<u8>> {
     let wide: Vec<(u128, u32)> = words(60).into_iter().map(|(key, at)| (u128::from(key) << 40 | 7, at)).collect();
-    [body(&words(120), part), body(&wide, part), body(&texts(80), part)].concat()
+    [body(&words(120), section_kind), body(&wide, section_kind), body(&texts(80), section_kind)].concat()
 }
 
-fn body<K: Key>(pairs: &[(K, u32)], part: Part) -> Vec<Vec<u8>> {
+fn body<K: Key>(pairs: &[(K, u32)], section_kind: Section) -> Vec<Vec<u8>> {
     let (root, file) = index(pairs);
     let section = |extent: SectionRange| unframe(&file[extent.offset as usize..][..extent.len as usize]).to_vec();
-    match part {
-        Part::Root => vec![unframe(&root::write(&root)).to_vec()],
-        Part::Lookup => root.segments.iter().map(|entry| section(entry.lookup)).collect(),
-        Part::Keys => root.segments.iter().map(|entry| section(entry.keys)).collect(),
+    match section_kind {
+        Section::Root => vec![unframe(&root::write(&root)).to_vec()],
+        Section::Lookup => root.segments.iter().map(|entry| section(entry.lookup)).collect(),
+        Section::Keys => root.segments.iter().map(|entry| section(entry.keys)).collect(),
     }
 }
 

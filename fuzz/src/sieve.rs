@@ -1,30 +1,30 @@
-//! What the Sieve targets share: frames with a good checksum, and a look at an index that may be damaged.
+//! Helpers for the Sieve targets: frames with a valid checksum, and queries on an index that may be damaged.
 
 use parsieve::sieve::{
     Answer, AxisType, Bytes, Coarsen, Counts, Entry, Index, Key, KeySpan, Location, Options, Query, Root, SectionRange,
     Stats,
 };
 
-/// Limits so small that a few keys make several segments.
+/// Limits that are small enough for a few keys to produce several segments.
 pub const SMALL: Options = Options { max_records: 40, max_key_bytes: 2000, max_weight: 60, coarsen: Coarsen::Exact };
 
-/// A part whose checksum is right, so that its reader has to look at the body.
+/// Adds a magic number and a valid checksum to a body, so that its decoder gets to see the body.
 pub fn frame(magic: &[u8; 4], body: &[u8]) -> Vec<u8> {
     let mut bytes = [magic, body].concat();
     bytes.extend_from_slice(&crc32c::crc32c(&bytes).to_le_bytes());
     bytes
 }
 
-/// The body of a part.
+/// Returns the body of a framed section.
 pub fn unframe(bytes: &[u8]) -> &[u8] {
     &bytes[4..bytes.len() - 4]
 }
 
-/// A key type with some keys to ask for.
+/// A key type with some keys to query.
 pub trait Probes: Key {
-    /// In ascending order.
+    /// Returns keys in ascending order.
     fn probes() -> Vec<Self>;
-    /// Its axis.
+    /// The axis of the keys.
     const AXIS: AxisType;
 }
 
@@ -51,27 +51,28 @@ impl Probes for Bytes {
     }
 }
 
-/// Names of so many locations.
+/// Returns `count` locations.
 pub fn locations(count: u32) -> Vec<Location> {
     (0..count).map(|number| Location { partition: "p".into(), group: format!("{number:04}") }).collect()
 }
 
-/// Asks an index for points, lists, intervals and rays: answers name each location once, in order, and no others than it has.
-pub fn ask<K: Probes>(index: &Index<K>) {
+/// Queries points, lists, intervals and half-open ranges. Checks that answers contain only existing locations, in
+/// order.
+pub fn query_everything<K: Probes>(index: &Index<K>) {
     let probes = K::probes();
     let count = index.root().locations.len();
     let check = |query: Query<K>| match index.answer(&query) {
         Answer::All => (0..).take(count).collect(),
-        Answer::Only(found) => {
-            assert!(found.is_sorted_by(|a, b| a < b), "{query:?}: {found:?}");
-            assert!(found.last().is_none_or(|&last| (last as usize) < count), "{query:?}: {found:?}");
-            found
+        Answer::Only(locations) => {
+            assert!(locations.is_sorted_by(|a, b| a < b), "{query:?}: {locations:?}");
+            assert!(locations.last().is_none_or(|&last| (last as usize) < count), "{query:?}: {locations:?}");
+            locations
         }
     };
     for low in &probes {
         let point = check(Query::Point(low.clone()));
         let interval = check(Query::Between(low.clone(), low.clone()));
-        assert!(point.iter().all(|location| interval.contains(location)), "a point is an interval");
+        assert!(point.iter().all(|location| interval.contains(location)), "a point query differs from an interval");
         check(Query::AtLeast(low.clone()));
         check(Query::AtMost(low.clone()));
         for high in &probes {
@@ -84,7 +85,7 @@ pub fn ask<K: Probes>(index: &Index<K>) {
     assert!(index.report().error() >= 0.0 && index.reads_of_absent_keys() >= 0.0);
 }
 
-/// A root with one segment over the whole axis, whose locations have keys everywhere.
+/// Returns a root with one segment that covers the complete axis, in which every location has keys everywhere.
 pub fn one_segment<K: Probes>(count: u32) -> Root<K> {
     let probes = K::probes();
     let (least, most) = (probes[0].clone(), probes[probes.len() - 1].clone());

@@ -1,9 +1,10 @@
-//! Deltas with a good checksum: refused, or the same once they are written and read again, and never narrowing an answer.
+//! Deltas with a valid checksum. Either decoding fails, or the delta can be encoded again, and answers contain all its
+//! rows.
 
 use super::sieve::{Probes, frame};
 use parsieve::sieve::{Bytes, Delta, Query, Timeline};
 
-/// Reads `data` as the body of a delta; its first byte names the width of the keys.
+/// Decodes `data` as the body of a delta. Its first byte determines the width of the keys.
 pub fn run(data: &[u8]) {
     match data.first() {
         Some(1) => check::<u64>(data),
@@ -25,13 +26,13 @@ fn check<K: Probes>(body: &[u8]) {
         view.answer(&Query::Point(key.clone()));
         view.answer(&Query::AtLeast(key.clone()));
     }
-    let whole = view.answer(&Query::NotNull);
+    let not_null = view.answer(&Query::NotNull);
     let locations = timeline.locations().to_vec();
-    let compacted = view.compact(super::sieve::SMALL, locations, |_| unreachable!("there is no base"), |_| i64::MAX);
+    let compacted = view.compact(super::sieve::SMALL, locations, |_| unreachable!("no base"), |_| i64::MAX);
     if let Ok(compacted) = compacted {
-        let kept = |stats: &&parsieve::sieve::Stats<K>| stats.span.is_some();
-        for (number, _) in (0..).zip(&compacted.root.stats).filter(|(_, stats)| kept(stats)) {
-            assert!(whole.keeps(number), "a compaction found rows that the view had not");
+        let has_rows = |stats: &&parsieve::sieve::Stats<K>| stats.span.is_some();
+        for (number, _) in (0..).zip(&compacted.root.stats).filter(|(_, stats)| has_rows(stats)) {
+            assert!(not_null.keeps(number), "the compacted index has rows that the view does not have");
         }
     }
 }

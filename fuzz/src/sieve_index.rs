@@ -1,4 +1,4 @@
-//! A small index whose stored bytes are changed, checksums and all: an error or a superset, never a smaller answer.
+//! A small index whose stored bytes are changed, including checksums. Either loading fails, or answers are supersets.
 
 use std::sync::OnceLock;
 
@@ -6,25 +6,25 @@ use parsieve::sieve::{Answer, Index, Query, Root, root};
 
 use super::seeds;
 
-struct Small {
+struct SmallIndex {
     pairs: Vec<(u64, u32)>,
     root: Vec<u8>,
     file: Vec<u8>,
 }
 
-static SMALL: OnceLock<Small> = OnceLock::new();
+static SMALL: OnceLock<SmallIndex> = OnceLock::new();
 
-/// Reads `data` as changes: two bytes for a place, and what is laid over the byte there.
+/// Applies `data` as changes of three bytes each: a position and a mask that is XORed with the byte there.
 pub fn run(data: &[u8]) {
     let small = SMALL.get_or_init(|| {
         let pairs = seeds::words(120);
         let (root, file) = seeds::index(&pairs);
-        Small { pairs, root: root::write(&root), file }
+        SmallIndex { pairs, root: root::write(&root), file }
     });
     let (mut root, mut file) = (small.root.clone(), small.file.clone());
     for change in data.chunks_exact(3) {
-        let place = usize::from(u16::from_le_bytes([change[0], change[1]])) % (root.len() + file.len());
-        let byte = if place < root.len() { &mut root[place] } else { &mut file[place - small.root.len()] };
+        let position = usize::from(u16::from_le_bytes([change[0], change[1]])) % (root.len() + file.len());
+        let byte = if position < root.len() { &mut root[position] } else { &mut file[position - small.root.len()] };
         *byte ^= change[2];
     }
     let Ok(root): Result<Root<u64>, _> = root::read(&root) else { return };

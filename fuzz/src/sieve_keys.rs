@@ -1,9 +1,9 @@
-//! Maintenance sections with a good checksum: a compaction refuses them, or makes an index that answers.
+//! Keys sections with a valid checksum. Either compaction fails, or the compacted index can be queried.
 
-use super::sieve::{Probes, SMALL, ask, frame, one_segment};
+use super::sieve::{Probes, SMALL, frame, one_segment, query_everything};
 use parsieve::sieve::{Bytes, Delta, Index, Timeline};
 
-/// Reads `data` as the body of a maintenance section; its first byte names the width of the keys.
+/// Decodes `data` as the body of a keys section. Its first byte determines the width of the keys.
 pub fn run(data: &[u8]) {
     match data.first() {
         Some(1) => check::<u64>(data),
@@ -22,6 +22,6 @@ fn check<K: Probes>(body: &[u8]) {
     if let Ok(compacted) = view.compact(SMALL, locations, |_| Ok(section.clone()), |_| i64::MAX) {
         let mut index = Index::new(compacted.root);
         index.load_all(&compacted.file).unwrap();
-        ask(&index);
+        query_everything(&index);
     }
 }

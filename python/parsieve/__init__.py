@@ -70,7 +70,7 @@ __all__ = [
     "optimal_num_bytes",
 ]
 
-# What works on tables needs pyarrow, which takes longer to import than all the rest.
+# Tables need pyarrow, which takes longer to import than everything else. Import it when it is first used.
 _LATER = {
     "Advice": "index.advice",
     "Keep": "plan.verdict",
@@ -82,7 +82,7 @@ _LATER = {
 }
 
 
-# Public modules, which are imported when they are first used.
+# Public modules that are imported when they are first used.
 _MODULES = ("index", "lake", "spark")
 
 
@@ -93,9 +93,9 @@ def __getattr__(name: str) -> Any:
         return import_module(f"parsieve.{name}")
     if name not in _LATER:
         raise AttributeError(f"module 'parsieve' has no attribute {name!r}")
-    found = getattr(import_module(f"parsieve.{_LATER[name]}"), name)
-    globals()[name] = found
-    return found
+    value = getattr(import_module(f"parsieve.{_LATER[name]}"), name)
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:

@@ -1,4 +1,4 @@
-"""The types of arguments: what a column, a predicate and a table may be."""
+"""Type aliases and protocols for arguments: columns, predicates and tables."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 if TYPE_CHECKING:
-    # For type checkers and editors alone: importing parsieve imports none of these.
+    # For type checkers and editors only. Importing parsieve must not import these.
     from deltalake import DeltaTable
     from polars import Expr as PolarsExpr
     from pyarrow.compute import Expression as ArrowExpression
     from pyiceberg.table import Table as IcebergTable
 
     from parsieve._core import FileKeys
-    from parsieve.io.store.store import Store
+    from parsieve.io.store.base import Store
     from parsieve.predicate.expr import Expr
 
 
@@ -31,7 +31,7 @@ class ArrowStream(Protocol):
 
 
 class NumpyArray(Protocol):
-    """A numpy array, or what becomes one."""
+    """A numpy array, or an object that converts to one."""
 
     def __array__(self, *args: Any, **kwargs: Any) -> Any: ...
 
@@ -50,7 +50,7 @@ Term = tuple[ColumnName, str, Any]
 # A predicate: SQL text, an expression of pyarrow or Polars, (column, op, value) tuples, or None for every row.
 Where: TypeAlias = "str | ArrowExpression | PolarsExpr | Term | Sequence[Term] | Sequence[Sequence[Term]] | Expr | None"
 
-# A path or URI, or a filesystem of pyarrow.fs or fsspec or a store of obstore, with a path in it.
+# A path or URI; or a pair of a filesystem (pyarrow.fs, fsspec) or store (obstore) and a path in it.
 Place = str | os.PathLike[str] | tuple[Any, str | os.PathLike[str]]
 TableSource: TypeAlias = "Place | DeltaTable | IcebergTable"
 IndexLocation: TypeAlias = "Place | Store | None"

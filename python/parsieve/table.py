@@ -2,33 +2,28 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
-from parsieve._core import ParsieveError
-from parsieve._typing import ColumnName
 from parsieve.index.advice import Advice, advise_column
-from parsieve.index.indexed_table import IndexedTable
+from parsieve.index.indexed_table import IndexedTable, column_paths
 from parsieve.index.table_index import TableIndex
-from parsieve.index.view import View
-from parsieve.lake.base import AsOf, Lake, Snapshot
+from parsieve.lake.base import AsOf, Lake
 from parsieve.lake.open import open_lake
-from parsieve.plan.evidence.footers import Footers
 from parsieve.plan.evidence.questions import Among, ask, leaves
-from parsieve.plan.make import check_arguments, log_plan, make_plan, refuse_stale, report_unknown
+from parsieve.plan.make import PlanOptions, check_arguments, refuse_stale, report_unknown
+from parsieve.plan.open_table import OpenTable
 from parsieve.plan.pickling import restore_table, table_state
 from parsieve.plan.plan import Plan
-from parsieve.predicate.column_names import Names
+from parsieve.predicate.bind import bind
 from parsieve.predicate.expr import Expr, unknowns
 from parsieve.predicate.expr import columns as columns_of
 from parsieve.predicate.parse import Params, parse
 
 if TYPE_CHECKING:
-    from parsieve._typing import IndexLocation, TableKeysArgument, TableSource, Where
+    from parsieve._typing import ColumnName, IndexLocation, TableKeysArgument, TableSource, Where
 
 
 class Table(IndexedTable):
@@ -38,14 +33,17 @@ class Table(IndexedTable):
     pickled, raises `TypeError`.
     """
 
+    # For the other parts of parsieve; not public.
+    opened: OpenTable
+
     def __init__(self, lake: Lake, index_location: IndexLocation | TableIndex = None) -> None:
-        self._lake = lake
-        self._footers = Footers()
-        self._last: Snapshot | None = None
-        self._index = TableIndex.of(lake, index_location, lake.storage_options or None)
+        self.opened = OpenTable.of(lake, index_location)
+
+    def __dir__(self) -> list[str]:
+        return [name for name in super().__dir__() if name != "opened"]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return restore_table, (type(self), *table_state(self))
+        return restore_table, (type(self), *table_state(self.opened.lake, self.opened.index, repr(self)))
 
     def __repr__(self) -> str:
         return f"<parsieve.Table {self.format} {self.uri}>"
@@ -53,17 +51,17 @@ class Table(IndexedTable):
     @property
     def format(self) -> str:
         """`parquet`, `delta`, `iceberg` or `hudi`."""
-        return self._lake.format
+        return self.opened.lake.format
 
     @property
     def uri(self) -> str:
         """The table's folder."""
-        return self._lake.uri
+        return self.opened.lake.uri
 
     @property
     def schema(self) -> pa.Schema:
         """The columns that the table has now."""
-        return self._lake.snapshot().schema
+        return self.opened.lake.snapshot().schema
 
     def plan(
         self,
@@ -111,49 +109,13 @@ class Table(IndexedTable):
         if stale not in ("keep", "error"):
             raise ValueError(f'stale is "keep" or "error", not {stale!r}')
         check_arguments(as_of, on_unknown)
-        plan = self._plan(self._snapshot(as_of), where, keys, row_groups, timezone, params)
-        report_unknown(plan, on_unknown)
+        snapshot = self.opened.snapshot(as_of)
+        bound = bind(where, snapshot.schema, keys=keys, timezone=timezone, params=params)
+        plan = self.opened.plan(bound, snapshot, PlanOptions(row_groups))
+        report_unknown(bound, on_unknown)
         if stale == "error":
-            refuse_stale(plan, not self._index.is_empty)
+            refuse_stale(plan.record, not self.opened.index.is_empty)
         return plan
-
-    def _plan(
-        self,
-        snapshot: Snapshot,
-        where: Where,
-        keys: Mapping[Any, Any] | None = None,
-        row_groups: bool | None = None,
-        timezone: str | None = None,
-        params: Params | None = None,
-    ) -> Plan:
-        """Plan on a snapshot that was taken before."""
-        started = time.perf_counter()
-        before = self._index.cost
-        view, notes = self._view(snapshot)
-        plan = make_plan(
-            self._lake, snapshot, self._footers, view, where, keys, row_groups, timezone, notes, params=params
-        )
-        requests, num_bytes = self._index.cost
-        plan._count(requests - before[0], num_bytes - before[1])
-        log_plan(plan, time.perf_counter() - started)
-        return plan
-
-    def _snapshot(self, as_of: AsOf) -> Snapshot:
-        """A snapshot; while nothing changes its slices are the same objects, by which others know what they know."""
-        snapshot = self._lake.snapshot(as_of)
-        last = self._last
-        if last is not None and snapshot.slices is not last.slices and _same_slices(last, snapshot):
-            snapshot = replace(snapshot, slices=last.slices)
-        self._last = snapshot
-        return snapshot
-
-    def _view(self, snapshot: Snapshot) -> tuple[View | None, list[str]]:
-        """Return the index version that covers most of a snapshot. A broken index only costs speed."""
-        try:
-            self._index.refresh()
-            return self._index.at(snapshot), []
-        except (ParsieveError, OSError) as error:
-            return None, [f"the index cannot be used: {error}"]
 
     def advise(
         self,
@@ -166,7 +128,7 @@ class Table(IndexedTable):
         """Estimate what an index of each column would cost and save, from a sample of the table's files.
 
         Args:
-            columns: The columns to judge. None takes those of the queries, or without queries all columns.
+            columns: The columns to judge. None judges the columns of the queries, or without queries all columns.
             queries: Typical predicates, as for `plan`. Without any, point and range queries count equally.
             expose: Encrypted columns that may be indexed, as for `build_index`.
             timezone: The time zone to assume for timestamps in `queries` that have none, as for `plan`.
@@ -175,36 +137,26 @@ class Table(IndexedTable):
         >>> folder = tempfile.mkdtemp()
         >>> for part in range(9):
         ...     pq.write_table(pa.table({"id": range(part, 900, 9), "n": [7] * 100}), f"{folder}/part-{part}.parquet")
-        >>> [(one.column, one.recommendation) for one in ps.open_table(folder).advise()]
+        >>> [(advice.column, advice.recommendation) for advice in ps.open_table(folder).advise()]
         [('id', 'sieve'), ('n', 'none')]
         """
-        snapshot = self._lake.snapshot()
-        asked = [parse(one, snapshot.schema, timezone) for one in ([queries] if isinstance(queries, str) else queries)]
+        snapshot = self.opened.lake.snapshot()
+        listed = [queries] if isinstance(queries, str) else queries
+        predicates = [parse(query, snapshot.schema, timezone) for query in listed]
         if columns is not None:
-            paths = self._paths(columns, snapshot.schema)
-        elif asked:
-            paths = list(dict.fromkeys(column.path for one in asked for column in columns_of(one)))
+            paths = column_paths(columns, snapshot.schema)
+        elif predicates:
+            paths = list(dict.fromkeys(column.path for expr in predicates for column in columns_of(expr)))
             if not paths:
-                raise ValueError(f"the queries name no column in a condition that is understood{_left_out(asked)}")
+                raise ValueError(
+                    f"the queries name no column in a condition that is understood{_not_understood(predicates)}"
+                )
         else:
             paths = [(field.name,) for field in snapshot.schema if not pa.types.is_nested(field.type)]
-        intervals = {leaf.column.path for one in asked for leaf in leaves(ask(one)) if not isinstance(leaf, Among)}
-        lake = self._lake.exposing(self._paths(expose, snapshot.schema))
-        return [advise_column(lake, snapshot, path, ranges=not asked or path in intervals) for path in paths]
-
-    def _paths(self, columns: ColumnName | Sequence[ColumnName], schema: pa.Schema) -> list[tuple[str, ...]]:
-        # A name may be empty; `()` is no columns.
-        listed = [columns] if columns != () and isinstance(columns, str | tuple) else list(columns)
-        names = Names(schema)
-        return [names.find([one] if isinstance(one, str) else one).path for one in listed]
-
-
-def _same_slices(one: Snapshot, other: Snapshot) -> bool:
-    """Whether the slices of two snapshots are the same files with the same live rows, read by the same schema."""
-    if len(one.slices) != len(other.slices) or not one.schema.equals(other.schema, check_metadata=True):
-        return False
-    pairs = zip(one.slices, other.slices, strict=True)
-    return all(a is b or (a.same_rows(b) and a.group == b.group and a.partition == b.partition) for a, b in pairs)
+        questions = [question for expr in predicates for question in leaves(ask(expr))]
+        in_ranges = {question.column.path for question in questions if not isinstance(question, Among)}
+        lake = self.opened.lake.exposing(column_paths(expose, snapshot.schema))
+        return [advise_column(lake, snapshot, path, ranges=not predicates or path in in_ranges) for path in paths]
 
 
 def open_table(
@@ -226,7 +178,7 @@ def open_table(
     too; to index it, pass `index_location`. Globs and lists of files are not accepted.
 
     `storage_options` use the names of obstore for a plain folder (`aws_region`, `aws_endpoint`, `aws_allow_http`), and
-    those of the format's library for Delta Lake, Iceberg and Hudi.
+    the names of the format's library for Delta Lake, Iceberg and Hudi.
 
     `decryption` holds the keys of a plain folder's encrypted files: a dict of `footer_key`, `column_keys` and
     `aad_prefix`; or `(kms, connection)`, with a `KmsClient` (or a function that makes one) and the
@@ -241,8 +193,8 @@ def open_table(
     return Table(open_lake(source, format, storage_options, decryption), index_location)
 
 
-def _left_out(asked: Sequence[Expr]) -> str:
-    parts = [f"{part.text!r} is not ({part.reason})" for one in asked for part in unknowns(one)]
+def _not_understood(predicates: Sequence[Expr]) -> str:
+    parts = [f"{part.text!r} is not ({part.reason})" for expr in predicates for part in unknowns(expr)]
     return "".join(f"; {part}" for part in parts)
 
 

@@ -1,4 +1,4 @@
-"""Numbers with their nouns, for texts that people read."""
+"""Format numbers with nouns and units for messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-//! The one leaf of a column that a filter covers: Parquet stores each leaf of a nested column apart.
+//! Selects the leaf that a filter covers. Parquet stores each leaf of a nested column separately.
 //!
 //! ```text
 //! list<struct<a, b>>   [ {a: 1, b: 2} ], null, [ {a: 3, b: null} ]      leaf "a" → slots 1, 3     leaf "b" → slots 2, null
@@ -11,20 +11,21 @@ use arrow_buffer::{BooleanBufferBuilder, NullBuffer};
 use arrow_schema::DataType;
 use arrow_select::take::{TakeOptions, take};
 
-/// The slots of a leaf, flattened: one for each element of its innermost list.
+/// The slots of a leaf, flattened to one slot per element of its innermost list.
 #[derive(Debug, Clone)]
 pub struct Leaf {
-    /// The leaf's own array: a primitive, bytes, a dictionary or runs.
+    /// The leaf's array: primitive, byte strings, dictionary or run-end-encoded.
     pub array: ArrayRef,
-    /// Slots that hold a value: neither null themselves nor below a null parent. (Nulls of dictionary entries are not here.)
+    /// Null for slots without a value, which are null themselves or have a null parent. Does not include null entries
+    /// of a dictionary.
     pub nulls: Option<NullBuffer>,
 }
 
 impl Leaf {
-    /// The leaf of that path; without one, the only leaf there is.
+    /// Selects the leaf at `path`. Without a path, the column must have exactly one leaf.
     ///
-    /// Lists need no step in a path and maps need `key` or `value`; the steps of Parquet's own names
-    /// (`list.element`, `key_value`) are understood too.
+    /// A path needs no step for a list, and `key` or `value` for a map. It may also contain Parquet's own names
+    /// (`list.element`, `key_value`).
     pub fn find(array: &ArrayRef, path: Option<&[String]>) -> Result<Self> {
         let root = array.data_type();
         let mut steps = Steps { path: path.unwrap_or_default(), given: path, root };
@@ -61,7 +62,7 @@ fn descend(array: ArrayRef, above: Option<NullBuffer>, steps: &mut Steps<'_>) ->
                     let mut named = fields.iter().enumerate().filter(|(_, field)| field.name() == name);
                     steps.path = rest;
                     let (index, _) = named.next().ok_or_else(|| steps.no_such_leaf())?;
-                    // Of two fields of one name, either could be meant.
+                    // Two fields have this name, so the path is ambiguous.
                     if named.next().is_some() {
                         return Err(Error::new(ErrorKind::SeveralLeaves(leaf_names(steps.root))));
                     }
@@ -78,13 +79,13 @@ fn descend(array: ArrayRef, above: Option<NullBuffer>, steps: &mut Steps<'_>) ->
             let width = usize::try_from(*width).unwrap_or(0);
             let ranges = (0..array.len()).map(|slot| (slot * width, (slot + 1) * width));
             let below = spread(nulls.as_ref(), ranges, array.len() * width);
-            // The array's values begin at its own offset.
+            // `values()` does not include the array's offset, so the slice starts at 0.
             let values = array.as_fixed_size_list().values().clone();
             steps.skip_if(&["list", "element"]);
             descend(values.slice(0, array.len() * width), below, steps)
         }
-        DataType::ListView(_) => viewed::<i32>(&array, nulls.as_ref(), steps),
-        DataType::LargeListView(_) => viewed::<i64>(&array, nulls.as_ref(), steps),
+        DataType::ListView(_) => view_elements::<i32>(&array, nulls.as_ref(), steps),
+        DataType::LargeListView(_) => view_elements::<i64>(&array, nulls.as_ref(), steps),
         DataType::Map(_, _) => {
             let map = array.as_map();
             let (first, last) = ends(map.value_offsets());
@@ -104,8 +105,12 @@ fn elements<O: OffsetSizeTrait>(array: &ArrayRef, nulls: Option<NullBuffer>, ste
     descend(list.values().slice(first, last - first), below, steps)
 }
 
-/// Views may overlap and stand in any order, so their elements are gathered.
-fn viewed<O: OffsetSizeTrait>(array: &ArrayRef, nulls: Option<&NullBuffer>, steps: &mut Steps<'_>) -> Result<Leaf> {
+/// Gathers the elements of a list view, because views may overlap and appear in any order.
+fn view_elements<O: OffsetSizeTrait>(
+    array: &ArrayRef,
+    nulls: Option<&NullBuffer>,
+    steps: &mut Steps<'_>,
+) -> Result<Leaf> {
     let view = array.as_list_view::<O>();
     let present = (0..view.len()).filter(|slot| nulls.is_none_or(|nulls| nulls.is_valid(*slot)));
     let indices: Int64Array = present
@@ -134,7 +139,7 @@ fn ranges<O: OffsetSizeTrait>(offsets: &[O], first: usize) -> impl Iterator<Item
     offsets.windows(2).map(move |pair| (pair[0].as_usize() - first, pair[1].as_usize() - first))
 }
 
-/// Nulls of parents, spread over their children: a null list may still cover elements, and those are no values.
+/// Propagates nulls from parents to children. A null list may still cover elements, and they are not values.
 fn spread(
     nulls: Option<&NullBuffer>,
     ranges: impl Iterator<Item = (usize, usize)>,
@@ -151,7 +156,7 @@ fn spread(
     Some(NullBuffer::new(valid.finish())).filter(|nulls| nulls.null_count() > 0)
 }
 
-/// The leaves of a type, for people.
+/// Lists the leaves of a type for an error message.
 fn leaf_names(root: &DataType) -> String {
     fn collect(data_type: &DataType, path: &mut Vec<String>, names: &mut Vec<String>) {
         match data_type {
@@ -188,8 +193,8 @@ mod tests {
         let leaf = Leaf::find(&(Arc::new(array) as ArrayRef), Some(&path)).unwrap();
         let values = leaf.array.as_primitive::<Int32Type>();
         let valid = |slot| leaf.nulls.as_ref().is_none_or(|nulls| nulls.is_valid(slot));
-        let found: Vec<_> = (0..values.len()).map(|slot| valid(slot).then(|| values.value(slot))).collect();
-        assert_eq!(found, expected);
+        let actual: Vec<_> = (0..values.len()).map(|slot| valid(slot).then(|| values.value(slot))).collect();
+        assert_eq!(actual, expected);
     }
 
     fn item() -> Arc<Field> {
@@ -201,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_null_list_hides_the_elements_it_still_covers() {
+    fn elements_of_a_null_list_are_null() {
         let offsets = OffsetBuffer::new(ScalarBuffer::from(vec![0, 2, 4, 6]));
         let nulls = NullBuffer::from(vec![true, false, true]);
         let list = ListArray::new(item(), offsets, numbers(), Some(nulls));
@@ -211,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn fixed_size_lists_keep_slots_below_nulls_and_slices() {
+    fn fixed_size_lists_keep_slots_of_nulls_and_respect_slices() {
         let nulls = NullBuffer::from(vec![true, false, true]);
         let list = FixedSizeListArray::new(item(), 2, numbers(), Some(nulls));
         check(list.clone(), &[], &[Some(0), Some(1), None, None, Some(4), Some(5)]);
@@ -219,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn views_are_read_in_their_own_order() {
+    fn list_views_are_read_in_view_order() {
         let (offsets, sizes) = (ScalarBuffer::from(vec![4, 0, 1]), ScalarBuffer::from(vec![2, 1, 2]));
         let nulls = NullBuffer::from(vec![true, false, true]);
         let view = ListViewArray::new(item(), offsets, sizes, numbers(), Some(nulls));
@@ -227,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn structures_and_maps_need_a_choice() {
+    fn structs_and_maps_need_a_path() {
         let field = |name: &str| Arc::new(Field::new(name, DataType::Int32, true));
         let nulls = NullBuffer::from(vec![true, true, true, false, true, true]);
         let both = StructArray::new(

@@ -1,7 +1,7 @@
-//! Arrow columns as Parquet would store them: which physical type, which meaning, which leaf.
+//! Maps Arrow columns to Parquet: the physical type, the meaning and the leaf columns.
 
 pub mod leaf;
-pub mod settle;
+pub mod normalize_offsets;
 pub mod types;
 
 pub use leaf::Leaf;

@@ -1,45 +1,46 @@
-//! Arrow type ↔ Parquet physical type and meaning: one table, [`ColumnType::of`].
+//! The mapping from Arrow types to Parquet physical types and meanings: one table, [`ColumnType::of`].
 //!
-//! A hash is one of bytes, so the physical type decides it; the meaning (unit, scale, sign) decides whether two columns of
-//! one physical type can be compared at all: 1 second and 1 millisecond are both the INT64 one.
+//! The physical type decides which bytes are hashed. The meaning (unit, scale, sign) decides whether two columns of the
+//! same physical type are comparable: 1 second and 1 millisecond are both stored as the INT64 value 1.
 
 use crate::error::{Error, ErrorKind, Result};
 use arrow_schema::{DataType, TimeUnit};
 use std::fmt;
 use std::str::FromStr;
 
-/// Physical types that Parquet can hash. BOOLEAN is absent: its plain encoding is bit-packed, so the format defines no hash.
+/// Physical types that Parquet can hash. BOOLEAN is missing because its plain encoding is bit-packed, for which the
+/// format defines no hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum PhysicalType {
     /// Four bytes, little-endian.
     Int32,
     /// Eight bytes, little-endian.
     Int64,
-    /// Nanoseconds of the day and Julian day: old timestamps, only ever read.
+    /// Nanoseconds of the day and the Julian day. A deprecated timestamp type, which parsieve only reads.
     Int96,
     /// Four bytes of IEEE 754.
     Float,
     /// Eight bytes of IEEE 754.
     Double,
-    /// The bytes, without their length.
+    /// The bytes, without a length prefix.
     ByteArray,
-    /// The bytes, all of one length.
+    /// Byte strings of equal length.
     FixedLenByteArray(u32),
 }
 
-/// What the values of a column mean; together with the physical type, all that a hash depends on.
+/// The meaning of a column's values. Together with the physical type it determines their hashes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Meaning {
-    /// Integers of any width; unsigned ones are stored as their bit pattern.
+    /// Integers of any width. Unsigned integers are stored as their bit pattern.
     Integer {
-        /// Whether there are negative ones.
+        /// True for signed integers.
         signed: bool,
     },
-    /// IEEE 754 of the physical type's width.
+    /// IEEE 754 numbers of the physical type's width.
     Real,
-    /// Unscaled integers.
+    /// Decimals, stored as unscaled integers.
     Decimal {
-        /// Digits after the point.
+        /// Digits after the decimal point.
         scale: i8,
     },
     /// Days since 1970.
@@ -48,33 +49,33 @@ pub enum Meaning {
     Time(TimeUnit),
     /// Ticks since 1970.
     Timestamp {
-        /// The tick.
+        /// The unit of a tick.
         unit: TimeUnit,
-        /// Whether they are instants (UTC) or local times.
+        /// True for instants (UTC), false for local times.
         zoned: bool,
     },
-    /// Ticks.
+    /// A number of ticks.
     Duration(TimeUnit),
-    /// Text, binary, UUID: bytes as they are.
+    /// Text, binary or UUID: uninterpreted bytes.
     Bytes,
 }
 
-/// How a column's values become the bytes that are hashed.
+/// A column type, which determines the bytes that are hashed for a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ColumnType {
-    /// What is stored.
+    /// How the values are stored.
     pub physical: PhysicalType,
-    /// What is meant.
+    /// How the values are interpreted.
     pub meaning: Meaning,
 }
 
 impl ColumnType {
-    /// The column that pyarrow's writer makes of an Arrow type.
+    /// Returns the column type that pyarrow's writer uses for an Arrow type.
     pub fn of(arrow: &DataType) -> Result<Self> {
         use DataType as A;
         use PhysicalType as P;
         let (physical, meaning) = match arrow {
-            // One row for each Arrow type. To add one: see "How to add an Arrow type" in ARCHITECTURE.md.
+            // One row per Arrow type. See "How to add an Arrow type" in ARCHITECTURE.md.
             A::Int8 | A::Int16 | A::Int32 => (P::Int32, Meaning::Integer { signed: true }),
             A::UInt8 | A::UInt16 | A::UInt32 => (P::Int32, Meaning::Integer { signed: false }),
             A::Int64 => (P::Int64, Meaning::Integer { signed: true }),
@@ -83,7 +84,7 @@ impl ColumnType {
             A::Float32 => (P::Float, Meaning::Real),
             A::Float64 => (P::Double, Meaning::Real),
             A::Date32 | A::Date64 => (P::Int32, Meaning::Date),
-            // Parquet has no seconds: writers store milliseconds.
+            // Parquet has no unit for seconds, so writers store milliseconds.
             A::Time32(_) => (P::Int32, Meaning::Time(TimeUnit::Millisecond)),
             A::Time64(unit) => (P::Int64, Meaning::Time(*unit)),
             A::Timestamp(unit, zone) => (P::Int64, Meaning::Timestamp { unit: stored(*unit), zoned: zone.is_some() }),
@@ -108,13 +109,13 @@ impl ColumnType {
         Ok(Self { physical, meaning })
     }
 
-    /// The column that stores an Arrow type in a physical type of the caller's choice, where there is one.
-    pub fn with_physical(arrow: &DataType, physical: Physical) -> Result<Self> {
+    /// Returns the column type that stores an Arrow type as the given physical type, or an error if it cannot.
+    pub fn with_physical(arrow: &DataType, physical: RequestedPhysical) -> Result<Self> {
         let default = Self::of(arrow)?;
         let physical = match physical {
-            Physical::Exactly(physical) => physical,
-            // The width that pyarrow would choose.
-            Physical::FixedOfUsualWidth => match (default.physical, default.meaning) {
+            RequestedPhysical::Exactly(physical) => physical,
+            // The length that pyarrow chooses.
+            RequestedPhysical::FixedOfUsualWidth => match (default.physical, default.meaning) {
                 (PhysicalType::FixedLenByteArray(width), _) => PhysicalType::FixedLenByteArray(width),
                 (_, _) => return Err(no_form(arrow, "FIXED_LEN_BYTE_ARRAY without a length")),
             },
@@ -123,7 +124,7 @@ impl ColumnType {
         let meaning = match (default.meaning, physical) {
             (Meaning::Timestamp { zoned, .. }, P::Int96) => Meaning::Timestamp { unit: TimeUnit::Nanosecond, zoned },
             (Meaning::Bytes, P::Int96) if default.physical == P::FixedLenByteArray(12) => Meaning::Bytes,
-            // arrow-rs stores Date64 as it is: milliseconds in an INT64.
+            // arrow-rs stores Date64 unchanged, as milliseconds in an INT64.
             (Meaning::Date, P::Int64) if *value_type(arrow) == DataType::Date64 => {
                 Meaning::Timestamp { unit: TimeUnit::Millisecond, zoned: false }
             }
@@ -138,12 +139,12 @@ impl ColumnType {
     }
 }
 
-/// A physical type as a caller names it: the length of a fixed one may be left open.
+/// A physical type given by the caller, who may omit the length of a fixed-length type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Physical {
-    /// Fully given.
+pub enum RequestedPhysical {
+    /// A complete physical type.
     Exactly(PhysicalType),
-    /// `FIXED_LEN_BYTE_ARRAY`, of the length that the Arrow type suggests.
+    /// `FIXED_LEN_BYTE_ARRAY` with the length that pyarrow chooses for the Arrow type.
     FixedOfUsualWidth,
 }
 
@@ -159,9 +160,9 @@ fn stored(unit: TimeUnit) -> TimeUnit {
     if unit == TimeUnit::Second { TimeUnit::Millisecond } else { unit }
 }
 
-/// The fewest bytes whose signed range holds every unscaled value of `precision` digits.
+/// Returns the smallest number of bytes whose signed range contains every unscaled value of `precision` digits.
 pub fn decimal_bytes(precision: u8) -> u32 {
-    // A sign bit and log2(10^precision) bits; no power of ten is a power of two, so the ceiling is exact.
+    // One sign bit plus log2(10^precision) bits. No power of ten is a power of two, so the ceiling is exact.
     (f64::from(precision) * std::f64::consts::LOG2_10 + 1.0).div_euclid(8.0) as u32 + 1
 }
 
@@ -187,13 +188,13 @@ impl fmt::Display for PhysicalType {
     }
 }
 
-impl FromStr for Physical {
+impl FromStr for RequestedPhysical {
     type Err = Error;
 
     fn from_str(name: &str) -> Result<Self> {
         let fixed = || {
             let width = name.strip_prefix("FIXED_LEN_BYTE_ARRAY(")?.strip_suffix(')')?;
-            // An Arrow width is an i32, so a larger one cannot be meant.
+            // Arrow stores the width as an i32, so a larger number is invalid.
             width.parse().ok().filter(|width| *width <= i32::MAX.cast_unsigned()).map(PhysicalType::FixedLenByteArray)
         };
         let exactly = match name {
@@ -210,7 +211,7 @@ impl FromStr for Physical {
     }
 }
 
-/// The parts of a meaning's text: `timestamp[us]`, `decimal(2)`; read back by [`Meaning::from_str`].
+/// The units in the text of a meaning, such as `timestamp[us]`. [`Meaning::from_str`] parses them.
 const UNITS: [(&str, TimeUnit); 4] = [
     ("s", TimeUnit::Second),
     ("ms", TimeUnit::Millisecond),
@@ -276,7 +277,7 @@ impl FromStr for ColumnType {
     fn from_str(text: &str) -> Result<Self> {
         let parse = || {
             let (physical, meaning) = text.split_once(' ')?;
-            let Physical::Exactly(physical) = physical.parse().ok()? else { return None };
+            let RequestedPhysical::Exactly(physical) = physical.parse().ok()? else { return None };
             Some(Self { physical, meaning: meaning.parse().ok()? })
         };
         parse().ok_or_else(|| Error::new(ErrorKind::PhysicalName(text.to_owned())))
@@ -288,7 +289,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn decimals_take_the_fewest_bytes() {
+    fn decimals_are_stored_in_the_fewest_bytes() {
         for precision in 1..=38u8 {
             let largest = 10i128.checked_pow(u32::from(precision)).unwrap() - 1;
             let fits = |bytes: u32| bytes >= 16 || bytes > 0 && largest < 1i128 << (8 * bytes - 1);
@@ -299,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn types_survive_their_text() {
+    fn column_types_round_trip_through_text() {
         let mut meanings = vec![Meaning::Integer { signed: true }, Meaning::Integer { signed: false }, Meaning::Real];
         meanings.extend([Meaning::Date, Meaning::Bytes, Meaning::Decimal { scale: -3 }]);
         for (_, unit) in UNITS {
@@ -318,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn what_parquet_cannot_hash_is_unsupported() {
+    fn types_without_a_hash_are_unsupported() {
         for arrow in [
             DataType::Boolean,
             DataType::Null,
@@ -330,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn only_physical_types_that_can_hold_the_meaning() {
+    fn with_physical_accepts_only_suitable_physical_types() {
         let check = |arrow: DataType, physical: &str, expected: Option<&str>| {
             let column = ColumnType::with_physical(&arrow, physical.parse().unwrap()).ok();
             assert_eq!(column.map(|column| column.to_string()).as_deref(), expected, "{arrow} as {physical}");
@@ -347,7 +348,7 @@ mod tests {
         check(DataType::Utf8, "FIXED_LEN_BYTE_ARRAY", None);
         check(DataType::FixedSizeBinary(12), "INT96", Some("INT96 bytes"));
         check(DataType::FixedSizeBinary(11), "INT96", None);
-        assert!("FIXED_LEN_BYTE_ARRAY(-1)".parse::<Physical>().is_err());
-        assert!("int32".parse::<Physical>().is_err());
+        assert!("FIXED_LEN_BYTE_ARRAY(-1)".parse::<RequestedPhysical>().is_err());
+        assert!("int32".parse::<RequestedPhysical>().is_err());
     }
 }

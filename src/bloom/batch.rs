@@ -1,21 +1,23 @@
-//! Many hashes at once: the instruction set chosen once, the blocks prefetched where they lie outside the cache.
+//! Inserts and checks many hashes at once. Chooses the instruction set once per batch, and prefetches blocks that are
+//! not in the cache.
 
 use super::block::Block;
 use crate::int::to_u64;
 use crate::isa::{InstructionSet, per_instruction_set};
 
-/// Blocks asked for ahead of their use: enough to cover a trip to memory, few enough to stay in the first cache.
+/// Number of blocks prefetched ahead of their use: enough to hide the memory latency, few enough to stay in the L1
+/// cache.
 pub const AHEAD: usize = 128;
 
-/// Filters above this size are prefetched; below it they stay in the second cache, and a prefetch only costs.
+/// Filters above this size are prefetched. Smaller filters stay in the L2 cache, where prefetching only costs time.
 const PREFETCH_FROM_BLOCKS: usize = (1 << 20) / Block::BYTES;
 
-/// Whether a filter of so many blocks is prefetched.
+/// Returns true if a filter of this size is prefetched.
 pub fn is_prefetched(num_blocks: usize) -> bool {
     num_blocks > PREFETCH_FROM_BLOCKS
 }
 
-/// Inserts the first `count` hashes of `window`; those after them are only prefetched, so that batches flow into each other.
+/// Inserts the first `count` hashes of `window`. The remaining hashes are only prefetched, for the next batch.
 pub fn insert(isa: InstructionSet, blocks: &mut [Block], window: &[u64], count: usize) {
     assert_index_fits(blocks.len());
     if is_prefetched(blocks.len()) {
@@ -25,7 +27,7 @@ pub fn insert(isa: InstructionSet, blocks: &mut [Block], window: &[u64], count: 
     }
 }
 
-/// Checks the first `count` hashes of `window`: 64 answers in each word of `answers`, lowest bit first.
+/// Checks the first `count` hashes of `window`. Each word of `answers` receives 64 answers, lowest bit first.
 pub fn check(isa: InstructionSet, blocks: &[Block], window: &[u64], count: usize, answers: &mut [u64]) {
     assert_index_fits(blocks.len());
     assert!(answers.len() * 64 >= count, "an answer for each hash");
@@ -36,20 +38,22 @@ pub fn check(isa: InstructionSet, blocks: &[Block], window: &[u64], count: usize
     }
 }
 
-/// What the unchecked index below relies on; once for a batch.
+/// Checks the condition for the unchecked indexing below, once per batch.
 fn assert_index_fits(num_blocks: usize) {
     assert!((1..1 << 32).contains(&to_u64(num_blocks)), "a filter has 1 to 2^26 - 1 blocks");
 }
 
-/// Multiply-shift spreads the upper half evenly over any number of blocks, so foreign filters need not be a power of two.
+/// Returns the block of a hash by multiply-shift, which spreads the upper half evenly over any number of blocks.
+/// Filters of other writers need not have a power of two.
+///
 /// For fewer than 2^32 blocks the product is below `num_blocks * 2^32`, so the index is below `num_blocks`.
 #[inline(always)]
 pub(crate) fn block_index(high: u32, num_blocks: usize) -> usize {
     ((u64::from(high) * to_u64(num_blocks)) >> 32) as usize
 }
 
-/// A hash in memory, its halves read apart. The low one then goes from memory into every lane of a vector at once; cut from
-/// a register it would have to pass the one port that moves between lanes, which is what these loops are short of.
+/// A hash in memory whose halves are read separately. The low half is then broadcast from memory to all lanes of a
+/// vector. Broadcasting from a register would need the shuffle port, which is the bottleneck of these loops.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 struct Hash([u32; 2]);
@@ -57,7 +61,7 @@ struct Hash([u32; 2]);
 impl Hash {
     #[inline(always)]
     fn of(hashes: &[u64]) -> &[Self] {
-        // SAFETY: `Hash` is two u32 in the place of one u64: the same size, no stricter alignment, and any bits are valid.
+        // SAFETY: `Hash` is two u32 in place of one u64: same size, weaker alignment, and every bit pattern is valid.
         unsafe { std::slice::from_raw_parts(hashes.as_ptr().cast(), hashes.len()) }
     }
 
@@ -74,7 +78,7 @@ impl Hash {
 
 #[inline(always)]
 fn block(blocks: &[Block], hash: Hash) -> &Block {
-    // SAFETY: `block_index` is below `blocks.len()`, which `assert_index_fits` found to be from 1 to 2^32 - 1.
+    // SAFETY: `block_index` is below `blocks.len()`, because `assert_index_fits` checked that it is from 1 to 2^32 - 1.
     unsafe { blocks.get_unchecked(block_index(hash.high(), blocks.len())) }
 }
 
@@ -91,7 +95,7 @@ fn prefetch(blocks: &[Block], hash: Hash) {
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         let address: *const Block = block(blocks, hash);
-        // SAFETY: a prefetch reads nothing that the program sees; the address is that of a block.
+        // SAFETY: a prefetch has no visible effect, and the address is that of a block.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) };
     }
     #[cfg(not(target_arch = "x86_64"))]
@@ -113,7 +117,7 @@ per_instruction_set! {
 
 #[inline(always)]
 fn insert_near_body(blocks: &mut [Block], hashes: &[u64]) {
-    // Unrolled by hand: a loop this small swings with the alignment of its code.
+    // Unrolled by hand, because the speed of such a small loop depends on the alignment of its code.
     let (eights, rest) = Hash::of(hashes).as_chunks::<8>();
     for eight in eights {
         for hash in eight {
@@ -128,8 +132,8 @@ fn insert_near_body(blocks: &mut [Block], hashes: &[u64]) {
 #[inline(always)]
 fn insert_far_body(blocks: &mut [Block], window: &[u64], count: usize) {
     let window = Hash::of(window);
-    let with_ahead = count.min(window.len().saturating_sub(AHEAD));
-    let (covered, last) = window[..count].split_at(with_ahead);
+    let num_with_ahead = count.min(window.len().saturating_sub(AHEAD));
+    let (covered, last) = window[..count].split_at(num_with_ahead);
     for (hash, ahead) in covered.iter().zip(window.get(AHEAD..).unwrap_or_default()) {
         prefetch(blocks, *ahead);
         block_mut(blocks, *hash).insert(hash.low());
@@ -166,7 +170,7 @@ fn check_far_body(blocks: &[Block], window: &[u64], count: usize, answers: &mut 
 
 #[inline(always)]
 fn check_word(blocks: &[Block], hashes: &[Hash]) -> u64 {
-    // Unrolled as inserts are.
+    // Unrolled for the same reason as inserts.
     let mut word = 0;
     let (eights, rest) = hashes.as_chunks::<8>();
     for (byte, eight) in eights.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! A filter of a column: the bitset, and the type of the values it was filled with.
+//! A Bloom filter with the column type of its values.
 
 use super::batch::{self, AHEAD};
 use super::sbbf::Sbbf;
@@ -16,74 +16,78 @@ use arrow_schema::DataType;
 use arrow_select::take::{TakeOptions, take};
 use std::ops::Range;
 
-/// A Bloom filter that knows what it holds, so that a probe of another type converts exactly or fails, and never says a wrong "no".
+/// A Bloom filter that knows its column type. A probe of another type is converted exactly or fails, so it never causes
+/// a false "no".
 #[derive(Debug)]
 pub struct Filter {
     sbbf: Sbbf,
     column: Option<ColumnType>,
-    /// Whether there are values inside whose type nobody told.
-    untold: bool,
+    /// True if the filter holds values of undeclared type.
+    type_unknown: bool,
 }
 
-/// How a column is taken in.
+/// Options for inserting or checking a column.
 #[derive(Debug, Clone, Copy)]
-pub struct Options<'a> {
-    /// The leaf of a nested column.
+pub struct ColumnOptions<'a> {
+    /// The path of the leaf within a nested column.
     pub leaf: Option<&'a [String]>,
-    /// Threads to use at most; the result is the same for any number.
+    /// Maximum number of threads. The result does not depend on it.
     pub threads: usize,
-    /// The instruction set of the batches.
+    /// The instruction set for batches.
     pub isa: InstructionSet,
 }
 
-impl Default for Options<'_> {
+impl Default for ColumnOptions<'_> {
     fn default() -> Self {
         Self { leaf: None, threads: 1, isa: InstructionSet::detect() }
     }
 }
 
-/// A thread of its own is worth it from so many slots on.
+/// Minimum number of slots per additional thread.
 const SLOTS_FOR_A_THREAD: usize = 1 << 17;
 
 impl Filter {
-    /// A filter over a bitset; `column` is the type of its values, where it is known.
+    /// Creates a filter from a bitset. `column` is the type of its values, if known.
     pub fn new(sbbf: Sbbf, column: Option<ColumnType>) -> Self {
-        let untold = column.is_none() && !sbbf.is_empty();
-        Self { sbbf, column, untold }
+        let type_unknown = column.is_none() && !sbbf.is_empty();
+        Self { sbbf, column, type_unknown }
     }
 
-    /// A filter without values; the first ones that are inserted tell the type, where `column` does not.
+    /// Creates an empty filter. Without `column`, the first inserted values determine the type.
     pub fn empty(num_blocks: u64, column: Option<ColumnType>) -> Result<Self> {
-        Ok(Self { sbbf: Sbbf::new(num_blocks)?, column, untold: false })
+        Ok(Self { sbbf: Sbbf::new(num_blocks)?, column, type_unknown: false })
     }
 
-    /// The bitset.
+    /// Returns the bitset.
     pub fn sbbf(&self) -> &Sbbf {
         &self.sbbf
     }
 
-    /// The type of the values inside, once known.
+    /// Returns the type of the values, if known.
     pub fn column(&self) -> Option<ColumnType> {
         self.column
     }
 
-    /// Inserts a column's values; nulls are skipped. Values inserted before an error stay: a filter may hold too much, never too little.
-    pub fn insert(&mut self, array: &ArrayRef, options: Options<'_>) -> Result<()> {
+    /// Inserts the values of a column, without nulls. Values inserted before an error remain, which can only cause
+    /// false positives.
+    pub fn insert(&mut self, array: &ArrayRef, options: ColumnOptions<'_>) -> Result<()> {
         let leaf = Leaf::find(array, options.leaf)?;
         if *leaf.array.data_type() == DataType::Null {
             return Ok(());
         }
         let column = self.type_of(&leaf)?;
         let values = HashedColumn::of_values(&leaf, column, options.isa)?;
-        // Only values tell the type: an empty or all-null column fits any. And where the bits of unknown values are
-        // there already, the type stays unknown, or a probe of it would be a "no" to them.
-        if self.column.is_none() && !self.untold && values.holds_values() {
+        // Only values determine the type, because an empty or all-null column fits any type. If the filter already
+        // holds values of an unknown type, the type stays unknown: a probe of the new type would wrongly exclude the
+        // old values.
+        if self.column.is_none() && !self.type_unknown && values.holds_values() {
             self.column = Some(column);
         }
-        // Every further thread fills a filter of its own, which must be made and merged: not worth it for few values.
-        let most = values.len() / SLOTS_FOR_A_THREAD.max(2 * self.sbbf.blocks().len());
-        let mut parts = parts(values.len(), options.threads.min(most));
-        let own = parts.next().unwrap_or(0..0);
+        // Each additional thread fills its own filter, which must be allocated and merged. This does not pay off for
+        // few values.
+        let max_threads = values.len() / SLOTS_FOR_A_THREAD.max(2 * self.sbbf.blocks().len());
+        let mut parts = parts(values.len(), options.threads.min(max_threads));
+        let own_part = parts.next().unwrap_or(0..0);
         let isa = options.isa;
         std::thread::scope(|scope| {
             let others: Vec<_> = parts
@@ -97,7 +101,7 @@ impl Filter {
                     })
                 })
                 .collect();
-            let mut result = insert_part(&mut self.sbbf, &values, own, isa);
+            let mut result = insert_part(&mut self.sbbf, &values, own_part, isa);
             for other in others {
                 let other = other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
                 result = result.and(other.and_then(|other| self.sbbf.merge(&other)));
@@ -106,8 +110,9 @@ impl Filter {
         })
     }
 
-    /// Which values may be present: `false` is certain, null for null. A zero is looked for with both signs, a NaN is never excluded.
-    pub fn check(&self, array: &ArrayRef, options: Options<'_>) -> Result<BooleanArray> {
+    /// Returns which values may be present. `false` is certain, and nulls stay null. Zero is looked up with both signs,
+    /// and NaN is never excluded.
+    pub fn check(&self, array: &ArrayRef, options: ColumnOptions<'_>) -> Result<BooleanArray> {
         let leaf = Leaf::find(array, options.leaf)?;
         if *leaf.array.data_type() == DataType::Null {
             return Ok(BooleanArray::new_null(leaf.array.len()));
@@ -116,8 +121,9 @@ impl Filter {
         let slots = HashedColumn::of_slots(&leaf, column, options.isa)?;
         let mut answers = self.check_slots(&slots, options)?;
         for form in Form::all(column).filter(|form| *form != Form::Usual) {
-            let more = self.check_slots(&HashedColumn::of_slots_as(&leaf, column, form, options.isa)?, options)?;
-            answers.iter_mut().zip(more).for_each(|(word, more)| *word |= more);
+            let form_answers =
+                self.check_slots(&HashedColumn::of_slots_as(&leaf, column, form, options.isa)?, options)?;
+            answers.iter_mut().zip(form_answers).for_each(|(word, form_word)| *word |= form_word);
         }
         if column.meaning == Meaning::Real {
             self.admit_zeros_and_nans(&leaf, column.physical, &mut answers)?;
@@ -126,22 +132,22 @@ impl Filter {
         Ok(BooleanArray::new(answers, slots.nulls().cloned()))
     }
 
-    fn check_slots(&self, slots: &HashedColumn, options: Options<'_>) -> Result<Vec<u64>> {
+    fn check_slots(&self, slots: &HashedColumn, options: ColumnOptions<'_>) -> Result<Vec<u64>> {
         let mut answers = vec![0u64; slots.len().div_ceil(64)];
         let threads = options.threads.min(slots.len() / SLOTS_FOR_A_THREAD);
         let mut rest = answers.as_mut_slice();
         std::thread::scope(|scope| {
             let mut workers = Vec::new();
             let mut parts = parts(slots.len(), threads);
-            let own = parts.next().unwrap_or(0..0);
-            let (own_answers, others) = rest.split_at_mut(own.len().div_ceil(64));
+            let own_part = parts.next().unwrap_or(0..0);
+            let (own_answers, others) = rest.split_at_mut(own_part.len().div_ceil(64));
             rest = others;
             for part in parts {
                 let (answers, others) = rest.split_at_mut(part.len().div_ceil(64));
                 rest = others;
                 workers.push(scope.spawn(move || check_part(&self.sbbf, slots, part, options.isa, answers)));
             }
-            let result = check_part(&self.sbbf, slots, own, options.isa, own_answers);
+            let result = check_part(&self.sbbf, slots, own_part, options.isa, own_answers);
             workers.into_iter().fold(result, |result, worker| {
                 result.and(worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
             })
@@ -149,7 +155,7 @@ impl Filter {
         Ok(answers)
     }
 
-    /// Takes in all values of another filter of the same size and type.
+    /// Adds all values of another filter of the same size and type.
     pub fn merge(&mut self, other: &Self) -> Result<()> {
         if let (Some(ours), Some(theirs)) = (self.column, other.column)
             && ours != theirs
@@ -158,18 +164,18 @@ impl Filter {
             return Err(Error::new(ErrorKind::MergeType { ours: target, theirs: arrow }));
         }
         self.sbbf.merge(&other.sbbf)?;
-        // Values of an unknown type make all of them unknown.
-        self.untold |= other.untold;
-        self.column = if self.untold { None } else { self.column.or(other.column) };
+        // If some values have an unknown type, the type of the merged filter is unknown.
+        self.type_unknown |= other.type_unknown;
+        self.column = if self.type_unknown { None } else { self.column.or(other.column) };
         Ok(())
     }
 
-    /// A smaller filter of the same values.
+    /// Returns a smaller filter of the same values.
     pub fn folded(&self, factor: u64) -> Result<Self> {
-        Ok(Self { sbbf: self.sbbf.folded(factor)?, column: self.column, untold: self.untold })
+        Ok(Self { sbbf: self.sbbf.folded(factor)?, column: self.column, type_unknown: self.type_unknown })
     }
 
-    /// The factor to fold by: the one given, else the largest that keeps `fpp`.
+    /// Returns the factor to fold by: the given factor, or else the largest that keeps the rate at most `fpp`.
     pub fn fold_factor(&self, factor: Option<u64>, fpp: f64, sizes: Sizes) -> Result<u64> {
         match factor {
             Some(factor) if sizes == Sizes::PowersOfTwo && !factor.is_power_of_two() && factor != 0 => {
@@ -180,18 +186,19 @@ impl Filter {
         }
     }
 
-    /// A copy.
+    /// Returns a copy, or an error if there is not enough memory.
     pub fn try_clone(&self) -> Result<Self> {
-        Ok(Self { sbbf: self.sbbf.try_clone()?, column: self.column, untold: self.untold })
+        Ok(Self { sbbf: self.sbbf.try_clone()?, column: self.column, type_unknown: self.type_unknown })
     }
 
     fn type_of(&self, leaf: &Leaf) -> Result<ColumnType> {
-        // The Arrow type is judged even where ours is known: a BOOLEAN is wrong for every filter.
-        let own = ColumnType::of(leaf.array.data_type())?;
-        Ok(self.column.unwrap_or(own))
+        // Check the Arrow type even if the column type is known, because BOOLEAN is invalid for every filter.
+        let default = ColumnType::of(leaf.array.data_type())?;
+        Ok(self.column.unwrap_or(default))
     }
 
-    /// IEEE 754 has two zeros that are equal, and NaNs of many bits that readers order differently: no "no" for either.
+    /// Sets the answers of zeros and NaNs where needed. IEEE 754 has two equal zeros, and readers disagree on the order
+    /// of NaNs.
     fn admit_zeros_and_nans(&self, leaf: &Leaf, physical: PhysicalType, answers: &mut [u64]) -> Result<()> {
         let zero = zeros(physical).iter().any(|hash| self.sbbf.may_contain_hash(*hash));
         let array = flat(leaf)?;
@@ -208,14 +215,14 @@ impl Filter {
                 let values = array.as_primitive::<Float64Type>().values();
                 admit(values, |value| value.is_nan() || (zero && value == 0.0), answers);
             }
-            // Of another type only a column of nulls comes here.
+            // Columns of other types only get here if all values are null.
             _ => {}
         }
         Ok(())
     }
 }
 
-/// The hashes of both zeros.
+/// Returns the hashes of both zeros.
 pub(super) fn zeros(physical: PhysicalType) -> [u64; 2] {
     match physical {
         PhysicalType::Double => [0, 1 << 63].map(hash_u64),
@@ -230,10 +237,10 @@ fn admit<N: Copy>(values: &[N], admitted: impl Fn(N) -> bool, answers: &mut [u64
     }
 }
 
-/// The array without dictionaries and runs.
+/// Decodes dictionaries and runs.
 pub(super) fn flat(leaf: &Leaf) -> Result<ArrayRef> {
     let array = &leaf.array;
-    let taken = match array.data_type() {
+    let flat_array = match array.data_type() {
         DataType::Dictionary(_, _) => {
             let array = array.as_ref();
             downcast_dictionary_array!(
@@ -247,20 +254,21 @@ pub(super) fn flat(leaf: &Leaf) -> Result<ArrayRef> {
         DataType::RunEndEncoded(_, _) => without_runs(array),
         _ => return Ok(array.clone()),
     };
-    let taken = taken.map_err(|_| {
+    let flat_array = flat_array.map_err(|_| {
         let (arrow, reason) = (array.data_type().to_string(), "its values could not be gathered; cast it first");
         Error::new(ErrorKind::ArrowType { arrow, reason })
     })?;
-    flat(&Leaf { array: taken, nulls: leaf.nulls.clone() })
+    flat(&Leaf { array: flat_array, nulls: leaf.nulls.clone() })
 }
 
-/// Keys below a null parent may name anything; they are null here.
+/// Sets the keys below null parents to null, because they may be out of range.
 fn keys_in_use<K: ArrowDictionaryKeyType>(array: &DictionaryArray<K>, nulls: Option<&NullBuffer>) -> PrimitiveArray<K> {
     let nulls = NullBuffer::union(nulls, array.keys().nulls());
     PrimitiveArray::new(array.keys().values().clone(), nulls)
 }
 
-/// At most `count` parts of about equal length (at least one, where there are slots), cut between words of answers and batches.
+/// Splits `len` slots into at most `count` parts of similar length, at boundaries of answer words and batches. Returns
+/// at least one part if there are slots.
 fn parts(len: usize, count: usize) -> impl Iterator<Item = Range<usize>> {
     let each = len.div_ceil(count.max(1)).next_multiple_of(BATCH).max(BATCH);
     (0..len).step_by(each).map(move |start| start..len.min(start + each))
@@ -270,7 +278,8 @@ fn insert_part(sbbf: &mut Sbbf, values: &HashedColumn, part: Range<usize>, isa: 
     if !batch::is_prefetched(sbbf.blocks().len()) {
         return values.for_each_batch(isa, part, |hashes| sbbf.insert_hashes(isa, hashes));
     }
-    // The last hashes of a batch wait for the next one, so that their blocks are under way meanwhile.
+    // The last hashes of a batch stay in the window, so that their blocks are prefetched before the next batch uses
+    // them.
     let mut window = Vec::with_capacity(BATCH + AHEAD);
     values.for_each_batch(isa, part, |hashes| {
         window.extend_from_slice(hashes);
@@ -296,7 +305,7 @@ fn check_part(
         let len = BATCH.min(part.end - start);
         slots.hash_slots(isa, start, &mut window[waiting..waiting + len])?;
         waiting += len;
-        // Whole words of answers, except at the end: BATCH and AHEAD are multiples of 64.
+        // All counts but the last are multiples of 64, as BATCH and AHEAD are, so answers fill whole words.
         let last = start + len == part.end;
         let count = if prefetched && !last { waiting.saturating_sub(AHEAD) } else { waiting };
         let (now, later) = answers.split_at_mut(count.div_ceil(64));

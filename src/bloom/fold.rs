@@ -1,8 +1,9 @@
-//! Shrinks a finished filter: block `i` of the small one unites blocks `d*i` to `d*i + d - 1` of the big one.
+//! Shrinks a finished filter: block `i` of the small filter is the union of blocks `d*i` to `d*i + d - 1` of the big
+//! one.
 //!
-//! Lemma: for any divisor `d` of `z`, a hash of upper half `u` falls into block `floor(u*z / 2^32)` of the big filter and
-//! `floor(u*(z/d) / 2^32)` of the small one, and `floor(floor(x) / d) = floor(x / d)`. So the small filter is bit for bit
-//! the one that would have been built at its size. (Its tests are below.)
+//! Lemma: let `d` be a divisor of `z`. A hash with upper half `u` belongs to block `floor(u*z / 2^32)` of the big
+//! filter and to block `floor(u*(z/d) / 2^32)` of the small one. Because `floor(floor(x) / d) = floor(x / d)`, the
+//! small filter is bit for bit the filter that would have been built at its size. The tests below check this.
 
 use super::block::Block;
 use super::sbbf::Sbbf;
@@ -11,21 +12,22 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::int::{to_u64, to_usize};
 
 impl Sbbf {
-    /// The filter with `num_blocks / factor` blocks.
+    /// Returns the filter with `num_blocks / factor` blocks.
     pub fn folded(&self, factor: u64) -> Result<Self> {
-        let wrong = || Error::new(ErrorKind::FoldFactor { factor, num_blocks: self.num_blocks() });
+        let invalid_factor = || Error::new(ErrorKind::FoldFactor { factor, num_blocks: self.num_blocks() });
         if factor == 0 || !self.num_blocks().is_multiple_of(factor) {
-            return Err(wrong());
+            return Err(invalid_factor());
         }
-        let group = to_usize(factor).ok_or_else(wrong)?;
+        let group_len = to_usize(factor).ok_or_else(invalid_factor)?;
         let mut small = Self::new(self.num_blocks() / factor)?;
-        for (block, united) in small.blocks_mut().iter_mut().zip(self.blocks().chunks_exact(group)) {
-            *block = unite(united);
+        for (block, group) in small.blocks_mut().iter_mut().zip(self.blocks().chunks_exact(group_len)) {
+            *block = unite(group);
         }
         Ok(small)
     }
 
-    /// The largest factor whose folded filter keeps an estimated rate of at most `fpp`; 1 where even the whole one does not.
+    /// Returns the largest factor whose folded filter has an estimated rate of at most `fpp`. Returns 1 if no fold
+    /// achieves it.
     pub fn fold_factor(&self, fpp: f64, sizes: Sizes) -> Result<u64> {
         if !(fpp > 0.0 && fpp < 1.0) {
             return Err(Error::new(ErrorKind::Fpp));
@@ -35,17 +37,18 @@ impl Sbbf {
             Sizes::PowersOfTwo => (0..=num_blocks.trailing_zeros()).map(|power| 1 << power).collect(),
             Sizes::Any => divisors(num_blocks),
         };
-        // The strongest fold first. Too strong ones are cheap to refuse: their sum passes the limit after a few blocks.
+        // Try the largest factors first. Factors that are too large are rejected quickly: the sum exceeds the limit
+        // after a few blocks.
         factors.sort_unstable_by(|a, b| b.cmp(a));
         Ok(factors.into_iter().find(|factor| self.folded_keeps(*factor, fpp)).unwrap_or(1))
     }
 
     fn folded_keeps(&self, factor: u64, fpp: f64) -> bool {
         let limit = fpp * (self.num_blocks() / factor) as f64;
-        let Some(group) = to_usize(factor) else { return false };
+        let Some(group_len) = to_usize(factor) else { return false };
         let mut sum = 0.0;
-        for united in self.blocks().chunks_exact(group) {
-            sum += unite(united).false_positive_rate();
+        for group in self.blocks().chunks_exact(group_len) {
+            sum += unite(group).false_positive_rate();
             if sum > limit {
                 return false;
             }
@@ -55,11 +58,11 @@ impl Sbbf {
 }
 
 fn unite(blocks: &[Block]) -> Block {
-    let mut united = Block::default();
+    let mut union = Block::default();
     for block in blocks {
-        united.unite(block);
+        union.unite(block);
     }
-    united
+    union
 }
 
 fn divisors(number: u64) -> Vec<u64> {
@@ -85,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn b6_folding_equals_building_small_for_every_divisor() {
+    fn folding_gives_the_filter_built_at_the_small_size() {
         let values = if cfg!(miri) { 30 } else { 3000 };
         for num_blocks in [1, 2, 12, 210, 1024, 720 * 7].into_iter().take(if cfg!(miri) { 4 } else { 6 }) {
             let big = filled(num_blocks, values);
@@ -100,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn only_divisors_fold() {
+    fn only_divisors_of_the_size_are_valid_factors() {
         for factor in [0, 5, 7, 24, u64::MAX] {
             assert!(filled(12, 1).folded(factor).is_err());
         }
@@ -110,7 +113,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "tens of thousands of values")]
-    fn folding_to_a_rate_keeps_it_and_goes_as_far_as_it_can() {
+    fn fold_factor_is_the_largest_that_keeps_the_rate() {
         let big = filled(1 << 14, 10_000);
         let factor = big.fold_factor(0.01, Sizes::PowersOfTwo).unwrap();
         let small = big.folded(factor).unwrap();

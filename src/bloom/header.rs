@@ -1,23 +1,24 @@
-//! `BloomFilterHeader`: the few bytes of Thrift before a bitset (specification, section 5).
+//! `BloomFilterHeader`: the Thrift struct before a bitset (specification, section 5).
 
 use super::sbbf::Sbbf;
 use crate::error::{Error, ErrorKind, Result};
 use crate::int::to_u64;
 use crate::thrift::{Field, Reader, Type, Writer};
 
-/// What a header says. Algorithm, hash and compression have one member each today; any other is refused when read.
+/// A filter header. The algorithm, hash and compression unions have one known member each; any other member is
+/// rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
-    /// Blocks of the bitset that follows.
+    /// Number of blocks of the bitset that follows.
     pub num_blocks: u64,
-    /// Bytes of the header itself.
+    /// Size of the header itself in bytes.
     pub len: usize,
 }
 
-/// The longest header that we or other writers make is 19 bytes; unknown fields may add to it.
+/// Upper bound for the size of a usual header. Known writers need at most 19 bytes; unknown fields may add to that.
 pub const USUAL_MAX_LEN: usize = 32;
 
-/// The bytes of a header.
+/// Encodes a header.
 pub fn encode(num_blocks: u64) -> Result<Vec<u8>> {
     let num_bytes = i32::try_from(num_blocks.saturating_mul(32)).ok().filter(|bytes| *bytes > 0);
     let num_bytes = num_bytes.ok_or_else(|| Error::new(ErrorKind::NumBlocks(num_blocks)))?;
@@ -25,7 +26,7 @@ pub fn encode(num_blocks: u64) -> Result<Vec<u8>> {
     writer.field(Type::I32, 1, 0);
     writer.integer(i64::from(num_bytes));
     for id in 2..=4 {
-        // A union with its first member, which is an empty structure.
+        // A union whose first member is set to an empty struct.
         writer.field(Type::Struct, id, id - 1);
         writer.field(Type::Struct, 1, 0);
         writer.stop();
@@ -35,7 +36,8 @@ pub fn encode(num_blocks: u64) -> Result<Vec<u8>> {
     Ok(writer.into_bytes())
 }
 
-/// Reads a header from the start of `bytes`, which lie at offset `base` of their file; what follows is not looked at.
+/// Decodes a header from the start of `bytes`, which begin at offset `base` of their file. Ignores any bytes after the
+/// header.
 pub fn decode(bytes: &[u8], base: u64) -> Result<Header> {
     let mut reader = Reader::new(bytes, base);
     let (mut num_bytes, mut unions) = (None, [false; 3]);
@@ -44,7 +46,7 @@ pub fn decode(bytes: &[u8], base: u64) -> Result<Header> {
         last = field.id;
         let at = reader.offset();
         match field.id {
-            // Which of the two another reader takes is anybody's guess.
+            // Readers disagree about which of two values counts.
             1 if num_bytes.is_some() => return Err(repeated("BloomFilterHeader.numBytes", at)),
             1 => {
                 expect(field, Type::I32, "BloomFilterHeader.numBytes", at)?;
@@ -64,8 +66,8 @@ pub fn decode(bytes: &[u8], base: u64) -> Result<Header> {
     }
     let end = reader.offset();
     let missing = |field| Error::at(ErrorKind::MissingField { field }, end);
-    if let Some(absent) = unions.iter().position(|seen| !seen) {
-        return Err(missing(UNIONS[absent].0));
+    if let Some(missing_union) = unions.iter().position(|seen| !seen) {
+        return Err(missing(UNIONS[missing_union].0));
     }
     let (num_bytes, at) = num_bytes.ok_or_else(|| missing("BloomFilterHeader.numBytes"))?;
     let bad_size = || Error::at(ErrorKind::BitsetSize(i64::from(num_bytes)), at);
@@ -73,7 +75,7 @@ pub fn decode(bytes: &[u8], base: u64) -> Result<Header> {
     Ok(Header { num_blocks, len: reader.position() })
 }
 
-/// Field name and union name of fields 2 to 4.
+/// Field names and union names of fields 2 to 4.
 const UNIONS: [(&str, &str); 3] = [
     ("BloomFilterHeader.algorithm", "BloomFilterAlgorithm"),
     ("BloomFilterHeader.hash", "BloomFilterHash"),
@@ -88,7 +90,7 @@ fn expect(field: Field, kind: Type, name: &'static str, at: u64) -> Result<()> {
     if field.kind == kind { Ok(()) } else { Err(Error::at(ErrorKind::FieldType { field: name }, at)) }
 }
 
-/// A union must hold its first member: split block, XXH64, uncompressed.
+/// Requires the first member of a union: split block, XXH64 or uncompressed.
 fn first_member(reader: &mut Reader<'_>, union: &'static str) -> Result<()> {
     let at = reader.offset();
     let unknown = |member| Error::at(ErrorKind::UnknownUnionMember { union, member }, at);
@@ -97,7 +99,7 @@ fn first_member(reader: &mut Reader<'_>, union: &'static str) -> Result<()> {
         return Err(unknown(Some(field.id)));
     }
     reader.skip(field.kind)?;
-    // A union has one member; a second one would be a choice that we cannot make.
+    // A union has exactly one member, so a second one is ambiguous.
     match reader.field(field.id)? {
         None => Ok(()),
         Some(second) => Err(unknown(Some(second.id))),
@@ -105,14 +107,14 @@ fn first_member(reader: &mut Reader<'_>, union: &'static str) -> Result<()> {
 }
 
 impl Sbbf {
-    /// Header and bitset, as a file holds them.
+    /// Returns the header and the bitset as they are stored in a file.
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
         let mut bytes = encode(self.num_blocks())?;
         bytes.extend_from_slice(self.bitset());
         Ok(bytes)
     }
 
-    /// Reads header and bitset. The bytes must end with the bitset: a longer or shorter input is some other thing.
+    /// Reads a header and a bitset, which must end at the end of the input.
     pub fn from_bytes(bytes: &[u8], base: u64) -> Result<Self> {
         let header = decode(bytes, base)?;
         let bitset = &bytes[header.len..];
@@ -136,7 +138,7 @@ mod tests {
         [0x15, 0x40, 0x1c, 0x1c, 0x00, 0x00, 0x1c, 0x1c, 0x00, 0x00, 0x1c, 0x1c, 0x00, 0x00, 0x00];
 
     #[test]
-    fn b4_header_bytes_are_exact() {
+    fn headers_are_encoded_byte_for_byte() {
         assert_eq!(encode(1).unwrap(), SMALLEST);
         for (num_blocks, len) in [(32, 16), (1 << 15, 18), (1 << 22, 19), (Sbbf::MAX_BLOCKS, 19)] {
             let bytes = encode(num_blocks).unwrap();
@@ -147,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn b4_every_prefix_fails_cleanly() {
+    fn every_truncated_header_is_an_error() {
         for end in 0..SMALLEST.len() {
             let error = decode(&SMALLEST[..end], 4096).unwrap_err();
             assert!(error.offset().unwrap() >= 4096, "{error}");
@@ -155,16 +157,16 @@ mod tests {
     }
 
     #[test]
-    fn b4_unknown_fields_are_skipped() {
+    fn unknown_fields_are_skipped() {
         let mut bytes = SMALLEST[..14].to_vec();
         bytes.extend_from_slice(&[0x18, 3, b'n', b'e', b'w', 0x1c, 0x15, 2, 0, 0]);
         assert_eq!(decode(&bytes, 0), Ok(Header { num_blocks: 1, len: bytes.len() }));
     }
 
     #[test]
-    fn a_field_that_is_there_twice_is_refused() {
+    fn repeated_fields_are_rejected() {
         let twice = |first: &[u8], id: u8| {
-            // Long form of the field header, so that ids may go back.
+            // The long form of the field header allows smaller ids than before.
             let mut bytes = SMALLEST[..14].to_vec();
             bytes.extend_from_slice(&[if id == 1 { 0x05 } else { 0x0c }, id * 2]);
             bytes.extend_from_slice(first);
@@ -178,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_we_cannot_judge_is_refused() {
+    fn unknown_algorithms_and_invalid_sizes_are_rejected() {
         let check = |edit: &[(usize, u8)], expected: fn(&ErrorKind) -> bool| {
             let mut bytes = SMALLEST;
             for (at, byte) in edit {
@@ -199,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_filters_round_trip_and_lying_sizes_are_errors() {
+    fn filters_round_trip_and_wrong_sizes_are_errors() {
         let mut filter = Sbbf::new(3).unwrap();
         filter.insert_hash(0xdead_beef_0bad_cafe);
         let bytes = filter.to_bytes().unwrap();
@@ -210,9 +212,9 @@ mod tests {
         let mut longer = bytes.clone();
         longer.push(0);
         assert_eq!(Sbbf::from_bytes(&longer, 0).unwrap_err().kind(), &ErrorKind::TrailingBytes(1));
-        // A claim of 2 GiB costs nothing.
-        let mut liar = encode(Sbbf::MAX_BLOCKS).unwrap();
-        liar.extend_from_slice(&[0; 64]);
-        assert!(matches!(Sbbf::from_bytes(&liar, 0).unwrap_err().kind(), ErrorKind::BitsetBeyondInput { .. }));
+        // A claim of 2 GiB must not allocate anything.
+        let mut oversized = encode(Sbbf::MAX_BLOCKS).unwrap();
+        oversized.extend_from_slice(&[0; 64]);
+        assert!(matches!(Sbbf::from_bytes(&oversized, 0).unwrap_err().kind(), ErrorKind::BitsetBeyondInput { .. }));
     }
 }

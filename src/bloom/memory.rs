@@ -1,10 +1,12 @@
-//! Memory of a filter's blocks: zeroed, and for big filters aligned and hinted for huge pages.
+//! Allocates the blocks of a filter: zeroed, and aligned for huge pages if the filter is big.
 //!
-//! A probe of a big filter touches one random block. With 4 KiB pages nearly each probe also misses the page tables;
-//! with 2 MiB pages they stay in the cache (1.6 times faster at 128 MiB, and creation is several times faster).
+//! A probe of a big filter touches one random block. With 4 KiB pages, nearly every probe also misses the TLB and the
+//! cached page tables. With 2 MiB pages the page tables stay in the cache: probes are 1.6 times faster at 128 MiB, and
+//! creation is several times faster.
 //!
-//! On Linux, filters from 256 KiB on have a mapping of their own, which the system gets back when the filter is dropped.
-//! In glibc's heap, a small filter that outlives a big one next to it would keep the big one's memory from being reused.
+//! On Linux, a filter of 256 KiB or more has its own memory mapping, which is returned to the system when the filter is
+//! dropped. On glibc's heap, a small filter that outlives its big neighbour would prevent the neighbour's memory from
+//! being reused.
 
 use super::block::Block;
 use crate::error::{Error, ErrorKind, Result};
@@ -13,24 +15,24 @@ use std::alloc::{Layout, alloc, dealloc};
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 
-/// Size and alignment of a huge page on the platforms that have the hint.
+/// Size and alignment of a huge page on the platforms that support the hint.
 const HUGE_PAGE: usize = 2 << 20;
-/// From this size on a filter asks for huge pages.
-const HUGE_FROM: usize = 2 * HUGE_PAGE;
+/// Filters of this size or larger use huge pages.
+const HUGE_PAGES_FROM: usize = 2 * HUGE_PAGE;
 
-/// An owned, fixed number of blocks.
+/// A fixed number of blocks in owned memory.
 pub(super) struct Blocks {
     start: NonNull<Block>,
     len: usize,
 }
 
-// SAFETY: `Blocks` owns its memory alone, as `Box<[Block]>` would.
+// SAFETY: `Blocks` owns its memory exclusively, as `Box<[Block]>` would.
 unsafe impl Send for Blocks {}
-// SAFETY: as above; shared access only reads.
+// SAFETY: as above, and shared access only reads.
 unsafe impl Sync for Blocks {}
 
 impl Blocks {
-    /// Zeroed blocks; an error where the machine has no memory for them.
+    /// Allocates zeroed blocks. Returns an error if there is not enough memory.
     pub(super) fn zeroed(len: usize) -> Result<Self> {
         let layout = Self::layout(len).ok_or_else(|| out_of_memory(len))?;
         let start = mapping::map(layout).unwrap_or_else(|| allocate_zeroed(layout));
@@ -38,21 +40,21 @@ impl Blocks {
         Ok(Self { start, len })
     }
 
-    /// The bitset as a file holds it.
+    /// Returns the bitset as it is stored in a file.
     pub(super) fn bytes(&self) -> &[u8] {
-        // SAFETY: `Block` is `repr(C)` without padding, and any byte of it is initialised.
+        // SAFETY: `Block` is `repr(C)` without padding, and all of its bytes are initialised.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr().cast(), self.len * Block::BYTES) }
     }
 
-    /// The same, to be filled.
+    /// Returns the bitset for writing.
     pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as in `bytes`; any bytes make a `Block`.
+        // SAFETY: as in `bytes`, and any bytes are a valid `Block`.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr().cast(), self.len * Block::BYTES) }
     }
 
     fn layout(len: usize) -> Option<Layout> {
         let size = len.checked_mul(Block::BYTES).filter(|size| *size > 0)?;
-        let align = if size >= HUGE_FROM { HUGE_PAGE } else { 64 };
+        let align = if size >= HUGE_PAGES_FROM { HUGE_PAGE } else { 64 };
         Layout::from_size_align(size, align).ok()
     }
 }
@@ -61,9 +63,9 @@ fn out_of_memory(len: usize) -> Error {
     Error::new(ErrorKind::OutOfMemory { num_bytes: to_u64(len).saturating_mul(to_u64(Block::BYTES)) })
 }
 
-/// Zeroed memory of the heap; null where there is none.
+/// Allocates zeroed memory on the heap. Returns null on failure.
 fn allocate_zeroed(layout: Layout) -> *mut u8 {
-    // SAFETY: `Sbbf` never asks for zero blocks, so the layout's size is positive.
+    // SAFETY: `Sbbf` never requests zero blocks, so the layout's size is positive.
     let start = unsafe { alloc(layout) };
     if !start.is_null() {
         // SAFETY: `start` is valid for the layout's size.
@@ -72,23 +74,23 @@ fn allocate_zeroed(layout: Layout) -> *mut u8 {
     start
 }
 
-/// Memory that the system gives and takes back by itself.
+/// Memory mappings, which bypass the heap.
 #[cfg(all(target_os = "linux", not(miri)))]
 mod mapping {
     use super::{HUGE_PAGE, Layout};
     use std::ptr::null_mut;
 
-    /// From this size on blocks have a mapping of their own.
+    /// Blocks of this size or larger have their own mapping.
     const MAP_FROM: usize = 256 << 10;
 
-    /// Zeroed memory of a mapping, null where there is none; `None` for blocks that belong into the heap.
+    /// Maps zeroed memory. Returns a null pointer on failure, and `None` for blocks that belong on the heap.
     pub(super) fn map(layout: Layout) -> Option<*mut u8> {
-        let kept = mapped_size(layout)?;
+        let needed = mapped_size(layout)?;
         let huge = layout.align() == HUGE_PAGE;
-        // A mapping begins at any page. One that begins at a huge page is cut out of a larger one.
-        let spare = if huge { HUGE_PAGE } else { 0 };
-        let Some(size) = kept.checked_add(spare) else { return Some(null_mut()) };
-        // SAFETY: a new anonymous mapping touches no memory of others.
+        // Mappings are page-aligned. To align to a huge page, map more and unmap both ends.
+        let extra = if huge { HUGE_PAGE } else { 0 };
+        let Some(size) = needed.checked_add(extra) else { return Some(null_mut()) };
+        // SAFETY: a new anonymous mapping does not affect existing memory.
         let mapped = unsafe {
             let (read_write, private) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
             libc::mmap(null_mut(), size, read_write, private, -1, 0)
@@ -97,36 +99,36 @@ mod mapping {
             return Some(null_mut());
         }
         let mapped = mapped.cast::<u8>();
-        let front = if huge { mapped.addr().next_multiple_of(HUGE_PAGE) - mapped.addr() } else { 0 };
-        // SAFETY: `front` is below `spare`, or both are 0, so `front + kept` lies within the mapping.
-        let start = unsafe { mapped.add(front) };
+        let leading = if huge { mapped.addr().next_multiple_of(HUGE_PAGE) - mapped.addr() } else { 0 };
+        // SAFETY: `leading` is below `extra`, or both are 0, so `leading + needed` is within the mapping.
+        let start = unsafe { mapped.add(leading) };
         if huge {
-            // SAFETY: both ends lie within the mapping, outside of what is kept, and begin and end at pages.
+            // SAFETY: both ends are within the mapping, outside of the needed part, and page-aligned.
             unsafe {
-                if front > 0 {
-                    libc::munmap(mapped.cast(), front);
+                if leading > 0 {
+                    libc::munmap(mapped.cast(), leading);
                 }
-                libc::munmap(start.add(kept).cast(), spare - front);
-                // A refused hint changes nothing, so its result is not read.
+                libc::munmap(start.add(needed).cast(), extra - leading);
+                // A rejected hint changes nothing, so the result is ignored.
                 libc::madvise(start.cast(), layout.size(), libc::MADV_HUGEPAGE);
             }
         }
         Some(start)
     }
 
-    /// Returns a mapping to the system; false where the layout belongs to the heap.
+    /// Returns a mapping to the system. Returns false if the layout belongs on the heap.
     ///
     /// # Safety
     ///
-    /// `start` is what `map` or the heap gave for this layout, and is not used afterwards if this returns true.
+    /// `start` must come from `map` or the heap with this layout, and must not be used afterwards if this returns true.
     pub(super) unsafe fn unmap(start: *mut u8, layout: Layout) -> bool {
         let Some(size) = mapped_size(layout) else { return false };
-        // SAFETY: `map` gave every block of such a layout, and left exactly this range mapped.
+        // SAFETY: `map` allocated every block of such a layout, and left exactly this range mapped.
         unsafe { libc::munmap(start.cast(), size) };
         true
     }
 
-    /// Bytes of the layout's mapping; `None` for blocks of the heap.
+    /// Returns the size of the layout's mapping, or `None` for blocks on the heap.
     fn mapped_size(layout: Layout) -> Option<usize> {
         match layout.size() {
             size if size < MAP_FROM => None,
@@ -136,7 +138,7 @@ mod mapping {
     }
 }
 
-/// Elsewhere the allocators do so themselves, or Miri watches the heap.
+/// On other platforms, large allocations bypass the heap anyway. Under Miri, the heap is checked.
 #[cfg(not(all(target_os = "linux", not(miri))))]
 mod mapping {
     use super::Layout;
@@ -152,9 +154,9 @@ mod mapping {
 
 impl Drop for Blocks {
     fn drop(&mut self) {
-        let layout = Self::layout(self.len).expect("the layout that `zeroed` made");
+        let layout = Self::layout(self.len).expect("the layout that `zeroed` allocated");
         let start = self.start.as_ptr().cast::<u8>();
-        // SAFETY: made by `zeroed` with the same layout, in a mapping or else in the heap.
+        // SAFETY: allocated by `zeroed` with the same layout, either in a mapping or on the heap.
         unsafe {
             if !mapping::unmap(start, layout) {
                 dealloc(start, layout);
@@ -167,7 +169,7 @@ impl Deref for Blocks {
     type Target = [Block];
 
     fn deref(&self) -> &[Block] {
-        // SAFETY: `start` is valid for `len` initialised blocks as long as `self` lives.
+        // SAFETY: `start` is valid for `len` initialised blocks for the lifetime of `self`.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 }
@@ -184,24 +186,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blocks_are_zeroed_aligned_and_writable_at_both_sides_of_each_limit() {
+    fn blocks_are_zeroed_aligned_and_writable_around_each_size_limit() {
         let blocks = |bytes: usize| bytes / Block::BYTES;
         let mut sizes = vec![1, 3];
-        for limit in [256 << 10, HUGE_FROM, HUGE_FROM + HUGE_PAGE] {
+        for limit in [256 << 10, HUGE_PAGES_FROM, HUGE_PAGES_FROM + HUGE_PAGE] {
             sizes.extend([blocks(limit) - 1, blocks(limit), blocks(limit) + 1]);
         }
         for len in sizes.into_iter().take(if cfg!(miri) { 2 } else { 99 }) {
             for _ in 0..3 {
-                let mut made = Blocks::zeroed(len).unwrap();
-                assert!(made.bytes().iter().all(|byte| *byte == 0), "{len} blocks");
-                assert!(made.start.as_ptr().cast::<u8>().align_offset(Blocks::layout(len).unwrap().align()) == 0);
-                made.bytes_mut().fill(0xff);
+                let mut allocated = Blocks::zeroed(len).unwrap();
+                assert!(allocated.bytes().iter().all(|byte| *byte == 0), "{len} blocks");
+                assert!(allocated.start.as_ptr().cast::<u8>().align_offset(Blocks::layout(len).unwrap().align()) == 0);
+                allocated.bytes_mut().fill(0xff);
             }
         }
     }
 
     #[test]
-    fn memory_that_the_machine_does_not_have_is_an_error() {
+    fn running_out_of_memory_is_an_error() {
         for len in [usize::MAX / Block::BYTES, usize::MAX, 1 << 50] {
             assert!(
                 matches!(Blocks::zeroed(len).map(drop).unwrap_err().kind(), ErrorKind::OutOfMemory { .. }),

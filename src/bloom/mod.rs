@@ -1,4 +1,4 @@
-//! The split block Bloom filter of Parquet. Start with [`block`], then [`sbbf`].
+//! Parquet's split block Bloom filter. Start with [`block`], then read [`sbbf`].
 
 pub mod batch;
 pub mod block;
@@ -11,7 +11,7 @@ pub mod sbbf;
 pub mod sizing;
 
 pub use block::Block;
-pub use filter::{Filter, Options};
+pub use filter::{ColumnOptions, Filter};
 pub use header::Header;
 pub use probe::Probe;
 pub use sbbf::Sbbf;

@@ -1,4 +1,4 @@
-//! What to look for: the hashes under which values may stand in filters that were not read yet.
+//! The hashes of values to look for in filters that have not been read yet.
 
 use super::filter::{flat, zeros};
 use crate::arrow::{ColumnType, Leaf, Meaning};
@@ -10,23 +10,26 @@ use arrow_array::types::{Float16Type, Float32Type, Float64Type};
 use arrow_array::{Array, ArrayRef};
 use arrow_schema::DataType;
 
-/// A question to filters of one column type: may *any* of some values be present?
+/// A query for filters of one column type: may *any* of the given values be present?
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Probe {
     hashes: Option<Vec<u64>>,
 }
 
 impl Probe {
-    /// Asks for nothing, and so is found nowhere.
+    /// Looks for no value, so no filter contains it.
     pub const NOTHING: Self = Self { hashes: Some(Vec::new()) };
-    /// Asks for something that no filter can exclude.
+    /// Looks for a value that no filter can exclude.
     pub const ANYTHING: Self = Self { hashes: None };
 
-    /// Every hash that a value equal to one of the array's may have in a column of type `column`. A null or a NaN is never
-    /// excluded. An error means that some value has no exact form there, or the array no form at all: doubt, not "no".
+    /// Collects every hash that the values of `array` may have in a column of type `column`. Nulls and NaNs are never
+    /// excluded.
+    ///
+    /// An error means that a value cannot be converted exactly, or that the type cannot be converted at all. The caller
+    /// must then assume that the value may be present.
     pub fn new(array: &ArrayRef, column: ColumnType) -> Result<Self> {
         let leaf = Leaf::find(array, None)?;
-        // A BOOLEAN is wrong for every column that has hashes.
+        // BOOLEAN is invalid for every column that has hashes.
         ColumnType::of(leaf.array.data_type())?;
         let isa = InstructionSet::detect();
         let mut hashes = Vec::new();
@@ -49,18 +52,18 @@ impl Probe {
         Ok(Self { hashes: Some(hashes) })
     }
 
-    /// One question for the values of both.
+    /// Combines two probes into one that looks for the values of both.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
-        let both = self.hashes.zip(other.hashes);
-        let hashes = both.map(|(mut ours, theirs)| {
+        let pair = self.hashes.zip(other.hashes);
+        let hashes = pair.map(|(mut ours, theirs)| {
             ours.extend(theirs);
             ours
         });
         Self { hashes }
     }
 
-    /// The hashes to look for; `None` where no filter can exclude the values.
+    /// Returns the hashes to look for, or `None` if no filter can exclude the values.
     pub fn hashes(&self) -> Option<&[u64]> {
         self.hashes.as_deref()
     }
@@ -68,7 +71,7 @@ impl Probe {
 
 fn has_nan(leaf: &Leaf) -> Result<bool> {
     let array = flat(leaf)?;
-    // The values of null slots may be NaN too, which only adds a "maybe".
+    // Null slots may contain NaN as well, which only causes a false "maybe".
     Ok(match array.data_type() {
         DataType::Float16 => array.as_primitive::<Float16Type>().values().iter().any(|value| value.is_nan()),
         DataType::Float32 => array.as_primitive::<Float32Type>().values().iter().any(|value| value.is_nan()),
@@ -85,7 +88,7 @@ mod tests {
     use arrow_array::{TimestampMicrosecondArray, TimestampNanosecondArray};
 
     use super::*;
-    use crate::bloom::{Filter, Options, Sbbf};
+    use crate::bloom::{ColumnOptions, Filter, Sbbf};
     use crate::hash::{hash_bytes, hash_u64};
 
     fn probe(array: impl Array + 'static, column: &str) -> Result<Probe> {
@@ -99,17 +102,17 @@ mod tests {
     }
 
     #[test]
-    fn each_value_once_in_the_columns_form() {
-        let found = probe(Int64Array::from(vec![5, 6, 5]), "INT64 integer").unwrap();
-        assert_eq!(found.hashes, sorted([5, 6].map(hash_u64)));
+    fn each_distinct_value_has_one_hash() {
+        let integers = probe(Int64Array::from(vec![5, 6, 5]), "INT64 integer").unwrap();
+        assert_eq!(integers.hashes, sorted([5, 6].map(hash_u64)));
         let zeros = probe(Float32Array::from(vec![-0.0]), "DOUBLE real").unwrap();
         assert_eq!(zeros.hashes, sorted([0, 1 << 63].map(hash_u64)));
         assert_eq!(probe(Int64Array::from(Vec::<i64>::new()), "INT64 integer"), Ok(Probe::NOTHING));
     }
 
     #[test]
-    fn what_no_filter_can_exclude() {
-        for (found, what) in [
+    fn nulls_nans_and_inexact_values_are_never_excluded() {
+        for (result, what) in [
             (probe(Int64Array::from(vec![Some(1), None]), "INT64 integer"), "a null"),
             (probe(NullArray::new(2), "INT64 integer"), "nulls of no type"),
             (probe(Float64Array::from(vec![1.0, f64::NAN]), "DOUBLE real"), "a NaN"),
@@ -119,23 +122,23 @@ mod tests {
             (probe(TimestampMicrosecondArray::from(vec![1]), "INT64 instant[us]"), "no zone"),
             (probe(TimestampNanosecondArray::from(vec![1]), "INT64 timestamp[us]"), "a fraction"),
         ] {
-            assert!(found.is_err() || found == Ok(Probe::ANYTHING), "{what}");
+            assert!(result.is_err() || result == Ok(Probe::ANYTHING), "{what}");
         }
     }
 
     #[test]
-    fn decimals_are_sought_in_every_width() {
+    fn decimals_are_looked_up_in_every_width() {
         let value = || Decimal128Array::from(vec![-2]).with_precision_and_scale(9, 2).unwrap();
         let column = "BYTE_ARRAY decimal[2]".parse().unwrap();
         let widths = (1..=32).map(|width| [vec![0xff; width - 1], vec![0xfe]].concat());
-        let found = probe(value(), "BYTE_ARRAY decimal[2]").unwrap();
-        assert_eq!(found.hashes, sorted(widths.clone().map(|bytes| hash_bytes(&bytes))));
+        let decimals = probe(value(), "BYTE_ARRAY decimal[2]").unwrap();
+        assert_eq!(decimals.hashes, sorted(widths.clone().map(|bytes| hash_bytes(&bytes))));
         for bytes in widths {
-            // As a writer that pads would fill it.
+            // As written by a writer that pads decimals.
             let mut sbbf = Sbbf::new(64).unwrap();
             sbbf.insert_hash(hash_bytes(&bytes));
             let filter = Filter::new(sbbf, Some(column));
-            let answer = filter.check(&(Arc::new(value()) as ArrayRef), Options::default()).unwrap();
+            let answer = filter.check(&(Arc::new(value()) as ArrayRef), ColumnOptions::default()).unwrap();
             assert!(answer.value(0), "{bytes:x?}");
         }
         let bytes = probe(BinaryArray::from_vec(vec![b"x"]), "BYTE_ARRAY bytes").unwrap();
@@ -143,17 +146,17 @@ mod tests {
     }
 
     #[test]
-    fn int96_of_before_1970_has_two_forms() {
-        let sought = |value| probe(TimestampNanosecondArray::from(vec![value]), "INT96 timestamp[ns]").unwrap();
-        assert_eq!(sought(-1).hashes().map(<[u64]>::len), Some(2));
-        assert_eq!(sought(1).hashes().map(<[u64]>::len), Some(1));
+    fn int96_before_1970_is_looked_up_in_two_forms() {
+        let int96_probe = |value| probe(TimestampNanosecondArray::from(vec![value]), "INT96 timestamp[ns]").unwrap();
+        assert_eq!(int96_probe(-1).hashes().map(<[u64]>::len), Some(2));
+        assert_eq!(int96_probe(1).hashes().map(<[u64]>::len), Some(1));
     }
 
     #[test]
-    fn two_questions_in_one() {
-        let one = |value| probe(Int64Array::from(vec![value]), "INT64 integer").unwrap();
-        assert_eq!(one(1).or(one(2)).hashes, Some(vec![hash_u64(1), hash_u64(2)]));
-        assert_eq!(one(1).or(Probe::ANYTHING), Probe::ANYTHING);
-        assert_eq!(Probe::NOTHING.or(one(1)), one(1));
+    fn or_looks_for_the_values_of_both_probes() {
+        let int_probe = |value| probe(Int64Array::from(vec![value]), "INT64 integer").unwrap();
+        assert_eq!(int_probe(1).or(int_probe(2)).hashes, Some(vec![hash_u64(1), hash_u64(2)]));
+        assert_eq!(int_probe(1).or(Probe::ANYTHING), Probe::ANYTHING);
+        assert_eq!(Probe::NOTHING.or(int_probe(1)), int_probe(1));
     }
 }

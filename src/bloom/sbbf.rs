@@ -1,4 +1,4 @@
-//! The split block Bloom filter: a bitset of 1 to 2^26 - 1 blocks, and nothing that knows types.
+//! The split block Bloom filter: a bitset of 1 to 2^26 - 1 blocks, without any notion of types.
 
 use super::batch;
 use super::block::Block;
@@ -14,10 +14,10 @@ pub struct Sbbf {
 }
 
 impl Sbbf {
-    /// The header counts bytes in an i32, so this is the last whole number of blocks it can say.
+    /// The maximum number of blocks: the header stores the number of bytes as an i32.
     pub const MAX_BLOCKS: u64 = (i32::MAX as u64) / Block::BYTES as u64;
 
-    /// An empty filter.
+    /// Creates an empty filter.
     pub fn new(num_blocks: u64) -> Result<Self> {
         if !(1..=Self::MAX_BLOCKS).contains(&num_blocks) {
             return Err(Error::new(ErrorKind::NumBlocks(num_blocks)));
@@ -26,14 +26,14 @@ impl Sbbf {
         Ok(Self { blocks: Blocks::zeroed(len)? })
     }
 
-    /// A filter with the bitset of a file.
+    /// Creates a filter from the bitset of a file.
     pub fn from_bitset(bitset: &[u8]) -> Result<Self> {
         let mut filter = Self::new(Self::blocks_of(to_u64(bitset.len()))?)?;
         filter.blocks.bytes_mut().copy_from_slice(bitset);
         Ok(filter)
     }
 
-    /// The blocks in a bitset of so many bytes, when there are such bitsets.
+    /// Returns the number of blocks in a bitset of `num_bytes`, or an error if no bitset has this size.
     pub fn blocks_of(num_bytes: u64) -> Result<u64> {
         let block = to_u64(Block::BYTES);
         let num_blocks = num_bytes / block;
@@ -44,17 +44,17 @@ impl Sbbf {
         Ok(num_blocks)
     }
 
-    /// The bitset as a file holds it.
+    /// Returns the bitset as it is stored in a file.
     pub fn bitset(&self) -> &[u8] {
         self.blocks.bytes()
     }
 
-    /// Whether nothing was inserted.
+    /// Returns true if no value was inserted.
     pub fn is_empty(&self) -> bool {
         self.blocks.iter().all(|block| *block == Block::default())
     }
 
-    /// Its blocks.
+    /// Returns the blocks.
     pub fn blocks(&self) -> &[Block] {
         &self.blocks
     }
@@ -63,7 +63,7 @@ impl Sbbf {
         &mut self.blocks
     }
 
-    /// How many blocks there are.
+    /// Returns the number of blocks.
     pub fn num_blocks(&self) -> u64 {
         to_u64(self.blocks.len())
     }
@@ -74,7 +74,7 @@ impl Sbbf {
         self.blocks[index].insert(low_u32(hash));
     }
 
-    /// Whether the value of this hash may have been inserted; `false` is certain.
+    /// Returns true if the value of this hash may have been inserted. `false` is certain.
     pub fn may_contain_hash(&self, hash: u64) -> bool {
         self.blocks[batch::block_index(high_u32(hash), self.blocks.len())].may_contain(low_u32(hash))
     }
@@ -84,12 +84,12 @@ impl Sbbf {
         batch::insert(isa, &mut self.blocks, hashes, hashes.len());
     }
 
-    /// Checks many hashes: 64 answers in each word of `answers`, lowest bit first.
+    /// Checks many hashes. Each word of `answers` receives 64 answers, lowest bit first.
     pub fn check_hashes(&self, isa: InstructionSet, hashes: &[u64], answers: &mut [u64]) {
         batch::check(isa, &self.blocks, hashes, hashes.len(), answers);
     }
 
-    /// Takes in all values of a filter of the same size.
+    /// Adds all values of a filter of the same size.
     pub fn merge(&mut self, other: &Self) -> Result<()> {
         if self.num_blocks() != other.num_blocks() {
             let (ours, theirs) = (self.num_blocks(), other.num_blocks());
@@ -101,24 +101,26 @@ impl Sbbf {
         Ok(())
     }
 
-    /// The chance that a value which was never inserted seems present, measured on the bits that are set.
+    /// Estimates the probability that a value that was never inserted appears to be present, from the bits that are
+    /// set.
     pub fn estimated_fpp(&self) -> f64 {
         self.blocks.iter().map(Block::false_positive_rate).sum::<f64>() / self.num_blocks() as f64
     }
 
-    /// How many distinct values were inserted, estimated from the bits that are set.
+    /// Estimates the number of distinct values inserted, from the bits that are set.
     ///
-    /// A bit stays clear with chance `(31/32)^j` in a block that took `j` values. With Poisson loads of mean `n/z` that is
-    /// `exp(-n / (32 z))` over all blocks, so `n = -32 z ln(share of clear bits)`. Infinite for a full bitset.
+    /// In a block with `j` values, a bit is clear with probability `(31/32)^j`. With Poisson loads of mean `n/z`, this
+    /// is `exp(-n / (32 z))` over all blocks, so `n = -32 z ln(share of clear bits)`. Returns infinity for a full
+    /// bitset.
     pub fn estimated_ndv(&self) -> f64 {
         let bits = self.num_blocks() as f64 * 256.0;
         let ones: u64 = self.blocks.iter().map(|block| u64::from(block.count_ones())).sum();
         let clear = 1.0 - ones as f64 / bits;
-        // `+ 0.0` turns the empty filter's -0 into 0.
+        // `+ 0.0` turns the -0 of an empty filter into 0.
         -32.0 * self.num_blocks() as f64 * clear.ln() + 0.0
     }
 
-    /// A copy; an error where the machine has no memory for it.
+    /// Returns a copy, or an error if there is not enough memory.
     pub fn try_clone(&self) -> Result<Self> {
         Self::from_bitset(self.bitset())
     }
@@ -143,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_outside_the_format_are_refused() {
+    fn sizes_outside_the_format_are_rejected() {
         for num_blocks in [0, Sbbf::MAX_BLOCKS + 1, u64::MAX] {
             assert_eq!(Sbbf::new(num_blocks).unwrap_err().kind(), &ErrorKind::NumBlocks(num_blocks));
         }
@@ -154,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn the_block_index_stays_inside_at_both_ends() {
+    fn the_block_index_is_in_range_for_extreme_hashes() {
         for num_blocks in [1, 2, 3, 1000, (1 << 26) - 1] {
             assert_eq!(batch::block_index(u32::MAX, num_blocks), num_blocks - 1);
             assert_eq!(batch::block_index(0, num_blocks), 0);
@@ -162,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn merged_filters_hold_both_and_sizes_must_agree() {
+    fn merging_adds_all_values_and_requires_equal_sizes() {
         let (mut a, mut b) = (Sbbf::new(7).unwrap(), Sbbf::new(7).unwrap());
         a.insert_hash(1);
         b.insert_hash(u64::MAX / 3);
@@ -172,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn estimates_follow_the_values() {
+    fn estimates_match_the_inserted_values() {
         let mut filter = Sbbf::new(1024).unwrap();
         assert_eq!((filter.estimated_ndv(), filter.estimated_fpp()), (0.0, 0.0));
         if cfg!(miri) {

@@ -1,46 +1,50 @@
-//! Values and rate to bytes, and back: the exact model, and the simple formula for parity with other writers.
+//! Computes the size of a filter from the number of values and the false positive rate, and vice versa. There are two
+//! models: the exact one, and the simple formula of other writers.
 //!
-//! With `n` values in `z` blocks, a block takes `j` of them with a Poisson chance of mean `n/z`, and a random probe of it
-//! finds each of its eight bits set with chance `1 - (31/32)^j` (specification, section 3.3):
+//! With `n` values in `z` blocks, the number `j` of values in a block has a Poisson distribution with mean `n/z`. A
+//! random probe finds each of its eight bits set with probability `1 - (31/32)^j` (specification, section 3.3):
 //! `f(n, z) = sum_j Pois(j; n/z) * (1 - (31/32)^j)^8`.
 
 use super::sbbf::Sbbf;
 use crate::error::{Error, ErrorKind, Result};
 
-/// Which sizes are allowed.
+/// The allowed filter sizes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sizes {
-    /// Powers of two: what older Arrow readers accept.
+    /// Powers of two, which older Arrow readers require.
     PowersOfTwo,
     /// Any number of blocks.
     Any,
 }
 
-/// How a size is computed.
+/// The formula for the size of a filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Model {
-    /// Never above the promised rate.
+    /// Never exceeds the requested false positive rate.
     Exact,
-    /// `m = -8 n / ln(1 - f^(1/8))`, which ignores uneven blocks and undersizes; what arrow-rs and parquet-java use.
+    /// `m = -8 n / ln(1 - f^(1/8))`, as in arrow-rs and parquet-java. Ignores that blocks fill unevenly, so filters are
+    /// too small.
     Simple,
 }
 
-/// From so many values in a block on, a bit stays clear with a chance below 1e-27, and the sum below would only grow longer.
+/// Above this many values per block, a bit is clear with a probability below 1e-27, and the sum below would only take
+/// longer.
 const SATURATED: f64 = 2000.0;
 
-/// The rate of a filter of `num_blocks` that took `ndv` distinct values, by the exact model.
+/// Returns the false positive rate of a filter with `num_blocks` blocks and `ndv` distinct values, by the exact model.
 pub fn false_positive_rate(ndv: u64, num_blocks: u64) -> f64 {
     let load = ndv as f64 / num_blocks as f64;
     if load > SATURATED {
         return 1.0;
     }
-    // Twelve standard deviations on either side leave out less than 1e-30.
+    // Twelve standard deviations to either side omit less than 1e-30.
     let reach = 12.0 * load.sqrt() + 40.0;
     let (first, last) = ((load - reach).max(0.0).floor(), (load + reach).ceil());
     if load == 0.0 {
         return 0.0;
     }
-    // Start at the mode, where the chance is largest, and walk to both sides: no term underflows before it is negligible.
+    // Start at the mode, where the probability is largest, and walk to both sides. No term underflows before it is
+    // negligible.
     let mode = load.floor();
     let at_mode = (mode * load.ln() - load - ln_factorial(mode)).exp();
     let hit = |j: f64| (1.0 - (31.0f64 / 32.0).powf(j)).powi(8);
@@ -59,7 +63,7 @@ pub fn false_positive_rate(ndv: u64, num_blocks: u64) -> f64 {
     rate.clamp(0.0, 1.0)
 }
 
-/// Stirling's series; exact to 1e-12 from 16 on, a plain product below.
+/// Computes `ln(n!)` by Stirling's series, which is exact to 1e-12 from 16 on, and by a product below.
 fn ln_factorial(n: f64) -> f64 {
     if n < 16.0 {
         return (2..=n as u32).map(|i| f64::from(i).ln()).sum();
@@ -69,12 +73,12 @@ fn ln_factorial(n: f64) -> f64 {
     (x - 0.5) * x.ln() - x + 0.5 * std::f64::consts::TAU.ln() + series
 }
 
-/// Refuses what is no rate.
+/// Returns an error if `fpp` is not between 0 and 1.
 pub fn check_fpp(fpp: f64) -> Result<()> {
     if fpp > 0.0 && fpp < 1.0 { Ok(()) } else { Err(Error::new(ErrorKind::Fpp)) }
 }
 
-/// The fewest blocks that keep `fpp` for `ndv` distinct values.
+/// Returns the smallest number of blocks whose false positive rate for `ndv` distinct values is at most `fpp`.
 pub fn optimal_blocks(ndv: u64, fpp: f64, sizes: Sizes, model: Model) -> Result<u64> {
     check_fpp(fpp)?;
     match model {
@@ -93,7 +97,7 @@ fn exact_blocks(ndv: u64, fpp: f64, sizes: Sizes) -> Option<u64> {
             if !keeps(high) {
                 return None;
             }
-            // The rate falls with every block, so halving finds the first that keeps it.
+            // The rate falls with every additional block, so a binary search finds the smallest size.
             while low < high {
                 let middle = low + (high - low) / 2;
                 if keeps(middle) { high = middle } else { low = middle + 1 }
@@ -103,7 +107,7 @@ fn exact_blocks(ndv: u64, fpp: f64, sizes: Sizes) -> Option<u64> {
     }
 }
 
-/// As arrow-rs does it: truncated bytes, clamped to 32 B to 128 MiB, rounded up to a power of two.
+/// Computes the size as arrow-rs does: truncate to bytes, clamp to 32 B to 128 MiB, round up to a power of two.
 fn simple_blocks(ndv: u64, fpp: f64, sizes: Sizes) -> Option<u64> {
     let bits = -8.0 * ndv as f64 / (-fpp.powf(1.0 / 8.0)).ln_1p();
     let bytes = (bits / 8.0) as u64;
@@ -117,7 +121,8 @@ fn simple_blocks(ndv: u64, fpp: f64, sizes: Sizes) -> Option<u64> {
 mod tests {
     use super::*;
 
-    /// The binomial expansion of the model: short, exact for moderate rates, useless below 1e-12 for cancellation.
+    /// The binomial expansion of the model. It is short and exact for moderate rates, but cancellation makes it useless
+    /// below 1e-12.
     fn closed_form(ndv: u64, num_blocks: u64) -> f64 {
         let load = ndv as f64 / num_blocks as f64;
         let choose = [1.0, 8.0, 28.0, 56.0, 70.0, 56.0, 28.0, 8.0, 1.0];
@@ -126,7 +131,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "arithmetic only, and much of it")]
-    fn agrees_with_the_closed_form() {
+    fn the_model_agrees_with_its_closed_form() {
         for num_blocks in [1u64, 3, 1024, 1 << 20] {
             for load in [0.1, 1.0, 10.0, 25.6, 51.2, 300.0, 5000.0] {
                 let ndv = (load * num_blocks as f64) as u64;
@@ -139,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn section_3_2_worked_example() {
+    fn the_model_gives_the_rates_of_specification_section_3_2() {
         for (ndv, rate) in [(26_214, 0.012648), (52_428, 0.1792), (13_107, 0.000420)] {
             let model = false_positive_rate(ndv, 1024);
             assert!((model / rate - 1.0).abs() < 1e-3, "{ndv}: {model}");
@@ -148,7 +153,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "arithmetic only, and much of it")]
-    fn section_3_3_bits_for_each_value() {
+    fn the_model_gives_the_bits_per_value_of_specification_section_3_3() {
         let z = 1_000_000;
         for (fpp, bits) in [
             (0.10, 5.99),
@@ -168,8 +173,8 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "arithmetic only, and much of it")]
-    fn b8_all_fifteen_rows_of_section_4_keep_their_promise() {
-        // Values, rate, blocks by the simple formula, its real rate.
+    fn exact_sizes_keep_the_rate_for_all_rows_of_specification_section_4() {
+        // Values, requested rate, number of blocks by the simple formula, actual rate.
         let rows = [
             (10_000, 0.1, 256, 7.2e-2),
             (10_000, 0.01, 512, 3.5e-3),
@@ -207,7 +212,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "arithmetic only, and much of it")]
-    fn impossible_wishes_are_errors() {
+    fn impossible_rates_and_sizes_are_errors() {
         for fpp in [0.0, 1.0, -1.0, f64::NAN, f64::INFINITY] {
             assert_eq!(optimal_blocks(10, fpp, Sizes::Any, Model::Exact).unwrap_err().kind(), &ErrorKind::Fpp);
         }

@@ -1,4 +1,5 @@
-//! What binds a module to its place: the additional authenticated data of section 6 of the Bloom filter specification.
+//! The additional authenticated data (AAD) that binds an encrypted module to its position in the file (section 6 of the
+//! Bloom filter specification).
 
 /// The kinds of encrypted modules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,30 +18,30 @@ pub enum Module {
     BloomFilterBitset = 9,
 }
 
-/// The part of every AAD that is the same in one file.
+/// The prefix of every AAD of a file.
 #[derive(Debug, Clone)]
 pub struct FileAad {
     prefix_and_file_id: Vec<u8>,
 }
 
 impl FileAad {
-    /// From the prefix (empty where there is none) and the file's random id.
+    /// Creates the AAD from the prefix (which may be empty) and the file's random id.
     pub fn new(prefix: &[u8], file_id: &[u8]) -> Self {
         Self { prefix_and_file_id: [prefix, file_id].concat() }
     }
 
-    /// The AAD of the footer; it alone has no ordinals.
+    /// Returns the AAD of the footer, which has no ordinals.
     pub fn footer(&self) -> Vec<u8> {
         [&self.prefix_and_file_id[..], &[Module::Footer as u8]].concat()
     }
 
-    /// The AAD of a module of one column chunk. Data pages and their headers need a page's ordinal besides.
+    /// Returns the AAD of a module of a column chunk. Data pages and their headers need [`Self::page`].
     pub fn column(&self, module: Module, row_group: i16, column: i16) -> Vec<u8> {
         let ordinals = [row_group.to_le_bytes(), column.to_le_bytes()].concat();
         [&self.prefix_and_file_id[..], &[module as u8], &ordinals].concat()
     }
 
-    /// The AAD of a data page or its header.
+    /// Returns the AAD of a data page or its header.
     pub fn page(&self, module: Module, row_group: i16, column: i16, page: i16) -> Vec<u8> {
         [&self.column(module, row_group, column)[..], &page.to_le_bytes()].concat()
     }
@@ -51,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn suffixes() {
+    fn aads_end_with_the_module_and_its_ordinals() {
         let aad = FileAad::new(b"pre", &[9, 8]);
         assert_eq!(aad.footer(), b"pre\x09\x08\x00");
         assert_eq!(aad.column(Module::BloomFilterHeader, 0x0102, 3), b"pre\x09\x08\x08\x02\x01\x03\x00");

@@ -1,4 +1,4 @@
-//! AES-GCM modules: a length, a nonce, the ciphertext, a tag.
+//! Modules encrypted with AES-GCM: a length, a nonce, the ciphertext and a tag.
 
 use aes_gcm::aead::AeadInOut;
 use aes_gcm::aes::cipher::consts::U12;
@@ -12,7 +12,7 @@ use crate::int::to_u64;
 
 type Aes192Gcm = AesGcm<Aes192, U12>;
 
-/// Encrypts `plain` as one module under a fresh random nonce.
+/// Encrypts `plain` as a module with a new random nonce.
 pub fn seal(key: &Key, aad: &[u8], plain: &[u8]) -> Result<Vec<u8>> {
     let length = to_u64(plain.len()) + MODULE_OVERHEAD - 4;
     let length = i32::try_from(length).map_err(|_| Error::new(ErrorKind::File(FileKind::ModuleLength(length))))?;
@@ -26,7 +26,7 @@ pub fn seal(key: &Key, aad: &[u8], plain: &[u8]) -> Result<Vec<u8>> {
     Ok(module)
 }
 
-/// Decrypts one whole module.
+/// Decrypts a complete module.
 pub fn open(key: &Key, aad: &[u8], module: &[u8]) -> Result<Vec<u8>> {
     let (module, rest) = split_module(module)?;
     if !rest.is_empty() {
@@ -41,7 +41,7 @@ pub fn open(key: &Key, aad: &[u8], module: &[u8]) -> Result<Vec<u8>> {
     Ok(plain)
 }
 
-/// The signature of a plaintext footer: it is encrypted, and only nonce and tag are kept.
+/// Signs a plaintext footer. The footer is encrypted, but only the nonce and the tag are stored.
 pub fn sign(key: &Key, aad: &[u8], footer: &[u8]) -> Result<[u8; SIGNATURE_LEN]> {
     let nonce = fresh_nonce()?;
     let tag = encrypt(key, &nonce, aad, &mut footer.to_vec())?;
@@ -57,7 +57,7 @@ pub fn verify(key: &Key, aad: &[u8], footer: &[u8], signature: &[u8]) -> Result<
         signature.split_at_checked(NONCE_LEN).ok_or(Error::new(ErrorKind::File(FileKind::Decryption)))?;
     let nonce = nonce.try_into().map_err(|_| Error::new(ErrorKind::File(FileKind::Decryption)))?;
     let expected = encrypt(key, &nonce, aad, &mut footer.to_vec())?;
-    // All bytes are compared whatever the first ones are, so that time tells nothing.
+    // Compare all bytes, so that the timing reveals nothing.
     let same_len = tag.len() == expected.len();
     let difference = tag.iter().zip(expected).fold(0, |difference, (ours, theirs)| difference | (ours ^ theirs));
     match same_len && std::hint::black_box(difference) == 0 {
@@ -66,7 +66,7 @@ pub fn verify(key: &Key, aad: &[u8], footer: &[u8], signature: &[u8]) -> Result<
     }
 }
 
-/// The one thing in `src/` that the caller's arguments do not decide.
+/// Returns a random nonce. This is the only function in `src/` whose result does not depend on its arguments alone.
 fn fresh_nonce() -> Result<[u8; NONCE_LEN]> {
     let mut nonce = [0; NONCE_LEN];
     getrandom::fill(&mut nonce).map_err(|_| Error::new(ErrorKind::File(FileKind::NoRandomness)))?;
@@ -105,12 +105,12 @@ fn decrypt(key: &Key, nonce: &[u8; NONCE_LEN], aad: &[u8], buffer: &mut [u8], ta
         let cipher = C::new_from_slice(key.bytes()).ok()?;
         cipher.decrypt_inout_detached(&(*nonce).into(), aad, buffer.into(), tag).ok()
     }
-    let opened = match key.bytes().len() {
+    let decrypted = match key.bytes().len() {
         16 => with::<Aes128Gcm>(key, nonce, aad, buffer, tag),
         24 => with::<Aes192Gcm>(key, nonce, aad, buffer, tag),
         _ => with::<Aes256Gcm>(key, nonce, aad, buffer, tag),
     };
-    opened.ok_or_else(|| Error::new(ErrorKind::File(FileKind::Decryption)))
+    decrypted.ok_or_else(|| Error::new(ErrorKind::File(FileKind::Decryption)))
 }
 
 #[cfg(test)]
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_module_opens_only_as_it_was_sealed() {
+    fn modules_decrypt_only_with_their_key_aad_and_bytes() {
         for len in [16, 24, 32] {
             for plain in [&b""[..], b"a bitset", &[7; 5000]] {
                 let module = seal(&key(len, 1), b"aad", plain).unwrap();
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_are_checked_before_they_are_used() {
+    fn invalid_lengths_are_errors() {
         let check = |module: &[u8], expect: ErrorKind| {
             assert_eq!(open(&key(16, 1), b"", module).unwrap_err().kind(), &expect, "{module:?}");
         };
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_signature_is_bound_to_its_footer() {
+    fn signatures_verify_only_their_footer_key_and_aad() {
         let signature = sign(&key(16, 1), b"aad", b"footer").unwrap();
         assert_eq!(verify(&key(16, 1), b"aad", b"footer", &signature), Ok(()));
         let failed = Err(Error::new(ErrorKind::File(FileKind::Decryption)));
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn nonces_differ() {
+    fn every_module_has_a_new_nonce() {
         let modules = [0; 2].map(|_| seal(&key(32, 1), b"", b"same").unwrap());
         assert_ne!(modules[0], modules[1]);
     }

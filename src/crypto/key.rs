@@ -1,4 +1,4 @@
-//! Keys: wiped when dropped, never printed.
+//! Encryption keys, which are wiped when dropped and never printed.
 
 use std::collections::BTreeMap;
 
@@ -7,15 +7,15 @@ use zeroize::Zeroize;
 use crate::error::{Error, ErrorKind, FileKind, Result};
 use crate::int::to_u64;
 
-/// An AES key of 128, 192 or 256 bits. It has no `Debug`, so that no message can hold it by accident.
+/// An AES key of 128, 192 or 256 bits. It does not implement `Debug`, so that it cannot leak into messages.
 pub struct Key {
-    // An array in a box, not a growing vector, which leaves copies behind; moving a `Key` moves only the pointer.
+    // A boxed array leaves no copies: a growing `Vec` would reallocate, and moving a `Key` moves only the pointer.
     bytes: Box<[u8; 32]>,
     len: usize,
 }
 
 impl Key {
-    /// A copy of `bytes`.
+    /// Copies a key from `bytes`.
     pub fn new(bytes: &[u8]) -> Result<Self> {
         let len = bytes.len();
         if !matches!(len, 16 | 24 | 32) {
@@ -37,7 +37,7 @@ impl Drop for Key {
     }
 }
 
-/// The keys that a caller brings for one file.
+/// The caller's keys for one file.
 #[derive(Default)]
 pub struct KeyRing {
     footer: Option<Key>,
@@ -46,49 +46,49 @@ pub struct KeyRing {
 }
 
 impl KeyRing {
-    /// No keys.
+    /// Creates an empty key ring.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds the key of the footer, which is also that of columns encrypted with the footer's key.
+    /// Adds the footer key, which also decrypts the columns encrypted with it.
     #[must_use]
     pub fn with_footer_key(mut self, key: Key) -> Self {
         self.footer = Some(key);
         self
     }
 
-    /// Adds the key of one column; `path` is its names joined by dots.
+    /// Adds the key of a column. `path` contains the names joined by dots.
     #[must_use]
     pub fn with_column_key(mut self, path: &str, key: Key) -> Self {
         self.columns.insert(path.to_owned(), key);
         self
     }
 
-    /// Adds the prefix of all AADs, for files that do not hold it.
+    /// Adds the AAD prefix, for files that do not store it.
     #[must_use]
     pub fn with_aad_prefix(mut self, prefix: &[u8]) -> Self {
         self.aad_prefix = Some(prefix.to_vec());
         self
     }
 
-    /// The key of the footer.
+    /// Returns the footer key.
     pub fn footer_key(&self) -> Result<&Key> {
         self.footer
             .as_ref()
             .ok_or_else(|| Error::new(ErrorKind::File(FileKind::KeyMissing { what: "the footer".to_owned() })))
     }
 
-    /// The key of one column.
+    /// Returns the key of a column.
     pub fn column_key(&self, path: &[&str]) -> Result<&Key> {
-        // Two paths that read the same with dots cannot do harm: the wrong one's key fails to authenticate.
+        // Two paths may be equal when joined by dots. The wrong key does no harm, because authentication fails.
         let path = path.join(".");
         self.columns
             .get(&path)
             .ok_or_else(|| Error::new(ErrorKind::File(FileKind::KeyMissing { what: format!("column {path:?}") })))
     }
 
-    /// The prefix of all AADs, if the caller brought one.
+    /// Returns the AAD prefix, if the caller gave one.
     pub fn aad_prefix(&self) -> Option<&[u8]> {
         self.aad_prefix.as_deref()
     }
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_key_is_named_by_its_column() {
+    fn errors_name_the_column_without_a_key() {
         let ring = KeyRing::new().with_column_key("a.b", Key::new(&[1; 16]).unwrap());
         assert!(ring.column_key(&["a", "b"]).is_ok());
         let missing = ring.column_key(&["a", "c"]).err().unwrap();

@@ -1,9 +1,8 @@
-//! Parquet modular encryption, as far as filters and metadata need it: AES-GCM modules, their AADs, and keys.
+//! Parquet modular encryption for filters and metadata: AES-GCM modules, their AADs, and keys.
 //!
-//! Whatever fails to authenticate is one error without a reason, since a
-//! reason would help only an attacker.
-
-//! What needs no cipher is always there; the ciphers and keys come with the feature `crypto`.
+//! Every authentication failure gives the same error, because a reason would only help an attacker.
+//!
+//! AADs and frames are always available. Ciphers and keys require the feature `crypto`.
 
 mod aad;
 #[cfg(feature = "crypto")]

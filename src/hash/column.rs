@@ -1,4 +1,4 @@
-//! A leaf's hashes in batches: null slots skipped, dictionary entries and runs hashed once.
+//! Hashes a leaf in batches. Skips null slots, and hashes each dictionary entry and each run only once.
 
 use super::form::Form;
 use super::plain;
@@ -13,10 +13,10 @@ use arrow_buffer::{ArrowNativeType, BooleanBufferBuilder, NullBuffer};
 use arrow_schema::{ArrowError, DataType};
 use std::ops::Range;
 
-/// Hashes in a batch: 8 KiB, which stay in the first cache until the filter has taken them.
+/// Number of hashes in a batch: 8 KiB, which stay in the L1 cache until they reach the filter.
 pub const BATCH: usize = 1024;
 
-/// A leaf, ready to be hashed as a column of some type.
+/// A leaf that is ready to be hashed as a column of a given type.
 pub struct HashedColumn {
     slots: Box<dyn Slots>,
     nulls: Option<NullBuffer>,
@@ -24,19 +24,19 @@ pub struct HashedColumn {
 }
 
 impl HashedColumn {
-    /// One hash for each slot.
+    /// Prepares one hash per slot.
     pub fn of_slots(leaf: &Leaf, to: ColumnType, isa: InstructionSet) -> Result<Self> {
         Self::of_slots_as(leaf, to, Form::Usual, isa)
     }
 
-    /// One hash for each slot, by one of the forms of its value.
+    /// Prepares one hash per slot, for one byte form of its value.
     pub fn of_slots_as(leaf: &Leaf, to: ColumnType, form: Form, isa: InstructionSet) -> Result<Self> {
-        // The nulls of dictionary entries and runs are the slots' too.
+        // A slot is also null if its dictionary entry or run is null.
         let nulls = NullBuffer::union(leaf.nulls.as_ref(), leaf.array.logical_nulls().as_ref());
         let nulls = nulls.filter(|nulls| nulls.null_count() > 0);
         let len = leaf.array.len();
         let slots = if nulls.as_ref().is_some_and(|nulls| nulls.null_count() == len) {
-            // Nothing to hash, and perhaps nothing that could be: a column of the null type has no values.
+            // There is nothing to hash. The type may not even be hashable: a column of the null type, for example.
             Box::new(Entries { hashes: vec![], entry: |_: usize, _: &mut dyn FnMut(usize) -> bool| {} })
         } else {
             slots(leaf, nulls.as_ref(), to, form, isa)?
@@ -44,12 +44,12 @@ impl HashedColumn {
         Ok(Self { slots, nulls, len })
     }
 
-    /// One hash for each distinct value that the layout shows: dictionary entries in use and runs come once.
+    /// Prepares one hash per physical value: dictionary entries in use and runs are hashed once.
     pub fn of_values(leaf: &Leaf, to: ColumnType, isa: InstructionSet) -> Result<Self> {
         Self::of_values_as(leaf, to, Form::Usual, isa)
     }
 
-    /// The same, by one of the forms of each value.
+    /// Prepares one hash per physical value, for one byte form of each value.
     pub fn of_values_as(leaf: &Leaf, to: ColumnType, form: Form, isa: InstructionSet) -> Result<Self> {
         match values_in_use(leaf)? {
             Some(values) => Self::of_values_as(&values, to, form, isa),
@@ -57,32 +57,32 @@ impl HashedColumn {
         }
     }
 
-    /// How many slots there are, null ones included.
+    /// Returns the number of slots, including null slots.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are none.
+    /// Returns true if there are no slots.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Whether any slot is not null.
+    /// Returns true if any slot is not null.
     pub fn holds_values(&self) -> bool {
         self.nulls.as_ref().map_or(0, NullBuffer::null_count) < self.len
     }
 
-    /// The null slots.
+    /// Returns the null slots.
     pub fn nulls(&self) -> Option<&NullBuffer> {
         self.nulls.as_ref()
     }
 
-    /// Hashes the slots from `start` on, one for each of `hashes`; those of null slots mean nothing.
+    /// Hashes `hashes.len()` slots from `start` on. Null slots get an arbitrary hash.
     pub fn hash_slots(&self, isa: InstructionSet, start: usize, hashes: &mut [u64]) -> Result<()> {
         self.slots.hash(isa, start, hashes)
     }
 
-    /// Hands over the hashes of the slots of `range` that are not null, batch by batch.
+    /// Calls `take` with the hashes of the non-null slots in `range`, batch by batch.
     pub fn for_each_batch(&self, isa: InstructionSet, range: Range<usize>, mut take: impl FnMut(&[u64])) -> Result<()> {
         let mut hashes = [0; BATCH];
         for start in range.clone().step_by(BATCH) {
@@ -94,15 +94,15 @@ impl HashedColumn {
                 }
                 Some(nulls) => {
                     let valid = nulls.inner().slice(start, len);
-                    let kept = valid.count_set_bits();
-                    if kept == 0 {
+                    let num_valid = valid.count_set_bits();
+                    if num_valid == 0 {
                         continue;
                     }
                     self.slots.hash(isa, start, &mut hashes[..len])?;
-                    if kept < len {
+                    if num_valid < len {
                         keep_valid(&mut hashes[..len], valid.iter());
                     }
-                    take(&hashes[..kept]);
+                    take(&hashes[..num_valid]);
                 }
             }
         }
@@ -110,12 +110,13 @@ impl HashedColumn {
     }
 }
 
-/// Moves the hashes of valid slots to the front. Every hash is written and only the place moves: no branch to guess wrong.
+/// Moves the hashes of valid slots to the front. Writes every hash and advances only after valid ones, which avoids a
+/// mispredicted branch.
 fn keep_valid(hashes: &mut [u64], valid: impl Iterator<Item = bool>) {
-    let mut kept = 0;
+    let mut num_valid = 0;
     for (slot, valid) in valid.enumerate() {
-        hashes[kept] = hashes[slot];
-        kept += usize::from(valid);
+        hashes[num_valid] = hashes[slot];
+        num_valid += usize::from(valid);
     }
 }
 
@@ -169,7 +170,7 @@ fn runs<R: RunEndIndexType>(leaf: &Leaf, to: ColumnType, form: Form, isa: Instru
     Ok(Box::new(Entries { hashes, entry }))
 }
 
-/// A hash for each entry of a dictionary or run of a run-end-encoded array; only those in use are hashed.
+/// Returns one hash per dictionary entry or per run. Unused entries are not hashed.
 fn entry_hashes(leaf: &Leaf, to: ColumnType, form: Form, isa: InstructionSet) -> Result<Vec<u64>> {
     let Some(values) = values_in_use(leaf)? else { return Ok(vec![]) };
     let values = HashedColumn::of_slots_as(&values, to, form, isa)?;
@@ -183,7 +184,8 @@ fn entry_hashes(leaf: &Leaf, to: ColumnType, form: Form, isa: InstructionSet) ->
     Ok(hashes)
 }
 
-/// The entries of a dictionary, or values of the runs; those that no valid slot names are null. `None` for other arrays.
+/// Returns the entries of a dictionary or the values of runs, where entries without a valid slot are null. Returns
+/// `None` for other arrays.
 fn values_in_use(leaf: &Leaf) -> Result<Option<Leaf>> {
     let array = leaf.array.as_ref();
     match array.data_type() {
@@ -212,7 +214,7 @@ fn values_in_use(leaf: &Leaf) -> Result<Option<Leaf>> {
 fn run_values<R: RunEndIndexType>(leaf: &Leaf) -> Leaf {
     let array = run_array::<R>(leaf);
     let values = array.values_slice();
-    // Only nulls of parents can leave a run of this slice unused.
+    // A run of this slice can only be unused if a parent is null.
     let used = leaf.nulls.as_ref().and_then(|nulls| {
         let (first, ends) = (array.get_start_physical_index(), array.run_ends());
         let runs = (0..array.len()).map(|slot| ends.get_physical_index(slot) - first);
@@ -221,17 +223,17 @@ fn run_values<R: RunEndIndexType>(leaf: &Leaf) -> Leaf {
     Leaf { nulls: NullBuffer::union(used.as_ref(), values.nulls()), array: values }
 }
 
-/// A run-end-encoded array, written out.
+/// Decodes a run-end-encoded array. Returns other arrays unchanged.
 pub fn without_runs(array: &ArrayRef) -> std::result::Result<ArrayRef, ArrowError> {
-    fn written_out<R: RunEndIndexType>(array: &RunArray<R>) -> std::result::Result<ArrayRef, ArrowError> {
+    fn decoded<R: RunEndIndexType>(array: &RunArray<R>) -> std::result::Result<ArrayRef, ArrowError> {
         let runs = (0..array.len()).map(|slot| array.get_physical_index(slot) as u64);
         arrow_select::take::take(array.values(), &UInt64Array::from_iter_values(runs), None)
     }
     match array.data_type() {
         DataType::RunEndEncoded(ends, _) => match ends.data_type() {
-            DataType::Int16 => written_out(array.as_run::<Int16Type>()),
-            DataType::Int32 => written_out(array.as_run::<Int32Type>()),
-            _ => written_out(array.as_run::<Int64Type>()),
+            DataType::Int16 => decoded(array.as_run::<Int16Type>()),
+            DataType::Int32 => decoded(array.as_run::<Int32Type>()),
+            _ => decoded(array.as_run::<Int64Type>()),
         },
         _ => Ok(array.clone()),
     }
@@ -241,7 +243,7 @@ fn run_array<R: RunEndIndexType>(leaf: &Leaf) -> &RunArray<R> {
     leaf.array.as_run::<R>()
 }
 
-/// The entries that valid slots name; `None` where one names an entry that is not there.
+/// Marks the entries that valid slots refer to. Returns `None` if a slot refers to a nonexistent entry.
 fn used_entries(
     entries: impl Iterator<Item = usize>,
     nulls: Option<&NullBuffer>,

@@ -1,17 +1,17 @@
-//! Exact conversions of numbers: to another unit, scale or width, or not at all.
+//! Converts numbers to another unit, scale or width exactly, or refuses.
 
 use super::slots::ShortBytes;
 use crate::arrow::Meaning;
 use arrow_buffer::i256;
 use arrow_schema::{DataType, TimeUnit};
 
-/// What values are multiplied by: `times / over`, one of them 1; or a power of ten that 128 bits do not hold.
+/// A conversion factor: `times / over`, where either is 1, or a power of ten that does not fit into 128 bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Ratio {
     times: i128,
     over: i128,
-    /// The exponent of such a power, 0 for all others.
-    far: i32,
+    /// The exponent of a power of ten that does not fit into 128 bits, otherwise 0.
+    big_exponent: i32,
 }
 
 const MILLIS_OF_DAY: i128 = 86_400_000;
@@ -20,10 +20,10 @@ impl Ratio {
     pub(super) const ONE: Self = Self::of(1, 1);
 
     const fn of(times: i128, over: i128) -> Self {
-        Self { times, over, far: 0 }
+        Self { times, over, big_exponent: 0 }
     }
 
-    /// From the integers of an Arrow type to those of a column; `None` where the two cannot be compared.
+    /// Returns the factor from integers of an Arrow type to those of a column, or `None` if they are not comparable.
     pub(super) fn between(from: &DataType, to: Meaning) -> Option<Self> {
         use DataType as A;
         match (from, to) {
@@ -34,7 +34,7 @@ impl Ratio {
             (A::Date64, Meaning::Timestamp { unit, zoned: false }) => Self::ticks(TimeUnit::Millisecond, unit),
             (A::Time32(from) | A::Time64(from), Meaning::Time(to)) => Self::ticks(*from, to),
             (A::Duration(from), Meaning::Duration(to)) => Self::ticks(*from, to),
-            // A local time is no instant: between them lies a zone that nobody told us.
+            // A local time cannot be compared with an instant without a time zone.
             (A::Timestamp(from, zone), Meaning::Timestamp { unit, zoned }) if zone.is_some() == zoned => {
                 Self::ticks(*from, unit)
             }
@@ -53,7 +53,7 @@ impl Ratio {
         match 10i128.checked_pow(exponent.unsigned_abs()) {
             Some(power) if exponent < 0 => Self::of(1, power),
             Some(power) => Self::of(power, 1),
-            None => Self { times: 1, over: 1, far: exponent },
+            None => Self { times: 1, over: 1, big_exponent: exponent },
         }
     }
 
@@ -67,19 +67,20 @@ impl Ratio {
         Some(Self::power(exponent(to) - exponent(from)))
     }
 
+    /// Converts a value, or returns `None` if the result is not an integer of 128 bits.
     #[inline(always)]
     pub(super) fn apply(self, value: i128) -> Option<i128> {
         if self == Self::ONE {
             return Some(value);
         }
-        if self.far != 0 {
-            // Nothing but zero stays within 128 bits, or is a multiple of so large a power.
+        if self.big_exponent != 0 {
+            // Only zero stays within 128 bits or is a multiple of such a power.
             return (value == 0).then_some(0);
         }
         (value % self.over == 0).then(|| (value / self.over).checked_mul(self.times))?
     }
 
-    /// The same for integers of 256 bits.
+    /// Converts a value, or returns `None` if the result is not an integer of 256 bits.
     pub(super) fn apply_wide(self, value: i256) -> Option<i256> {
         if value == i256::ZERO {
             return Some(value);
@@ -89,47 +90,48 @@ impl Ratio {
         exact.then(|| value.checked_div(over)?.checked_mul(times))?
     }
 
-    /// `times` and `over` in 256 bits; `None` where not even these suffice.
+    /// Returns `times` and `over` in 256 bits, or `None` if they do not fit.
     fn wide(self) -> Option<(i256, i256)> {
         let one = i256::from_i128(1);
-        match self.far {
+        match self.big_exponent {
             0 => Some((i256::from_i128(self.times), i256::from_i128(self.over))),
-            far => {
-                let power = i256::from_i128(10).checked_pow(far.unsigned_abs())?;
-                Some(if far < 0 { (one, power) } else { (power, one) })
+            big_exponent => {
+                let power = i256::from_i128(10).checked_pow(big_exponent.unsigned_abs())?;
+                Some(if big_exponent < 0 { (one, power) } else { (power, one) })
             }
         }
     }
 }
 
-/// The low bits of a 32-bit integer of either sign, when it is one.
+/// Returns the bits of `value` as a 32-bit integer, or `None` if it is out of range.
 #[inline(always)]
 pub(super) fn to_32(value: i128, signed: bool) -> Option<u32> {
     if signed { i32::try_from(value).ok().map(i32::cast_unsigned) } else { u32::try_from(value).ok() }
 }
 
-/// The low bits of a 64-bit integer of either sign, when it is one.
+/// Returns the bits of `value` as a 64-bit integer, or `None` if it is out of range.
 #[inline(always)]
 pub(super) fn to_64(value: i128, signed: bool) -> Option<u64> {
     if signed { i64::try_from(value).ok().map(i64::cast_unsigned) } else { u64::try_from(value).ok() }
 }
 
-/// Big-endian two's complement in exactly `width` bytes, when they suffice.
+/// Returns big-endian two's complement in exactly `width` bytes, or `None` if they do not suffice.
 pub(super) fn to_fixed(value: i256, width: usize) -> Option<ShortBytes> {
-    (needed(value) <= width && width <= ShortBytes::MAX).then(|| ShortBytes::last(value.to_be_bytes(), width))
+    (bytes_needed(value) <= width && width <= ShortBytes::MAX).then(|| ShortBytes::last(value.to_be_bytes(), width))
 }
 
-/// Big-endian two's complement in the fewest bytes from `least` on; with 1, as the format asks of decimals in a BYTE_ARRAY.
-pub(super) fn to_shortest(value: i256, least: usize) -> ShortBytes {
-    ShortBytes::last(value.to_be_bytes(), needed(value).max(least))
+/// Returns big-endian two's complement in the fewest bytes, but at least `min_bytes`. The format recommends the fewest
+/// bytes for decimals in a BYTE_ARRAY.
+pub(super) fn to_shortest(value: i256, min_bytes: usize) -> ShortBytes {
+    ShortBytes::last(value.to_be_bytes(), bytes_needed(value).max(min_bytes))
 }
 
-/// Bytes without those that only repeat the sign.
-fn needed(value: i256) -> usize {
+/// Returns the number of bytes without redundant sign bytes.
+fn bytes_needed(value: i256) -> usize {
     let bytes = value.to_be_bytes();
     let sign = if bytes[0] & 0x80 == 0 { 0x00 } else { 0xff };
     let repeated = bytes.iter().take_while(|byte| **byte == sign).count();
-    // The first byte that is kept must still show the sign.
+    // The first remaining byte must still show the sign.
     let shows_sign = bytes.get(repeated).is_some_and(|byte| byte & 0x80 == sign & 0x80);
     ShortBytes::MAX - repeated + usize::from(!shows_sign)
 }
@@ -137,8 +139,8 @@ fn needed(value: i256) -> usize {
 const NANOS_OF_DAY: i128 = 86_400_000_000_000;
 const JULIAN_DAY_OF_1970: i128 = 2_440_588;
 
-/// INT96: nanoseconds of the day (eight bytes), then the Julian day (four), little-endian.
-/// `truncated` days are rounded towards zero.
+/// Returns an INT96: the nanoseconds of the day in eight bytes, then the Julian day in four, both little-endian.
+/// If `truncated`, days are rounded towards zero.
 pub(super) fn to_int96(nanoseconds: i128, truncated: bool) -> Option<ShortBytes> {
     let (days, of_day) = match truncated {
         true => (nanoseconds / NANOS_OF_DAY, nanoseconds % NANOS_OF_DAY),
@@ -152,7 +154,7 @@ pub(super) fn to_int96(nanoseconds: i128, truncated: bool) -> Option<ShortBytes>
     Some(ShortBytes::last(bytes, 12))
 }
 
-/// The bytes of a half float.
+/// Returns the bytes of a half-precision float.
 pub(super) fn to_half(bits: u16) -> ShortBytes {
     let mut bytes = [0; ShortBytes::MAX];
     bytes[30..].copy_from_slice(&bits.to_le_bytes());
@@ -164,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shortest_and_fixed_bytes() {
+    fn integers_become_the_shortest_or_a_fixed_number_of_bytes() {
         let check = |value: i128, shortest: &[u8]| {
             let value = i256::from_i128(value);
             assert_eq!(to_shortest(value, 1).as_slice(), shortest);
@@ -187,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn ratios_are_exact_or_refuse() {
+    fn ratios_convert_exactly_or_return_none() {
         let check = |from: DataType, to: Meaning, value: i128, expected: Option<i128>| {
             let ratio = Ratio::between(&from, to);
             assert_eq!(ratio.and_then(|ratio| ratio.apply(value)), expected, "{from} to {to}: {value}");
@@ -218,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn scales_far_apart_are_exact_in_256_bits() {
+    fn distant_scales_are_converted_exactly_in_256_bits() {
         let wide = |from, to, value| Ratio::between(&from, Meaning::Decimal { scale: to }).unwrap().apply_wide(value);
         let ten = |exponent| i256::from_i128(10).checked_pow(exponent).unwrap();
         assert_eq!(wide(DataType::Decimal128(1, 0), 49, i256::from_i128(-3)), ten(49).checked_mul(i256::from_i128(-3)));
@@ -230,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn int96_before_and_after_1970() {
+    fn int96_is_correct_before_and_after_1970() {
         let check = |nanoseconds: i128, of_day: u64, day: u32| {
             let mut expected = of_day.to_le_bytes().to_vec();
             expected.extend(day.to_le_bytes());

@@ -1,21 +1,23 @@
-//! Equal values that files store as different bytes, so that a probe must look for each.
+//! Equal values that writers store as different bytes. A probe must look for each of these forms.
 
 use super::slots::ShortBytes;
 use crate::arrow::{ColumnType, Meaning, PhysicalType};
 
-/// Which of the byte forms of a value is meant. Zeros of two signs and NaNs are no matter of forms: see `bloom::Filter`.
+/// A byte form of a value. Signed zeros and NaNs are handled elsewhere: see `bloom::Filter`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
-    /// The one that the format asks for; the only one that is ever inserted.
+    /// The form that the format specifies, and the only form that is inserted into filters.
     Usual,
-    /// A decimal of a BYTE_ARRAY in at least so many bytes: the format only says that writers *should* use the fewest.
+    /// A decimal in a BYTE_ARRAY of at least this many bytes. The format only recommends that writers use the
+    /// fewest.
     Padded(usize),
-    /// An INT96 of before 1970 as days rounded towards zero and nanoseconds below zero: older Arrow C++ wrote those.
+    /// An INT96 before 1970 whose days are rounded towards zero and whose nanoseconds are negative, as older versions
+    /// of Arrow C++ wrote it.
     Truncated,
 }
 
 impl Form {
-    /// Every form in which writers store the values of a column.
+    /// Returns every form in which writers store the values of a column.
     pub fn all(column: ColumnType) -> impl Iterator<Item = Self> {
         let widest = match (column.physical, column.meaning) {
             (PhysicalType::ByteArray, Meaning::Decimal { .. }) => ShortBytes::MAX,
@@ -30,8 +32,8 @@ impl Form {
         self == Self::Truncated
     }
 
-    /// The fewest bytes of a decimal.
-    pub(super) fn least_bytes(self) -> usize {
-        if let Self::Padded(least) = self { least } else { 1 }
+    /// Returns the minimum number of bytes of a decimal.
+    pub(super) fn min_bytes(self) -> usize {
+        if let Self::Padded(min_bytes) = self { min_bytes } else { 1 }
     }
 }

@@ -1,4 +1,4 @@
-//! XXH64 of eight byte strings at once, one in each lane of an AVX-512 register. The portable body is its oracle.
+//! XXH64 of eight byte strings at once, one per lane of an AVX-512 register. Tests compare it with the portable code.
 //!
 //! ```text
 //! eight strings          a 32-byte window of each       four registers: word w of every string
@@ -6,31 +6,31 @@
 //! s1 ───          load   s1: w0 w1 w2 w3    transpose   w1: s0 s1 … s7
 //! …                      …                              …
 //! ```
-//! Whole 32-byte stripes come first, while any lane has one; then the last 0 to 31 bytes, masked by each lane's length.
-//! Masked loads touch no byte outside a string, so strings may end at the end of a page.
+//! Whole 32-byte stripes come first, as long as any lane has one. Then follow the last 0 to 31 bytes, masked by each
+//! lane's length. Masked loads access no byte outside a string, so a string may end at the end of a memory page.
 
 use super::xxh64::{P1, P2, P3, P4, P5};
 use std::arch::x86_64::*;
 
-/// Strings hashed together.
+/// Number of strings hashed together.
 pub(super) const LANES: usize = 8;
 
 /// # Safety
-/// The processor has AVX-512 F, BW, DQ and VL.
+/// The processor must support the features below.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi2")]
 pub(super) unsafe fn hash_eight(strings: &[&[u8]; LANES]) -> [u64; LANES] {
     let [a, b, c, d, e, f, g, h] = strings.map(|string| string.len() as i64);
-    // From registers: a load of eight lengths that were just written one by one would wait until all are in the cache.
+    // Built from registers. Loading eight lengths that were just stored one by one would stall on store forwarding.
     let length = _mm512_setr_epi64(a, b, c, d, e, f, g, h);
     let mut hash = splat(P5);
     if _mm512_cmpge_epu64_mask(length, splat(32)) != 0 {
-        // SAFETY: this function's own condition.
+        // SAFETY: the caller guarantees the features.
         hash = unsafe { stripes(strings, length) };
     }
     hash = _mm512_add_epi64(hash, length);
 
     let rest = _mm512_and_si512(length, splat(31));
-    // SAFETY: as above; each window ends where its string does.
+    // SAFETY: as above, and each window ends at the end of its string.
     let words = unsafe {
         transpose(strings.map(|string| {
             let rest = string.len() & 31;
@@ -53,15 +53,15 @@ pub(super) unsafe fn hash_eight(strings: &[&[u8]; LANES]) -> [u64; LANES] {
     hash = mul(_mm512_xor_si512(hash, _mm512_srli_epi64::<29>(hash)), P3);
     hash = _mm512_xor_si512(hash, _mm512_srli_epi64::<32>(hash));
     let mut hashes = [0; LANES];
-    // SAFETY: eight u64 are 64 bytes.
+    // SAFETY: `hashes` has room for eight u64, which are 64 bytes.
     unsafe { _mm512_storeu_si512(hashes.as_mut_ptr().cast(), hash) };
     hashes
 }
 
-/// The four accumulators over all whole stripes, merged; `P5` in lanes that have none.
+/// Returns the four merged accumulators over all whole stripes, or `P5` in lanes without a whole stripe.
 ///
 /// # Safety
-/// As [`hash_eight`].
+/// As for [`hash_eight`].
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi2")]
 unsafe fn stripes(strings: &[&[u8]; LANES], length: __m512i) -> __m512i {
     let mut lanes = [splat(P1.wrapping_add(P2)), splat(P2), splat(0), splat(0u64.wrapping_sub(P1))];
@@ -69,11 +69,11 @@ unsafe fn stripes(strings: &[&[u8]; LANES], length: __m512i) -> __m512i {
     for stripe in 0..longest {
         let start = 32 * stripe as usize;
         let active = _mm512_cmpge_epu64_mask(length, splat(32 * (stripe + 1)));
-        // SAFETY: a window is loaded whole only where the string holds it, else not at all.
+        // SAFETY: a window is loaded only if the string contains all of it; otherwise the mask is empty.
         let words = unsafe {
             transpose(strings.map(|string| {
-                let held = if string.len() >= start + 32 { 32 } else { 0 };
-                load(string.as_ptr().wrapping_add(start), held)
+                let count = if string.len() >= start + 32 { 32 } else { 0 };
+                load(string.as_ptr().wrapping_add(start), count)
             }))
         };
         for (lane, word) in lanes.iter_mut().zip(words) {
@@ -91,7 +91,7 @@ unsafe fn stripes(strings: &[&[u8]; LANES], length: __m512i) -> __m512i {
     _mm512_mask_mov_epi64(splat(P5), _mm512_cmpge_epu64_mask(length, splat(32)), merged)
 }
 
-/// The last 1 to 7 bytes of each lane: they lie in the word after its whole ones.
+/// Mixes in the last 1 to 7 bytes of each lane. They are in the word after the lane's last whole word.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi2")]
 fn tail(mut hash: __m512i, rest: __m512i, words: &[__m512i; 4]) -> __m512i {
     let which = _mm512_srli_epi64::<3>(rest);
@@ -118,21 +118,21 @@ fn tail(mut hash: __m512i, rest: __m512i, words: &[__m512i; 4]) -> __m512i {
     hash
 }
 
-/// The first `count` (at most 32) bytes at `start`, zeros after them; reads nothing else.
+/// Loads the first `count` (at most 32) bytes from `start` and pads them with zeros. Accesses no other byte.
 ///
 /// # Safety
-/// As [`hash_eight`]; `count` bytes at `start` are readable.
+/// As for [`hash_eight`]. In addition, `count` bytes from `start` must be readable.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi2")]
 unsafe fn load(start: *const u8, count: usize) -> __m256i {
     let mask = ((1u64 << count) - 1) as u32;
-    // SAFETY: bytes outside the mask are not accessed.
+    // SAFETY: a masked load does not access bytes outside the mask.
     unsafe { _mm256_maskz_loadu_epi8(mask, start.cast()) }
 }
 
-/// Rows of four words to columns of eight lanes.
+/// Transposes rows of four words into columns of eight lanes.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi2")]
 fn transpose(rows: [__m256i; LANES]) -> [__m512i; 4] {
-    // Row r and row r + 4 in one register: halves are transposed alike.
+    // Rows r and r + 4 share a register, because both halves are transposed in the same way.
     let pair = |r: usize| _mm512_inserti64x4::<1>(_mm512_castsi256_si512(rows[r]), rows[r + 4]);
     let (a, b, c, d) = (pair(0), pair(1), pair(2), pair(3));
     let (even_ab, odd_ab) = (_mm512_unpacklo_epi64(a, b), _mm512_unpackhi_epi64(a, b));

@@ -1,4 +1,4 @@
-//! XXH64 of a column: the bytes of each value as Parquet stores it, hashed in batches.
+//! Hashes the values of a column with XXH64, in batches, as the bytes that Parquet stores.
 
 pub mod column;
 mod exact;

@@ -1,4 +1,4 @@
-//! Plain-encoded values of a leaf: how each Arrow type becomes the bytes of a column, without a copy where it can.
+//! Converts the values of a leaf to the bytes of Parquet's plain encoding, without a copy if the layouts agree.
 
 use super::exact::{Ratio, to_32, to_64, to_fixed, to_half, to_int96, to_shortest};
 use super::form::Form;
@@ -14,7 +14,8 @@ use arrow_schema::DataType;
 
 type Half = <Float16Type as ArrowPrimitiveType>::Native;
 
-/// The slots of a flat array as values of a column of type `to`; `nulls` are its null slots, from wherever they come.
+/// Returns the slots of a flat array as values of a column of type `to`. `nulls` marks null slots, including those with
+/// a null parent.
 pub(super) fn slots(
     array: &dyn Array,
     nulls: Option<&NullBuffer>,
@@ -24,7 +25,7 @@ pub(super) fn slots(
     use DataType as A;
     let values = Values { array, nulls, to, form };
     match array.data_type() {
-        // One arm for each way in which an array holds its values (see `arrow/types.rs` for the table of types).
+        // One arm per layout of an array. See `arrow/types.rs` for the table of types.
         A::Int8 => values.integers::<i8>(),
         A::Int16 => values.integers::<i16>(),
         A::Int32 | A::Date32 | A::Time32(_) | A::Decimal32(_, _) => values.integers::<i32>(),
@@ -62,24 +63,24 @@ struct Values<'a> {
 }
 
 impl Values<'_> {
-    /// Integers, ticks and unscaled decimals of up to 128 bits.
+    /// Converts integers, ticks and unscaled decimals of up to 128 bits.
     fn integers<N: ArrowNativeType + Into<i128>>(&self) -> Result<Box<dyn Slots>> {
         let ratio = Ratio::between(self.array.data_type(), self.to.meaning).ok_or_else(|| self.no_form())?;
         let signed = self.to.meaning != Meaning::Integer { signed: false };
-        let as_it_is = ratio == Ratio::ONE && signed != is_unsigned(self.array.data_type());
+        let unchanged = ratio == Ratio::ONE && signed != is_unsigned(self.array.data_type());
         let exact = move |value: N| ratio.apply(value.into());
-        // A scale may take a number past 128 bits, which byte forms can hold.
+        // Rescaling may exceed 128 bits, but byte strings can hold the result.
         let wide = move |value: N| {
             exact(value).map(i256::from_i128).or_else(|| ratio.apply_wide(i256::from_i128(value.into())))
         };
-        let (truncated, least) = (self.form.is_truncated(), self.form.least_bytes());
+        let (truncated, min_bytes) = (self.form.is_truncated(), self.form.min_bytes());
         Ok(match self.to.physical {
-            PhysicalType::Int32 if as_it_is && size_of::<N>() == 4 => Box::new(Words32(self.raw())),
-            PhysicalType::Int64 if as_it_is && size_of::<N>() == 8 => Box::new(Words64(self.raw())),
+            PhysicalType::Int32 if unchanged && size_of::<N>() == 4 => Box::new(Words32(self.raw())),
+            PhysicalType::Int64 if unchanged && size_of::<N>() == 8 => Box::new(Words64(self.raw())),
             PhysicalType::Int32 => self.as_32(move |value: N| to_32(exact(value)?, signed)),
             PhysicalType::Int64 => self.as_64(move |value: N| to_64(exact(value)?, signed)),
             PhysicalType::Int96 => self.as_bytes(move |value: N| to_int96(exact(value)?, truncated)),
-            PhysicalType::ByteArray => self.as_bytes(move |value: N| Some(to_shortest(wide(value)?, least))),
+            PhysicalType::ByteArray => self.as_bytes(move |value: N| Some(to_shortest(wide(value)?, min_bytes))),
             PhysicalType::FixedLenByteArray(width) => {
                 let width = self.width(width)?;
                 self.as_bytes(move |value: N| to_fixed(wide(value)?, width))
@@ -88,16 +89,18 @@ impl Values<'_> {
         })
     }
 
-    /// Decimals of 256 bits.
+    /// Converts decimals of 256 bits.
     fn wide_integers(&self) -> Result<Box<dyn Slots>> {
         let ratio = Ratio::between(self.array.data_type(), self.to.meaning).ok_or_else(|| self.no_form())?;
         let signed = self.to.meaning != Meaning::Integer { signed: false };
         let narrow = move |value: i256| ratio.apply_wide(value)?.to_i128();
-        let least = self.form.least_bytes();
+        let min_bytes = self.form.min_bytes();
         Ok(match self.to.physical {
             PhysicalType::Int32 => self.as_32(move |value| to_32(narrow(value)?, signed)),
             PhysicalType::Int64 => self.as_64(move |value| to_64(narrow(value)?, signed)),
-            PhysicalType::ByteArray => self.as_bytes(move |value| Some(to_shortest(ratio.apply_wide(value)?, least))),
+            PhysicalType::ByteArray => {
+                self.as_bytes(move |value| Some(to_shortest(ratio.apply_wide(value)?, min_bytes)))
+            }
             PhysicalType::FixedLenByteArray(width) => {
                 let width = self.width(width)?;
                 self.as_bytes(move |value| to_fixed(ratio.apply_wide(value)?, width))
@@ -106,7 +109,7 @@ impl Values<'_> {
         })
     }
 
-    /// IEEE 754 of any width. A NaN converts to some NaN: probes never exclude one, so its payload does not matter.
+    /// Converts IEEE 754 numbers of any width. A NaN may change its payload, because probes never exclude NaN.
     fn reals<N: ArrowNativeType>(
         &self,
         widen: impl Fn(N) -> f64 + Send + Sync + Copy + 'static,
@@ -134,7 +137,7 @@ impl Values<'_> {
         })
     }
 
-    /// Byte strings of any layout.
+    /// Converts byte strings of any layout.
     fn strings<S: ByteStrings + 'static>(&self, strings: S) -> Result<Box<dyn Slots>> {
         if self.to.meaning != Meaning::Bytes {
             return Err(self.no_form());
@@ -167,7 +170,7 @@ impl Values<'_> {
         Converted { values: self.raw(), nulls: self.nulls.cloned(), convert, refuse: self.refuse() }
     }
 
-    /// The array's numbers by their width alone; dates, ticks and decimals are integers of theirs.
+    /// Returns the array's numbers as `N`. Dates, ticks and decimals are stored as integers of the same width.
     fn raw<N: ArrowNativeType>(&self) -> ScalarBuffer<N> {
         let data = self.array.to_data();
         ScalarBuffer::new(data.buffers()[0].clone(), data.offset(), data.len())
@@ -195,9 +198,9 @@ fn is_unsigned(arrow: &DataType) -> bool {
     arrow.is_unsigned_integer()
 }
 
-/// An array of byte strings.
+/// An array of byte strings of some layout.
 trait ByteStrings: Send + Sync {
-    /// The string of a slot, which is in range and not null.
+    /// Returns the string of a slot. The slot must be in range and not null.
     fn string(&self, slot: usize) -> &[u8];
 }
 
@@ -225,7 +228,7 @@ impl ByteStrings for FixedSizeBinaryArray {
 struct StringSlots<S, E> {
     strings: S,
     nulls: Option<NullBuffer>,
-    /// The only length that the column can hold.
+    /// The length that the column requires, if it is fixed.
     width: Option<usize>,
     refuse: E,
 }
@@ -238,7 +241,7 @@ impl<'a, S: ByteStrings, E: Fn(usize) -> Error + Send + Sync> StringAt<'a> for S
                     *string = self.strings.string(slot);
                 }
             }
-            // Producers may leave anything in the views and offsets of null slots.
+            // Producers may leave arbitrary views and offsets in null slots.
             Some(nulls) => {
                 for (slot, string) in (start..).zip(strings.iter_mut()) {
                     *string = if nulls.is_valid(slot) { self.strings.string(slot) } else { &[] };
@@ -262,7 +265,7 @@ mod tests {
     use arrow_schema::{IntervalUnit, TimeUnit};
 
     #[test]
-    fn every_type_of_the_table_has_slots() {
+    fn every_supported_arrow_type_has_slots() {
         use TimeUnit::{Microsecond, Millisecond, Nanosecond, Second};
         let mut types = vec![DataType::Int8, DataType::Int16, DataType::Int32, DataType::Int64, DataType::Date32];
         types.extend([DataType::UInt8, DataType::UInt16, DataType::UInt32, DataType::UInt64, DataType::Date64]);

@@ -1,20 +1,20 @@
-//! Hashes of a range of slots, for each way in which an array holds its values; one virtual call for a batch, none for a value.
+//! Hashes a range of slots, with one implementation per array layout. Each batch costs one virtual call.
 
 use super::{hash_strings, hash_u32s, hash_u64s};
 use crate::error::{Error, Result};
 use crate::isa::InstructionSet;
 use arrow_buffer::{ArrowNativeType, NullBuffer, ScalarBuffer};
 
-/// Slots converted at a time where a batch must be converted before it is hashed; the scratch stays in the first cache.
+/// Number of slots converted at a time before they are hashed, so that the scratch buffer stays in the L1 cache.
 const SCRATCH: usize = 256;
 
-/// Something whose slots can be hashed. A null slot gets some hash that means nothing.
+/// An array whose slots can be hashed. Null slots get an arbitrary hash.
 pub(super) trait Slots: Send + Sync {
     /// Hashes the `hashes.len()` slots from `start` on.
     fn hash(&self, isa: InstructionSet, start: usize, hashes: &mut [u64]) -> Result<()>;
 }
 
-/// Four-byte values in the very form that Parquet stores: hashed where they lie.
+/// Four-byte values in Parquet's own representation, hashed without a copy.
 pub(super) struct Words32(pub ScalarBuffer<u32>);
 
 impl Slots for Words32 {
@@ -24,7 +24,7 @@ impl Slots for Words32 {
     }
 }
 
-/// Eight-byte values likewise.
+/// Eight-byte values in Parquet's own representation, hashed without a copy.
 pub(super) struct Words64(pub ScalarBuffer<u64>);
 
 impl Slots for Words64 {
@@ -34,7 +34,7 @@ impl Slots for Words64 {
     }
 }
 
-/// Numbers that take another form first. `convert` may refuse a value; `refuse` makes the error of its slot.
+/// Numbers that must be converted first. `convert` may refuse a value; `refuse` then returns the error for its slot.
 pub(super) struct Converted<N: ArrowNativeType, F, E> {
     pub values: ScalarBuffer<N>,
     pub nulls: Option<NullBuffer>,
@@ -43,7 +43,7 @@ pub(super) struct Converted<N: ArrowNativeType, F, E> {
 }
 
 impl<N: ArrowNativeType, F, E> Converted<N, F, E> {
-    /// Converts slots into `scratch`; null slots, whose values mean nothing, become `W::default()`.
+    /// Converts slots into `scratch`. A null slot whose value cannot be converted becomes `W::default()`.
     fn fill<W: Copy + Default>(&self, start: usize, scratch: &mut [W]) -> Result<()>
     where
         F: Fn(N) -> Option<W>,
@@ -60,10 +60,10 @@ impl<N: ArrowNativeType, F, E> Converted<N, F, E> {
     }
 }
 
-/// The stored forms that a number may take.
+/// Defines slots for one stored representation of numbers.
 macro_rules! converted_slots {
     ($name:ident, $word:ty, |$isa:ident, $words:ident, $hashes:ident| $hash:expr) => {
-        /// Numbers stored in this form.
+        /// Numbers converted to this representation.
         pub(super) struct $name<N: ArrowNativeType, F, E>(pub Converted<N, F, E>);
 
         impl<N, F, E> Slots for $name<N, F, E>
@@ -95,7 +95,7 @@ converted_slots!(AsBytes, ShortBytes, |isa, words, hashes| {
     hash_strings(isa, &strings[..hashes.len()], hashes);
 });
 
-/// Up to 32 bytes: a decimal, a half float, an INT96.
+/// Up to 32 bytes, which hold a decimal, a half-precision float or an INT96.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct ShortBytes {
     bytes: [u8; Self::MAX],
@@ -105,7 +105,7 @@ pub(super) struct ShortBytes {
 impl ShortBytes {
     pub(super) const MAX: usize = 32;
 
-    /// The last `len` bytes of `bytes`.
+    /// Returns the last `len` bytes of `bytes`.
     pub(super) fn last(bytes: [u8; Self::MAX], len: usize) -> Self {
         Self { bytes, start: (Self::MAX - len) as u8 }
     }
@@ -115,7 +115,7 @@ impl ShortBytes {
     }
 }
 
-/// Byte strings where they lie; `string` finds one, or refuses its slot.
+/// Byte strings, hashed without a copy.
 pub(super) struct Strings<F>(pub F);
 
 impl<F> Slots for Strings<F>
@@ -133,22 +133,22 @@ where
     }
 }
 
-/// Fills in the byte strings of slots. (A trait, for a closure cannot say that what it returns borrows from itself.)
+/// Borrows the byte strings of slots. A trait, because a closure cannot return a borrow from itself.
 pub(super) trait StringAt<'a>: Send + Sync {
     fn fill(&'a self, start: usize, strings: &mut [&'a [u8]]) -> Result<()>;
 }
 
-/// Slots that name an entry, whose hash is known already.
+/// Slots that refer to entries whose hashes are already known.
 pub(super) struct Entries<F> {
     pub hashes: Vec<u64>,
-    /// The entries of the slots from `start` on.
+    /// Calls back with the entry of each slot from `start` on, until the callback returns false.
     pub entry: F,
 }
 
 impl<F: Fn(usize, &mut dyn FnMut(usize) -> bool) + Send + Sync> Slots for Entries<F> {
     fn hash(&self, _: InstructionSet, start: usize, hashes: &mut [u64]) -> Result<()> {
         let mut out = hashes.iter_mut();
-        // Null slots may name any entry, even one that is not there.
+        // A null slot may refer to any entry, even a nonexistent one.
         (self.entry)(start, &mut |entry| match out.next() {
             Some(hash) => {
                 *hash = self.hashes.get(entry).copied().unwrap_or_default();

@@ -1,17 +1,18 @@
-//! Hashes of many byte strings: eight at a time where the processor can, else in order of length.
+//! Hashes many byte strings: eight at a time with AVX-512, otherwise grouped by length.
 
 use super::xxh64::hash_bytes;
 use crate::isa::{InstructionSet, per_instruction_set};
 
-/// Lengths above this are hashed one by one, unless their neighbours are about as long: lanes wait for the longest.
+/// Strings longer than this are hashed separately unless all eight have similar lengths, because lanes wait for the
+/// longest string.
 #[cfg(target_arch = "x86_64")]
 const LONG: usize = 256;
 
-/// Hashes of many byte strings.
+/// Hashes many byte strings.
 pub fn hash_strings(isa: InstructionSet, strings: &[&[u8]], hashes: &mut [u64]) {
     #[cfg(target_arch = "x86_64")]
     if isa.level() == crate::isa::Level::Avx512 {
-        // SAFETY: the level was detected.
+        // SAFETY: the instruction set was detected.
         return unsafe { in_lanes(strings, hashes) };
     }
     for (strings, hashes) in strings.chunks(ORDERED).zip(hashes.chunks_mut(ORDERED)) {
@@ -24,7 +25,7 @@ pub fn hash_strings(isa: InstructionSet, strings: &[&[u8]], hashes: &mut [u64]) 
 }
 
 /// # Safety
-/// The processor has the features of [`super::lanes::hash_eight`].
+/// The processor must support the features of [`super::lanes::hash_eight`].
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi2")]
 unsafe fn in_lanes(strings: &[&[u8]], hashes: &mut [u64]) {
@@ -40,7 +41,7 @@ unsafe fn in_lanes(strings: &[&[u8]], hashes: &mut [u64]) {
         if longest > LONG && shortest < longest / 2 {
             *out = group.map(hash_bytes);
         } else {
-            // SAFETY: this function's own condition.
+            // SAFETY: the caller guarantees the features.
             *out = unsafe { hash_eight(group) };
         }
     }
@@ -49,9 +50,9 @@ unsafe fn in_lanes(strings: &[&[u8]], hashes: &mut [u64]) {
     }
 }
 
-/// Strings ordered together; their lengths and places stay in the first cache.
+/// Number of strings sorted together. Their lengths and positions stay in the L1 cache.
 const ORDERED: usize = 512;
-/// Lengths told apart; longer ones share a bucket, for their hash is long enough to hide a wrong guess.
+/// Number of length classes. Longer strings share the last bucket, because hashing them hides a mispredicted branch.
 const BUCKETS: usize = 64;
 
 per_instruction_set! {
@@ -68,8 +69,8 @@ fn one_by_one_body(strings: &[&[u8]], hashes: &mut [u64]) {
     }
 }
 
-/// A processor guesses the steps of the next string from those of the last. Mixed lengths make it guess wrong once or
-/// twice a string, which costs more than a counting sort by length.
+/// Hashes strings in order of their length. The branches taken for a string depend on its length, so mixed lengths
+/// cause one or two mispredictions per string, which cost more than a counting sort.
 #[inline(always)]
 fn by_length_body(strings: &[&[u8]], hashes: &mut [u64]) {
     let mut starts = [0u16; BUCKETS + 1];
@@ -106,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn every_length_in_every_lane() {
+    fn every_length_is_hashed_correctly_in_every_lane() {
         let bytes: Vec<u8> = (0..5000u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
         for length in 0..if cfg!(miri) { 3 } else { 200 } {
             let uniform: Vec<&[u8]> = (0..17).map(|start| &bytes[start..start + length]).collect();
@@ -123,7 +124,7 @@ mod tests {
     proptest! {
         #[test]
         #[cfg_attr(miri, ignore = "thousands of strings")]
-        fn any_strings(strings in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..100), 0..1200)) {
+        fn random_strings_are_hashed_correctly(strings in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..100), 0..1200)) {
             let slices: Vec<&[u8]> = strings.iter().map(Vec::as_slice).collect();
             check(&slices);
         }

@@ -1,4 +1,4 @@
-//! XXH64 with seed 0: one body for each width, written so that it vectorises inside the batch loops.
+//! XXH64 with seed 0: one function per width, written so that batch loops can be vectorised.
 //!
 //! ```text
 //! up to 31 bytes:   start = P5 + length;  then 8-byte words, one 4-byte word, single bytes, and the avalanche
@@ -13,19 +13,19 @@ pub(super) const P3: u64 = 0x1656_67b1_9e37_79f9;
 pub(super) const P4: u64 = 0x85eb_ca77_c2b2_ae63;
 pub(super) const P5: u64 = 0x27d4_eb2f_1656_67c5;
 
-/// Hash of a 4-byte value.
+/// Returns the hash of a 4-byte value.
 #[inline(always)]
 pub fn hash_u32(value: u32) -> u64 {
     avalanche(mix_4(P5.wrapping_add(4), u64::from(value)))
 }
 
-/// Hash of an 8-byte value.
+/// Returns the hash of an 8-byte value.
 #[inline(always)]
 pub fn hash_u64(value: u64) -> u64 {
     avalanche(mix_8(P5.wrapping_add(8), value))
 }
 
-/// Hash of any bytes.
+/// Returns the hash of a byte string.
 #[inline(always)]
 pub fn hash_bytes(bytes: &[u8]) -> u64 {
     if bytes.len() < 32 { hash_short(bytes) } else { twox_hash::XxHash64::oneshot(0, bytes) }
@@ -67,11 +67,11 @@ fn avalanche(mut hash: u64) -> u64 {
 }
 
 per_instruction_set! {
-    /// Hashes of many 4-byte values.
+    /// Hashes many 4-byte values.
     pub fn hash_u32s(values: &[u32], hashes: &mut [u64]) = hash_u32s_body;
 }
 per_instruction_set! {
-    /// Hashes of many 8-byte values.
+    /// Hashes many 8-byte values.
     pub fn hash_u64s(values: &[u64], hashes: &mut [u64]) = hash_u64s_body;
 }
 
@@ -95,7 +95,7 @@ mod tests {
     use crate::isa::InstructionSet;
 
     #[test]
-    fn the_known_hash_of_nothing() {
+    fn the_empty_string_has_its_published_hash() {
         assert_eq!(hash_bytes(b""), 0xef46_db37_51d8_e999);
     }
 
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_their_little_endian_bytes_on_every_instruction_set() {
+    fn numbers_hash_as_little_endian_bytes_on_every_instruction_set() {
         let values: Vec<u64> = (0..1000u64).map(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15)).collect();
         let halves: Vec<u32> = values.iter().map(|value| (value >> 32) as u32).collect();
         for isa in InstructionSet::all() {

@@ -1,14 +1,14 @@
-//! `BloomFilter`: a core filter behind a lock, so that threads may share it.
+//! `BloomFilter`: a core filter behind a lock, so that threads can share it.
 //!
-//! The lock is only ever taken by code that has released the interpreter and never needs it back while it holds the lock,
-//! so the two cannot wait for each other. Two filters are locked in the order of their addresses.
+//! Code takes the lock only after it has released the GIL, and never acquires the GIL while it holds the lock. So the
+//! lock and the GIL cannot deadlock. Two filters are locked in the order of their addresses.
 
 use super::column::{Column, LeafPath, column_type, count, options, single, to_pyarrow};
 use super::functions::{num_blocks, rate, sizes};
 use super::literal::literal;
 use crate::arrow::Meaning;
 use crate::bloom::sizing::{self, Model};
-use crate::bloom::{Filter, Options, Sbbf};
+use crate::bloom::{ColumnOptions, Filter, Sbbf};
 use crate::error::Result;
 use arrow_array::{Array, ArrayRef};
 use arrow_select::concat::concat;
@@ -21,13 +21,14 @@ use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// A Parquet Bloom filter in memory: split blocks of 256 bits, XXH64.
+/// A Parquet Bloom filter in memory: split blocks of 256 bits, with XXH64.
 ///
-/// Give the distinct values expected and the rate of false positives (`ndv`, `fpp`), or the size (`num_bytes`, a
-/// multiple of 32). A filter remembers the column type of its first insert (or `type`, with `physical_type` where a
-/// file stores it otherwise), and converts later columns to it exactly or raises.
+/// Pass either the expected number of distinct values and the false positive rate (`ndv`, `fpp`), or the size
+/// (`num_bytes`, a multiple of 32). A filter takes its column type from `type`, or else from the first insert. Pass
+/// `physical_type` if the file stores the type in another physical type than usual. Columns of other types are
+/// converted exactly, or raise an error.
 ///
-/// Threads may share a filter: inserts take turns, checks run side by side.
+/// Threads can share a filter. Checks run in parallel, and inserts run one at a time.
 ///
 /// >>> import pyarrow as pa, parsieve as ps
 /// >>> f = ps.BloomFilter(ndv=1000, fpp=0.01)
@@ -49,24 +50,24 @@ impl From<Filter> for BloomFilter {
 }
 
 impl BloomFilter {
-    /// Runs `read` on the filter, with the interpreter released.
+    /// Runs `read` on the filter, with the GIL released.
     pub(super) fn read<T: Send>(&self, py: Python<'_>, read: impl FnOnce(&Filter) -> T + Send) -> T {
         py.detach(|| read(&self.shared()))
     }
 
-    /// Runs `change` on the filter likewise; refuses while somebody looks at its memory.
+    /// Runs `change` on the filter, with the GIL released. Raises an error while the filter's buffer is exported.
     fn change<T: Send>(&self, py: Python<'_>, change: impl FnOnce(&mut Filter) -> Result<T> + Send) -> PyResult<T> {
         py.detach(|| Ok(change(&mut *self.exclusive()?)?))
     }
 
-    // A panic cannot leave a filter half changed in a way that matters: bits are only ever added.
+    // A panic cannot leave a filter in a harmful state, because bits are only ever added.
     fn shared(&self) -> RwLockReadGuard<'_, Filter> {
         self.filter.read().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     fn exclusive(&self) -> PyResult<RwLockWriteGuard<'_, Filter>> {
         let filter = self.filter.write().unwrap_or_else(std::sync::PoisonError::into_inner);
-        // Exports are counted under the shared lock, so none can begin now.
+        // Exports are counted under the shared lock, so none can start now.
         if self.exports.load(Ordering::Acquire) > 0 {
             return Err(PyBufferError::new_err(
                 "the filter cannot change while its buffer is exported; release the memoryview",
@@ -83,8 +84,8 @@ impl BloomFilter {
         std::ptr::from_ref(self) < std::ptr::from_ref(other)
     }
 
-    /// Takes in another filter.
-    fn take_in(&self, py: Python<'_>, other: &Self) -> PyResult<()> {
+    /// Adds all values of another filter.
+    fn merge_from(&self, py: Python<'_>, other: &Self) -> PyResult<()> {
         if self.is(other) {
             return Ok(());
         }
@@ -100,21 +101,21 @@ impl BloomFilter {
         })
     }
 
-    /// Refuses columns that the filter might answer wrongly.
+    /// Raises an error for columns for which the filter could cause a false "no".
     fn refuse_guesses(&self, py: Python<'_>, column: &Column) -> PyResult<()> {
-        if self.is_of_unknown(py) {
+        if self.has_unknown_type(py) {
             column.refuse_guesses()?;
         }
         column.refuse_other_forms(self.read(py, Filter::column))
     }
 
-    /// Whether there are values inside of which nobody said what they are: they came as bytes.
-    fn is_of_unknown(&self, py: Python<'_>) -> bool {
+    /// Returns true if the filter holds values of undeclared type, because it was read from bytes.
+    fn has_unknown_type(&self, py: Python<'_>) -> bool {
         self.read(py, |filter| filter.column().is_none() && filter.sbbf().estimated_ndv() > 0.0)
     }
 
     fn check_array(&self, py: Python<'_>, array: &ArrayRef) -> PyResult<bool> {
-        let answer = self.read(py, |filter| filter.check(array, Options::default()))?;
+        let answer = self.read(py, |filter| filter.check(array, ColumnOptions::default()))?;
         match (answer.len(), answer.null_count()) {
             (1, 0) => Ok(answer.value(0)),
             (1, _) => Err(PyTypeError::new_err("a filter holds no nulls; it cannot answer for one")),
@@ -144,10 +145,10 @@ impl BloomFilter {
         Ok(Filter::empty(num_blocks, column_type(r#type, physical_type)?)?.into())
     }
 
-    /// Insert a column's values; nulls are skipped, dictionary entries and runs are hashed once.
+    /// Insert the values of a column. Nulls are skipped, and dictionary entries and runs are hashed only once.
     ///
-    /// `leaf` chooses one of a nested column (``"a.b"``, or a tuple where names hold dots). The bitset is the same
-    /// for any number of `threads`; each further one fills a filter of its own, of the same size, while it runs.
+    /// `leaf` selects a leaf of a nested column (``"a.b"``, or a tuple if names contain dots). The result does not
+    /// depend on `threads`. Each additional thread temporarily needs as much memory as the filter.
     ///
     /// >>> import pyarrow as pa, parsieve as ps
     /// >>> f = ps.BloomFilter(ndv=1000)
@@ -166,13 +167,13 @@ impl BloomFilter {
         let leaf = leaf.map(LeafPath::names);
         let options = options(leaf.as_deref(), threads, instruction_set)?;
         column.refuse_other_forms(self.read(py, Filter::column))?;
-        // Arrays are pulled without the lock: a producer may run Python code, even code that uses this filter.
+        // Pull arrays without holding the lock: a producer may run Python code, even code that uses this filter.
         py.detach(|| column.for_each(|array| Ok(self.exclusive()?.insert(array, options)?)))
     }
 
-    /// Tell which values may be present: `False` is certain; null for null. Gives a `pyarrow.BooleanArray`.
+    /// Return whether each value may be present, as a `pyarrow.BooleanArray`. `False` is certain, and nulls stay null.
     ///
-    /// A zero is looked for with both signs, and a NaN is never excluded.
+    /// Zero is looked up with both signs, and NaN is never excluded.
     ///
     /// >>> import pyarrow as pa, parsieve as ps
     /// >>> f = ps.BloomFilter(ndv=1000)
@@ -200,15 +201,15 @@ impl BloomFilter {
             if answers.len() == 1 {
                 return Ok(Arc::new(answers.remove(0)));
             }
-            let parts: Vec<&dyn Array> = answers.iter().map(|part| part as &dyn Array).collect();
-            concat(&parts).map_err(|error| PyValueError::new_err(error.to_string()))
+            let arrays: Vec<&dyn Array> = answers.iter().map(|array| array as &dyn Array).collect();
+            concat(&arrays).map_err(|error| PyValueError::new_err(error.to_string()))
         })?;
         to_pyarrow(py, answers)
     }
 
-    /// Tell whether one value may be present; `False` is certain.
+    /// Return whether a value may be present. `False` is certain.
     ///
-    /// A number is taken as the filter's column has it, exactly, or as `type` says.
+    /// The value is converted exactly to the filter's column type, or to `type`.
     ///
     /// >>> import pyarrow as pa, parsieve as ps
     /// >>> f = ps.BloomFilter(ndv=1000)
@@ -233,7 +234,7 @@ impl BloomFilter {
         self.might_contain(py, value, None)
     }
 
-    /// Take in all values of a filter of the same size and column type.
+    /// Add all values of another filter of the same size and column type.
     ///
     /// >>> import pyarrow as pa, parsieve as ps
     /// >>> f, g = ps.BloomFilter(num_bytes=1024), ps.BloomFilter(num_bytes=1024)
@@ -242,24 +243,25 @@ impl BloomFilter {
     /// >>> "x" in f
     /// True
     fn merge(&self, py: Python<'_>, other: &Self) -> PyResult<()> {
-        self.take_in(py, other)
+        self.merge_from(py, other)
     }
 
-    /// A new filter with the values of both.
+    /// Return a new filter with the values of both.
     fn __or__(&self, py: Python<'_>, other: &Self) -> PyResult<Self> {
         let union = Self::from(self.read(py, Filter::try_clone)?);
-        union.take_in(py, other)?;
+        union.merge_from(py, other)?;
         Ok(union)
     }
 
     fn __ior__(&self, py: Python<'_>, other: &Self) -> PyResult<()> {
-        self.take_in(py, other)
+        self.merge_from(py, other)
     }
 
-    /// Shrink in place, by `factor` or as far as the estimated rate stays at most `fpp`.
+    /// Shrink the filter in place, by `factor` or as far as the estimated false positive rate stays at most `fpp`.
     ///
-    /// The bitset becomes the one that would have been built at the smaller size. Factors are powers of two, unless
-    /// `tight=True` allows any divisor of the blocks (some older Arrow readers refuse the sizes that result).
+    /// The result is identical to a filter that was built at the smaller size. Factors are powers of two unless
+    /// `tight=True`, which allows any divisor of the number of blocks. Some older Arrow readers reject the resulting
+    /// sizes.
     ///
     /// >>> import pyarrow as pa, parsieve as ps
     /// >>> f = ps.BloomFilter(num_bytes=1 << 20)
@@ -285,7 +287,7 @@ impl BloomFilter {
         })
     }
 
-    /// A new, smaller filter; the arguments are those of `fold`.
+    /// Return a smaller copy. The arguments are the same as for `fold`.
     ///
     /// >>> import parsieve as ps
     /// >>> ps.BloomFilter(num_bytes=96).folded(factor=3, tight=True).num_blocks
@@ -306,43 +308,45 @@ impl BloomFilter {
         Ok(folded.into())
     }
 
-    /// Bytes of the bitset.
+    /// The size of the bitset in bytes.
     #[getter]
     fn num_bytes(&self, py: Python<'_>) -> u64 {
         self.num_blocks(py) * 32
     }
 
-    /// Blocks of 32 bytes.
+    /// The number of blocks, of 32 bytes each.
     #[getter]
     fn num_blocks(&self, py: Python<'_>) -> u64 {
         self.read(py, |filter| filter.sbbf().num_blocks())
     }
 
-    /// The rate of false positives, measured on the bits that are set.
+    /// The false positive rate, estimated from the bits that are set.
     #[getter]
     fn estimated_fpp(&self, py: Python<'_>) -> f64 {
         self.read(py, |filter| filter.sbbf().estimated_fpp())
     }
 
-    /// The distinct values inside, estimated from the bits that are set; `inf` when all are.
+    /// The number of distinct values, estimated from the bits that are set; `inf` if all bits are set.
     #[getter]
     fn estimated_ndv(&self, py: Python<'_>) -> f64 {
         self.read(py, |filter| filter.sbbf().estimated_ndv())
     }
 
-    /// The Parquet physical type of the values, once known.
+    /// The Parquet physical type of the values, or None if it is not known yet.
     #[getter]
     fn physical_type(&self, py: Python<'_>) -> Option<String> {
         self.read(py, |filter| filter.column().map(|column| column.physical.to_string()))
     }
 
-    /// Physical type and meaning of the values, once known: ``"INT64 timestamp[us]"``.
+    /// The physical type and the meaning of the values, such as ``"INT64 timestamp[us]"``, or None if not known yet.
     #[getter]
     fn column_type(&self, py: Python<'_>) -> Option<String> {
         self.read(py, |filter| filter.column().map(|column| column.to_string()))
     }
 
-    /// Thrift header and bitset, as a Parquet file holds them. (They do not say the column type; a pickle does.)
+    /// Return the Thrift header and the bitset, as stored in a Parquet file.
+    ///
+    /// The bytes do not include the column type. Pickles do.
     ///
     /// >>> import parsieve as ps
     /// >>> len(ps.BloomFilter(num_bytes=32).to_bytes())
@@ -352,10 +356,10 @@ impl BloomFilter {
         Ok(PyBytes::new(py, &bytes))
     }
 
-    /// Read Thrift header and bitset; `type` and `physical_type` say of which column, where it is known.
+    /// Read a filter from its Thrift header and bitset. Pass `type` and `physical_type` if you know the column type.
     ///
-    /// Without them, only text and bytes can be asked for: numbers, times and decimals have other hashes in each form in
-    /// which a file may hold them.
+    /// Without a type, only text and binary values can be checked, because the hash of a number, time or decimal
+    /// depends on how the file stores it.
     ///
     /// >>> import parsieve as ps
     /// >>> f = ps.BloomFilter(num_bytes=32)
@@ -377,8 +381,8 @@ impl BloomFilter {
                  (INT32, INT64, BYTE_ARRAY, FIXED_LEN_BYTE_ARRAY(n))",
             ));
         }
-        // Some buffers call their bytes signed; a cast view does not mind. They are copied once under the interpreter's
-        // protection, for another thread might write to the memory meanwhile.
+        // Some buffers have signed bytes, so cast them. The bytes are copied with the GIL held, because another thread
+        // could otherwise modify the memory.
         let view = PyMemoryView::from(data)?.call_method1("cast", ("B",))?;
         let bytes = PyBuffer::<u8>::get(&view)?.to_vec(py)?;
         let sbbf = py.detach(|| Sbbf::from_bytes(&bytes, 0))?;
@@ -406,7 +410,7 @@ impl BloomFilter {
         self.__copy__(py)
     }
 
-    /// Equal bitsets are equal filters.
+    /// Filters are equal if their bitsets are equal.
     fn __eq__(&self, py: Python<'_>, other: &Bound<'_, PyAny>) -> Py<PyAny> {
         let Ok(other) = other.cast::<Self>() else { return py.NotImplemented() };
         let other = other.get();
@@ -436,8 +440,9 @@ impl BloomFilter {
             let bitset = shared.sbbf().bitset();
             (bitset.as_ptr(), bitset.len())
         };
-        // SAFETY: `view` is Python's to be filled. The memory lives as long as `slf`, which the view keeps, and does
-        // not change while an export is counted. A read-only view is asked for, so a writable one is refused.
+        // SAFETY: `view` is provided by Python to be filled. The memory lives as long as `slf`, which the view keeps
+        // alive, and does not change while an export is counted. The export is read-only, so requests for a writable
+        // view fail.
         let result = unsafe {
             ffi::PyBuffer_FillInfo(
                 view,

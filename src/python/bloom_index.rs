@@ -1,4 +1,4 @@
-//! The Bloom index of a table: a directory, and rows of which a question reads a few.
+//! The Bloom index of a table: a directory and rows. A query reads only a few of the rows.
 
 use super::bloom::BloomFilter;
 use super::file::{Fetched, Probe, Ranges, probe_of};
@@ -10,14 +10,14 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-/// Partition, group, blocks of the filter (none where the location has no values), and whether there are nulls, NaNs,
-/// unread rows.
+/// The partition and the group of a location, the number of blocks of its filter (None if it has no values), and
+/// whether it has nulls, NaNs, and unread rows.
 type Shelved = (String, String, Option<u64>, bool, bool, bool);
 
-/// The same with the filter.
+/// The same with the filter instead of its size.
 type Unshelved = (String, String, Option<BloomFilter>, bool, bool, bool);
 
-/// A shelf that is being filled with the filters of locations of one column type, one at a time.
+/// A shelf under construction. It is filled with the filters of one column type, one location at a time.
 #[pyclass(module = "parsieve._core")]
 pub(super) struct ShelfArrangement(Option<bloom_index::Arrangement>);
 
@@ -38,7 +38,7 @@ impl ShelfArrangement {
         Ok(filter.get().read(py, |filter| arrangement.place(number, filter.sbbf()))?)
     }
 
-    /// The directory and the rows, once every filter is in its place.
+    /// Return the directory and the rows, once every filter has been placed.
     fn finish<'py>(&mut self, py: Python<'py>) -> PyResult<(Shelf, Bound<'py, PyBytes>)> {
         let arrangement = self.0.take().ok_or_else(finished)?;
         let (shelf, rows) = py.detach(|| arrangement.finish())?;
@@ -56,13 +56,13 @@ pub(super) struct Shelf(bloom_index::Shelf);
 
 #[pymethods]
 impl Shelf {
-    /// Read a directory.
+    /// Decode a directory.
     #[staticmethod]
     fn read(py: Python<'_>, data: &[u8]) -> PyResult<Self> {
         Ok(Self(py.detach(|| bloom_index::Shelf::read(data))?))
     }
 
-    /// The filters from all rows, as `arrange` took them.
+    /// Return the filters from all rows, with the flags of their locations.
     fn unshelve(&self, py: Python<'_>, rows: &[u8]) -> PyResult<Vec<Unshelved>> {
         let filters = py.detach(|| self.0.unshelve(rows))?;
         let column = Some(self.0.column());
@@ -73,41 +73,41 @@ impl Shelf {
         Ok(unshelved.collect())
     }
 
-    /// The directory as bytes.
+    /// Encode the directory.
     fn to_bytes<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         PyBytes::new(py, &py.detach(|| self.0.write()))
     }
 
-    /// Partition and group of each location.
+    /// The partition and the group of each location.
     #[getter]
     fn locations(&self) -> Vec<(String, String)> {
         self.0.members().iter().map(|member| (member.partition.clone(), member.group.clone())).collect()
     }
 
-    /// Whether each location has rows without a value, and rows that were not read.
+    /// For each location: whether it has nulls, and whether it has unread rows.
     #[getter]
     fn flags(&self) -> Vec<(bool, bool)> {
         self.0.members().iter().map(|member| (member.nulls, member.unknown)).collect()
     }
 
-    /// Physical type and meaning of the values.
+    /// The physical type and the meaning of the values.
     #[getter]
     fn column_type(&self) -> String {
         self.0.column().to_string()
     }
 
-    /// Bytes of the rows.
+    /// The size of the rows in bytes.
     #[getter]
     fn num_bytes(&self) -> u64 {
         self.0.rows_len()
     }
 
-    /// Values to look for: an Arrow column, or a list of Python values.
+    /// Return a probe for values, given as an Arrow column or a list of Python values.
     fn probe(&self, py: Python<'_>, values: &Bound<'_, PyAny>) -> PyResult<Probe> {
         Ok(Probe(ColumnProbe { column: 0, probe: probe_of(py, self.0.column(), values)? }))
     }
 
-    /// For each location whether it may hold one of the values, and how many rows were damaged.
+    /// Return whether each location may contain one of the values, and the number of damaged rows.
     #[expect(clippy::type_complexity, reason = "the answer as Python sees it")]
     fn might_contain(
         &self,
@@ -121,7 +121,9 @@ impl Shelf {
     }
 }
 
-/// Bytes of a filter on a shelf for so many distinct values at most: one of few sizes, which halve into each other.
+/// Return the size in bytes of a filter on a shelf for at most `ndv` distinct values.
+///
+/// The size is rounded up to one of four sizes per power of two, so that many filters have the same size.
 #[pyfunction]
 pub(super) fn shelf_num_bytes(ndv: u64, fpp: f64) -> PyResult<u64> {
     let blocks = sizing::optimal_blocks(ndv.max(1), fpp, Sizes::Any, Model::Exact)?;

@@ -1,10 +1,10 @@
-//! Column arguments: whatever speaks the Arrow C data interface, and numpy arrays by way of pyarrow.
+//! Column arguments: any object that supports the Arrow C data interface, and numpy arrays, which pyarrow converts.
 
 use super::error::UnsupportedError;
 use super::import::Arrays;
-use crate::arrow::types::Physical;
+use crate::arrow::types::RequestedPhysical;
 use crate::arrow::{ColumnType, PhysicalType};
-use crate::bloom::Options;
+use crate::bloom::ColumnOptions;
 use crate::isa::InstructionSet;
 use arrow_array::{Array, ArrayRef, new_empty_array};
 use arrow_schema::DataType;
@@ -13,16 +13,17 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3_arrow::{PyArray, PyDataType};
 
-/// A column: one array, or a stream of them. They are pulled one by one, so a stream is never held whole.
+/// A column: an array or a stream of arrays. Streams are consumed one array at a time.
 pub(super) struct Column(Arrays);
 
 impl Column {
-    /// Whether a column like `column` would hold these values in another form than ours: the text of a UUID has other bytes.
+    /// Returns true if a file may store these values in another form: a BYTE_ARRAY column may contain the text of
+    /// UUIDs.
     pub(super) fn may_be_written_otherwise(&self, column: Option<ColumnType>) -> bool {
         self.0.has_uuids && column.is_some_and(|column| column.physical == PhysicalType::ByteArray)
     }
 
-    /// Raises what that means for a filter.
+    /// Raises an error if a file may store these values in another form.
     pub(super) fn refuse_other_forms(&self, column: Option<ColumnType>) -> PyResult<()> {
         if self.may_be_written_otherwise(column) {
             return Err(PyTypeError::new_err("a UUID can be compared with a FIXED_LEN_BYTE_ARRAY(16) only"));
@@ -30,13 +31,13 @@ impl Column {
         Ok(())
     }
 
-    /// Refuses what a filter cannot answer whose column nobody knows: a number, a time or a decimal has another hash for each
-    /// form in which a file may hold it, and a guess could be a wrong "no".
+    /// Raises an error if a filter of unknown column type cannot answer for these values. The hash of a number, time or
+    /// decimal depends on its form in the file, so a guess could cause a false "no".
     pub(super) fn refuse_guesses(&self) -> PyResult<()> {
         refuse_guesses(&self.0.data_type)
     }
 
-    /// pyarrow and pandas make microseconds of Python's times, and drop the nanoseconds of pandas' own without a word.
+    /// Rejects times in columns of Python objects, because pyarrow and pandas silently drop their nanoseconds.
     fn with_exact_times(self, is_of_objects: bool) -> PyResult<Self> {
         let is_time =
             matches!(self.0.data_type, DataType::Timestamp(_, _) | DataType::Duration(_) | DataType::Time64(_));
@@ -48,7 +49,8 @@ impl Column {
         Ok(self)
     }
 
-    /// Gives each array to `take`; one without rows where there is none, so that its type is judged all the same.
+    /// Calls `take` with each array. If there are none, calls it with an empty array, so that the type is still
+    /// checked.
     pub(super) fn for_each(self, mut take: impl FnMut(&ArrayRef) -> PyResult<()>) -> PyResult<()> {
         let (data_type, mut is_empty) = (self.0.data_type.clone(), true);
         for array in self.0 {
@@ -59,7 +61,7 @@ impl Column {
     }
 }
 
-/// Whether the elements are Python objects, whose Arrow type somebody had to guess.
+/// Returns true if the elements are Python objects, whose Arrow type was inferred.
 fn is_of_objects(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     let Some(dtype) = object.getattr_opt(intern!(object.py(), "dtype"))? else { return Ok(false) };
     let name = dtype.str()?;
@@ -71,12 +73,12 @@ fn is_of_objects(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     Ok(name == "object")
 }
 
-/// Of a numpy time: whether it is a `M` (moment) or `m` (duration), its unit, such as `D` for days, and how many of them one
-/// step counts. `None` for all other values.
+/// Returns the kind of a numpy time (`M` for timestamps, `m` for durations), its unit, such as `D` for days, and the
+/// number of units per tick. Returns `None` for other values.
 fn numpy_unit(object: &Bound<'_, PyAny>) -> PyResult<Option<(String, String, i64)>> {
     let py = object.py();
     let Some(dtype) = object.getattr_opt(intern!(py, "dtype"))? else { return Ok(None) };
-    // A value of numpy's own is there only after numpy was imported.
+    // If numpy was not imported, this cannot be a numpy value.
     let modules = py.import("sys")?.getattr("modules")?;
     if !modules.contains("numpy")? {
         return Ok(None);
@@ -93,7 +95,7 @@ fn numpy_unit(object: &Bound<'_, PyAny>) -> PyResult<Option<(String, String, i64
     Ok(Some((kind, unit, count)))
 }
 
-/// Refuses numpy times that count several units in a tick: pyarrow ignores how many, and takes them for other times.
+/// Rejects numpy times with several units per tick, because pyarrow ignores the multiple and reads wrong times.
 fn refuse_multiples(object: &Bound<'_, PyAny>) -> PyResult<()> {
     match numpy_unit(object)? {
         Some((_, unit, count)) if count != 1 => Err(UnsupportedError::new_err(format!(
@@ -103,7 +105,7 @@ fn refuse_multiples(object: &Bound<'_, PyAny>) -> PyResult<()> {
     }
 }
 
-/// The same for the type of one value.
+/// Raises an error if the hash of a value of this type depends on the type of an unknown column.
 pub(super) fn refuse_guesses(data_type: &DataType) -> PyResult<()> {
     use DataType as D;
     match data_type {
@@ -117,7 +119,7 @@ pub(super) fn refuse_guesses(data_type: &DataType) -> PyResult<()> {
             refuse_guesses(item.data_type())
         }
         D::Map(item, _) => refuse_guesses(item.data_type()),
-        // Whichever leaf is meant: what is refused here can be asked for as a column of its own.
+        // Check all leaves. A rejected leaf can still be passed as a column of its own.
         D::Struct(children) => children.iter().try_for_each(|child| refuse_guesses(child.data_type())),
         other => Err(PyTypeError::new_err(format!(
             "the hash of a {other} depends on the column's type, which this filter does not know; \
@@ -135,7 +137,7 @@ impl<'py> FromPyObject<'_, 'py> for Column {
         if let Some(arrays) = Arrays::of(&object)? {
             return Self(arrays).with_exact_times(is_of_objects);
         }
-        // A numpy scalar has `__array__` too, but no rows.
+        // A numpy scalar also has `__array__`, but it is not a column.
         let is_array = object.hasattr(intern!(py, "__array__"))?
             && object.getattr_opt(intern!(py, "ndim"))?.is_none_or(|ndim| ndim.gt(0).unwrap_or(true));
         if is_array {
@@ -165,10 +167,10 @@ pub(super) fn pyarrow(py: Python<'_>) -> PyResult<Bound<'_, PyModule>> {
     py.import(intern!(py, "pyarrow"))
 }
 
-/// One Python value as an array of one, by pyarrow's inference or as `data_type`.
+/// Converts one Python value to an array of length one. The type is inferred by pyarrow or given as `data_type`.
 pub(super) fn single(value: &Bound<'_, PyAny>, data_type: Option<&Bound<'_, PyAny>>) -> PyResult<ArrayRef> {
     let py = value.py();
-    // pyarrow takes the times of pandas for those of datetime, which end at microseconds.
+    // pyarrow treats pandas times as datetimes, whose resolution is only microseconds.
     let nanoseconds = |name| value.getattr_opt(name)?.map_or(Ok(false), |part| part.is_truthy());
     if nanoseconds("nanosecond")? || nanoseconds("nanoseconds")? {
         let exact =
@@ -186,7 +188,7 @@ pub(super) fn single(value: &Bound<'_, PyAny>, data_type: Option<&Bound<'_, PyAn
     }
     refuse_multiples(value)?;
     if numpy_unit(value)?.is_some_and(|(kind, unit, _)| kind == "M" && unit == "D") {
-        // pyarrow takes arrays of days for dates, and refuses one of them.
+        // pyarrow converts arrays of numpy days to dates, but rejects a single one.
         let days = py.import("numpy")?.call_method1("array", (vec![value],))?;
         let mut dates = pyarrow(py)?.call_method1("array", (days,))?;
         if let Some(data_type) = data_type {
@@ -215,22 +217,22 @@ pub(super) fn single(value: &Bound<'_, PyAny>, data_type: Option<&Bound<'_, PyAn
     Ok(array)
 }
 
-/// The answer to a probe for nothing.
+/// The error for a probe of null.
 pub(super) const NO_NULLS: &str = "a filter holds no nulls; it cannot answer for one";
 
-/// An Arrow result as a pyarrow array.
+/// Converts an Arrow array to a pyarrow array.
 pub(super) fn to_pyarrow(py: Python<'_>, array: ArrayRef) -> PyResult<Bound<'_, PyAny>> {
     let array = PyArray::from_array_ref(array);
     let exported = array.to_pyarrow(py)?.unbind();
     Ok(exported.into_bound(py))
 }
 
-/// The column type that `type=` and `physical_type=` name together.
+/// Returns the column type given by `type=` and `physical_type=`.
 pub(super) fn column_type(
     data_type: Option<&Bound<'_, PyAny>>,
     physical_type: Option<&str>,
 ) -> PyResult<Option<ColumnType>> {
-    let physical = physical_type.map(str::parse::<Physical>).transpose()?;
+    let physical = physical_type.map(str::parse::<RequestedPhysical>).transpose()?;
     match (data_type, physical) {
         (Some(data_type), physical) => {
             let kind = || data_type.get_type().qualname().map_or_else(|_| "object".to_owned(), |name| name.to_string());
@@ -251,7 +253,7 @@ pub(super) fn column_type(
     }
 }
 
-/// A leaf's path: dotted text, or a sequence of names where names hold dots.
+/// The path of a leaf: dotted text, or a sequence of names, which may contain dots.
 #[derive(FromPyObject)]
 pub(super) enum LeafPath {
     Dotted(String),
@@ -267,12 +269,12 @@ impl LeafPath {
     }
 }
 
-/// The keyword arguments of every batch call, checked.
+/// Checks the keyword arguments that batch functions share.
 pub(super) fn options<'a>(
     leaf: Option<&'a [String]>,
     threads: i64,
     instruction_set: Option<&str>,
-) -> PyResult<Options<'a>> {
+) -> PyResult<ColumnOptions<'a>> {
     let threads = usize::try_from(threads).ok().filter(|threads| *threads > 0);
     let threads = threads.ok_or_else(|| PyValueError::new_err("threads must be at least 1"))?;
     let isa = match instruction_set {
@@ -282,10 +284,10 @@ pub(super) fn options<'a>(
             PyValueError::new_err(format!("this machine has no instruction set {name:?}; it has {}", names.join(", ")))
         })?,
     };
-    Ok(Options { leaf, threads, isa })
+    Ok(ColumnOptions { leaf, threads, isa })
 }
 
-/// A whole number from 0 to 2^64 - 1; Python's own error would not say which argument is wrong.
+/// Converts an argument to an integer from 0 to 2^64 - 1. Unlike Python's own error, the error names the argument.
 pub(super) fn count(name: &str, value: &Bound<'_, PyAny>) -> PyResult<u64> {
     value.extract().map_err(|error: PyErr| {
         if error.is_instance_of::<PyOverflowError>(value.py()) {

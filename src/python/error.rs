@@ -1,14 +1,14 @@
-//! The exception family, and the one match from the core's error to it.
+//! The exception classes, and the mapping from core errors to them.
 
 use crate::error::{Class, Error};
 use pyo3::create_exception;
 use pyo3::exceptions::{PyException, PyMemoryError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
-create_exception!(parsieve, ParsieveError, PyException, "Base of all errors that parsieve defines.");
-create_exception!(parsieve, FormatError, ParsieveError, "Bytes that do not follow their format.");
-create_exception!(parsieve, DecryptionError, ParsieveError, "Encrypted bytes without the right key.");
-create_exception!(parsieve, UnsupportedError, ParsieveError, "Something correct that parsieve does not handle.");
+create_exception!(parsieve, ParsieveError, PyException, "Base class of all parsieve exceptions.");
+create_exception!(parsieve, FormatError, ParsieveError, "Raised if bytes do not conform to their format.");
+create_exception!(parsieve, DecryptionError, ParsieveError, "Raised if data cannot be decrypted with the given keys.");
+create_exception!(parsieve, UnsupportedError, ParsieveError, "Raised for valid input that parsieve does not support.");
 
 pub(super) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();

@@ -1,4 +1,4 @@
-//! One Parquet file without its I/O: every step answers, or names the ranges of bytes that it needs first.
+//! A Parquet file without I/O. Each step returns either its result or the byte ranges that it needs first.
 
 use super::bloom::BloomFilter;
 use super::column::Column;
@@ -8,7 +8,9 @@ use crate::arrow::ColumnType;
 use crate::bloom::probe;
 use crate::error::Result;
 use crate::int::to_u64;
-use crate::parquet::{self, ColumnProbe, FIRST_READ, FileCrypto, Footer, Leaf, ParquetFile, Physical, Secrets, Vault};
+use crate::parquet::{
+    self, ColumnProbe, Decryptor, FIRST_READ, FileCrypto, FileKeyRing, Footer, ParquetFile, Physical, SchemaLeaf,
+};
 use crate::ranges::{self, Step};
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyException;
@@ -17,15 +19,15 @@ use pyo3::types::{PyBytes, PyList};
 use std::ops::Range;
 use std::sync::Mutex;
 
-/// Start and end of each range.
+/// The start and end of each range.
 pub(super) type Ranges = Vec<(u64, u64)>;
 
-/// The parts of a file that were read for one question.
+/// The bytes that were read for a query.
 #[pyclass(frozen, module = "parsieve._core")]
 pub(super) struct Fetched(Mutex<ranges::Fetched>);
 
 impl Fetched {
-    /// Runs a step on the parts; either the ranges that are missing, or the answer.
+    /// Runs a step on the bytes read so far. Returns either the missing ranges or the result.
     pub(super) fn step<T>(
         &self,
         step: impl FnOnce(&ranges::Fetched) -> Result<Step<T>>,
@@ -47,34 +49,34 @@ impl Fetched {
 
     /// Add the bytes at offset `start`.
     fn insert(&self, py: Python<'_>, start: u64, data: &Bound<'_, PyAny>) -> PyResult<()> {
-        // Copied under the interpreter's protection, for another thread might write to the memory meanwhile.
+        // Copied with the GIL held, because another thread could otherwise modify the memory.
         let bytes = PyBuffer::<u8>::get(data)?.to_vec(py)?;
         py.detach(|| self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner).insert(start, bytes));
         Ok(())
     }
 }
 
-/// Values to look for in the filters of one column.
+/// The values to look for in the filters of a column.
 #[pyclass(frozen, module = "parsieve._core")]
 pub(super) struct Probe(pub(super) ColumnProbe);
 
-/// A file whose footer was read.
+/// A Parquet file whose footer has been read.
 #[pyclass(frozen, module = "parsieve._core")]
 pub(super) struct FileReader {
     pub(super) file: ParquetFile,
     keys: Option<Py<FileKeys>>,
-    /// The data before the footer that came with it, so that small files are read once, and the headers of filters that
-    /// questions met.
-    known: Mutex<ranges::Fetched>,
+    /// Bytes to reuse: data that was read together with the footer, so that small files are read only once, and filter
+    /// headers that earlier queries have read.
+    cached: Mutex<ranges::Fetched>,
 }
 
 impl FileReader {
-    pub(super) fn secrets(&self) -> Result<Option<Secrets<'_>>> {
-        self.keys.as_ref().map_or(Ok(None), |keys| self.file.secrets(keys.get().ring()))
+    pub(super) fn key_ring(&self) -> Result<Option<FileKeyRing<'_>>> {
+        self.keys.as_ref().map_or(Ok(None), |keys| self.file.key_ring(keys.get().ring()))
     }
 
-    fn known(&self) -> std::sync::MutexGuard<'_, ranges::Fetched> {
-        self.known.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    fn cached(&self) -> std::sync::MutexGuard<'_, ranges::Fetched> {
+        self.cached.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
 
@@ -99,22 +101,22 @@ impl FileReader {
                     Some(keys) => ParquetFile::open_with(footer, keys.get().ring())?,
                     None => ParquetFile::open(footer)?,
                 };
-                let known = Mutex::new(fetched.before(file.data_end()));
-                Ok(Step::Ready((file, known)))
+                let cached = Mutex::new(fetched.before(file.data_end()));
+                Ok(Step::Ready((file, cached)))
             })
         });
         let (needed, opened) = opened?;
-        Ok((needed, opened.map(|(file, known)| Self { file, keys, known })))
+        Ok((needed, opened.map(|(file, cached)| Self { file, keys, cached })))
     }
 
-    /// What identifies the key of the footer, for it is encrypted or signed.
+    /// Return the metadata that identifies the key with which the footer is encrypted or signed.
     #[staticmethod]
     fn footer_key_metadata<'py>(
         py: Python<'py>,
         file_len: u64,
         fetched: &Fetched,
     ) -> PyResult<(Ranges, Option<Option<Bound<'py, PyBytes>>>)> {
-        let (needed, found) = py.detach(|| {
+        let (needed, key_metadata) = py.detach(|| {
             fetched.step(|fetched| {
                 let footer = match Footer::read(file_len, FIRST_READ, fetched)? {
                     Step::Ready(footer) => footer,
@@ -127,61 +129,61 @@ impl FileReader {
                 }))
             })
         })?;
-        Ok((needed, found.map(|found| found.map(|bytes| PyBytes::new(py, &bytes)))))
+        Ok((needed, key_metadata.map(|metadata| metadata.map(|bytes| PyBytes::new(py, &bytes)))))
     }
 
-    /// What identifies the key of each column that has one of its own, by the column's path.
+    /// Return the path and the key metadata of each column that has its own key.
     fn column_key_metadata<'py>(&self, py: Python<'py>) -> Vec<(Vec<String>, Bound<'py, PyBytes>)> {
         let metadata = &self.file.metadata;
-        let mut found = Vec::new();
+        let mut key_metadata = Vec::new();
         for (column, leaf) in metadata.leaves().iter().enumerate() {
-            // A column has one key, and a row group may lack its chunk's.
+            // All chunks of a column have the same key, but not every chunk needs to be encrypted.
             let mut chunks = metadata.row_groups().iter().filter_map(|group| group.chunks.get(column));
             if let Some(bytes) = chunks.find_map(|chunk| metadata.key_metadata(chunk)) {
                 let path = metadata.path(leaf).into_iter().map(str::to_owned).collect();
-                found.push((path, PyBytes::new(py, bytes)));
+                key_metadata.push((path, PyBytes::new(py, bytes)));
             }
         }
-        found
+        key_metadata
     }
 
-    /// What is known of the file before a question reads more of it.
+    /// Return the bytes that are already known, as the start of a new query.
     fn fetched(&self) -> Fetched {
-        Fetched(Mutex::new(self.known().clone()))
+        Fetched(Mutex::new(self.cached().clone()))
     }
 
-    /// The paths of the columns that hold data.
+    /// The paths of the leaf columns.
     #[getter]
     fn columns(&self) -> Vec<Vec<String>> {
         let leaves = self.file.metadata.leaves().iter();
         leaves.map(|leaf| self.file.metadata.path(leaf).into_iter().map(str::to_owned).collect()).collect()
     }
 
-    /// Physical type and meaning of each column, where its values have a hash.
+    /// The physical type and the meaning of each column, or None if its values have no hash.
     #[getter]
     fn column_types(&self) -> Vec<Option<String>> {
         let leaves = self.file.metadata.leaves().iter();
         leaves.map(|leaf| leaf.column_type().map(|column| column.to_string())).collect()
     }
 
-    /// Physical type and meaning of each column whose statistics can be understood.
+    /// The physical type and the meaning of each column, or None if its statistics are not supported.
     #[getter]
     fn bound_types(&self) -> Vec<Option<String>> {
         let leaves = self.file.metadata.leaves().iter();
-        let named = |leaf: &Leaf| match (leaf.physical, leaf.logical) {
+        let named = |leaf: &SchemaLeaf| match (leaf.physical, leaf.logical) {
             (Physical::Boolean, None) => Some("BOOLEAN boolean".to_owned()),
             _ => leaf.column_type().map(|column| column.to_string()),
         };
         leaves.map(named).collect()
     }
 
-    /// The number by which table formats know each column, and whether it lies inside lists.
+    /// The field id of each column, and whether the column is inside a list.
     #[getter]
     fn leaf_ids(&self) -> Vec<(Option<i32>, bool)> {
         self.file.metadata.leaves().iter().map(|leaf| (leaf.field_id, leaf.max_rep > 0)).collect()
     }
 
-    /// What is certain of a column, row group by row group: lower, upper, nulls, NaNs, values.
+    /// Return the trusted statistics of a column per row group: lower bound, upper bound, nulls, NaNs, values.
     #[expect(clippy::type_complexity, reason = "the answer as Python sees it")]
     fn statistics<'py>(
         &self,
@@ -190,15 +192,15 @@ impl FileReader {
     ) -> PyResult<Vec<(Option<Bound<'py, PyAny>>, Option<Bound<'py, PyAny>>, Option<u64>, Option<u64>, Option<u64>)>>
     {
         let groups = 0..self.file.metadata.row_groups().len();
-        let known = groups.map(|row_group| {
-            let known = self.file.bounds(row_group, column);
-            let value = |bound: Option<parquet::Bound<'_>>| bound.map(|bound| stored(py, bound)).transpose();
-            Ok((value(known.lower)?, value(known.upper)?, known.nulls, known.nans, known.values))
+        let statistics = groups.map(|row_group| {
+            let bounds = self.file.bounds(row_group, column);
+            let value = |bound: Option<parquet::Bound<'_>>| bound.map(|bound| bound_to_python(py, bound)).transpose();
+            Ok((value(bounds.lower)?, value(bounds.upper)?, bounds.nulls, bounds.nans, bounds.values))
         });
-        known.collect()
+        statistics.collect()
     }
 
-    /// Rows of each row group.
+    /// The number of rows of each row group.
     #[getter]
     fn num_rows(&self) -> Vec<u64> {
         self.file.metadata.row_groups().iter().map(|group| group.num_rows).collect()
@@ -216,12 +218,12 @@ impl FileReader {
         self.file.algorithm().is_some()
     }
 
-    /// Row group, column, offset and length of each filter by the file's own words.
+    /// Return the row group, column, offset and length of each filter, as claimed by the file.
     fn ranges(&self) -> Vec<(usize, usize, i64, Option<i32>)> {
         self.file.claimed_filters().collect()
     }
 
-    /// The filter of a column chunk, if there is one.
+    /// Return the filter of a column chunk, or None if it has none.
     fn filter(
         &self,
         py: Python<'_>,
@@ -230,17 +232,18 @@ impl FileReader {
         fetched: &Fetched,
     ) -> PyResult<(Ranges, Option<BloomFilter>)> {
         let (needed, filter) = py.detach(|| {
-            let secrets = self.secrets()?;
-            let vault = secrets.as_ref().map(|secrets| secrets as &dyn Vault);
-            fetched.step(|fetched| self.file.filter(row_group, column, vault, fetched))
+            let key_ring = self.key_ring()?;
+            let decryptor = key_ring.as_ref().map(|key_ring| key_ring as &dyn Decryptor);
+            fetched.step(|fetched| self.file.filter(row_group, column, decryptor, fetched))
         })?;
         Ok((needed, filter.flatten().map(BloomFilter::from)))
     }
 
-    /// Values to look for in a column: an Arrow column, or a list of Python values. What has no exact form there cannot
-    /// be excluded.
+    /// Return a probe for values of a column, given as an Arrow column or a list of Python values.
+    ///
+    /// Values that cannot be converted exactly to the column's type are never excluded.
     fn probe(&self, py: Python<'_>, column: usize, values: &Bound<'_, PyAny>) -> PyResult<Probe> {
-        let Some(column_type) = self.file.metadata.leaves().get(column).and_then(Leaf::column_type) else {
+        let Some(column_type) = self.file.metadata.leaves().get(column).and_then(SchemaLeaf::column_type) else {
             let none = values.cast::<PyList>().is_ok_and(|list| list.is_empty());
             let probe = if none { probe::Probe::NOTHING } else { probe::Probe::ANYTHING };
             return Ok(Probe(ColumnProbe { column, probe }));
@@ -249,8 +252,10 @@ impl FileReader {
         Ok(Probe(ColumnProbe { column, probe }))
     }
 
-    /// Which row groups from `first` on may hold a row that has one of the values of each probe, as many as fit into
-    /// memory at once; and the filters in plaintext of encrypted columns that were not trusted.
+    /// Return which row groups from `first` on may contain a row with one of the values of each probe.
+    ///
+    /// Returns as many row groups as fit into memory at once, and the plaintext filters of encrypted columns, which
+    /// were not trusted.
     #[expect(clippy::type_complexity, reason = "the answer as Python sees it")]
     fn might_contain(
         &self,
@@ -261,16 +266,16 @@ impl FileReader {
     ) -> PyResult<(Ranges, Option<(Vec<bool>, Vec<(usize, usize)>)>)> {
         let probes: Vec<_> = probes.iter().map(|probe| probe.get().0.clone()).collect();
         let (needed, verdicts) = py.detach(|| {
-            let secrets = self.secrets()?;
-            let vault = secrets.as_ref().map(|secrets| secrets as &dyn Vault);
+            let key_ring = self.key_ring()?;
+            let decryptor = key_ring.as_ref().map(|key_ring| key_ring as &dyn Decryptor);
             fetched.step(|fetched| {
-                let step = self.file.might_contain(&probes, first, vault, fetched);
+                let step = self.file.might_contain(&probes, first, decryptor, fetched);
                 if let Step::Ready(verdicts) = &step {
-                    let asked = first..first + verdicts.may_contain.len();
-                    let mut known = self.known();
-                    for (offset, header) in self.file.headers(asked, &probes, fetched) {
-                        if known.get(&(offset..offset + to_u64(header.len()))).is_none() {
-                            known.insert(offset, header);
+                    let row_groups = first..first + verdicts.may_contain.len();
+                    let mut cached = self.cached();
+                    for (offset, header) in self.file.headers(row_groups, &probes, fetched) {
+                        if cached.get(&(offset..offset + to_u64(header.len()))).is_none() {
+                            cached.insert(offset, header);
                         }
                     }
                 }
@@ -281,10 +286,10 @@ impl FileReader {
     }
 }
 
-/// The hashes of values in a column of this type: of an Arrow column, or a list of Python values. What has no exact form
-/// there cannot be excluded.
+/// Hashes values as a column of this type, given as an Arrow column or a list of Python values. Values that cannot be
+/// converted exactly are never excluded.
 pub(super) fn probe_of(py: Python<'_>, column_type: ColumnType, values: &Bound<'_, PyAny>) -> PyResult<probe::Probe> {
-    let found = || -> PyResult<probe::Probe> {
+    let probe_all = || -> PyResult<probe::Probe> {
         let mut all = probe::Probe::NOTHING;
         let mut add = |array: &_| {
             all = std::mem::replace(&mut all, probe::Probe::ANYTHING).or(probe::Probe::new(array, column_type)?);
@@ -300,21 +305,21 @@ pub(super) fn probe_of(py: Python<'_>, column_type: ColumnType, values: &Bound<'
         }
         Ok(all)
     };
-    match found() {
+    match probe_all() {
         Err(error) if error.is_instance_of::<PyException>(py) => Ok(probe::Probe::ANYTHING),
-        found => found,
+        result => result,
     }
 }
 
-fn stored<'py>(py: Python<'py>, bound: parquet::Bound<'_>) -> PyResult<Bound<'py, PyAny>> {
+fn bound_to_python<'py>(py: Python<'py>, bound: parquet::Bound<'_>) -> PyResult<Bound<'py, PyAny>> {
     Ok(match bound {
-        parquet::Bound::Whole(value) => value.into_pyobject(py)?.into_any(),
+        parquet::Bound::Integer(value) => value.into_pyobject(py)?.into_any(),
         parquet::Bound::Real(value) => value.into_pyobject(py)?.into_any(),
         parquet::Bound::Bytes(value) => PyBytes::new(py, value).into_any(),
     })
 }
 
-/// The same bytes in fewer ranges: neighbours at most `gap` bytes apart are joined.
+/// Merge ranges that are at most `gap` bytes apart.
 #[pyfunction]
 pub(super) fn coalesce(ranges: Ranges, gap: u64) -> Ranges {
     pairs(ranges::coalesce(ranges.into_iter().map(|(start, end)| start..end).collect(), gap))

@@ -1,7 +1,7 @@
-//! Hashes of a column, and sizes.
+//! Functions that hash columns and compute filter sizes.
 
 use super::column::{Column, LeafPath, count, options, to_pyarrow};
-use crate::arrow::types::Physical;
+use crate::arrow::types::RequestedPhysical;
 use crate::arrow::{ColumnType, Leaf};
 use crate::bloom::Sbbf;
 use crate::bloom::sizing::{self, Model, Sizes};
@@ -13,11 +13,11 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use std::sync::Arc;
 
-/// XXH64 (seed 0) of each value, as Parquet's Bloom filters hash it.
+/// Return the XXH64 hash (seed 0) of each value, as used by Parquet's Bloom filters.
 ///
-/// The hash is one of the value's plain encoding in its Parquet physical type: the one that pyarrow's writer
-/// chooses for the Arrow type, or `physical_type` (INT32, INT64, INT96, FLOAT, DOUBLE, BYTE_ARRAY,
-/// FIXED_LEN_BYTE_ARRAY(n)). Nulls stay null; nested columns are flattened to `leaf`.
+/// The hash covers the value's plain encoding in its Parquet physical type. This is the type that pyarrow's writer uses
+/// for the Arrow type, or `physical_type` (INT32, INT64, INT96, FLOAT, DOUBLE, BYTE_ARRAY, FIXED_LEN_BYTE_ARRAY(n)).
+/// Nulls stay null. Nested columns are flattened to `leaf`.
 ///
 /// >>> import pyarrow as pa, parsieve as ps
 /// >>> ps.hash_column(pa.array(["", None])).to_pylist()
@@ -31,7 +31,7 @@ pub(super) fn hash_column<'py>(
     leaf: Option<LeafPath>,
     instruction_set: Option<&str>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let physical = physical_type.map(str::parse::<Physical>).transpose()?;
+    let physical = physical_type.map(str::parse::<RequestedPhysical>).transpose()?;
     let leaf = leaf.map(LeafPath::names);
     let options = options(leaf.as_deref(), 1, instruction_set)?;
     let hashes = py.detach(move || -> PyResult<UInt64Array> {
@@ -58,10 +58,11 @@ pub(super) fn hash_column<'py>(
     to_pyarrow(py, Arc::new(hashes))
 }
 
-/// The bytes of a filter that keeps the rate `fpp` for `ndv` distinct values.
+/// Return the size in bytes of a filter for `ndv` distinct values with a false positive rate of at most `fpp`.
 ///
-/// `model="exact"` never breaks the promise; `"simple"` is the formula of other writers, which does in some cases.
-/// Powers of two, unless `tight=True` (any multiple of 32 bytes; some older Arrow readers refuse those).
+/// `model="exact"` never exceeds the rate. `"simple"` is the formula of other writers, which exceeds it in some cases.
+/// The size is a power of two unless `tight=True`, which allows any multiple of 32 bytes. Some older Arrow readers
+/// reject sizes that are not powers of two.
 ///
 /// >>> import parsieve as ps
 /// >>> ps.optimal_num_bytes(1_000_000, 0.01)
@@ -84,7 +85,7 @@ pub(super) fn optimal_num_bytes(
     Ok(sizing::optimal_blocks(count("ndv", ndv)?, fpp, sizes(tight), model)? * 32)
 }
 
-/// A false positive rate as an argument; the error for `"1%"` says what to pass instead.
+/// Converts an argument to a false positive rate. The error for values such as `"1%"` explains what to pass instead.
 pub(super) fn rate(value: &Bound<'_, PyAny>) -> PyResult<f64> {
     value.extract().map_err(|_| {
         let shown = value.repr().map_or_else(|_| "this value".to_owned(), |text| text.to_string());
@@ -96,7 +97,7 @@ pub(super) fn sizes(tight: bool) -> Sizes {
     if tight { Sizes::Any } else { Sizes::PowersOfTwo }
 }
 
-/// The blocks in a filter of so many bytes, as an argument.
+/// Converts an argument `num_bytes` to a number of blocks.
 pub(super) fn num_blocks(num_bytes: &Bound<'_, PyAny>) -> PyResult<u64> {
     let num_bytes = count("num_bytes", num_bytes)?;
     Sbbf::blocks_of(num_bytes).map_err(|_| {
@@ -105,7 +106,7 @@ pub(super) fn num_blocks(num_bytes: &Bound<'_, PyAny>) -> PyResult<u64> {
     })
 }
 
-/// The rate of false positives of a filter of `num_bytes` that holds `ndv` distinct values, by the exact model.
+/// Return the false positive rate of a filter of `num_bytes` that contains `ndv` distinct values, by the exact model.
 ///
 /// >>> import parsieve as ps
 /// >>> round(ps.false_positive_rate(32 * 1024, 26_214), 6)
@@ -115,7 +116,7 @@ pub(super) fn false_positive_rate(num_bytes: &Bound<'_, PyAny>, ndv: &Bound<'_, 
     Ok(sizing::false_positive_rate(count("ndv", ndv)?, num_blocks(num_bytes)?))
 }
 
-/// The instruction sets of this machine that batches can run on, slowest first.
+/// Return the instruction sets that this machine supports for batches, slowest first.
 #[pyfunction]
 pub(super) fn instruction_sets() -> Vec<&'static str> {
     InstructionSet::all().into_iter().map(InstructionSet::name).collect()

@@ -1,9 +1,10 @@
-//! Arrow arrays through the C data interface's capsules, with the arrow crates' own FFI.
+//! Imports Arrow arrays from the capsules of the C data interface, with the FFI of the arrow crates.
 //!
-//! (pyo3-arrow imports too, but makes arrays before their nested slices can be settled; see `arrow/settle.rs`.)
+//! pyo3-arrow offers the same, but builds arrays before the offsets of nested slices can be normalized; see
+//! `arrow/normalize_offsets.rs`.
 
 use super::error::UnsupportedError;
-use crate::arrow::settle::settle;
+use crate::arrow::normalize_offsets::normalize_offsets;
 use arrow_array::ffi::{FFI_ArrowArray, FFI_ArrowSchema, from_ffi_and_data_type};
 use arrow_array::ffi_stream::FFI_ArrowArrayStream;
 use arrow_array::{ArrayRef, make_array};
@@ -16,10 +17,10 @@ use pyo3::types::PyCapsule;
 use std::ffi::CStr;
 use std::os::raw::c_int;
 
-/// A column's arrays in order, and their type, which is known even where there are none.
+/// The arrays of a column in order, and their type, which is known even if there are none.
 pub(super) struct Arrays {
     pub(super) data_type: DataType,
-    /// Whether there are UUIDs in them: 16 bytes, but equal to their text too.
+    /// True if the column contains UUIDs: 16 bytes, which some writers store as text.
     pub(super) has_uuids: bool,
     source: Source,
 }
@@ -30,7 +31,8 @@ enum Source {
 }
 
 impl Arrays {
-    /// By `__arrow_c_array__` or `__arrow_c_stream__`; `None` where the object has neither.
+    /// Imports a column by `__arrow_c_array__` or `__arrow_c_stream__`. Returns `None` if the object has neither
+    /// method.
     pub(super) fn of(object: &Bound<'_, PyAny>) -> PyResult<Option<Self>> {
         let py = object.py();
         if object.hasattr(intern!(py, "__arrow_c_array__"))? {
@@ -48,14 +50,14 @@ impl Arrays {
     fn of_array(schema: &Bound<'_, PyAny>, array: &Bound<'_, PyAny>) -> PyResult<Self> {
         let schema = pointer::<FFI_ArrowSchema>(schema, c"arrow_schema")?;
         let array = pointer::<FFI_ArrowArray>(array, c"arrow_array")?;
-        // SAFETY: capsules of these names hold these structures, valid while the capsules live. The array is moved
-        // out, which leaves a released one behind, as the interface asks.
+        // SAFETY: capsules with these names contain these structs, which are valid while the capsules live. The array
+        // is moved out and leaves a released struct behind, as the interface requires.
         let (array, schema) = unsafe { (FFI_ArrowArray::from_raw(array), &*schema) };
         if array.is_released() {
             return Err(PyValueError::new_err("the Arrow array was already consumed"));
         }
-        let field = Field::try_from(schema).map_err(wrong)?;
-        let data = taken(array, field.data_type())?;
+        let field = Field::try_from(schema).map_err(to_type_error)?;
+        let data = take_over(array, field.data_type())?;
         let has_uuids = has_uuids(&field);
         Ok(Self { data_type: field.data_type().clone(), has_uuids, source: Source::One(Some(data)) })
     }
@@ -70,7 +72,7 @@ impl Arrays {
         // SAFETY: the stream is not released, so its functions may be called with it.
         let code = unsafe { get_schema(&raw mut stream, &raw mut schema) };
         check(&mut stream, code)?;
-        let field = Field::try_from(&schema).map_err(wrong)?;
+        let field = Field::try_from(&schema).map_err(to_type_error)?;
         let has_uuids = has_uuids(&field);
         Ok(Self { data_type: field.data_type().clone(), has_uuids, source: Source::Stream(stream) })
     }
@@ -88,7 +90,7 @@ impl Arrays {
         if array.is_released() {
             return Ok(None);
         }
-        taken(array, &self.data_type).map(Some)
+        take_over(array, &self.data_type).map(Some)
     }
 }
 
@@ -97,7 +99,7 @@ impl Iterator for Arrays {
 
     fn next(&mut self) -> Option<Self::Item> {
         let data = self.pull().transpose()?;
-        Some(data.map(|data| make_array(settle(&data))))
+        Some(data.map(|data| make_array(normalize_offsets(&data))))
     }
 }
 
@@ -116,21 +118,21 @@ fn has_uuids(field: &Field) -> bool {
     field.extension_type_name() == Some("arrow.uuid") || below()
 }
 
-/// The data of an imported array, whose producer promises that it has this type.
-fn taken(array: FFI_ArrowArray, data_type: &DataType) -> PyResult<ArrayData> {
+/// Takes over an imported array. The producer guarantees that it has this type.
+fn take_over(array: FFI_ArrowArray, data_type: &DataType) -> PyResult<ArrayData> {
     if !lengths_are_aligned(&array, data_type) {
         return Err(UnsupportedError::new_err("the Arrow data has offsets at an unaligned address; copy it first"));
     }
     if *data_type == DataType::Null {
-        // It has no data; polars adds a buffer all the same, which arrow-rs refuses.
+        // Null arrays have no data, but polars exports a buffer, which arrow-rs rejects.
         return Ok(ArrayData::new_null(data_type, array.len()));
     }
-    // SAFETY: the producer's promise; what arrow-rs reads by itself while it takes the array over was found aligned.
-    unsafe { from_ffi_and_data_type(array, data_type.clone()) }.map_err(wrong)
+    // SAFETY: the producer guarantees the type, and the buffers that arrow-rs reads during the import are aligned.
+    unsafe { from_ffi_and_data_type(array, data_type.clone()) }.map_err(to_type_error)
 }
 
-/// Whether the numbers that say how long other buffers are can be read where they lie. (arrow-rs copies every other buffer
-/// that is not aligned, but reads these before.)
+/// Returns true if the values that determine the sizes of other buffers are aligned. arrow-rs copies all other
+/// unaligned buffers, but reads these values first.
 fn lengths_are_aligned(array: &FFI_ArrowArray, data_type: &DataType) -> bool {
     let aligned =
         |buffer: usize, size: usize| buffer >= array.num_buffers() || array.buffer(buffer).addr().is_multiple_of(size);
@@ -160,21 +162,21 @@ fn pointer<T>(capsule: &Bound<'_, PyAny>, name: &CStr) -> PyResult<*mut T> {
     Ok(capsule.cast::<PyCapsule>()?.pointer_checked(Some(name))?.cast::<T>().as_ptr())
 }
 
-/// An error of the producer, in its own words.
+/// Raises the producer's error message if `code` is not 0.
 fn check(stream: &mut FFI_ArrowArrayStream, code: c_int) -> PyResult<()> {
     if code == 0 {
         return Ok(());
     }
     let text = stream.get_last_error.and_then(|get_last_error| {
-        // SAFETY: the stream is not released, and the text is valid until its next call.
+        // SAFETY: the stream is not released, and the text is valid until the next call.
         let text = unsafe { get_last_error(std::ptr::from_mut(stream)) };
-        // SAFETY: where there is a text, it ends with a zero.
+        // SAFETY: a non-null text ends with a zero byte.
         (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
     });
     let text = text.unwrap_or_else(|| format!("error code {code}"));
     Err(PyValueError::new_err(format!("the Arrow stream failed: {text}")))
 }
 
-fn wrong(error: arrow_schema::ArrowError) -> PyErr {
+fn to_type_error(error: arrow_schema::ArrowError) -> PyErr {
     PyTypeError::new_err(format!("the Arrow data cannot be read: {error}"))
 }

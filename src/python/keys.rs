@@ -1,4 +1,4 @@
-//! `FileKeys`: the keys of an encrypted file, which no message shows.
+//! `FileKeys`: the keys of encrypted files. Keys never appear in messages.
 
 use super::column::LeafPath;
 use crate::crypto::{Key, KeyRing, open};
@@ -8,8 +8,10 @@ use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
 use std::collections::HashMap;
 
-/// The keys for files with Parquet's modular encryption: of the footer, of columns by their path, and the AAD prefix
-/// where files do not hold it. AES keys have 16, 24 or 32 bytes. A key never appears in a message, and does not pickle.
+/// The keys for files with Parquet modular encryption.
+///
+/// `footer_key` decrypts the footer, `column_keys` maps column paths to keys, and `aad_prefix` is required for files
+/// that do not store it. AES keys have 16, 24 or 32 bytes. Keys never appear in messages and cannot be pickled.
 ///
 /// >>> import parsieve as ps
 /// >>> ps.FileKeys(footer_key=b"0123456789012345", column_keys={"a.b": b"1234567890123450"})
@@ -53,15 +55,17 @@ impl FileKeys {
         Ok(Self { ring, names })
     }
 
-    /// The keys of a file that were wrapped by a key management service: `kms` is a `KmsClient` of
-    /// `pyarrow.parquet.encryption`, or a function that makes one of a `KmsConnectionConfig`, as for a `CryptoFactory`.
+    /// Return the keys of a file whose keys are wrapped by a key management service (KMS).
     ///
-    /// Any object with its `unwrap_key` will do. Each key is asked for once.
+    /// `kms` is a `KmsClient` of `pyarrow.parquet.encryption`, or a function that creates one from a
+    /// `KmsConnectionConfig`, as for a `CryptoFactory`.
+    ///
+    /// Any object with the method `unwrap_key` works. Each key is requested only once.
     ///
     /// >>> import io, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
     /// >>> class Kms:
     /// ...     def unwrap_key(self, wrapped_key, master_key_identifier):
-    /// ...         raise PermissionError("nobody asks for the keys of a plain file")
+    /// ...         raise PermissionError("a file without encryption needs no keys")
     /// >>> file = io.BytesIO()
     /// >>> pq.write_table(pa.table({"id": [1]}), file)
     /// >>> ps.FileKeys.from_kms(file, Kms())
@@ -75,7 +79,7 @@ impl FileKeys {
         connection: Option<&Bound<'py, PyAny>>,
         aad_prefix: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        py.import("parsieve.kms")?.getattr("keys_of")?.call1((source, kms, connection, aad_prefix))
+        py.import("parsieve.filters.kms")?.getattr("keys_of")?.call1((source, kms, connection, aad_prefix))
     }
 
     fn __repr__(&self) -> String {
@@ -84,7 +88,7 @@ impl FileKeys {
     }
 }
 
-/// A key that another key wrapped: nonce, ciphertext and tag, without the length of a module.
+/// Decrypt a wrapped key. `wrapped` is a nonce, a ciphertext and a tag, without the length of a module.
 #[pyfunction]
 pub(super) fn unwrap_key<'py>(
     py: Python<'py>,
@@ -92,12 +96,12 @@ pub(super) fn unwrap_key<'py>(
     wrapped: PyBackedBytes,
     aad: PyBackedBytes,
 ) -> PyResult<Bound<'py, PyBytes>> {
-    let Ok(len) = u32::try_from(wrapped.len()) else { return Err(ValueError::new_err("no key is so long")) };
+    let Ok(len) = u32::try_from(wrapped.len()) else { return Err(ValueError::new_err("the wrapped key is too long")) };
     let module = [&len.to_le_bytes(), &wrapped[..]].concat();
     Ok(PyBytes::new(py, &open(&Key::new(&key)?, &aad, &module)?))
 }
 
-/// A column's names joined by dots.
+/// The names of a column's path, joined by dots.
 #[derive(PartialEq, Eq, Hash)]
 struct ColumnName(String);
 

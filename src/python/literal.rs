@@ -1,4 +1,4 @@
-//! Python values as the Arrow values that they plainly are, for one value of a probe.
+//! Converts single Python values to Arrow arrays, for probes of one value.
 
 use super::column::{NO_NULLS, single};
 use crate::arrow::{ColumnType, Meaning, PhysicalType};
@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyInt, PyString};
 use std::sync::Arc;
 
-/// One value as an array of one, as a column of this type would hold it.
+/// Converts a value to an array of length one, as a column of this type would contain it.
 pub(super) fn literal(value: &Bound<'_, PyAny>, column: Option<ColumnType>) -> PyResult<ArrayRef> {
     if value.is_none() {
         return Err(PyTypeError::new_err(NO_NULLS));
@@ -23,7 +23,7 @@ pub(super) fn literal(value: &Bound<'_, PyAny>, column: Option<ColumnType>) -> P
     if value.cast::<PyBool>().is_ok() {
         return Err(PyTypeError::new_err("Parquet has no Bloom filters of booleans"));
     }
-    // A number or a time has another hash for each width and unit: a guess could be a wrong "no".
+    // The hash of a number or time depends on its width and unit, so a guess could cause a false "no".
     let column = column.ok_or_else(|| {
         PyTypeError::new_err(
             "the hash of this value depends on the column's type, which this filter does not know; pass type=",
@@ -32,7 +32,7 @@ pub(super) fn literal(value: &Bound<'_, PyAny>, column: Option<ColumnType>) -> P
     let is_integer = value.cast::<PyInt>().is_ok() || value.hasattr("__index__")?;
     match (column.meaning, is_integer) {
         (Meaning::Real, true) => {
-            // Python's float() rounds or overflows; the comparison is exact.
+            // Python's float() may round or overflow. Comparing with the original value detects both.
             let float = value.call_method0("__index__")?.call_method0("__float__");
             let exact = match &float {
                 Ok(float) => float.eq(value)?,
@@ -67,7 +67,8 @@ fn integer(value: &Bound<'_, PyAny>) -> PyResult<ArrayRef> {
     Ok(Arc::new(UInt64Array::from_iter_values([unsigned])))
 }
 
-/// Floats, dates, times, decimals, UUIDs and whatever else pyarrow knows, without what it would quietly drop.
+/// Converts floats, dates, times, decimals, UUIDs and other values that pyarrow supports. Rejects values that pyarrow
+/// would silently truncate.
 fn other(value: &Bound<'_, PyAny>, column: ColumnType) -> PyResult<ArrayRef> {
     let py = value.py();
     let is = |module: &str, name: &str| value.is_instance(&py.import(module)?.getattr(name)?);
@@ -75,7 +76,7 @@ fn other(value: &Bound<'_, PyAny>, column: ColumnType) -> PyResult<ArrayRef> {
         return Err(PyTypeError::new_err("Parquet times have no time zone; pass a time without tzinfo"));
     }
     if is("uuid", "UUID")? {
-        // A UUID equals 16 bytes; a BYTE_ARRAY may well hold its text.
+        // A UUID is stored as 16 bytes. A BYTE_ARRAY may contain its text instead.
         if column != (ColumnType { physical: PhysicalType::FixedLenByteArray(16), meaning: Meaning::Bytes }) {
             return Err(PyTypeError::new_err("a UUID can be compared with a FIXED_LEN_BYTE_ARRAY(16) only"));
         }

@@ -1,4 +1,5 @@
-//! The Python module `parsieve._core`: takes arguments, releases the interpreter, calls the core, wraps the answer.
+//! The Python module `parsieve._core`. Each function converts its arguments, releases the GIL, calls the core, and
+//! converts the result.
 
 mod bloom;
 mod bloom_index;

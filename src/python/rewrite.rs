@@ -1,4 +1,4 @@
-//! The values of column chunks, piece by piece, and the plan of a file with other filters. Writes nothing.
+//! Reads the values of column chunks in parts, and plans files with other filters. Does not write anything.
 
 use super::bloom::BloomFilter;
 use super::file::{Fetched, FileReader, Ranges, pairs};
@@ -8,26 +8,27 @@ use crate::bloom::sizing::{self, Model, Sizes};
 use crate::error::{ErrorKind, Result};
 use crate::int::to_u64;
 use crate::isa::InstructionSet;
-use crate::parquet::{self, ChunkHashes, NewFilter, OldFooter, Vault};
+use crate::parquet::{self, ChunkHashes, Decryptor, HashOptions, NewFilter, OldFooter};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::sync::{Mutex, PoisonError};
 
-/// Row group and column.
+/// A row group and a column.
 type Chunk = (usize, usize);
-/// The ranges that are missing, or the answer.
+/// The missing ranges, or the result.
 type Answer<T> = (Ranges, Option<T>);
-/// Bytes to copy, ranges to fill with zeros, the new filters (row group, column, offset, length), footer with tail.
+/// The bytes to copy, the ranges to overwrite with zeros, the new filters (row group, column, offset, length), and the
+/// footer with its tail.
 type Plan<'py> = (u64, Ranges, Vec<(usize, usize, u64, u64)>, Bound<'py, PyBytes>);
 
-/// Runs `step` with the file's keys.
-fn with_vault<T>(reader: &FileReader, step: impl FnOnce(Option<&dyn Vault>) -> Result<T>) -> Result<T> {
-    let secrets = reader.secrets()?;
-    step(secrets.as_ref().map(|secrets| secrets as &dyn Vault))
+/// Runs `step` with the keys of the file.
+fn with_decryptor<T>(reader: &FileReader, step: impl FnOnce(Option<&dyn Decryptor>) -> Result<T>) -> Result<T> {
+    let key_ring = reader.key_ring()?;
+    step(key_ring.as_ref().map(|key_ring| key_ring as &dyn Decryptor))
 }
 
-/// What becomes of a file whose column chunks get other filters.
+/// Plans a file whose column chunks get other filters.
 #[pyclass(frozen, module = "parsieve._core")]
 pub(super) struct Rewriter(Py<FileReader>);
 
@@ -38,26 +39,26 @@ impl Rewriter {
         Self(reader)
     }
 
-    /// Whether all metadata of a column chunk can be read: those in a module of their own too, which may know a filter
-    /// that a plaintext footer does not show.
+    /// Return whether all metadata of a column chunk can be read. This includes metadata in an encrypted module, which
+    /// may refer to a filter that a plaintext footer does not show.
     fn is_open(&self, py: Python<'_>, row_group: usize, column: usize) -> PyResult<bool> {
         let reader = self.0.get();
         let open = py.detach(|| {
-            with_vault(reader, |vault| {
+            with_decryptor(reader, |decryptor| {
                 let metadata = &reader.file.metadata;
                 let chunk = metadata.chunk(row_group, column)?;
-                let sealed = metadata.encrypted_meta(chunk).is_some();
-                let opens = |vault: &dyn Vault| vault.open_column(metadata, row_group, column).is_ok();
-                Ok(chunk.meta.is_some() && (!sealed || vault.is_some_and(opens)))
+                let encrypted = metadata.encrypted_meta(chunk).is_some();
+                let opens = |decryptor: &dyn Decryptor| decryptor.open_column(metadata, row_group, column).is_ok();
+                Ok(chunk.meta.is_some() && (!encrypted || decryptor.is_some_and(opens)))
             })
         });
         Ok(open?)
     }
 
-    /// Begin to read the values of a column chunk.
+    /// Start reading the values of a column chunk.
     fn scan(&self, py: Python<'_>, chunk: Chunk) -> PyResult<ChunkScan> {
-        // The column's largest filter says nothing about how many values it has; all of them must be in it.
-        let scan = self.0.get().file.scan_chunk(chunk.0, chunk.1, u64::MAX, InstructionSet::detect())?;
+        // No limit on the number of values: a filter must contain all of them, even if it is smaller than it should be.
+        let scan = self.0.get().file.scan_chunk(chunk.0, chunk.1, HashOptions::default())?;
         Ok(ChunkScan {
             reader: self.0.clone_ref(py),
             column: chunk.1,
@@ -65,8 +66,10 @@ impl Rewriter {
         })
     }
 
-    /// Plan the file where the chunks `add` (row group, column, blocks) get filters and the chunks `drop` lose theirs; with
-    /// `keep_footer` the new bytes follow the whole old file.
+    /// Plan a file in which the chunks `add` (row group, column, blocks) get new filters and the chunks `drop` lose
+    /// theirs.
+    ///
+    /// With `keep_footer`, the new bytes are appended to the complete old file.
     fn plan<'py>(
         &self,
         py: Python<'py>,
@@ -82,7 +85,9 @@ impl Rewriter {
                 .collect();
             let old_footer = if keep_footer { OldFooter::Kept } else { OldFooter::Replaced };
             let plan = |fetched: &_| {
-                with_vault(reader, |vault| reader.file.plan_rewrite(&add, &drop, old_footer, vault, fetched))
+                with_decryptor(reader, |decryptor| {
+                    reader.file.plan_rewrite(&add, &drop, old_footer, decryptor, fetched)
+                })
             };
             fetched.step(plan)
         })?;
@@ -93,11 +98,11 @@ impl Rewriter {
         Ok((needed, plan))
     }
 
-    /// The bytes of a filter in the file, encrypted as its column is; anew on every call.
+    /// Return the bytes of a filter in the file, encrypted if its column is. Every call encrypts with a new nonce.
     fn encode<'py>(&self, py: Python<'py>, chunk: Chunk, filter: &BloomFilter) -> PyResult<Bound<'py, PyBytes>> {
         let reader = self.0.get();
         let bytes = filter.read(py, |filter| {
-            with_vault(reader, |vault| reader.file.encode_filter(chunk.0, chunk.1, filter.sbbf(), vault))
+            with_decryptor(reader, |decryptor| reader.file.encode_filter(chunk.0, chunk.1, filter.sbbf(), decryptor))
         })?;
         Ok(PyBytes::new(py, &bytes))
     }
@@ -109,7 +114,7 @@ enum State {
     Failed,
 }
 
-/// The distinct values of a column chunk whose bytes come piece by piece.
+/// The distinct values of a column chunk, whose bytes arrive in parts.
 #[pyclass(frozen, module = "parsieve._core")]
 pub(super) struct ChunkScan {
     reader: Py<FileReader>,
@@ -118,7 +123,7 @@ pub(super) struct ChunkScan {
 }
 
 impl ChunkScan {
-    /// Hands over the values, which are whole from the first question on.
+    /// Calls `then` with the hashes. The first call requires all bytes to have been fed, and finishes the scan.
     fn with_hashes<T>(&self, then: impl FnOnce(&ChunkHashes) -> Result<T>) -> Result<T> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if let State::Reading(_) = &*state
@@ -135,7 +140,7 @@ impl ChunkScan {
 
 #[pymethods]
 impl ChunkScan {
-    /// The bytes of the file that come next, until the end of the chunk.
+    /// Return the range of the file that is needed next, up to the end of the chunk.
     fn left(&self) -> (u64, u64) {
         match &*self.state.lock().unwrap_or_else(PoisonError::into_inner) {
             State::Reading(scan) => (scan.left().start, scan.left().end),
@@ -143,39 +148,39 @@ impl ChunkScan {
         }
     }
 
-    /// Take the next bytes.
+    /// Feed the next bytes.
     fn feed(&self, py: Python<'_>, data: &[u8]) -> PyResult<()> {
         let reader = self.reader.get();
-        let fed = py.detach(|| {
+        let result = py.detach(|| {
             let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
             let State::Reading(scan) = &mut *state else { return Ok(()) };
-            let fed = with_vault(reader, |vault| scan.feed(&reader.file, data, vault));
-            if fed.is_err() {
+            let result = with_decryptor(reader, |decryptor| scan.feed(&reader.file, data, decryptor));
+            if result.is_err() {
                 *state = State::Failed;
             }
-            fed
+            result
         });
-        Ok(fed?)
+        Ok(result?)
     }
 
-    /// The filter of all values, with their number and the rate that the model foretells.
+    /// Return the filter of all values, their number, and the expected false positive rate.
     fn make(&self, py: Python<'_>, fpp: f64, max_bytes: u64) -> PyResult<(BloomFilter, u64, f64)> {
-        let most = match max_bytes / 32 {
+        let max_blocks = match max_bytes / 32 {
             0 => return Err(PyValueError::new_err(format!("max_bytes must be at least 32, not {max_bytes}"))),
             blocks => 1 << blocks.min(Sbbf::MAX_BLOCKS).ilog2(),
         };
         let column_type =
-            self.reader.get().file.metadata.leaves().get(self.column).and_then(parquet::Leaf::column_type);
+            self.reader.get().file.metadata.leaves().get(self.column).and_then(parquet::SchemaLeaf::column_type);
         let (filter, ndv, complete) = py.detach(|| {
-            self.with_hashes(|found| {
-                let ndv = to_u64(found.hashes.len());
+            self.with_hashes(|chunk| {
+                let ndv = to_u64(chunk.hashes.len());
                 let blocks = match sizing::optimal_blocks(ndv, fpp, Sizes::PowersOfTwo, Model::Exact) {
-                    Err(error) if matches!(error.kind(), ErrorKind::TooManyValues { .. }) => most,
-                    blocks => blocks?.min(most),
+                    Err(error) if matches!(error.kind(), ErrorKind::TooManyValues { .. }) => max_blocks,
+                    blocks => blocks?.min(max_blocks),
                 };
                 let mut filter = Sbbf::new(blocks)?;
-                filter.insert_hashes(InstructionSet::detect(), &found.hashes);
-                let complete = found.hashes.iter().all(|hash| filter.may_contain_hash(*hash));
+                filter.insert_hashes(InstructionSet::detect(), &chunk.hashes);
+                let complete = chunk.hashes.iter().all(|hash| filter.may_contain_hash(*hash));
                 Ok((filter, ndv, complete))
             })
         })?;
@@ -186,13 +191,15 @@ impl ChunkScan {
         Ok((BloomFilter::from(Filter::new(filter, column_type)), ndv, rate))
     }
 
-    /// How many distinct values there are, how many of them a filter excludes, and whether all are values of rows: of a
-    /// dictionary some may be unused.
+    /// Return the number of distinct values, how many of them a filter excludes, and whether all of them are values of
+    /// rows.
+    ///
+    /// The last is False if only the dictionary was hashed, because some of its values may be unused.
     fn excluded(&self, py: Python<'_>, filter: &BloomFilter) -> PyResult<(u64, u64, bool)> {
         let excluded = filter.read(py, |filter| {
-            self.with_hashes(|found| {
-                let excluded = found.hashes.iter().filter(|hash| !filter.sbbf().may_contain_hash(**hash)).count();
-                Ok((to_u64(found.hashes.len()), to_u64(excluded), !found.all_dictionary))
+            self.with_hashes(|chunk| {
+                let excluded = chunk.hashes.iter().filter(|hash| !filter.sbbf().may_contain_hash(**hash)).count();
+                Ok((to_u64(chunk.hashes.len()), to_u64(excluded), !chunk.all_dictionary))
             })
         });
         Ok(excluded?)

@@ -1,4 +1,4 @@
-//! Thrift's compact protocol, read with limits and written exactly; only what Parquet's structures need.
+//! Thrift's compact protocol, limited to the parts that Parquet uses. Reads with limits on size and depth.
 
 mod reader;
 mod skip;
@@ -11,9 +11,9 @@ pub use writer::Writer;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Type {
-    /// A boolean field whose value is in its header.
+    /// A boolean field with the value true. The field header holds the value.
     True = 1,
-    /// The other one.
+    /// A boolean field with the value false.
     False = 2,
     /// One byte.
     I8 = 3,
@@ -25,15 +25,15 @@ pub enum Type {
     I64 = 6,
     /// Eight bytes, little-endian.
     Double = 7,
-    /// Length and bytes; also for strings.
+    /// A length and bytes. Also used for strings.
     Binary = 8,
     /// Elements of one type.
     List = 9,
-    /// As a list.
+    /// Encoded like a list.
     Set = 10,
-    /// Pairs.
+    /// Keys and values.
     Map = 11,
-    /// Fields up to a stop byte.
+    /// Fields, terminated by a stop byte.
     Struct = 12,
     /// Sixteen bytes.
     Uuid = 13,

@@ -1,17 +1,17 @@
-//! Reads compact-protocol structures field by field; allocates nothing.
+//! Reads compact-protocol structs field by field, without allocating.
 
 use super::Type;
 use crate::cursor::Cursor;
 use crate::error::{Error, ErrorKind, Result};
 use crate::int::{to_u64, to_usize};
 
-/// Structures nested deeper than this are refused; Parquet's own nest fewer than ten.
+/// Maximum nesting depth. Parquet's own structs nest less than ten levels deep.
 pub(super) const MAX_DEPTH: usize = 64;
 
 /// The header of one field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Field {
-    /// Its number in the structure.
+    /// The field's id in the struct.
     pub id: i16,
     /// The type of the value that follows.
     pub kind: Type,
@@ -20,42 +20,42 @@ pub struct Field {
 /// The header of a list or set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ListHeader {
-    /// How many elements follow; never more than bytes are left.
+    /// Number of elements that follow. Never more than the number of remaining bytes.
     pub len: usize,
-    /// Their type. An empty list may have none: fastparquet writes type code 0 then.
+    /// The element type. An empty list may have none: fastparquet then writes type code 0.
     pub element: Option<Type>,
 }
 
-/// Reads from a [`Cursor`].
+/// Reads values from a [`Cursor`].
 #[derive(Debug, Clone)]
 pub struct Reader<'a> {
     pub(super) cursor: Cursor<'a>,
 }
 
 impl<'a> Reader<'a> {
-    /// A reader of `bytes`, which lie at offset `base` of their file.
+    /// Creates a reader of `bytes`, which begin at offset `base` of their file.
     pub fn new(bytes: &'a [u8], base: u64) -> Self {
         Self { cursor: Cursor::new(bytes, base) }
     }
 
-    /// A reader of `bytes` that begins at `position` in them, for values that are read later than they were met.
+    /// Creates a reader that starts at `position` in `bytes`, for values that are decoded later.
     pub fn starting_at(bytes: &'a [u8], position: usize, base: u64) -> Result<Self> {
         let mut reader = Self::new(bytes, base);
         reader.cursor.take(position)?;
         Ok(reader)
     }
 
-    /// Bytes read so far.
+    /// Returns the number of bytes read so far.
     pub fn position(&self) -> usize {
         self.cursor.position()
     }
 
-    /// Offset in the file of the next byte.
+    /// Returns the file offset of the next byte.
     pub fn offset(&self) -> u64 {
         self.cursor.offset()
     }
 
-    /// The next field of a structure, or `None` at its stop byte. `last` is the id of the field before, 0 at first.
+    /// Reads the next field of a struct, or returns `None` at its end. `last` is the id of the previous field, or 0.
     pub fn field(&mut self, last: i16) -> Result<Option<Field>> {
         let at = self.offset();
         let byte = self.cursor.u8()?;
@@ -70,30 +70,30 @@ impl<'a> Reader<'a> {
         Ok(Some(Field { id, kind }))
     }
 
-    /// One signed byte.
+    /// Reads a signed byte.
     pub fn i8(&mut self) -> Result<i8> {
         Ok(self.cursor.u8()?.cast_signed())
     }
 
-    /// A 16-bit integer.
+    /// Reads a 16-bit integer.
     pub fn i16(&mut self) -> Result<i16> {
         let at = self.offset();
         i16::try_from(self.i64()?).map_err(|_| Error::at(ErrorKind::IntegerRange, at))
     }
 
-    /// A 32-bit integer.
+    /// Reads a 32-bit integer.
     pub fn i32(&mut self) -> Result<i32> {
         let at = self.offset();
         i32::try_from(self.i64()?).map_err(|_| Error::at(ErrorKind::IntegerRange, at))
     }
 
-    /// A 64-bit integer: zigzag folds the sign into the lowest bit.
+    /// Reads a 64-bit integer, a varint in zigzag encoding.
     pub fn i64(&mut self) -> Result<i64> {
         let value = self.cursor.varint()?;
         Ok((value >> 1).cast_signed() ^ -(value & 1).cast_signed())
     }
 
-    /// A byte string; borrowed, so its claimed length costs nothing.
+    /// Reads a byte string. The result is borrowed, so an excessive length allocates nothing.
     pub fn binary(&mut self) -> Result<&'a [u8]> {
         let at = self.offset();
         let claimed = self.cursor.varint()?;
@@ -104,7 +104,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The header of a list or set.
+    /// Reads the header of a list or set.
     pub fn list(&mut self) -> Result<ListHeader> {
         let at = self.offset();
         let byte = self.cursor.u8()?;
@@ -116,11 +116,11 @@ impl<'a> Reader<'a> {
             0 => Type::from_code(byte & 0x0f),
             _ => Some(self.kind(byte & 0x0f, at)?),
         };
-        // Every element takes at least one byte, so a longer claim is a lie.
+        // Every element takes at least one byte, so a larger count is invalid.
         Ok(ListHeader { len: self.container(elements, 1, at)?, element })
     }
 
-    /// Checks a container's claim against the bytes left, `min_bytes` for each element.
+    /// Checks that `elements` of at least `min_bytes` each fit into the remaining bytes, and returns their number.
     pub(super) fn container(&self, elements: u64, min_bytes: usize, at: u64) -> Result<usize> {
         let available = self.cursor.remaining() / min_bytes;
         match to_usize(elements) {
@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn zigzag() {
+    fn integers_are_zigzag_decoded() {
         for (bytes, value) in
             [(&[0u8][..], 0i64), (&[1], -1), (&[2], 1), (&[0xfe, 0xff, 0xff, 0xff, 0x0f], i64::from(i32::MAX))]
         {
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_container_never_claims_more_than_the_input() {
+    fn lengths_beyond_the_input_are_errors() {
         let huge = [0xf8, 0xff, 0xff, 0xff, 0xff, 0x7f, 0];
         assert!(matches!(Reader::new(&huge, 0).list().unwrap_err().kind(), ErrorKind::ThriftContainer { .. }));
         let claimed = [0xff, 0xff, 0xff, 0xff, 0x7f];
@@ -167,14 +167,14 @@ mod tests {
         assert_eq!(Reader::new(&[0x00], 0).list(), empty(None));
         assert_eq!(Reader::new(&[0x0c], 0).list(), empty(Some(Type::Struct)));
         assert_eq!(Reader::new(&[0xf0, 0x00], 0).list(), empty(None), "the long form of the count");
-        for one in [&[0x10, 0x00][..], &[0xf0, 0x01, 0x00], &[0x1e, 0x00]] {
-            let code = one[0] & 0x0f;
-            assert_eq!(Reader::new(one, 7).list(), Err(Error::at(ErrorKind::ThriftType(code), 7)));
+        for header in [&[0x10, 0x00][..], &[0xf0, 0x01, 0x00], &[0x1e, 0x00]] {
+            let code = header[0] & 0x0f;
+            assert_eq!(Reader::new(header, 7).list(), Err(Error::at(ErrorKind::ThriftType(code), 7)));
         }
     }
 
     #[test]
-    fn field_ids_do_not_overflow() {
+    fn field_ids_beyond_i16_are_errors() {
         assert_eq!(Reader::new(&[0x15], 0).field(i16::MAX), Err(Error::at(ErrorKind::IntegerRange, 0)));
         assert_eq!(Reader::new(&[0x0e, 2], 0).field(0), Err(Error::at(ErrorKind::ThriftType(14), 0)));
     }

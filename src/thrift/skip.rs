@@ -1,14 +1,14 @@
-//! Steps over values of any type, so that fields newer than this code survive and do no harm.
+//! Skips values of any type, so that unknown fields do no harm.
 
 use super::Type;
 use super::reader::{MAX_DEPTH, Reader};
 use crate::error::{Error, ErrorKind, Result};
 
 impl Reader<'_> {
-    /// Steps over the value of a field.
+    /// Skips the value of a field.
     pub fn skip(&mut self, kind: Type) -> Result<()> {
         match kind {
-            // A boolean field has its value in the header; only elements of containers have a byte of their own.
+            // A boolean field has its value in the field header. Only booleans in containers have a byte of their own.
             Type::True | Type::False => Ok(()),
             other => self.skip_element(other, 0),
         }
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn skips_a_structure_of_every_type() {
+    fn structs_with_every_type_are_skipped() {
         let bytes = [
             0x11, // 1: true
             0x12, // 2: false
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn deep_nesting_is_refused_without_recursing_into_it() {
+    fn deep_nesting_is_an_error_without_deep_recursion() {
         for deep in [vec![0x1c; 100_000], vec![0x19; 100_000]] {
             let error = Reader::new(&deep, 0).skip(Type::Struct).unwrap_err();
             assert!(matches!(error.kind(), ErrorKind::ThriftDepth(_)), "{error}");

@@ -36,18 +36,15 @@ WIDTH = 120
 # kind below the folder. Lower a figure when you rewrite a part; delete it when the part meets the goal. The check fails
 # on figures that are no longer needed, so both tables end empty.
 MARKS_NOT_YET: dict[str, dict[str, float]] = {
-    "benches": {"rust": 21.2},
-    "fuzz": {"rust": 22.1},
-    "python": {"python": 20.5},
-    "src": {"rust": 8.4},
-    "tests/python": {"python": 22.3},
-    "tests/rust": {"rust": 9.4},
+    "python": {"python": 7.2},
+    "tests/hostile": {"python": 20.3},
+    "tests/python": {"python": 17.1},
+    "tests/release.py": {"python": 16.4},
+    "tests/vectors": {"python": 9.9},
 }
 
 # Pages, or folders of pages, with lines that are too long, and how many.
-LONG_LINES_NOT_YET: dict[str, int] = {
-    "docs/design": 23,
-}
+LONG_LINES_NOT_YET: dict[str, int] = {}
 
 # Regular expressions, between word boundaries. A space matches any white space.
 HABITS = {

@@ -15,9 +15,10 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "python" / "parsieve"
 
-# The parts of the package, lowest first. A part may import those before it.
-ORDER = "errors _typing io predicate filters lake index plan table report spark demo cli".split()
-# Parts of equal rank with their importers; `errors` and `_typing` may be imported by all.
+# The parts of the package, lowest first. A part imports only parts before it. "" is the module `parsieve` itself.
+ORDER = ["errors", "_typing", "wording", "io", "predicate", "filters", "lake", "index", "plan", "table", ""]
+ORDER += ["report", "spark", "demo", "cli", "__main__"]
+# These are not counted as parts: everybody may use them.
 PUBLIC_DOORS = {"", "__main__"}
 
 
@@ -92,12 +93,30 @@ def upward(imports: list[Import]) -> list[Import]:
     """Return the imports that run against `ORDER`."""
     rank = {part: number for number, part in enumerate(ORDER)}
     return [
-        one
-        for one in imports
-        if part_of(one.importer) in rank
-        and part_of(one.importer) != part_of(one.module)
-        and rank.get(part_of(one.module), len(rank)) >= rank[part_of(one.importer)]
+        statement
+        for statement in imports
+        if part_of(statement.importer) != part_of(statement.module)
+        and rank[part_of(statement.module)] >= rank[part_of(statement.importer)]
     ]
+
+
+def folder_of(module: str) -> str:
+    """Return the folder or the module in its part that a module belongs to: its first two names."""
+    return ".".join(module.split(".")[:2])
+
+
+def folder_cycles(imports: list[Import]) -> list[set[str]]:
+    """Return the cycles between the folders of a part, and between these and the modules of the part."""
+    return cycles(
+        {
+            (folder_of(statement.importer), folder_of(statement.module))
+            for statement in imports
+            if part_of(statement.importer) == part_of(statement.module)
+            and "." in statement.importer
+            and "." in statement.module
+            and folder_of(statement.importer) != folder_of(statement.module)
+        }
+    )
 
 
 def cycles(edges: set[tuple[str, str]]) -> list[set[str]]:
@@ -134,8 +153,25 @@ def longest_chain(edges: set[tuple[str, str]]) -> int:
         return 0
 
 
+def private_definitions() -> set[str]:
+    """Return the private names that the package defines: functions, classes, variables and attributes."""
+    names: set[str] = set()
+    for path in modules().values():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            match node:
+                case ast.FunctionDef(name=name) | ast.ClassDef(name=name) | ast.Name(id=name, ctx=ast.Store()):
+                    names.add(name)
+                case ast.Attribute(attr=name, ctx=ast.Store()) if _is_of_self(node):
+                    names.add(name)
+    return {name for name in names if _is_private(name)}
+
+
 def private_uses() -> list[tuple[str, int, str]]:
-    """Return each use of a private name of another module: by import, or as an attribute of another object."""
+    """Return each use of a private name of another module: by import, or as an attribute of another object.
+
+    Private names of other libraries are not counted.
+    """
+    defined = private_definitions()
     found = []
     for name, path in modules().items():
         tree = ast.parse(path.read_text(encoding="utf-8"))
@@ -152,6 +188,7 @@ def private_uses() -> list[tuple[str, int, str]]:
                 and _is_private(node.attr)
                 and not _is_of_self(node)
                 and node.attr not in own
+                and node.attr in defined
             ):
                 found.append((name, node.lineno, node.attr))
             elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("parsieve"):
@@ -161,8 +198,12 @@ def private_uses() -> list[tuple[str, int, str]]:
     return found
 
 
+# Documented methods of the standard library whose names start with an underscore.
+DOCUMENTED = {"_asdict", "_exit", "_fields", "_replace"}
+
+
 def _is_private(name: str) -> bool:
-    return name.startswith("_") and not name.startswith("__")
+    return name.startswith("_") and not name.startswith("__") and name not in DOCUMENTED
 
 
 def _is_of_self(node: ast.Attribute) -> bool:

@@ -1,4 +1,4 @@
-//! A file of the `parquet` crate gets filters, made of its own pages, and every value in it is "maybe" to us and to the peer.
+//! Adds filters to files of the `parquet` crate, and checks that all values are found by parsieve and by that crate.
 
 use arrow_array::builder::{ListBuilder, StringBuilder};
 use arrow_array::*;
@@ -10,9 +10,9 @@ use parquet::basic::Compression;
 use parquet::file::metadata::PageIndexPolicy;
 use parquet::file::properties::WriterProperties;
 use parsieve::bloom::sizing::{Model, Sizes, false_positive_rate, optimal_blocks};
-use parsieve::bloom::{Filter, Options, Sbbf};
+use parsieve::bloom::{ColumnOptions, Filter, Sbbf};
 use parsieve::isa::InstructionSet;
-use parsieve::parquet::{FIRST_READ, Footer, NewFilter, OldFooter, ParquetFile};
+use parsieve::parquet::{FIRST_READ, Footer, HashOptions, NewFilter, OldFooter, ParquetFile};
 use parsieve::ranges::{Fetched, Step, coalesce};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -61,7 +61,7 @@ fn write(codec: Compression) -> Vec<u8> {
     file
 }
 
-/// Runs a step as a reader of files would, and counts the bytes it read.
+/// Runs a step as a file reader would. Returns its result and the number of bytes read.
 fn drive<T>(file: &[u8], mut step: impl FnMut(&Fetched) -> parsieve::Result<Step<T>>) -> (T, u64) {
     let (mut fetched, mut read) = (Fetched::new(), 0);
     loop {
@@ -82,7 +82,7 @@ fn open(file: &[u8]) -> ParquetFile {
     ParquetFile::open(footer).unwrap()
 }
 
-/// Adds a filter to every column of every row group.
+/// Adds a filter to every column chunk.
 fn with_filters(file: &[u8]) -> Vec<u8> {
     let old = open(file);
     let mut filters = BTreeMap::new();
@@ -90,11 +90,11 @@ fn with_filters(file: &[u8]) -> Vec<u8> {
         for column in 0..old.metadata.leaves().len() {
             let range = old.chunk_range(row_group, column).unwrap();
             let bytes = &file[range.start as usize..range.end as usize];
-            let found = old.hash_chunk(row_group, column, bytes, None, u64::MAX, InstructionSet::detect()).unwrap();
-            let blocks = optimal_blocks(found.hashes.len() as u64, FPP, Sizes::PowersOfTwo, Model::Exact).unwrap();
+            let chunk = old.hash_chunk(row_group, column, bytes, None, HashOptions::default()).unwrap();
+            let blocks = optimal_blocks(chunk.hashes.len() as u64, FPP, Sizes::PowersOfTwo, Model::Exact).unwrap();
             let mut filter = Sbbf::new(blocks).unwrap();
-            filter.insert_hashes(InstructionSet::detect(), &found.hashes);
-            assert!(false_positive_rate(found.hashes.len() as u64, blocks) <= FPP);
+            filter.insert_hashes(InstructionSet::detect(), &chunk.hashes);
+            assert!(false_positive_rate(chunk.hashes.len() as u64, blocks) <= FPP);
             filters.insert((row_group, column), filter);
         }
     }
@@ -112,26 +112,26 @@ fn with_filters(file: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn every_value_of_a_file_that_gets_filters_is_maybe() {
+fn new_filters_contain_every_value_of_the_file() {
     for codec in [Compression::UNCOMPRESSED, Compression::SNAPPY, Compression::ZSTD(Default::default())] {
         let before = write(codec);
         let after = with_filters(&before);
         let opened = open(&after);
         for (row_group, from) in [(0, 0), (1, 100_000)] {
             for (column, (name, array)) in columns(from).into_iter().enumerate() {
-                let place = opened.filter_place(row_group, column).unwrap().unwrap();
-                let (sbbf, read) = drive(&after, |fetched| opened.read_filter(&place, None, fetched));
-                assert_eq!(Some(read), place.length);
-                let kind = opened.metadata.leaves()[column].column_type();
-                assert!(kind.is_some(), "{name}");
-                let filter = Filter::new(sbbf, kind);
-                let answers = filter.check(&array, Options::default()).unwrap();
+                let location = opened.filter_location(row_group, column).unwrap().unwrap();
+                let (sbbf, read) = drive(&after, |fetched| opened.read_filter(&location, None, fetched));
+                assert_eq!(Some(read), location.length);
+                let column_type = opened.metadata.leaves()[column].column_type();
+                assert!(column_type.is_some(), "{name}");
+                let filter = Filter::new(sbbf, column_type);
+                let answers = filter.check(&array, ColumnOptions::default()).unwrap();
                 assert!(answers.iter().all(|answer| answer != Some(false)), "{name}: no value may be missing");
                 assert!(answers.true_count() > 2000, "{name}");
-                // The other row group's unique values are not here, and nearly all of them are seen to be absent.
+                // Nearly all unique values of the other row group are excluded.
                 if name == "unique" {
                     let (_, other) = columns(500_000).swap_remove(column);
-                    let absent = filter.check(&other, Options::default()).unwrap();
+                    let absent = filter.check(&other, ColumnOptions::default()).unwrap();
                     assert!(absent.true_count() < 100, "{} of {ROWS}", absent.true_count());
                 }
             }
@@ -140,7 +140,7 @@ fn every_value_of_a_file_that_gets_filters_is_maybe() {
 }
 
 #[test]
-fn the_peer_reads_the_same_rows_and_the_same_page_index() {
+fn the_parquet_crate_reads_the_same_rows_and_page_index_after_filters_are_added() {
     let before = write(Compression::SNAPPY);
     let after = with_filters(&before);
     let open = |file: &[u8]| {

@@ -1,9 +1,9 @@
-//! Damaged bytes through every fuzz target, without a fuzzer: seeds with flipped, lost, doubled and invented bytes.
+//! Runs every fuzz target on damaged seeds, with changed, missing, repeated and inserted bytes.
 
 use crate::fuzz::memory::{BOUND, bounded, peak_of};
 use crate::fuzz::{TARGETS, Target, seeds};
 
-/// Damaged inputs for each target; `make fuzz` makes millions.
+/// Number of damaged inputs per target. `make fuzz` tries millions.
 const DAMAGES: usize = 1500;
 
 struct Random(u64);
@@ -18,7 +18,7 @@ impl Random {
     }
 }
 
-/// What numbers in foreign bytes like to claim.
+/// Encoded numbers that are typical of malicious input.
 const CLAIMS: [&[u8]; 6] = [
     b"\0",
     b"\xff\xff\xff\xff\x0f",
@@ -59,32 +59,32 @@ fn replay((name, run): Target) {
     let random = &mut Random(1);
     let seeds = seeds::of(name);
     seeds.iter().for_each(|seed| bounded(seed, run));
-    for turn in 0..DAMAGES {
-        let data = damage(&seeds[turn % seeds.len()], random);
-        // A panic names the input that made it.
-        let answered = std::panic::catch_unwind(|| bounded(&data, run));
-        assert!(answered.is_ok(), "{name}, damage {turn}: {data:02x?}");
+    for round in 0..DAMAGES {
+        let data = damage(&seeds[round % seeds.len()], random);
+        // The message names the input that caused a panic.
+        let result = std::panic::catch_unwind(|| bounded(&data, run));
+        assert!(result.is_ok(), "{name}, damage {round}: {data:02x?}");
     }
 }
 
 #[test]
-fn damaged_seeds_of_every_target_are_answered_or_refused() {
+fn all_targets_handle_damaged_seeds() {
     std::thread::scope(|scope| TARGETS.into_iter().for_each(|target| drop(scope.spawn(move || replay(target)))));
 }
 
 #[test]
-fn inputs_that_fuzzing_found() {
+fn all_targets_handle_inputs_found_by_fuzzing() {
     for (name, data) in FOUND {
         let (_, run) = TARGETS.into_iter().find(|target| target.0 == *name).expect("a target");
         bounded(data, run);
     }
 }
 
-/// Each made a target fail once.
+/// Inputs that once made a target fail.
 const FOUND: &[(&str, &[u8])] = &[];
 
 #[test]
-fn the_bound_can_fail() {
+fn the_memory_bound_is_enforced() {
     assert!(peak_of(|| drop(vec![1u8; BOUND])) >= BOUND);
     assert!(peak_of(|| drop(vec![0u8; 100])) < 10_000);
     let greedy = |_: &[u8]| drop(std::hint::black_box(Vec::<u8>::with_capacity(BOUND * 2)));

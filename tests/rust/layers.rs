@@ -1,7 +1,8 @@
-//! The folders of `src/` depend on each other in one direction, only `src/python` uses pyo3, and no file grows too long.
+//! Checks the dependencies between the folders of `src/`, that only `src/python` uses pyo3, and the size of files and
+//! folders.
 //!
-//! `syn` parses each file. Every path that starts with `crate` or `super` is resolved to the module it names, in `use`
-//! items, in expressions and types, and inside macros.
+//! Files are parsed with `syn`. Every path that starts with `crate` or `super` is resolved to the module it names, in
+//! `use` items, expressions, types and macros.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,7 +12,7 @@ use proc_macro2::{Span, TokenStream, TokenTree};
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 
-/// The modules of `src/` in steps. A module may use those of earlier steps, and none of its own step.
+/// The modules of `src/` in steps. A module may use modules of earlier steps, but not of its own step.
 const CRATE: &[&[&str]] = &[
     &["error"],
     &["int"],
@@ -24,13 +25,13 @@ const CRATE: &[&[&str]] = &[
     &["python"],
 ];
 
-/// The folders of `src/parquet` and of `src/sieve`, ordered in the same way. Tests may use every folder of their own module.
+/// The folders of `src/parquet` and `src/sieve` in steps. Tests may use all folders of their own module.
 const PARQUET: &[&[&str]] = &[&["meta"], &["open"], &["filter", "pages"]];
 const SIEVE: &[&[&str]] = &[&["code"], &["key"], &["record"], &["segment"], &["index"], &["build"], &["version"]];
 
-/// The most lines of a source file, including its tests.
+/// Maximum number of lines in a source file, including its tests.
 const MAX_LINES: usize = 500;
-/// The most source files in one folder, without `mod.rs`.
+/// Maximum number of source files in a folder, without `mod.rs`.
 const MAX_FILES: usize = 12;
 
 #[test]
@@ -40,7 +41,7 @@ fn modules_use_only_earlier_modules() {
 }
 
 #[test]
-fn the_order_names_exactly_the_modules_of_the_source_tree() {
+fn the_order_lists_exactly_the_existing_modules() {
     let files = sources();
     let paths: Vec<Vec<String>> = files.iter().map(|file| module_path(&file.path)).collect();
     let below = |parent: &[&str]| -> BTreeSet<&str> {
@@ -70,12 +71,16 @@ fn files_and_folders_stay_small() {
         let inside = files.iter().filter_map(|file| file.path.rsplit_once('/')).filter(|(parent, _)| parent == folder);
         inside.filter(|(_, name)| *name != "mod.rs" && !name.ends_with("_tests.rs")).count() > MAX_FILES
     });
-    let found: Vec<String> = long.chain(crowded.map(str::to_owned)).collect();
-    assert!(found.is_empty(), "split these (over {MAX_LINES} lines, or over {MAX_FILES} files):\n{}", found.join("\n"));
+    let oversized: Vec<String> = long.chain(crowded.map(str::to_owned)).collect();
+    assert!(
+        oversized.is_empty(),
+        "split these (over {MAX_LINES} lines, or over {MAX_FILES} files):\n{}",
+        oversized.join("\n")
+    );
 }
 
 struct Source {
-    /// Below `src/`, with forward slashes.
+    /// The path relative to `src/`, with forward slashes.
     path: String,
     text: String,
 }
@@ -101,33 +106,34 @@ fn sources() -> Vec<Source> {
     files
 }
 
-/// `["bloom", "block"]` for `bloom/block.rs`, `["bloom"]` for `bloom/mod.rs`, and `[]` for `lib.rs`.
+/// Returns the module of a file: `["bloom", "block"]` for `bloom/block.rs`, `["bloom"]` for `bloom/mod.rs`, `[]` for
+/// `lib.rs`.
 fn module_path(path: &str) -> Vec<String> {
     let parts = path.trim_end_matches(".rs").split('/').filter(|part| !matches!(*part, "mod" | "lib"));
     parts.map(str::to_owned).collect()
 }
 
-/// A path that starts at the root of the crate, and whether only tests compile it.
+/// A path that starts at the crate root.
 struct Use {
     line: usize,
     path: Vec<String>,
     in_test: bool,
 }
 
-/// Collects the uses of one file.
+/// Collects the paths that a file uses.
 struct Uses {
     /// The module that is being visited.
     module: Vec<String>,
     in_test: bool,
-    found: Vec<Use>,
+    paths: Vec<Use>,
 }
 
 impl Uses {
     fn of(path: &str, text: &str) -> Vec<Use> {
         let file = syn::parse_file(text).unwrap_or_else(|error| panic!("src/{path}: {error}"));
-        let mut uses = Self { module: module_path(path), in_test: false, found: Vec::new() };
+        let mut uses = Self { module: module_path(path), in_test: false, paths: Vec::new() };
         uses.visit_file(&file);
-        uses.found
+        uses.paths
     }
 
     /// Records a path if it starts with `crate` or `super`.
@@ -140,7 +146,7 @@ impl Uses {
         let supers = segments.iter().take_while(|segment| *segment == "super").count();
         path.truncate(path.len().saturating_sub(supers));
         path.extend(segments.iter().skip(supers.max(1)).cloned());
-        self.found.push(Use { line: span.start().line, path, in_test: self.in_test });
+        self.paths.push(Use { line: span.start().line, path, in_test: self.in_test });
     }
 
     fn record_tree(&mut self, prefix: &[String], tree: &syn::UseTree) {
@@ -155,7 +161,7 @@ impl Uses {
         }
     }
 
-    /// Paths in the tokens of a macro, which have no syntax tree.
+    /// Records the paths in the tokens of a macro, for which there is no syntax tree.
     fn record_tokens(&mut self, tokens: TokenStream) {
         let tokens: Vec<TokenTree> = tokens.into_iter().collect();
         let name_at = |at: usize| match tokens.get(at) {
@@ -191,7 +197,7 @@ impl<'ast> Visit<'ast> for Uses {
         visit::visit_path(self, path);
     }
 
-    // `pub(in crate::sieve)` restricts, and uses nothing.
+    // `pub(in crate::sieve)` restricts the visibility, but does not use the module.
     fn visit_visibility(&mut self, _: &'ast syn::Visibility) {}
 
     fn visit_macro(&mut self, item: &'ast syn::Macro) {
@@ -218,12 +224,12 @@ fn violations(path: &str, text: &str) -> Vec<String> {
     let own = module_path(path);
     let uses = Uses::of(path, text);
     let is_test_file = path.ends_with("_tests.rs") || path.contains("/tests/") || path.ends_with("fixtures.rs");
-    let mut found = Vec::new();
+    let mut violations = Vec::new();
     for used in &uses {
         let mut check = |steps: &[&[&str]], depth: usize| {
             let (Some(from), Some(to)) = (own.get(depth), used.path.get(depth)) else { return };
             if let Some(problem) = problem(steps, from, to) {
-                found.push(format!("src/{path}:{}: {problem}", used.line));
+                violations.push(format!("src/{path}:{}: {problem}", used.line));
             }
         };
         check(CRATE, 0);
@@ -236,7 +242,7 @@ fn violations(path: &str, text: &str) -> Vec<String> {
             _ => {}
         }
     }
-    found
+    violations
 }
 
 fn problem(steps: &[&[&str]], from: &str, to: &str) -> Option<String> {
@@ -246,7 +252,7 @@ fn problem(steps: &[&[&str]], from: &str, to: &str) -> Option<String> {
         (own, Some(step)) if step < own => None,
         (own, Some(step)) if step == own => Some(format!("{from} uses its sibling {to}")),
         (_, Some(_)) => Some(format!("{from} uses {to}, which comes later")),
-        // A re-exported name would hide the module it comes from.
+        // A re-exported name hides the module that defines it.
         (_, None) => Some(format!("{to} is a re-export; name the module that defines it")),
     }
 }
@@ -255,12 +261,12 @@ fn foreign_pyo3(path: &str, text: &str) -> Vec<String> {
     if path.starts_with("python/") {
         return Vec::new();
     }
-    let found =
+    let pyo3_names =
         names(text.parse().expect("Rust tokens")).filter(|(_, name)| name == "pyo3" || name.starts_with("pyo3_"));
-    found.map(|(line, name)| format!("src/{path}:{line}: {name}")).collect()
+    pyo3_names.map(|(line, name)| format!("src/{path}:{line}: {name}")).collect()
 }
 
-/// The names in some tokens, with their lines.
+/// Returns the names in some tokens, with their lines.
 fn names(tokens: TokenStream) -> Box<dyn Iterator<Item = (usize, String)>> {
     Box::new(tokens.into_iter().flat_map(|token| match token {
         TokenTree::Group(group) => names(group.stream()),
@@ -269,13 +275,13 @@ fn names(tokens: TokenStream) -> Box<dyn Iterator<Item = (usize, String)>> {
     }))
 }
 
-mod the_check_can_fail {
+mod tests_of_these_tests {
     use super::*;
 
     fn check(path: &str, text: &str, expect: &[&str]) {
-        let found = violations(path, text);
+        let violations = violations(path, text);
         let problems: Vec<&str> =
-            found.iter().map(|line| line.split_once(": ").map_or(line.as_str(), |(_, problem)| problem)).collect();
+            violations.iter().map(|line| line.split_once(": ").map_or(line.as_str(), |(_, problem)| problem)).collect();
         assert_eq!(problems, expect, "{text}");
     }
 
@@ -285,19 +291,19 @@ mod the_check_can_fail {
         check("bloom/fold.rs", "use crate::bloom::sizing::x; use super::block::Block;", &[]);
         check("cursor.rs", "use crate::error::Error; use crate::int::to_u64;", &[]);
         check("python/mod.rs", "use crate::{parquet, bloom::{self, Sbbf}}; use super::sieve;", &[]);
-        check("lib.rs", "pub use crate::parquet::Leaf;", &[]);
+        check("lib.rs", "pub use crate::parquet::SchemaLeaf;", &[]);
         check("sieve/segment/write.rs", "use crate::sieve::key::axis::Key;", &[]);
         check("sieve/key/axis.rs", "#[cfg(test)] mod tests { use crate::sieve::Builder; }", &[]);
     }
 
     #[test]
-    fn a_later_module_is_reported_wherever_it_is_named() {
+    fn uses_of_later_modules_are_reported_in_any_syntax() {
         let later = ["hash uses parquet, which comes later"];
-        check("hash/xxh64.rs", "use crate::parquet::Leaf;", &later);
+        check("hash/xxh64.rs", "use crate::parquet::SchemaLeaf;", &later);
         check("hash.rs", "pub(crate) use crate::parquet as p;", &later);
-        check("hash/mod.rs", "fn f() -> crate::parquet::Leaf { todo() }", &later);
-        check("hash/mod.rs", "macro_rules! m { () => { $crate::parquet::Leaf } }", &later);
-        check("hash/mod.rs", "fn f() { vec![crate::parquet::Leaf] }", &later);
+        check("hash/mod.rs", "fn f() -> crate::parquet::SchemaLeaf { todo() }", &later);
+        check("hash/mod.rs", "macro_rules! m { () => { $crate::parquet::SchemaLeaf } }", &later);
+        check("hash/mod.rs", "fn f() { vec![crate::parquet::SchemaLeaf] }", &later);
         check("hash/mod.rs", "use crate::{error::{Error, Result}, parquet::{Leaf}};", &later);
         check("hash/plain.rs", "use super::super::parquet::Leaf;", &later);
         check("hash/plain.rs", "mod inner { use super::super::super::parquet::Leaf; }", &later);
@@ -310,7 +316,7 @@ mod the_check_can_fail {
     }
 
     #[test]
-    fn siblings_and_names_of_the_root_are_reported() {
+    fn uses_of_siblings_and_root_reexports_are_reported() {
         check("thrift/reader.rs", "use crate::arrow::Column;", &["thrift uses its sibling arrow"]);
         check("hash/mod.rs", "use crate::Error;", &["Error is a re-export; name the module that defines it"]);
     }
@@ -318,7 +324,7 @@ mod the_check_can_fail {
     #[test]
     fn comments_strings_and_other_crates_do_not_count() {
         let text = r#"
-            // use crate::parquet::Leaf;
+            // use crate::parquet::SchemaLeaf;
             /// See [`crate::parquet`].
             const S: &str = "crate::parquet";
             use other::parquet;
@@ -327,9 +333,9 @@ mod the_check_can_fail {
     }
 
     #[test]
-    fn the_report_has_the_line() {
-        let found = violations("hash/mod.rs", "use crate::error::Error;\n\nuse crate::{\n    parquet,\n};\n");
-        assert_eq!(found, ["src/hash/mod.rs:4: hash uses parquet, which comes later"]);
+    fn violations_include_the_line_number() {
+        let violations = violations("hash/mod.rs", "use crate::error::Error;\n\nuse crate::{\n    parquet,\n};\n");
+        assert_eq!(violations, ["src/hash/mod.rs:4: hash uses parquet, which comes later"]);
     }
 
     #[test]

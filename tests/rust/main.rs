@@ -1,11 +1,16 @@
-//! All Rust integration tests in one binary: one link instead of one for each file. Each file is one subject.
+//! All Rust integration tests in one binary, because linking one binary is faster than linking one per file.
 #![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "tests read files; only the core must not")]
 
 #[cfg(feature = "decode")]
 mod files;
-// What fuzzing does with its bytes, here on stable Rust and without a fuzzer.
+// Runs the functions of the fuzz targets on stable Rust, without a fuzzer.
 #[cfg(all(feature = "crypto", feature = "decode"))]
-#[allow(dead_code, unreachable_pub, unnameable_types, reason = "a crate of its own, with doors that only fuzzers open")]
+#[allow(
+    dead_code,
+    unreachable_pub,
+    unnameable_types,
+    reason = "also a separate crate, whose functions only fuzzers call"
+)]
 #[path = "../../fuzz/src/lib.rs"]
 mod fuzz;
 #[cfg(all(feature = "crypto", feature = "decode"))]
@@ -15,7 +20,7 @@ mod parquet_crate;
 mod properties;
 mod vectors;
 
-/// Counts what damaged bytes make us allocate.
+/// Counts the memory that damaged input makes the library allocate.
 #[cfg(all(feature = "crypto", feature = "decode"))]
 #[global_allocator]
 static ALLOCATOR: fuzz::memory::Counting = fuzz::memory::Counting;

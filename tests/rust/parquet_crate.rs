@@ -1,4 +1,4 @@
-//! B5: our bitsets equal those that the `parquet` crate writes into a file, for every type and physical form.
+//! Compares our filters with the filters of the `parquet` crate, for every type and physical type.
 
 use arrow_array::types::*;
 use arrow_array::*;
@@ -8,13 +8,13 @@ use parquet::arrow::ArrowWriter;
 use parquet::basic::Type;
 use parquet::file::properties::WriterProperties;
 use parquet::file::reader::{FileReader, SerializedFileReader};
-use parsieve::arrow::types::Physical;
+use parsieve::arrow::types::RequestedPhysical;
 use parsieve::arrow::{ColumnType, PhysicalType};
-use parsieve::bloom::{Filter, Options, Sbbf};
+use parsieve::bloom::{ColumnOptions, Filter, Sbbf};
 use std::sync::Arc;
 
-/// Writes one column with a filter; gives the filter's bytes and the column's physical type.
-fn written(array: &ArrayRef) -> (Vec<u8>, PhysicalType) {
+/// Writes a column with a filter. Returns the filter's bytes and the column's physical type.
+fn write_with_filter(array: &ArrayRef) -> (Vec<u8>, PhysicalType) {
     let schema = Arc::new(Schema::new(vec![Field::new("column", array.data_type().clone(), true)]));
     let properties = WriterProperties::builder().set_bloom_filter_enabled(true).build();
     let mut file = Vec::new();
@@ -39,15 +39,16 @@ fn written(array: &ArrayRef) -> (Vec<u8>, PhysicalType) {
     (file[start..start + len].to_vec(), physical)
 }
 
-/// `as_hashed` is what we hash, where it differs from what was written.
+/// Checks the filter of a column. `as_hashed` are the values to hash, which may have another type than the written
+/// ones.
 fn check_as(array: impl Array + 'static, as_hashed: impl Array + 'static) {
     let array: ArrayRef = Arc::new(array);
-    let (bytes, physical) = written(&array);
+    let (bytes, physical) = write_with_filter(&array);
     let theirs = Sbbf::from_bytes(&bytes, 0).unwrap();
-    let column = ColumnType::with_physical(as_hashed.data_type(), Physical::Exactly(physical)).unwrap();
+    let column = ColumnType::with_physical(as_hashed.data_type(), RequestedPhysical::Exactly(physical)).unwrap();
     let mut ours = Filter::new(Sbbf::new(theirs.num_blocks()).unwrap(), Some(column));
-    ours.insert(&(Arc::new(as_hashed) as ArrayRef), Options::default()).unwrap();
-    assert!(ours.sbbf().estimated_ndv() > 0.5, "something was inserted");
+    ours.insert(&(Arc::new(as_hashed) as ArrayRef), ColumnOptions::default()).unwrap();
+    assert!(ours.sbbf().estimated_ndv() > 0.5, "no value was inserted");
     assert!(*ours.sbbf() == theirs, "{} as {column}", array.data_type());
     assert_eq!(ours.sbbf().to_bytes().unwrap(), bytes, "header and bitset");
 }
@@ -63,7 +64,7 @@ fn primitive<T: ArrowPrimitiveType>(data_type: DataType, value: impl Fn(i64) -> 
 }
 
 #[test]
-fn integers_and_reals() {
+fn filters_of_integers_and_floats_equal_those_of_the_parquet_crate() {
     check(primitive::<Int8Type>(DataType::Int8, |n| n as i8));
     check(primitive::<Int16Type>(DataType::Int16, |n| (n * 331) as i16));
     check(primitive::<Int32Type>(DataType::Int32, |n| (n * 40_000_003) as i32));
@@ -80,7 +81,7 @@ fn integers_and_reals() {
 }
 
 #[test]
-fn dates_times_and_durations() {
+fn filters_of_dates_and_times_equal_those_of_the_parquet_crate() {
     check(primitive::<Date32Type>(DataType::Date32, |n| (n * 331) as i32));
     // The crate stores Date64 as milliseconds in an INT64.
     check(primitive::<Date64Type>(DataType::Date64, |n| n * 86_400_000));
@@ -94,14 +95,14 @@ fn dates_times_and_durations() {
         check(primitive::<TimestampMicrosecondType>(stamp(TimeUnit::Microsecond), |n| n * 1_000_003));
         check(primitive::<TimestampNanosecondType>(stamp(TimeUnit::Nanosecond), |n| n * 1_000_003));
     }
-    // It stores seconds as they are, which Parquet has no name for; to it they are integers.
+    // The crate stores seconds unchanged. Parquet has no such unit, so they are read as integers.
     let seconds = primitive::<TimestampSecondType>(DataType::Timestamp(TimeUnit::Second, None), |n| n * 77);
     check_as(seconds.clone(), seconds.reinterpret_cast::<Int64Type>());
 }
 
 #[test]
-fn decimals_in_each_physical_form() {
-    // (Of one digit, the crate plans an INT64 and then cannot write it.)
+fn filters_of_decimals_equal_those_of_the_parquet_crate() {
+    // Not with one digit: the crate then chooses INT64, but fails to write it.
     for precision in [2, 4, 9] {
         check(primitive::<Decimal32Type>(DataType::Decimal32(precision, 1), |n| (n % 10) as i32));
     }
@@ -120,7 +121,7 @@ fn decimals_in_each_physical_form() {
 }
 
 #[test]
-fn bytes_of_every_layout() {
+fn filters_of_strings_equal_those_of_the_parquet_crate() {
     let texts = || (0..100usize).map(|n| (n % 7 != 3).then(|| "x".repeat(n % 40) + &n.to_string()));
     check(StringArray::from_iter(texts()));
     check(LargeStringArray::from_iter(texts()));
@@ -133,7 +134,7 @@ fn bytes_of_every_layout() {
 }
 
 #[test]
-fn dictionaries_hold_what_is_used() {
+fn filters_of_dictionaries_contain_only_the_values_in_use() {
     let words = (0..100usize).map(|n| (n % 7 != 3).then(|| ["a", "bb", "ccc"][n % 3]));
     let words: DictionaryArray<Int32Type> = words.collect();
     check(words);

@@ -1,19 +1,19 @@
-//! What holds for any column: what was inserted may be contained, and no path through the code changes a bit.
+//! Properties of filters of any column: inserted values are found, and all code paths give identical bits.
 
 use arrow_array::types::Int32Type;
 use arrow_array::*;
-use parsieve::bloom::{Filter, Options, Sbbf};
+use parsieve::bloom::{ColumnOptions, Filter, Sbbf};
 use parsieve::isa::InstructionSet;
 use proptest::prelude::*;
 use std::sync::Arc;
 
-fn filled(num_blocks: u64, array: &ArrayRef, options: Options<'_>) -> Filter {
+fn filled(num_blocks: u64, array: &ArrayRef, options: ColumnOptions<'_>) -> Filter {
     let mut filter = Filter::new(Sbbf::new(num_blocks).unwrap(), None);
     filter.insert(array, options).unwrap();
     filter
 }
 
-/// A column in one of many layouts, and the layout's name.
+/// Generates a column in one of many layouts.
 fn columns() -> impl Strategy<Value = ArrayRef> {
     let numbers = prop::collection::vec(any::<Option<i64>>(), 0..3000);
     let texts = prop::collection::vec(any::<Option<String>>(), 0..300);
@@ -40,44 +40,44 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn b1_insert_implies_check(array in columns(), num_blocks in 1u64..100, cut in any::<prop::sample::Index>()) {
+    fn inserted_values_are_found(array in columns(), num_blocks in 1u64..100, cut in any::<prop::sample::Index>()) {
         let array = array.slice(cut.index(array.len() + 1), array.len() - cut.index(array.len() + 1));
-        let filter = filled(num_blocks, &array, Options::default());
-        let answers = filter.check(&array, Options::default()).unwrap();
+        let filter = filled(num_blocks, &array, ColumnOptions::default());
+        let answers = filter.check(&array, ColumnOptions::default()).unwrap();
         prop_assert_eq!(answers.len(), array.len());
         prop_assert_eq!(answers.null_count(), array.logical_null_count());
         prop_assert_eq!(answers.true_count(), array.len() - array.logical_null_count());
 
-        let again = Sbbf::from_bytes(&filter.sbbf().to_bytes().unwrap(), 0).unwrap();
-        prop_assert!(again == *filter.sbbf());
+        let decoded = Sbbf::from_bytes(&filter.sbbf().to_bytes().unwrap(), 0).unwrap();
+        prop_assert!(decoded == *filter.sbbf());
     }
 
     #[test]
-    fn b7_every_instruction_set_makes_the_same_bits(array in columns(), num_blocks in 1u64..100) {
-        let by_set = |isa| {
-            let options = Options { isa, ..Options::default() };
+    fn all_instruction_sets_give_the_same_bits(array in columns(), num_blocks in 1u64..100) {
+        let filter_and_answers = |isa| {
+            let options = ColumnOptions { isa, ..ColumnOptions::default() };
             let filter = filled(num_blocks, &array, options);
             let answers = filter.check(&array, options).unwrap();
             (filter.sbbf().bitset().to_vec(), answers)
         };
-        let portable = by_set(InstructionSet::PORTABLE);
+        let portable = filter_and_answers(InstructionSet::PORTABLE);
         for isa in InstructionSet::all() {
-            prop_assert!(by_set(isa) == portable, "{}", isa.name());
+            prop_assert!(filter_and_answers(isa) == portable, "{}", isa.name());
         }
     }
 
     #[test]
-    fn merged_parts_are_the_whole(array in columns(), num_blocks in 1u64..100, cut in any::<prop::sample::Index>()) {
+    fn merging_parts_gives_the_filter_of_all_values(array in columns(), num_blocks in 1u64..100, cut in any::<prop::sample::Index>()) {
         let middle = cut.index(array.len() + 1);
-        let mut first = filled(num_blocks, &array.slice(0, middle), Options::default());
-        first.merge(&filled(num_blocks, &array.slice(middle, array.len() - middle), Options::default())).unwrap();
-        prop_assert!(first.sbbf() == filled(num_blocks, &array, Options::default()).sbbf());
+        let mut first = filled(num_blocks, &array.slice(0, middle), ColumnOptions::default());
+        first.merge(&filled(num_blocks, &array.slice(middle, array.len() - middle), ColumnOptions::default())).unwrap();
+        prop_assert!(first.sbbf() == filled(num_blocks, &array, ColumnOptions::default()).sbbf());
     }
 }
 
 #[test]
-fn b7_big_filters_and_threads_make_the_same_bits_and_answers() {
-    // Big enough to be prefetched, and for threads to be worth it.
+fn large_filters_and_threads_give_the_same_bits_and_answers() {
+    // Large enough for prefetching and for several threads.
     let num_blocks = (4 << 20) / 32;
     let values: ArrayRef = Arc::new(Int64Array::from_iter((0..1_000_000i64).map(|n| (n % 11 != 5).then(|| n * n))));
     let mut one_by_one = Sbbf::new(num_blocks).unwrap();
@@ -90,7 +90,7 @@ fn b7_big_filters_and_threads_make_the_same_bits_and_answers() {
         .collect();
     for isa in InstructionSet::all() {
         for threads in [1, 2, 3, 7] {
-            let options = Options { threads, isa, ..Options::default() };
+            let options = ColumnOptions { threads, isa, ..ColumnOptions::default() };
             let filter = filled(num_blocks, &values, options);
             assert!(*filter.sbbf() == one_by_one, "{threads} threads on {}", isa.name());
             let answers = filter.check(&probes, options).unwrap();
@@ -99,9 +99,9 @@ fn b7_big_filters_and_threads_make_the_same_bits_and_answers() {
     }
 }
 
-/// B2: z = 1024 blocks; the measured rate is the exact model's, not the simple formula's.
+/// With 1024 blocks, the measured rates match the exact model, but not the simple formula.
 #[test]
-fn b2_measured_rates() {
+fn measured_rates_match_the_exact_model() {
     let mut state = 0x1234_5678_9abc_def0u64;
     let mut random = move || {
         // SplitMix64.

@@ -38,18 +38,18 @@ class Command:
     @property
     def options(self) -> list[Argument]:
         """Return its options."""
-        return [one for one in self.arguments if one.names]
+        return [argument for argument in self.arguments if argument.names]
 
     @property
     def positionals(self) -> list[Argument]:
         """Return its positional arguments."""
-        return [one for one in self.arguments if not one.names]
+        return [argument for argument in self.arguments if not argument.names]
 
     def walk(self) -> Iterator[Command]:
         """Yield the command and all below it."""
         yield self
-        for one in self.commands:
-            yield from one.walk()
+        for command in self.commands:
+            yield from command.walk()
 
 
 def completion(parser: argparse.ArgumentParser, shell: str) -> str:
@@ -68,8 +68,10 @@ def describe(parser: argparse.ArgumentParser, path: tuple[str, ...] = (), about:
     arguments, commands = [], []
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
-            texts = {one.dest: one.help or "" for one in action._choices_actions}
-            commands += [describe(one, (*path, name), texts.get(name, "")) for name, one in action.choices.items()]
+            texts = {choice.dest: choice.help or "" for choice in action._choices_actions}
+            commands += [
+                describe(subparser, (*path, name), texts.get(name, "")) for name, subparser in action.choices.items()
+            ]
         else:
             arguments.append(_argument(action))
     return Command(path, about, tuple(arguments), tuple(commands))
@@ -92,15 +94,17 @@ def _bash(root: Command) -> str:
     for command in commands:
         for option in command.options:
             if option.value is not None:
-                keys = "|".join(f'"{"/".join(command.path)} {one}"' for one in option.names)
+                keys = "|".join(f'"{"/".join(command.path)} {name}"' for name in option.names)
                 values.append(f"        {keys}) {_bash_values(option)}; return ;;")
     words = []
     for command in commands:
-        options = " ".join(one for option in command.options for one in option.names)
-        others = [one.path[-1] for one in command.commands]
-        others += [choice for one in command.positionals for choice in one.choices]
+        options = " ".join(name for option in command.options for name in option.names)
+        others = [subcommand.path[-1] for subcommand in command.commands]
+        others += [choice for argument in command.positionals for choice in argument.choices]
         words.append(f'        "{"/".join(command.path)}") options="{options}" words="{" ".join(others)}" ;;')
-    paths = "|".join(f'"{"/".join(one.path[:-1])}/{one.path[-1]}"' for one in commands if one.path)
+    paths = "|".join(
+        f'"{"/".join(subcommand.path[:-1])}/{subcommand.path[-1]}"' for subcommand in commands if subcommand.path
+    )
     return "\n".join(
         [
             f'# Completion for bash. In ~/.bashrc: eval "$({name} completion bash)"',
@@ -159,25 +163,28 @@ def _zsh_function(command: Command) -> list[str]:
     specs = [spec for option in command.options for spec in _zsh_option(option)]
     if not command.commands:
         specs += [
-            f"'{'*' if one.repeats else number}:{_zsh_text(one.value or '')}:{_zsh_values(one)}'"
-            for number, one in enumerate(command.positionals, start=1)
+            f"'{'*' if argument.repeats else number}:{_zsh_text(argument.value or '')}:{_zsh_values(argument)}'"
+            for number, argument in enumerate(command.positionals, start=1)
         ]
         return [
             f"{name}() {{",
             "    _arguments -s \\",
-            *(f"        {one} \\" for one in specs),
+            *(f"        {spec} \\" for spec in specs),
             "        && return",
             "}",
         ]
-    names = [f"'{one.path[-1]}:{_zsh_text(one.about)}'" for one in command.commands]
-    cases = [f"            {one.path[-1]}) {'_'.join(['_parsieve', *one.path])} ;;" for one in command.commands]
+    names = [f"'{subcommand.path[-1]}:{_zsh_text(subcommand.about)}'" for subcommand in command.commands]
+    cases = [
+        f"            {subcommand.path[-1]}) {'_'.join(['_parsieve', *subcommand.path])} ;;"
+        for subcommand in command.commands
+    ]
     return [
         f"{name}() {{",
         '    local curcontext="$curcontext" state line',
         "    local -a commands",
         f"    commands=({' '.join(names)})",
         "    _arguments -C -s \\",
-        *(f"        {one} \\" for one in specs),
+        *(f"        {spec} \\" for spec in specs),
         "        '1: :->command' '*:: :->arguments'",
         "    case $state in",
         "        command) _describe command commands ;;",
@@ -214,7 +221,9 @@ def _zsh_text(text: str) -> str:
 
 def _fish(root: Command) -> str:
     commands = list(root.walk())
-    paths = " ".join(f"{'/'.join(one.path[:-1])}/{one.path[-1]}" for one in commands if one.path)
+    paths = " ".join(
+        f"{'/'.join(subcommand.path[:-1])}/{subcommand.path[-1]}" for subcommand in commands if subcommand.path
+    )
     return "\n".join(
         [
             "# Completion for fish: parsieve completion fish > ~/.config/fish/completions/parsieve.fish",
@@ -235,7 +244,7 @@ def _fish(root: Command) -> str:
 
 def _fish_lines(command: Command) -> Iterator[str]:
     start = f"complete -c parsieve -n 'test (__parsieve_command) = \"{'/'.join(command.path)}\"'"
-    choices = [choice for one in command.positionals for choice in one.choices]
+    choices = [choice for argument in command.positionals for choice in argument.choices]
     if command.commands or choices:
         yield f"{start} -f"
     for below in command.commands:
@@ -243,7 +252,7 @@ def _fish_lines(command: Command) -> Iterator[str]:
     for choice in choices:
         yield f"{start} -a {choice}"
     for option in command.options:
-        names = " ".join(f"-l {one[2:]}" if one.startswith("--") else f"-s {one[1:]}" for one in option.names)
+        names = " ".join(f"-l {name[2:]}" if name.startswith("--") else f"-s {name[1:]}" for name in option.names)
         values = ""
         if option.value is not None:
             values = " -r -F" if option.is_path else " -x"

@@ -12,8 +12,10 @@ import parsieve as ps
 from parsieve.cli.keyfile import read_keys
 from parsieve.cli.output import Console, cell
 from parsieve.cli.parser import Commands, Parser, rate_of, size_of
-from parsieve.filters.folder_run import Outcome, Progress, for_each_file, indexed_folder, parquet_files
-from parsieve.io.atomic import refuse_tables
+from parsieve.filters.folder_run import Outcome, for_each_file, parquet_files
+from parsieve.filters.target import refuse_table_file
+from parsieve.io.index_location import indexed_folder
+from parsieve.io.parallel import ProgressBar
 from parsieve.wording import count
 
 # How many failed files to list; the others are only counted.
@@ -116,7 +118,7 @@ def _add(options: argparse.Namespace) -> int:
     before = set() if options.existing is not None else _present(options)
     report = add(options.file)
     _print_rewritten(report, options.console)
-    replaced = sum((one.row_group, one.column) in before for one in report.added)
+    replaced = sum((added.row_group, added.column) in before for added in report.added)
     if replaced:
         would = "would replace" if options.dry_run else "replaced"
         options.console.note(f"{would} {count(replaced, 'existing filter')} (use --existing keep to leave them)")
@@ -166,17 +168,17 @@ def _hint_at_index(options: argparse.Namespace, written: bool) -> None:
 def _all(options: argparse.Namespace, work: Callable[[Path], Any]) -> list[Outcome[Any]]:
     """Do the work for all files of a folder."""
     files = parquet_files(Path(options.file))
-    with Progress(len(files), show=False if options.console.quiet else None) as bar:
+    with ProgressBar(len(files), show=False if options.console.quiet else None) as bar:
         return for_each_file(work, files, threads=options.threads, bar=bar)
 
 
 def _rewrite_all(options: argparse.Namespace, work: Callable[[Path], ps.RewriteReport]) -> int:
     if options.output is not None:
         raise ValueError("--output works only for a single file; the files of a folder are replaced")
-    refuse_tables(Path(options.file).resolve() / "*.parquet")
+    refuse_table_file(Path(options.file).resolve() / "*.parquet")
     outcomes = _all(options, work)
-    reports = [one.result for one in outcomes if one.result is not None]
-    failed = [one for one in outcomes if one.error is not None]
+    reports = [outcome.result for outcome in outcomes if outcome.result is not None]
+    failed = [outcome for outcome in outcomes if outcome.error is not None]
     summary = {
         "files": len(outcomes),
         "written": sum(report.written for report in reports),
@@ -189,8 +191,8 @@ def _rewrite_all(options: argparse.Namespace, work: Callable[[Path], ps.RewriteR
     }
     if options.console.as_json:
         files = [
-            {"path": str(one.path), "error": one.error} if one.result is None else _as_json(one.result)
-            for one in outcomes
+            {"path": str(outcome.path), "error": outcome.error} if outcome.result is None else _as_json(outcome.result)
+            for outcome in outcomes
         ]
         options.console.json({"folder": options.file, "files": files, "summary": summary})
     else:
@@ -227,7 +229,10 @@ def _print_all_rewritten(options: argparse.Namespace, reports: list[ps.RewriteRe
 def _failures(failed: list[Outcome[Any]], of: int, console: Console) -> int:
     """Print the errors of the files that failed, and return the exit code."""
     # Some errors already name their file.
-    texts = [one.error if str(one.error).startswith(str(one.path)) else f"{one.path}: {one.error}" for one in failed]
+    texts = [
+        outcome.error if str(outcome.error).startswith(str(outcome.path)) else f"{outcome.path}: {outcome.error}"
+        for outcome in failed
+    ]
     if console.as_json and failed:
         console.error(f"{len(failed):,} of {count(of, 'file')} failed: {'; '.join(map(str, texts))}", "ParsieveError")
     else:
@@ -242,12 +247,12 @@ def _print_rewritten(report: ps.RewriteReport, console: Console) -> None:
     if console.as_json:
         console.json(_as_json(report))
         return
-    added = [one._asdict() for one in report.added]
+    added = [filter._asdict() for filter in report.added]
     dropped = [{"row_group": row_group, "column": column} for row_group, column in report.dropped]
     for column, reason in report.reasons.items():
         console.line(f"{cell(column)}: {reason}")
     if added:
-        rows = [one | {"fpp": float(f"{one['fpp']:.3g}")} for one in added]
+        rows = [row | {"fpp": float(f"{row['fpp']:.3g}")} for row in added]
         console.table(["row_group", "column", "offset", "length", "ndv", "fpp"], rows)
     if dropped:
         console.table(["row_group", "column"], dropped)
@@ -256,7 +261,7 @@ def _print_rewritten(report: ps.RewriteReport, console: Console) -> None:
 
 
 def _as_json(report: ps.RewriteReport) -> dict[str, Any]:
-    added = [one._asdict() for one in report.added]
+    added = [filter._asdict() for filter in report.added]
     dropped = [{"row_group": row_group, "column": column} for row_group, column in report.dropped]
     reasons = {cell(column): reason for column, reason in report.reasons.items()}
     return report._asdict() | {"added": added, "dropped": dropped, "reasons": reasons}
@@ -273,26 +278,26 @@ def _check(options: argparse.Namespace) -> int:
     failed: list[Outcome[Any]] = []
     if is_folder:
         outcomes = _all(options, lambda path: ps.check_filters(path, encryption=keys, threads=1))
-        findings = {str(one.path): one.result for one in outcomes if one.result is not None}
-        failed = [one for one in outcomes if one.error is not None]
+        findings = {str(outcome.path): outcome.result for outcome in outcomes if outcome.result is not None}
+        failed = [outcome for outcome in outcomes if outcome.error is not None]
     else:
         findings = {options.file: ps.check_filters(options.file, encryption=keys, threads=options.threads)}
-    found = [(file, one) for file, of in findings.items() for one in of]
+    found = [(file, finding) for file, of in findings.items() for finding in of]
     if console.as_json:
         files: list[dict[str, Any]] = [
-            {"file": file, "findings": [one._asdict() for one in of]} for file, of in findings.items()
+            {"file": file, "findings": [finding._asdict() for finding in of]} for file, of in findings.items()
         ]
-        files += [{"file": str(one.path), "error": one.error} for one in failed]
+        files += [{"file": str(outcome.path), "error": outcome.error} for outcome in failed]
         console.json({"folder": options.file, "files": files} if is_folder else files[0])
     elif found:
-        rows = [{**one._asdict(), "finding": one.kind, "file": file} for file, one in found]
+        rows = [{**finding._asdict(), "finding": finding.kind, "file": file} for file, finding in found]
         console.table(["file"] * (len(findings) > 1) + ["row_group", "column", "finding", "text"], rows)
     elif findings or not failed:
         filters = sum(_count(path, keys) for path in findings)
         result = "every filter holds every value" if filters else "no filters to check"
         console.line(f"{options.file}: {count(len(findings), 'file') + ', ' if is_folder else ''}{result}")
     code = _failures(failed, len(findings) + len(failed), console)
-    return code or (1 if any(one.kind == "false negatives" for _, one in found) else 0)
+    return code or (1 if any(finding.kind == "false negatives" for _, finding in found) else 0)
 
 
 def _count(path: str, keys: ps.FileKeys | None) -> int:
@@ -317,10 +322,10 @@ def _inspect(options: argparse.Namespace) -> int:
 
 def _inspect_all(options: argparse.Namespace) -> int:
     outcomes = _all(options, lambda path: _inspected(path, options))
-    failed = [one for one in outcomes if one.error is not None]
-    found = [one.result for one in outcomes if one.result is not None]
+    failed = [outcome for outcome in outcomes if outcome.error is not None]
+    found = [outcome.result for outcome in outcomes if outcome.result is not None]
     if options.console.as_json:
-        errors = [{"file": str(one.path), "error": one.error} for one in failed]
+        errors = [{"file": str(outcome.path), "error": outcome.error} for outcome in failed]
         options.console.json({"folder": options.file, "files": found + errors})
         return _failures(failed, len(outcomes), options.console)
     rows = [

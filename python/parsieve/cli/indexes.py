@@ -120,8 +120,8 @@ def _verify(options: argparse.Namespace) -> int:
     if console.as_json:
         console.json(problems)
     else:
-        for one in problems:
-            console.line(f"{one['column']}\t{one['part']}\t{one['problem']}")
+        for problem in problems:
+            console.line(f"{problem['column']}\t{problem['part']}\t{problem['problem']}")
     if not problems:
         console.note(f"{options.file}: no problems found")
     return 1 if problems else 0
@@ -141,7 +141,7 @@ def _stats(options: argparse.Namespace) -> int:
     kinds, stats, sizes = _kinds(table), table.index_stats(), _sizes(table)
     console: Console = options.console
     if console.as_json:
-        fields = {name: dataclasses.asdict(one) for name, one in stats.items()}
+        fields = {name: dataclasses.asdict(column) for name, column in stats.items()}
         console.json({name: {"kind": kind} | fields.get(name, {}) | sizes[name] for name, kind in kinds.items()})
         return 0
     rows = []
@@ -167,7 +167,7 @@ def _precision(stats: Any) -> dict[str, str]:
 
 def _sizes(table: ps.Table) -> dict[str, dict[str, int]]:
     """Return for each column's index the bytes on disk, and how many of them lookups read."""
-    view = table._index.look()
+    view = table.opened.index.look()
     if view is None:
         return {}
     return {

@@ -23,16 +23,16 @@ def read_key_bytes(path: str | os.PathLike[str]) -> dict[str, Any]:
     if os.name != "nt" and stat.S_IMODE(path.stat().st_mode) & 0o077:
         warnings.warn(f"other users can read the keys in {path}; to prevent that, run: chmod 600 {path}", stacklevel=3)
     try:
-        found = json.loads(text)
+        data = json.loads(text)
     except ValueError:
         # The parser's own error would quote the file.
         raise ValueError(f"not a JSON file: {path}") from None
-    if not isinstance(found, dict) or found.keys() - set(NAMES):
+    if not isinstance(data, dict) or data.keys() - set(NAMES):
         raise ValueError(f"{path} must be a JSON object that contains only the keys {', '.join(NAMES)}")
-    columns = found.get("column_keys") or {}
+    columns = data.get("column_keys") or {}
     if not isinstance(columns, dict):
         raise ValueError(f"column_keys in {path} must be a JSON object that maps column names to keys")
-    footer, prefix = found.get("footer_key"), found.get("aad_prefix")
+    footer, prefix = data.get("footer_key"), data.get("aad_prefix")
     return {
         "footer_key": None if footer is None else _key(footer, "footer_key", path),
         "column_keys": {column: _key(key, f"the key of {column!r}", path) for column, key in columns.items()},

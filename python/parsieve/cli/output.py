@@ -137,12 +137,12 @@ def size(number: float, of: float | None = None) -> str:
     >>> size(999), size(16_100_000), size(78_000_000, of=305_000_000)
     ('999 bytes', '16.1 MB', '78 of 305 MB')
     """
-    whole = number if of is None else of
+    largest = number if of is None else of
     power = 0
-    while round(whole / 1000**power) >= 1000 and power + 1 < len(_UNITS):
+    while round(largest / 1000**power) >= 1000 and power + 1 < len(_UNITS):
         power += 1
     numbers = [number] if of is None else [number, of]
-    return f"{' of '.join(_short(one / 1000**power) for one in numbers)} {_UNITS[power]}"
+    return f"{' of '.join(_short(value / 1000**power) for value in numbers)} {_UNITS[power]}"
 
 
 def seconds(number: float) -> str:

@@ -1,4 +1,4 @@
-"""The parser that all commands share: common options, units of sizes, and errors that suggest what was meant."""
+"""The parser that all commands share: common options, units of sizes, and errors with suggestions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class UsageError(Exception):
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser that raises `UsageError` and suggests what was meant."""
+    """An argument parser that raises `UsageError`, with suggestions for misspelled arguments."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **{"allow_abbrev": False} | kwargs)
@@ -54,7 +54,7 @@ class Parser(argparse.ArgumentParser):
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is None or value in action.choices:
             return
-        choices = [str(one) for one in action.choices]
+        choices = [str(choice) for choice in action.choices]
         hint = did_you_mean(str(value), choices)
         if isinstance(action, argparse._SubParsersAction):
             raise argparse.ArgumentError(
@@ -65,15 +65,15 @@ class Parser(argparse.ArgumentParser):
 
 
 def _unknown(extra: Sequence[str], parser: Parser) -> str:
-    option = next((one.split("=")[0] for one in extra if one.startswith("-")), None)
+    option = next((argument.split("=")[0] for argument in extra if argument.startswith("-")), None)
     if option is None:
         return f"unexpected argument {extra[0]!r}"
-    known = [name for action in parser._actions for name in action.option_strings if name.startswith("--")]
-    return f"unknown option {option}{did_you_mean(option, known)}"
+    options = [name for action in parser._actions for name in action.option_strings if name.startswith("--")]
+    return f"unknown option {option}{did_you_mean(option, options)}"
 
 
 class Commands:
-    """A group of commands, such as those of `parsieve index`."""
+    """A group of commands, such as `parsieve index`."""
 
     def __init__(self, parser: Parser, leaves: list[tuple[Parser, bool]] | None = None) -> None:
         parser.set_defaults(parser=parser)
@@ -96,7 +96,7 @@ class Commands:
         """Add the options that all commands share, below the command's own."""
         for parser, json in self._leaves:
             add_output_options(parser, json=json)
-            positionals = [_usage(one) for one in parser._actions if not one.option_strings]
+            positionals = [_usage(action) for action in parser._actions if not action.option_strings]
             parser.usage = " ".join([parser.prog, "[OPTIONS]", *positionals])
 
 
@@ -133,10 +133,10 @@ def read_early(arguments: Sequence[str]) -> dict[str, Any]:
     {'as_json': True, 'quiet': True, 'verbose': 1, 'color': 'never'}
     """
     ours = list(arguments[: arguments.index("--")]) if "--" in arguments else list(arguments)
-    short = "".join(one[1:] for one in ours if re.fullmatch("-[vq]+", one))
+    short = "".join(argument[1:] for argument in ours if re.fullmatch("-[vq]+", argument))
     color = "auto"
-    for at, one in enumerate(ours):
-        name, _, value = one.partition("=")
+    for at, argument in enumerate(ours):
+        name, _, value = argument.partition("=")
         if name == "--color":
             value = value or (ours[at + 1] if at + 1 < len(ours) else "")
             color = value if value in COLORS else color

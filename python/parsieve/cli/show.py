@@ -114,7 +114,7 @@ def _page(name: str, sources: Sequence[str] = ()) -> Path:
         raise FileNotFoundError(f"cannot write {page}: no such folder: {folder}")
     if not os.access(page if page.exists() else folder, os.W_OK):
         raise PermissionError(f"cannot write {page}: permission denied")
-    if any(page.resolve() == Path(one).resolve() for one in sources):
+    if any(page.resolve() == Path(source).resolve() for source in sources):
         raise FileExistsError(f"{page} is one of the input files; choose another --output")
     return page
 
@@ -150,9 +150,9 @@ def _report(options: argparse.Namespace) -> int:
     else:
         from parsieve.report.records import page_of_records
 
-        if other := [one for one in options.sources if not one.endswith(".json")]:
+        if other := [source for source in options.sources if not source.endswith(".json")]:
             raise ValueError(f"not a JSON record: {other[0]}; to report on a table, add a query: --where 'id = 42'")
-        page = page_of_records([Path(one) for one in options.sources])
+        page = page_of_records([Path(source) for source in options.sources])
         about = count(len(options.sources), "record")
     output.write_text(page, encoding="utf-8")
     options.console.line(options.output)
@@ -184,8 +184,8 @@ def _doctor(options: argparse.Namespace) -> int:
     else:
         options.console.table(["name", "state", "found"], [item._asdict() for item in items])
         for item in items:
-            if item.mend:
-                options.console.line(f"{item.name}: {item.mend}")
+            if item.remedy:
+                options.console.line(f"{item.name}: {item.remedy}")
     return 1 if any(item.state == "missing" for item in items) else 0
 
 

@@ -104,7 +104,7 @@ def _plan(options: argparse.Namespace) -> int:
     table = open_of(options)
     as_of = state_of(options.as_of, table.format, "--as-of")
     begun = time.perf_counter()
-    # The command itself prints what was not understood.
+    # The command prints unknown conditions itself.
     plan = table.plan(
         options.where,
         as_of,
@@ -137,27 +137,21 @@ def _print_doubts(plan: ps.Plan, console: Console, *, with_unknown: bool) -> Non
     """Print which conditions were not understood, and why files were kept in doubt."""
     from parsieve.plan.explain import doubts
 
-    unknown = _unknown(plan)
-    for line in doubts(plan):
+    unknown = plan.record.unknown
+    for line in doubts(plan.record):
         if not any(part.text in line and part.reason in line for part in unknown):
             console.note(line)
         elif with_unknown:
             console.warn(line)
 
 
-def _unknown(plan: ps.Plan) -> list[Any]:
-    from parsieve.predicate.expr import unknowns
-
-    return list(unknowns(plan._expr))
-
-
 def _summary(plan: ps.Plan, elapsed: float) -> str:
     """Return the plan in one line: files, bytes and time."""
-    slices = plan._snapshot.slices
-    parts = [f"{len(plan._kept):,} of {count(len(slices), 'file')}"]
-    sizes = [one.size for one in slices]
-    if sizes and None not in sizes:
-        parts.append(size(sum(sizes[number] or 0 for number in plan._kept), of=sum(one or 0 for one in sizes)))
+    slices = plan.record.snapshot.slices
+    parts = [f"{len(plan.record.kept):,} of {count(len(slices), 'file')}"]
+    if len(slices) and not slices.size.null_count:
+        sizes = slices.size.to_pylist()
+        parts.append(size(sum(sizes[number] for number in plan.record.kept), of=sum(sizes)))
     return ", ".join([*parts, seconds(elapsed)])
 
 
@@ -167,18 +161,18 @@ def _advise(options: argparse.Namespace) -> int:
     )
     console: Console = options.console
     if console.as_json:
-        console.json([one._asdict() for one in advice])
+        console.json([advised._asdict() for advised in advice])
         return 0
-    rows = [_advice_row(one) for one in advice]
+    rows = [_advice_row(advised) for advised in advice]
     if rows:
         console.table(list(rows[0]), rows, right=list(rows[0])[2:-1])
-        sampled, of = max(one.sampled for one in advice), advice[0].slices
+        sampled, of = max(advised.sampled for advised in advice), advice[0].slices
         console.note(f"estimated from {sampled:,} of {count(of, 'file')}; reads: min/max alone -> with the index")
     return 0
 
 
 def _advice_row(advice: ps.Advice) -> dict[str, Any]:
-    """Return one row of the table: the recommended index, its cost and what it saves."""
+    """Return one row of the table: the recommended index, its cost and its savings."""
     kinds = {"sieve": ["sieve"], "bloom": ["bloom"], "both": ["sieve", "bloom"], "none": []}[advice.recommendation]
     stored = {"sieve": advice.sieve_bytes, "bloom": advice.bloom_bytes}
     lookup = {"sieve": advice.sieve_lookup_bytes, "bloom": advice.bloom_bytes}
@@ -198,5 +192,5 @@ def _advice_row(advice: ps.Advice) -> dict[str, Any]:
 
 
 def _reads(before: float, after: float) -> str:
-    texts = [f"{one:.1f}".removesuffix(".0") for one in (before, after)]
+    texts = [f"{reads:.1f}".removesuffix(".0") for reads in (before, after)]
     return texts[0] if texts[0] == texts[1] else " -> ".join(texts)

@@ -1,4 +1,4 @@
-"""Who reads the demo's lake: each engine alone, with the means of its own, and in what parsieve keeps."""
+"""The engines of the demo: each reads the lake alone, and then only what parsieve keeps."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ import parsieve as ps
 from parsieve.demo import lake
 
 ALONE, WITH = "engine alone", "with parsieve"
-# The best of a few: the demo shows what a warm machine does.
+# How often to run each query. The fastest run counts, so that caches are warm.
 TURNS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
-    """One question, answered by one engine in one way."""
+class Answer:
+    """A question, answered by one engine in one way."""
 
     question: str
     engine: str
@@ -49,21 +49,21 @@ class Engine:
         raise NotImplementedError
 
     def close(self) -> None:
-        """Let go of what was started."""
+        """Release the engine's connection or session."""
 
-    def ask(self, question: str, way: str, read: Callable[[], int], files: Sequence[str]) -> Answered:
-        """Answer a question in one way a few times; the fastest counts."""
+    def ask(self, question: str, way: str, read: Callable[[], int], files: Sequence[str]) -> Answer:
+        """Run a query a few times, and return the fastest run."""
         best, rows = float("inf"), 0
         for _ in range(TURNS):
             start = time.perf_counter()
             rows = read()
             best = min(best, time.perf_counter() - start)
         num_bytes = sum(Path(path).stat().st_size for path in files)
-        return Answered(question, self.name, way, len(files), num_bytes, best, rows)
+        return Answer(question, self.name, way, len(files), num_bytes, best, rows)
 
 
 class Pyarrow(Engine):
-    """pyarrow's own dataset, which prunes row groups by min/max."""
+    """A pyarrow dataset, which skips row groups by min/max statistics."""
 
     name = "pyarrow"
 
@@ -82,7 +82,7 @@ class Pyarrow(Engine):
 
 
 class Polars(Engine):
-    """Polars on the folder; it uses the min/max statistics of row groups."""
+    """Polars on the folder, which skips row groups by min/max statistics."""
 
     name = "Polars"
 
@@ -103,7 +103,7 @@ class Polars(Engine):
 
 
 class DuckDB(Engine):
-    """DuckDB over the folder; it uses min/max of row groups, and Bloom filters once files have them."""
+    """DuckDB on the folder, which skips row groups by min/max statistics, and by Bloom filters if files have them."""
 
     name = "DuckDB"
 
@@ -116,7 +116,7 @@ class DuckDB(Engine):
 
     def alone(self, where: str) -> int:
         """Return the rows that the engine finds without parsieve."""
-        # The folder may have any name, and a pattern means others too.
+        # Escape the folder's name, which may look like a pattern.
         files = self._con.read_parquet(f"{glob.escape(str(self._events.folder))}/*.parquet")
         return int(files.filter(where).to_arrow_table().num_rows)
 
@@ -125,12 +125,12 @@ class DuckDB(Engine):
         return int(table.plan(where).to_duckdb(self._con).to_arrow_table().num_rows)
 
     def close(self) -> None:
-        """Let go of what was started."""
+        """Release the engine's connection or session."""
         self._con.close()
 
 
 class Spark(Engine):
-    """Spark over the folder; it uses min/max of row groups, and Bloom filters once files have them."""
+    """Spark on the folder, which skips row groups by min/max statistics, and by Bloom filters if files have them."""
 
     name = "Spark"
 
@@ -149,14 +149,14 @@ class Spark(Engine):
         return len(pss.read(self._session, table, where).collect())
 
     def close(self) -> None:
-        """Let go of what was started."""
+        """Release the engine's connection or session."""
         self._session.stop()
 
 
 def spark_session(say: Callable[[str], None]) -> Any:
-    """A Spark session without jars of lakes, or None where it cannot be had, and then why."""
+    """Start a Spark session without the jars of table formats. If that fails, say why and return None."""
     if find_spec("pyspark") is None:
-        say("Spark is not asked: pip install 'parsieve[spark]' brings it")
+        say("Spark is not installed, so the demo leaves it out: pip install 'parsieve[spark]'")
         return None
     from parsieve import spark as pss
 
@@ -166,10 +166,10 @@ def spark_session(say: Callable[[str], None]) -> Any:
             lakes=[],
             master="local[2]",
             memory="1g",
-            # Nothing is ever written there.
+            # The demo writes nothing there.
             warehouse=tempfile.gettempdir(),
             config={"spark.ui.showConsoleProgress": False, "spark.sql.session.timeZone": "UTC"},
         )
     except (ps.ParsieveError, OSError, RuntimeError) as error:
-        say(f"Spark is not asked: {error}")
+        say(f"the demo leaves Spark out: {error}")
         return None

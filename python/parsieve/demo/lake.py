@@ -1,10 +1,10 @@
-"""A lake as people have it: files by arrival, events that came late, and users who are never the sort key.
+"""Generate a typical lake: files sorted by arrival, some late events, and users spread over all files.
 
 ```text
-file        0    1    2    3   ...            each file holds the events that arrived in its hours,
-hour   0    ####                              and batches of late ones from hours long ago: so the least and greatest
-hour   1    #    ####                         time of a file span weeks, while it knows few hours of them
-hour   2    #         ####  #
+file        0    1    2    3   ...            Each file has the events that arrived in its hours,
+hour   0    ####                              and batches of late events from a few hours long ago.
+hour   1    #    ####                         So its min/max event times span weeks,
+hour   2    #         ####  #                 but it has events of only a few of these hours.
 ```
 """
 
@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 HOURS_OF_A_FILE = 12
-# Every 25th row is late; all late rows of a file come from so many single hours, as from devices that were offline.
+# Every 25th row is late. The late rows of a file come from this many earlier hours, as if devices had been offline.
 LATE_EVERY = 25
 LATE_HOURS = 3
 USERS_OF_A_CLASS = 4_000
@@ -29,7 +29,7 @@ MICROS_OF_AN_HOUR = 3_600_000_000
 
 @dataclass(frozen=True, slots=True)
 class Events:
-    """The lake, and two questions whose answers lie in few of its files."""
+    """The lake, and two queries that match rows in few of its files."""
 
     folder: Path
     num_files: int
@@ -40,23 +40,23 @@ class Events:
 
     @property
     def point(self) -> str:
-        """One user's events."""
+        """The query for the events of one user."""
         return f"user_id = {self.user}"
 
     @property
     def range(self) -> str:
-        """One hour of events."""
+        """The query for the events of one hour."""
         end = self.hour + dt.timedelta(hours=1)
         return f"event_time >= TIMESTAMP '{self.hour.isoformat()}' AND event_time < TIMESTAMP '{end.isoformat()}'"
 
 
 def write(folder: Path, num_files: int = 50, rows_of_a_file: int = 100_000) -> Events:
-    """Write the files, without Bloom filters, as a job would that nobody can change."""
+    """Write the files without Bloom filters, like an existing job that you cannot change."""
     folder.mkdir(parents=True, exist_ok=True)
     num_bytes = 0
     for number in range(num_files):
         path = folder / f"events-{number:04}.parquet"
-        # Row groups as small as the lake's: one would make each file all or nothing.
+        # Several row groups, so that engines can skip parts of a file.
         pq.write_table(_events(number, num_files, rows_of_a_file), path, row_group_size=rows_of_a_file // 4)
         num_bytes += path.stat().st_size
     return Events(
@@ -70,7 +70,7 @@ def write(folder: Path, num_files: int = 50, rows_of_a_file: int = 100_000) -> E
 
 
 def _users_of(number: int, num_files: int) -> tuple[int, int]:
-    """The two classes of users that a file knows: each class comes to two files, far apart."""
+    """Return the two classes of users in a file. Each class is in two files that are far apart."""
     return number, (number * 7 + 3) % num_files
 
 
@@ -79,7 +79,7 @@ def _late_hour(number: int) -> int:
 
 
 def _events(number: int, num_files: int, rows: int) -> pa.Table:
-    """The events of one file, the same in every run."""
+    """Return the events of one file. They are the same in every run."""
     place = pc.random(rows, initializer=number)
     late = pa.array(range(rows), pa.int64())
     late = pc.equal(pc.subtract(late, pc.multiply(pc.divide(late, LATE_EVERY), LATE_EVERY)), 0)
@@ -87,7 +87,7 @@ def _events(number: int, num_files: int, rows: int) -> pa.Table:
     times = pc.add(pc.cast(own, pa.int64()), number * HOURS_OF_A_FILE * MICROS_OF_AN_HOUR)
     within = pc.cast(pc.floor(pc.multiply(pc.random(rows, initializer=number + 10_000), 3.6e9)), pa.int64())
     pick = pc.cast(pc.floor(pc.multiply(place, float(LATE_HOURS))), pa.int64())
-    # A device comes back and brings one hour of long ago: of a quarter, a half and three quarters of the way here.
+    # Late events come from three earlier hours: after a quarter, half and three quarters of the time up to this file.
     hours = pa.array([_late_hour(number * (batch + 1) // (LATE_HOURS + 1)) for batch in range(LATE_HOURS)])
     then = pc.add(pc.multiply(pc.take(hours, pick), MICROS_OF_AN_HOUR), within)
     micros = pc.add(pc.if_else(late, then, times), int(START.timestamp() * 1_000_000))

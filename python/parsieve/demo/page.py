@@ -1,4 +1,4 @@
-"""The demo's page: what each question reads, how long each engine takes, and what the index costs."""
+"""The demo's page: the files that each query reads, the time that each engine takes, and the cost of the index."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import parsieve as ps
 from parsieve.demo import lake
-from parsieve.demo.engines import ALONE, TURNS, WITH, Answered
+from parsieve.demo.engines import ALONE, TURNS, WITH, Answer
 from parsieve.report import Cells, Chart, Figure, Headline, Series, render
 from parsieve.report.figures import Verdict, written
 from parsieve.report.plans import by_minmax, verdicts
@@ -24,8 +24,8 @@ OF_ALL_FILES = "kind = 'buy'"
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A question, and what becomes of each file before and after indexing."""
+class Question:
+    """A query, and the verdicts on all files before and after indexing."""
 
     name: str
     where: str
@@ -33,14 +33,17 @@ class Asked:
     after: Sequence[Verdict]
 
 
-def page(events: lake.Events, answers: Sequence[Answered], asked: Sequence[Asked], nothing: Figure, index: str) -> str:
-    """The page as HTML; `nothing` is the figure of a question that an index does not help."""
+def page(
+    events: lake.Events, answers: Sequence[Answer], questions: Sequence[Question], no_help: Figure, index: str
+) -> str:
+    """Return the page as HTML. `no_help` is the figure of a query that an index does not help."""
     figures = []
-    for one in asked:
-        how = plan_command(events.folder, one.where)
-        cells = Cells([(BY_MINMAX, one.before), (BY_INDEX, one.after)])
-        figures += [Figure(f"Files read for {one.name}", one.where, cells, how=how), _times(one, answers)]
-    figures.append(nothing)
+    for question in questions:
+        how = plan_command(events.folder, question.where)
+        cells = Cells([(BY_MINMAX, question.before), (BY_INDEX, question.after)])
+        files = Figure(f"Files read for {question.name}", question.where, cells, how=how)
+        figures += [files, _times(question, answers)]
+    figures.append(no_help)
     facts = {
         "lake": f"{events.num_files} files, {events.num_rows:,} rows, {written(events.num_bytes, 'bytes')}",
         "index": index,
@@ -49,24 +52,27 @@ def page(events: lake.Events, answers: Sequence[Answered], asked: Sequence[Asked
         "date": dt.datetime.now().astimezone().date().isoformat(),
     }
     says = "Two queries on a lake of late events, before and after indexing it with parsieve."
-    return render("Read only the files you need", says, figures, facts, [gains(one, answers) for one in asked])
+    return render(
+        "Read only the files you need", says, figures, facts, [gains(question, answers) for question in questions]
+    )
 
 
 def plan_command(folder: Path, where: str) -> str:
-    """The command that explains a plan, for a shell."""
-    # SQL has single quotes of its own.
+    """Return the shell command that explains a plan."""
+    # SQL uses single quotes itself.
     quoted = shlex.quote(where) if set('"$`\\!') & set(where) else f'"{where}"'
     return f"parsieve plan {shlex.quote(str(folder))} {quoted} --explain"
 
 
-def _pairs(name: str, answers: Sequence[Answered]) -> list[tuple[Answered, Answered]]:
-    """The two answers of each engine."""
-    found = [one for one in answers if one.question == name]
-    return list(zip([one for one in found if one.way == ALONE], [one for one in found if one.way == WITH], strict=True))
+def _pairs(name: str, answers: Sequence[Answer]) -> list[tuple[Answer, Answer]]:
+    """Return the two answers of each engine, alone and with parsieve."""
+    alone = [answer for answer in answers if answer.question == name and answer.way == ALONE]
+    ours = [answer for answer in answers if answer.question == name and answer.way == WITH]
+    return list(zip(alone, ours, strict=True))
 
 
-def _times(asked: Asked, answers: Sequence[Answered]) -> Figure:
-    pairs = _pairs(asked.name, answers)
+def _times(question: Question, answers: Sequence[Answer]) -> Figure:
+    pairs = _pairs(question.name, answers)
     series = [
         Series(ALONE, [alone.seconds for alone, _ in pairs]),
         Series(WITH, [ours.seconds for _, ours in pairs], ours=True),
@@ -76,14 +82,14 @@ def _times(asked: Asked, answers: Sequence[Answered]) -> Figure:
     says = f"All columns of the matching rows; planning included. Best of {TURNS} runs with warm caches."
     notes = [f"{ALONE}: the files as they were written, before parsieve added filters and an index."]
     notes += [f"{alone.engine} gains nothing here." for alone, ours in pairs if not _is_faster(alone, ours)]
-    return Figure(f"Time for {asked.name}", says, chart, how="parsieve demo", notes=notes)
+    return Figure(f"Time for {question.name}", says, chart, how="parsieve demo", notes=notes)
 
 
-def _is_faster(alone: Answered, ours: Answered) -> bool:
+def _is_faster(alone: Answer, ours: Answer) -> bool:
     return alone.seconds > ours.seconds * NOISE
 
 
-def _factor(alone: Answered, ours: Answered) -> str:
+def _factor(alone: Answer, ours: Answer) -> str:
     if _is_faster(alone, ours):
         return f"{_times_as(alone.seconds / ours.seconds)} faster"
     if _is_faster(ours, alone):
@@ -95,17 +101,17 @@ def _times_as(factor: float) -> str:
     return f"{factor:.1f}x" if factor < 10 else f"{factor:.0f}x"
 
 
-def gains(asked: Asked, answers: Sequence[Answered]) -> Headline:
-    """How many files are left of one question, and what that is worth in each engine."""
-    read = [sum(one != "skipped" for one in verdicts) for verdicts in (asked.before, asked.after)]
-    pairs = sorted(_pairs(asked.name, answers), key=lambda pair: pair[1].seconds / pair[0].seconds)
+def gains(question: Question, answers: Sequence[Answer]) -> Headline:
+    """Return how many files a query reads before and after indexing, and how much faster each engine is."""
+    read = [sum(verdict != "skipped" for verdict in verdicts) for verdicts in (question.before, question.after)]
+    pairs = sorted(_pairs(question.name, answers), key=lambda pair: pair[1].seconds / pair[0].seconds)
     words = ", ".join(f"{alone.engine} {_factor(alone, ours)}" for alone, ours in pairs)
-    return Headline(f"{read[0]:,} \N{RIGHTWARDS ARROW} {read[1]:,} files", f"{asked.name}: {words}")
+    return Headline(f"{read[0]:,} \N{RIGHTWARDS ARROW} {read[1]:,} files", f"{question.name}: {words}")
 
 
 def index_size(table: ps.Table, events: lake.Events) -> str:
-    """What the index takes on disk, what most of that is, and how little of it a plan reads."""
-    folder = Path(str(table._index.store))
+    """Return a sentence about the size of the index, and how much of it a plan reads."""
+    folder = Path(str(table.opened.index.store))
     on_disk = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     keys = sum(stats.keys_bytes for stats in table.index_stats().values())
     read = max(ps.open_table(events.folder).plan(where).bytes_fetched for where in (events.point, events.range))
@@ -116,12 +122,12 @@ def index_size(table: ps.Table, events: lake.Events) -> str:
     )
 
 
-def where_nothing_is_saved(table: ps.Table, folder: Path) -> Figure:
-    """A question to which each file has rows, and what `advise` says of its column beforehand."""
+def figure_without_gain(table: ps.Table, folder: Path) -> Figure:
+    """Return the figure of a query that matches rows in every file, with what `advise` recommends for its column."""
     plan, minmax = table.plan(OF_ALL_FILES), by_minmax(table, OF_ALL_FILES)
     [advice] = table.advise("kind")
     notes = [
-        f"Min/max statistics keep {len(minmax.kept)} files, all evidence together {len(plan.kept)}.",
+        f"Min/max statistics keep {len(minmax.kept)} files; all evidence together keeps {len(plan.kept)}.",
         f"parsieve advise recommends for kind: {advice.recommendation}, since {advice.why}.",
     ]
     cells = Cells([(BY_MINMAX, verdicts(minmax)), (BY_INDEX, verdicts(plan))])

@@ -1,4 +1,4 @@
-"""The demo: two questions to a lake, first as engines answer them alone, then with filters and an index."""
+"""Run the demo: two queries of a lake, first by each engine alone, then with filters and an index."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from pathlib import Path
 
 import parsieve as ps
 from parsieve.demo import lake
-from parsieve.demo.engines import ALONE, WITH, Answered, DuckDB, Engine, Polars, Pyarrow, Spark, spark_session
-from parsieve.demo.page import OF_ALL_FILES, Asked, gains, index_size, page, plan_command, where_nothing_is_saved
+from parsieve.demo.engines import ALONE, WITH, Answer, DuckDB, Engine, Polars, Pyarrow, Spark, spark_session
+from parsieve.demo.page import OF_ALL_FILES, Question, figure_without_gain, gains, index_size, page, plan_command
 from parsieve.report.figures import written
 from parsieve.report.plans import verdicts
 
@@ -21,7 +21,7 @@ FILES, ROWS = 200, 8_000_000
 
 
 def require_engines() -> None:
-    """`UnsupportedError` where DuckDB is missing, which the demo cannot do without."""
+    """Raise `UnsupportedError` if DuckDB is missing, which the demo needs."""
     if find_spec("duckdb") is None:
         raise ps.UnsupportedError("the demo needs DuckDB: pip install duckdb")
 
@@ -34,10 +34,10 @@ def run(
     rows: int = ROWS,
     spark: bool = True,
     say: Callable[[str], None],
-) -> list[Answered]:
+) -> list[Answer]:
     """Write a lake, query it, index it, query it again, and write a report. `spark` includes Spark if installed."""
     require_engines()
-    begun = time.perf_counter()
+    started = time.perf_counter()
     say(f"Writing {files} files with {rows:,} events to {folder} ...")
     events = lake.write(folder, files, rows // files)
     say(f"  {written(events.num_bytes, 'bytes')}, one file per {lake.HOURS_OF_A_FILE} hours of arrival; some events")
@@ -73,13 +73,13 @@ def run(
         for engine in engines:
             engine.close()
     _compare(alone, ours)
-    answers = [one for pair in zip(alone, ours, strict=True) for one in pair]
-    asked = [Asked(name, where, before[name], verdicts(table.plan(where))) for name, where in questions.items()]
-    nothing = where_nothing_is_saved(table, folder)
-    _tell(answers, asked, " ".join(nothing.notes), say)
-    report.write_text(page(events, answers, asked, nothing, size), encoding="utf-8")
+    answers = [answer for pair in zip(alone, ours, strict=True) for answer in pair]
+    compared = [Question(name, where, before[name], verdicts(table.plan(where))) for name, where in questions.items()]
+    no_help = figure_without_gain(table, folder)
+    _print_results(answers, compared, " ".join(no_help.notes), say)
+    report.write_text(page(events, answers, compared, no_help, size), encoding="utf-8")
     say("")
-    say(f"Report with charts: {report} (the demo took {time.perf_counter() - begun:.0f} s)")
+    say(f"Report with charts: {report} (the demo took {time.perf_counter() - started:.0f} s)")
     say(f"The lake stays in {folder}. Try:")
     say(f"  {plan_command(folder, events.point)}")
     return answers
@@ -97,7 +97,7 @@ def _engines(events: lake.Events, spark: bool, say: Callable[[str], None]) -> li
 
 
 def _indexed(folder: Path, say: Callable[[str], None]) -> ps.Table:
-    """The lake with Bloom filters in its files and an index."""
+    """Add Bloom filters to the files of the lake, and build an index."""
     say("Adding Bloom filters for user_id to the files, and indexing user_id and event_time ...")
     start = time.perf_counter()
     with ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -109,39 +109,41 @@ def _indexed(folder: Path, say: Callable[[str], None]) -> ps.Table:
     return table
 
 
-def _compare(alone: Sequence[Answered], ours: Sequence[Answered]) -> None:
-    """Every way must find the same rows."""
-    for one, other in zip(alone, ours, strict=True):
-        if one.rows != other.rows:
-            raise AssertionError(f"{one.engine} found {one.rows} rows alone and {other.rows} with parsieve")
+def _compare(alone: Sequence[Answer], ours: Sequence[Answer]) -> None:
+    """Raise an error if an engine finds other rows with parsieve than alone."""
+    for before, after in zip(alone, ours, strict=True):
+        if before.rows != after.rows:
+            raise AssertionError(f"{before.engine} found {before.rows} rows alone and {after.rows} with parsieve")
 
 
-def _tell(answers: Sequence[Answered], asked: Sequence[Asked], nothing: str, say: Callable[[str], None]) -> None:
+def _print_results(
+    answers: Sequence[Answer], questions: Sequence[Question], no_help: str, say: Callable[[str], None]
+) -> None:
     say("")
     for line in _lines(answers):
         say(line)
     say("")
-    for one in asked:
-        headline = gains(one, answers)
+    for question in questions:
+        headline = gains(question, answers)
         say(f"{headline.number}, {headline.words}")
     say("")
-    say(f"Where an index does not help: {OF_ALL_FILES}. {nothing}")
+    say(f"Where an index does not help: {OF_ALL_FILES}. {no_help}")
 
 
-def _lines(answers: Sequence[Answered]) -> list[str]:
-    """One table for people."""
+def _lines(answers: Sequence[Answer]) -> list[str]:
+    """Return the answers as lines of a text table."""
     head = ["question", "engine", "how", "files", "bytes", "time", "rows"]
     rows = [
         [
-            one.question,
-            one.engine,
-            one.way,
-            f"{one.files:,}",
-            written(one.num_bytes, "bytes"),
-            written(one.seconds, "seconds"),
-            f"{one.rows:,}",
+            answer.question,
+            answer.engine,
+            answer.way,
+            f"{answer.files:,}",
+            written(answer.num_bytes, "bytes"),
+            written(answer.seconds, "seconds"),
+            f"{answer.rows:,}",
         ]
-        for one in answers
+        for answer in answers
     ]
     widths = [max(len(row[at]) for row in [head, *rows]) for at in range(len(head))]
     lines = []

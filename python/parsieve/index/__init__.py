@@ -1,4 +1,4 @@
-"""The index of a table: versions of it in a store, built from a lake and asked by a planner."""
+"""Build, update and query the index of a table."""
 
 from parsieve.index.findings import IndexProblem
 from parsieve.index.inspect import IndexStats
@@ -11,11 +11,14 @@ from parsieve.index.reports import (
     Remaining,
     UpdateReport,
 )
+from parsieve.index.sieve import query as query
 from parsieve.index.sieve.query import Query
 from parsieve.index.table_index import TableIndex
 from parsieve.index.view import View
+from parsieve.io.store.base import Store
+from parsieve.io.store.local import LocalStore
+from parsieve.io.store.objects import ObjectStore
 from parsieve.io.store.open import open_store
-from parsieve.io.store.store import LocalStore, ObjectStore, Store
 
 __all__ = [
     "BuildReport",

@@ -1,4 +1,4 @@
-"""What a build or update reads and leaves out, counted while it runs, for the report at its end."""
+"""Count the files and rows that a build or an update reads, for its report."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ import pyarrow as pa
 
 from parsieve._core import UnsupportedError
 from parsieve.errors import ConflictError
+from parsieve.index.build.settle import log_left_out, path_of_slice, settle, unsettled
 from parsieve.index.log import bindings
 from parsieve.index.log.commit import BloomState, ColumnState
 from parsieve.index.log.renewals import Renewed
 from parsieve.index.reports import BuildReport, UpdateReport
-from parsieve.index.settling import path_of_slice, settle, unsettled, warn_of
 from parsieve.index.sizes import lookup_bytes, stored_bytes
 from parsieve.index.view import View
 from parsieve.lake.base import ColumnPath, Lake, LeftOut, Location, Slice, Snapshot
 
 
 class Account:
-    """The slices that one build or update read, with their rows, and those that it left out. Threads may share it."""
+    """The slices that one build or update reads, with their rows, and the ones it leaves out. Threads may share it."""
 
     def __init__(self) -> None:
         self.rows: dict[Location, int] = {}
         self.snapshot: Snapshot | None = None
         self._left_out: dict[str, LeftOut] = {}
-        self._warned = 0
+        self._logged = 0
         self._begun = time.monotonic()
         self._lock = threading.Lock()
 
@@ -39,38 +39,38 @@ class Account:
 
     @property
     def left_out(self) -> tuple[LeftOut, ...]:
-        """The files that the index does not cover, by path."""
+        """Return the files that the index does not cover, sorted by path."""
         return tuple(self._left_out[path] for path in sorted(self._left_out))
 
     def settle(self, lake: Lake, snapshot: Snapshot) -> Snapshot:
-        """Wait until files can be indexed, as `settle` does, and record those that cannot."""
+        """Wait until files can be indexed, as `settle` does, and record the other files."""
         self.snapshot = settled = settle(lake, snapshot)
-        self._left_out |= {one.path: one for one in unsettled(settled)}
+        self._left_out |= {file.path: file for file in unsettled(settled)}
         return settled
 
     def watch(self, lake: Lake) -> Lake:
-        """The lake, whose reads are counted here."""
+        """Return a lake whose reads are counted."""
         return cast(Lake, _Watched(lake, self))
 
-    def read(self, piece: Slice, rows: int) -> None:
+    def read(self, file_slice: Slice, rows: int) -> None:
         """Record a slice that was read."""
         with self._lock:
-            self.rows[piece.location] = rows
+            self.rows[file_slice.location] = rows
 
-    def leave_out(self, piece: Slice, error: Exception) -> None:
+    def leave_out(self, file_slice: Slice, error: Exception) -> None:
         """Record a slice that could not be read."""
-        path = path_of_slice(piece)
+        path = path_of_slice(file_slice)
         with self._lock:
             self._left_out[path] = LeftOut(path, " ".join(str(error).split()))
 
     def warn(self, where: object) -> None:
         """Log the files that were left out, once."""
-        if len(self._left_out) > self._warned:
-            warn_of(self.left_out, f"the index in {where}")
-        self._warned = len(self._left_out)
+        if len(self._left_out) > self._logged:
+            log_left_out(self.left_out, f"the index in {where}")
+        self._logged = len(self._left_out)
 
     def built(self, view: View | None, columns: Mapping[ColumnPath, str], notes: Sequence[str]) -> BuildReport:
-        """The report of a build of some columns, each with its kind."""
+        """Return the report of a build. `columns` has the kind of index of each column."""
         paths = [path for path, kind in columns.items() if kind != "none"]
         sizes = (0, 0)
         if view is not None and paths:
@@ -80,21 +80,21 @@ class Account:
         return BuildReport(names, len(self.rows), rows, *sizes, self.seconds, self.left_out, tuple(notes))
 
     def updated(self, view: View | None, before: Mapping[Location, set[str]], renewed: Renewed) -> UpdateReport:
-        """The report of an update of an index that was bound to these tokens."""
+        """Return the report of an update. `before` has the tokens that the index was bound to."""
         slices = () if self.snapshot is None else self.snapshot.slices
-        there = {piece.location for piece in slices}
-        fresh = {
+        current = {file_slice.location for file_slice in slices}
+        renewed_locations = {
             location
             for location, tokens in renewed.items()
             if location not in self.rows and before.get(location, set()).intersection(tokens)
         }
-        left = sum(path_of_slice(piece) in self._left_out for piece in slices)
+        left_out = sum(path_of_slice(file_slice) in self._left_out for file_slice in slices)
         return UpdateReport(
             columns=() if view is None else names_of(view),
             files_read=len(self.rows),
-            files_renewed=len(fresh),
-            files_removed=sum(location not in there for location in before),
-            files_unchanged=max(0, len(slices) - len(self.rows) - len(fresh) - left),
+            files_renewed=len(renewed_locations),
+            files_removed=sum(location not in current for location in before),
+            files_unchanged=max(0, len(slices) - len(self.rows) - len(renewed_locations) - left_out),
             rows=sum(self.rows.values()),
             bytes_stored=0 if view is None else stored_bytes(view.commit),
             bytes_lookup=0 if view is None else lookup_bytes(view),
@@ -104,20 +104,20 @@ class Account:
 
 
 def names_of(view: View) -> tuple[str, ...]:
-    """The columns that are indexed, by name."""
+    """Return the names of the indexed columns."""
     return tuple(".".join(path) for path in dict.fromkeys([*view.columns, *view.commit.blooms]))
 
 
 def bound_tokens(view: View | None) -> dict[Location, set[str]]:
-    """Every version of each location that some column of an index holds."""
-    found: dict[Location, set[str]] = {}
+    """Return the tokens of each location that the columns of an index are bound to."""
+    tokens: dict[Location, set[str]] = {}
     if view is None:
-        return found
+        return tokens
     states: list[ColumnState | BloomState] = [*view.columns.values(), *view.commit.blooms.values()]
     for chain in {state.bindings for state in states}:
         for location, token in bindings.read(view.store, chain).items():
-            found.setdefault(location, set()).add(token)
-    return found
+            tokens.setdefault(location, set()).add(token)
+    return tokens
 
 
 class _Watched:
@@ -130,13 +130,13 @@ class _Watched:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._lake, name)
 
-    def read_keys(self, piece: Slice, columns: Sequence[ColumnPath]) -> Iterator[pa.RecordBatch]:
+    def read_keys(self, file_slice: Slice, columns: Sequence[ColumnPath]) -> Iterator[pa.RecordBatch]:
         rows = 0
         try:
-            for batch in self._lake.read_keys(piece, columns):
+            for batch in self._lake.read_keys(file_slice, columns):
                 rows += batch.num_rows
                 yield batch
         except (ConflictError, FileNotFoundError, UnsupportedError) as error:
-            self._account.leave_out(piece, error)
+            self._account.leave_out(file_slice, error)
             raise
-        self._account.read(piece, rows)
+        self._account.read(file_slice, rows)

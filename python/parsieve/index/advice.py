@@ -24,23 +24,23 @@ from parsieve.lake.base import ColumnPath, Lake, Location, Slice, Snapshot
 from parsieve.lake.rows.columns import leaf_field
 
 SAMPLED_SLICES = 16
-# Keys that are looked for in every sampled slice.
+# How many keys to look up in every sampled slice.
 PROBES = 512
 SAMPLE_MEMORY = 256 << 20
-# An index that saves less than this share of what min/max reads is not worth its upkeep.
+# An index is not worth its upkeep if it saves less than this share of the files that min/max statistics read.
 WORTH_SAVING = 0.2
-# Where a key lives in so many of the slices, nothing can be skipped by it.
+# If a key is in this share of the slices, hardly anything can be skipped.
 EVERYWHERE = 0.8
 
-# What an index takes, to be built and to lie there, should be saved by so many queries.
+# An index should save the bytes of its build and its storage within this many queries.
 PAID_BACK_IN = 100
-# Shares of queries for a key that exists, for one that does not, and for an interval: where nobody says which come, and
-# where all are for keys.
+# Relative frequency of queries for a key that exists, for one that does not, and for an interval: by default, and if
+# all queries are for keys.
 MIXED, KEYS_ALONE = (4, 1, 4), (1, 1, 0)
-# What a store could have brought while a request waits: the weight of each look at a file or an index.
+# The cost of a request to a file or an index, as the bytes that could be read in the same time.
 REQUEST_BYTES = 512 << 10
-# Of slices whose size nobody knows.
-SOME_BYTES = 16 << 20
+# The assumed size of slices of unknown size.
+DEFAULT_BYTES = 16 << 20
 
 Kind = Literal["sieve", "bloom", "both", "none"]
 
@@ -66,7 +66,8 @@ class Advice(NamedTuple):
     minmax_reads: float
     bloom_reads: float
     sieve_reads: float
-    # The same for a key between those that exist, but that does not exist itself. With both kinds, the least counts.
+    # The same for a key that does not exist, between two keys that do. With both kinds of index, the smaller number
+    # applies.
     minmax_absent: float
     bloom_absent: float
     sieve_absent: float
@@ -99,7 +100,7 @@ class _Sampled:
 def advise_column(
     lake: Lake, snapshot: Snapshot, path: ColumnPath, *, ranges: bool = True, fpp: float = 0.01
 ) -> Advice:
-    """Advice on one column. `ranges` tells whether intervals are asked for, which no Bloom filter answers."""
+    """Return the advice on one column. `ranges` is whether queries use intervals, which no Bloom filter answers."""
     name = ".".join(path)
     field = leaf_field(snapshot.schema, path)
     try:
@@ -108,20 +109,20 @@ def advise_column(
         return _nothing(name, snapshot, str(error))
     chosen = _spread(snapshot.slices, SAMPLED_SLICES)
     begun = time.perf_counter()
-    read = [_read(lake, piece, path) for piece in chosen]
-    failed = [one for one in read if isinstance(one, Exception)]
+    samples = [_read(lake, file_slice, path) for file_slice in chosen]
+    failed = [sample for sample in samples if isinstance(sample, Exception)]
     if failed and len(failed) == len(chosen):
-        # Nobody could build an index of these either.
+        # A build would fail with the same error.
         raise failed[0]
-    sampled = [one for one in read if isinstance(one, _Sampled)]
+    sampled = [sample for sample in samples if isinstance(sample, _Sampled)]
     seconds = time.perf_counter() - begun
     if len(snapshot.slices) < 2 or not sampled:
         return _nothing(name, snapshot, "there is nothing to skip")
     scale = len(snapshot.slices) / len(chosen)
     probes = _probes(sampled)
-    holding = sum(pc.sum(pc.is_in(probes, value_set=one.values)).as_py() or 0 for one in sampled) / len(probes)
-    covering = sum(pc.sum(_covers(one, probes)).as_py() or 0 for one in sampled) / len(probes)
-    # A probe comes from one of the sampled slices, which says nothing of the others.
+    holding = sum(pc.sum(pc.is_in(probes, value_set=sample.values)).as_py() or 0 for sample in sampled) / len(probes)
+    covering = sum(pc.sum(_covers(sample, probes)).as_py() or 0 for sample in sampled) / len(probes)
+    # Each probe is certainly in one sampled slice, so extrapolate from the other slices only.
     others = (len(snapshot.slices) - 1) / max(1, len(sampled) - 1)
     sieve = _sieve(lake, chosen, path, axis, scale)
     exact = 1 + max(0.0, holding - 1) * others
@@ -142,11 +143,11 @@ def advise_column(
         sieve_absent=min(minmax_absent, sieve.absent + max(0.0, sieve.absent - 1) * (others - 1)),
         sieve_bytes=sieve.num_bytes,
         sieve_lookup_bytes=sieve.lookup_bytes,
-        bloom_bytes=int(sum(_core.shelf_num_bytes(len(one.values), fpp) for one in sampled) * scale),
+        bloom_bytes=int(sum(_core.shelf_num_bytes(len(sample.values), fpp) for sample in sampled) * scale),
         build_seconds=seconds * scale,
     )
-    sizes = [piece.size for piece in snapshot.slices if piece.size is not None]
-    kind, why = _judge(advice, sum(sizes) / len(sizes) if sizes else SOME_BYTES, ranges, fpp)
+    sizes = snapshot.slices.size.drop_null().to_pylist()
+    kind, why = _judge(advice, sum(sizes) / len(sizes) if sizes else DEFAULT_BYTES, ranges, fpp)
     return advice._replace(recommendation=kind, why=why)
 
 
@@ -157,13 +158,13 @@ def _nothing(name: str, snapshot: Snapshot, why: str) -> Advice:
 
 
 def _judge(advice: Advice, slice_bytes: float, ranges: bool, fpp: float) -> tuple[Kind, str]:
-    """The kind for which the fewest bytes are read over some queries, its own and those of its scan among them."""
+    """Choose the kind with the lowest cost over `PAID_BACK_IN` queries, including building and storing the index."""
     least = min(advice.sieve_reads, advice.bloom_reads)
     if least >= EVERYWHERE * advice.slices:
         return "none", "each key is in nearly every file, so nothing can be skipped"
     if advice.minmax_reads - least < WORTH_SAVING * advice.minmax_reads:
         return "none", "min/max reads little more than the best index would"
-    # Reads of a key that exists, of one that does not, and of a short interval; looks at indexes, and their bytes.
+    # Reads for a key that exists, for one that does not, and for a short interval; lookups in indexes, and their size.
     kinds: dict[Kind, tuple[float, float, float, int, int]] = {
         "none": (advice.minmax_reads, advice.minmax_absent, advice.minmax_reads, 0, 0),
         "bloom": (advice.bloom_reads, advice.bloom_absent, advice.minmax_reads, 1, advice.bloom_bytes),
@@ -172,12 +173,12 @@ def _judge(advice: Advice, slice_bytes: float, ranges: bool, fpp: float) -> tupl
     }
 
     def cost(kind: Kind) -> float:
-        *reads, looks, index_bytes = kinds[kind]
+        *reads, lookups, index_bytes = kinds[kind]
         shares = MIXED if ranges else KEYS_ALONE
-        mean = sum(one * share for one, share in zip(reads, shares, strict=True)) / sum(shares)
-        of_a_query = mean * (slice_bytes + REQUEST_BYTES) + looks * REQUEST_BYTES
+        mean = sum(count * share for count, share in zip(reads, shares, strict=True)) / sum(shares)
+        cost_of_query = mean * (slice_bytes + REQUEST_BYTES) + lookups * REQUEST_BYTES
         # Each kind is built in a scan of its own.
-        return of_a_query * PAID_BACK_IN + looks * advice.slices * REQUEST_BYTES + index_bytes
+        return cost_of_query * PAID_BACK_IN + lookups * advice.slices * REQUEST_BYTES + index_bytes
 
     kind = min(kinds, key=cost)
     return kind, {
@@ -189,34 +190,34 @@ def _judge(advice: Advice, slice_bytes: float, ranges: bool, fpp: float) -> tupl
 
 
 def _spread(slices: Sequence[Slice], most: int) -> list[Slice]:
-    """Slices evenly over the table: neighbours are more alike than any two."""
+    """Return slices at even distances, because neighboring slices are often alike."""
     count = min(most, len(slices))
     return [slices[at * len(slices) // count] for at in range(count)]
 
 
-def _read(lake: Lake, piece: Slice, path: ColumnPath) -> _Sampled | Exception | None:
-    """The distinct values of a slice, or why it cannot be read, which a build passes over too.
+def _read(lake: Lake, file_slice: Slice, path: ColumnPath) -> _Sampled | Exception | None:
+    """Return the distinct values of a slice, None if it has none, or the error if a build would leave the slice out.
 
-    Batches are thinned as they come, so repeated values take no memory.
+    Each batch is reduced to its distinct values first, so repeated values take no memory.
     """
-    found: list[pa.Array] = []
+    distinct: list[pa.Array] = []
     try:
-        for batch in lake.read_keys(piece, [path]):
+        for batch in lake.read_keys(file_slice, [path]):
             values = pc.drop_null(pc.unique(_sortable(batch.column(0))))
             if pa.types.is_floating(values.type):
                 values = values.filter(pc.invert(pc.is_nan(values)))
-            found.append(values)
+            distinct.append(values)
     except (ConflictError, FileNotFoundError, _core.UnsupportedError) as error:
         return error
-    values = pc.unique(pa.chunked_array(found)) if found else pa.array([])
+    values = pc.unique(pa.chunked_array(distinct)) if distinct else pa.array([])
     if len(values) == 0:
         return None
-    order = pc.min_max(values)
-    return _Sampled(values, order["min"], order["max"])
+    bounds = pc.min_max(values)
+    return _Sampled(values, bounds["min"], bounds["max"])
 
 
 def _sortable(values: pa.Array) -> pa.Array:
-    """Values of a type that pyarrow tells apart and sorts, in the same order: it cannot for each type it reads."""
+    """Convert values to a type that pyarrow can sort and compare, in the same order."""
     if isinstance(values.type, pa.BaseExtensionType):
         values = values.storage
     kind = values.type
@@ -230,35 +231,36 @@ def _sortable(values: pa.Array) -> pa.Array:
 
 
 def _probes(sampled: Sequence[_Sampled]) -> pa.Array:
-    """Keys that exist, evenly from each sampled slice."""
+    """Return existing keys, the same number from each sampled slice."""
     each = math.ceil(PROBES / len(sampled))
     taken = []
-    for one in sampled:
-        count = min(each, len(one.values))
-        taken.append(one.values.take(pa.array([at * len(one.values) // count for at in range(count)])))
+    for sample in sampled:
+        count = min(each, len(sample.values))
+        taken.append(sample.values.take(pa.array([at * len(sample.values) // count for at in range(count)])))
     return pa.chunked_array(taken).combine_chunks()
 
 
-def _covers(one: _Sampled, probes: pa.Array) -> pa.Array:
-    return pc.and_(pc.greater_equal(probes, one.low), pc.less_equal(probes, one.high))
+def _covers(sample: _Sampled, probes: pa.Array) -> pa.Array:
+    return pc.and_(pc.greater_equal(probes, sample.low), pc.less_equal(probes, sample.high))
 
 
 @dataclass(frozen=True, slots=True)
 class _SieveCost:
-    # All of it, and what lookups read.
+    # The size on disk, and the part that lookups read.
     num_bytes: int
     lookup_bytes: int
-    # Locations that are read in vain for a key of the sample, and those that are for one that is not in it.
+    # Mean false positives for a key of the sample, and for a key that is not in it.
     waste: float
     absent: float
 
 
 def _sieve(lake: Lake, chosen: Sequence[Slice], path: ColumnPath, axis: _core.SieveAxis, scale: float) -> _SieveCost:
-    """What a Sieve of the sample costs; more bytes for each location where there are more."""
+    """Build a Sieve index of the sample, and extrapolate its cost to the whole table."""
     with Room(SAMPLE_MEMORY) as room:
-        gathered = gather(lake, chosen, [(path, axis)], room, memory=SAMPLE_MEMORY, threads=1, advance=lambda _: None)
-        built = merge(gathered[0], [Location("", str(at)) for at in range(len(chosen))], 1, room, SAMPLE_MEMORY)
-        data = built.file if isinstance(built.file, bytes) else b"".join(one.read_bytes() for one in built.file)
+        gathered = gather(lake, chosen, {path: axis}, room, memory=SAMPLE_MEMORY, threads=1)
+        locations = [Location("", str(at)) for at in range(len(chosen))]
+        built = merge(gathered[path], locations, 1, room, memory=SAMPLE_MEMORY)
+        data = built.file if isinstance(built.file, bytes) else b"".join(part.read_bytes() for part in built.file)
         timeline = _core.SieveTimeline(axis, built.root, [])
         segments = [
             (number, data[offset : offset + length])
@@ -266,9 +268,9 @@ def _sieve(lake: Lake, chosen: Sequence[Slice], path: ColumnPath, axis: _core.Si
         ]
         report = timeline.report(segments)
     assert report is not None
-    locations_of_a_key = report["pairs"] / max(1, report["keys"])
-    more_bits = report["runs"] * locations_of_a_key * math.log2(max(scale, 1.0))
+    locations_per_key = report["pairs"] / max(1, report["keys"])
+    more_bits = report["runs"] * locations_per_key * math.log2(max(scale, 1.0))
     lookup_bytes = (report["lookup_bytes"] + more_bits / 8) * scale
-    # A key is stored once, however many locations it has; a sample of other keys has other ones.
+    # A key is stored once, however many locations it has, so the keys grow with the number of distinct keys.
     num_bytes = lookup_bytes + (report["keys_bytes"] + report["root_bytes"]) * scale
     return _SieveCost(int(num_bytes), int(lookup_bytes), report["waste_per_key"], report["reads_of_absent_keys"])

@@ -1,4 +1,4 @@
-"""What is wrong with an index, and the rows of a table that an index can be held against."""
+"""Problems of an index, and the rows of the table to check it against."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from parsieve.index.log.columns import current_field
 from parsieve.index.log.commit import BloomState, ColumnState
 from parsieve.lake.base import ColumnPath, Lake, Location, Slice, Snapshot
 
-# Of a slice that the index holds and nobody can read now, as for want of its keys.
-UNREAD = "nobody can say whether it is true, for its rows cannot be read: {}"
+# The problem of an indexed slice that cannot be read now, for example because a key is missing.
+UNREADABLE_ROWS = "the index cannot be checked, because the rows cannot be read: {}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class IndexProblem:
     Attributes:
         column: The path of the indexed column.
         part: The index file, or the data file whose rows the index does not find.
-        problem: What is wrong with it.
+        problem: A description of the problem.
         loses_rows: Whether a plan could skip a file that holds a match.
     """
 
@@ -35,37 +35,37 @@ class IndexProblem:
     loses_rows: bool
 
 
-# The name of 0.1.0.
+# The name in version 0.1.0.
 Lie = IndexProblem
 
 
 def current_rows(
     state: ColumnState | BloomState, bound: Mapping[Location, str], lake: Lake, snapshot: Snapshot
 ) -> Iterator[tuple[Slice, Iterator[pa.Array]]]:
-    """The slices of a snapshot whose very version is bound, each with the column's values."""
+    """Yield the slices whose current version the index covers, each with the values of the column."""
     try:
         path, _ = current_field(snapshot.schema, state.path, state.field_id)
     except ColumnNotFoundError:
         return
-    for piece in snapshot.slices:
-        if piece.token and bound.get(piece.location) == piece.token:
-            yield piece, _values(lake, piece, path)
+    for file_slice in snapshot.slices:
+        if file_slice.token and bound.get(file_slice.location) == file_slice.token:
+            yield file_slice, _values(lake, file_slice, path)
 
 
-def _values(lake: Lake, piece: Slice, path: ColumnPath) -> Iterator[pa.Array]:
+def _values(lake: Lake, file_slice: Slice, path: ColumnPath) -> Iterator[pa.Array]:
     try:
-        for batch in lake.read_keys(piece, [path]):
+        for batch in lake.read_keys(file_slice, [path]):
             yield batch.column(0)
     except (ConflictError, FileNotFoundError):
-        # It was changed or removed since the snapshot was taken: nobody asks for this version of it any more.
+        # The file was changed or removed after the snapshot, so the index no longer answers for it.
         return
 
 
-def out_of_reach(error: OSError) -> str:
-    """Why a file of the index is not to be had, for messages that name it."""
+def reason_of(error: OSError) -> str:
+    """Describe why a file of the index cannot be read, for messages that name the file."""
     return "it is gone" if isinstance(error, FileNotFoundError) else f"it cannot be read: {error}"
 
 
 def name_of(location: Location) -> str:
-    """A location, for messages."""
+    """Return the name of a location, for messages."""
     return f"{location.partition}/{location.group}" if location.partition else location.group

@@ -1,15 +1,15 @@
-"""What a table does with its index: builds it, keeps it up to date, looks at it and drops it."""
+"""The index methods of a table: build, update, inspect and drop its index."""
 
 from __future__ import annotations
 
 import datetime as dt
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from parsieve._typing import ColumnName
 from parsieve.index.accounts import Account, bound_tokens
 from parsieve.index.advice import Advice, advise_column
 from parsieve.index.bloom.build import fields_of
@@ -21,19 +21,26 @@ from parsieve.index.reports import BuildReport, CompactReport, DropReport, Expir
 from parsieve.index.sizes import lookup_bytes, stored_bytes
 from parsieve.index.table_index import TableIndex
 from parsieve.lake.base import ColumnPath, Lake
+from parsieve.predicate.column_names import ColumnNames
+
+if TYPE_CHECKING:
+    from parsieve._typing import ColumnName
 
 # "auto" estimates whether an index pays off if a table has at least this many files.
 FEW_FILES = 8
 
 
+class Opened(Protocol):
+    """The parts of an open table that its index methods use."""
+
+    lake: Lake
+    index: TableIndex
+
+
 class IndexedTable:
     """The index methods of `parsieve.Table`."""
 
-    _lake: Lake
-    _index: TableIndex
-
-    def _paths(self, columns: ColumnName | Sequence[ColumnName], schema: pa.Schema) -> list[ColumnPath]:
-        raise NotImplementedError
+    opened: Opened
 
     def build_index(
         self,
@@ -50,15 +57,15 @@ class IndexedTable:
         This replaces an existing index of the same kind. An index of the other kind stays, so that a column with a
         "sieve" index that gets a "bloom" index has "both"; `drop_index` removes it.
 
-        Returns a report that shows what was built, how large it is, and which files it leaves out; `print` it for a
-        summary. `report.columns` maps each column to the kind that was built: "sieve", "bloom", "both", or "none" if
-        "auto" built nothing; `report.notes` then has the reason. If files were written just before the call, it waits
-        until they can be indexed, for at most one tick of the filesystem's clock.
+        Returns a report of the kinds, sizes and coverage of the index, including the files that it does not cover;
+        `print` it for a summary. `report.columns` maps each column to the kind that was built: "sieve", "bloom",
+        "both", or "none" if "auto" built nothing; `report.notes` then has the reason. If files were written just before
+        the call, it waits until they can be indexed, for at most one tick of the filesystem's clock.
 
         Args:
             columns: A name, a tuple of names for a field of a struct, or a list of these.
             kind: "sieve" answers keys and intervals exactly. "bloom" stores a filter for each file, which answers only
-                keys but rejects those that do not exist. "both" builds both, with one scan for each. "auto" builds for
+                keys but rejects missing keys. "both" builds both, with one scan for each. "auto" builds for
                 each column what `advise` recommends without queries, which may be nothing.
             memory: How many bytes of rows to hold in memory; the rest is spilled to disk.
             threads: The number of threads; None uses one per processor.
@@ -77,31 +84,31 @@ class IndexedTable:
         if kind not in ("auto", "sieve", "bloom", "both"):
             raise ValueError(f'the kinds of index are "sieve", "bloom", "both" and "auto", not {kind!r}')
         account = Account()
-        self._index.refresh()
-        snapshot = self._lake.snapshot()
-        paths = self._paths(columns, snapshot.schema)
+        self.opened.index.refresh()
+        snapshot = self.opened.lake.snapshot()
+        paths = column_paths(columns, snapshot.schema)
         if not paths:
             raise ValueError("name at least one column to index")
-        snapshot = account.settle(self._lake, snapshot)
-        lake = self._lake.exposing(self._paths(expose, snapshot.schema))
+        snapshot = account.settle(self.opened.lake, snapshot)
+        lake = self.opened.lake.exposing(column_paths(expose, snapshot.schema))
         chosen = dict.fromkeys(paths, "sieve" if kind == "auto" else kind)
         # A sample of few files is not reliable.
         notes = []
         if kind == "auto" and len(snapshot.slices) >= FEW_FILES:
             advice = {path: advise_column(lake, snapshot, path) for path in paths}
-            chosen = {path: one.recommendation for path, one in advice.items()}
-            notes = [_why_none(one) for one in advice.values() if one.recommendation == "none"]
-        sieves = [path for path, one in chosen.items() if one in ("sieve", "both")]
-        blooms = [path for path, one in chosen.items() if one in ("bloom", "both")]
+            chosen = {path: column.recommendation for path, column in advice.items()}
+            notes = [_why_none(column) for column in advice.values() if column.recommendation == "none"]
+        sieves = [path for path, kind in chosen.items() if kind in ("sieve", "both")]
+        blooms = [path for path, kind in chosen.items() if kind in ("bloom", "both")]
         # Check the Bloom columns first, so that nothing is built if one of them cannot be.
         fields_of(snapshot.schema, blooms)
         if sieves:
-            self._index.build(
+            self.opened.index.build(
                 lake, snapshot, sieves, memory=memory, threads=threads, progress=progress, account=account
             )
         if blooms:
-            self._index.build_bloom(lake, snapshot, blooms, memory=memory, threads=threads, account=account)
-        return account.built(self._index.newest() if sieves or blooms else None, chosen, notes)
+            self.opened.index.build_bloom(lake, snapshot, blooms, memory=memory, threads=threads, account=account)
+        return account.built(self.opened.index.newest() if sieves or blooms else None, chosen, notes)
 
     def update_index(
         self,
@@ -114,7 +121,7 @@ class IndexedTable:
     ) -> UpdateReport:
         """Bring the index up to date with the table. Reads only new and changed files.
 
-        Returns a report that shows what was read and which files are left out; `print` it for a summary. If files were
+        Returns a report of the files that were read and of those not covered; `print` it for a summary. If files were
         written just before the call, it waits until they can be indexed, for at most one tick of the filesystem's
         clock.
 
@@ -134,21 +141,21 @@ class IndexedTable:
         >>> report.files_read, report.rows, report.files_unchanged
         (1, 2, 1)
         """
-        self._index.refresh()
+        self.opened.index.refresh()
         account = Account()
-        snapshot = account.settle(self._lake, self._lake.snapshot())
-        lake = self._lake.exposing(self._paths(expose, snapshot.schema))
-        renewals = Renewals.read(self._index.store, snapshot)
+        snapshot = account.settle(self.opened.lake, self.opened.lake.snapshot())
+        lake = self.opened.lake.exposing(column_paths(expose, snapshot.schema))
+        renewals = Renewals.read(self.opened.index.store, snapshot)
         effort: dict[str, Any] = {"memory": memory, "threads": threads, "progress": progress}
-        before = bound_tokens(self._index.newest())
-        self._index.update(lake, snapshot, **effort, renewed=renewals.tokens, account=account)
+        before = bound_tokens(self.opened.index.newest())
+        self.opened.index.update(lake, snapshot, **effort, renewed=renewals.tokens, account=account)
         renewals.forget()
         if compact is None:
-            compact = self._lake.format != "parquet" and all(piece.clean for piece in snapshot.slices)
-        view = self._index.newest()
+            compact = snapshot.id is not None and pc.all(snapshot.slices.clean).as_py() is not False
+        view = self.opened.index.newest()
         if compact and view is not None and any(state.deltas for state in view.columns.values()):
-            self._index.compact()
-        return account.updated(self._index.newest(), before, renewals.tokens)
+            self.opened.index.compact()
+        return account.updated(self.opened.index.newest(), before, renewals.tokens)
 
     def compact_index(self, columns: ColumnName | Sequence[ColumnName] | None = None) -> CompactReport:
         """Merge the index and its updates into one set of files. Earlier versions keep their files until they expire.
@@ -163,21 +170,22 @@ class IndexedTable:
         >>> table.compact_index("id").updates_merged
         1
         """
-        begun = time.monotonic()
-        before = self._index.refresh()
-        view = self._index.compact(self._named(columns))
+        started = time.monotonic()
+        before = self.opened.index.refresh()
+        view = self.opened.index.compact(self._named(columns))
         merged = {
             ".".join(path): len(state.deltas)
             for path, state in (before.columns.items() if before is not None else ())
             if path in view.columns and len(view.columns[path].deltas) < len(state.deltas)
         }
         sizes = stored_bytes(view.commit), lookup_bytes(view)
-        return CompactReport(tuple(merged), sum(merged.values()), *sizes, time.monotonic() - begun)
+        return CompactReport(tuple(merged), sum(merged.values()), *sizes, time.monotonic() - started)
 
     def expire_index(self, older_than: dt.timedelta | dt.datetime | float = OLDER_THAN) -> ExpireReport:
         """Remove old versions of the index, and the files that only they use.
 
-        Returns a report that shows what was removed, and what remains, why, and until when; `print` it for a summary.
+        Returns a report of the removed versions, and of the remaining ones with reason and expiry; `print` it for a
+        summary.
 
         The newest version stays. Files that belong to no version stay until they are a day old, because they may
         belong to a build that is still running. A build that fails removes its own files.
@@ -195,8 +203,8 @@ class IndexedTable:
         >>> report.versions_removed, report.remaining
         (1, ())
         """
-        self._index.refresh()
-        return self._index.expire(older_than)
+        self.opened.index.refresh()
+        return self.opened.index.expire(older_than)
 
     def drop_index(self, columns: ColumnName | Sequence[ColumnName] | None = None) -> DropReport:
         """Drop the index of some columns, or of all columns, and remove the files that are no longer needed.
@@ -214,20 +222,20 @@ class IndexedTable:
         >>> table.index_stats()
         {}
         """
-        self._index.refresh()
-        return self._index.drop(self._named(columns))
+        self.opened.index.refresh()
+        return self.opened.index.drop(self._named(columns))
 
     def _named(self, columns: ColumnName | Sequence[ColumnName] | None) -> list[ColumnName] | None:
         if columns is None:
             return None
         listed = [columns] if isinstance(columns, str | tuple) else list(columns)
-        view = self._index.newest()
-        known = set() if view is None else {*view.commit.columns, *view.commit.blooms}
+        view = self.opened.index.newest()
+        indexed = set() if view is None else {*view.commit.columns, *view.commit.blooms}
         # A name may contain a dot.
-        return [(one,) if (one,) in known else one for one in listed]
+        return [(name,) if (name,) in indexed else name for name in listed]
 
     def verify_index(self) -> list[IndexProblem]:
-        """Read the index and the table, and return the problems of the index. Those that could lose rows come first.
+        """Read the index and the table, and return the problems of the index. Problems that could lose rows come first.
 
         Raises `IndexNotFoundError` if there is no index.
 
@@ -239,7 +247,7 @@ class IndexedTable:
         >>> table.verify_index()
         []
         """
-        return self._index.verify(self._lake.exposing(None), self._lake.snapshot())
+        return self.opened.index.verify(self.opened.lake.exposing(None), self.opened.lake.snapshot())
 
     def index_kinds(self) -> dict[str, str]:
         """Return the indexed columns with the kind of each index: "sieve", "bloom" or "both".
@@ -254,12 +262,12 @@ class IndexedTable:
         >>> table.index_kinds()
         {'id': 'bloom'}
         """
-        view = self._index.look()
+        view = self.opened.index.look()
         if view is None:
             return {}
         blooms = dict.fromkeys(view.commit.blooms, "bloom")
-        found = blooms | {path: "both" if path in blooms else "sieve" for path in view.columns}
-        return {".".join(path): kind for path, kind in found.items()}
+        kinds = blooms | {path: "both" if path in blooms else "sieve" for path in view.columns}
+        return {".".join(path): kind for path, kind in kinds.items()}
 
     def index_stats(self) -> dict[str, IndexStats]:
         """Return for each indexed column how large its index is, and how precise.
@@ -273,9 +281,17 @@ class IndexedTable:
         >>> stats.keys, stats.rows, stats.locations
         (2, 2, 1)
         """
-        view = self._index.look()
-        return {} if view is None else {".".join(path): self._index.stats(path) for path in view.columns}
+        view = self.opened.index.look()
+        return {} if view is None else {".".join(path): self.opened.index.stats(path) for path in view.columns}
 
 
 def _why_none(advice: Advice) -> str:
     return f'{advice.column}: no index, {advice.why}; kind="sieve" builds one anyway'
+
+
+def column_paths(columns: ColumnName | Sequence[ColumnName], schema: pa.Schema) -> list[ColumnPath]:
+    """Return the paths of columns that a caller named: one name, or a list of names."""
+    # A name may be the empty text, but `()` means no columns.
+    names = [columns] if columns != () and isinstance(columns, str | tuple) else list(columns)
+    by_name = ColumnNames(schema)
+    return [by_name.find([name] if isinstance(name, str) else name).path for name in names]

@@ -1,4 +1,4 @@
-"""Reports of index builds and index maintenance: what was read, stored, removed and left out."""
+"""Reports of builds, updates and other maintenance of an index."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class BuildReport:
     id: Sieve index of 200 files, 4,000,000 rows in 3.1 s; 10.5 MB on disk, 1.6 MB read by lookups
     """
 
-    # What was built for each column: "sieve", "bloom", "both", or "none" if "auto" found that no index pays off.
+    # The kind of index of each column: "sieve", "bloom", "both", or "none" if "auto" found that no index pays off.
     columns: Mapping[str, str]
     # The number of indexed files and of their rows; None if the rows were not counted.
     files: int
@@ -215,5 +215,5 @@ def _listed(left_out: Sequence[LeftOut]) -> list[str]:
     if not left_out:
         return []
     lines = [f"left out {_files(len(left_out))}, which every plan reads until an update:"]
-    lines += [f"  {one}" for one in left_out[:LISTED]]
+    lines += [f"  {file}" for file in left_out[:LISTED]]
     return lines + ([f"  and {len(left_out) - LISTED:,} more"] if len(left_out) > LISTED else [])

@@ -13,7 +13,7 @@ from parsieve.lake.base import ColumnPath
 def stored_bytes(commit: Commit, paths: Collection[ColumnPath] | None = None) -> int:
     """Return the bytes of all files of some columns, or of all; a file that columns share counts once."""
     states: list[ColumnState | BloomState] = [*commit.columns.values(), *commit.blooms.values()]
-    parts = {part.name: part.size for one in states if paths is None or one.path in paths for part in one.parts()}
+    parts = {part.name: part.size for state in states if paths is None or state.path in paths for part in state.parts()}
     return sum(parts.values())
 
 
@@ -30,7 +30,7 @@ def lookup_bytes(view: View, paths: Collection[ColumnPath] | None = None) -> int
                 report = None if timeline is None else timeline.report([])
             except ParsieveError:
                 report = None
-            total += int(report["lookup_bytes"]) if report is not None else sum(one.size for one in state.base.files)
+            total += int(report["lookup_bytes"]) if report is not None else sum(file.size for file in state.base.files)
             total += state.base.root.size + sum(delta.file.size for delta in state.deltas)
     for path, bloom in view.commit.blooms.items():
         if paths is None or path in paths:

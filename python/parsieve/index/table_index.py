@@ -1,35 +1,38 @@
-"""`TableIndex`: the versions of a table's index in a store, by version and by the table's snapshots."""
+"""`TableIndex`: the index of a table in a store, with its versions."""
 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from parsieve import _core
-from parsieve.errors import IndexNotFoundError
 from parsieve.index import inspect
 from parsieve.index.accounts import Account
-from parsieve.index.bloom import build as bloom
+from parsieve.index.bloom.build import build as build_bloom
+from parsieve.index.bloom.update import update as update_bloom
+from parsieve.index.local_executor import LocalExecutor
 from parsieve.index.log import retention
-from parsieve.index.log.commit import Commit, Log, TableState
-from parsieve.index.log.drafts import drafting
-from parsieve.index.log.renewals import Renewed
-from parsieve.index.reports import DropReport, ExpireReport
-from parsieve.index.sieve import build, update
-from parsieve.index.sieve import compact as upkeep
+from parsieve.index.log.versions import Versions, stores_of
+from parsieve.index.sieve.build import build as build_sieve
+from parsieve.index.sieve.compact import compact as compact_sieve
+from parsieve.index.sieve.update import update as update_sieve
 from parsieve.index.view import View
-from parsieve.io.store.open import open_store
-from parsieve.io.store.store import LocalStore, NoStore, Store
-from parsieve.lake.base import Lake, Location, Snapshot
+
+if TYPE_CHECKING:
+    from parsieve.index.log.commit import Commit, Log, TableState
+    from parsieve.index.log.renewals import Renewed
+    from parsieve.index.reports import DropReport, ExpireReport
+    from parsieve.index.sieve.delta import Differences
+    from parsieve.io.store.base import Store
+    from parsieve.lake.base import Lake, Snapshot
 
 Column = str | Sequence[str]
 
 
 class TableIndex:
-    """An index in a folder or an object store; there need be none yet.
+    """The index in a folder or an object store. The index need not exist yet.
 
     >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq
     >>> from parsieve.index import TableIndex, query
@@ -47,112 +50,74 @@ class TableIndex:
     def __init__(
         self, where: Any, storage_options: Mapping[str, str] | None = None, *, before: Store | None = None
     ) -> None:
-        self.store: Store = open_store(where, storage_options)
-        self.log = Log(self.store)
-        # Where a new index goes, and where an older version of the package may have stored one.
-        self._home = self.log
-        self._before = None if before is None else Log(before)
+        self._versions = Versions(where, storage_options, before)
         self._newest: View | None = None
 
     @classmethod
     def of(cls, lake: Lake, where: Any = None, storage_options: Mapping[str, str] | None = None) -> Self:
-        """The index of a table, at the place that the caller names, or else at the one that its format has for it."""
+        """Return the index of a table at a location, or at the default location for its format."""
         if isinstance(where, cls):
             return where
         if where is not None:
             return cls(where, storage_options)
-        places = lake.places()
-        before = None if places.before is None else open_store(places.before, storage_options)
-        home = NoStore(places.problem) if places.home is None else places.home
+        home, before = stores_of(lake, storage_options)
         return cls(home, storage_options, before=before)
 
     @classmethod
     def open(cls, where: Any, storage_options: Mapping[str, str] | None = None) -> Self | None:
-        """The index in a store, or None where there is none. A damaged newest version is an error that names it."""
+        """Open an existing index; return None if there is none. Raises an error if the newest version is damaged."""
         index = cls(where, storage_options)
         return index if index.refresh() is not None else None
 
     def newest(self) -> View | None:
-        """The newest version that was seen, or looked for if none was; None where there is none."""
+        """Return the newest version that was loaded, or load it; None if there is no index."""
         return self._newest or self.refresh()
 
     def refresh(self) -> View | None:
-        """Look for the newest version. What was read of it before is kept.
+        """Load the newest version. If it is already loaded, its cache is kept.
 
-        An index that an older version of the package stored elsewhere is used until it is dropped.
+        If an older version of the package stored the index elsewhere, that index is used until it is dropped.
         """
-        commit = self._look()
+        commit = self._versions.newest()
         if commit is None:
             self._newest = None
-        elif self._newest is None or self._newest.commit != commit:
+        elif self._newest is None or self._newest.store is not self.store or self._newest.commit != commit:
             self._newest = self._view(commit)
         return self._newest
 
-    def _look(self) -> Commit | None:
-        """The newest version, and from now on the place where it is."""
-        home = self._home.newest()
-        if self._before is None or (home is not None and not home.is_empty):
-            self._use(self._home)
-            return home
-        before = self._before.newest()
-        if before is None:
-            # Nobody builds one there any more, so this is asked only once.
-            self._before = None
-        if before is None or before.is_empty:
-            self._use(self._home)
-            return home
-        self._use(self._before or self._home)
-        return before
+    @property
+    def log(self) -> Log:
+        """Return the log of the index, where its newest version is."""
+        return self._versions.log
 
-    def _use(self, log: Log) -> None:
-        if log is not self.log:
-            self.log, self.store, self._newest = log, log.store, None
+    @property
+    def store(self) -> Store:
+        """Return the store of the index, where its newest version is."""
+        return self.log.store
 
     @property
     def cost(self) -> tuple[int, int]:
-        """Requests made and bytes read so far, at all of its places."""
-        stores = {id(one): one for one in (self.store, self._home.store, self._before and self._before.store) if one}
-        return sum(one.requests for one in stores.values()), sum(one.bytes_fetched for one in stores.values())
-
-    def _view(self, commit: Commit) -> View:
-        return View(self.store, commit, self.refresh)
+        """Return the requests made and the bytes read so far, at all locations of the index."""
+        return self._versions.cost
 
     def at(self, as_of: Snapshot | TableState | int | str | None = None) -> View | None:
-        """The version that was made for a snapshot of the table: by its name, else the last one not after its instant.
+        """Return the version for a snapshot of the table: the one with its id, else the last one not after its instant.
 
-        Any version is safe to ask, for tokens decide what it may speak of; this one knows most.
+        Any version gives correct answers, because it answers only for slices with the tokens it is bound to. This
+        version covers the most slices.
         """
         newest = self.newest()
         if newest is None or as_of is None:
             return newest
-        if isinstance(as_of, (Snapshot, TableState)):
-            wanted = TableState(as_of.id, as_of.instant)
-        else:
-            wanted = TableState(as_of, as_of if isinstance(as_of, int) else -1)
-        if wanted.id is not None and newest.table.id == wanted.id:
-            return newest
-        best: int | None = None
-        for version, state in self._history(newest.commit):
-            if wanted.id is not None and state.id == wanted.id:
-                best = version
-                break
-            if best is None and state.instant <= wanted.instant:
-                best = version
-        if best is None or best == newest.version:
-            return newest
-        try:
-            return self._view(self.log.read(best))
-        except FileNotFoundError:
-            return newest
+        commit = self._versions.at(newest.commit, as_of)
+        return newest if commit is newest.commit else self._view(commit)
 
-    def _history(self, commit: Commit) -> Iterator[tuple[int, TableState]]:
-        yield commit.version, commit.table
-        while commit.history:
-            yield from commit.history
-            try:
-                commit = self.log.read(commit.history[-1][0])
-            except FileNotFoundError:
-                return
+    def _view(self, commit: Commit) -> View:
+        return View(self.store, commit, self.refresh)
+
+    def _view_of_newest(self, commit: Commit) -> View:
+        self._newest = self._view(commit)
+        return self._newest
 
     def build(
         self,
@@ -167,15 +132,17 @@ class TableIndex:
         options: _core.SieveOptions | None = None,
         account: Account | None = None,
     ) -> View:
-        """Index some columns of a snapshot in one scan. At most `memory` of the rows is held, the rest is spilled.
+        """Build a Sieve index of some columns of a snapshot in one scan. Rows that exceed `memory` are spilled to disk.
 
-        Files that changed within one tick of the filesystem's clock are waited for once, see `settle`.
+        If files changed within the last tick of the filesystem's clock, this waits for one tick.
         """
-        effort = build.Effort(memory, threads, progress, spill, options)
         account = account or Account()
         snapshot = account.settle(lake, snapshot)
-        with self._drafting() as log:
-            view = self._now(build.build(log, account.watch(lake), snapshot, columns, effort))
+        with self._versions.drafting() as log:
+            executor = LocalExecutor(
+                log.store, memory=memory, threads=threads, progress=progress, spill=spill, options=options
+            )
+            view = self._view_of_newest(build_sieve(log, account.watch(lake), snapshot, columns, executor))
         account.warn(self.store)
         return view
 
@@ -190,16 +157,16 @@ class TableIndex:
         threads: int | None = None,
         account: Account | None = None,
     ) -> View:
-        """Fill a Bloom filter for each location and column, in one scan: it answers for keys alone.
+        """Build a Bloom index of some columns in one scan: a filter for each slice and column, which answers for keys.
 
-        `memory` bounds the bytes of filters that are held at once; finished ones wait in temporary files. The filter of
-        a single slice must fit, and what reading the files takes comes on top.
+        `memory` bounds the bytes of filters in memory; finished filters wait in temporary files. The filter of a single
+        slice must fit, and reading the files takes additional memory.
         """
-        effort = build.Effort(memory, threads)
         account = account or Account()
         snapshot = account.settle(lake, snapshot)
-        with self._drafting() as log:
-            view = self._now(bloom.build(log, account.watch(lake), snapshot, columns, effort, fpp))
+        with self._versions.drafting() as log:
+            executor = LocalExecutor(log.store, memory=memory, threads=threads)
+            view = self._view_of_newest(build_bloom(log, account.watch(lake), snapshot, columns, executor, fpp=fpp))
         account.warn(self.store)
         return view
 
@@ -208,7 +175,7 @@ class TableIndex:
         lake: Lake,
         snapshot: Snapshot,
         *,
-        differences: Mapping[Location, update.Difference] | None = None,
+        differences: Differences | None = None,
         memory: int = 1 << 30,
         threads: int | None = None,
         progress: bool | None = None,
@@ -217,34 +184,40 @@ class TableIndex:
         renewed: Renewed | None = None,
         account: Account | None = None,
     ) -> View:
-        """Bring every column to a snapshot: only slices that are new or changed are read.
+        """Bring every column to a snapshot. Only new and changed slices are read.
 
-        A location with a `Difference` from the version that is indexed is not read at all, nor is one that had the same
-        rows by the indexed token, as `renewed` tells.
+        A slice with a `Difference` from the indexed token is not read, nor is one that `renewed` has with the indexed
+        token, because it still has the same rows.
         """
-        effort = build.Effort(memory, threads, progress, spill)
         account = account or Account()
         snapshot = account.settle(lake, snapshot)
         watched = account.watch(lake)
-        with self._drafting() as log:
-            updated = update.update(log, watched, snapshot, effort, differences, compaction, renewed)
-            view = self._now(bloom.update(log, watched, snapshot, effort, renewed) or updated)
+        with self._versions.drafting() as log:
+            executor = LocalExecutor(
+                log.store, memory=memory, threads=threads, progress=progress, spill=spill, label="update"
+            )
+            version = update_sieve(
+                log,
+                watched,
+                snapshot,
+                executor,
+                differences=differences,
+                renewed=renewed,
+                compaction=compaction,
+            )
+            view = self._view_of_newest(update_bloom(log, watched, snapshot, executor, renewed=renewed) or version)
         account.warn(self.store)
         return view
 
     def compact(self, columns: Sequence[Column] | None = None, options: _core.SieveOptions | None = None) -> View:
-        """Make one base of each column's base and deltas. Older versions keep theirs."""
-        with self._drafting() as log:
-            return self._now(upkeep.compact(log, columns, options))
-
-    def _drafting(self) -> AbstractContextManager[Log]:
-        self.store.require_writable()
-        return drafting(self.store)
+        """Merge the base and the deltas of each column into one base. Older versions keep their files."""
+        with self._versions.drafting() as log:
+            executor = LocalExecutor(log.store, options=options)
+            return self._view_of_newest(compact_sieve(log, executor, columns, rewrite=options is not None))
 
     def drop(self, columns: Sequence[Column] | None = None) -> DropReport:
-        """Forget some columns, or all of them, and remove the files that nobody needs any more."""
-        report = retention.drop(self.log, columns)
-        self._tidy()
+        """Drop some columns, or all of them, and remove the files that are no longer needed."""
+        report = self._versions.drop(columns)
         self.refresh()
         return report
 
@@ -253,22 +226,11 @@ class TableIndex:
         older_than: retention.OlderThan = retention.OLDER_THAN,
         garbage_age: dt.timedelta = retention.GARBAGE_AGE,
     ) -> ExpireReport:
-        """Remove old versions, and files that no version names. The newest version stays."""
-        report = retention.expire(self.log, older_than, garbage_age)
-        if self._before is not None and self._before is not self.log:
-            # What was dropped there, but was too young to be removed then.
-            report = report.plus(retention.expire(self._before, older_than, garbage_age))
-        self._tidy()
-        return report
-
-    def _tidy(self) -> None:
-        """Remove what a dropped index leaves below a plain folder, where it would be in the way of other readers."""
-        before = None if self._before is None else self._before.store
-        if isinstance(before, LocalStore):
-            retention.vanish(before)
+        """Remove old versions, and files that no version references. The newest version stays."""
+        return self._versions.expire(older_than, garbage_age)
 
     def look(self) -> View | None:
-        """`refresh` for who looks at the index itself: what the disk or the network says against it is named."""
+        """Load the newest version. Errors of the disk or the network become errors that name the store."""
         try:
             return self.refresh()
         except OSError as error:
@@ -276,23 +238,19 @@ class TableIndex:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the version that was seen last, if any, indexes no column."""
+        """Return whether there is no index, or the loaded version indexes no column."""
         return self._newest is None or self._newest.commit.is_empty
 
     def verify(self, lake: Lake | None = None, snapshot: Snapshot | None = None) -> list[inspect.IndexProblem]:
-        """Read every part of the newest version, and with a lake every row; what is damaged, missing or wrong."""
+        """Read every part of the newest version, and return its problems. With a lake, also look up every row."""
         view = self.look()
         if view is None or view.commit.is_empty:
-            raise IndexNotFoundError(f"{self.store} holds no index; build one first")
+            raise self._versions.not_found()
         return inspect.verify(view, lake, snapshot)
 
     def stats(self, column: Column) -> inspect.IndexStats:
-        """What a column's index costs, and what its answers waste."""
+        """Return the size and precision of a column's index."""
         view = self.newest()
         if view is None:
-            raise IndexNotFoundError(f"{self.store} holds no index; build one first")
+            raise self._versions.not_found()
         return inspect.stats(view, column)
-
-    def _now(self, commit: Commit) -> View:
-        self._newest = self._view(commit)
-        return self._newest

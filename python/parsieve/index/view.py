@@ -1,188 +1,27 @@
-"""One version of an index, asked: which locations can match, with no more reads than the question needs.
+"""One version of an index: which locations may match a query.
 
-Whatever cannot be read or understood keeps the locations that it could speak of, and says so in `doubts`.
+A part that cannot be read keeps the locations that it covers, and is listed in `doubts`.
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property
-from typing import ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from parsieve import _core
-from parsieve._core import ParsieveError
 from parsieve.errors import not_indexed
 from parsieve.index.bloom.reader import BloomReader
-from parsieve.index.log import bindings
-from parsieve.index.log.commit import BloomState, BrokenPartError, ColumnState, Commit, Part, TableState
+from parsieve.index.log.columns import path_of
+from parsieve.index.log.commit import BloomState, ColumnState, Commit, TableState
 from parsieve.index.sieve.query import Query
-from parsieve.io.sources import REQUESTS_AT_ONCE
-from parsieve.io.store.store import Store
+from parsieve.index.sieve.reader import ColumnReader
+from parsieve.io.store.base import Store
 from parsieve.lake.base import ColumnPath, Location, Slice
-
-# Segments that an open column keeps before it begins anew.
-CACHE_BYTES = 64 << 20
-
-
-class ColumnReader:
-    """One column of a version: its root and deltas read once, segments as they are needed. Threads may share it."""
-
-    # What makes a part useless for good. What the disk or the network says may pass: it is raised, and tried again.
-    useless: ClassVar[tuple[type[Exception], ...]] = (ParsieveError,)
-
-    def __init__(self, store: Store, state: ColumnState) -> None:
-        self.store = store
-        self.state = state
-        # Parts that could not be used, by name, and why.
-        self.doubts: dict[str, str] = {}
-        # A part that a version names is gone: somebody expired the version.
-        self.gone = False
-        self._lock = threading.Lock()
-        self._loaded = 0
-        self._numbered: tuple[Sequence[Slice], pa.Array] | None = None
-
-    @cached_property
-    def axis(self) -> _core.SieveAxis:
-        """How its values become keys."""
-        return _core.SieveAxis(self.state.type)
-
-    @cached_property
-    def bound(self) -> Mapping[Location, str]:
-        """The version of each location that it speaks of; none where that cannot be read."""
-        try:
-            return bindings.read(self.store, self.state.bindings)
-        except self.useless as error:
-            self._doubt("bindings", error)
-            return {}
-
-    @cached_property
-    def _parts(self) -> tuple[bytes, list[bytes]] | None:
-        parts = [self.state.base.root, *(delta.file for delta in self.state.deltas)]
-
-        def get(part: Part) -> bytes | None:
-            try:
-                return part.get(self.store)
-            except self.useless as error:
-                self._doubt(part.name, error)
-                return None
-
-        with ThreadPoolExecutor(min(REQUESTS_AT_ONCE, len(parts)), "parsieve-read") as pool:
-            found = list(pool.map(get, parts))
-        present = [one for one in found if one is not None]
-        return (present[0], present[1:]) if len(present) == len(parts) else None
-
-    def _open(self) -> _core.SieveTimeline | None:
-        if self._parts is None:
-            return None
-        root, deltas = self._parts
-        try:
-            return _core.SieveTimeline(self.axis, root, deltas)
-        except (ParsieveError, ValueError) as error:
-            # They are what was written, so a newer version wrote them, or they contradict each other.
-            self._doubt(self.state.base.root.name, error)
-        return None
-
-    @cached_property
-    def timeline(self) -> _core.SieveTimeline | None:
-        """The base and its deltas; None where they cannot be used."""
-        return self._open()
-
-    @cached_property
-    def waste_per_key(self) -> float | None:
-        """Mean locations that an answer for one key, or an interval from key to key, names in vain; None if unknown."""
-        report = None if self.timeline is None else self.timeline.report([])
-        return None if report is None else float(report["waste_per_key"])
-
-    @cached_property
-    def numbers(self) -> dict[Location, int]:
-        """The number of each location in answers."""
-        if self.timeline is None:
-            return {}
-        places = self.timeline.locations()
-        return {Location(partition, group): number for number, (partition, group) in enumerate(places)}
-
-    def ask(self, query: Query) -> pa.Array | None:
-        """The numbers of the locations that can match; None for all."""
-        timeline = self.timeline
-        if timeline is None:
-            return None
-        try:
-            asked = query.on(self.axis)
-        except (TypeError, ParsieveError) as error:
-            # A literal of another kind: what it equals is not for the index to say.
-            self.doubts[f"a question to {'.'.join(self.state.path)}"] = str(error)
-            return None
-        needs = timeline.needs(asked)
-        if needs:
-            self._load(timeline, needs)
-        answer = timeline.answer(asked)
-        if self._loaded > CACHE_BYTES:
-            with self._lock:
-                fresh = self._open()
-                if fresh is not None:
-                    # Locations keep their numbers: they follow from the same parts.
-                    self.__dict__["timeline"] = fresh
-                self._loaded = 0
-        return answer
-
-    def _load(self, timeline: _core.SieveTimeline, needs: Sequence[tuple[int, int, int, int]]) -> None:
-        by_file: dict[int, list[tuple[int, int, int]]] = {}
-        for segment, file, offset, length in needs:
-            by_file.setdefault(file, []).append((segment, offset, offset + length))
-        for file, wanted in by_file.items():
-            data: list[bytes] = [b""] * len(wanted)
-            name = f"segment file {file}"
-            try:
-                part = self.state.base.files[file]
-                name = part.name
-                # A damaged root may point anywhere; nothing past the end of the file is asked for.
-                inside = [(start, end) for _, start, end in wanted if end <= part.size]
-                found = iter(self.store.get_ranges(part.name, inside) if inside else [])
-                data = [next(found) if end <= part.size else b"" for _, _, end in wanted]
-            except (FileNotFoundError, IndexError) as error:
-                self._doubt(name, error)
-            for (segment, _, _), piece in zip(wanted, data, strict=True):
-                try:
-                    timeline.load(segment, piece)
-                except ParsieveError as error:
-                    self._doubt(f"{name}, segment {segment}", error)
-                self._loaded += len(piece)
-
-    def _doubt(self, name: str, error: Exception) -> None:
-        if isinstance(error, BrokenPartError):
-            self.gone |= error.gone
-            self.doubts[error.name] = error.why
-        elif isinstance(error, FileNotFoundError):
-            self.gone = True
-            self.doubts[name] = "it is gone"
-        elif isinstance(error, OSError):
-            self.doubts[name] = f"it cannot be read: {error}"
-        else:
-            self.doubts[name] = str(error)
-
-    def numbered(self, slices: Sequence[Slice]) -> pa.Array:
-        """The number of each slice, null where the index does not speak of this very version of it."""
-        last = self._numbered
-        if last is not None and last[0] is slices:
-            return last[1]
-        bound, numbers = self.bound, self.numbers
-        found = [
-            numbers.get(piece.location) if piece.token and bound.get(piece.location) == piece.token else None
-            for piece in slices
-        ]
-        array = pa.array(found, pa.uint32())
-        if isinstance(slices, tuple):
-            self._numbered = (slices, array)
-        return array
 
 
 class View:
-    """A version of an index. It never changes: what it says of tokens and of answers belongs together."""
+    """A version of an index. A view never changes, so its tokens and its answers always belong together."""
 
     def __init__(self, store: Store, commit: Commit, newer: Callable[[], View | None] | None = None) -> None:
         self.store = store
@@ -196,55 +35,55 @@ class View:
         kinds = {path: ["sieve"] for path in self.commit.columns}
         for path in self.commit.blooms:
             kinds.setdefault(path, []).append("bloom")
-        columns = ", ".join(f"{'.'.join(path)}: {' and '.join(found)}" for path, found in sorted(kinds.items()))
+        columns = ", ".join(f"{'.'.join(path)}: {' and '.join(names)}" for path, names in sorted(kinds.items()))
         return f"<parsieve.index.View version {self.version}, {columns or 'no columns'}>"
 
     @property
     def version(self) -> int:
-        """Its number."""
+        """Return the number of the version."""
         return self.commit.version
 
     @property
     def table(self) -> TableState:
-        """The table's snapshot that it was made for."""
+        """Return the table snapshot that the version was built for."""
         return self.commit.table
 
     @property
     def columns(self) -> Mapping[ColumnPath, ColumnState]:
-        """The columns that it knows."""
+        """Return the columns that have a Sieve index."""
         return self.commit.columns
 
     @property
     def doubts(self) -> dict[str, str]:
-        """Parts that could not be used so far, and why. What they speak of is kept."""
+        """Return why parts could not be read so far, by name. The locations that they cover are kept."""
         readers: list[ColumnReader | BloomReader] = [*self._readers.values(), *self._blooms.values()]
-        return {name: why for reader in readers for name, why in reader.doubts.items()}
+        return {name: reason for reader in readers for name, reason in reader.doubts.items()}
 
     def find(self, column: str | Sequence[str], field_id: int | None = None) -> ColumnPath | None:
-        """The column's path in this version: by the field's id, or by name where neither knows one."""
+        """Return the path of a column in this version, by field id, or by name if neither has an id."""
         return _find(self.columns, column, field_id)
 
     def bloom(self, column: str | Sequence[str], field_id: int | None = None) -> BloomReader | None:
-        """The Bloom index of a column, found as `find` finds one; None where it has none."""
+        """Return the Bloom index of a column, which is found as by `find`; None if it has none."""
         path = _find(self.commit.blooms, column, field_id)
         return None if path is None else self._blooms[path]
 
     def reader(self, column: str | Sequence[str]) -> ColumnReader:
-        """A column, opened."""
-        path = tuple(column.split(".")) if isinstance(column, str) else tuple(column)
+        """Return the Sieve index of a column."""
+        path = path_of(column)
         reader = self._readers.get(path)
         if reader is None:
             raise not_indexed(".".join(path), map(".".join, self.columns))
         return reader
 
     def token(self, location: Location, column: str | Sequence[str] | None = None) -> str | None:
-        """The version of a location that a column speaks of; without a column, the one that all of them speak of."""
+        """Return the token of a location that a column covers; without a column, the token that all columns cover."""
         readers = [self.reader(column)] if column is not None else list(self._readers.values())
         tokens = {reader.bound.get(location) for reader in readers}
         return tokens.pop() if len(tokens) == 1 else None
 
     def lookup(self, column: str | Sequence[str], query: Query) -> set[Location]:
-        """The locations that can match, of those that the column speaks of. All others must be kept."""
+        """Return the covered locations that may match. Locations that the column does not cover must be kept too."""
         reader = self.reader(column)
         answer = reader.ask(query)
         if answer is None:
@@ -254,9 +93,9 @@ class View:
         return {location for location in reader.bound if numbers.get(location, -1) in kept or location not in numbers}
 
     def may_match(self, column: str | Sequence[str], query: Query, slices: Sequence[Slice]) -> pa.BooleanArray:
-        """Whether each slice must be read: false only where this very version of it holds no matching row.
+        """Return for each slice whether it may match. False means that the slice with this token has no matching row.
 
-        Where files of this version are gone, the newest version is asked instead.
+        If files of this version were expired, the newest version answers instead.
         """
         reader = self.reader(column)
         answer = reader.ask(query)
@@ -274,9 +113,9 @@ class View:
 def _find(
     states: Mapping[ColumnPath, ColumnState | BloomState], column: str | Sequence[str], field_id: int | None
 ) -> ColumnPath | None:
-    path = tuple(column.split(".")) if isinstance(column, str) else tuple(column)
     if field_id is not None:
-        return next((known for known, state in states.items() if state.field_id == field_id), None)
-    found = states.get(path)
-    # Without ids a table knows no column that was given one: it may be another one of the same name.
-    return path if found is not None and found.field_id is None else None
+        return next((path for path, state in states.items() if state.field_id == field_id), None)
+    path = path_of(column)
+    state = states.get(path)
+    # If only the index has a field id, the column may be another one with the same name.
+    return path if state is not None and state.field_id is None else None

@@ -10,15 +10,20 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
-import pyarrow.dataset as pads
+import pyarrow.compute as pc
 
 from parsieve._core import FileKeys
 from parsieve.io.index_location import BELOW, Places
+from parsieve.lake.slices import Location, Slice, Slices, locations_and_tokens
 from parsieve.lake.storage.keys import TableKeys
 
 if TYPE_CHECKING:
+    import pyarrow.dataset as pads
+
     from parsieve.lake.rows.checked_files import CheckedFiles
     from parsieve.lake.storage.pinned import Version
+
+__all__ = ["AsOf", "Changes", "ColumnPath", "Lake", "LeftOut", "Location", "Slice", "Snapshot", "Statistics", "utc"]
 
 ColumnPath = tuple[str, ...]
 AsOf = int | str | dt.datetime | None
@@ -31,46 +36,6 @@ def utc(moment: AsOf) -> dt.datetime:
     if moment.tzinfo is None:
         raise ValueError(f"as_of={moment} has no time zone; give it one, as in datetime(..., tzinfo=timezone.utc)")
     return moment.astimezone(dt.UTC)
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Location:
-    """Where rows live, whatever their version: (partition, file group). It is what an index knows."""
-
-    partition: str
-    group: str
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Slice:
-    """The version of a location in a snapshot."""
-
-    # The partition as the format names it, "" where there is none.
-    partition: str
-    # Hudi: the file id. Elsewhere the data file's path below the table's folder, or its whole address if outside.
-    group: str
-    # Changes whenever the live rows can change. "" cannot be trusted: two slices without a token are never the same.
-    token: str
-    # The base file as an engine opens it; None where there are log files only.
-    path: str | None
-    size: int | None
-    # Rows of the base file, deleted ones included.
-    num_rows: int | None
-    # The live rows are exactly those of the base file: no logs, deletion vectors or delete files.
-    clean: bool
-    # Columns of the schema that are constant over the slice, as Python values of their types.
-    partition_values: Mapping[str, object]
-    # What the adapter needs to read the slice; of no use to others.
-    native: Any = field(repr=False)
-
-    @property
-    def location(self) -> Location:
-        """Where it lives."""
-        return Location(self.partition, self.group)
-
-    def same_rows(self, other: Slice) -> bool:
-        """Whether the tokens prove that both hold the same live rows."""
-        return bool(self.token) and self.token == other.token
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -98,17 +63,18 @@ class Changes:
 
     @classmethod
     def between(cls, tokens: Mapping[Location, str], until: Snapshot) -> Self:
-        """The way to a snapshot from known tokens, which may be those that an index holds."""
+        """Compare known tokens, such as those of an index, with a snapshot."""
+        slices = until.slices
         added, changed, seen = [], [], set()
-        for piece in until.slices:
-            location = piece.location
+        for number, (location, token) in enumerate(zip(*locations_and_tokens(slices), strict=True)):
             seen.add(location)
             known = tokens.get(location)
             if known is None:
-                added.append(piece)
-            elif not known or known != piece.token:
-                changed.append(piece)
-        return cls(tuple(added), tuple(location for location in tokens if location not in seen), tuple(changed))
+                added.append(number)
+            elif not known or known != token:
+                changed.append(number)
+        removed = tuple(location for location in tokens if location not in seen)
+        return cls(tuple(slices.at(added)), removed, tuple(slices.at(changed)))
 
 
 def _untold(_: ColumnPath) -> None:
@@ -141,11 +107,15 @@ class Snapshot:
     instant: int
     # Field ids stand in the fields' metadata (PARQUET:field_id) where the format has them.
     schema: pa.Schema
-    slices: tuple[Slice, ...]
+    # Any sequence is taken; it is held as columns.
+    slices: Slices
     # The lake's own statistics; an adapter that has none leaves it out.
     _statistics: Callable[[ColumnPath], Statistics | None] = field(default=_untold, repr=False)
     # Of a snapshot from `Lake.settled`: the slices that still have no token, by location, with the reason.
     unsettled: Mapping[Location, str] | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "slices", Slices.of(self.slices))
 
     def statistics(self, column: ColumnPath) -> Statistics | None:
         """What the table's own metadata say of a column; None where they say nothing."""
@@ -160,7 +130,7 @@ class Snapshot:
     @cached_property
     def tokens(self) -> dict[Location, str]:
         """The token of each location."""
-        return {piece.location: piece.token for piece in self.slices}
+        return dict(zip(*locations_and_tokens(self.slices), strict=True))
 
 
 class Lake(ABC):
@@ -177,11 +147,19 @@ class Lake(ABC):
     _last: Any = None
     # Of encrypted files, where the adapter can use any.
     keys: TableKeys | None = None
+    # Whether each file has the table's types, or types that widen to them.
+    types_are_certain = True
+    # Whether a file may be replaced by another one of the same name.
+    files_may_be_replaced = False
 
     def __getstate__(self) -> dict[str, Any]:
         """All but the object of a library that it was opened with, what was seen of the table before, and keys."""
         kept_here = ("_given", "_source", "_last", "keys")
         return {name: value for name, value in self.__dict__.items() if name not in kept_here}
+
+    def reopening(self) -> dict[str, Any]:
+        """Return the attributes that a copy in another process needs to read the table again."""
+        return {}
 
     def beside(self, name: str) -> Any:
         """A folder in the table's own, as a caller would name it: a path, a URI, or a (filesystem, path) pair."""
@@ -198,7 +176,8 @@ class Lake(ABC):
     def settled(self, snapshot: Snapshot) -> Snapshot:
         """The snapshot to index: waits once, and briefly, for files that are too young to have a token."""
         reason = "nothing proves that it is still the version that was read"
-        return replace(snapshot, unsettled={one.location: reason for one in snapshot.slices if not one.token})
+        young = pc.indices_nonzero(pc.equal(snapshot.slices.token, "")).to_pylist()
+        return replace(snapshot, unsettled={piece.location: reason for piece in snapshot.slices.at(young)})
 
     def changes(self, since: Snapshot | int | str, until: Snapshot) -> Changes:
         """What happened between two snapshots, by their tokens.
@@ -249,12 +228,7 @@ class Lake(ABC):
 
     def dataset(self, snapshot: Snapshot, slices: Sequence[Slice]) -> pads.Dataset | None:
         """Return the slices as a pyarrow dataset with the snapshot's schema; None if that would not be exact."""
-        found = self.files(snapshot, slices)
-        if found is None or not found.are_exact():
-            return None
-        from parsieve.lake.rows.dataset import PlannedDataset
-
-        return PlannedDataset(found)
+        return None
 
     def row_groups_usable(self, piece: Slice) -> bool:
         """Whether the base file alone, so also its row groups and filters, says everything about the live rows."""

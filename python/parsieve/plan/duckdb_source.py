@@ -1,4 +1,4 @@
-"""Rows of a plan that DuckDB's own reader takes from files that are held open in one version."""
+"""Read the rows of a plan with DuckDB's own reader, from files that are held open in one version."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from parsieve.lake.rows.checked_files import CheckedFiles, Opened
 # The most bytes of rows that are read ahead. Larger results are read lazily, as a dataset.
 MOST_BYTES = 256 << 20
 _BATCH_ROWS = 100_000
-# Opening a path below it opens the file behind a descriptor, whatever its name leads to by now.
+# A path in this folder opens the file of a descriptor, even if another file has replaced it under its name.
 _DESCRIPTORS = Path("/proc/self/fd")
 _LOCK = threading.Lock()
 
 
-class _NotForDuckDB(Exception):  # noqa: N818 - it never leaves this file
-    """A file has other types than the table, or the rows take more memory than may be held."""
+class _NotForDuckDB(Exception):  # noqa: N818 - private to this module
+    """Raised if a file has other types than the table, or if the rows take more memory than allowed."""
 
 
 def rows_of(files: CheckedFiles, condition: str, names: str) -> pa.Table | None:
     """Return the matching rows of local files, or None if DuckDB cannot read them here or they are too many.
 
-    `condition` and `names` are SQL. DuckDB opens a file more than once, and so it must not find it by its name.
+    `condition` and `names` are SQL. DuckDB opens a file more than once, so it must not open it by its name.
     """
     if not _DESCRIPTORS.is_dir():
         return None
-    found: list[pa.RecordBatch] = []
+    batches: list[pa.RecordBatch] = []
     schema: pa.Schema | None = None
     size = 0
 
@@ -42,7 +42,7 @@ def rows_of(files: CheckedFiles, condition: str, names: str) -> pa.Table | None:
         if not all(map(files.has_table_types, opened)):
             raise _NotForDuckDB
         nonlocal schema
-        paths = [str(_DESCRIPTORS / str(one.pinned.descriptor)) for one in opened]
+        paths = [str(_DESCRIPTORS / str(file.pinned.descriptor)) for file in opened]
         with _cursor() as cursor:
             relation = cursor.read_parquet(paths, hive_partitioning=False, union_by_name=False)
             reader = relation.filter(condition).project(names).to_arrow_reader(_BATCH_ROWS)
@@ -56,12 +56,12 @@ def rows_of(files: CheckedFiles, condition: str, names: str) -> pa.Table | None:
     try:
         for window in files.windows(hold=True):
             for batch in files.checked(window, True, read, (duckdb.Error,)):
-                found.append(batch)
+                batches.append(batch)
                 size += batch.nbytes
     except (_NotForDuckDB, duckdb.Error):
-        # What is wrong with a file is reported when it is read as a dataset.
+        # Reading the file as a dataset will raise the right error.
         return None
-    return None if schema is None else pa.Table.from_batches(found, schema)
+    return None if schema is None else pa.Table.from_batches(batches, schema)
 
 
 @contextmanager
@@ -76,12 +76,12 @@ def _cursor() -> Iterator[Any]:
 
 @cache
 def _connection(process: int) -> Any:
-    """Return a database of this process, which caches nothing of a file, as the numbers of descriptors are reused."""
+    """Return a database of this process. It must not cache files, because descriptor numbers are reused."""
     connection = duckdb.connect(":memory:")
     for setting in ("enable_external_file_cache", "parquet_metadata_cache", "enable_object_cache"):
         try:
             connection.execute(f"SET {setting} = false")
         except duckdb.Error:
-            # A version of DuckDB without this cache.
+            # This version of DuckDB does not have this cache.
             continue
     return connection

@@ -1,9 +1,10 @@
-"""The rows of a plan, for pyarrow, Polars and DuckDB: by the engine's own scan of the files where that is exact."""
+"""Hand the rows of a plan to pyarrow, Polars, DuckDB and Spark. Engines scan the files themselves if that is exact."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -15,7 +16,9 @@ from parsieve.lake.rows.arrow_scan import without_dictionaries
 from parsieve.lake.rows.checked_files import CheckedFiles, Request, files_of
 from parsieve.lake.rows.dataset import PlannedDataset
 from parsieve.lake.rows.streams import matching
+from parsieve.lake.slices import MadeSlices
 from parsieve.plan.evidence.questions import HasNan, ask, leaves
+from parsieve.plan.record import PlanRecord
 from parsieve.predicate.builder import is_bytes, is_text
 from parsieve.predicate.column_names import column_name
 from parsieve.predicate.expr import Always, Expr, IsNull, columns, walk
@@ -25,11 +28,29 @@ from parsieve.predicate.render import to_duckdb, to_pyarrow
 if TYPE_CHECKING:
     import polars as pl
 
+    from parsieve.plan.plan import Plan
+
+
+# Spark's side of `Plan.to_spark`. The package imports upward only here, and by name: parsieve.spark builds on plans.
+_SPARK = "parsieve.spark.scan.read"
+
+
+def rows_of(record: PlanRecord, numbers: Sequence[int] | None = None) -> Rows:
+    """Return the rows of some kept files of a plan by their numbers, or of all of them."""
+    numbers = record.kept if numbers is None else numbers
+    groups = [record.groups_to_read(number) for number in numbers]
+    return Rows(record.lake, record.snapshot, record.expr, record.slices(numbers), groups)
+
+
+def to_spark(plan: Plan, spark: Any, name: str | None) -> Any:
+    """Return the rows of a plan as a Spark DataFrame."""
+    return import_module(_SPARK).read_plan(plan.record, spark, name)
+
 
 class Rows:
     """The rows of some slices for which a predicate is true.
 
-    A copy in another process, where it comes as a pickle, knows of no other slices.
+    A pickled copy contains these slices, but not the rest of the snapshot.
     """
 
     def __init__(
@@ -40,7 +61,7 @@ class Rows:
         slices: Sequence[Slice],
         row_groups: Sequence[Sequence[int] | None],
     ) -> None:
-        """`row_groups` are those of each slice that may hold such rows; None is all."""
+        """`row_groups` are the row groups of each slice that may contain such rows; None means all of them."""
         self._lake = lake
         self._snapshot = snapshot
         self._expr = expr
@@ -48,45 +69,45 @@ class Rows:
         self._row_groups = row_groups
 
     def __getstate__(self) -> dict[str, Any]:
-        whole = self._snapshot
-        kept = {name: value for name, value in self.__dict__.items() if name != "_files"}
-        return kept | {"_snapshot": Snapshot(whole.id, whole.instant, whole.schema, ())}
+        snapshot = self._snapshot
+        state = {name: value for name, value in self.__dict__.items() if name != "_files"}
+        return state | {"_snapshot": Snapshot(snapshot.id, snapshot.instant, snapshot.schema, MadeSlices(()))}
 
     def _filter(self) -> Any:
-        """The predicate for pyarrow; None where every row is wanted."""
+        """Return the predicate for pyarrow, or None if every row matches."""
         return None if normalize(self._expr) == Always(True) else to_pyarrow(self._expr)
 
     @cached_property
     def _wants_nan(self) -> bool:
-        """Whether NaN is among the rows: pyarrow and DuckDB lose it, by statistics that say nothing of it."""
+        """Whether NaN can match. pyarrow and DuckDB would lose it, because statistics do not cover NaN."""
         return any(isinstance(question, HasNan) for question in leaves(ask(self._expr)))
 
     @cached_property
     def _is_filtered_late(self) -> bool:
-        """Whether pyarrow must not bring statistics to the filter: for NaN, and for types that it fails to compare."""
-        extended = any(isinstance(column.type, pa.BaseExtensionType) for column in columns(self._expr))
-        return self._wants_nan or extended
+        """Whether to filter after the scan: pruning by statistics loses NaN, and fails on extension types."""
+        has_extension_type = any(isinstance(column.type, pa.BaseExtensionType) for column in columns(self._expr))
+        return self._wants_nan or has_extension_type
 
     @cached_property
     def _files(self) -> CheckedFiles | None:
         """The kept files with their row groups; None if a slice is more than one Parquet file of live rows."""
-        found = self._lake.files(self._snapshot, self._slices) if self._slices else None
-        return None if found is None else found.choosing(self._row_groups)
+        files = self._lake.files(self._snapshot, self._slices) if self._slices else None
+        return None if files is None else files.choosing(self._row_groups)
 
     def _conditions(self) -> tuple[Any, Any]:
-        """Return the predicate as pyarrow may compare it with statistics, and as it must not; one of them is None."""
+        """Return the predicate to apply with statistics, and the one to apply after the scan. One of them is None."""
         condition = self._filter()
         return (None, condition) if self._is_filtered_late else (condition, None)
 
-    def _wanted(self, names: Sequence[str] | str | None) -> list[str]:
-        """Return the columns that a caller asks for."""
+    def _columns(self, names: Sequence[str] | str | None) -> list[str]:
+        """Return the names of the requested columns, or of all columns."""
         schema = self._snapshot.schema
-        wanted = [names] if isinstance(names, str) else list(schema.names if names is None else names)
-        known = set(schema.names)
-        return [name if name in known else column_name(schema, name) for name in wanted]
+        listed = [names] if isinstance(names, str) else list(schema.names if names is None else names)
+        existing = set(schema.names)
+        return [name if name in existing else column_name(schema, name) for name in listed]
 
     def dataset(self) -> pads.Dataset | None:
-        """Return the rows as a dataset; None if a file is not exactly the table's rows."""
+        """Return the rows as a dataset, or None if a file does not contain exactly the table's rows."""
         if not self._slices:
             return PlannedDataset.planned(files_of((), self._snapshot.schema), None, None)
         if self._files is None or not self._files.are_exact():
@@ -96,39 +117,38 @@ class Rows:
     def reader(self, names: Sequence[str] | None, hold: bool = False) -> pa.RecordBatchReader:
         """Return the rows as a stream, with some columns.
 
-        With `hold`, for callers who keep all rows anyway, any file that changes is read again. Without, a large file
-        that is overwritten after some of its rows were given out is a `ConflictError`.
+        With `hold`, rows are returned only once a file is read completely, so that any file that changes can be read
+        again. Without, a large file that is overwritten after some of its rows were returned raises `ConflictError`.
         """
         schema = self._snapshot.schema
-        wanted = self._wanted(names)
+        output = self._columns(names)
         condition = self._filter()
         if not self._slices:
-            return pa.RecordBatchReader.from_batches(pa.schema([schema.field(name) for name in wanted]), [])
-        named = list(dict.fromkeys(column.path[0] for column in columns(self._expr)))
+            return pa.RecordBatchReader.from_batches(pa.schema([schema.field(name) for name in output]), [])
+        filtered = list(dict.fromkeys(column.path[0] for column in columns(self._expr)))
         if self._files is not None:
-            return self._files.reader(Request(wanted, *self._conditions(), named), hold)
+            return self._files.reader(Request(output, *self._conditions(), filtered), hold)
         if condition is None:
-            return self._lake.read(self._snapshot, self._slices, wanted)
-        # Filter after reading, so that no statistics are involved, and read no column that is not needed.
-        read = list(dict.fromkeys([*wanted, *named]))
-        stream = self._lake.read(self._snapshot, self._slices, read)
+            return self._lake.read(self._snapshot, self._slices, output)
+        # Filter after reading, so that no statistics are involved, and read only the columns that are needed.
+        stream = self._lake.read(self._snapshot, self._slices, list(dict.fromkeys([*output, *filtered])))
         if normalize(self._expr) == Always(False):
-            # True of no row, unless a file has values that the table's type has not: then reading it is an error.
+            # No row matches. But if a file has values that are not of the table's type, reading it must raise an error.
             for _ in stream:
                 pass
-        return matching(stream, stream.schema, wanted, condition)
+        return matching(stream, stream.schema, output, condition)
 
     def _plain_files(self) -> CheckedFiles | None:
-        """Return the files if every engine reads the table's rows from them by itself: local, whole and alike."""
+        """Return the files, or None if an engine could not read exactly the table's rows and types from them itself."""
         if self._files is None or any(piece.partition_values or not piece.clean for piece in self._slices):
             return None
-        # A path of another filesystem may be that of a file here.
+        # A path on another filesystem may also be the path of a local file.
         if not all(file.storage.is_local for file in self._files.files) or not self._files.are_exact():
             return None
-        wanted = {field.name: without_dictionaries(field.type) for field in self._snapshot.schema}
-        for physical in self._files.physical_schemas():
-            held = {field.name: without_dictionaries(field.type) for field in physical}
-            if any(held.get(name) != kind for name, kind in wanted.items()):
+        table_types = {field.name: without_dictionaries(field.type) for field in self._snapshot.schema}
+        for schema in self._files.physical_schemas():
+            file_types = {field.name: without_dictionaries(field.type) for field in schema}
+            if any(file_types.get(name) != kind for name, kind in table_types.items()):
                 return None
         return self._files
 
@@ -148,9 +168,9 @@ class Rows:
             if frame is not None:
                 return frame
         scan = self.dataset()
-        # A column without a name is not found in a dataset.
+        # pyarrow cannot find a column without a name in a dataset.
         if scan is not None and self._slices and "" not in schema.names:
-            # Polars lets pyarrow filter by its own comparisons, which find no NaN.
+            # Polars passes its filters on to pyarrow, whose comparisons never match NaN.
             return frame_of_dataset(scan) if _has(schema, pa.types.is_floating) else pl.scan_pyarrow_dataset(scan)
         return pl.LazyFrame(pl.from_arrow(self.reader(None, hold=True).read_all()))
 
@@ -169,19 +189,19 @@ class Rows:
         rows = self._duckdb_rows(con)
         if rows is not None:
             return con.from_arrow(rows)
-        # DuckDB gives a column without a name another one.
+        # DuckDB renames a column without a name.
         scan = None if "" in schema.names or not self._slices else self.dataset()
-        # Filtered by pyarrow: what DuckDB cannot hold is compared before it gets there.
+        # pyarrow filters the dataset, because it can compare values that DuckDB cannot represent.
         return con.from_arrow(self.reader(None, hold=True).read_all() if scan is None else scan)
 
     def _duckdb_native(self, con: Any) -> Any:
-        """Return the rows as DuckDB reads them itself; None if that would not be exact.
+        """Return the rows as a scan by DuckDB itself, or None if that would not be exact.
 
         DuckDB opens a file once for its footer and once for its rows, and does not notice if the file was replaced in
         between. So it reads only files that the table's format never replaces. It also trusts statistics too much:
-        `c <= maximum` is true of NaN, and `IS NULL` of all text in a row group with a single value and nulls.
+        it takes `c <= maximum` to be true for NaN, and `IS NULL` for all text in a row group of one value and nulls.
         """
-        if self._lake.format == "parquet":
+        if self._lake.files_may_be_replaced:
             return None
         files, text = self._plain_files(), self._duckdb_text()
         if files is None or text is None or not files.are_planned():
@@ -196,11 +216,11 @@ class Rows:
         return relation.project(names) if self._filter() is None else relation.filter(text).project(names)
 
     def _duckdb_rows(self, con: Any) -> pa.Table | None:
-        """Return the rows that match, read by DuckDB now; None if that would not be exact, or if they are many.
+        """Let DuckDB read the matching rows now; None if that would not be exact, or if there are too many rows.
 
         The files of plain folders may be replaced at any time, so DuckDB reads them while they are held open.
         """
-        if self._lake.format != "parquet" or self._filter() is None:
+        if not self._lake.files_may_be_replaced or self._filter() is None:
             return None
         files, text = self._plain_files(), self._duckdb_text()
         if files is None or text is None:
@@ -208,15 +228,15 @@ class Rows:
         from parsieve.plan.duckdb_source import rows_of
 
         rows = rows_of(files, text, self._duckdb_names())
-        # What DuckDB makes of the files must be what it makes of the table's types.
+        # DuckDB must map the files to the same types as the table.
         if rows is None or con.from_arrow(rows.slice(0, 0)).types != self._duckdb_types(con):
             return None
         return rows
 
     def _duckdb_text(self) -> str | None:
-        """Return the predicate as SQL; None if DuckDB, reading the files itself, would find other rows."""
+        """Return the predicate as SQL, or None if DuckDB's own scan of the files would find other rows."""
         schema = self._snapshot.schema
-        if "" in schema.names or _has(schema, _not_for_duckdb) or _tests_text(self._expr):
+        if "" in schema.names or _has(schema, _not_for_duckdb) or _tests_text_for_null(self._expr):
             return None
         if any(pa.types.is_floating(column.value_type) for column in columns(self._expr)):
             return None
@@ -232,33 +252,33 @@ class Rows:
         return con.from_arrow(self._snapshot.schema.empty_table()).types
 
 
-def _tests_text(expr: Expr) -> bool:
-    """Tell whether a predicate asks for nulls of text or bytes, be it as a part of another comparison."""
-    tested = [one.column.value_type for one in walk(expr) if isinstance(one, IsNull)]
-    return any(is_text(kind) or is_bytes(kind) for kind in tested)
+def _tests_text_for_null(expr: Expr) -> bool:
+    """Return whether a predicate, or a part of it, tests text or bytes for null."""
+    tested_types = [part.column.value_type for part in walk(expr) if isinstance(part, IsNull)]
+    return any(is_text(kind) or is_bytes(kind) for kind in tested_types)
 
 
-# With one of these a path is a pattern to DuckDB, which reads all files that it fits, and maybe not the one meant.
+# DuckDB takes a path with one of these for a pattern, and reads the files that match it.
 _PATTERNS = set("[*?\\")
 
 
 def _is_no_name(name: str) -> bool:
-    """Whether Polars finds no column by a name, or many."""
+    """Return whether a name selects no column or several columns in Polars."""
     return name in ("", "*") or (name.startswith("^") and name.endswith("$"))
 
 
 def _has(schema: pa.Schema, test: Any) -> bool:
-    waiting = [field.type for field in schema]
-    while waiting:
-        kind = waiting.pop()
+    pending = [field.type for field in schema]
+    while pending:
+        kind = pending.pop()
         if test(kind):
             return True
-        waiting.extend(kind.field(number).type for number in range(kind.num_fields))
+        pending.extend(kind.field(number).type for number in range(kind.num_fields))
     return False
 
 
 def _not_for_polars(kind: pa.DataType) -> bool:
-    """Types that Polars reads from files as something else."""
+    """Return whether Polars reads a type from files as another type."""
     if isinstance(kind, pa.BaseExtensionType) or pa.types.is_map(kind):
         return True
     return bool(pa.types.is_fixed_size_binary(kind) or pa.types.is_float16(kind))
@@ -269,7 +289,7 @@ def _never_in_duckdb(kind: pa.DataType) -> bool:
 
 
 def _not_for_duckdb(kind: pa.DataType) -> bool:
-    """Types that DuckDB reads from files as something else."""
+    """Return whether DuckDB reads a type from files as another type."""
     if isinstance(kind, pa.BaseExtensionType):
         return True
     return bool(pa.types.is_timestamp(kind)) and kind.unit == "ns" and kind.tz is not None

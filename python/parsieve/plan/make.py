@@ -1,108 +1,110 @@
-"""Make plans: parse the predicate, apply evidence from cheap to expensive, and judge row groups if that pays off."""
+"""Make plans: apply evidence to a predicate's questions, from cheap to expensive, and judge row groups if that pays."""
 
 from __future__ import annotations
 
 import functools
 import logging
 import warnings
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from parsieve._core import UnsupportedError
 from parsieve.errors import ParsieveWarning, StaleIndexError
-from parsieve.index.view import View
-from parsieve.lake.base import Lake, Snapshot
-from parsieve.plan import left_out
-from parsieve.plan.cost.model import CostModel
-from parsieve.plan.evidence.bloom_index import ShelfEvidence
-from parsieve.plan.evidence.candidates import Sieving
-from parsieve.plan.evidence.footers import Cost, Footers
+from parsieve.lake.base import Snapshot
+from parsieve.plan.cost_model import CostModel
+from parsieve.plan.evidence.bloom_index import BloomIndexEvidence
+from parsieve.plan.evidence.candidates import Candidates
+from parsieve.plan.evidence.coverage import REASONS, uncovered
+from parsieve.plan.evidence.footers import Cost
 from parsieve.plan.evidence.minmax import lake_statistics, partitions
 from parsieve.plan.evidence.questions import Question, ask, leaves
 from parsieve.plan.evidence.row_groups import GroupJudge
-from parsieve.plan.evidence.sieve_index import IndexEvidence
+from parsieve.plan.evidence.sieve_index import SieveIndexEvidence
 from parsieve.plan.plan import Plan
-from parsieve.predicate.builder import explained
-from parsieve.predicate.expr import And, unknowns
-from parsieve.predicate.parse import Params, parse, parse_keys
+from parsieve.plan.record import PlanRecord
+from parsieve.predicate.bind import BoundPredicate
+from parsieve.predicate.builder import explain_unknown
 from parsieve.wording import count, size
+
+if TYPE_CHECKING:
+    from parsieve.plan.open_table import OpenTable
 
 # Plans that take longer than this many seconds are logged at level INFO.
 SLOW = 1.0
 _log = logging.getLogger("parsieve.plan")
 
 
-def make_plan(
-    lake: Lake,
-    snapshot: Snapshot,
-    footers: Footers,
-    view: View | None,
-    where: Any,
-    keys: Mapping[Any, Any] | None,
-    row_groups: bool | None,
-    timezone: str | None,
-    notes: Sequence[str] = (),
-    *,
-    filters: bool = True,
-    params: Params | None = None,
-) -> Plan:
-    """Plan a predicate on a snapshot of a table. `notes` are doubts that are already known.
+@dataclass(frozen=True, slots=True)
+class PlanOptions:
+    """What evidence a plan may use, besides the metadata of the table's format."""
 
-    Without a view and without `filters`, only min/max statistics are used.
-    """
-    expr = parse(where, snapshot.schema, timezone, params)
-    if keys is not None:
-        joined = parse_keys(keys, snapshot.schema)
-        expr = joined if where is None else And((expr, joined))
-    # The types of a plain folder are those of its first file.
-    tree = ask(expr, types_are_certain=lake.format != "parquet")
+    # Whether to read footers: True reads all, False none. None reads a footer if nothing else answers, or if it pays.
+    row_groups: bool | None = None
+    # Whether to use the index, and the filters in files.
+    use_index: bool = True
+    use_filters: bool = True
+
+
+DEFAULTS = PlanOptions()
+
+
+def make_plan(table: OpenTable, snapshot: Snapshot, bound: BoundPredicate, options: PlanOptions) -> Plan:
+    """Plan a predicate on a snapshot of a table."""
+    requests, num_bytes = table.index.cost
+    view, notes = table.view(snapshot) if options.use_index else (None, [])
+    tree = ask(bound.expr, types_are_certain=table.lake.types_are_certain)
+    questions = list(leaves(tree))
     cost = Cost()
     doubts: dict[int, list[str]] = {}
-    files = Sieving.begin(tree, len(snapshot.slices))
-    files.hear(partitions([piece.partition_values for piece in snapshot.slices]))
-    files.hear(lake_statistics(snapshot.statistics))
-    judged = _by_statistics(snapshot, list(leaves(tree)))
+    files = Candidates.all(tree, len(snapshot.slices))
+    files.apply(partitions(snapshot.slices.partition_values))
+    files.apply(lake_statistics(snapshot.statistics))
+    # For each question, the slices that need no footer for it.
+    answered = _answered_by_statistics(snapshot, questions)
     if view is not None:
-        index, shelves = IndexEvidence(view, snapshot.slices), ShelfEvidence(view, snapshot.slices)
-        files.hear(index)
-        files.hear(shelves)
-        sieved = [index.speaks(question) for question in leaves(tree)]
-        # Filters are wrong now and then where the minimum and the maximum are not, so footers are read all the same.
-        judged = [_either(*pair) for pair in zip(judged, sieved, strict=True)]
-        filtered = [shelves.speaks(question) for question in leaves(tree)]
-        spoken = [_either(*pair) for pair in zip(sieved, filtered, strict=True)]
-        broken = index.doubts | shelves.failed
-        notes = [*notes, *(f"the index, {part}: {why}" for part, why in broken.items())]
-        asked = [one for one in spoken if one is not None]
-        if asked:
-            silent = pc.invert(functools.reduce(pc.or_, asked))
-            numbers = pc.indices_nonzero(pc.and_(files.kept, silent)).to_pylist()
-            heard = [one.bound(question) for question in leaves(tree) for one in (index, shelves)] if numbers else []
-            doubts = left_out.reasons(snapshot.slices, numbers, [one for one in heard if one], bool(broken))
-    judge = GroupJudge(lake, snapshot, footers, files, cost, blooms=filters)
-    chosen = _unjudged(files, judge, judged, row_groups)
-    if row_groups is None and filters and judged:
-        chosen = sorted(chosen + _worth_opening(snapshot, footers, files, judge, chosen, cost))
+        sieve, bloom = SieveIndexEvidence(view, snapshot.slices), BloomIndexEvidence(view, snapshot.slices)
+        files.apply(sieve)
+        files.apply(bloom)
+        by_sieve = [sieve.covers(question) for question in questions]
+        # The Bloom index has false positives that min/max statistics may exclude, so it does not replace a footer.
+        answered = [_either(*masks) for masks in zip(answered, by_sieve, strict=True)]
+        by_bloom = [bloom.covers(question) for question in questions]
+        by_index = [_either(*masks) for masks in zip(by_sieve, by_bloom, strict=True)]
+        unreadable = sieve.doubts | bloom.failed
+        notes += [f"the index, {part}: {error}" for part, error in unreadable.items()]
+        covered = [mask for mask in by_index if mask is not None]
+        if covered:
+            is_uncovered = pc.invert(functools.reduce(pc.or_, covered))
+            numbers = pc.indices_nonzero(pc.and_(files.kept, is_uncovered)).to_pylist()
+            indexes = (sieve, bloom) if numbers else ()
+            tokens = [index.indexed_tokens(question) for question in questions for index in indexes]
+            doubts = uncovered(snapshot.slices, numbers, list(filter(None, tokens)), bool(unreadable))
+    judge = GroupJudge(table.lake, snapshot, table.footers, files, cost, use_filters=options.use_filters)
+    chosen = _unanswered(files, judge, answered, options.row_groups)
+    if options.row_groups is None and options.use_filters and questions:
+        chosen = sorted(chosen + _worth_opening(table, snapshot, files, judge, chosen))
     groups = judge.judge(chosen) if chosen else None
     if groups is not None:
-        for number, why in judge.doubts(groups).items():
-            doubts.setdefault(number, []).extend(why)
-    return Plan(lake, snapshot, expr, files, groups, doubts, list(notes), cost)
+        for number, reasons in judge.doubts(groups).items():
+            doubts.setdefault(number, []).extend(reasons)
+    cost.requests += table.index.cost[0] - requests
+    cost.bytes_fetched += table.index.cost[1] - num_bytes
+    return Plan(PlanRecord(table.lake, snapshot, bound.expr, files, groups, doubts, tuple(notes), cost))
 
 
-def log_plan(plan: Plan, seconds: float) -> None:
-    """Log what a plan kept and why, and that it was slow."""
+def log_plan(record: PlanRecord, seconds: float) -> None:
+    """Log the result of each kind of evidence at level DEBUG, and slow plans at level INFO."""
     if seconds > SLOW and _log.isEnabledFor(logging.INFO):
-        read = f"{size(plan.bytes_fetched)} in {count(plan.requests, 'request')}"
-        _log.info("slow plan: %.1f s for %s (read %s)", seconds, plan._expr, read)
+        read = f"{size(record.cost.bytes_fetched)} in {count(record.cost.requests, 'request')}"
+        _log.info("slow plan: %.1f s for %s (read %s)", seconds, record.expr, read)
     if _log.isEnabledFor(logging.DEBUG):
-        stages = [*plan._files.stages, *([] if plan._groups is None else plan._groups[0].stages)]
-        evidence = ", ".join(f"{stage.name} kept {stage.kept} of {stage.asked}" for stage in stages)
-        total = len(plan._snapshot.slices)
-        _log.debug("kept %d of %d files in %.3f s for %s (%s)", len(plan._kept), total, seconds, plan._expr, evidence)
+        evidence = ", ".join(f"{stage.evidence} kept {stage.kept} of {stage.asked}" for stage in record.stages)
+        kept, total = len(record.kept), len(record.snapshot.slices)
+        _log.debug("kept %d of %d files in %.3f s for %s (%s)", kept, total, seconds, record.expr, evidence)
 
 
 def check_arguments(as_of: Any, on_unknown: str) -> None:
@@ -115,9 +117,9 @@ def check_arguments(as_of: Any, on_unknown: str) -> None:
         )
 
 
-def report_unknown(plan: Plan, on_unknown: str) -> None:
-    """Warn the caller of `Table.plan` about each part that is not understood, or raise an error."""
-    texts = list(dict.fromkeys(explained(part) for part in unknowns(plan._expr)))
+def report_unknown(bound: BoundPredicate, on_unknown: str) -> None:
+    """Warn the caller of `Table.plan` about each part of the predicate that is not understood, or raise an error."""
+    texts = list(dict.fromkeys(explain_unknown(part) for part in bound.unknown))
     if texts and on_unknown == "error":
         raise UnsupportedError("; ".join(texts))
     if on_unknown == "warn":
@@ -125,67 +127,68 @@ def report_unknown(plan: Plan, on_unknown: str) -> None:
             warnings.warn(text, ParsieveWarning, stacklevel=3)
 
 
-def refuse_stale(plan: Plan, is_indexed: bool) -> None:
+def refuse_stale(record: PlanRecord, is_indexed: bool) -> None:
     """Raise `StaleIndexError` if a plan keeps files that no index covers, or if the index could not be used."""
-    if plan.kept and not (is_indexed or plan._notes):
+    if record.keeps and not (is_indexed or record.notes):
         raise StaleIndexError(
-            f"{plan._lake.uri} has no index, so {count(len(plan.kept), 'file')} must be read, such as "
-            f'{plan.kept[0].path}. Build one with build_index(), or plan with stale="keep"'
+            f"{record.lake.uri} has no index, so {count(len(record.keeps), 'file')} must be read, such as "
+            f'{record.keeps[0].path}. Build one with build_index(), or plan with stale="keep"'
         )
-    unknown = [keep.path for keep in plan.kept if left_out.REASONS.intersection(keep.doubt)]
-    if not unknown and not plan._notes:
+    paths = [keep.path for keep in record.keeps if REASONS.intersection(keep.doubt)]
+    if not paths and not record.notes:
         return
-    why = list(plan._notes)
-    if unknown:
-        why.append(f"it does not cover {count(len(unknown), 'file')}, such as {unknown[0]}")
+    reasons = list(record.notes)
+    if paths:
+        reasons.append(f"it does not cover {count(len(paths), 'file')}, such as {paths[0]}")
     raise StaleIndexError(
-        f"the index of {plan._lake.uri} is out of date: {'; '.join(why)}. Bring it up to date with "
+        f"the index of {record.lake.uri} is out of date: {'; '.join(reasons)}. Bring it up to date with "
         'update_index(), or plan with stale="keep"'
     )
 
 
-def _by_statistics(snapshot: Snapshot, questions: Sequence[Question]) -> list[pa.BooleanArray | None]:
-    """Return for each comparison and slice whether the table's own metadata answer as well as a footer could."""
+def _answered_by_statistics(snapshot: Snapshot, questions: Sequence[Question]) -> list[pa.BooleanArray | None]:
+    """Return for each question the slices whose table metadata makes a footer unnecessary."""
     by_column: dict[tuple[str, ...], pa.BooleanArray | None] = {}
-    partitioned = {name for piece in snapshot.slices for name in piece.partition_values}
+    partition_columns = snapshot.slices.partition_values
     for question in questions:
         path = question.column.path
         if path in by_column:
             continue
         by_column[path] = None
-        if path[0] in partitioned:
-            by_column[path] = pa.array([path[0] in piece.partition_values for piece in snapshot.slices], pa.bool_())
-        known = snapshot.statistics(path)
-        if known is not None:
-            by_column[path] = _either(by_column[path], pc.or_(pc.is_valid(known.lower), pc.is_valid(known.null_count)))
+        if path[0] in partition_columns:
+            by_column[path] = partition_columns[path[0]].numbers.is_valid()
+        statistics = snapshot.statistics(path)
+        if statistics is not None:
+            has_statistics = pc.or_(pc.is_valid(statistics.lower), pc.is_valid(statistics.null_count))
+            by_column[path] = _either(by_column[path], has_statistics)
     return [by_column[question.column.path] for question in questions]
 
 
-def _either(one: pa.BooleanArray | None, other: pa.BooleanArray | None) -> pa.BooleanArray | None:
-    if one is None or other is None:
-        return other if one is None else one
-    return pc.or_(one, other)
+def _either(left: pa.BooleanArray | None, right: pa.BooleanArray | None) -> pa.BooleanArray | None:
+    if left is None or right is None:
+        return right if left is None else left
+    return pc.or_(left, right)
 
 
-def _unjudged(
-    files: Sieving, judge: GroupJudge, judged: Sequence[pa.BooleanArray | None], row_groups: bool | None
+def _unanswered(
+    files: Candidates, judge: GroupJudge, answered: Sequence[pa.BooleanArray | None], row_groups: bool | None
 ) -> list[int]:
-    """Return the kept slices whose footers must be read: all, or those for which a comparison is still unanswered."""
-    if row_groups is False or not judged:
+    """Return the kept slices whose footers must be read: those with an unanswered question, or all if asked to."""
+    if row_groups is False or not answered:
         return []
-    open_still = files.kept
-    if not row_groups and all(one is not None for one in judged):
-        open_still = pc.and_not(open_still, functools.reduce(pc.and_, judged))
-    return [number for number in pc.indices_nonzero(open_still).to_pylist() if judge.is_usable(number)]
+    to_open = files.kept
+    if not row_groups and all(mask is not None for mask in answered):
+        to_open = pc.and_not(to_open, functools.reduce(pc.and_, answered))
+    return [number for number in pc.indices_nonzero(to_open).to_pylist() if judge.is_usable(number)]
 
 
 def _worth_opening(
-    snapshot: Snapshot, footers: Footers, files: Sieving, judge: GroupJudge, chosen: list[int], cost: Cost
+    table: OpenTable, snapshot: Snapshot, files: Candidates, judge: GroupJudge, chosen: list[int]
 ) -> list[int]:
     """Return further kept slices whose footers and filters are worth reading."""
     kept = pc.indices_nonzero(files.kept)
     if chosen:
         kept = kept.filter(pc.invert(pc.is_in(kept, value_set=pa.array(chosen, kept.type))))
-    more = CostModel(snapshot, files, judge, footers.experience).choose(kept)
-    cost.not_opened = len(kept) - len(more) if more else 0
+    more = CostModel(snapshot, files, judge, table.footers.experience).choose(kept)
+    judge.cost.not_opened = len(kept) - len(more) if more else 0
     return more

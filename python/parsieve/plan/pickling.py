@@ -1,27 +1,18 @@
-"""Pickle tables and plans for other processes: what a pickle contains, and what it leaves out."""
+"""Pickle tables and plans for other processes, without caches, evidence and library objects."""
 
 from __future__ import annotations
 
 import copy
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass
 from typing import Any
 
-from parsieve.io.store.store import LocalStore, Store
+from parsieve.index.table_index import TableIndex
+from parsieve.io.store.base import Store
+from parsieve.io.store.local import LocalStore
 from parsieve.lake.base import Lake, Snapshot
-
-
-@dataclass(frozen=True, slots=True)
-class _Version:
-    """Replaces a `DeltaTable` in a pickle, so that the copy stays at the original's version."""
-
-    number: int
-
-    def version(self) -> int:
-        """Return the version number."""
-        return self.number
+from parsieve.plan.record import PlanRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,25 +39,7 @@ def opening_of(lake: Lake, what: str) -> Opening:
     storage = getattr(lake, "_storage", None)
     if storage is not None:
         _require_picklable(storage.filesystem, what)
-    return Opening(copy.copy(lake), _attributes(lake))
-
-
-def _attributes(lake: Lake) -> dict[str, Any]:
-    """Return the attributes that `Lake.__getstate__` leaves out, and the caches, as the copy needs them."""
-    if lake.format == "delta":
-        given: Any = lake.__dict__.get("_given")
-        return {"_given": None if given is None else _Version(int(given.version()))}
-    if lake.format == "hudi":
-        return {"_written": {}}
-    if lake.format == "iceberg":
-        given, source = lake.__dict__.get("_given"), lake.__dict__.get("_source")
-        if given is None:
-            text = os.fspath(source)  # type: ignore[arg-type]
-            return {"_given": None, "_source": text if "://" in text else os.path.abspath(text)}  # noqa: PTH100
-        # The metadata file never changes, so the copy sees the same state. Only `properties` can open it elsewhere.
-        options = {name: str(value) for name, value in dict(given.io.properties).items()}
-        return {"_given": None, "_source": given.metadata_location, "storage_options": options}
-    return {}
+    return Opening(copy.copy(lake), lake.reopening())
 
 
 def store_of(store: Store, what: str) -> Store:
@@ -79,47 +52,39 @@ def store_of(store: Store, what: str) -> Store:
 def _require_picklable(filesystem: Any, what: str) -> None:
     """Raise `TypeError` if a filesystem, or one that it wraps, cannot be pickled."""
     # pyarrow and fsspec wrap filesystems under these names.
-    for one in (filesystem, *(getattr(filesystem, name, None) for name in ("base_fs", "handler", "fs"))):
-        if one is None:
+    for layer in (filesystem, *(getattr(filesystem, name, None) for name in ("base_fs", "handler", "fs"))):
+        if layer is None:
             continue
         try:
-            one.__reduce_ex__(4)
+            layer.__reduce_ex__(4)
         except Exception as error:
             raise TypeError(
-                f"cannot pickle {what}: its {type(one).__name__} cannot be pickled ({error}). "
+                f"cannot pickle {what}: its {type(layer).__name__} cannot be pickled ({error}). "
                 "Open the table again in the other process, or name it by its path or URI"
             ) from error
 
 
-def plan_state(plan: Any, left_out: frozenset[str]) -> dict[str, Any]:
-    """Return a plan's attributes without its evidence. What the evidence proves is written out instead."""
-    what = repr(plan)
-    opening = opening_of(plan._lake, what)
-    for name, attribute in vars(type(plan)).items():
-        if isinstance(attribute, cached_property):
-            getattr(plan, name)
-    written = {"_explained": plan.explain(), "_as_json": plan.to_json()}
-    state = {name: value for name, value in vars(plan).items() if name not in left_out}
-    return state | written | {"_lake": opening, "_snapshot": _thinned(plan._snapshot, set(plan._kept))}
+def record_state(record: PlanRecord, what: str) -> dict[str, Any]:
+    """Return a plan's record as a dict to pickle. `what` names the plan in a `TypeError`."""
+    opening = opening_of(record.lake, what)
+    return record.without_evidence() | {"lake": opening, "snapshot": _thinned(record.snapshot, set(record.kept))}
 
 
 def _thinned(snapshot: Snapshot, kept: set[int]) -> Snapshot:
     """Return a snapshot without statistics, and without data that only readers of skipped files need."""
-    slices = tuple(
-        piece if number in kept else replace(piece, native=None) for number, piece in enumerate(snapshot.slices)
-    )
-    return Snapshot(snapshot.id, snapshot.instant, snapshot.schema, slices)
+    return Snapshot(snapshot.id, snapshot.instant, snapshot.schema, snapshot.slices.thinned(kept))
 
 
-def restore_plan(plan: Any, state: dict[str, Any]) -> None:
-    """Restore a plan from its `plan_state`."""
-    plan.__dict__.update(state | {"_lake": state["_lake"].open()})
+def restore_record(state: dict[str, Any]) -> PlanRecord:
+    """Restore a plan's record from its `record_state`."""
+    record = object.__new__(PlanRecord)
+    record.__dict__.update(state | {"lake": state["lake"].open()})
+    return record
 
 
-def table_state(table: Any) -> tuple[Opening, Store]:
-    """Return what opens a table in another process: its lake and the store of its index."""
-    what = repr(table)
-    return opening_of(table._lake, what), store_of(table._index.store, what)
+def table_state(lake: Lake, index: TableIndex, what: str) -> tuple[Opening, Store]:
+    """Return how to open a table in another process: its lake, and the store of its index."""
+    return opening_of(lake, what), store_of(index.store, what)
 
 
 def restore_table(kind: Callable[[Lake, Store], Any], opening: Opening, store: Store) -> Any:

@@ -24,14 +24,13 @@ _FAILURES = (pl.exceptions.PolarsError, pl.exceptions.PanicException)
 
 
 def frame_of(files: CheckedFiles, expr: Expr | None) -> pl.LazyFrame | None:
-    """Return the rows that match as a LazyFrame; None if Polars reads the files as other types than the table's."""
-    # What Polars makes of the files must be what it makes of the table's types. This frame has seen the footers of
-    # today, so nobody gets it.
-    meant = pl.DataFrame(pl.from_arrow(files.schema.empty_table())).schema
-    if files.files and _schema_of_first(files) != meant:
+    """Return the matching rows as a LazyFrame, or None if Polars reads the files as other types than the table's."""
+    # Polars must map the files to the same types as the table.
+    expected = pl.DataFrame(pl.from_arrow(files.schema.empty_table())).schema
+    if files.files and _schema_of_first(files) != expected:
         return None
-    source = _Source(files, meant, expr)
-    return register_io_source(source, schema=meant, is_pure=True, explain_name="parsieve")
+    source = _Source(files, expected, expr)
+    return register_io_source(source, schema=expected, is_pure=True, explain_name="parsieve")
 
 
 def _schema_of_first(files: CheckedFiles) -> pl.Schema:
@@ -46,29 +45,29 @@ def _schema_of_first(files: CheckedFiles) -> pl.Schema:
 
 def frame_of_dataset(dataset: pads.Dataset) -> pl.LazyFrame:
     """Return the rows of a dataset as a LazyFrame, which Polars itself filters."""
-    meant = pl.DataFrame(pl.from_arrow(dataset.schema.empty_table())).schema
-    return register_io_source(_DatasetSource(dataset), schema=meant, is_pure=True, explain_name="parsieve")
+    expected = pl.DataFrame(pl.from_arrow(dataset.schema.empty_table())).schema
+    return register_io_source(_DatasetSource(dataset), schema=expected, is_pure=True, explain_name="parsieve")
 
 
 @dataclass
 class _DatasetSource:
-    """Reads the columns that Polars needs each time that it collects the frame."""
+    """Reads the columns that Polars needs, each time Polars collects the frame."""
 
     dataset: pads.Dataset
 
     def __call__(
         self, with_columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, batch_size: int | None
     ) -> Iterator[pl.DataFrame]:
-        """Yield the rows that Polars asks for. It counts `n_rows` before it applies the predicate."""
+        """Yield the rows that Polars requests. It counts `n_rows` before it applies the predicate."""
         columns = self.dataset.schema.names if with_columns is None else with_columns
         roots = [] if predicate is None else predicate.meta.root_names()
-        # Without any column a batch would not know its number of rows.
+        # A batch without columns has no number of rows.
         needed = list(dict.fromkeys([*columns, *roots])) or self.dataset.schema.names
         missing = n_rows
         for batch in self.dataset.to_batches(columns=needed):
-            found = pl.DataFrame(pl.from_arrow(batch if missing is None else batch.slice(0, missing)))
-            missing = None if missing is None else missing - found.height
-            yield (found if predicate is None else found.filter(predicate)).select(columns)
+            frame = pl.DataFrame(pl.from_arrow(batch if missing is None else batch.slice(0, missing)))
+            missing = None if missing is None else missing - frame.height
+            yield (frame if predicate is None else frame.filter(predicate)).select(columns)
             if missing is not None and missing <= 0:
                 return
 
@@ -80,7 +79,7 @@ def _scan(sources: Sequence[Any], names: Sequence[str]) -> pl.LazyFrame:
 
 @dataclass
 class _Source:
-    """Reads the files each time that Polars collects the frame."""
+    """Reads the files each time Polars collects the frame."""
 
     files: CheckedFiles
     schema: pl.Schema
@@ -89,18 +88,18 @@ class _Source:
     def __call__(
         self, with_columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, batch_size: int | None
     ) -> Iterator[pl.DataFrame]:
-        """Yield the rows that Polars asks for. It counts `n_rows` before it applies the predicate."""
+        """Yield the rows that Polars requests. It counts `n_rows` before it applies the predicate."""
         columns = self.files.schema.names if with_columns is None else with_columns
         missing = n_rows
         for window in self.files.windows(hold=False):
             read = partial(self._read, columns, predicate, missing, self.files.is_small(window))
-            for found in self.files.checked(window, n_rows is not None, read, _FAILURES):
+            for frame in self.files.checked(window, n_rows is not None, read, _FAILURES):
                 if missing is None:
-                    yield found
+                    yield frame
                     continue
-                missing -= found.height
-                found = found if predicate is None else found.filter(predicate)
-                yield found.select(columns)
+                missing -= frame.height
+                frame = frame if predicate is None else frame.filter(predicate)
+                yield frame.select(columns)
             if missing is not None and missing <= 0:
                 return
 
@@ -125,10 +124,10 @@ class _Source:
         """Return the matching rows of files that are held open."""
         if not all(map(self.files.has_table_types, opened)):
             condition = None if self.expr is None else to_pyarrow(self.expr)
-            # Filtered on the values alone, as statistics know nothing of NaN.
+            # Filter after reading, because statistics do not cover NaN.
             batches = self.files.rows(opened, Request(late=condition))
             return pl.DataFrame(pl.from_arrow(pa.Table.from_batches(batches, self.files.schema))).lazy()
-        handles = [stack.enter_context(one.pinned.handle()) for one in opened]
+        handles = [stack.enter_context(file.pinned.handle()) for file in opened]
         frame = _scan(handles, self.files.schema.names)
         return frame if self.expr is None else frame.filter(to_polars(self.expr))
 

@@ -1,4 +1,4 @@
-"""The verdict on one file: kept, with what was in doubt, or skipped, with the proof."""
+"""The verdict on one file: kept, with any doubts, or skipped, with a proof."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Skip(NamedTuple):
     path: str
     # The evidence that excluded the file.
     evidence: str
-    # What the predicate asks for, and why the file cannot contain it.
+    # A condition of the predicate, and why no row of the file can meet it.
     proof: str
 
 

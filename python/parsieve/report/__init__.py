@@ -1,4 +1,4 @@
-"""Measurements as one page: figures with a picture and a table each, in a single file that asks nobody for anything."""
+"""Show measurements on one self-contained HTML page, each figure as a picture and a table."""
 
 from parsieve.report.figures import Cells, Chart, Figure, Headline, Series
 from parsieve.report.page import render

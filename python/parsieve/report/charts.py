@@ -1,4 +1,4 @@
-"""A figure as SVG: text that scales with the page, colours from its style sheet, names for those who cannot see it."""
+"""Draw figures as SVG: text scales with the page, colours come from its style sheet, and screen readers get titles."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from html import escape
 
 from parsieve.report.figures import Cells, Chart, Figure, Series, written
 
-# As wide as a phone: nothing is scaled down there, and a larger screen scales it up.
+# The width of a phone, so that pictures are never scaled down.
 WIDTH = 360
 LEFT, RIGHT = 8, 8
 LINE = 15
-# Letters are no wider than this on average; longer names are cut in the picture, and whole in the table.
+# The mean width of a letter is at most this. Longer names are cut in the picture; the table has them in full.
 LETTER, LONGEST_NAME = 6.4, 25
-# Heads are bold, and have the whole width.
+# Headings are bold and may use the full width.
 LONGEST_HEAD = 44
-# Labels that an axis has room for: across a row of dots, and beside lines.
+# The most labels on an axis: of a chart of dots, and of a chart of lines.
 TICKS_ACROSS, TICKS_UP = 5, 8
-# Told apart without colour too: lines by dashes, ours by none, dots and bars by the name beside each.
+# Lines must differ without colour too. Ours is solid; dots and bars have their names next to them.
 DASHES = ("6 3", "2 3", "8 3 2 3", "1 4", "10 4", "4 2")
 DOT = 4.5
 NUM_COLOURS = 6
 
 
 def picture(figure: Figure, name: str) -> str:
-    """The SVG of a figure; `name` is unique on its page.
+    """Return a figure as SVG. `name` must be unique on the page.
 
     >>> shows = Chart("bars", ["20 M rows"], [Series("min/max", [3.0]), Series("sieve", [1.0], ours=True)], "seconds")
     >>> picture(Figure("Point queries", "One key.", shows), "f1")[:4]
@@ -57,13 +57,13 @@ def _numbers(chart: Chart) -> list[float]:
 
 
 def _rows(chart: Chart) -> tuple[str, float]:
-    """One row for each contender of each category, with its name and its value: no legend to look up."""
+    """Draw a row for each series of each category, with its name and value, so that no legend is needed."""
     parts = []
     y = 4.0
     numbers = _numbers(chart)
     place = _logarithmic(numbers) if chart.kind == "dots" else _linear(numbers)
     names = max((LETTER * len(_short(series.name)) for series in chart.series), default=0.0)
-    # A zero lies at the foot of the scale, beside the name and not on it.
+    # Leave room for a dot at zero, so that it does not cover the name.
     start, end = LEFT + names + 6 + (DOT if chart.kind == "dots" else 0), WIDTH - RIGHT - 62
     for at, category in enumerate(chart.categories):
         y += LINE
@@ -92,15 +92,15 @@ def _rows(chart: Chart) -> tuple[str, float]:
             parts.append(_text(max(x, start) + 8, y, written(value, chart.unit), "value"))
         y += 5
     if chart.kind == "dots":
-        # Behind the dots.
+        # Draw the axis behind the dots.
         parts[:0] = _axis(place, chart, start, end, y)
         y += 2 * LINE
         parts.append(_text(start, y, "logarithmic scale", "quiet"))
     return "".join(parts), y + 8
 
 
-def _axis(place: _Place, chart: Chart, start: float, end: float, bottom: float) -> Iterator[str]:
-    """A line for each tick of a horizontal axis, and a label where it touches no other one."""
+def _axis(place: _Scale, chart: Chart, start: float, end: float, bottom: float) -> Iterator[str]:
+    """Draw the ticks of a horizontal axis, with the labels that do not overlap."""
     free = -8.0
     for tick in place.ticks(TICKS_ACROSS):
         x = start + place(tick) * (end - start)
@@ -116,33 +116,33 @@ def _short(name: str, longest: int = LONGEST_NAME) -> str:
     return name if len(name) <= longest else f"{name[: longest - 1]}…"
 
 
-def _linear(numbers: Sequence[float]) -> _Place:
-    return _Place(0.0, max([*numbers, 0.0]) or 1.0, logarithmic=False)
+def _linear(numbers: Sequence[float]) -> _Scale:
+    return _Scale(0.0, max([*numbers, 0.0]) or 1.0, logarithmic=False)
 
 
-def _logarithmic(numbers: Sequence[float]) -> _Place:
+def _logarithmic(numbers: Sequence[float]) -> _Scale:
     positive = [number for number in numbers if number > 0]
-    return _Place(min(positive, default=1.0) / 1.5, max(positive, default=10.0), logarithmic=True)
+    return _Scale(min(positive, default=1.0) / 1.5, max(positive, default=10.0), logarithmic=True)
 
 
-class _Place:
-    """Where a value lies on an axis, from 0 to 1."""
+class _Scale:
+    """Maps values to positions on an axis, from 0 to 1."""
 
     def __init__(self, low: float, high: float, *, logarithmic: bool) -> None:
         self.low, self.high, self.logarithmic = low, high, logarithmic
 
     def __call__(self, value: float) -> float:
         if self.logarithmic:
-            # A zero has no place on such an axis; it is drawn at its foot, and the value beside it says zero.
+            # A logarithmic axis has no zero. Draw it at the lower end; the label shows the value.
             if value <= self.low or self.high <= self.low:
                 return 0.0
-            # Quotients of the largest and the smallest numbers would be infinite.
+            # Subtract logarithms, because the quotient of very large and very small numbers would be infinite.
             low, high = math.log(self.low), math.log(self.high)
             return (math.log(value) - low) / (high - low)
         return (value - self.low) / (self.high - self.low)
 
     def ticks(self, most: int) -> list[float]:
-        """Some round values within the axis: no more than `most` where it is logarithmic."""
+        """Return round values on the axis; on a logarithmic axis at most `most`."""
         if self.logarithmic:
             return self._powers(most)
         step = 10.0 ** math.floor(math.log10(self.high))
@@ -154,17 +154,17 @@ class _Place:
 
     def _powers(self, most: int) -> list[float]:
         powers = range(math.floor(math.log10(self.low)), math.floor(math.log10(self.high)) + 1)
-        found: list[float] = []
+        ticks: list[float] = []
         for factors in ((1, 2, 5), (1, 3), (1,)):
             values = [factor * 10.0**power for power in powers for factor in factors]
-            found = [value for value in values if self.low <= value <= self.high]
-            if len(found) <= most:
-                return found
-        return found[:: math.ceil(len(found) / most)]
+            ticks = [value for value in values if self.low <= value <= self.high]
+            if len(ticks) <= most:
+                return ticks
+        return ticks[:: math.ceil(len(ticks) / most)]
 
 
 def _lines(chart: Chart) -> tuple[str, float]:
-    """Lines over the categories, evenly spaced, values upwards on a logarithmic scale where they span a hundredfold."""
+    """Draw lines over evenly spaced categories. The scale is logarithmic if the values span a factor of 100."""
     numbers = [number for number in _numbers(chart) if number > 0]
     wide = bool(numbers) and max(numbers) / min(numbers) > 100
     place = _logarithmic(numbers) if wide else _linear(numbers)
@@ -176,7 +176,7 @@ def _lines(chart: Chart) -> tuple[str, float]:
         parts.append(_text(left - 5, y + 3, written(tick, chart.unit), "quiet", "end"))
     steps = max(len(chart.categories) - 1, 1)
     xs = [left + (right - left) * at / steps for at in range(len(chart.categories))]
-    # Labels that would touch are left out, never those at the ends.
+    # Omit labels that would overlap, but keep the first and the last.
     every = max(1, math.ceil(len(xs) * 52 / (right - left)))
     for at, (x, category) in enumerate(zip(xs, chart.categories, strict=True)):
         if at % every == 0 or at == len(xs) - 1:
@@ -184,7 +184,7 @@ def _lines(chart: Chart) -> tuple[str, float]:
             parts.append(_text(x, bottom + LINE, category, "quiet", anchor))
     parts.append(_text((left + right) / 2, bottom + 2 * LINE, chart.category, "quiet", "middle"))
     y = bottom + 2 * LINE + 6.0
-    # Ours last, so that no peer's line lies over it.
+    # Draw our line last, on top of the others.
     for number, series in sorted(enumerate(chart.series), key=lambda numbered: numbered[1].ours):
         colour = _colour(number, series)
         dash = "" if series.ours else DASHES[number % len(DASHES)]
@@ -206,9 +206,9 @@ def _lines(chart: Chart) -> tuple[str, float]:
 
 
 def _cells(cells: Cells) -> tuple[str, float]:
-    """Files as cells: a kept one is filled, a skipped one hollow, a doubted one crossed."""
+    """Draw files as cells: kept files filled, skipped files hollow, files in doubt outlined."""
     most = max((len(verdicts) for _, verdicts in cells.rows), default=0)
-    # Small enough for thousands, large enough to be told apart.
+    # Small enough for thousands of files, large enough to see each.
     side = max(3.0, min(14.0, math.sqrt((WIDTH - LEFT - RIGHT) * 90 / max(most, 1))))
     across = max(1, int((WIDTH - LEFT - RIGHT) // side))
     parts = []

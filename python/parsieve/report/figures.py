@@ -1,4 +1,4 @@
-"""What a report shows, as data: no colours, no pixels, no HTML."""
+"""The content of a report as data, without colours, pixels or HTML."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-# What was not measured is `None`: a gap in the picture and a dash in the table, never a zero.
+# None means not measured: a gap in the picture and a dash in the table, never a zero.
 Value = float | None
 Unit = Literal["seconds", "bytes", "files", "bits per row", "ratio", "rows", ""]
 Verdict = Literal["kept", "skipped", "doubted"]
@@ -15,23 +15,23 @@ Verdict = Literal["kept", "skipped", "doubted"]
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One contender: a value for each category of its chart."""
+    """The values of one contender, one for each category of the chart."""
 
     name: str
     values: Sequence[Value]
-    # The contender that the report is about is drawn stronger than its peers.
+    # Whether this is the contender under test, which is drawn thicker than its peers.
     ours: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """Contenders side by side: as `bars`, as `dots` where they span orders of magnitude, as `lines` along a number."""
+    """A chart of several contenders: `bars`, `dots` for values across orders of magnitude, or `lines` over numbers."""
 
     kind: Literal["bars", "dots", "lines"]
     categories: Sequence[str]
     series: Sequence[Series]
     unit: Unit = ""
-    # What the categories are: the head of the table's first column, and the axis of lines.
+    # The name of the categories: the heading of the table's first column, and of the axis of lines.
     category: str = ""
     # A short remark on each category of bars or dots, such as "12x faster".
     remarks: Sequence[str] = ()
@@ -43,32 +43,32 @@ class Chart:
             if len(series.values) != len(self.categories):
                 raise ValueError(
                     f"{series.name!r} has {len(series.values)} values for {len(self.categories)} categories; "
-                    "give None where nothing was measured"
+                    "use None for missing measurements"
                 )
             for value in series.values:
                 if value is not None and not math.isfinite(value):
                     raise ValueError(
-                        f"{series.name!r} has the value {value}, which has no place in a picture; give None where "
-                        "nothing was measured"
+                        f"{series.name!r} has the value {value}, which cannot be drawn; use None for missing "
+                        "measurements"
                     )
 
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """The files of a table, one cell each, under one way to plan after the other."""
+    """The files of a table, one cell each, for one or more ways to plan."""
 
-    # For each way to plan, what became of each file.
+    # The name of each way to plan, with its verdict on each file.
     rows: Sequence[tuple[str, Sequence[Verdict]]]
 
     @property
     def in_doubt(self) -> bool:
-        """Whether any file is read because of a doubt."""
+        """Whether any file is read because it could not be judged."""
         return any("doubted" in verdicts for _, verdicts in self.rows)
 
 
 @dataclass(frozen=True, slots=True)
 class Headline:
-    """What a page says first: a number to remember, and the words that explain it."""
+    """A main result at the top of a page: a number, and the words that explain it."""
 
     number: str
     words: str
@@ -76,7 +76,7 @@ class Headline:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A picture with its heading, the sentence that says what it shows, and how to measure it again."""
+    """A picture with its heading, a sentence that describes it, and the command that reproduces it."""
 
     title: str
     says: str
@@ -87,7 +87,7 @@ class Figure:
 
 
 def written(value: Value, unit: Unit) -> str:
-    """A value as a person reads it, with its unit.
+    """Format a value with its unit.
 
     >>> written(0.0123, "seconds"), written(11_000_000, "bytes"), written(None, "files")
     ('12.3 ms', '11 MB', '-')
@@ -112,7 +112,7 @@ def written(value: Value, unit: Unit) -> str:
 
 
 def _rounded(value: float) -> str:
-    """Three digits, and thousands told apart: more would claim a precision that no noisy machine has."""
+    """Format a number with three significant digits and thousands separators. More digits would be noise."""
     if abs(value) >= 1e15:
         return f"{value:.3g}"
     if abs(value) >= 100 or value == int(value):

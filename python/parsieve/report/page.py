@@ -1,4 +1,4 @@
-"""Figures as one HTML page that needs no other file, no script and no network."""
+"""Render figures as one HTML page that needs no other files, scripts or network."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from html import escape
 from parsieve.report.charts import picture
 from parsieve.report.figures import Cells, Chart, Figure, Headline, written
 
-# Colours that people with any kind of colour sight tell apart (Okabe and Ito), darker on white, lighter on black.
+# Colours that are distinct with any kind of colour vision (Okabe and Ito), darker on white, lighter on black.
 STYLE = """
 :root{color-scheme:light dark;--ink:#1b1f24;--quiet:#57606a;--paper:#fff;--rule:#d0d7de;--ours:#0b6e4f;
 --c0:#9a5b00;--c1:#0060a0;--c2:#a03c78;--c3:#6b6b6b;--c4:#b23c00;--c5:#4a4aa8;--hollow:#eaeef2}
@@ -52,9 +52,9 @@ code{font-size:.85em}p.how,p.note{color:var(--quiet);font-size:.85rem;margin:.3r
 """
 
 
-# What opens a figure's table.
+# The label that opens a figure's table.
 TABLE = "Numbers as a table"
-# What no page may hold, and what cannot be written as UTF-8; names of files and columns may hold anything.
+# Characters that HTML or UTF-8 does not allow. Names of files and columns may contain any character.
 UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
 
 
@@ -65,26 +65,26 @@ def render(
     facts: Mapping[str, str] | None = None,
     headlines: Sequence[Headline] = (),
 ) -> str:
-    """Return one HTML page of figures: a picture each, and its numbers as a table that opens on demand.
+    """Return one HTML page with a picture of each figure, and its numbers as a table that opens on demand.
 
     Args:
         title: The page's heading.
         says: The sentence below it.
         figures: What to show, in order.
-        facts: What holds for all of it: machine, date, commit.
-        headlines: The results in short, above everything else.
+        facts: Facts about all figures, such as machine, date and commit.
+        headlines: The main results, to show at the top.
 
     >>> page = render("Skipping", "What was read.", [Figure("Files", "Two ways.", Cells([("min/max", ["kept"])]))])
     >>> page.startswith("<!doctype html>"), "http-equiv" in page
     (True, False)
     """
     listed = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in (facts or {}).items())
-    first = "".join(f"<li><strong>{escape(one.number)}</strong>{escape(one.words)}</li>" for one in headlines)
+    first = "".join(f"<li><strong>{escape(line.number)}</strong>{escape(line.words)}</li>" for line in headlines)
     links = "".join(f'<li><a href="#f{at}">{escape(figure.title)}</a></li>' for at, figure in enumerate(figures, 1))
     page = (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        # No icon either: a browser would ask for one.
+        # Without an empty icon, a browser would request one.
         f'<link rel="icon" href="data:,"><title>{escape(title)}</title><style>{STYLE}</style></head><body>'
         f"<header><h1>{escape(title)}</h1><p>{escape(says)}</p>"
         + (f'<ul class="headline">{first}</ul>' if first else "")
@@ -109,17 +109,22 @@ def _section(figure: Figure, name: str) -> str:
 
 
 def _table(figure: Figure) -> str:
-    """The figure's numbers: contenders down, categories across, so that a phone shows the few across."""
+    """Return a figure's numbers as a table. The shorter dimension goes across, to fit on a phone."""
     if isinstance(figure.shows, Cells):
-        # A column of zeros would only make people wonder.
+        # Leave out a column that would contain only zeros.
         width = 4 if figure.shows.in_doubt else 3
         head = ["plan by", "files", "read", "in doubt"][:width]
         rows = [
             (
                 False,
-                [name, f"{len(of):,}", f"{sum(one != 'skipped' for one in of):,}", f"{of.count('doubted'):,}"][:width],
+                [
+                    name,
+                    f"{len(verdicts):,}",
+                    f"{sum(verdict != 'skipped' for verdict in verdicts):,}",
+                    f"{list(verdicts).count('doubted'):,}",
+                ][:width],
             )
-            for name, of in ((name, list(verdicts)) for name, verdicts in figure.shows.rows)
+            for name, verdicts in figure.shows.rows
         ]
     else:
         chart: Chart = figure.shows
@@ -136,8 +141,8 @@ def _table(figure: Figure) -> str:
                 (False, [category, *(written(series.values[at], chart.unit) for series in chart.series)])
                 for at, category in enumerate(chart.categories)
             ]
-    # A head of nothing would be read aloud as one.
-    heads = "".join(f'<th scope="col">{escape(one)}</th>' if one else "<td></td>" for one in head)
+    # An empty heading must not be a heading for screen readers.
+    heads = "".join(f'<th scope="col">{escape(name)}</th>' if name else "<td></td>" for name in head)
     lines = "".join(
         f'<tr{" class=ours-row" if ours else ""}><th scope="row">{escape(cells[0])}</th>'
         + "".join(f"<td>{escape(cell)}</td>" for cell in cells[1:])

@@ -1,4 +1,4 @@
-"""A user's own table and queries as figures: what each plan reads, by min/max alone and by all evidence."""
+"""Show what queries of a table read, by min/max statistics alone and by all evidence."""
 
 from __future__ import annotations
 
@@ -10,32 +10,33 @@ from typing import Any
 import parsieve as ps
 from parsieve.index.reports import size_of
 from parsieve.index.sizes import lookup_bytes, stored_bytes
-from parsieve.plan.make import make_plan
+from parsieve.plan.make import PlanOptions
+from parsieve.predicate.bind import bind
 from parsieve.predicate.expr import columns
 from parsieve.report.figures import Cells, Chart, Figure, Series, Verdict
 from parsieve.report.page import render
 
 MINMAX, OURS = "by min/max alone", "with all evidence"
-# Doubts that are written out.
+# How many doubts to list.
 SHOWN = 5
 
 
 def page_of_plans(table: ps.Table, queries: Sequence[Any], day: dt.date) -> str:
-    """One page about what some queries of a table read.
+    """Return a page that shows what some queries of a table read.
 
     >>> import datetime, tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
     >>> folder = tempfile.mkdtemp()
     >>> for part in range(3):
     ...     pq.write_table(pa.table({"id": [part]}), f"{folder}/part-{part}.parquet")
     >>> page = page_of_plans(ps.open_table(folder), ["id = 1"], datetime.date(2026, 1, 31))
-    >>> "reads 1 of 3 files" in page, "little is left that an index could spare" in page
+    >>> "reads 1 of 3 files" in page, "an index could save little" in page
     (True, True)
     """
     try:
         kinds = table.index_kinds()
         indexed = ", ".join(f"{column} ({kind})" for column, kind in kinds.items()) or "nothing"
     except ps.ParsieveError as error:
-        # Plans are made without it.
+        # Plans do not need the index.
         kinds, indexed = {}, str(error)
     pairs = [(by_minmax(table, query), table.plan(query, row_groups=True, on_unknown="ignore")) for query in queries]
     figures = [_cells(str(query), *pair, kinds) for query, pair in zip(queries, pairs, strict=True)]
@@ -54,12 +55,12 @@ def page_of_plans(table: ps.Table, queries: Sequence[Any], day: dt.date) -> str:
         "parsieve": ps.__version__,
         "date": day.isoformat(),
     }
-    return render("What these queries read", "Each skip is proven; what is in doubt is read.", figures, facts)
+    return render("What these queries read", "Each skip is proven. Files in doubt are read.", figures, facts)
 
 
 def _sizes(table: ps.Table, kinds: Mapping[str, str]) -> dict[str, str]:
-    """How large the index is, if there is one."""
-    view = table._index.newest() if kinds else None
+    """Return the size of the index, if the table has one."""
+    view = table.opened.index.newest() if kinds else None
     if view is None:
         return {}
     stored, lookup = stored_bytes(view.commit), lookup_bytes(view)
@@ -67,7 +68,7 @@ def _sizes(table: ps.Table, kinds: Mapping[str, str]) -> dict[str, str]:
 
 
 def by_minmax(table: ps.Table, query: Any) -> ps.Plan:
-    """The plan that partition values, minima and maxima make, without an index and without filters.
+    """Plan with partition values and min/max statistics only, without the index and without filters.
 
     >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
     >>> folder = tempfile.mkdtemp()
@@ -78,11 +79,13 @@ def by_minmax(table: ps.Table, query: Any) -> ps.Plan:
     >>> len(by_minmax(table, "id = 50").files), len(by_minmax(table, "id = 200").files)
     (3, 0)
     """
-    return make_plan(table._lake, table._snapshot(None), table._footers, None, query, None, None, None, filters=False)
+    snapshot = table.opened.snapshot()
+    options = PlanOptions(use_index=False, use_filters=False)
+    return table.opened.plan(bind(query, snapshot.schema), snapshot, options)
 
 
 def verdicts(plan: ps.Plan) -> list[Verdict]:
-    """What becomes of each file, in order of their names.
+    """Return the verdict on each file, in the order of their names.
 
     >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
     >>> folder = tempfile.mkdtemp()
@@ -91,18 +94,18 @@ def verdicts(plan: ps.Plan) -> list[Verdict]:
     >>> verdicts(ps.open_table(folder).plan("id = 1"))
     ['skipped', 'kept', 'skipped']
     """
-    found: dict[str, Verdict] = {one.path: "doubted" if one.doubt else "kept" for one in plan.kept}
-    found |= {one.path: "skipped" for one in plan.skipped}
-    return [found[path] for path in sorted(found)]
+    by_path: dict[str, Verdict] = {keep.path: "doubted" if keep.doubt else "kept" for keep in plan.kept}
+    by_path |= {skip.path: "skipped" for skip in plan.skipped}
+    return [by_path[path] for path in sorted(by_path)]
 
 
-def spared(minmax: ps.Plan, plan: ps.Plan, kinds: dict[str, str]) -> str:
-    """What index and filters spare a query beside min/max, in a sentence; that they spare nothing is said too.
+def savings(minmax: ps.Plan, plan: ps.Plan, kinds: dict[str, str]) -> str:
+    """Return a sentence about how many files index and filters save a query beyond min/max statistics, even if none.
 
     Args:
         minmax: The plan of `by_minmax`.
-        plan: The plan by all evidence.
-        kinds: Which columns are indexed, as `Table.index_kinds` tells.
+        plan: The plan with all evidence.
+        kinds: The indexed columns, as returned by `Table.index_kinds`.
 
     >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
     >>> folder = tempfile.mkdtemp()
@@ -110,29 +113,31 @@ def spared(minmax: ps.Plan, plan: ps.Plan, kinds: dict[str, str]) -> str:
     ...     pq.write_table(pa.table({"id": [part], "state": ["open"]}), f"{folder}/part-{part}.parquet")
     >>> table = ps.open_table(folder)
     >>> for query in ("id = 1", "state = 'open'"):
-    ...     print(spared(by_minmax(table, query), table.plan(query), table.index_kinds()))
-    Min/max alone reads 1 of 3 files: little is left that an index could spare.
-    Min/max alone reads 3 of 3 files, and no index of state is there; parsieve advise tells whether one would pay.
+    ...     print(savings(by_minmax(table, query), table.plan(query), table.index_kinds()))
+    Min/max alone reads 1 of 3 files: an index could save little.
+    Min/max alone reads 3 of 3 files, and state has no index; parsieve advise estimates what one would save.
     """
-    few, all_few = len(plan.kept), len(minmax.kept)
-    total = few + len(plan.skipped)
-    if few < all_few:
-        return f"Index and filters spare {all_few - few:,} of the {all_few:,} files that min/max alone reads."
-    begun = f"Min/max alone reads {all_few:,} of {total:,} files"
-    asked = [".".join(column.path) for column in columns(plan._expr)]
-    indexed = [column for column in asked if column in kinds]
+    num_kept, num_by_minmax = len(plan.kept), len(minmax.kept)
+    total = num_kept + len(plan.skipped)
+    if num_kept < num_by_minmax:
+        saved = num_by_minmax - num_kept
+        return f"Index and filters save {saved:,} of the {num_by_minmax:,} files that min/max alone reads."
+    start = f"Min/max alone reads {num_by_minmax:,} of {total:,} files"
+    names = [".".join(column.path) for column in columns(plan.record.expr)]
+    indexed = [name for name in names if name in kinds]
     if indexed:
-        return f"{begun}: this query is spared nothing by the index of {', '.join(indexed)}."
-    if few < 2 or not asked:
-        return f"{begun}: little is left that an index could spare."
-    return f"{begun}, and no index of {', '.join(asked)} is there; parsieve advise tells whether one would pay."
+        return f"{start}: the index of {', '.join(indexed)} does not help this query."
+    if num_kept < 2 or not names:
+        return f"{start}: an index could save little."
+    have = "has" if len(names) == 1 else "have"
+    return f"{start}, and {', '.join(names)} {have} no index; parsieve advise estimates what one would save."
 
 
 def _cells(query: str, minmax: ps.Plan, plan: ps.Plan, kinds: dict[str, str]) -> Figure:
-    notes = [spared(minmax, plan, kinds)]
+    notes = [savings(minmax, plan, kinds)]
     evidence = Counter(skip.evidence for skip in plan.skipped)
     notes += [f"{count:,} skipped by {name}" for name, count in evidence.most_common()]
-    doubts = dict.fromkeys([*plan._notes, *(doubt for keep in plan.kept for doubt in keep.doubt)])
+    doubts = dict.fromkeys([*plan.record.notes, *(doubt for keep in plan.kept for doubt in keep.doubt)])
     notes += [f"in doubt: {doubt}" for doubt in list(doubts)[:SHOWN]]
     requests = "1 request" if plan.requests == 1 else f"{plan.requests:,} requests"
     notes.append(f"the plan read {plan.bytes_fetched:,} bytes in {requests}")

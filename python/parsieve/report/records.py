@@ -1,4 +1,4 @@
-"""Records of measurements as one page: the figures that each record holds as data, in the order of the records."""
+"""Show the figures of benchmark records on one page, in the order of the records."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from parsieve.report.figures import Chart, Figure, Series, Unit
 from parsieve.report.page import render
 
 KINDS = ("bars", "dots", "lines")
-# Units of which less is better, and a contender that nobody can beat.
+# Units for which less is better, and the name of a contender that is a theoretical bound.
 COSTS = ("seconds", "bytes", "files", "bits per row")
 BOUND = "optimum"
-# Two runs on one machine differ by so much.
+# The factor by which two runs on one machine may differ.
 NOISE = 1.1
 
 
 def page_of_records(paths: Sequence[Path]) -> str:
-    """One page with the figures of some records: files of JSON as `benches/` writes them.
+    """Return one page with the figures of some records, which are JSON files as `benches/` writes them.
 
     >>> import json, tempfile
     >>> chart = {"title": "Files read", "says": "Of two.", "kind": "bars", "categories": ["a"], "unit": "files"}
@@ -34,23 +34,23 @@ def page_of_records(paths: Sequence[Path]) -> str:
     for path in paths:
         record = _read(path)
         figures += figures_of(path, record)
-        # Records of one name may lie in two folders.
-        alone = sum(other.stem == path.stem for other in paths) == 1
-        facts[path.stem if alone else str(path)] = _facts(record)
+        # Records in different folders may have the same name.
+        is_unique = sum(other.stem == path.stem for other in paths) == 1
+        facts[path.stem if is_unique else str(path)] = _facts(record)
     says = (
-        "Measured with and without parsieve; what was not measured is a gap. Where an index spares nothing, it says so."
+        "Measured with and without parsieve. A gap means not measured. Figures also show where an index does not help."
     )
-    return render("What skipping spares", says, figures, facts)
+    return render("What skipping saves", says, figures, facts)
 
 
 def figures_of(path: Path, record: Mapping[str, Any]) -> list[Figure]:
-    """The figures of a record that was read from `path`."""
+    """Return the figures of a record that was read from `path`."""
     how = str(record.get("how", ""))
-    return [_figure(path, at, one, how) for at, one in enumerate(record["figures"])]
+    return [_figure(path, at, figure, how) for at, figure in enumerate(record["figures"])]
 
 
 def losses(chart: Chart) -> list[str]:
-    """Where another contender does better than ours by more than a tenth: a sentence for each of them.
+    """Return a sentence for each contender that is better than ours by more than 10%.
 
     >>> shown = [Series("Bloom", [0.0, 2.0]), Series("Sieve", [1.0, 1.0], ours=True), Series("optimum", [0, 0])]
     >>> losses(Chart("dots", ["no such key", "one key"], shown, "files"))
@@ -58,7 +58,7 @@ def losses(chart: Chart) -> list[str]:
     """
     if chart.unit not in COSTS:
         return []
-    told = []
+    sentences = []
     for our in (series for series in chart.series if series.ours):
         for other in (series for series in chart.series if not series.ours and series.name != BOUND):
             places = [
@@ -67,8 +67,8 @@ def losses(chart: Chart) -> list[str]:
                 if mine is not None and theirs is not None and mine > theirs * NOISE
             ]
             if places:
-                told.append(f"Better than {our.name}: {other.name} ({'; '.join(places)}).")
-    return told
+                sentences.append(f"Better than {our.name}: {other.name} ({'; '.join(places)}).")
+    return sentences
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -81,25 +81,25 @@ def _read(path: Path) -> dict[str, Any]:
     return record
 
 
-def _figure(path: Path, at: int, one: Any, how: str) -> Figure:
+def _figure(path: Path, at: int, data: Any, how: str) -> Figure:
     where = f"{path}, figure {at}"
     try:
         series = [
             Series(
-                str(of["name"]),
-                [None if value is None else float(value) for value in of["values"]],
-                bool(of.get("ours", False)),
+                str(entry["name"]),
+                [None if value is None else float(value) for value in entry["values"]],
+                bool(entry.get("ours", False)),
             )
-            for of in one["series"]
+            for entry in data["series"]
         ]
-        unit: Unit = one.get("unit", "")
-        if one["kind"] not in KINDS or unit not in get_args(Unit):
-            raise ValueError(f"kind {one['kind']!r} or unit {unit!r} is not known")
+        unit: Unit = data.get("unit", "")
+        if data["kind"] not in KINDS or unit not in get_args(Unit):
+            raise ValueError(f"kind {data['kind']!r} or unit {unit!r} is unknown")
         chart = Chart(
-            one["kind"], [str(name) for name in one["categories"]], series, unit, str(one.get("category", ""))
+            data["kind"], [str(name) for name in data["categories"]], series, unit, str(data.get("category", ""))
         )
-        notes = [*(str(note) for note in one.get("notes", ())), *losses(chart)]
-        return Figure(str(one["title"]), str(one["says"]), chart, str(one.get("how", how)), notes)
+        notes = [*(str(note) for note in data.get("notes", ())), *losses(chart)]
+        return Figure(str(data["title"]), str(data["says"]), chart, str(data.get("how", how)), notes)
     except KeyError as error:
         raise ValueError(f"{where}: {error} is missing") from None
     except (TypeError, AttributeError, ValueError, OverflowError) as error:
@@ -107,13 +107,13 @@ def _figure(path: Path, at: int, one: Any, how: str) -> Figure:
 
 
 def _facts(record: Mapping[str, Any]) -> str:
-    """One line for a record: when, on what, of which commit."""
+    """Return one line about a record: date, machine, commit and packages."""
     machine = record.get("machine") if isinstance(record.get("machine"), dict) else {}
     packages = record.get("packages") if isinstance(record.get("packages"), dict) else {}
-    told = [
+    facts = [
         str(record.get("date", "")),
         f"{machine['cores']} cores of {machine.get('cpu', '?')}" if machine and "cores" in machine else "",
         f"commit {str(record['commit'])[:10]}" if "commit" in record else "",
         ", ".join(f"{name} {version}" for name, version in (packages or {}).items()),
     ]
-    return "; ".join(one for one in told if one)
+    return "; ".join(filter(None, facts))

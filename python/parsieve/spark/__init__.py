@@ -6,8 +6,9 @@ from parsieve.spark.build.maintain import compact, expire, update_index
 from parsieve.spark.join.key_filter import filter_of, keep_matching
 from parsieve.spark.join.semi_join import semi_join
 from parsieve.spark.runtime.session import session
-from parsieve.spark.scan.last_scan import Scan, last_scan
+from parsieve.spark.scan.last_scan import last_scan
 from parsieve.spark.scan.read import read
+from parsieve.spark.scan.record import Scan
 from parsieve.spark.source.register import register
 
 __all__ = [

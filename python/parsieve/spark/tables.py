@@ -1,4 +1,4 @@
-"""Which table a caller means: a path or URI, a library's object, a lake that is open, or a name in Spark's catalog."""
+"""Find the table that a caller of `parsieve.spark` means, and its index."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from parsieve._core import UnsupportedError
+from parsieve.index.log.commit import Commit, Log
 from parsieve.index.table_index import TableIndex
-from parsieve.io.store.store import Store
+from parsieve.index.view import View
+from parsieve.io.store.base import Store
 from parsieve.lake import open_lake
 from parsieve.lake.base import Lake
 from parsieve.table import Table
@@ -18,44 +20,51 @@ FORMATS = ("delta", "hudi", "iceberg", "parquet")
 
 
 def lake_of(spark: Any, table: Any, storage_options: Mapping[str, str] | None = None) -> Lake:
-    """The table as our own adapters read it."""
+    """Open a table: a path or URI, an object of a library, or a name in Spark's catalog."""
     if isinstance(table, Lake):
         return table
     if not is_name(table):
         return open_lake(table, storage_options=storage_options)
-    found = {row.col_name: row.data_type for row in spark.sql(f"DESCRIBE TABLE EXTENDED {table}").collect()}
-    provider, location = str(found.get("Provider", "")).lower(), found.get("Location")
+    description = {row.col_name: row.data_type for row in spark.sql(f"DESCRIBE TABLE EXTENDED {table}").collect()}
+    provider, location = str(description.get("Provider", "")).lower(), description.get("Location")
     if not location or provider not in FORMATS:
         raise UnsupportedError(f"{table} is a table of {provider or 'no provider'}, not of {', '.join(FORMATS)}")
     if provider == "iceberg":
-        # The folder alone does not say which of its metadata files the catalog holds for the current one.
+        # Only the catalog knows which metadata file is the current one.
         log = spark.sql(f"SELECT file FROM {table}.metadata_log_entries ORDER BY timestamp DESC LIMIT 1")
         location = log.first().file
     return open_lake(location, provider, storage_options)
 
 
 def is_name(table: Any) -> bool:
-    """Whether a table is named as Spark's catalog does, not by where it lies."""
+    """Return whether a table is a name in Spark's catalog, and not a path or URI."""
     return isinstance(table, str) and not ("/" in table or os.sep in table or Path(table).exists())
 
 
 def lake_and_store(
     spark: Any, table: Any, index_location: Any = None, storage_options: Mapping[str, str] | None = None
 ) -> tuple[Lake, Store]:
-    """The table, and where its index lies: beside it unless the caller says otherwise."""
+    """Open a table and the store of its index, at the given location or at the default one."""
     if isinstance(table, Table):
         refuse_second_place(index_location, storage_options)
-        table._index.refresh()
-        return table._lake, table._index.store
+        table.opened.index.refresh()
+        return table.opened.lake, table.opened.index.store
     lake = lake_of(spark, table, storage_options)
     options = lake.storage_options if storage_options is None else storage_options
     index = TableIndex.of(lake, index_location, options)
-    # The newest version is looked for, since an older version of the package stored it elsewhere.
+    # Load the newest version, because an older version of the package may have stored the index elsewhere.
     index.refresh()
     return lake, index.store
 
 
 def refuse_second_place(index_location: Any, storage_options: Mapping[str, str] | None) -> None:
-    """`ValueError` where a table from `open_table` is told once more where its index lies."""
+    """Raise `ValueError` if the caller passes a location or options for a table from `open_table`."""
     if index_location is not None or storage_options is not None:
-        raise ValueError("a table from open_table has its index and its options already")
+        raise ValueError(
+            "index_location and storage_options belong to the table: pass them to open_table, not with its result"
+        )
+
+
+def view_of(log: Log, version: Commit) -> View:
+    """Return a view of a version, which can load newer versions."""
+    return View(log.store, version, TableIndex(log.store).refresh)

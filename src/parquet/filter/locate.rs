@@ -1,8 +1,8 @@
-//! Where a column chunk's Bloom filter lies, and which bytes of it a question needs.
+//! Finds the Bloom filter of a column chunk, and the bytes of it that a probe needs.
 //!
 //! ```text
-//! plain      header | block 0 | block 1 | …                 one probe: the header and one block of 32 bytes
-//! encrypted  module 8 (header) | module 9 (whole bitset)    one probe: all of it, or nothing is authenticated
+//! plain      header | block 0 | block 1 | …                 a probe reads the header and one block of 32 bytes
+//! encrypted  module 8 (header) | module 9 (whole bitset)    a probe reads everything, or nothing is authenticated
 //! ```
 
 use std::ops::Range;
@@ -12,57 +12,57 @@ use crate::crypto::{MODULE_OVERHEAD, module_len};
 use crate::error::{Error, ErrorKind, FileKind, Result};
 use crate::int::{to_u64, to_usize};
 use crate::parquet::meta::chunk::Protection;
-use crate::parquet::open::decryptor::{FilterPart, Vault};
+use crate::parquet::open::decryptor::{Decryptor, FilterPart};
 use crate::parquet::open::file::ParquetFile;
 use crate::ranges::{Fetched, Step};
 
-/// Bytes of the first read where a header is: several times the longest header that writers make.
+/// Size of the first read of a header: several times the longest header that known writers produce.
 const HEADER_WINDOW: u64 = 64;
-/// A header that goes on for longer is none. parquet-java pads an encrypted one to 100 bytes.
+/// Maximum size of a header. parquet-java pads encrypted headers to 100 bytes.
 const MAX_HEADER: u64 = 4096;
-/// A filter of this size or less is read whole: a second request would cost more than its bytes.
-const SMALL: u64 = 4096;
+/// Filters up to this size are read completely: a second request would cost more than the additional bytes.
+const SMALL_FILTER: u64 = 4096;
 
-/// Where one filter lies, by the metadata of its column chunk; checked against the file's size.
+/// Position of a filter according to the metadata of its column chunk, validated against the file's size.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FilterPlace {
-    /// Position of the row group.
+pub struct FilterLocation {
+    /// Index of the row group.
     pub row_group: usize,
-    /// Position of the column among the leaves.
+    /// Index of the column among the leaves.
     pub column: usize,
     /// Offset in the file.
     pub offset: u64,
-    /// Bytes with the header and the encryption, where the writer says them.
+    /// Size in bytes including header and encryption, if the writer stores it.
     pub length: Option<u64>,
-    /// How its column is encrypted.
+    /// The encryption of its column.
     pub protection: Protection,
-    /// The first byte after the file's data.
+    /// End of the file's data.
     pub data_end: u64,
 }
 
-/// A plaintext header that agrees with the metadata and the file's size.
+/// A plaintext header that is consistent with the metadata and the file's size.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FilterHeader {
-    /// Blocks of the bitset.
+    /// Number of blocks of the bitset.
     pub num_blocks: u64,
-    /// Where the bitset lies.
+    /// Position of the bitset in the file.
     pub bitset: Range<u64>,
 }
 
-/// What stands where a filter should be.
+/// The bytes at the position of a filter.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Extent {
-    /// A plaintext filter with its header, at these bytes.
+pub enum FilterBytes {
+    /// A plaintext filter including its header.
     Plain(Range<u64>),
-    /// Two encrypted modules, at these bytes.
-    Sealed(Range<u64>),
+    /// Two encrypted modules.
+    Encrypted(Range<u64>),
 }
 
 impl ParquetFile {
-    /// Where the filter of a column chunk lies; `None` where the writer made none.
-    pub fn filter_place(&self, row_group: usize, column: usize) -> Result<Option<FilterPlace>> {
+    /// Returns the position of a column chunk's filter, or `None` if it has none.
+    pub fn filter_location(&self, row_group: usize, column: usize) -> Result<Option<FilterLocation>> {
         let chunk = self.metadata.chunk(row_group, column)?;
-        if chunk.elsewhere {
+        if chunk.in_other_file {
             return Err(Error::new(ErrorKind::File(FileKind::DataElsewhere)));
         }
         let meta = chunk.meta.as_ref().ok_or_else(|| self.no_key(column))?;
@@ -78,27 +78,32 @@ impl ParquetFile {
             }))
         };
         let start = u64::try_from(offset).ok().filter(|start| *start < data_end).ok_or_else(outside)?;
-        let known =
+        let valid_length =
             length.map(|length| u64::try_from(length).ok().filter(|length| (1..=data_end - start).contains(length)));
-        let length = match known {
+        let length = match valid_length {
             Some(None) => return Err(outside()),
             Some(Some(length)) => Some(length),
             None => None,
         };
-        Ok(Some(FilterPlace { row_group, column, offset: start, length, protection: chunk.protection, data_end }))
+        Ok(Some(FilterLocation { row_group, column, offset: start, length, protection: chunk.protection, data_end }))
     }
 
-    /// Reads a whole filter.
-    pub fn read_filter(&self, place: &FilterPlace, vault: Option<&dyn Vault>, fetched: &Fetched) -> Result<Step<Sbbf>> {
-        if place.protection != Protection::Plain {
-            return self.read_sealed(place, vault, fetched);
+    /// Reads a complete filter.
+    pub fn read_filter(
+        &self,
+        location: &FilterLocation,
+        decryptor: Option<&dyn Decryptor>,
+        fetched: &Fetched,
+    ) -> Result<Step<Sbbf>> {
+        if location.protection != Protection::Plain {
+            return self.read_encrypted(location, decryptor, fetched);
         }
-        if let Some(whole) = place.whole()
-            && fetched.get(&whole).is_none()
+        if let Some(full_range) = location.full_range()
+            && fetched.get(&full_range).is_none()
         {
-            return Ok(fetched.need(&whole));
+            return Ok(fetched.need(&full_range));
         }
-        match place.header(fetched)? {
+        match location.header(fetched)? {
             Step::Need(ranges) => Ok(Step::Need(ranges)),
             Step::Ready(header) => match fetched.get(&header.bitset) {
                 Some(bitset) => Sbbf::from_bitset(bitset).map(Step::Ready),
@@ -107,29 +112,29 @@ impl ParquetFile {
         }
     }
 
-    /// Whether values with these hashes may be in the filter, reading as little of it as that takes.
+    /// Checks whether values with these hashes may be in the filter, and reads as little of it as possible.
     pub fn probe_filter(
         &self,
-        place: &FilterPlace,
-        vault: Option<&dyn Vault>,
+        location: &FilterLocation,
+        decryptor: Option<&dyn Decryptor>,
         hashes: &[u64],
         fetched: &Fetched,
     ) -> Result<Step<Vec<bool>>> {
-        let small = place.length.is_some_and(|length| length <= SMALL);
-        if small || place.protection != Protection::Plain {
-            let whole = self.read_filter(place, vault, fetched)?;
-            return Ok(whole.map(|filter| hashes.iter().map(|hash| filter.may_contain_hash(*hash)).collect()));
+        let small = location.length.is_some_and(|length| length <= SMALL_FILTER);
+        if small || location.protection != Protection::Plain {
+            let filter = self.read_filter(location, decryptor, fetched)?;
+            return Ok(filter.map(|filter| hashes.iter().map(|hash| filter.may_contain_hash(*hash)).collect()));
         }
-        let header = match place.header(fetched)? {
+        let header = match location.header(fetched)? {
             Step::Ready(header) => header,
             Step::Need(mut ranges) => {
-                // The length tells the size of a header of the usual form, so the blocks need not wait for it. Where the
-                // header turns out to be another, they were fetched in vain and the right ones follow.
-                if fetched.prefix(place.offset).is_empty()
-                    && let Some(guess) = place.guess_header()
+                // The length determines the size of a header in its usual form, so the blocks can be requested together
+                // with the header. If the header has another form, the right blocks are requested afterwards.
+                if fetched.prefix(location.offset).is_empty()
+                    && let Some(guess) = location.guess_header()
                 {
                     let blocks = guess.blocks(hashes);
-                    // What the header's range brings anyway is not asked for twice.
+                    // Do not request bytes that the header's range already covers.
                     let window = ranges.iter().map(|range| range.end).max().unwrap_or(0);
                     ranges.extend(blocks.into_iter().filter(|block| block.start >= window));
                 }
@@ -151,25 +156,25 @@ impl ParquetFile {
         answers.collect::<Result<Vec<bool>>>().map(Step::Ready)
     }
 
-    /// The bytes of a new filter as the column's protection asks for.
+    /// Encodes a new filter, encrypted if its column is.
     pub fn encode_filter(
         &self,
         row_group: usize,
         column: usize,
         filter: &Sbbf,
-        vault: Option<&dyn Vault>,
+        decryptor: Option<&dyn Decryptor>,
     ) -> Result<Vec<u8>> {
         if self.metadata.chunk(row_group, column)?.protection == Protection::Plain {
             return filter.to_bytes();
         }
-        let vault = vault.ok_or_else(|| self.no_key(column))?;
-        let seal = |part, plain: &[u8]| vault.seal_filter(&self.metadata, (row_group, column), part, plain);
+        let decryptor = decryptor.ok_or_else(|| self.no_key(column))?;
+        let seal = |part, plain: &[u8]| decryptor.seal_filter(&self.metadata, (row_group, column), part, plain);
         let mut bytes = seal(FilterPart::Header, &header::encode(filter.num_blocks())?)?;
         bytes.extend(seal(FilterPart::Bitset, filter.bitset())?);
         Ok(bytes)
     }
 
-    /// Bytes that `encode_filter` makes of so many blocks.
+    /// Returns the size that `encode_filter` produces for this number of blocks.
     pub fn encoded_filter_len(&self, row_group: usize, column: usize, num_blocks: u64) -> Result<u64> {
         let plain = to_u64(header::encode(num_blocks)?.len()) + num_blocks * to_u64(Block::BYTES);
         Ok(match self.metadata.chunk(row_group, column)?.protection {
@@ -178,29 +183,35 @@ impl ParquetFile {
         })
     }
 
-    fn read_sealed(&self, place: &FilterPlace, vault: Option<&dyn Vault>, fetched: &Fetched) -> Result<Step<Sbbf>> {
-        let vault = vault.ok_or_else(|| self.no_key(place.column))?;
-        if let Some(whole) = place.whole()
-            && fetched.get(&whole).is_none()
+    fn read_encrypted(
+        &self,
+        location: &FilterLocation,
+        decryptor: Option<&dyn Decryptor>,
+        fetched: &Fetched,
+    ) -> Result<Step<Sbbf>> {
+        let decryptor = decryptor.ok_or_else(|| self.no_key(location.column))?;
+        if let Some(full_range) = location.full_range()
+            && fetched.get(&full_range).is_none()
         {
-            return Ok(fetched.need(&whole));
+            return Ok(fetched.need(&full_range));
         }
-        let modules = match place.sealed(fetched)? {
+        let modules = match location.encrypted_modules(fetched)? {
             Step::Ready(modules) => modules,
             Step::Need(ranges) => return Ok(Step::Need(ranges)),
         };
         let [Some(first), Some(second)] = modules.clone().map(|module| fetched.get(&module)) else {
             return Ok(fetched.need(&(modules[0].start..modules[1].end)));
         };
-        let open = |part, module| vault.open_filter(&self.metadata, (place.row_group, place.column), part, module);
-        // What follows the header inside its module is padding.
-        let header = header::decode(&open(FilterPart::Header, first)?, place.offset)?;
+        let open =
+            |part, module| decryptor.open_filter(&self.metadata, (location.row_group, location.column), part, module);
+        // The bytes after the header in its module are padding.
+        let header = header::decode(&open(FilterPart::Header, first)?, location.offset)?;
         let filter = Sbbf::from_bitset(&open(FilterPart::Bitset, second)?)?;
         match (header.num_blocks, filter.num_blocks()) {
-            (claimed, found) if claimed == found => Ok(Step::Ready(filter)),
-            (claimed, found) => Err(Error::at(
-                ErrorKind::File(FileKind::FilterLength { stated: claimed * 32, actual: found * 32 }),
-                place.offset,
+            (claimed, actual) if claimed == actual => Ok(Step::Ready(filter)),
+            (claimed, actual) => Err(Error::at(
+                ErrorKind::File(FileKind::FilterLength { stated: claimed * 32, actual: actual * 32 }),
+                location.offset,
             )),
         }
     }
@@ -222,26 +233,26 @@ impl ParquetFile {
     }
 }
 
-impl FilterPlace {
-    /// All bytes of the filter, where the writer says how many they are.
-    pub fn whole(&self) -> Option<Range<u64>> {
+impl FilterLocation {
+    /// Returns the range of the complete filter, if its length is stored.
+    pub fn full_range(&self) -> Option<Range<u64>> {
         self.length.map(|length| self.offset..self.offset + length)
     }
 
-    /// The header of a plaintext filter.
+    /// Reads the header of a plaintext filter.
     pub fn header(&self, fetched: &Fetched) -> Result<Step<FilterHeader>> {
         let room = self.end() - self.offset;
-        let most = room.min(MAX_HEADER);
+        let max_header = room.min(MAX_HEADER);
         let available = fetched.prefix(self.offset);
-        let available = &available[..available.len().min(to_usize(most).unwrap_or(usize::MAX))];
+        let available = &available[..available.len().min(to_usize(max_header).unwrap_or(usize::MAX))];
         let decoded = match header::decode(available, self.offset) {
             Ok(decoded) => decoded,
-            Err(error) if !ends_too_early(&error) => return Err(error),
-            Err(_) if to_u64(available.len()) < most => {
-                let window = (to_u64(available.len()) * 4).clamp(HEADER_WINDOW, MAX_HEADER).min(most);
+            Err(error) if !is_truncated(&error) => return Err(error),
+            Err(_) if to_u64(available.len()) < max_header => {
+                let window = (to_u64(available.len()) * 4).clamp(HEADER_WINDOW, MAX_HEADER).min(max_header);
                 return Ok(fetched.need(&(self.offset..self.offset + window)));
             }
-            Err(_) if most == MAX_HEADER => {
+            Err(_) if max_header == MAX_HEADER => {
                 return Err(Error::at(ErrorKind::File(FileKind::FilterHeaderTooLong(MAX_HEADER)), self.offset));
             }
             Err(error) => return Err(error),
@@ -261,23 +272,25 @@ impl FilterPlace {
         }
     }
 
-    /// What stands here, for a filter that is to be wiped: of an encrypted column it should be sealed, and may not be.
-    pub fn extent(&self, fetched: &Fetched) -> Result<Step<Extent>> {
-        // A sealed header passes for a plain one only if its length, its nonce and its ciphertext spell Thrift by chance.
+    /// Returns the kind and range of the bytes to be wiped. The filter of an encrypted column should be encrypted, but
+    /// may not be.
+    pub fn extent(&self, fetched: &Fetched) -> Result<Step<FilterBytes>> {
+        // Encrypted modules only look like a plain header if their length, nonce and ciphertext happen to be valid
+        // Thrift.
         let plain = match self.header(fetched) {
             Ok(Step::Need(ranges)) => return Ok(Step::Need(ranges)),
-            Ok(Step::Ready(header)) => return Ok(Step::Ready(Extent::Plain(self.offset..header.bitset.end))),
+            Ok(Step::Ready(header)) => return Ok(Step::Ready(FilterBytes::Plain(self.offset..header.bitset.end))),
             Err(error) => error,
         };
         match self.sealed_modules(fetched) {
-            Ok(modules) => Ok(modules.map(|[header, bitset]| Extent::Sealed(header.start..bitset.end))),
-            // It is neither, so it cannot be wiped exactly.
+            Ok(modules) => Ok(modules.map(|[header, bitset]| FilterBytes::Encrypted(header.start..bitset.end))),
+            // It is neither, so its exact range is unknown.
             Err(_) => Err(plain),
         }
     }
 
-    /// The two modules of a sealed filter.
-    fn sealed(&self, fetched: &Fetched) -> Result<Step<[Range<u64>; 2]>> {
+    /// Finds the two modules of an encrypted filter. A plaintext filter is an error.
+    fn encrypted_modules(&self, fetched: &Fetched) -> Result<Step<[Range<u64>; 2]>> {
         match self.header(fetched) {
             Ok(Step::Need(ranges)) => Ok(Step::Need(ranges)),
             Ok(Step::Ready(_)) => Err(Error::at(ErrorKind::File(FileKind::PlaintextFilter), self.offset)),
@@ -292,7 +305,7 @@ impl FilterPlace {
         };
         let bitset = match self.module(header.end, u64::MAX, fetched)? {
             Step::Ready(module) => module,
-            // The header's module lies before the next length, and both are wanted.
+            // The header's module precedes the next length, and both are needed.
             Step::Need(_) => return Ok(fetched.need(&(self.offset..header.end + 4))),
         };
         let actual = bitset.end - self.offset;
@@ -304,8 +317,8 @@ impl FilterPlace {
         }
     }
 
-    /// The range of the module at `start`.
-    fn module(&self, start: u64, most: u64, fetched: &Fetched) -> Result<Step<Range<u64>>> {
+    /// Finds the module at `start`, which must have at most `max_len` bytes.
+    fn module(&self, start: u64, max_len: u64, fetched: &Fetched) -> Result<Step<Range<u64>>> {
         let prefix = start..start + 4;
         let outside = |len| {
             let available = self.end().saturating_sub(start);
@@ -319,38 +332,38 @@ impl FilterPlace {
         length.copy_from_slice(bytes);
         let len = module_len(length)?;
         match start + len {
-            _ if len > most => Err(Error::at(ErrorKind::File(FileKind::ModuleLength(len)), start)),
+            _ if len > max_len => Err(Error::at(ErrorKind::File(FileKind::ModuleLength(len)), start)),
             end if end > self.end() => Err(outside(len)),
             end => Ok(Step::Ready(start..end)),
         }
     }
 
-    /// The header that a filter of this length has if it was written in the usual form.
+    /// Returns the header of a filter of this length, assuming the header has its usual form.
     fn guess_header(&self) -> Option<FilterHeader> {
-        let whole = self.whole()?;
-        let length = whole.end - whole.start;
+        let full_range = self.full_range()?;
+        let length = full_range.end - full_range.start;
         (15..=19).find_map(|header_len| {
             let bitset = length.checked_sub(header_len)?;
             let num_blocks = Sbbf::blocks_of(bitset).ok()?;
             let usual = to_u64(header::encode(num_blocks).ok()?.len()) == header_len;
-            usual.then(|| FilterHeader { num_blocks, bitset: whole.start + header_len..whole.end })
+            usual.then(|| FilterHeader { num_blocks, bitset: full_range.start + header_len..full_range.end })
         })
     }
 
-    /// The first byte that cannot belong to the filter.
+    /// Returns the end of the range that may belong to the filter.
     fn end(&self) -> u64 {
-        self.whole().map_or(self.data_end, |whole| whole.end)
+        self.full_range().map_or(self.data_end, |full_range| full_range.end)
     }
 }
 
 impl FilterHeader {
-    /// Where the one block lies that decides on a hash.
+    /// Returns the range of the block that contains the bits of a hash.
     pub fn block(&self, hash: u64) -> Range<u64> {
         let start = self.bitset.start + block_index(hash, self.num_blocks) * to_u64(Block::BYTES);
         start..start + to_u64(Block::BYTES)
     }
 
-    /// The blocks that decide on all of `hashes`, each once, in file order.
+    /// Returns the distinct blocks that contain the bits of `hashes`, in file order.
     fn blocks(&self, hashes: &[u64]) -> Vec<Range<u64>> {
         let mut blocks: Vec<_> = hashes.iter().map(|&hash| self.block(hash)).collect();
         blocks.sort_by_key(|block| block.start);
@@ -359,14 +372,14 @@ impl FilterHeader {
     }
 }
 
-/// The block of a hash: multiply-shift, as section 2 of the specification has it.
+/// Returns the block of a hash by multiply-shift, as in section 2 of the specification.
 pub fn block_index(hash: u64, num_blocks: u64) -> u64 {
-    // Both factors have 32 bits at most: a filter has fewer than 2^26 blocks.
+    // Both factors have at most 32 bits, because a filter has fewer than 2^26 blocks.
     ((hash >> 32) * num_blocks) >> 32
 }
 
-/// Whether more bytes could help.
-fn ends_too_early(error: &Error) -> bool {
+/// Returns true if decoding may succeed with more bytes.
+fn is_truncated(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Truncated { .. } | ErrorKind::ThriftContainer { .. })
 }
 

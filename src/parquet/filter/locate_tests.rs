@@ -1,4 +1,4 @@
-//! Filters of real files, and of the same files with metadata that lie.
+//! Filters of real files, also with wrong metadata.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -27,21 +27,21 @@ const IN: [&str; 14] = [
     "dog",
 ];
 const OUT: [&str; 3] = ["Hello_Not_Exists", "", "hello"];
-/// Two files with the same values: without a length and after the page index, with one and before it.
+/// Two files with the same values: one stores no filter length, the other stores it.
 const FILES: [&str; 2] = ["data_index_bloom_encoding_stats", "data_index_bloom_encoding_with_length"];
 
 fn hashes(values: &[&str]) -> Vec<u64> {
     values.iter().map(|value| XxHash64::oneshot(0, value.as_bytes())).collect()
 }
 
-/// The file with another pointer to its one filter.
+/// Returns the file with a changed pointer to its only filter.
 fn with_pointer(file: &[u8], offset: i64, length: Option<i32>) -> Vec<u8> {
     let (tail, footer) = fixtures::footer(file);
     let pointer = Pointer::Set { offset, length: length.unwrap_or(0) };
     let patch = ChunkPatch { pointer: Some(pointer), encrypted_meta: None };
     let mut metadata = patch_metadata(&footer, &BTreeMap::from([((0, 0), patch)])).unwrap();
     if length.is_none() {
-        // An offset without a length is written by no function of ours: field 15 (delta 1, i32, value 0) is cut out.
+        // No function of this crate writes an offset without a length, so field 15 (delta 1, i32, value 0) is cut out.
         let field = metadata.windows(2).rposition(|bytes| bytes == [0x15, 0]).unwrap();
         metadata.drain(field..field + 2);
     }
@@ -49,18 +49,18 @@ fn with_pointer(file: &[u8], offset: i64, length: Option<i32>) -> Vec<u8> {
     [data, &metadata, &Tail::encode(false, to_u64(metadata.len())).unwrap()].concat()
 }
 
-/// Reads the filter, and probes it.
+/// Reads and probes the filter.
 fn read(file: &[u8]) -> Result<(Sbbf, Vec<Range<u64>>)> {
     let opened = fixtures::open(file)?;
-    let place = opened.filter_place(0, 0)?.expect("there is a filter");
-    let read = drive(file, |fetched| opened.read_filter(&place, None, fetched))?;
-    let (answers, _) = drive(file, |fetched| opened.probe_filter(&place, None, &hashes(&IN), fetched))?;
+    let location = opened.filter_location(0, 0)?.expect("there is a filter");
+    let read = drive(file, |fetched| opened.read_filter(&location, None, fetched))?;
+    let (answers, _) = drive(file, |fetched| opened.probe_filter(&location, None, &hashes(&IN), fetched))?;
     assert_eq!(answers, hashes(&IN).iter().map(|hash| read.0.may_contain_hash(*hash)).collect::<Vec<_>>());
     Ok(read)
 }
 
 #[test]
-fn real_filters_hold_the_values_and_cost_few_reads() {
+fn real_filters_contain_their_values_and_take_few_reads() {
     for (name, reads) in FILES.iter().zip([&[(192, 256), (256, 1232)][..], &[(253, 2317)]]) {
         let Some(file) = fixtures::file(name) else { return };
         let (filter, read) = read(&file).unwrap();
@@ -72,19 +72,19 @@ fn real_filters_hold_the_values_and_cost_few_reads() {
 }
 
 #[test]
-fn files_without_filters_have_none() {
+fn chunks_without_a_filter_have_no_location() {
     for (name, file) in fixtures::files() {
         let Ok(opened) = fixtures::open(&file) else { continue };
         let all = (0..opened.metadata.row_groups().len())
             .flat_map(|group| (0..opened.metadata.leaves().len()).map(move |column| (group, column)));
-        let filters = all.filter(|&(group, column)| opened.filter_place(group, column).unwrap().is_some()).count();
+        let filters = all.filter(|&(group, column)| opened.filter_location(group, column).unwrap().is_some()).count();
         assert_eq!(filters, usize::from(name.starts_with("data_index_bloom")), "{name}");
-        assert!(opened.filter_place(opened.metadata.row_groups().len(), 0).is_err());
+        assert!(opened.filter_location(opened.metadata.row_groups().len(), 0).is_err());
     }
 }
 
 #[test]
-fn pointers_that_lie_are_errors_and_never_a_short_bitset() {
+fn wrong_pointers_are_errors() {
     let Some(file) = fixtures::file(FILES[1]) else { return };
     let check = |offset, length, expect: fn(&ErrorKind) -> bool| {
         let error = read(&with_pointer(&file, offset, length)).map(|_| ()).unwrap_err();
@@ -104,9 +104,9 @@ fn pointers_that_lie_are_errors_and_never_a_short_bitset() {
         check(offset, Some(2064), outside);
         check(offset, None, outside);
     }
-    // Offset 0 is a place like any other; here it holds the magic.
+    // Offset 0 is valid. Here it holds the magic bytes.
     check(0, None, |kind| !matches!(kind, ErrorKind::File(FileKind::OutsideFile { .. })));
-    // A header whose bitset would reach into the footer.
+    // A header whose bitset would extend into the footer.
     let mut reaching = file.clone();
     let at = 253 + 2064 - 16;
     reaching.copy_within(253..269, at);
@@ -116,11 +116,11 @@ fn pointers_that_lie_are_errors_and_never_a_short_bitset() {
 }
 
 #[test]
-fn filters_that_are_none_of_ours_are_refused() {
+fn filters_of_other_algorithms_are_errors() {
     for name in ["bloom_filter.bin", "bloom_filter.xxhash.bin"] {
-        let Some(bytes) = fixtures::bare(name) else { return };
+        let Some(bytes) = fixtures::other_file(name) else { return };
         let data_end = to_u64(bytes.len());
-        let place = |length| FilterPlace {
+        let location = |length| FilterLocation {
             row_group: 0,
             column: 0,
             offset: 0,
@@ -129,17 +129,17 @@ fn filters_that_are_none_of_ours_are_refused() {
             data_end,
         };
         for length in [None, Some(data_end)] {
-            let header = drive(&bytes, |fetched| place(length).header(fetched));
-            // The older of the two is from before the standard, by another hash; its values must not be looked up.
+            let header = drive(&bytes, |fetched| location(length).header(fetched));
+            // The older of the two predates the standard and uses another hash, so its values must not be looked up.
             assert_eq!(header.is_ok(), name.contains("xxhash"), "{name}");
         }
     }
 }
 
-/// A file of zeros with one filter in it, as far as places and probes need one.
-fn around(filter: &Sbbf, before: usize, with_length: bool) -> (Vec<u8>, FilterPlace) {
+/// Builds a file of zeros with a filter in it, as far as locating and probing the filter requires.
+fn file_around(filter: &Sbbf, before: usize, with_length: bool) -> (Vec<u8>, FilterLocation) {
     let bytes = filter.to_bytes().unwrap();
-    let place = FilterPlace {
+    let location = FilterLocation {
         row_group: 0,
         column: 0,
         offset: to_u64(before),
@@ -147,14 +147,14 @@ fn around(filter: &Sbbf, before: usize, with_length: bool) -> (Vec<u8>, FilterPl
         protection: Protection::Plain,
         data_end: to_u64(before + bytes.len() + 100),
     };
-    ([vec![0; before], bytes, vec![0; 100]].concat(), place)
+    ([vec![0; before], bytes, vec![0; 100]].concat(), location)
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_probe_reads_single_blocks_and_answers_as_the_filter_does(
+    fn probing_single_blocks_gives_the_answers_of_the_filter(
         num_blocks in 1u64..3000,
         present in prop::collection::vec(any::<u64>(), 0..50),
         absent in prop::collection::vec(any::<u64>(), 0..5),
@@ -165,7 +165,7 @@ proptest! {
         let opened = fixtures::open(&any_file).unwrap();
         let mut filter = Sbbf::new(num_blocks).unwrap();
         present.iter().for_each(|hash| filter.insert_hash(*hash));
-        let (file, place) = around(&filter, 1000, with_length);
+        let (file, location) = file_around(&filter, 1000, with_length);
         let probes: Vec<u64> = present.iter().take(3).chain(&absent).copied().collect();
         let mut fetched = Fetched::new();
         for (start, len) in known {
@@ -174,7 +174,7 @@ proptest! {
         }
         let mut rounds = 0;
         let answers = loop {
-            match opened.probe_filter(&place, None, &probes, &fetched).unwrap() {
+            match opened.probe_filter(&location, None, &probes, &fetched).unwrap() {
                 Step::Ready(answers) => break answers,
                 Step::Need(ranges) => {
                     rounds += 1;
@@ -190,24 +190,24 @@ proptest! {
         let expect: Vec<bool> = probes.iter().map(|hash| filter.may_contain_hash(*hash)).collect();
         prop_assert_eq!(answers, expect);
         for &hash in &probes {
-            let mut one = Sbbf::new(num_blocks).unwrap();
-            one.insert_hash(hash);
-            let index = one.blocks().iter().position(|block| block.count_ones() > 0).unwrap();
+            let mut one_value = Sbbf::new(num_blocks).unwrap();
+            one_value.insert_hash(hash);
+            let index = one_value.blocks().iter().position(|block| block.count_ones() > 0).unwrap();
             prop_assert_eq!(block_index(hash, num_blocks), to_u64(index));
         }
     }
 }
 
 #[test]
-fn one_value_in_a_large_filter_costs_one_round_of_96_bytes() {
+fn one_value_in_a_large_filter_takes_one_round_of_96_bytes() {
     let Some(any_file) = fixtures::file(FILES[0]) else { return };
     let opened = fixtures::open(&any_file).unwrap();
     for (with_length, rounds) in [(true, 1), (false, 2)] {
-        let (file, place) = around(&Sbbf::new(1 << 15).unwrap(), 10, with_length);
+        let (file, location) = file_around(&Sbbf::new(1 << 15).unwrap(), 10, with_length);
         let mut asked = 0;
         let step = |fetched: &Fetched| {
             asked += 1;
-            opened.probe_filter(&place, None, &[u64::MAX / 2], fetched)
+            opened.probe_filter(&location, None, &[u64::MAX / 2], fetched)
         };
         let (answers, read) = drive(&file, step).unwrap();
         assert_eq!((answers, asked - 1), (vec![false], rounds));
@@ -216,25 +216,25 @@ fn one_value_in_a_large_filter_costs_one_round_of_96_bytes() {
 }
 
 #[test]
-fn every_damaged_byte_around_a_filter_is_an_error_or_a_filter() {
+fn damaged_filters_are_errors_or_complete_filters() {
     let Some(file) = fixtures::file(FILES[1]) else { return };
     for at in 253..253 + 24 {
         for value in 0..=255 {
             let mut damaged = file.clone();
             damaged[at] = value;
             if let Ok((filter, _)) = read(&damaged) {
-                assert_eq!(filter.num_blocks(), 64, "only a whole bitset is a filter");
+                assert_eq!(filter.num_blocks(), 64, "a decoded filter has a complete bitset");
             }
         }
     }
 }
 
 #[test]
-fn a_header_without_an_end_is_not_followed_for_long() {
-    // Field 5 is a binary of 1 MiB, in a file that has as much.
+fn oversized_headers_are_rejected_after_a_few_reads() {
+    // Field 5 is a binary of 1 MiB, which the file is large enough to contain.
     let mut file = vec![0x58, 0x80, 0x80, 0x40];
     file.resize(1 << 21, 0);
-    let place = FilterPlace {
+    let location = FilterLocation {
         row_group: 0,
         column: 0,
         offset: 0,
@@ -245,7 +245,7 @@ fn a_header_without_an_end_is_not_followed_for_long() {
     let mut read = 0;
     let error = drive(&file, |fetched| {
         read = fetched.prefix(0).len();
-        place.header(fetched)
+        location.header(fetched)
     });
     assert_eq!(error.unwrap_err().kind(), &ErrorKind::File(FileKind::FilterHeaderTooLong(4096)));
     assert_eq!(read, 4096);

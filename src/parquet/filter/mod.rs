@@ -1,4 +1,4 @@
-//! Bloom filters of a file: locate them, probe them, replace them.
+//! Locates, probes and replaces the Bloom filters of a file.
 
 pub(in crate::parquet) mod locate;
 pub(in crate::parquet) mod patch;

@@ -1,8 +1,8 @@
-//! Rewrites metadata so that chosen column chunks point to other Bloom filters, and keeps every other byte.
+//! Changes the Bloom filter pointers of column chunks in the metadata, and keeps every other byte.
 //!
-//! The metadata is never decoded and encoded again, since that would lose what this code does not know. Instead its fields
-//! are walked, and only the structures that change are spliced. A field's header holds the difference to the number of
-//! the field before it; so a field whose predecessor changes gets a new header, and keeps its value byte for byte.
+//! The metadata is not decoded and encoded again, which would lose unknown fields. Instead, its fields are walked, and
+//! only the structs that change are replaced. A field's header stores the difference to the id of the previous field.
+//! So if a field gets a new predecessor, its header is rewritten, and its value is copied byte for byte.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -14,43 +14,43 @@ use crate::thrift::{Reader, Type, Writer};
 const BLOOM_FILTER_OFFSET: i16 = 14;
 const BLOOM_FILTER_LENGTH: i16 = 15;
 
-/// What happens to the two fields that point to a chunk's filter.
+/// The change to the two fields that point to a chunk's filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pointer {
-    /// They say where a filter lies.
+    /// Sets the position of a filter.
     Set {
         /// Offset in the file.
         offset: i64,
-        /// Bytes of the filter with its header and its encryption.
+        /// Size in bytes of the filter including its header and encryption.
         length: i32,
     },
-    /// They are taken out.
+    /// Removes both fields.
     Clear,
 }
 
-/// What changes in one column chunk.
+/// The changes to a column chunk.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ChunkPatch {
-    /// The pointer in metadata that the footer holds in plaintext, where it holds them.
+    /// The change to the metadata in the footer, if the footer contains it in plaintext.
     pub pointer: Option<Pointer>,
-    /// A module that takes the place of encrypted metadata.
+    /// A module that replaces the chunk's encrypted metadata.
     pub encrypted_meta: Option<Vec<u8>>,
 }
 
-/// Rewrites a FileMetaData. The key of a patch is row group and column. Bytes after the structure are not kept.
+/// Patches a FileMetaData. Patches are keyed by row group and column. Bytes after the struct are dropped.
 pub fn patch_metadata(bytes: &[u8], patches: &BTreeMap<(usize, usize), ChunkPatch>) -> Result<Vec<u8>> {
     let mut splices = Splices::default();
     let mut reader = Reader::new(bytes, 0);
-    let mut left = patches.len();
+    let mut remaining = patches.len();
     for field in fields(&mut reader, "FileMetaData")? {
         if (field.id, field.kind) == (4, Type::List) {
             let mut groups = field.reader(bytes)?;
             for row_group in 0..structures(&mut groups, "FileMetaData.row_groups")? {
-                left -= patch_row_group(bytes, &mut groups, row_group, patches, &mut splices)?;
+                remaining -= patch_row_group(bytes, &mut groups, row_group, patches, &mut splices)?;
             }
         }
     }
-    match (left, patches.keys().next_back()) {
+    match (remaining, patches.keys().next_back()) {
         (1.., Some(&(row_group, column))) => Err(Error::new(ErrorKind::File(FileKind::NoSuchChunk {
             row_group: to_u64(row_group),
             column: to_u64(column),
@@ -59,14 +59,14 @@ pub fn patch_metadata(bytes: &[u8], patches: &BTreeMap<(usize, usize), ChunkPatc
     }
 }
 
-/// Rewrites a ColumnMetaData that stands alone. Bytes after the structure are not kept.
+/// Patches a standalone ColumnMetaData. Bytes after the struct are dropped.
 pub fn patch_column_metadata(bytes: &[u8], pointer: Pointer) -> Result<Vec<u8>> {
     let mut reader = Reader::new(bytes, 0);
     let fields = fields(&mut reader, "ColumnMetaData")?;
-    point(bytes, &fields, pointer)
+    with_pointer(bytes, &fields, pointer)
 }
 
-/// Returns how many patches found their chunk.
+/// Patches the chunks of a row group, and returns the number of patches applied.
 fn patch_row_group(
     bytes: &[u8],
     reader: &mut Reader<'_>,
@@ -74,7 +74,7 @@ fn patch_row_group(
     patches: &BTreeMap<(usize, usize), ChunkPatch>,
     splices: &mut Splices,
 ) -> Result<usize> {
-    let mut found = 0;
+    let mut num_patched = 0;
     for field in fields(reader, "RowGroup")? {
         if (field.id, field.kind) == (1, Type::List) {
             let mut chunks = field.reader(bytes)?;
@@ -82,21 +82,21 @@ fn patch_row_group(
                 let fields = fields(&mut chunks, "ColumnChunk")?;
                 if let Some(patch) = patches.get(&(row_group, column)) {
                     patch_chunk(bytes, &fields, patch, splices)?;
-                    found += 1;
+                    num_patched += 1;
                 }
             }
         }
     }
-    Ok(found)
+    Ok(num_patched)
 }
 
-fn patch_chunk(bytes: &[u8], chunk: &[Field], patch: &ChunkPatch, splices: &mut Splices) -> Result<()> {
+fn patch_chunk(bytes: &[u8], chunk: &[FieldRange], patch: &ChunkPatch, splices: &mut Splices) -> Result<()> {
     let has = |id, kind| chunk.iter().find(|field| (field.id, field.kind) == (id, kind));
     if let Some(pointer) = patch.pointer {
         let missing = || Error::new(ErrorKind::MissingField { field: "ColumnChunk.meta_data" });
         let meta = has(3, Type::Struct).ok_or_else(missing)?;
         let inner = fields(&mut meta.reader(bytes)?, "ColumnMetaData")?;
-        splices.push(meta.value.clone(), point(bytes, &inner, pointer)?);
+        splices.push(meta.value.clone(), with_pointer(bytes, &inner, pointer)?);
     }
     if let Some(module) = &patch.encrypted_meta {
         let missing = || Error::new(ErrorKind::MissingField { field: "ColumnChunk.encrypted_column_metadata" });
@@ -108,31 +108,31 @@ fn patch_chunk(bytes: &[u8], chunk: &[Field], patch: &ChunkPatch, splices: &mut 
     Ok(())
 }
 
-/// One field of a structure, as positions in the metadata.
+/// A field of a struct, as byte ranges within the metadata.
 #[derive(Debug)]
-struct Field {
+struct FieldRange {
     id: i16,
     kind: Type,
     header: Range<usize>,
     value: Range<usize>,
-    /// The header holds a difference, so it is right only after the same field as before.
-    after: Option<i16>,
+    /// The id of the previous field, if the header stores the difference to it.
+    previous: Option<i16>,
 }
 
-impl Field {
+impl FieldRange {
     fn reader<'a>(&self, bytes: &'a [u8]) -> Result<Reader<'a>> {
         Reader::starting_at(bytes, self.value.start, 0)
     }
 }
 
-/// The fields of the structure at the reader's position.
-fn fields(reader: &mut Reader<'_>, structure: &'static str) -> Result<Vec<Field>> {
-    let mut fields: Vec<Field> = Vec::new();
+/// Returns the fields of the struct at the reader's position.
+fn fields(reader: &mut Reader<'_>, structure: &'static str) -> Result<Vec<FieldRange>> {
+    let mut fields: Vec<FieldRange> = Vec::new();
     let (mut last, mut seen) = (0, 0u64);
     loop {
         let start = reader.position();
         let Some(field) = reader.field(last)? else { return Ok(fields) };
-        // Whichever of two equal fields we changed, some reader would look at the other.
+        // Readers disagree about which of two equal fields counts, so a patch of one would be ambiguous.
         if let Ok(bit @ 0..64) = u32::try_from(field.id) {
             if seen >> bit & 1 == 1 {
                 return Err(Error::at(
@@ -144,15 +144,15 @@ fn fields(reader: &mut Reader<'_>, structure: &'static str) -> Result<Vec<Field>
         }
         let value = reader.position();
         reader.skip(field.kind)?;
-        // A header of one byte holds a difference; a longer one holds the number itself.
-        let after = (value - start == 1).then_some(last);
+        // A one-byte header stores a difference; a longer header stores the id.
+        let previous = (value - start == 1).then_some(last);
         let (id, kind) = (field.id, field.kind);
-        fields.push(Field { id, kind, header: start..value, value: value..reader.position(), after });
+        fields.push(FieldRange { id, kind, header: start..value, value: value..reader.position(), previous });
         last = id;
     }
 }
 
-/// The number of structures in the list at the reader's position.
+/// Returns the number of structs in the list at the reader's position.
 fn structures(reader: &mut Reader<'_>, field: &'static str) -> Result<usize> {
     let at = reader.offset();
     let header = reader.list()?;
@@ -162,8 +162,8 @@ fn structures(reader: &mut Reader<'_>, field: &'static str) -> Result<usize> {
     }
 }
 
-/// A ColumnMetaData with another pointer to its filter.
-fn point(bytes: &[u8], fields: &[Field], pointer: Pointer) -> Result<Vec<u8>> {
+/// Returns a ColumnMetaData with a changed pointer to its filter.
+fn with_pointer(bytes: &[u8], fields: &[FieldRange], pointer: Pointer) -> Result<Vec<u8>> {
     let foreign = |id, kind| fields.iter().any(|field| field.id == id && field.kind != kind);
     if foreign(BLOOM_FILTER_OFFSET, Type::I64) {
         return Err(Error::new(ErrorKind::File(FileKind::ForeignField {
@@ -174,7 +174,8 @@ fn point(bytes: &[u8], fields: &[Field], pointer: Pointer) -> Result<Vec<u8>> {
     let mut new = Vec::new();
     if let Pointer::Set { offset, length } = pointer {
         new.push((BLOOM_FILTER_OFFSET, Type::I64, offset));
-        // A field 15 that is no integer is not ours to change. The length may be left out: readers then ask the header.
+        // Keep a field 15 of another type, which is not the length. The length is optional: readers can use the
+        // filter's header.
         if !foreign(BLOOM_FILTER_LENGTH, Type::I32) {
             new.push((BLOOM_FILTER_LENGTH, Type::I32, length.into()));
         }
@@ -193,8 +194,8 @@ fn point(bytes: &[u8], fields: &[Field], pointer: Pointer) -> Result<Vec<u8>> {
         }
         let old = matches!((field.id, field.kind), (BLOOM_FILTER_OFFSET, Type::I64) | (BLOOM_FILTER_LENGTH, Type::I32));
         if !old {
-            match field.after {
-                Some(after) if after != last => writer.field(field.kind, field.id, last),
+            match field.previous {
+                Some(previous) if previous != last => writer.field(field.kind, field.id, last),
                 _ => writer.raw(&bytes[field.header.clone()]),
             }
             writer.raw(&bytes[field.value.clone()]);
@@ -206,7 +207,7 @@ fn point(bytes: &[u8], fields: &[Field], pointer: Pointer) -> Result<Vec<u8>> {
     Ok(writer.into_bytes())
 }
 
-/// Stretches of bytes and what takes their places, in order.
+/// Byte ranges and their replacements.
 #[derive(Default)]
 struct Splices(Vec<(Range<usize>, Vec<u8>)>);
 
@@ -216,7 +217,7 @@ impl Splices {
     }
 
     fn apply(mut self, bytes: &[u8]) -> Vec<u8> {
-        // Fields may come in any order, so the splices of one chunk may too.
+        // Fields may be in any order, so the splices of one chunk may be as well.
         self.0.sort_by_key(|(range, _)| range.start);
         let mut out = Vec::with_capacity(bytes.len());
         let mut copied = 0;

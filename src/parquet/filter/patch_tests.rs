@@ -1,4 +1,4 @@
-//! A patch against a Thrift reader of its own: a tree that knows no structure and keeps every value as raw bytes.
+//! Checks patches with an independent Thrift parser, which knows no structs and keeps every value as raw bytes.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use super::{ChunkPatch, Pointer, patch_column_metadata, patch_metadata};
 use crate::error::{ErrorKind, FileKind};
 use crate::parquet::{Metadata, fixtures};
 
-/// A value of any type. Numbers stay the bytes they were, so a longer encoding of the same number is another value.
+/// A value of any type. Numbers keep their bytes, so a longer encoding of the same number is a different value.
 #[derive(Debug, Clone, PartialEq)]
 enum Tree {
     Flag,
@@ -21,7 +21,7 @@ enum Tree {
 struct Field {
     id: i16,
     code: u8,
-    /// Whether the header holds the number itself even where a difference would do.
+    /// True if the header stores the id even though a difference would suffice.
     long: bool,
     value: Tree,
 }
@@ -53,7 +53,7 @@ fn number(value: i64) -> Vec<u8> {
     bytes
 }
 
-/// The value of type `code` at the start of `bytes`, and its length. `element` is set inside lists.
+/// Parses the value of type `code` at the start of `bytes`, and returns its length too. `element` is true inside lists.
 fn parse(code: u8, bytes: &[u8], element: bool) -> (Tree, usize) {
     let raw = |len: usize| (Tree::Raw(bytes[..len].to_vec()), len);
     match code {
@@ -133,8 +133,8 @@ fn bytes(tree: &Tree) -> Vec<u8> {
     out
 }
 
-/// What `patch_column_metadata` promises, said of trees.
-fn pointed(fields: &[Field], pointer: Pointer) -> Vec<Field> {
+/// Applies `patch_column_metadata` to a parsed struct.
+fn with_pointer_fields(fields: &[Field], pointer: Pointer) -> Vec<Field> {
     let ours = |field: &Field| (field.id, field.code) == (14, 6) || (field.id, field.code) == (15, 5);
     let mut new: Vec<Field> = fields.iter().filter(|field| !ours(field)).cloned().collect();
     if let Pointer::Set { offset, length } = pointer {
@@ -150,7 +150,7 @@ fn pointed(fields: &[Field], pointer: Pointer) -> Vec<Field> {
     new
 }
 
-/// Numbers in an encoding that may be longer than it must be.
+/// Generates numbers whose encoding may be longer than necessary.
 fn any_number() -> impl Strategy<Value = Tree> {
     (any::<i64>(), any::<bool>()).prop_map(|(value, padded)| {
         let mut bytes = number(value);
@@ -174,13 +174,13 @@ fn any_value(depth: u32) -> BoxedStrategy<(u8, Tree)> {
     if depth == 0 {
         return flat.boxed();
     }
-    // Fifteen elements and more have a longer header.
+    // Lists of fifteen elements or more have a longer header.
     let most = if depth == 1 { 17 } else { 4 };
     let list = prop::collection::vec(any_struct(depth - 1), 0..most).prop_map(|structs| (9, list(structs)));
     prop_oneof![4 => flat, 1 => any_struct(depth - 1).prop_map(|tree| (12, tree)), 1 => list].boxed()
 }
 
-/// A structure with fields in any order, at distances that need either form of header.
+/// Generates structs with fields in any order, whose distances require both forms of headers.
 fn any_struct(depth: u32) -> BoxedStrategy<Tree> {
     let ids = prop_oneof![4 => 1i16..40, 1 => any::<i16>()];
     let fields = prop::collection::btree_map(ids, (any_value(depth), any::<bool>()), 0..12);
@@ -218,7 +218,7 @@ fn any_pointer() -> impl Strategy<Value = Pointer> {
     ]
 }
 
-/// Puts `value` in the place of field `id` of a random structure, so that everything around it is unknown.
+/// Replaces field `id` of a random struct by `value`, so that all other fields are unknown.
 fn with(tree: Tree, id: i16, code: u8, value: Tree) -> Tree {
     let Tree::Struct(mut fields) = tree else { unreachable!() };
     fields.retain(|field| field.id != id);
@@ -231,23 +231,23 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_column_keeps_every_field_that_is_not_the_pointer(tree in any_struct(2), pointer in any_pointer()) {
+    fn patching_a_column_keeps_all_other_fields(tree in any_struct(2), pointer in any_pointer()) {
         let Tree::Struct(fields) = &tree else { unreachable!() };
         let patched = patch_column_metadata(&bytes(&tree), pointer).unwrap();
-        let (found, len) = parse(12, &patched, true);
+        let (actual, len) = parse(12, &patched, true);
         prop_assert_eq!(len, patched.len());
-        prop_assert_eq!(found, Tree::Struct(pointed(fields, pointer)));
+        prop_assert_eq!(actual, Tree::Struct(with_pointer_fields(fields, pointer)));
     }
 
     #[test]
-    fn a_pointer_set_and_taken_away_leaves_the_same_bytes(tree in any_struct(2), offset: i64, length: i32) {
+    fn setting_and_clearing_a_pointer_restores_the_bytes(tree in any_struct(2), offset: i64, length: i32) {
         let bare = patch_column_metadata(&bytes(&tree), Pointer::Clear).unwrap();
         let set = patch_column_metadata(&bare, Pointer::Set { offset, length }).unwrap();
         prop_assert_eq!(parse(12, &patch_column_metadata(&set, Pointer::Clear).unwrap(), true), parse(12, &bare, true));
     }
 
     #[test]
-    fn a_file_keeps_everything_else(
+    fn patching_a_file_keeps_everything_else(
         outer in any_struct(1),
         group in any_struct(1),
         chunk in any_struct(1),
@@ -271,7 +271,7 @@ proptest! {
                 if module.len() > 127 {
                     prefix = vec![module.len() as u8 | 0x80, (module.len() >> 7) as u8];
                 }
-                after.push((Tree::Struct(pointed(fields, *pointer)), Tree::Raw([prefix, module.clone()].concat())));
+                after.push((Tree::Struct(with_pointer_fields(fields, *pointer)), Tree::Raw([prefix, module.clone()].concat())));
             } else {
                 after.push((meta.clone(), blob(b"old module")));
             }
@@ -286,7 +286,7 @@ proptest! {
 }
 
 #[test]
-fn real_footers_change_only_in_the_pointers() {
+fn only_the_pointers_of_real_footers_change() {
     for (name, footer) in fixtures::plain_footers() {
         let before = Metadata::decode(footer.clone(), 0).unwrap();
         assert_eq!(patch_metadata(&footer, &BTreeMap::new()).unwrap(), before.bytes(), "{name}");
@@ -307,7 +307,8 @@ fn real_footers_change_only_in_the_pointers() {
                 };
                 assert_eq!((meta.bloom_filter_offset, meta.bloom_filter_length), expect, "{name}");
             }
-            // Taken away again, nothing is left of the patch; the oracle sees every value unchanged.
+            // Clearing the pointer again restores the original bytes. The `parquet` crate sees all other values
+            // unchanged.
             let clear = ChunkPatch { pointer: Some(Pointer::Clear), encrypted_meta: None };
             let cleared = patches.keys().map(|&at| (at, clear.clone())).collect();
             let bare = patch_metadata(&footer, &cleared).unwrap();
@@ -317,7 +318,7 @@ fn real_footers_change_only_in_the_pointers() {
 }
 
 #[test]
-fn patches_that_cannot_be_made_are_refused() {
+fn impossible_patches_are_errors() {
     let column = |fields: &[u8]| patch_column_metadata(fields, Pointer::Clear).map_err(|error| error.kind().clone());
     assert_eq!(
         column(&[0xe5, 2, 0]),
@@ -334,7 +335,7 @@ fn patches_that_cannot_be_made_are_refused() {
 }
 
 #[test]
-fn damaged_metadata_are_patched_or_refused() {
+fn damaged_metadata_is_patched_or_an_error() {
     for (_, footer) in fixtures::plain_footers() {
         let patch = ChunkPatch { pointer: Some(Pointer::Set { offset: 5, length: 6 }), encrypted_meta: None };
         let patches = BTreeMap::from([((0, 0), patch)]);

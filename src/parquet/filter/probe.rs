@@ -1,4 +1,4 @@
-//! Which row groups can hold a row: every filter that a question needs, each read as little as that takes.
+//! Finds the row groups that may contain a match, reading as little of each filter as possible.
 
 use std::ops::Range;
 
@@ -6,116 +6,118 @@ use crate::arrow::{ColumnType, Meaning, PhysicalType};
 use crate::bloom::{Filter, Probe};
 use crate::error::{Error, ErrorKind, FileKind, Result};
 use crate::int::to_u64;
-use crate::parquet::filter::locate::FilterPlace;
+use crate::parquet::filter::locate::FilterLocation;
 use crate::parquet::meta::chunk::Protection;
-use crate::parquet::meta::schema::Leaf;
-use crate::parquet::open::decryptor::Vault;
+use crate::parquet::meta::schema::SchemaLeaf;
+use crate::parquet::open::decryptor::Decryptor;
 use crate::parquet::open::file::ParquetFile;
 use crate::ranges::{Fetched, Step};
 
-/// Bytes that one question holds at once, over many row groups.
-const AT_ONCE: u64 = 64 * 1024 * 1024;
-/// Bytes that a block of 32 brings with it, where near ranges are joined. Blocks closer than this are not worth asking for
-/// one by one.
-const ROUND_A_BLOCK: u64 = 4096;
-/// The size of a filter whose length nobody says.
-const USUAL_FILTER: u64 = 1024 * 1024;
+/// Maximum number of bytes that a query over many row groups keeps in memory at once.
+const MEMORY_LIMIT: u64 = 64 * 1024 * 1024;
+/// Number of bytes read per 32-byte block when nearby ranges are merged. Requesting blocks that are closer than this
+/// separately does not pay off.
+const BYTES_PER_BLOCK: u64 = 4096;
+/// Assumed size of a filter whose length is unknown.
+const DEFAULT_FILTER_SIZE: u64 = 1024 * 1024;
 
-/// What is asked of one column: any of some values.
+/// A query for a column: does it contain any of the given values?
 #[derive(Debug, Clone)]
 pub struct ColumnProbe {
-    /// Position of the column among the leaves.
+    /// Index of the column among the leaves.
     pub column: usize,
-    /// The values.
+    /// The values to look for.
     pub probe: Probe,
 }
 
-/// The answer for each row group.
+/// The result per row group.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Verdicts {
-    /// Whether a row may be there, for each row group from the first one asked for; `false` is certain.
+pub struct RowGroupVerdicts {
+    /// For each row group from the first requested one on: true if it may contain a match. `false` is certain.
     pub may_contain: Vec<bool>,
-    /// Filters in plaintext of encrypted columns, by row group and column: not trusted, and somebody should know.
+    /// Plaintext filters of encrypted columns, as row group and column. They are not trusted, and should be reported.
     pub plaintext: Vec<(usize, usize)>,
 }
 
 impl ParquetFile {
-    /// The filter that a column chunk has, bound to its column's type; `None` only where there is none.
+    /// Reads the filter of a column chunk, bound to the column's type. Returns `None` only if there is no filter.
     pub fn filter(
         &self,
         row_group: usize,
         column: usize,
-        vault: Option<&dyn Vault>,
+        decryptor: Option<&dyn Decryptor>,
         fetched: &Fetched,
     ) -> Result<Step<Option<Filter>>> {
-        let Some(place) = self.known_place(row_group, column, vault)? else { return Ok(Step::Ready(None)) };
+        let Some(location) = self.locate_filter(row_group, column, decryptor)? else { return Ok(Step::Ready(None)) };
         let leaf = &self.metadata.leaves()[column];
         let column_type = leaf.column_type().ok_or_else(|| {
             let column = self.metadata.path(leaf).join(".");
             let reason = "the format defines no hash for its type, or this version does not know it";
             Error::new(ErrorKind::File(FileKind::NoHash { column, reason }))
         })?;
-        let step = self.read_filter(&place, vault, fetched)?;
+        let step = self.read_filter(&location, decryptor, fetched)?;
         Ok(step.map(|sbbf| Some(Filter::new(sbbf, Some(column_type)))))
     }
 
-    /// Which row groups may hold a row in which every column has one of its values. What is broken, unknown or closed
-    /// excludes nothing. Answers begin at row group `first`, and end where more would have to be held in memory at once
-    /// than is good; ask for the rest with another `Fetched`.
+    /// Returns the row groups that may contain a row in which every column has one of its values.
+    ///
+    /// Damaged, unknown and encrypted filters exclude nothing. The result starts at row group `first`. It ends early if
+    /// more row groups would need too much memory at once; call this again with a new `Fetched` for the remaining row
+    /// groups.
     pub fn might_contain(
         &self,
         probes: &[ColumnProbe],
         first: usize,
-        vault: Option<&dyn Vault>,
+        decryptor: Option<&dyn Decryptor>,
         fetched: &Fetched,
-    ) -> Step<Verdicts> {
-        self.might_contain_within(AT_ONCE, probes, first, vault, fetched)
+    ) -> Step<RowGroupVerdicts> {
+        self.might_contain_within(MEMORY_LIMIT, probes, first, decryptor, fetched)
     }
 
     fn might_contain_within(
         &self,
-        at_once: u64,
+        memory_limit: u64,
         probes: &[ColumnProbe],
         first: usize,
-        vault: Option<&dyn Vault>,
+        decryptor: Option<&dyn Decryptor>,
         fetched: &Fetched,
-    ) -> Step<Verdicts> {
+    ) -> Step<RowGroupVerdicts> {
         let (mut needed, mut plaintext, mut may_contain) = (Vec::new(), Vec::new(), Vec::new());
         let mut cost = 0;
         for row_group in first..self.metadata.row_groups().len() {
-            // It depends on the metadata alone, so every step of a question ends at the same row group.
-            cost += probes.iter().map(|asked| self.cost(row_group, asked)).sum::<u64>();
-            if cost > at_once && row_group > first {
+            // The cost depends only on the metadata, so every step of a query ends at the same row group.
+            cost += probes.iter().map(|query| self.cost(row_group, query)).sum::<u64>();
+            if cost > memory_limit && row_group > first {
                 break;
             }
-            match self.group(row_group, probes, &mut plaintext, vault, fetched) {
+            match self.probe_row_group(row_group, probes, &mut plaintext, decryptor, fetched) {
                 Step::Ready(answer) => may_contain.push(answer),
                 Step::Need(ranges) => needed.extend(ranges),
             }
         }
         match needed.is_empty() {
-            true => Step::Ready(Verdicts { may_contain, plaintext }),
+            true => Step::Ready(RowGroupVerdicts { may_contain, plaintext }),
             false => Step::Need(needed),
         }
     }
 
-    fn group(
+    fn probe_row_group(
         &self,
         row_group: usize,
         probes: &[ColumnProbe],
         plaintext: &mut Vec<(usize, usize)>,
-        vault: Option<&dyn Vault>,
+        decryptor: Option<&dyn Decryptor>,
         fetched: &Fetched,
     ) -> Step<bool> {
         let mut missing: Vec<Range<u64>> = Vec::new();
-        for asked in probes {
-            match self.judge(row_group, asked, vault, fetched) {
-                // One certain "no" decides; what else was to be read is not needed any more.
+        for query in probes {
+            match self.probe_chunk(row_group, query, decryptor, fetched) {
+                // One certain "no" decides the row group, so the other reads are not needed.
                 Ok(Step::Ready(false)) => return Step::Ready(false),
                 Ok(Step::Ready(true)) => {}
                 Ok(Step::Need(ranges)) => missing.extend(ranges),
                 Err(error) if error.kind() == &ErrorKind::File(FileKind::PlaintextFilter) => {
-                    plaintext.push((row_group, asked.column));
+                    plaintext.push((row_group, query.column));
                 }
                 Err(_) => {}
             }
@@ -123,59 +125,59 @@ impl ParquetFile {
         if missing.is_empty() { Step::Ready(true) } else { Step::Need(missing) }
     }
 
-    /// The headers of the plaintext filters that a question to these row groups met, by their offsets: whoever keeps them
-    /// need not read them for the next question.
+    /// Returns the plaintext filter headers that a query on these row groups has read, by offset. A caller that caches
+    /// them need not read them for the next query.
     pub fn headers(&self, row_groups: Range<usize>, probes: &[ColumnProbe], fetched: &Fetched) -> Vec<(u64, Vec<u8>)> {
-        let chunks = row_groups.flat_map(|row_group| probes.iter().map(move |asked| (row_group, asked.column)));
+        let chunks = row_groups.flat_map(|row_group| probes.iter().map(move |query| (row_group, query.column)));
         let header = |(row_group, column)| {
-            let place = self.filter_place(row_group, column).ok().flatten()?;
-            let Ok(Step::Ready(header)) = place.header(fetched) else { return None };
-            let bytes = fetched.get(&(place.offset..header.bitset.start))?;
-            (place.protection == Protection::Plain).then(|| (place.offset, bytes.to_vec()))
+            let location = self.filter_location(row_group, column).ok().flatten()?;
+            let Ok(Step::Ready(header)) = location.header(fetched) else { return None };
+            let bytes = fetched.get(&(location.offset..header.bitset.start))?;
+            (location.protection == Protection::Plain).then(|| (location.offset, bytes.to_vec()))
         };
         chunks.filter_map(header).collect()
     }
 
-    /// Bytes that a question to one filter holds in memory, at most or about.
-    fn cost(&self, row_group: usize, asked: &ColumnProbe) -> u64 {
-        let hashes = asked.probe.hashes().map_or(0, <[u64]>::len);
-        match self.filter_place(row_group, asked.column) {
-            Ok(Some(place)) if place.protection != Protection::Plain || is_read_whole(&place, hashes) => {
-                place.length.unwrap_or(USUAL_FILTER)
+    /// Estimates the number of bytes that probing one filter keeps in memory.
+    fn cost(&self, row_group: usize, query: &ColumnProbe) -> u64 {
+        let hashes = query.probe.hashes().map_or(0, <[u64]>::len);
+        match self.filter_location(row_group, query.column) {
+            Ok(Some(location)) if location.protection != Protection::Plain || is_read_completely(&location, hashes) => {
+                location.length.unwrap_or(DEFAULT_FILTER_SIZE)
             }
-            Ok(Some(_)) => to_u64(hashes).saturating_mul(ROUND_A_BLOCK),
+            Ok(Some(_)) => to_u64(hashes).saturating_mul(BYTES_PER_BLOCK),
             _ => 0,
         }
     }
 
-    fn judge(
+    fn probe_chunk(
         &self,
         row_group: usize,
-        asked: &ColumnProbe,
-        vault: Option<&dyn Vault>,
+        query: &ColumnProbe,
+        decryptor: Option<&dyn Decryptor>,
         fetched: &Fetched,
     ) -> Result<Step<bool>> {
-        let hashes = match asked.probe.hashes() {
+        let hashes = match query.probe.hashes() {
             Some([]) => return Ok(Step::Ready(false)),
             Some(hashes) => hashes,
             None => return Ok(Step::Ready(true)),
         };
-        let column_type = self.metadata.leaves().get(asked.column).and_then(Leaf::column_type);
+        let column_type = self.metadata.leaves().get(query.column).and_then(SchemaLeaf::column_type);
         let typed = column_type.is_some_and(|column_type| !self.is_rebased(column_type));
-        match self.known_place(row_group, asked.column, vault)? {
-            Some(place) if typed && is_read_whole(&place, hashes.len()) => {
-                let filter = self.read_filter(&place, vault, fetched)?;
+        match self.locate_filter(row_group, query.column, decryptor)? {
+            Some(location) if typed && is_read_completely(&location, hashes.len()) => {
+                let filter = self.read_filter(&location, decryptor, fetched)?;
                 Ok(filter.map(|filter| hashes.iter().any(|hash| filter.may_contain_hash(*hash))))
             }
-            Some(place) if typed => {
-                let answers = self.probe_filter(&place, vault, hashes, fetched)?;
+            Some(location) if typed => {
+                let answers = self.probe_filter(&location, decryptor, hashes, fetched)?;
                 Ok(answers.map(|answers| answers.contains(&true)))
             }
             _ => Ok(Step::Ready(true)),
         }
     }
 
-    /// Whether Spark wrote a column's days in its old hybrid calendar: it reads other dates from them than are stored.
+    /// Returns true if Spark wrote the column in its old hybrid calendar, so that it reads other dates than are stored.
     fn is_rebased(&self, column: ColumnType) -> bool {
         let mark = match (column.physical, column.meaning) {
             (PhysicalType::Int96, Meaning::Timestamp { .. }) => "org.apache.spark.legacyINT96",
@@ -185,19 +187,27 @@ impl ParquetFile {
         self.metadata.key_values().any(|(key, _)| key == mark)
     }
 
-    /// Where a filter lies, and an error rather than "none" where the metadata that could say so are closed to us.
-    fn known_place(&self, row_group: usize, column: usize, vault: Option<&dyn Vault>) -> Result<Option<FilterPlace>> {
-        let place = self.filter_place(row_group, column)?;
+    /// Returns the position of a filter. If the relevant metadata is encrypted and its key is missing, this is an error
+    /// instead of `None`.
+    fn locate_filter(
+        &self,
+        row_group: usize,
+        column: usize,
+        decryptor: Option<&dyn Decryptor>,
+    ) -> Result<Option<FilterLocation>> {
+        let location = self.filter_location(row_group, column)?;
         let chunk = self.metadata.chunk(row_group, column)?;
-        if place.is_none() && chunk.protection != Protection::Plain && self.metadata.encrypted_meta(chunk).is_some() {
-            // A plaintext footer shows a part of them; the whole opens with the column's key only.
-            let vault = vault.ok_or_else(|| self.no_key(column))?;
-            vault.open_column(&self.metadata, row_group, column)?;
+        if location.is_none() && chunk.protection != Protection::Plain && self.metadata.encrypted_meta(chunk).is_some()
+        {
+            // A plaintext footer shows only a part of the metadata. The rest requires the column's key.
+            let decryptor = decryptor.ok_or_else(|| self.no_key(column))?;
+            decryptor.open_column(&self.metadata, row_group, column)?;
         }
-        Ok(place)
+        Ok(location)
     }
 
-    /// Where filters lie by the metadata's own words, unchecked: row group, column, offset, length.
+    /// Returns the positions of all filters as claimed by the metadata, not validated: row group, column, offset,
+    /// length.
     pub fn claimed_filters(&self) -> impl Iterator<Item = (usize, usize, i64, Option<i32>)> {
         let groups = self.metadata.row_groups().iter().enumerate();
         groups.flat_map(|(row_group, group)| {
@@ -209,9 +219,9 @@ impl ParquetFile {
     }
 }
 
-/// Whether so many hashes ask for about every block of a filter.
-fn is_read_whole(place: &FilterPlace, hashes: usize) -> bool {
-    place.length.unwrap_or(USUAL_FILTER) <= to_u64(hashes).saturating_mul(ROUND_A_BLOCK)
+/// Returns true if this many hashes need about every block of a filter.
+fn is_read_completely(location: &FilterLocation, hashes: usize) -> bool {
+    location.length.unwrap_or(DEFAULT_FILTER_SIZE) <= to_u64(hashes).saturating_mul(BYTES_PER_BLOCK)
 }
 
 #[cfg(test)]
@@ -227,8 +237,8 @@ mod tests {
     use crate::parquet::fixtures;
     use crate::ranges::tests::drive;
 
-    /// Asks a file of one column for some values; gives the answers, and the lengths of what was read.
-    fn ask(file: &[u8], opened: &ParquetFile, values: &[&str]) -> (Vec<bool>, Vec<u64>) {
+    /// Probes the first column of a file for some values. Returns the answers and the lengths of all reads.
+    fn probe_first_column(file: &[u8], opened: &ParquetFile, values: &[&str]) -> (Vec<bool>, Vec<u64>) {
         let values: ArrayRef = Arc::new(BinaryArray::from_iter_values(values));
         let probe = Probe::new(&values, opened.metadata.leaves()[0].column_type().unwrap()).unwrap();
         let probes = [ColumnProbe { column: 0, probe }];
@@ -237,23 +247,23 @@ mod tests {
     }
 
     #[test]
-    fn a_question_reads_the_header_and_one_block_for_each_value() {
+    fn a_probe_reads_the_header_and_one_block_per_value() {
         for (name, whole) in
             [("data_index_bloom_encoding_stats", false), ("data_index_bloom_encoding_with_length", true)]
         {
             let Some(file) = fixtures::file(name) else { return };
             let opened = fixtures::open(&file).unwrap();
-            // A filter whose length is said and small is read whole.
+            // A small filter whose length is stored is read completely.
             let expect = if whole { vec![2064] } else { vec![64, 32] };
-            assert_eq!(ask(&file, &opened, &["today"]), (vec![true], expect.clone()));
-            assert_eq!(ask(&file, &opened, &["hello"]), (vec![false], expect));
-            assert!(ask(&file, &opened, &["hello", "", "dog"]).0[0]);
-            assert_eq!(ask(&file, &opened, &[]), (vec![false], vec![]), "one of no values is nowhere");
+            assert_eq!(probe_first_column(&file, &opened, &["today"]), (vec![true], expect.clone()));
+            assert_eq!(probe_first_column(&file, &opened, &["hello"]), (vec![false], expect));
+            assert!(probe_first_column(&file, &opened, &["hello", "", "dog"]).0[0]);
+            assert_eq!(probe_first_column(&file, &opened, &[]), (vec![false], vec![]), "no values, so no match");
         }
     }
 
     #[test]
-    fn many_row_groups_are_asked_in_turns_and_many_keys_read_filters_whole() {
+    fn large_probes_run_in_several_steps_and_read_complete_filters() {
         let values = |range: Range<i64>| Arc::new(Int64Array::from_iter_values(range)) as ArrayRef;
         let schema = Arc::new(Schema::new(vec![Field::new("c", DataType::Int64, false)]));
         let properties = WriterProperties::builder().set_bloom_filter_enabled(true).build();
@@ -266,34 +276,35 @@ mod tests {
         }
         writer.close().unwrap();
         let opened = fixtures::open(&file).unwrap();
-        let check = |asked: Range<i64>, at_once: u64, turns: usize, longest: Range<u64>| {
-            let probe = Probe::new(&values(asked.clone()), "INT64 integer".parse().unwrap()).unwrap();
+        let check = |query: Range<i64>, memory_limit: u64, expected_steps: usize, longest: Range<u64>| {
+            let probe = Probe::new(&values(query.clone()), "INT64 integer".parse().unwrap()).unwrap();
             let probes = [ColumnProbe { column: 0, probe }];
-            let (mut answers, mut asked_for, mut found) = (Vec::new(), 0, Vec::new());
+            let (mut answers, mut num_steps, mut read_lengths) = (Vec::new(), 0, Vec::new());
             while answers.len() < 4 {
                 let first = answers.len();
-                let step = |fetched: &Fetched| Ok(opened.might_contain_within(at_once, &probes, first, None, fetched));
+                let step =
+                    |fetched: &Fetched| Ok(opened.might_contain_within(memory_limit, &probes, first, None, fetched));
                 let (verdicts, read) = drive(&file, step).unwrap();
                 answers.extend(verdicts.may_contain);
-                found.extend(read.iter().map(|range| range.end - range.start));
-                asked_for += 1;
+                read_lengths.extend(read.iter().map(|range| range.end - range.start));
+                num_steps += 1;
             }
             for (group, answer) in (0..).zip(&answers) {
-                let there = asked.start < (group + 1) * 20_000 && group * 20_000 < asked.end;
-                assert!(*answer || !there, "{asked:?} in {group}");
+                let has_match = query.start < (group + 1) * 20_000 && group * 20_000 < query.end;
+                assert!(*answer || !has_match, "{query:?} in {group}");
             }
-            assert_eq!(asked_for, turns, "{asked:?} within {at_once}");
-            assert!(longest.contains(found.iter().max().unwrap()), "{asked:?} reads {found:?}");
+            assert_eq!(num_steps, expected_steps, "{query:?} within {memory_limit}");
+            assert!(longest.contains(read_lengths.iter().max().unwrap()), "{query:?} reads {read_lengths:?}");
         };
-        check(25_000..25_001, AT_ONCE, 1, 32..65);
+        check(25_000..25_001, MEMORY_LIMIT, 1, 32..65);
         check(25_000..25_001, 0, 4, 32..65);
-        check(25_000..25_001, 2 * ROUND_A_BLOCK, 2, 32..65);
-        check(25_000..45_000, AT_ONCE, 1, 16_384..1 << 20);
+        check(25_000..25_001, 2 * BYTES_PER_BLOCK, 2, 32..65);
+        check(25_000..45_000, MEMORY_LIMIT, 1, 16_384..1 << 20);
         check(25_000..45_000, 1, 4, 16_384..1 << 20);
     }
 
     #[test]
-    fn a_filter_is_bound_to_its_column() {
+    fn filters_have_the_type_of_their_column() {
         let Some(file) = fixtures::file("data_index_bloom_encoding_stats") else { return };
         let opened = fixtures::open(&file).unwrap();
         let (filter, _) = drive(&file, |fetched| opened.filter(0, 0, None, fetched)).unwrap();
@@ -306,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_closed_or_not_there_excludes_nothing() {
+    fn missing_and_encrypted_filters_exclude_nothing() {
         for (name, file) in fixtures::files().iter().filter(|(name, _)| !name.starts_with("data_index")) {
             let Ok(opened) = fixtures::open(file) else { continue };
             let value: ArrayRef = Arc::new(Int64Array::from(vec![i64::MIN + 7]));
@@ -314,7 +325,7 @@ mod tests {
             for column in 0..opened.metadata.leaves().len() {
                 let probe = Probe::new(&value, "INT64 integer".parse().unwrap()).unwrap();
                 let step = opened.might_contain(&[ColumnProbe { column, probe }], 0, None, &Fetched::new());
-                let expect = Verdicts { may_contain: vec![true; groups], plaintext: vec![] };
+                let expect = RowGroupVerdicts { may_contain: vec![true; groups], plaintext: vec![] };
                 assert_eq!(step, Step::Ready(expect), "{name}, column {column}");
             }
             let beyond = [ColumnProbe { column: 1 << 20, probe: Probe::NOTHING.or(Probe::ANYTHING) }];

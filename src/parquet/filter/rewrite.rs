@@ -1,13 +1,13 @@
-//! The plan of a file with other filters. It writes nothing: it says what to copy, what to wipe, where the new filters go,
-//! and which bytes the footer has.
+//! Plans a file with other filters: the bytes to copy, the bytes to wipe, the positions of new filters, and the new
+//! footer. Does not write anything.
 //!
 //! ```text
 //! old   data, old filters, page indexes        | footer | tail
 //! new   the same bytes (a few wiped) | filters | footer | tail
 //! ```
 //!
-//! Nothing that existed moves, so no offset of the old metadata changes but those of the filters. A file that is changed where
-//! it lies keeps its old footer too, as bytes that nothing points to: cut off behind it, the file is the old one.
+//! Existing data does not move, so only the offsets of filters change. A file that is changed in place keeps its old
+//! footer as unreferenced bytes: truncated after the old footer, it is the old file again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -15,73 +15,73 @@ use std::ops::Range;
 use crate::crypto::SIGNATURE_LEN;
 use crate::error::{Error, ErrorKind, FileKind, Result};
 use crate::int::to_u64;
-use crate::parquet::filter::locate::{Extent, FilterPlace};
+use crate::parquet::filter::locate::{FilterBytes, FilterLocation};
 use crate::parquet::filter::patch::{ChunkPatch, Pointer, patch_column_metadata, patch_metadata};
 use crate::parquet::meta::chunk::Protection;
 use crate::parquet::meta::footer::{MAGIC_LEN, Tail};
 use crate::parquet::meta::schema::Physical;
-use crate::parquet::open::decryptor::Vault;
+use crate::parquet::open::decryptor::Decryptor;
 use crate::parquet::open::file::ParquetFile;
 use crate::ranges::{Fetched, Step};
 
-/// A filter that a column chunk is to get.
+/// A filter to be added to a column chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NewFilter {
-    /// Position of the row group.
+    /// Index of the row group.
     pub row_group: usize,
-    /// Position of the column among the leaves.
+    /// Index of the column among the leaves.
     pub column: usize,
-    /// Blocks of its bitset.
+    /// Number of blocks of its bitset.
     pub num_blocks: u64,
 }
 
-/// Where a new filter goes. Its bytes are those of [`ParquetFile::encode_filter`].
+/// The position of a new filter. [`ParquetFile::encode_filter`] gives its bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PlacedFilter {
-    /// Position of the row group.
+    /// Index of the row group.
     pub row_group: usize,
-    /// Position of the column among the leaves.
+    /// Index of the column among the leaves.
     pub column: usize,
     /// Offset in the new file.
     pub offset: u64,
-    /// Bytes with header and encryption.
+    /// Size in bytes including header and encryption.
     pub length: u64,
 }
 
-/// What becomes of the old footer.
+/// What happens to the old footer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OldFooter {
-    /// The new bytes take its place.
+    /// It is overwritten by the new bytes.
     Replaced,
-    /// The new bytes follow the whole old file.
+    /// It stays, and the new bytes are appended to the complete old file.
     Kept,
 }
 
-/// The new file.
+/// The plan of a new file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rewrite {
-    /// So many bytes of the old file come first, unchanged but for `wipe`.
+    /// Number of bytes of the old file that come first, unchanged except for `wipe`.
     pub copy: u64,
-    /// Stretches of the copied bytes that become zeros: plaintext filters of encrypted columns.
+    /// Ranges of the copied bytes to overwrite with zeros: plaintext filters of encrypted columns.
     pub wipe: Vec<Range<u64>>,
-    /// The new filters, one after the other from `copy` on: by row group, and inside by column.
+    /// The new filters, contiguous from `copy` on, by row group and then by column.
     pub filters: Vec<PlacedFilter>,
-    /// What follows them: the footer and the tail.
+    /// The footer and the tail, which follow the filters.
     pub footer: Vec<u8>,
-    /// Bytes of the whole new file.
+    /// Size of the new file in bytes.
     pub file_len: u64,
 }
 
 type Chunk = (usize, usize);
 
 impl ParquetFile {
-    /// Plans a file in which some column chunks get filters, in place of those that they have, and others lose theirs.
+    /// Plans a file in which some column chunks get new filters, and others lose theirs.
     pub fn plan_rewrite(
         &self,
         add: &[NewFilter],
         drop: &[Chunk],
         old_footer: OldFooter,
-        vault: Option<&dyn Vault>,
+        decryptor: Option<&dyn Decryptor>,
         fetched: &Fetched,
     ) -> Result<Step<Rewrite>> {
         let changed = self.changed(add, drop)?;
@@ -107,13 +107,13 @@ impl ParquetFile {
             let offset = i64::try_from(offset).map_err(too_long)?;
             pointers.insert((row_group, column), Pointer::Set { offset, length });
         }
-        let patches = pointers.into_iter().map(|(chunk, pointer)| Ok((chunk, self.patch(chunk, pointer, vault)?)));
-        let footer = self.footer_with(&patches.collect::<Result<_>>()?, vault)?;
+        let patches = pointers.into_iter().map(|(chunk, pointer)| Ok((chunk, self.patch(chunk, pointer, decryptor)?)));
+        let footer = self.footer_with(&patches.collect::<Result<_>>()?, decryptor)?;
         let file_len = end + to_u64(footer.len());
         Ok(Step::Ready(Rewrite { copy, wipe, filters, footer, file_len }))
     }
 
-    /// The chunks that change, each checked to be one that we can change.
+    /// Returns the chunks that change, after checking that each of them can be changed.
     fn changed(&self, add: &[NewFilter], drop: &[Chunk]) -> Result<BTreeSet<Chunk>> {
         let mut changed = BTreeSet::new();
         let added = add.iter().map(|filter| (filter.row_group, filter.column));
@@ -123,7 +123,7 @@ impl ParquetFile {
                 let (row_group, column) = (to_u64(row_group), to_u64(column));
                 return Err(Error::new(ErrorKind::File(FileKind::ChunkTwice { row_group, column })));
             }
-            if chunk.elsewhere {
+            if chunk.in_other_file {
                 return Err(Error::new(ErrorKind::File(FileKind::DataElsewhere)));
             }
             if let Protection::Unknown(member) = chunk.protection {
@@ -149,37 +149,42 @@ impl ParquetFile {
         Ok(changed)
     }
 
-    /// What changes in one chunk: the metadata in the footer, and those in a module of their own.
-    fn patch(&self, (row_group, column): Chunk, pointer: Pointer, vault: Option<&dyn Vault>) -> Result<ChunkPatch> {
+    /// Returns the change to a chunk: to its metadata in the footer, and to its encrypted metadata.
+    fn patch(
+        &self,
+        (row_group, column): Chunk,
+        pointer: Pointer,
+        decryptor: Option<&dyn Decryptor>,
+    ) -> Result<ChunkPatch> {
         let chunk = self.metadata.chunk(row_group, column)?;
         let mut patch = ChunkPatch { pointer: chunk.in_footer.then_some(pointer), encrypted_meta: None };
         if chunk.encrypted_meta.is_some() {
-            let vault = vault.ok_or_else(|| self.no_key(column))?;
-            let plain = vault.open_column(&self.metadata, row_group, column)?.unwrap_or_default();
+            let decryptor = decryptor.ok_or_else(|| self.no_key(column))?;
+            let plain = decryptor.open_column(&self.metadata, row_group, column)?.unwrap_or_default();
             let plain = patch_column_metadata(&plain, pointer)?;
-            patch.encrypted_meta = Some(vault.seal_column(&self.metadata, row_group, column, &plain)?);
+            patch.encrypted_meta = Some(decryptor.seal_column(&self.metadata, row_group, column, &plain)?);
         }
         Ok(patch)
     }
 
-    /// The footer with its tail.
-    fn footer_with(&self, patches: &BTreeMap<Chunk, ChunkPatch>, vault: Option<&dyn Vault>) -> Result<Vec<u8>> {
+    /// Returns the new footer with its tail.
+    fn footer_with(&self, patches: &BTreeMap<Chunk, ChunkPatch>, decryptor: Option<&dyn Decryptor>) -> Result<Vec<u8>> {
         let mut bytes = patch_metadata(self.metadata.bytes(), patches)?;
         let old_end = self.after_metadata();
-        let key = || vault.ok_or_else(|| self.no_footer_key());
+        let key = || decryptor.ok_or_else(|| self.no_footer_key());
         match &self.crypto {
             Some(crypto) => bytes = key()?.seal_footer(crypto, &self.footer.bytes, &bytes)?,
             None if self.algorithm().is_some() && !old_end.is_empty() => {
                 if old_end.len() != SIGNATURE_LEN {
                     return Err(Error::new(ErrorKind::File(FileKind::ModuleLength(to_u64(old_end.len())))));
                 }
-                // A new signature says that the old footer was right, so that is checked first.
-                let vault = key()?;
-                vault.verify_footer(self.metadata.bytes(), old_end)?;
-                let signature = vault.sign_footer(&bytes)?;
+                // A new signature asserts that the old footer was valid, so verify the old one first.
+                let decryptor = key()?;
+                decryptor.verify_footer(self.metadata.bytes(), old_end)?;
+                let signature = decryptor.sign_footer(&bytes)?;
                 bytes.extend(signature);
             }
-            // What follows the metadata of a file without encryption is unknown, and kept.
+            // The bytes after the metadata of an unencrypted file are unknown, so keep them.
             None => bytes.extend(old_end),
         }
         let tail = Tail::encode(self.footer.tail.encrypted, to_u64(bytes.len()))?;
@@ -187,17 +192,18 @@ impl ParquetFile {
         Ok(bytes)
     }
 
-    /// The plaintext filters of encrypted columns among the chunks that change: dead bytes that must not live on.
+    /// Returns the ranges of plaintext filters of encrypted columns among the changed chunks. They must not remain in
+    /// the file.
     fn plaintext_filters(&self, changed: &BTreeSet<Chunk>, fetched: &Fetched) -> Result<Step<Vec<Range<u64>>>> {
         let (mut wipe, mut needed) = (Vec::new(), Vec::new());
         for &(row_group, column) in changed {
             if self.metadata.chunk(row_group, column)?.protection == Protection::Plain {
                 continue;
             }
-            let Some(place) = self.old_filter((row_group, column))? else { continue };
-            match place.extent(fetched)? {
-                Step::Ready(Extent::Plain(range)) => wipe.push(range),
-                Step::Ready(Extent::Sealed(_)) => {}
+            let Some(location) = self.old_filter((row_group, column))? else { continue };
+            match location.extent(fetched)? {
+                Step::Ready(FilterBytes::Plain(range)) => wipe.push(range),
+                Step::Ready(FilterBytes::Encrypted(_)) => {}
                 Step::Need(ranges) => needed.extend(ranges),
             }
         }
@@ -211,7 +217,7 @@ impl ParquetFile {
             Step::Ready(claimed) => claimed,
             Step::Need(ranges) => return Ok(Step::Need(ranges)),
         };
-        // A pointer that lies must not turn into zeros over somebody's data.
+        // A wrong pointer must not overwrite other data with zeros.
         for range in &wipe {
             if claimed.iter().any(|claimed| claimed.start < range.end && range.start < claimed.end) {
                 return Err(Error::new(ErrorKind::File(FileKind::SharedBytes { start: range.start, end: range.end })));
@@ -220,7 +226,7 @@ impl ParquetFile {
         Ok(Step::Ready(wipe))
     }
 
-    /// Every stretch that something points to, the filters of `changed` left out.
+    /// Returns all ranges that the metadata refers to, except for the filters of `changed`.
     fn claimed(&self, changed: &BTreeSet<Chunk>, fetched: &Fetched) -> Result<Step<Vec<Range<u64>>>> {
         let end = self.data_end();
         let magic = 0..MAGIC_LEN;
@@ -235,27 +241,27 @@ impl ParquetFile {
                 if changed.contains(&(row_group, column)) {
                     continue;
                 }
-                let Some(place) = self.old_filter((row_group, column))? else { continue };
-                match place.extent(fetched) {
-                    Ok(Step::Ready(Extent::Plain(range) | Extent::Sealed(range))) => claimed.push(range),
+                let Some(location) = self.old_filter((row_group, column))? else { continue };
+                match location.extent(fetched) {
+                    Ok(Step::Ready(FilterBytes::Plain(range) | FilterBytes::Encrypted(range))) => claimed.push(range),
                     Ok(Step::Need(ranges)) => needed.extend(ranges),
-                    // Nobody knows where it ends.
-                    Err(_) => claimed.push(place.offset..end),
+                    // The end is unknown.
+                    Err(_) => claimed.push(location.offset..end),
                 }
             }
         }
         Ok(if needed.is_empty() { Step::Ready(claimed) } else { Step::Need(needed) })
     }
 
-    /// Where an existing filter begins. Its own header says where it ends: the length in the metadata may lie, and a
-    /// pointer out of the file leads to nothing.
-    fn old_filter(&self, (row_group, column): Chunk) -> Result<Option<FilterPlace>> {
+    /// Returns the position of an existing filter without its length, because the length in the metadata may be wrong.
+    /// The filter's header gives its end. An offset outside of the file gives `None`.
+    fn old_filter(&self, (row_group, column): Chunk) -> Result<Option<FilterLocation>> {
         let chunk = self.metadata.chunk(row_group, column)?;
         let offset = chunk.meta.as_ref().and_then(|meta| meta.bloom_filter_offset);
         let data_end = self.data_end();
         let offset = offset.and_then(|offset| u64::try_from(offset).ok()).filter(|offset| *offset < data_end);
         let protection = chunk.protection;
-        Ok(offset.map(|offset| FilterPlace { row_group, column, offset, length: None, protection, data_end }))
+        Ok(offset.map(|offset| FilterLocation { row_group, column, offset, length: None, protection, data_end }))
     }
 }
 

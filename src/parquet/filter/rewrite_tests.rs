@@ -1,4 +1,4 @@
-//! Real files get filters, lose them, and are read again, by us and by the `parquet` crate.
+//! Adds filters to real files, drops them, and reads the files with parsieve and with the `parquet` crate.
 
 use bytes::Bytes;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
@@ -9,7 +9,7 @@ use crate::int::to_usize;
 use crate::parquet::fixtures;
 use crate::ranges::tests::drive;
 
-/// A filter whose content depends on its place, so that a swapped one is noticed.
+/// Returns a filter whose content depends on its chunk, so that swapped filters are detected.
 fn sample(row_group: usize, column: usize, num_blocks: u64) -> Sbbf {
     let mut filter = Sbbf::new(num_blocks).unwrap();
     (0..20).for_each(|i| filter.insert_hash(hash(row_group, column, i)));
@@ -20,8 +20,8 @@ fn hash(row_group: usize, column: usize, i: u64) -> u64 {
     (to_u64(row_group) * 1000 + to_u64(column) * 100 + i + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// Carries a plan out, as the writer of a file would.
-fn apply(old: &ParquetFile, file: &[u8], plan: &Rewrite, blocks: u64, vault: Option<&dyn Vault>) -> Vec<u8> {
+/// Applies a plan, as the writer of a file would.
+fn apply(old: &ParquetFile, file: &[u8], plan: &Rewrite, blocks: u64, decryptor: Option<&dyn Decryptor>) -> Vec<u8> {
     let mut new = file[..to_usize(plan.copy).unwrap()].to_vec();
     for range in &plan.wipe {
         new[to_usize(range.start).unwrap()..to_usize(range.end).unwrap()].fill(0);
@@ -29,7 +29,7 @@ fn apply(old: &ParquetFile, file: &[u8], plan: &Rewrite, blocks: u64, vault: Opt
     for placed in &plan.filters {
         assert_eq!(to_u64(new.len()), placed.offset);
         let filter = sample(placed.row_group, placed.column, blocks);
-        let bytes = old.encode_filter(placed.row_group, placed.column, &filter, vault).unwrap();
+        let bytes = old.encode_filter(placed.row_group, placed.column, &filter, decryptor).unwrap();
         assert_eq!(to_u64(bytes.len()), placed.length);
         new.extend(bytes);
     }
@@ -43,36 +43,36 @@ fn plan(
     file: &[u8],
     add: &[NewFilter],
     drop: &[Chunk],
-    vault: Option<&dyn Vault>,
+    decryptor: Option<&dyn Decryptor>,
 ) -> Result<Rewrite> {
-    drive(file, |fetched| old.plan_rewrite(add, drop, OldFooter::Replaced, vault, fetched)).map(|(plan, _)| plan)
+    drive(file, |fetched| old.plan_rewrite(add, drop, OldFooter::Replaced, decryptor, fetched)).map(|(plan, _)| plan)
 }
 
-/// A filter for every chunk that can have one.
-fn all(old: &ParquetFile, num_blocks: u64) -> Vec<NewFilter> {
+/// Returns a new filter for every chunk that supports one.
+fn filters_for_all_chunks(old: &ParquetFile, num_blocks: u64) -> Vec<NewFilter> {
     let chunks = (0..old.metadata.row_groups().len())
         .flat_map(|row_group| (0..old.metadata.leaves().len()).map(move |column| (row_group, column)));
     let hashed = chunks.filter(|&(_, column)| old.metadata.leaves()[column].physical != Physical::Boolean);
     hashed.map(|(row_group, column)| NewFilter { row_group, column, num_blocks }).collect()
 }
 
-fn assert_holds(new: &ParquetFile, file: &[u8], filters: &[NewFilter], vault: Option<&dyn Vault>) {
+fn assert_holds(new: &ParquetFile, file: &[u8], filters: &[NewFilter], decryptor: Option<&dyn Decryptor>) {
     for &NewFilter { row_group, column, num_blocks } in filters {
-        let place = new.filter_place(row_group, column).unwrap().unwrap();
-        let (filter, _) = drive(file, |fetched| new.read_filter(&place, vault, fetched)).unwrap();
+        let location = new.filter_location(row_group, column).unwrap().unwrap();
+        let (filter, _) = drive(file, |fetched| new.read_filter(&location, decryptor, fetched)).unwrap();
         assert_eq!(filter, sample(row_group, column, num_blocks));
     }
 }
 
 #[test]
-fn real_files_get_filters_and_lose_them() {
+fn filters_of_real_files_can_be_added_and_dropped() {
     for (name, file) in fixtures::files() {
         let Ok(old) = fixtures::open(&file) else { continue };
         if old.algorithm().is_some() {
             continue;
         }
-        let mut add = all(&old, 3);
-        // The order of the caller means nothing.
+        let mut add = filters_for_all_chunks(&old, 3);
+        // The caller's order does not matter.
         add.reverse();
         let added = plan(&old, &file, &add, &[], None).unwrap();
         assert!(added.filters.is_sorted_by_key(|filter| (filter.row_group, filter.column)), "{name}");
@@ -81,22 +81,22 @@ fn real_files_get_filters_and_lose_them() {
         assert_eq!(written[..to_usize(old.data_end()).unwrap()], file[..to_usize(old.data_end()).unwrap()], "{name}");
         let new = fixtures::open(&written).unwrap();
         assert_holds(&new, &written, &add, None);
-        the_peer_agrees(&name, &file, &written, &add);
+        check_with_parquet_crate(&name, &file, &written, &add);
 
         let everything: Vec<_> = add.iter().map(|filter| (filter.row_group, filter.column)).collect();
         let dropped = plan(&new, &written, &[], &everything, None).unwrap();
         let bare = fixtures::open(&apply(&new, &written, &dropped, 3, None)).unwrap();
         for &(row_group, column) in &everything {
-            assert_eq!(bare.filter_place(row_group, column), Ok(None), "{name}");
+            assert_eq!(bare.filter_location(row_group, column), Ok(None), "{name}");
         }
-        if everything.iter().all(|&(group, column)| old.filter_place(group, column) == Ok(None)) {
+        if everything.iter().all(|&(group, column)| old.filter_location(group, column) == Ok(None)) {
             assert_eq!(bare.metadata.bytes(), old.metadata.bytes(), "{name}: as if nothing had been");
         }
     }
 }
 
-/// The same rows and statistics as before, and our filters in the peer's hands.
-fn the_peer_agrees(name: &str, before: &[u8], after: &[u8], add: &[NewFilter]) {
+/// Checks that rows and statistics are unchanged and that the `parquet` crate reads the new filters.
+fn check_with_parquet_crate(name: &str, before: &[u8], after: &[u8], add: &[NewFilter]) {
     let open = |file: &[u8]| ParquetRecordBatchReaderBuilder::try_new(Bytes::copy_from_slice(file));
     let (Ok(old), Ok(new)) = (open(before), open(after)) else {
         assert!(name.starts_with("dict-page-offset-zero"), "{name}: the peer reads it");
@@ -113,12 +113,12 @@ fn the_peer_agrees(name: &str, before: &[u8], after: &[u8], add: &[NewFilter]) {
     let rows = |reader: ParquetRecordBatchReaderBuilder<Bytes>| {
         reader.build()?.collect::<std::result::Result<Vec<_>, _>>().map_err(parquet::errors::ParquetError::from)
     };
-    // Compressed files need codecs that this build of the peer does not have; then both fail.
+    // This build of the `parquet` crate lacks some codecs. Then reading fails both before and after.
     assert_eq!(rows(old).ok(), rows(new).ok(), "{name}");
 }
 
 #[test]
-fn changes_that_cannot_be_made() {
+fn impossible_changes_are_errors() {
     let check = |name, add: &[Chunk], drop: &[Chunk], num_blocks, expect: fn(&ErrorKind) -> bool| {
         let Some(file) = fixtures::file(name) else { return };
         let old = fixtures::open(&file).unwrap();
@@ -134,7 +134,7 @@ fn changes_that_cannot_be_made() {
     check(plain, &[(0, 0)], &[], 0, |kind| matches!(kind, ErrorKind::NumBlocks(_)));
     check(plain, &[(0, 0)], &[], 67_108_864, |kind| matches!(kind, ErrorKind::NumBlocks(_)));
     check("alltypes_plain", &[(0, 1)], &[], 1, |kind| matches!(kind, ErrorKind::File(FileKind::NoHash { .. })));
-    // A plaintext footer is signed, so even a column in plaintext needs the footer's key.
+    // A plaintext footer is signed, so even a plaintext column requires the footer key.
     let signed = "encrypt_columns_plaintext_footer";
     check(signed, &[(0, 1)], &[], 1, |kind| {
         matches!(kind, ErrorKind::File(FileKind::KeyMissing { .. }) | ErrorKind::File(FileKind::NoCrypto))
@@ -142,7 +142,7 @@ fn changes_that_cannot_be_made() {
 }
 
 #[test]
-fn damaged_files_are_planned_or_refused() {
+fn plans_for_damaged_files_keep_the_data_or_fail() {
     for (name, file) in fixtures::files() {
         let Ok(old) = fixtures::open(&file) else { continue };
         let add = [NewFilter { row_group: 0, column: 0, num_blocks: 1 }];
@@ -151,7 +151,7 @@ fn damaged_files_are_planned_or_refused() {
             damaged[at] ^= 0xff;
             let Ok(damaged_file) = fixtures::open(&damaged) else { continue };
             let planned = plan(&damaged_file, &damaged, &add, &[], None);
-            // Whatever is planned keeps the data, and its footer opens.
+            // Every plan keeps the data, and its footer can be opened.
             if let Ok(planned) = planned {
                 assert_eq!(planned.copy, old.data_end(), "{name}");
                 assert!(fixtures::open(&apply(&damaged_file, &damaged, &planned, 1, None)).is_ok(), "{name}");
@@ -160,9 +160,9 @@ fn damaged_files_are_planned_or_refused() {
     }
 }
 
-/// The largest filter of the format has a length that its field can say; a filter in two modules may not.
+/// The largest filter of the format fits the length field, but may not fit when encrypted as two modules.
 #[test]
-fn lengths_have_31_bits() {
+fn filter_lengths_beyond_31_bits_are_errors() {
     let Some(file) = fixtures::file("data_index_bloom_encoding_stats") else { return };
     let old = fixtures::open(&file).unwrap();
     let add = [NewFilter { row_group: 0, column: 0, num_blocks: 67_108_863 }];
@@ -189,29 +189,29 @@ mod encrypted {
     }
 
     #[test]
-    fn encrypted_files_get_encrypted_filters() {
+    fn new_filters_of_encrypted_columns_are_encrypted() {
         let keys = ring();
         for name in ["encrypt_columns_and_footer", "encrypt_columns_plaintext_footer", "uniform_encryption"] {
             let Some(file) = fixtures::file(name) else { return };
             let old = open(&file, &keys).unwrap();
-            let secrets = old.secrets(&keys).unwrap();
-            let vault = secrets.as_ref().map(|secrets| secrets as &dyn Vault);
-            let add = all(&old, 5);
-            let added = plan(&old, &file, &add, &[], vault).unwrap();
-            let written = apply(&old, &file, &added, 5, vault);
+            let key_ring = old.key_ring(&keys).unwrap();
+            let decryptor = key_ring.as_ref().map(|key_ring| key_ring as &dyn Decryptor);
+            let add = filters_for_all_chunks(&old, 5);
+            let added = plan(&old, &file, &add, &[], decryptor).unwrap();
+            let written = apply(&old, &file, &added, 5, decryptor);
             let new = open(&written, &keys).unwrap();
             assert!(new.authenticated, "{name}");
-            assert_holds(&new, &written, &add, vault);
+            assert_holds(&new, &written, &add, decryptor);
             let start = to_usize(old.data_end()).unwrap();
             assert_eq!(written[..start], file[..start], "{name}");
             for placed in &added.filters {
                 let bits = sample(placed.row_group, placed.column, 5).bitset().to_vec();
                 let plain =
                     old.metadata.chunk(placed.row_group, placed.column).unwrap().protection == Protection::Plain;
-                let found = written.windows(bits.len()).any(|window| window == bits);
-                assert_eq!(found, plain, "{name}: a filter is in plaintext only where its column is");
+                let in_plaintext = written.windows(bits.len()).any(|window| window == bits);
+                assert_eq!(in_plaintext, plain, "{name}: a filter is in plaintext only if its column is");
             }
-            // Without the column's key there is a footer and no filter.
+            // Without the column's key, the footer can be opened but not the filter.
             let footer_only = KeyRing::new().with_footer_key(Key::new(b"0123456789012345").unwrap());
             let closed = open(&written, &footer_only).unwrap();
             let closed_columns = add.iter().filter(|filter| {
@@ -219,10 +219,10 @@ mod encrypted {
                 chunk.protection == Protection::ColumnKey
             });
             for filter in closed_columns {
-                let place = closed.filter_place(filter.row_group, filter.column);
-                let secrets = closed.secrets(&footer_only).unwrap().unwrap();
-                let error = place.and_then(|place| {
-                    drive(&written, |fetched| closed.read_filter(place.as_ref().unwrap(), Some(&secrets), fetched))
+                let location = closed.filter_location(filter.row_group, filter.column);
+                let key_ring = closed.key_ring(&footer_only).unwrap().unwrap();
+                let error = location.and_then(|location| {
+                    drive(&written, |fetched| closed.read_filter(location.as_ref().unwrap(), Some(&key_ring), fetched))
                 });
                 assert!(matches!(error.unwrap_err().kind(), ErrorKind::File(FileKind::KeyMissing { .. })), "{name}");
             }
@@ -231,80 +231,80 @@ mod encrypted {
     }
 
     #[test]
-    fn a_forged_footer_is_not_signed_again() {
+    fn forged_footers_are_not_signed() {
         let Some(mut file) = fixtures::file("encrypt_columns_plaintext_footer") else { return };
         let keys = ring();
         let writer = fixtures::open(&file).unwrap().metadata.created_by().unwrap().as_bytes().to_vec();
         let at = file.windows(writer.len()).rposition(|window| window == writer).unwrap();
         file[at] ^= 1;
         let forged = fixtures::open(&file).unwrap();
-        let secrets = forged.secrets(&keys).unwrap().unwrap();
+        let key_ring = forged.key_ring(&keys).unwrap().unwrap();
         let add = [NewFilter { row_group: 0, column: 2, num_blocks: 1 }];
-        let error = plan(&forged, &file, &add, &[], Some(&secrets)).unwrap_err();
+        let error = plan(&forged, &file, &add, &[], Some(&key_ring)).unwrap_err();
         assert_eq!(error.kind(), &ErrorKind::File(FileKind::Decryption));
     }
 
-    /// A file whose encrypted first column points to a filter in plaintext, as a careless tool would leave it.
-    fn careless(keys: &KeyRing, at: Option<i64>) -> Option<(Vec<u8>, ParquetFile, Range<u64>)> {
+    /// Returns a file whose encrypted first column points to a plaintext filter, as a faulty tool might leave it.
+    fn file_with_plaintext_filter(keys: &KeyRing, at: Option<i64>) -> Option<(Vec<u8>, ParquetFile, Range<u64>)> {
         let file = fixtures::file("encrypt_columns_and_footer")?;
         let old = open(&file, keys).unwrap();
-        let secrets = old.secrets(keys).unwrap().unwrap();
+        let key_ring = old.key_ring(keys).unwrap().unwrap();
         let filter = sample(0, 0, 4).to_bytes().unwrap();
         let start = old.data_end();
         let offset = at.unwrap_or(i64::try_from(start).unwrap());
         let length = i32::try_from(filter.len()).unwrap();
-        let patch = old.patch((0, 0), Pointer::Set { offset, length }, Some(&secrets)).unwrap();
-        let footer = old.footer_with(&BTreeMap::from([((0, 0), patch)]), Some(&secrets)).unwrap();
+        let patch = old.patch((0, 0), Pointer::Set { offset, length }, Some(&key_ring)).unwrap();
+        let footer = old.footer_with(&BTreeMap::from([((0, 0), patch)]), Some(&key_ring)).unwrap();
         let written = [&file[..to_usize(start).unwrap()], &filter, &footer].concat();
         let opened = open(&written, keys).unwrap();
         Some((written, opened, start..start + to_u64(filter.len())))
     }
 
     #[test]
-    fn a_plaintext_filter_of_an_encrypted_column_is_reported_and_wiped() {
+    fn plaintext_filters_of_encrypted_columns_are_reported_and_wiped() {
         let keys = ring();
-        let Some((file, old, range)) = careless(&keys, None) else { return };
-        let secrets = old.secrets(&keys).unwrap().unwrap();
-        let place = old.filter_place(0, 0).unwrap().unwrap();
-        let read = drive(&file, |fetched| old.read_filter(&place, Some(&secrets), fetched));
+        let Some((file, old, range)) = file_with_plaintext_filter(&keys, None) else { return };
+        let key_ring = old.key_ring(&keys).unwrap().unwrap();
+        let location = old.filter_location(0, 0).unwrap().unwrap();
+        let read = drive(&file, |fetched| old.read_filter(&location, Some(&key_ring), fetched));
         assert_eq!(read.unwrap_err().kind(), &ErrorKind::File(FileKind::PlaintextFilter));
-        let probed = drive(&file, |fetched| old.probe_filter(&place, Some(&secrets), &[1], fetched));
+        let probed = drive(&file, |fetched| old.probe_filter(&location, Some(&key_ring), &[1], fetched));
         assert_eq!(probed.unwrap_err().kind(), &ErrorKind::File(FileKind::PlaintextFilter));
         let add = [NewFilter { row_group: 0, column: 0, num_blocks: 4 }];
         for (add, drop) in [(&add[..], &[][..]), (&[], &[(0, 0)])] {
-            let plan = plan(&old, &file, add, drop, Some(&secrets)).unwrap();
+            let plan = plan(&old, &file, add, drop, Some(&key_ring)).unwrap();
             assert_eq!(plan.wipe, std::slice::from_ref(&range));
-            let written = apply(&old, &file, &plan, 4, Some(&secrets));
+            let written = apply(&old, &file, &plan, 4, Some(&key_ring));
             let bits = sample(0, 0, 4).bitset().to_vec();
             assert!(file.windows(bits.len()).any(|window| window == bits));
             assert!(!written.windows(bits.len()).any(|window| window == bits));
-            // The other column's filter is as it was.
+            // The other column's filter is unchanged.
             let new = open(&written, &keys).unwrap();
-            let place = new.filter_place(0, 1).unwrap().unwrap();
-            assert!(drive(&written, |fetched| new.read_filter(&place, Some(&secrets), fetched)).is_ok());
+            let location = new.filter_location(0, 1).unwrap().unwrap();
+            assert!(drive(&written, |fetched| new.read_filter(&location, Some(&key_ring), fetched)).is_ok());
         }
     }
 
     #[test]
-    fn a_pointer_that_lies_does_not_wipe_data() {
+    fn wrong_pointers_do_not_wipe_data() {
         let keys = ring();
         let Some(file) = fixtures::file("encrypt_columns_and_footer") else { return };
-        let (_, old, _) = careless(&keys, None).unwrap();
+        let (_, old, _) = file_with_plaintext_filter(&keys, None).unwrap();
         let data = old.metadata.chunk(0, 2).unwrap().meta.as_ref().unwrap().data(old.data_end()).unwrap();
-        // Data of another column that read as a filter.
+        // Data of another column that looks like a filter.
         let at = data.start + 5;
-        let (mut file_with, opened, _) = careless(&keys, Some(i64::try_from(at).unwrap())).unwrap();
+        let (mut file_with, opened, _) = file_with_plaintext_filter(&keys, Some(i64::try_from(at).unwrap())).unwrap();
         let filter = sample(0, 0, 4).to_bytes().unwrap();
         file_with[to_usize(at).unwrap()..][..filter.len()].copy_from_slice(&filter);
-        let secrets = opened.secrets(&keys).unwrap().unwrap();
-        let error = plan(&opened, &file_with, &[], &[(0, 0)], Some(&secrets)).unwrap_err();
+        let key_ring = opened.key_ring(&keys).unwrap().unwrap();
+        let error = plan(&opened, &file_with, &[], &[(0, 0)], Some(&key_ring)).unwrap_err();
         assert!(matches!(error.kind(), ErrorKind::File(FileKind::SharedBytes { .. })), "{error}");
-        // What is no filter at all cannot be wiped, and is not guessed at.
-        let (garbage, opened, _) = careless(&keys, Some(0)).unwrap();
-        assert!(plan(&opened, &garbage, &[], &[(0, 0)], Some(&secrets)).is_err());
-        // A pointer out of the file leads to nothing that could be wiped.
+        // Bytes that are not a filter have an unknown range and cannot be wiped.
+        let (garbage, opened, _) = file_with_plaintext_filter(&keys, Some(0)).unwrap();
+        assert!(plan(&opened, &garbage, &[], &[(0, 0)], Some(&key_ring)).is_err());
+        // A pointer outside of the file refers to nothing that could be wiped.
         let out = i64::try_from(file.len() * 2).unwrap();
-        let (file, opened, _) = careless(&keys, Some(out)).unwrap();
-        assert!(plan(&opened, &file, &[], &[(0, 0)], Some(&secrets)).unwrap().wipe.is_empty());
+        let (file, opened, _) = file_with_plaintext_filter(&keys, Some(out)).unwrap();
+        assert!(plan(&opened, &file, &[], &[(0, 0)], Some(&key_ring)).unwrap().wipe.is_empty());
     }
 }

@@ -1,4 +1,4 @@
-//! One column chunk of a row group: where its data and its filter lie, and how it is encrypted.
+//! A column chunk of a row group: the positions of its data and its filter, and its encryption.
 
 use std::ops::Range;
 
@@ -6,102 +6,102 @@ use crate::crypto::MODULE_OVERHEAD;
 use crate::error::{Error, ErrorKind, FileKind, Result};
 use crate::int::to_u64;
 use crate::parquet::meta::record::{Record, required};
-use crate::parquet::meta::schema::{Leaf, Physical, same_path};
-use crate::parquet::meta::span::Span;
+use crate::parquet::meta::schema::{Physical, SchemaLeaf, same_path};
+use crate::parquet::meta::span::ByteSpan;
 use crate::thrift::{Reader, Type};
 
-/// How a column chunk is encrypted.
+/// The encryption of a column chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Protection {
-    /// Not at all.
+    /// Not encrypted.
     Plain,
-    /// With the key of the footer.
+    /// Encrypted with the footer key.
     FooterKey,
-    /// With a key of its own.
+    /// Encrypted with its own key.
     ColumnKey,
-    /// In a way newer than this code.
+    /// Encrypted in a way that this version does not know.
     Unknown(i16),
 }
 
-/// Where a part of the page index lies; what the writer claimed, unchecked.
+/// Position of a part of the page index, as claimed by the writer and not validated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct IndexPlace {
+pub struct IndexLocation {
     /// Offset in the file.
     pub offset: i64,
-    /// Bytes.
+    /// Length in bytes.
     pub length: i32,
 }
 
-/// One column chunk.
+/// A column chunk.
 #[derive(Debug, Clone)]
 pub struct ColumnChunk {
-    /// How it is encrypted.
+    /// The encryption of the chunk.
     pub protection: Protection,
-    /// Its data lie in another file, which nobody does any more.
-    pub elsewhere: bool,
-    /// Its metadata; `None` while they are encrypted.
+    /// True if the chunk's data is in another file, a feature that no current writer uses.
+    pub in_other_file: bool,
+    /// The metadata of the chunk, or `None` as long as it is encrypted.
     pub meta: Option<Box<ColumnMeta>>,
-    /// Where its page locations lie.
-    pub offset_index: Option<IndexPlace>,
-    /// Where its page statistics lie.
-    pub column_index: Option<IndexPlace>,
-    /// Whether the footer itself holds metadata of this chunk, be they all or a part.
+    /// Position of its page locations.
+    pub offset_index: Option<IndexLocation>,
+    /// Position of its page statistics.
+    pub column_index: Option<IndexLocation>,
+    /// True if the footer contains plaintext metadata of this chunk, at least in part.
     pub(in crate::parquet) in_footer: bool,
-    pub(in crate::parquet) key_metadata: Option<Span>,
-    pub(in crate::parquet) encrypted_meta: Option<Span>,
+    pub(in crate::parquet) key_metadata: Option<ByteSpan>,
+    pub(in crate::parquet) encrypted_meta: Option<ByteSpan>,
 }
 
-/// The metadata of one column chunk, as far as we use them. Offsets are what the writer claimed, unchecked.
+/// The metadata of a column chunk that parsieve uses. Offsets are claimed by the writer and not validated.
 #[derive(Debug, Clone)]
 pub struct ColumnMeta {
-    /// The format's number of the compression codec.
+    /// The format's code for the compression codec.
     pub codec: i32,
-    /// Every encoding in use, as bit `1 << number`; numbers from 31 up share the highest bit.
+    /// The encodings in use, as bits `1 << code`. Codes from 31 on share the highest bit.
     pub encodings: u32,
-    /// Values, nulls included.
+    /// Number of values, including nulls.
     pub num_values: i64,
-    /// Bytes of all pages with their headers.
+    /// Size in bytes of all pages with their headers.
     pub total_compressed_size: i64,
     /// Offset of the first data page.
     pub data_page_offset: i64,
-    /// Offset of the dictionary page. Some writers say 0 for "none".
+    /// Offset of the dictionary page. Some writers store 0 if there is none.
     pub dictionary_page_offset: Option<i64>,
-    /// Whether the writer states that every data page refers to the dictionary.
+    /// True if the writer states that all data pages are dictionary-encoded.
     pub all_dictionary: bool,
-    /// Offset of the Bloom filter; 0 is an offset like any other.
+    /// Offset of the Bloom filter. 0 has no special meaning.
     pub bloom_filter_offset: Option<i64>,
-    /// Bytes of the filter with its header (and its encryption), where the writer says them.
+    /// Size in bytes of the filter including its header and encryption, if the writer stores it.
     pub bloom_filter_length: Option<i32>,
-    pub(in crate::parquet) statistics: Option<Span>,
+    pub(in crate::parquet) statistics: Option<ByteSpan>,
 }
 
-/// Minimum, maximum and counts of a column chunk, as raw bytes in plain encoding.
+/// Minimum, maximum and counts of a column chunk. Values are raw bytes in plain encoding.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Statistics<'a> {
-    /// Largest value by the column's order.
+    /// Largest value in the column's order.
     pub max_value: Option<&'a [u8]>,
-    /// Smallest value by the column's order.
+    /// Smallest value in the column's order.
     pub min_value: Option<&'a [u8]>,
-    /// As `max_value`, by signed comparison of bytes; from old writers.
+    /// Largest value by signed comparison of bytes, from old writers.
     pub old_max: Option<&'a [u8]>,
-    /// As `min_value`, by signed comparison of bytes; from old writers.
+    /// Smallest value by signed comparison of bytes, from old writers.
     pub old_min: Option<&'a [u8]>,
-    /// Nulls.
+    /// Number of nulls.
     pub null_count: Option<i64>,
-    /// NaNs.
+    /// Number of NaNs.
     pub nan_count: Option<i64>,
-    /// Whether `max_value` occurs, or only bounds what does.
+    /// True if `max_value` is an actual value, false if it is only a bound.
     pub max_is_exact: Option<bool>,
-    /// Whether `min_value` occurs, or only bounds what does.
+    /// True if `min_value` is an actual value, false if it is only a bound.
     pub min_is_exact: Option<bool>,
 }
 
 impl ColumnChunk {
-    /// Reads a ColumnChunk whose place in the row group says that it holds `leaf`, whose path is `path`.
-    pub(in crate::parquet) fn decode(reader: &mut Reader<'_>, leaf: &Leaf, path: &[&str]) -> Result<Self> {
+    /// Decodes a ColumnChunk. By its position in the row group it belongs to `leaf`, whose path is `path`.
+    pub(in crate::parquet) fn decode(reader: &mut Reader<'_>, leaf: &SchemaLeaf, path: &[&str]) -> Result<Self> {
         let mut chunk = Self {
             protection: Protection::Plain,
-            elsewhere: false,
+            in_other_file: false,
             meta: None,
             offset_index: None,
             column_index: None,
@@ -113,7 +113,7 @@ impl ColumnChunk {
         let mut record = Record::new(reader, "ColumnChunk");
         while let Some(id) = record.next()? {
             match id {
-                1 => chunk.elsewhere = record.binary()?.is_some_and(|path| !path.is_empty()),
+                1 => chunk.in_other_file = record.binary()?.is_some_and(|path| !path.is_empty()),
                 3 => {
                     let fields = record.record("ColumnMetaData")?;
                     chunk.meta = fields.map(|fields| ColumnMeta::read(fields, leaf, path)).transpose()?.map(Box::new);
@@ -123,24 +123,25 @@ impl ColumnChunk {
                 6 => column_index.0 = record.i64()?,
                 7 => column_index.1 = record.i32()?,
                 8 => chunk.decode_protection(&mut record, path)?,
-                9 => chunk.encrypted_meta = Span::binary(&mut record)?,
+                9 => chunk.encrypted_meta = ByteSpan::binary(&mut record)?,
                 _ => record.skip()?,
             }
         }
-        // A module has a length, a nonce and a tag, so a chunk takes no fewer bytes than we keep for it.
+        // A module contains a length, a nonce and a tag. This check bounds the memory per chunk by the size of its
+        // input.
         let encrypted = chunk.encrypted_meta.is_some_and(|module| to_u64(module.len()) >= MODULE_OVERHEAD);
         if chunk.meta.is_none() && !encrypted {
             return Err(Error::at(ErrorKind::MissingField { field: "ColumnChunk.meta_data" }, record.offset()));
         }
         chunk.in_footer = chunk.meta.is_some();
-        let place = |(offset, length)| Some(IndexPlace { offset: offset?, length: length? });
-        (chunk.offset_index, chunk.column_index) = (place(offset_index), place(column_index));
+        let location = |(offset, length)| Some(IndexLocation { offset: offset?, length: length? });
+        (chunk.offset_index, chunk.column_index) = (location(offset_index), location(column_index));
         Ok(chunk)
     }
 
     fn decode_protection(&mut self, record: &mut Record<'_, '_>, path: &[&str]) -> Result<()> {
         let at = record.offset();
-        // What we cannot read is a protection all the same.
+        // If the protection cannot be decoded, the chunk is still protected.
         self.protection = Protection::Unknown(0);
         let Some(mut union) = record.record("ColumnCryptoMetaData")? else { return Ok(()) };
         while let Some(id) = union.next()? {
@@ -155,13 +156,13 @@ impl ColumnChunk {
                     let Some(mut key) = union.record("EncryptionWithColumnKey")? else { continue };
                     while let Some(id) = key.next()? {
                         match id {
-                            // A key chosen by another column's name would be the wrong one.
+                            // A key chosen by the name of another column would be wrong.
                             1 if !same_path(&mut key, path)? => {
                                 return Err(Error::at(ErrorKind::File(FileKind::ChunkDisagrees { field }), at));
                             }
                             1 => {}
                             2 => {
-                                self.key_metadata = Span::binary(&mut key)?;
+                                self.key_metadata = ByteSpan::binary(&mut key)?;
                             }
                             _ => key.skip()?,
                         }
@@ -178,13 +179,13 @@ impl ColumnChunk {
 }
 
 impl ColumnMeta {
-    /// Reads a ColumnMetaData that stands alone, as it does inside an encrypted module.
-    pub(in crate::parquet) fn decode(reader: &mut Reader<'_>, leaf: &Leaf, path: &[&str]) -> Result<Self> {
+    /// Decodes a standalone ColumnMetaData, as stored in an encrypted module.
+    pub(in crate::parquet) fn decode(reader: &mut Reader<'_>, leaf: &SchemaLeaf, path: &[&str]) -> Result<Self> {
         Self::read(Record::new(reader, "ColumnMetaData"), leaf, path)
     }
 
-    fn read(mut record: Record<'_, '_>, leaf: &Leaf, path: &[&str]) -> Result<Self> {
-        let (mut physical, mut named) = (None, None);
+    fn read(mut record: Record<'_, '_>, leaf: &SchemaLeaf, path: &[&str]) -> Result<Self> {
+        let (mut physical, mut path_matches) = (None, None);
         let (mut codec, mut encodings, mut num_values) = (None, None, None);
         let (mut total_compressed_size, mut data_page_offset, mut dictionary_page_offset) = (None, None, None);
         let (mut bloom_filter_offset, mut bloom_filter_length) = (None, None);
@@ -193,13 +194,13 @@ impl ColumnMeta {
             match id {
                 1 => physical = record.i32()?.map(Physical::from_code),
                 2 => encodings = encoding_set(&mut record)?,
-                3 => named = Some(same_path(&mut record, path)?),
+                3 => path_matches = Some(same_path(&mut record, path)?),
                 4 => codec = record.i32()?,
                 5 => num_values = record.i64()?,
                 7 => total_compressed_size = record.i64()?,
                 9 => data_page_offset = record.i64()?,
                 11 => dictionary_page_offset = record.i64()?,
-                12 => statistics = Some(Span::value(&mut record)?),
+                12 => statistics = Some(ByteSpan::value(&mut record)?),
                 13 => all_dictionary = every_page_uses_the_dictionary(&mut record)?,
                 14 => bloom_filter_offset = record.i64()?,
                 15 => bloom_filter_length = record.i32()?,
@@ -207,8 +208,8 @@ impl ColumnMeta {
             }
         }
         let at = record.offset();
-        // Another column's statistics or filter, taken for this one's, would skip rows that match.
-        if !required(named, "ColumnMetaData.path_in_schema", at)? {
+        // Using another column's statistics or filter would skip matching rows.
+        if !required(path_matches, "ColumnMetaData.path_in_schema", at)? {
             return Err(Error::at(
                 ErrorKind::File(FileKind::ChunkDisagrees { field: "ColumnMetaData.path_in_schema" }),
                 at,
@@ -231,11 +232,12 @@ impl ColumnMeta {
         })
     }
 
-    /// Where all pages of the chunk lie, checked against the end of the file's data.
+    /// Returns the position of all pages of the chunk, which must end before `limit`, the end of the file's data.
     pub fn data(&self, limit: u64) -> Result<Range<u64>> {
-        // The dictionary comes first where there is one; 0 is the leading magic, and some writers' word for "none".
+        // The dictionary page comes first. 0 is the position of the magic bytes; some writers store it for "no
+        // dictionary".
         let start = match self.dictionary_page_offset {
-            // A chunk without values may have a dictionary all the same, and no data page.
+            // A chunk without values may have a dictionary page but no data page.
             Some(dictionary) if dictionary > 0 && self.data_page_offset <= 0 => dictionary,
             Some(dictionary) if dictionary > 0 => dictionary.min(self.data_page_offset),
             _ => self.data_page_offset,
@@ -310,7 +312,7 @@ fn every_page_uses_the_dictionary(record: &mut Record<'_, '_>) -> Result<bool> {
             }
         }
         match (page, encoding, count) {
-            // Index and dictionary pages hold no rows, nor do pages that do not exist.
+            // Ignore index and dictionary pages, which contain no rows, and entries that count no pages.
             (Some(1 | 2), ..) | (Some(0 | 3), Some(_), Some(0)) => {}
             (Some(0 | 3), Some(encoding), Some(_)) if DICTIONARY_ENCODINGS.contains(&encoding) => dictionary = true,
             _ => other = true,

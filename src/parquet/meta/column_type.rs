@@ -1,13 +1,15 @@
-//! How the values of a file's column become the bytes that its filters hash, by its physical type and annotation.
+//! Determines how the values of a column are hashed, from its physical type and its annotation.
 
 use arrow_schema::TimeUnit as Tick;
 
 use crate::arrow::{ColumnType, Meaning, PhysicalType};
-use crate::parquet::meta::schema::{Leaf, Logical, Physical, TimeUnit};
+use crate::parquet::meta::schema::{Logical, Physical, SchemaLeaf, TimeUnit};
 
-impl Leaf {
-    /// The type to hash values in; `None` where no filter may exclude anything: BOOLEAN and INTERVAL, whose hashes the
-    /// format leaves open, annotations newer than this code, and those that do not belong to their physical type.
+impl SchemaLeaf {
+    /// Returns the type to hash values in, or `None` if filters of this column must be ignored.
+    ///
+    /// This is the case for BOOLEAN and INTERVAL, whose hashes the format does not define, for annotations that this
+    /// version does not know, and for annotations that do not match the physical type.
     pub fn column_type(&self) -> Option<ColumnType> {
         use Logical as L;
         use PhysicalType as P;
@@ -23,7 +25,7 @@ impl Leaf {
         };
         let meaning = match (physical, self.logical) {
             (P::Int32 | P::Int64, None) => Meaning::Integer { signed: true },
-            // Old timestamps say no zone: readers take them as they are.
+            // INT96 timestamps have no time zone, so readers take them as local times.
             (P::Int96, None) => Meaning::Timestamp { unit: Tick::Nanosecond, zoned: false },
             (P::Float | P::Double, None) | (P::FixedLenByteArray(2), Some(L::Float16)) => Meaning::Real,
             (P::ByteArray | P::FixedLenByteArray(_), None)
@@ -44,7 +46,7 @@ impl Leaf {
         Some(ColumnType { physical, meaning })
     }
 
-    /// Bytes of a value of fixed length.
+    /// Returns the size of a fixed-length value.
     fn width(&self) -> Option<u32> {
         u32::try_from(self.type_length?).ok().filter(|width| *width > 0)
     }
@@ -71,9 +73,9 @@ mod tests {
     use crate::parquet::Metadata;
     use crate::parquet::fixtures;
 
-    /// The `parquet` crate writes a column of each Arrow type; what we read of it hashes as Arrow values of that type do.
+    /// Columns written by the `parquet` crate get the same type as the Arrow type they were written from.
     #[test]
-    fn columns_of_the_peer_have_the_type_that_their_arrow_type_says() {
+    fn columns_of_the_parquet_crate_have_the_type_of_their_arrow_type() {
         use arrow_schema::TimeUnit::{Microsecond, Millisecond, Nanosecond};
         let types = [
             DataType::Int8,
@@ -107,8 +109,8 @@ mod tests {
         }
     }
 
-    /// A schema of one leaf as Thrift, for there is no other way to a `Leaf`.
-    fn leaf(physical: u8, type_length: Option<u8>, annotation: &[u8]) -> Leaf {
+    /// Builds a leaf from a schema in Thrift, because `SchemaLeaf` has no other constructor with all fields.
+    fn leaf(physical: u8, type_length: Option<u8>, annotation: &[u8]) -> SchemaLeaf {
         let mut element = vec![0x15, physical * 2];
         let mut last = 1;
         if let Some(length) = type_length {
@@ -123,11 +125,11 @@ mod tests {
     }
 
     fn check(physical: u8, type_length: Option<u8>, annotation: &[u8], expect: Option<&str>) {
-        let found = leaf(physical, type_length, annotation).column_type().map(|column| column.to_string());
-        assert_eq!(found.as_deref(), expect, "physical {physical}, annotation {annotation:x?}");
+        let column_type = leaf(physical, type_length, annotation).column_type().map(|column| column.to_string());
+        assert_eq!(column_type.as_deref(), expect, "physical {physical}, annotation {annotation:x?}");
     }
 
-    /// `converted_type`, and where it is a decimal's, scale and precision.
+    /// Encodes `converted_type`.
     fn converted(code: u8) -> Vec<u8> {
         vec![0x25, code * 2]
     }
@@ -136,13 +138,13 @@ mod tests {
         vec![0x25, 10, 0x15, scale * 2, 0x15, precision * 2]
     }
 
-    /// The union `logicalType` with an empty member.
+    /// Encodes the union `logicalType` with an empty member.
     fn logical(member: u8) -> Vec<u8> {
         vec![0x6c, member << 4 | 0x0c, 0, 0]
     }
 
     #[test]
-    fn physical_types_alone() {
+    fn physical_types_without_annotation_have_a_type() {
         check(0, None, &[], None);
         check(1, None, &[], Some("INT32 integer"));
         check(2, None, &[], Some("INT64 integer"));
@@ -157,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn converted_types() {
+    fn converted_types_must_match_their_physical_type() {
         check(6, None, &converted(0), Some("BYTE_ARRAY bytes"));
         check(6, None, &converted(4), Some("BYTE_ARRAY bytes"));
         check(6, None, &converted(3), None);
@@ -180,26 +182,26 @@ mod tests {
     }
 
     #[test]
-    fn decimals_of_four_physical_types() {
+    fn decimals_have_a_type_in_four_physical_types() {
         check(1, None, &decimal(2, 9), Some("INT32 decimal[2]"));
         check(2, None, &decimal(0, 18), Some("INT64 decimal[0]"));
         check(6, None, &decimal(2, 9), Some("BYTE_ARRAY decimal[2]"));
         check(7, Some(5), &decimal(2, 9), Some("FIXED_LEN_BYTE_ARRAY(5) decimal[2]"));
         check(5, None, &decimal(2, 9), None);
         check(1, None, &converted(5), None);
-        // A scale that is below zero.
+        // A negative scale.
         check(1, None, &[0x25, 10, 0x15, 1, 0x15, 8], None);
     }
 
     #[test]
-    fn logical_types() {
+    fn logical_types_must_match_their_physical_type() {
         check(7, Some(16), &logical(14), Some("FIXED_LEN_BYTE_ARRAY(16) bytes"));
         check(7, Some(15), &logical(14), None);
         check(7, Some(2), &logical(15), Some("FIXED_LEN_BYTE_ARRAY(2) real"));
         check(4, None, &logical(15), None);
         check(1, None, &logical(11), None);
         check(6, None, &logical(12), Some("BYTE_ARRAY bytes"));
-        // Not there when this was written.
+        // A member that this version does not know.
         check(6, None, &[0x6c, 0x0c, 0x80, 1, 0, 0], None);
         // TIMESTAMP and TIME: isAdjustedToUTC (1: true, 2: false), then the unit's member.
         let time = |member: u8, utc: u8, unit: u8| {
@@ -214,9 +216,9 @@ mod tests {
     }
 
     #[test]
-    fn a_type_that_is_not_certain_excludes_nothing() {
+    fn unknown_and_contradictory_types_have_no_column_type() {
         let check = |physical, type_length, logical, certain: bool| {
-            let leaf = Leaf::for_test(physical, type_length, logical);
+            let leaf = SchemaLeaf::for_test(physical, type_length, logical);
             assert_eq!(leaf.column_type().is_some(), certain, "{leaf:?}");
         };
         let decimal = Some(Logical::Decimal { precision: 5, scale: 2 });
@@ -239,12 +241,12 @@ mod tests {
     }
 
     #[test]
-    fn real_files() {
+    fn columns_of_real_files_have_the_expected_type() {
         let check = |name: &str, column: usize, expect: Option<&str>| {
             let Some(file) = fixtures::file(name) else { return };
             let opened = fixtures::open(&file).unwrap();
-            let found = opened.metadata.leaves()[column].column_type().map(|column| column.to_string());
-            assert_eq!(found.as_deref(), expect, "{name}");
+            let column_type = opened.metadata.leaves()[column].column_type().map(|column| column.to_string());
+            assert_eq!(column_type.as_deref(), expect, "{name}");
         };
         check("int32_decimal", 0, Some("INT32 decimal[2]"));
         check("int64_decimal", 0, Some("INT64 decimal[2]"));

@@ -1,46 +1,47 @@
-//! What a file says openly about its encryption: the algorithm, the parts of the AAD, and which key the footer has.
+//! The encryption parameters that a file stores in plaintext: the algorithm, the AAD, and the key metadata of the
+//! footer.
 
 use crate::error::Result;
 use crate::parquet::meta::record::{Record, required};
 use crate::thrift::Reader;
 
-/// Which cipher the pages have. Everything else, filters included, is AES-GCM in both.
+/// The cipher of page bodies. All other modules, including filters, use AES-GCM in both cases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cipher {
     /// AES_GCM_V1.
     Gcm,
-    /// AES_GCM_CTR_V1: page bodies are not authenticated.
+    /// AES_GCM_CTR_V1, which does not authenticate page bodies.
     GcmCtr,
-    /// A cipher newer than this code.
+    /// A cipher that this version does not know.
     Unknown(i16),
 }
 
-/// How a file is encrypted.
+/// The encryption algorithm of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Algorithm {
     /// The cipher.
     pub cipher: Cipher,
-    /// The prefix of every AAD, where the file holds it.
+    /// The prefix of every AAD, if the file stores it.
     pub aad_prefix: Option<Vec<u8>>,
-    /// Random bytes that tell this file from all others.
+    /// Random bytes that identify the file.
     pub aad_file_unique: Vec<u8>,
-    /// Whether readers must bring the prefix themselves.
+    /// True if readers must supply the prefix.
     pub supply_aad_prefix: bool,
 }
 
-/// FileCryptoMetaData: what stands in plaintext before an encrypted footer.
+/// FileCryptoMetaData, which precedes an encrypted footer in plaintext.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileCrypto {
-    /// How the file is encrypted.
+    /// The encryption algorithm.
     pub algorithm: Algorithm,
-    /// What identifies the footer's key.
+    /// Metadata that identifies the footer key.
     pub key_metadata: Option<Vec<u8>>,
-    /// Bytes of the structure; the encrypted footer follows.
+    /// Size of the struct in bytes. The encrypted footer follows it.
     pub len: usize,
 }
 
 impl FileCrypto {
-    /// Reads the structure at the start of `bytes`, which lie at offset `base` of their file.
+    /// Decodes the struct at the start of `bytes`, which begin at offset `base` of their file.
     pub fn decode(bytes: &[u8], base: u64) -> Result<Self> {
         let mut reader = Reader::new(bytes, base);
         let mut record = Record::new(&mut reader, "FileCryptoMetaData");

@@ -1,7 +1,8 @@
-//! FileMetaData: what a file holds and where, as far as filters need it.
+//! FileMetaData: the contents of a file, limited to what filters need.
 //!
-//! Nothing is copied out of the metadata: names, statistics and modules stay positions in its bytes. So memory is a small
-//! multiple of the input whatever the input claims, and `patch.rs` can rewrite the same bytes with everything unknown kept.
+//! Names, statistics and encrypted modules are stored as byte ranges within the metadata instead of copies. So the
+//! memory is a small multiple of the input's size, even for invalid input, and `patch.rs` can rewrite the original
+//! bytes and keep unknown fields.
 
 use std::sync::Arc;
 
@@ -10,67 +11,67 @@ use crate::int::to_u64;
 use crate::parquet::meta::chunk::{ColumnChunk, ColumnMeta, Statistics};
 use crate::parquet::meta::encryption::Algorithm;
 use crate::parquet::meta::record::{Record, required};
-use crate::parquet::meta::schema::{Leaf, Schema};
-use crate::parquet::meta::span::Span;
+use crate::parquet::meta::schema::{Schema, SchemaLeaf};
+use crate::parquet::meta::span::ByteSpan;
 use crate::thrift::{Reader, Type};
 
-/// One row group.
+/// A row group.
 #[derive(Debug, Clone)]
 pub struct RowGroup {
-    /// Its column chunks, one for each leaf, in schema order.
+    /// Its column chunks, one per leaf, in schema order.
     pub chunks: Vec<ColumnChunk>,
-    /// Rows.
+    /// Number of rows.
     pub num_rows: u64,
-    /// Bytes before compression.
+    /// Size in bytes before compression.
     pub total_byte_size: i64,
-    /// Where it starts, if the writer says it; what the writer claimed, unchecked.
+    /// Offset of its first page, if the writer stores it. Not validated.
     pub file_offset: Option<i64>,
-    /// Its number when the file was written, where the writer says it.
+    /// Its number when the file was written, if the writer stores it.
     pub ordinal: Option<i16>,
 }
 
-/// By which order a column's statistics were made.
+/// The sort order on which a column's statistics are based.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ColumnOrder {
     /// The order of the column's type.
     TypeDefined,
-    /// IEEE 754 total order of floats.
+    /// The IEEE 754 total order of floating-point numbers.
     Ieee754,
-    /// An order newer than this code.
+    /// An order that this version does not know.
     Unknown(i16),
 }
 
-/// The metadata of one file.
+/// The metadata of a file.
 #[derive(Debug, Clone)]
 pub struct Metadata {
-    /// The bytes that all spans point into: the metadata, then every column's metadata that was decrypted later.
+    /// The bytes that all ranges refer to: the metadata, followed by the decrypted metadata of columns.
     bytes: Vec<u8>,
     len: usize,
     schema: Arc<Schema>,
     row_groups: Vec<RowGroup>,
     num_rows: i64,
-    key_values: Vec<(Span, Option<Span>)>,
-    created_by: Option<Span>,
+    key_values: Vec<(ByteSpan, Option<ByteSpan>)>,
+    created_by: Option<ByteSpan>,
     column_orders: Vec<ColumnOrder>,
     algorithm: Option<Algorithm>,
-    signing_key_metadata: Option<Span>,
+    signing_key_metadata: Option<ByteSpan>,
 }
 
 impl Metadata {
-    /// Reads the metadata at the start of `bytes`, which lie at offset `base` of their file. What follows them (the
-    /// signature of a plaintext footer) is not read.
+    /// Decodes the metadata at the start of `bytes`, which begin at offset `base` of their file. Ignores any bytes
+    /// after it, such as the signature of a plaintext footer.
     pub fn decode(mut bytes: Vec<u8>, base: u64) -> Result<Self> {
         let mut reader = Reader::new(&bytes, base);
-        let mut found = Found::default();
+        let mut fields = FileMetadataFields::default();
         let mut record = Record::new(&mut reader, "FileMetaData");
         while let Some(id) = record.next()? {
-            found.field(id, &mut record)?;
+            fields.field(id, &mut record)?;
         }
         let at = record.offset();
         let len = record.position();
-        let schema = required(found.schema, "FileMetaData.schema", at)?;
-        let row_groups = required(found.row_groups, "FileMetaData.row_groups", at)?;
-        // The schema may follow the row groups, so these are read when both have been seen.
+        let schema = required(fields.schema, "FileMetaData.schema", at)?;
+        let row_groups = required(fields.row_groups, "FileMetaData.row_groups", at)?;
+        // The schema may come after the row groups, so decode the row groups once both have been found.
         let mut reader = Reader::starting_at(&bytes, row_groups, base)?;
         let row_groups = decode_row_groups(&mut reader, &bytes, &schema)?;
         bytes.truncate(len);
@@ -79,96 +80,96 @@ impl Metadata {
             len,
             schema: Arc::new(schema),
             row_groups,
-            num_rows: required(found.num_rows, "FileMetaData.num_rows", at)?,
-            key_values: found.key_values,
-            created_by: found.created_by,
-            column_orders: found.column_orders,
-            algorithm: found.algorithm,
-            signing_key_metadata: found.signing_key_metadata,
+            num_rows: required(fields.num_rows, "FileMetaData.num_rows", at)?,
+            key_values: fields.key_values,
+            created_by: fields.created_by,
+            column_orders: fields.column_orders,
+            algorithm: fields.algorithm,
+            signing_key_metadata: fields.signing_key_metadata,
         })
     }
 
-    /// The metadata exactly as they were read.
+    /// Returns the metadata exactly as it was read.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..self.len]
     }
 
-    /// The columns that hold data.
-    pub fn leaves(&self) -> &[Leaf] {
+    /// Returns the leaf columns.
+    pub fn leaves(&self) -> &[SchemaLeaf] {
         self.schema.leaves()
     }
 
-    /// The names from the top of the schema down to a leaf.
-    pub fn path(&self, leaf: &Leaf) -> Vec<&str> {
+    /// Returns the names from the top of the schema down to a leaf.
+    pub fn path(&self, leaf: &SchemaLeaf) -> Vec<&str> {
         self.schema.path(leaf, &self.bytes)
     }
 
-    /// The row groups, in file order.
+    /// Returns the row groups in file order.
     pub fn row_groups(&self) -> &[RowGroup] {
         &self.row_groups
     }
 
-    /// Rows of the whole file, as the writer counted them.
+    /// Returns the number of rows in the file, as counted by the writer.
     pub fn num_rows(&self) -> i64 {
         self.num_rows
     }
 
-    /// One column chunk.
+    /// Returns a column chunk.
     pub fn chunk(&self, row_group: usize, column: usize) -> Result<&ColumnChunk> {
         self.row_groups.get(row_group).and_then(|group| group.chunks.get(column)).ok_or_else(|| {
             Error::new(ErrorKind::File(FileKind::NoSuchChunk { row_group: to_u64(row_group), column: to_u64(column) }))
         })
     }
 
-    /// Statistics of a chunk, read when asked for: a mistake in them harms nothing else.
+    /// Decodes the statistics of a chunk. They are decoded lazily, so that invalid statistics do not affect the rest of
+    /// the file.
     pub fn statistics(&self, chunk: &ColumnChunk) -> Result<Option<Statistics<'_>>> {
         let span = chunk.meta.as_ref().and_then(|meta| meta.statistics);
         span.map(|span| Statistics::decode(span.of(&self.bytes))).transpose()
     }
 
-    /// Keys and values that applications left in the file.
+    /// Returns the key-value metadata of applications.
     pub fn key_values(&self) -> impl Iterator<Item = (&str, Option<&str>)> {
         self.key_values.iter().map(|(key, value)| (self.text(key), value.as_ref().map(|value| self.text(value))))
     }
 
-    /// The program that wrote the file.
+    /// Returns the name and version of the program that wrote the file.
     pub fn created_by(&self) -> Option<&str> {
         self.created_by.as_ref().map(|span| self.text(span))
     }
 
-    /// By which order the statistics of a column were made; `None` in old files, whose order is not defined.
+    /// Returns the sort order of a column's statistics. `None` in old files, where the order is undefined.
     pub fn column_order(&self, column: usize) -> Option<ColumnOrder> {
         self.column_orders.get(column).copied()
     }
 
-    /// How a file with a plaintext footer is encrypted or signed.
+    /// Returns the encryption algorithm of a file with a plaintext footer.
     pub fn algorithm(&self) -> Option<&Algorithm> {
         self.algorithm.as_ref()
     }
 
-    /// What identifies the key that signs a plaintext footer.
+    /// Returns the metadata that identifies the key with which a plaintext footer is signed.
     pub fn signing_key_metadata(&self) -> Option<&[u8]> {
         self.signing_key_metadata.as_ref().map(|span| span.of(&self.bytes))
     }
 
-    /// What identifies a column's own key.
+    /// Returns the metadata that identifies the key of a column.
     pub fn key_metadata(&self, chunk: &ColumnChunk) -> Option<&[u8]> {
         chunk.key_metadata.as_ref().map(|span| span.of(&self.bytes))
     }
 
-    /// A chunk's metadata as an encrypted module.
+    /// Returns the encrypted metadata of a chunk.
     pub fn encrypted_meta(&self, chunk: &ColumnChunk) -> Option<&[u8]> {
         chunk.encrypted_meta.as_ref().map(|span| span.of(&self.bytes))
     }
 
-    /// The number that encryption knows a row group by.
+    /// Returns the ordinal of a row group that its AADs contain.
     pub fn ordinal(&self, row_group: usize) -> Result<i16> {
         let stated = self.row_groups.get(row_group).and_then(|group| group.ordinal);
         stated.map_or_else(|| column_ordinal(row_group), Ok)
     }
 
-    /// Puts decrypted metadata in the place of what the footer says about a chunk: only they can be trusted, and
-    /// they say more.
+    /// Replaces the plaintext metadata of a chunk by its decrypted metadata, which is authenticated and more complete.
     pub fn set_column_meta(&mut self, row_group: usize, column: usize, decrypted: &[u8]) -> Result<()> {
         self.chunk(row_group, column)?;
         let leaf = &self.schema.leaves()[column];
@@ -180,31 +181,31 @@ impl Metadata {
         Ok(())
     }
 
-    fn text(&self, span: &Span) -> &str {
-        // Text for people only; one that is not UTF-8 is not worth refusing a file.
+    fn text(&self, span: &ByteSpan) -> &str {
+        // Only for display, so invalid UTF-8 is not worth rejecting the file.
         std::str::from_utf8(span.of(&self.bytes)).unwrap_or_default()
     }
 }
 
-/// A position in the file or the row group as the 16 bits that encryption has for it.
+/// Converts a position in the file or the row group to the 16 bits that AADs use.
 pub fn column_ordinal(position: usize) -> Result<i16> {
     i16::try_from(position).map_err(|_| Error::new(ErrorKind::File(FileKind::Ordinal(to_u64(position)))))
 }
 
-/// The fields of FileMetaData that were met so far.
+/// The decoded fields of FileMetaData.
 #[derive(Default)]
-struct Found {
+struct FileMetadataFields {
     schema: Option<Schema>,
     num_rows: Option<i64>,
     row_groups: Option<usize>,
-    key_values: Vec<(Span, Option<Span>)>,
-    created_by: Option<Span>,
+    key_values: Vec<(ByteSpan, Option<ByteSpan>)>,
+    created_by: Option<ByteSpan>,
     column_orders: Vec<ColumnOrder>,
     algorithm: Option<Algorithm>,
-    signing_key_metadata: Option<Span>,
+    signing_key_metadata: Option<ByteSpan>,
 }
 
-impl Found {
+impl FileMetadataFields {
     fn field(&mut self, id: i16, record: &mut Record<'_, '_>) -> Result<()> {
         match id {
             2 => {
@@ -220,10 +221,10 @@ impl Found {
                 }
             }
             5 => self.key_values = decode_key_values(record)?,
-            6 => self.created_by = Span::binary(record)?,
+            6 => self.created_by = ByteSpan::binary(record)?,
             7 => self.column_orders = decode_column_orders(record)?,
             8 => self.algorithm = Some(Algorithm::decode_field(record)?),
-            9 => self.signing_key_metadata = Span::binary(record)?,
+            9 => self.signing_key_metadata = ByteSpan::binary(record)?,
             _ => record.skip()?,
         }
         Ok(())
@@ -247,14 +248,14 @@ fn decode_row_group(reader: &mut Reader<'_>, bytes: &[u8], schema: &Schema, row_
         match id {
             1 => {
                 let at = record.offset();
-                let Some((found, reader)) = record.list(Type::Struct)? else { continue };
+                let Some((num_chunks, reader)) = record.list(Type::Struct)? else { continue };
                 let leaves = schema.leaves();
-                if found != leaves.len() {
-                    let (found, leaves) = (to_u64(found), to_u64(leaves.len()));
+                if num_chunks != leaves.len() {
+                    let (found, leaves) = (to_u64(num_chunks), to_u64(leaves.len()));
                     return Err(Error::at(ErrorKind::File(FileKind::ColumnCount { row_group, found, leaves }), at));
                 }
-                // A claim is not worth memory before it is proved, and a vector of one need not have room for four.
-                let mut decoded = Vec::with_capacity(found.min(16));
+                // Do not allocate for a claimed length that may be wrong.
+                let mut decoded = Vec::with_capacity(num_chunks.min(16));
                 for leaf in leaves {
                     decoded.push(ColumnChunk::decode(reader, leaf, &schema.path(leaf, bytes))?);
                 }
@@ -283,7 +284,7 @@ fn count(record: &mut Record<'_, '_>, field: &'static str) -> Result<Option<u64>
     u64::try_from(value).map(Some).map_err(|_| Error::at(ErrorKind::File(FileKind::FieldValue { field, value }), at))
 }
 
-fn decode_key_values(record: &mut Record<'_, '_>) -> Result<Vec<(Span, Option<Span>)>> {
+fn decode_key_values(record: &mut Record<'_, '_>) -> Result<Vec<(ByteSpan, Option<ByteSpan>)>> {
     let mut pairs = Vec::new();
     let Some((len, reader)) = record.list(Type::Struct)? else { return Ok(pairs) };
     for _ in 0..len {
@@ -291,9 +292,9 @@ fn decode_key_values(record: &mut Record<'_, '_>) -> Result<Vec<(Span, Option<Sp
         let mut record = Record::new(reader, "KeyValue");
         while let Some(id) = record.next()? {
             match id {
-                // Applications put bytes of their own into values, which nobody but them reads.
-                1 => key = Span::binary(&mut record)?,
-                2 => value = Span::binary(&mut record)?,
+                // Values may be arbitrary bytes, because only applications read them.
+                1 => key = ByteSpan::binary(&mut record)?,
+                2 => value = ByteSpan::binary(&mut record)?,
                 _ => record.skip()?,
             }
         }
@@ -333,13 +334,14 @@ mod tests {
         (0..8).find(|&code| Physical::from_code(code) == physical).unwrap()
     }
 
-    /// The peer's decoder as the oracle, for everything that both decode.
+    /// Compares everything that the `parquet` crate decodes as well.
     #[test]
-    fn real_footers_read_as_the_parquet_crate_reads_them() {
+    fn real_footers_decode_as_by_the_parquet_crate() {
         for (name, bytes) in fixtures::plain_footers() {
             let ours = Metadata::decode(bytes.clone(), 4).unwrap_or_else(|error| panic!("{name}: {error}"));
             let Ok(theirs) = ParquetMetaDataReader::decode_metadata(&bytes) else {
-                // Dremio's own use of field 15 as a list, which the peer refuses and Thrift's generated readers skip.
+                // Dremio's use of field 15 as a list. The `parquet` crate rejects it; Thrift's generated readers skip
+                // it.
                 assert!(name.starts_with("dict-page-offset-zero"), "{name}");
                 assert_eq!(ours.row_groups()[0].chunks[0].meta.as_ref().unwrap().bloom_filter_length, None);
                 continue;
@@ -376,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_newer_format_adds_is_kept_as_unknown() {
+    fn unknown_logical_types_are_kept_as_unknown() {
         let Some(file) = fixtures::file("unknown-logical-type") else { return };
         let metadata = Metadata::decode(fixtures::footer(&file).1, 4).unwrap();
         let logical: Vec<_> = metadata.leaves().iter().map(|leaf| leaf.logical).collect();
@@ -388,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn damaged_structures_are_named() {
+    fn errors_name_the_invalid_struct_or_field() {
         let schema = |elements: &[&[u8]]| [&[0x29, (elements.len() as u8) << 4 | 12], &elements.concat()[..]].concat();
         let file = |elements: &[&[u8]], rest: &[u8]| [&schema(elements)[..], rest].concat();
         let root = |children: u8| [0x48, 1, b'r', 0x15, children * 2, 0];
@@ -417,9 +419,9 @@ mod tests {
         assert_eq!(Metadata::decode(file(&[&root(0)], one_group), 0).unwrap().row_groups().len(), 1);
     }
 
-    /// Every prefix and every changed byte of real footers: a value or a typed error, and never much memory.
+    /// Every truncated footer is an error. Every changed byte gives a value or an error, without excessive memory.
     #[test]
-    fn damaged_footers_do_no_harm() {
+    fn damaged_footers_are_errors_or_can_be_read() {
         for (_, bytes) in fixtures::plain_footers() {
             let end = Metadata::decode(bytes.clone(), 0).unwrap().bytes().len();
             for cut in 0..end {
@@ -449,10 +451,10 @@ mod tests {
     }
 
     #[test]
-    fn structures_stay_a_small_multiple_of_their_smallest_encoding() {
-        // A chunk of a hostile footer takes at least 24 bytes with its metadata, and 35 with an encrypted module instead.
+    fn structs_are_small_multiples_of_their_smallest_encoding() {
+        // A chunk of a malicious footer takes at least 24 bytes with metadata, or 35 with an encrypted module instead.
         assert!(size_of::<ColumnChunk>() + size_of::<ColumnMeta>() <= 24 * 12);
         assert!(size_of::<RowGroup>() <= 8 * 16, "{}", size_of::<RowGroup>());
-        assert!(size_of::<Leaf>() <= 5 * 16, "{}", size_of::<Leaf>());
+        assert!(size_of::<SchemaLeaf>() <= 5 * 16, "{}", size_of::<SchemaLeaf>());
     }
 }

@@ -1,4 +1,4 @@
-//! The last eight bytes of a Parquet file: where its metadata lies and whether it is encrypted.
+//! The last eight bytes of a Parquet file, which give the position of its metadata and whether it is encrypted.
 
 use std::ops::Range;
 
@@ -6,29 +6,29 @@ use crate::cursor::Cursor;
 use crate::error::{Error, ErrorKind, FileKind, Result};
 use crate::int::to_u64;
 
-/// Bytes of the tail: the metadata's length and the magic.
+/// Size of the tail: the metadata's length and the magic bytes.
 pub const TAIL_LEN: u64 = 8;
 
-/// Bytes of the magic at the start of the file.
+/// Size of the magic bytes at the start of the file.
 pub const MAGIC_LEN: u64 = 4;
 
 const PLAIN: [u8; 4] = *b"PAR1";
 const ENCRYPTED: [u8; 4] = *b"PARE";
 
-/// The tail, checked against the size of its file.
+/// The tail, validated against the size of its file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tail {
-    /// Whether the metadata is an encrypted module behind its own small header.
+    /// True if the metadata is an encrypted module, preceded by a small header.
     pub encrypted: bool,
-    /// Where the metadata lies in the file.
+    /// Position of the metadata in the file.
     pub metadata: Range<u64>,
 }
 
 impl Tail {
-    /// Reads the tail from the last bytes of a file of `file_len` bytes.
+    /// Decodes the tail from the last bytes of a file of `file_len` bytes.
     pub fn decode(last: &[u8], file_len: u64) -> Result<Self> {
         let at = file_len.saturating_sub(TAIL_LEN);
-        // The smallest file has a magic at both ends and a length between them.
+        // The smallest file has magic bytes at both ends and a length between them.
         if file_len < MAGIC_LEN + TAIL_LEN || to_u64(last.len()) < TAIL_LEN {
             let available = file_len.min(to_u64(last.len()));
             return Err(Error::new(ErrorKind::Truncated { needed: MAGIC_LEN + TAIL_LEN, available }));
@@ -47,9 +47,9 @@ impl Tail {
         }
     }
 
-    /// The tail that follows `metadata_len` bytes of metadata.
+    /// Encodes the tail after `metadata_len` bytes of metadata.
     pub fn encode(encrypted: bool, metadata_len: u64) -> Result<[u8; 8]> {
-        // Java reads the length as a signed integer, so the upper half of the range is not for writers.
+        // Java reads the length as a signed integer, so writers must not use the upper half of the range.
         let length = i32::try_from(metadata_len).map_err(|_| {
             Error::new(ErrorKind::File(FileKind::FooterLength {
                 claimed: metadata_len,
@@ -68,13 +68,13 @@ mod tests {
     use super::*;
 
     fn check(tail: &[u8], file_len: u64, expect: std::result::Result<(bool, Range<u64>), ErrorKind>) {
-        let found = Tail::decode(tail, file_len);
-        let found = found.map(|tail| (tail.encrypted, tail.metadata)).map_err(|error| error.kind().clone());
-        assert_eq!(found, expect, "{tail:?} of {file_len} bytes");
+        let actual = Tail::decode(tail, file_len);
+        let actual = actual.map(|tail| (tail.encrypted, tail.metadata)).map_err(|error| error.kind().clone());
+        assert_eq!(actual, expect, "{tail:?} of {file_len} bytes");
     }
 
     #[test]
-    fn tails() {
+    fn tails_are_decoded_and_validated() {
         check(b"\x05\0\0\0PAR1", 100, Ok((false, 87..92)));
         check(b"more before\x05\0\0\0PARE", 100, Ok((true, 87..92)));
         check(b"\x01\0\0\0PAR1", 13, Ok((false, 4..5)));
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_reads_back() {
+    fn encoded_tails_can_be_decoded() {
         for (encrypted, len) in [(false, 1), (true, 70_000)] {
             let tail = Tail::encode(encrypted, len).unwrap();
             check(&tail, len + 12, Ok((encrypted, 4..4 + len)));

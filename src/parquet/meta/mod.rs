@@ -1,4 +1,4 @@
-//! The footer and the metadata of a file, parsed.
+//! Parses the footer and the metadata of a file.
 
 pub(in crate::parquet) mod chunk;
 pub(in crate::parquet) mod column_type;

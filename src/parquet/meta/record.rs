@@ -1,12 +1,12 @@
-//! Reads one Thrift structure field by field; no field may occur twice.
+//! Reads a Thrift struct field by field. No field may occur twice.
 //!
-//! A field of another type than its definition says is stepped over as if it were unknown, as Thrift's own readers do.
-//! Such files exist: Dremio gave field 15 of ColumnMetaData a meaning of its own years before the format did.
+//! A field of an unexpected type is skipped like an unknown field, as Thrift's generated readers do. Such files exist:
+//! Dremio used field 15 of ColumnMetaData for its own purpose, years before the format defined it.
 
 use crate::error::{Error, ErrorKind, FileKind, Result};
 use crate::thrift::{Field, Reader, Type};
 
-/// One structure that is being read.
+/// A struct that is being read.
 pub(in crate::parquet) struct Record<'r, 'a> {
     reader: &'r mut Reader<'a>,
     structure: &'static str,
@@ -19,12 +19,12 @@ impl<'r, 'a> Record<'r, 'a> {
         Self { reader, structure, field: Field { id: 0, kind: Type::Struct }, seen: 0 }
     }
 
-    /// The number of the next field, or `None` at the end of the structure.
+    /// Returns the id of the next field, or `None` at the end of the struct.
     pub(in crate::parquet) fn next(&mut self) -> Result<Option<i16>> {
         let at = self.reader.offset();
         let Some(field) = self.reader.field(self.field.id)? else { return Ok(None) };
         self.field = field;
-        // Readers disagree on which of two equal fields counts. Parquet's numbers lie far below 64.
+        // Readers disagree about which of two equal fields counts. All of Parquet's field ids are below 64.
         if let Ok(bit @ 0..64) = u32::try_from(field.id) {
             if self.seen >> bit & 1 == 1 {
                 return Err(Error::at(
@@ -77,16 +77,16 @@ impl<'r, 'a> Record<'r, 'a> {
         self.of(Type::Binary)?.map(Reader::binary).transpose()
     }
 
-    /// The structure that this field holds.
+    /// Reads a nested struct.
     pub(in crate::parquet) fn record(&mut self, structure: &'static str) -> Result<Option<Record<'_, 'a>>> {
         Ok(self.of(Type::Struct)?.map(|reader| Record::new(reader, structure)))
     }
 
-    /// The number of elements of this field's list; the caller reads exactly as many.
+    /// Reads the header of a list and returns the number of elements, which the caller must then read.
     pub(in crate::parquet) fn list(&mut self, element: Type) -> Result<Option<(usize, &mut Reader<'a>)>> {
         if self.field.kind == Type::List {
             let header = self.reader.clone().list()?;
-            // Some writers give an empty list any element type.
+            // Some writers give an empty list an arbitrary element type.
             if header.element == Some(element) || header.len == 0 {
                 return Ok(Some((self.reader.list()?.len, self.reader)));
             }
@@ -94,7 +94,7 @@ impl<'r, 'a> Record<'r, 'a> {
         self.skip().map(|()| None)
     }
 
-    /// The number of the one member of this field's union, stepping over what it holds; 0 where there is none.
+    /// Returns the id of the union member that is set, or 0 if there is none. Skips the member's value.
     pub(in crate::parquet) fn member(&mut self, union: &'static str) -> Result<i16> {
         let mut member = 0;
         if let Some(mut record) = self.record(union)? {
@@ -114,7 +114,7 @@ impl<'r, 'a> Record<'r, 'a> {
     }
 }
 
-/// A required field's value.
+/// Returns the value of a required field, or an error if it is missing.
 pub(in crate::parquet) fn required<T>(value: Option<T>, field: &'static str, at: u64) -> Result<T> {
     value.ok_or_else(|| Error::at(ErrorKind::MissingField { field }, at))
 }

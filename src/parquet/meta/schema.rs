@@ -1,17 +1,17 @@
-//! The schema of a file: its tree of columns, and the leaves that hold data.
+//! The schema of a file: the tree of columns, and its leaves, which hold the data.
 //!
-//! What a newer format adds (types, annotations) is kept as an `Unknown` number, so that the rest of the file stays usable.
+//! Types and annotations that this version does not know become `Unknown`, so that the rest of the file remains usable.
 
 use crate::error::{Error, ErrorKind, FileKind, Result};
 use crate::int::to_u64;
 use crate::parquet::meta::record::{Record, required};
-use crate::parquet::meta::span::Span;
+use crate::parquet::meta::span::ByteSpan;
 use crate::thrift::{Reader, Type};
 
-/// Groups nested deeper than this are refused; it bounds the length of a path.
+/// Maximum nesting depth of groups, which bounds the length of a path.
 const MAX_DEPTH: usize = 100;
 
-/// How a leaf's values are stored.
+/// The physical type of a leaf.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Physical {
     /// One bit.
@@ -20,17 +20,17 @@ pub enum Physical {
     Int32,
     /// Eight bytes, little-endian.
     Int64,
-    /// Twelve bytes: nanoseconds of a day and a Julian day.
+    /// Twelve bytes: the nanoseconds of a day and a Julian day.
     Int96,
     /// IEEE 754, four bytes.
     Float,
     /// IEEE 754, eight bytes.
     Double,
-    /// Length and bytes.
+    /// A length and bytes.
     ByteArray,
-    /// Bytes of a length that the schema gives.
+    /// Byte strings of a length given in the schema.
     FixedLenByteArray,
-    /// A type newer than this code.
+    /// A type that this version does not know.
     Unknown(i32),
 }
 
@@ -50,7 +50,7 @@ impl Physical {
     }
 }
 
-/// Unit of a time or timestamp.
+/// The unit of a time or timestamp.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum TimeUnit {
     /// 10^-3 seconds.
@@ -59,11 +59,11 @@ pub enum TimeUnit {
     Micros,
     /// 10^-9 seconds.
     Nanos,
-    /// A unit newer than this code.
+    /// A unit that this version does not know.
     Unknown(i16),
 }
 
-/// What a leaf's values mean, from its logical type or else from its older converted type.
+/// The meaning of a leaf's values, from its logical type or else from its older converted type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "the names are those of the format's LogicalType union")]
 pub enum Logical {
@@ -93,13 +93,13 @@ pub enum Logical {
     Bson,
     Uuid,
     Float16,
-    /// Months, days and milliseconds; it exists as a converted type only.
+    /// Months, days and milliseconds. Only exists as a converted type.
     Interval,
-    /// A member of the union, or with a negative sign a converted type, that this code gives no meaning to.
+    /// An unknown member of the union, or an unknown converted type as a negative number.
     Unknown(i32),
 }
 
-/// Whether and how often a field of the schema occurs.
+/// The repetition type of a schema element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Repetition {
     Required,
@@ -107,26 +107,26 @@ enum Repetition {
     Repeated,
 }
 
-/// One column that holds data.
+/// A leaf column, which holds data.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Leaf {
+pub struct SchemaLeaf {
     node: u32,
-    /// How its values are stored.
+    /// The physical type of its values.
     pub physical: Physical,
-    /// Bytes of a value of `FixedLenByteArray`.
+    /// Size in bytes of a `FixedLenByteArray` value.
     pub type_length: Option<i32>,
-    /// What its values mean.
+    /// The meaning of its values.
     pub logical: Option<Logical>,
-    /// The number by which table formats follow a column through renames.
+    /// The id by which table formats identify a column across renames.
     pub field_id: Option<i32>,
-    /// Definition level of a present value.
+    /// The definition level of a present value.
     pub max_def: i16,
-    /// Repetition level of the innermost list; 0 outside lists.
+    /// The repetition level of the innermost list, or 0 outside of lists.
     pub max_rep: i16,
 }
 
 #[cfg(test)]
-impl Leaf {
+impl SchemaLeaf {
     pub(in crate::parquet) fn for_test(physical: Physical, type_length: Option<i32>, logical: Option<Logical>) -> Self {
         Self { node: 0, physical, type_length, logical, field_id: None, max_def: 0, max_rep: 0 }
     }
@@ -134,19 +134,20 @@ impl Leaf {
 
 #[derive(Debug)]
 struct Node {
-    name: Span,
+    name: ByteSpan,
     parent: Option<u32>,
 }
 
-/// The tree of columns. Names are kept as positions in the metadata, so that a deep tree takes no more memory than its bytes.
+/// The tree of columns. Names are byte ranges within the metadata, so a schema takes no more memory than a small
+/// multiple of its encoded size.
 #[derive(Debug, Default)]
 pub(in crate::parquet) struct Schema {
     nodes: Vec<Node>,
-    leaves: Vec<Leaf>,
+    leaves: Vec<SchemaLeaf>,
 }
 
-/// A group whose children are being read.
-struct Open {
+/// A group whose children are being decoded.
+struct OpenGroup {
     node: u32,
     children_left: i32,
     max_def: i16,
@@ -154,17 +155,17 @@ struct Open {
 }
 
 impl Schema {
-    /// The leaves, in the order of every row group's column chunks.
-    pub(in crate::parquet) fn leaves(&self) -> &[Leaf] {
+    /// Returns the leaves, in the order of the column chunks in every row group.
+    pub(in crate::parquet) fn leaves(&self) -> &[SchemaLeaf] {
         &self.leaves
     }
 
-    /// The names from the root's child down to `leaf`, given the metadata's bytes.
-    pub(in crate::parquet) fn path<'a>(&self, leaf: &Leaf, bytes: &'a [u8]) -> Vec<&'a str> {
+    /// Returns the names from the root's child down to `leaf`. `bytes` is the metadata.
+    pub(in crate::parquet) fn path<'a>(&self, leaf: &SchemaLeaf, bytes: &'a [u8]) -> Vec<&'a str> {
         let mut path = Vec::new();
         let mut at = Some(leaf.node);
         while let Some(node) = at.and_then(|index| self.nodes.get(index as usize)) {
-            // The root's own name is no part of a path. Names were checked to be UTF-8 when they were read.
+            // The root's name is not part of a path. Names were validated as UTF-8 when they were decoded.
             if node.parent.is_some() {
                 path.push(std::str::from_utf8(node.name.of(bytes)).unwrap_or_default());
             }
@@ -176,7 +177,7 @@ impl Schema {
 
     pub(in crate::parquet) fn decode(len: usize, reader: &mut Reader<'_>) -> Result<Self> {
         let mut schema = Self::default();
-        let mut open: Vec<Open> = Vec::new();
+        let mut open: Vec<OpenGroup> = Vec::new();
         for index in 0..len {
             let at = reader.offset();
             let element = Element::decode(reader)?;
@@ -199,7 +200,7 @@ impl Schema {
                 _ if children < 0 => return Err(shape("a group has a negative number of children")),
                 Some(_) if index == 0 => return Err(shape("the root is not a group")),
                 Some(_) if children > 0 => return Err(shape("an element is both a leaf and a group")),
-                Some(physical) => schema.leaves.push(Leaf {
+                Some(physical) => schema.leaves.push(SchemaLeaf {
                     node,
                     physical,
                     type_length: element.type_length,
@@ -209,7 +210,7 @@ impl Schema {
                     max_rep,
                 }),
                 None if open.len() >= MAX_DEPTH => return Err(shape("groups are nested too deeply")),
-                None => open.push(Open { node, children_left: children, max_def, max_rep }),
+                None => open.push(OpenGroup { node, children_left: children, max_def, max_rep }),
             }
             while open.last().is_some_and(|group| group.children_left == 0) {
                 open.pop();
@@ -225,10 +226,10 @@ impl Schema {
     }
 }
 
-/// One SchemaElement.
+/// A SchemaElement.
 #[derive(Default)]
 struct Element {
-    name: Span,
+    name: ByteSpan,
     physical: Option<Physical>,
     type_length: Option<i32>,
     repetition: Option<Repetition>,
@@ -250,7 +251,7 @@ impl Element {
                 1 => element.physical = record.i32()?.map(Physical::from_code),
                 2 => element.type_length = record.i32()?,
                 3 => element.repetition = repetition(&mut record)?,
-                4 => name = Span::text(&mut record, "SchemaElement.name")?,
+                4 => name = ByteSpan::text(&mut record, "SchemaElement.name")?,
                 5 => element.num_children = record.i32()?,
                 6 => element.converted = record.i32()?,
                 7 => element.scale = record.i32()?,
@@ -264,7 +265,7 @@ impl Element {
         Ok(element)
     }
 
-    /// The logical type wins over the converted type, which cannot say everything.
+    /// Returns the logical type, which takes precedence over the less expressive converted type.
     fn meaning(&self) -> Option<Logical> {
         use Logical as L;
         use TimeUnit::{Micros, Millis};
@@ -312,10 +313,10 @@ fn repetition(record: &mut Record<'_, '_>) -> Result<Option<Repetition>> {
 
 fn logical(record: &mut Record<'_, '_>) -> Result<Logical> {
     use Logical as L;
-    let mut found = L::Unknown(0);
-    let Some(mut union) = record.record("LogicalType")? else { return Ok(found) };
+    let mut logical = L::Unknown(0);
+    let Some(mut union) = record.record("LogicalType")? else { return Ok(logical) };
     while let Some(id) = union.next()? {
-        found = match id {
+        logical = match id {
             5 => decimal(&mut union)?,
             7 | 8 => time(&mut union, id == 8)?,
             10 => integer(&mut union)?,
@@ -337,7 +338,7 @@ fn logical(record: &mut Record<'_, '_>) -> Result<Logical> {
             }
         };
     }
-    Ok(found)
+    Ok(logical)
 }
 
 fn decimal(union: &mut Record<'_, '_>) -> Result<Logical> {
@@ -394,7 +395,7 @@ fn integer(union: &mut Record<'_, '_>) -> Result<Logical> {
     Ok(Logical::Integer { bit_width, signed: required(signed, "IntType.isSigned", at)? })
 }
 
-/// Reads a path of names and tells whether it is that of `expected`; its length is bounded by the comparison.
+/// Reads a path of names and returns true if it equals `expected`.
 pub(in crate::parquet) fn same_path(record: &mut Record<'_, '_>, expected: &[&str]) -> Result<bool> {
     let Some((len, reader)) = record.list(Type::Binary)? else { return Ok(false) };
     let mut same = to_u64(len) == to_u64(expected.len());

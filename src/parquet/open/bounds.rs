@@ -1,60 +1,61 @@
-//! What is certain of the values of a column chunk: its statistics, each read as its writer meant it or not at all.
+//! The min/max statistics of column chunks that can be trusted.
 //!
-//! A bound that is too narrow skips rows that match, so doubt leaves it out: an order that nobody defined, writers that
-//! compared bytes with signs, NaN, calendars that changed, values that do not fit the column, a minimum above the maximum.
+//! A bound that is too narrow would skip matching rows, so a bound is ignored in case of doubt: an undefined sort
+//! order, writers that compared bytes as signed, NaN, changed calendars, values that do not fit the column, or a
+//! minimum above the maximum.
 
 use std::cmp::Ordering;
 
 use crate::parquet::meta::chunk::{Protection, Statistics};
 use crate::parquet::meta::file_metadata::{ColumnOrder, Metadata};
-use crate::parquet::meta::schema::{Leaf, Logical, Physical, TimeUnit};
+use crate::parquet::meta::schema::{Logical, Physical, SchemaLeaf, TimeUnit};
 use crate::parquet::open::file::ParquetFile;
 
-/// A value that no value of a chunk lies beyond.
+/// A lower or upper bound of the values of a chunk.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Bound<'a> {
-    /// Booleans, integers, ticks of times, and the digits of decimals.
-    Whole(i128),
-    /// Floating numbers of any width; never NaN.
+    /// Booleans, integers, ticks of dates and times, and unscaled decimals.
+    Integer(i128),
+    /// Floating-point numbers of any width, never NaN.
     Real(f64),
-    /// Text and bytes, compared without signs.
+    /// Text and bytes, compared as unsigned bytes.
     Bytes(&'a [u8]),
 }
 
-/// What is certain of a chunk; `None` is what is not known.
+/// The trusted statistics of a chunk. `None` means unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Bounds<'a> {
-    /// No value that is no NaN is less.
+    /// Lower bound of all values except NaN.
     pub lower: Option<Bound<'a>>,
-    /// No value that is no NaN is greater.
+    /// Upper bound of all values except NaN.
     pub upper: Option<Bound<'a>>,
-    /// Nulls, those of its parents too.
+    /// Number of nulls, including those of parents.
     pub nulls: Option<u64>,
-    /// NaNs.
+    /// Number of NaNs.
     pub nans: Option<u64>,
-    /// Values, nulls and NaNs too.
+    /// Number of values, including nulls and NaNs.
     pub values: Option<u64>,
 }
 
-/// Those who wrote the old, signed statistics right for signed types.
+/// Writers whose old statistics, compared as signed, are correct for signed types.
 const KNOWN_WRITERS: [&str; 4] = ["parquet-mr", "parquet-cpp", "impala", "parquet-go"];
-/// 15 October 1582, the first day on which all calendars of the writers agree.
-const GREGORIAN_DAY: i128 = -141_427;
-/// 1900: clocks of earlier years were moved by some writers.
-const STEADY_SECOND: i128 = -2_208_988_800;
+/// 15 October 1582, the first day on which the calendars of all writers agree.
+const FIRST_GREGORIAN_DAY: i128 = -141_427;
+/// 1900. Some writers shifted timestamps of earlier years.
+const FIRST_UNAMBIGUOUS_SECOND: i128 = -2_208_988_800;
 
 impl ParquetFile {
-    /// What is certain of a column chunk.
+    /// Returns the trusted statistics of a column chunk.
     pub fn bounds(&self, row_group: usize, column: usize) -> Bounds<'_> {
-        self.metadata.known_bounds(row_group, column, self.authenticated).unwrap_or_default()
+        self.metadata.trusted_bounds(row_group, column, self.authenticated).unwrap_or_default()
     }
 }
 
 impl Metadata {
-    fn known_bounds(&self, row_group: usize, column: usize, authenticated: bool) -> Option<Bounds<'_>> {
+    fn trusted_bounds(&self, row_group: usize, column: usize, authenticated: bool) -> Option<Bounds<'_>> {
         let chunk = self.chunk(row_group, column).ok()?;
-        // Nobody vouches for what stands in plaintext about an encrypted column.
-        if chunk.elsewhere || (chunk.protection != Protection::Plain && !authenticated) {
+        // Plaintext statistics of an encrypted column are not authenticated.
+        if chunk.in_other_file || (chunk.protection != Protection::Plain && !authenticated) {
             return None;
         }
         let values = u64::try_from(chunk.meta.as_ref()?.num_values).ok();
@@ -68,39 +69,38 @@ impl Metadata {
 
     fn range<'a>(&self, column: usize, statistics: &Statistics<'a>) -> Option<(Bound<'a>, Bound<'a>)> {
         let leaf = self.leaves().get(column)?;
-        let signed = leaf.is_compared_with_signs();
+        let signed = leaf.has_signed_order();
         let (lower, upper) = match (self.column_order(column), statistics.min_value, statistics.max_value) {
             (Some(ColumnOrder::TypeDefined), Some(min), Some(max)) => (min, max),
             (Some(ColumnOrder::Ieee754), Some(min), Some(max)) if leaf.is_real() => (min, max),
-            _ if signed && self.is_by_known_writer() => (statistics.old_min?, statistics.old_max?),
+            _ if signed && self.is_from_known_writer() => (statistics.old_min?, statistics.old_max?),
             _ => return None,
         };
         let (lower, upper) = (leaf.bound(lower)?, leaf.bound(upper)?);
-        // A writer that compared by another order than the type's shows it here, unless the order made no difference.
+        // If a writer compared by another order than the type's, the minimum may exceed the maximum.
         if !matches!(compare(lower, upper)?, Ordering::Less | Ordering::Equal) {
             return None;
         }
-        let early = leaf.first_steady_tick().is_some_and(|steady| {
-            [lower, upper].iter().any(|bound| matches!(bound, Bound::Whole(tick) if *tick < steady))
+        let before_calendars_agree = leaf.first_unambiguous_tick().is_some_and(|first_tick| {
+            [lower, upper].iter().any(|bound| matches!(bound, Bound::Integer(tick) if *tick < first_tick))
         });
-        (!early || self.has_one_calendar()).then_some((lower, upper))
+        (!before_calendars_agree || self.uses_gregorian_calendar()).then_some((lower, upper))
     }
 
-    fn is_by_known_writer(&self) -> bool {
+    fn is_from_known_writer(&self) -> bool {
         self.created_by().is_some_and(|writer| KNOWN_WRITERS.iter().any(|known| writer.starts_with(known)))
     }
 
-    /// Whether every reader takes old dates and times for what they were when they were written.
-    fn has_one_calendar(&self) -> bool {
-        let value =
-            |wanted| self.key_values().find(|(key, _)| *key == wanted).map(|(_, value)| value.unwrap_or_default());
+    /// Returns true if all readers interpret old dates and times as the writer did.
+    fn uses_gregorian_calendar(&self) -> bool {
+        let value = |name| self.key_values().find(|(key, _)| *key == name).map(|(_, value)| value.unwrap_or_default());
         if value("org.apache.spark.legacyDateTime").is_some() {
             return false;
         }
-        // Hive and Spark before 3.0 wrote through parquet-mr, by the calendar of Julius Caesar where it was in use.
-        let modern =
+        // Hive and Spark before 3.0 wrote dates of the Julian calendar through parquet-mr.
+        let spark_major =
             value("org.apache.spark.version").and_then(|version| version.split('.').next()?.parse::<u32>().ok());
-        modern.map_or_else(
+        spark_major.map_or_else(
             || !self.created_by().is_some_and(|writer| writer.starts_with("parquet-mr")),
             |major| major >= 3,
         )
@@ -109,16 +109,16 @@ impl Metadata {
 
 fn compare(left: Bound<'_>, right: Bound<'_>) -> Option<Ordering> {
     match (left, right) {
-        (Bound::Whole(left), Bound::Whole(right)) => Some(left.cmp(&right)),
+        (Bound::Integer(left), Bound::Integer(right)) => Some(left.cmp(&right)),
         (Bound::Real(left), Bound::Real(right)) => left.partial_cmp(&right),
         (Bound::Bytes(left), Bound::Bytes(right)) => Some(left.cmp(right)),
         _ => None,
     }
 }
 
-impl Leaf {
-    /// Whether comparing with signs, as the old statistics did, is the order of the type.
-    fn is_compared_with_signs(&self) -> bool {
+impl SchemaLeaf {
+    /// Returns true if the signed comparison of old statistics is the order of the type.
+    fn has_signed_order(&self) -> bool {
         match self.physical {
             Physical::Boolean | Physical::Float | Physical::Double => self.logical.is_none(),
             Physical::Int32 | Physical::Int64 => !matches!(self.logical, Some(Logical::Integer { signed: false, .. })),
@@ -130,12 +130,12 @@ impl Leaf {
         matches!(self.physical, Physical::Float | Physical::Double) || self.logical == Some(Logical::Float16)
     }
 
-    /// The first value of a date or time from which on all calendars agree.
-    fn first_steady_tick(&self) -> Option<i128> {
+    /// Returns the first date or time from which on all calendars agree.
+    fn first_unambiguous_tick(&self) -> Option<i128> {
         Some(match self.logical? {
-            Logical::Date => GREGORIAN_DAY,
+            Logical::Date => FIRST_GREGORIAN_DAY,
             Logical::Timestamp { unit, .. } => {
-                STEADY_SECOND
+                FIRST_UNAMBIGUOUS_SECOND
                     * match unit {
                         TimeUnit::Millis => 1_000,
                         TimeUnit::Micros => 1_000_000,
@@ -147,23 +147,23 @@ impl Leaf {
         })
     }
 
-    /// A minimum or maximum as it is stored, as a value; `None` for what is none of this column.
+    /// Decodes a stored minimum or maximum. Returns `None` if it is not a valid value of this column.
     fn bound<'a>(&self, stored: &'a [u8]) -> Option<Bound<'a>> {
         use Logical as L;
         Some(match (self.physical, self.logical) {
             (Physical::Boolean, None) => match stored {
-                [value @ (0 | 1)] => Bound::Whole(i128::from(*value)),
+                [value @ (0 | 1)] => Bound::Integer(i128::from(*value)),
                 _ => return None,
             },
-            (Physical::Int32, logical) => whole(i32::from_le_bytes(stored.try_into().ok()?).into(), logical, 32)?,
-            (Physical::Int64, logical) => whole(i64::from_le_bytes(stored.try_into().ok()?), logical, 64)?,
+            (Physical::Int32, logical) => integer(i32::from_le_bytes(stored.try_into().ok()?).into(), logical, 32)?,
+            (Physical::Int64, logical) => integer(i64::from_le_bytes(stored.try_into().ok()?), logical, 64)?,
             (Physical::Float, None) => real(f32::from_le_bytes(stored.try_into().ok()?).into())?,
             (Physical::Double, None) => real(f64::from_le_bytes(stored.try_into().ok()?))?,
             (Physical::FixedLenByteArray, _) if self.type_length != i32::try_from(stored.len()).ok() => return None,
             (Physical::FixedLenByteArray, Some(L::Float16)) => real(half(stored.try_into().ok()?))?,
-            (Physical::FixedLenByteArray, Some(L::Decimal { .. })) => Bound::Whole(big_endian(stored)?),
+            (Physical::FixedLenByteArray, Some(L::Decimal { .. })) => Bound::Integer(big_endian(stored)?),
             (Physical::FixedLenByteArray, None | Some(L::Uuid)) => Bound::Bytes(stored),
-            // Empty bytes are some writers' word for "none". Decimals of any length have an order of their own.
+            // Some writers store empty bytes for "none". BYTE_ARRAY decimals do not sort as bytes.
             (Physical::ByteArray, None | Some(L::String | L::Enum | L::Json | L::Bson)) if !stored.is_empty() => {
                 Bound::Bytes(stored)
             }
@@ -172,19 +172,19 @@ impl Leaf {
     }
 }
 
-fn whole(value: i64, logical: Option<Logical>, bits: u32) -> Option<Bound<'static>> {
+fn integer(value: i64, logical: Option<Logical>, bits: u32) -> Option<Bound<'static>> {
     use Logical as L;
     let value = i128::from(value);
     let fits = |width: i8, signed: bool| {
         let width = u32::try_from(width).ok().filter(|width| (1..=bits).contains(width))?;
-        let (least, beyond) = if signed { (-(1 << (width - 1)), 1 << (width - 1)) } else { (0, 1 << width) };
-        // The bits of an unsigned number of the column's whole width.
+        let (lowest, end) = if signed { (-(1 << (width - 1)), 1 << (width - 1)) } else { (0, 1 << width) };
+        // Unsigned numbers of the physical type's full width are stored as signed integers.
         let value = if !signed && value < 0 { value + (1i128 << bits) } else { value };
-        (least..beyond).contains(&value).then_some(Bound::Whole(value))
+        (lowest..end).contains(&value).then_some(Bound::Integer(value))
     };
     match logical {
         Some(L::Integer { bit_width, signed }) => fits(bit_width, signed),
-        None | Some(L::Date | L::Time { .. } | L::Timestamp { .. } | L::Decimal { .. }) => Some(Bound::Whole(value)),
+        None | Some(L::Date | L::Time { .. } | L::Timestamp { .. } | L::Decimal { .. }) => Some(Bound::Integer(value)),
         _ => None,
     }
 }
@@ -205,7 +205,7 @@ fn half(stored: [u8; 2]) -> f64 {
     }
 }
 
-/// The two's complement of a decimal.
+/// Decodes a decimal in big-endian two's complement.
 fn big_endian(stored: &[u8]) -> Option<i128> {
     if stored.is_empty() || stored.len() > 16 {
         return None;
@@ -218,31 +218,31 @@ fn big_endian(stored: &[u8]) -> Option<i128> {
 mod tests {
     use super::*;
 
-    fn leaf(physical: Physical, length: Option<i32>, logical: Option<Logical>) -> Leaf {
-        Leaf::for_test(physical, length, logical)
+    fn leaf(physical: Physical, length: Option<i32>, logical: Option<Logical>) -> SchemaLeaf {
+        SchemaLeaf::for_test(physical, length, logical)
     }
 
     #[test]
-    fn values_are_read_by_their_types() {
+    fn bounds_are_decoded_by_type() {
         let int = |bit_width, signed| Some(Logical::Integer { bit_width, signed });
         let decimal = Some(Logical::Decimal { precision: 5, scale: 2 });
-        let check = |leaf: Leaf, stored: &[u8], expected| assert_eq!(leaf.bound(stored), expected, "{leaf:?}");
-        check(leaf(Physical::Boolean, None, None), &[1], Some(Bound::Whole(1)));
+        let check = |leaf: SchemaLeaf, stored: &[u8], expected| assert_eq!(leaf.bound(stored), expected, "{leaf:?}");
+        check(leaf(Physical::Boolean, None, None), &[1], Some(Bound::Integer(1)));
         check(leaf(Physical::Boolean, None, None), &[2], None);
-        check(leaf(Physical::Int32, None, None), &[0xff; 4], Some(Bound::Whole(-1)));
-        check(leaf(Physical::Int32, None, int(32, false)), &[0xff; 4], Some(Bound::Whole(u32::MAX.into())));
-        check(leaf(Physical::Int64, None, int(64, false)), &[0xff; 8], Some(Bound::Whole(u64::MAX.into())));
-        check(leaf(Physical::Int32, None, int(8, false)), &[255, 0, 0, 0], Some(Bound::Whole(255)));
+        check(leaf(Physical::Int32, None, None), &[0xff; 4], Some(Bound::Integer(-1)));
+        check(leaf(Physical::Int32, None, int(32, false)), &[0xff; 4], Some(Bound::Integer(u32::MAX.into())));
+        check(leaf(Physical::Int64, None, int(64, false)), &[0xff; 8], Some(Bound::Integer(u64::MAX.into())));
+        check(leaf(Physical::Int32, None, int(8, false)), &[255, 0, 0, 0], Some(Bound::Integer(255)));
         check(leaf(Physical::Int32, None, int(8, false)), &[0, 1, 0, 0], None);
         check(leaf(Physical::Int32, None, int(8, false)), &[0xff; 4], None);
-        check(leaf(Physical::Int32, None, int(8, true)), &[0x80, 0xff, 0xff, 0xff], Some(Bound::Whole(-128)));
+        check(leaf(Physical::Int32, None, int(8, true)), &[0x80, 0xff, 0xff, 0xff], Some(Bound::Integer(-128)));
         check(leaf(Physical::Int32, None, int(8, true)), &[0x80, 0, 0, 0], None);
         check(leaf(Physical::Int32, None, Some(Logical::Unknown(99))), &[0; 4], None);
         check(leaf(Physical::Int32, None, None), &[0; 8], None);
         check(leaf(Physical::Double, None, None), &f64::NAN.to_le_bytes(), None);
         check(leaf(Physical::Float, None, None), &1.5f32.to_le_bytes(), Some(Bound::Real(1.5)));
         check(leaf(Physical::Int96, None, None), &[0; 12], None);
-        check(leaf(Physical::FixedLenByteArray, Some(2), decimal), &[0xff, 0x85], Some(Bound::Whole(-123)));
+        check(leaf(Physical::FixedLenByteArray, Some(2), decimal), &[0xff, 0x85], Some(Bound::Integer(-123)));
         check(leaf(Physical::FixedLenByteArray, Some(2), decimal), &[0x7b], None);
         check(leaf(Physical::FixedLenByteArray, Some(17), decimal), &[0; 17], None);
         check(leaf(Physical::ByteArray, None, decimal), &[0x7b], None);
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn half_floats() {
+    fn half_precision_floats_are_decoded() {
         for (bits, expected) in [
             (0x3c00u16, 1.0),
             (0xc000, -2.0),
@@ -267,19 +267,20 @@ mod tests {
     }
 
     #[test]
-    fn old_statistics_are_those_of_signed_types_only() {
+    fn old_statistics_are_trusted_for_signed_types_only() {
         let unsigned = Some(Logical::Integer { bit_width: 32, signed: false });
-        assert!(leaf(Physical::Int32, None, None).is_compared_with_signs());
-        assert!(!leaf(Physical::Int32, None, unsigned).is_compared_with_signs());
-        assert!(!leaf(Physical::ByteArray, None, Some(Logical::String)).is_compared_with_signs());
-        assert!(!leaf(Physical::FixedLenByteArray, Some(4), None).is_compared_with_signs());
+        assert!(leaf(Physical::Int32, None, None).has_signed_order());
+        assert!(!leaf(Physical::Int32, None, unsigned).has_signed_order());
+        assert!(!leaf(Physical::ByteArray, None, Some(Logical::String)).has_signed_order());
+        assert!(!leaf(Physical::FixedLenByteArray, Some(4), None).has_signed_order());
     }
 
     #[test]
-    fn the_first_steady_day_is_what_its_comment_says() {
-        // 1 January 1970 is day 719,162 after 1 January of the year 1 in the proleptic calendar; 15 October 1582, 577,735.
-        assert_eq!(GREGORIAN_DAY, 577_735 - 719_162);
+    fn calendar_constants_are_correct() {
+        // In the proleptic Gregorian calendar, 1 January 1970 is 719,162 days after 1 January of year 1, and 15 October
+        // 1582 is 577,735 days after it.
+        assert_eq!(FIRST_GREGORIAN_DAY, 577_735 - 719_162);
         // 70 years with 17 leap days before 1970.
-        assert_eq!(STEADY_SECOND, -(70 * 365 + 17) * 86_400);
+        assert_eq!(FIRST_UNAMBIGUOUS_SECOND, -(70 * 365 + 17) * 86_400);
     }
 }

@@ -1,4 +1,4 @@
-//! What the rest of this room needs of encryption; the feature `crypto` brings the one implementation.
+//! The encryption interface for the rest of `parquet/`. The feature `crypto` adds its only implementation.
 
 use crate::error::{ErrorKind, FileKind, Result};
 use crate::parquet::meta::encryption::FileCrypto;
@@ -13,64 +13,66 @@ pub enum FilterPart {
     Bitset,
 }
 
-/// The keys for one file.
-pub trait Vault {
-    /// The plaintext of an encrypted footer; `bytes` lie between the file's data and its tail.
+/// Decrypts and encrypts the modules of a file.
+pub trait Decryptor {
+    /// Decrypts a footer. `bytes` are the bytes between the file's data and its tail.
     fn open_footer(&self, crypto: &FileCrypto, bytes: &[u8]) -> Result<Vec<u8>>;
 
-    /// An encrypted footer with everything before the tail; `old` is the one that it replaces.
+    /// Encrypts a footer, including the bytes before its module. `old` is the footer that it replaces.
     fn seal_footer(&self, crypto: &FileCrypto, old: &[u8], metadata: &[u8]) -> Result<Vec<u8>>;
 
-    /// Checks a plaintext footer against the signature that follows it.
+    /// Verifies the signature that follows a plaintext footer.
     fn verify_footer(&self, metadata: &[u8], signature: &[u8]) -> Result<()>;
 
-    /// The signature of a new plaintext footer.
+    /// Signs a new plaintext footer.
     fn sign_footer(&self, metadata: &[u8]) -> Result<Vec<u8>>;
 
-    /// The plaintext of one column chunk's metadata, if they are encrypted on their own.
+    /// Decrypts the metadata of a column chunk. Returns `None` if it is not encrypted separately.
     fn open_column(&self, metadata: &Metadata, row_group: usize, column: usize) -> Result<Option<Vec<u8>>>;
 
-    /// The module of one column chunk's new metadata.
+    /// Encrypts new metadata of a column chunk.
     fn seal_column(&self, metadata: &Metadata, row_group: usize, column: usize, plain: &[u8]) -> Result<Vec<u8>>;
 
-    /// The plaintext of one part of an encrypted filter, from its module.
+    /// Decrypts a module of an encrypted filter.
     fn open_filter(
         &self,
         metadata: &Metadata,
-        place: (usize, usize),
+        position: (usize, usize),
         part: FilterPart,
         module: &[u8],
     ) -> Result<Vec<u8>>;
 
-    /// The plaintext header of a page, from its module. A dictionary page has no ordinal, the data pages count from 0.
+    /// Decrypts a page header. `data_page` is the ordinal of a data page, or `None` for a dictionary page.
     fn open_page_header(
         &self,
         metadata: &Metadata,
-        place: (usize, usize),
+        position: (usize, usize),
         data_page: Option<i16>,
         module: &[u8],
     ) -> Result<Vec<u8>>;
 
-    /// The compressed body of a page, from its module.
+    /// Decrypts a page body, which is still compressed.
     fn open_page(
         &self,
         metadata: &Metadata,
-        place: (usize, usize),
+        position: (usize, usize),
         data_page: Option<i16>,
         module: &[u8],
     ) -> Result<Vec<u8>>;
 
-    /// The module of one part of a new filter.
+    /// Encrypts a part of a new filter.
     fn seal_filter(
         &self,
         metadata: &Metadata,
-        place: (usize, usize),
+        position: (usize, usize),
         part: FilterPart,
         plain: &[u8],
     ) -> Result<Vec<u8>>;
 
-    /// Decrypts the metadata of every column that there is a key for. The others stay as they are: without metadata in
-    /// a file with an encrypted footer, with a part of them in one with a plaintext footer.
+    /// Decrypts the metadata of every column whose key is available.
+    ///
+    /// Other columns keep the metadata in the footer: none if the footer is encrypted, a part of it if the footer is in
+    /// plaintext.
     fn open_columns(&self, metadata: &mut Metadata) -> Result<()> {
         for row_group in 0..metadata.row_groups().len() {
             for column in 0..metadata.leaves().len() {

@@ -1,4 +1,4 @@
-//! Opening a file: from its size and its last bytes to its metadata, with one read where the footer is no surprise.
+//! Opens a file from its size and its last bytes. One read suffices unless the footer is large.
 
 #[cfg(feature = "crypto")]
 use crate::crypto::KeyRing;
@@ -7,27 +7,27 @@ use crate::parquet::meta::encryption::{Algorithm, FileCrypto};
 use crate::parquet::meta::file_metadata::Metadata;
 use crate::parquet::meta::footer::{MAGIC_LEN, TAIL_LEN, Tail};
 #[cfg(feature = "crypto")]
-use crate::parquet::open::decryptor::Vault;
+use crate::parquet::open::decryptor::Decryptor;
 #[cfg(feature = "crypto")]
-use crate::parquet::open::keyring::Secrets;
+use crate::parquet::open::keyring::FileKeyRing;
 use crate::ranges::{Fetched, Step};
 
-/// Bytes of the first read. Nine of ten footers fit, and an object store takes no longer for 64 KiB than for 8 bytes.
+/// Size of the first read. It covers nine of ten footers, and an object store returns 64 KiB as fast as 8 bytes.
 pub const FIRST_READ: u64 = 64 * 1024;
 
-/// The footer of one file as it was read.
+/// The footer of a file.
 #[derive(Debug, Clone)]
 pub struct Footer {
-    /// What the last eight bytes say.
+    /// The decoded last eight bytes.
     pub tail: Tail,
-    /// Bytes of the whole file.
+    /// Size of the file in bytes.
     pub file_len: u64,
     /// The bytes between the file's data and its tail.
     pub bytes: Vec<u8>,
 }
 
 impl Footer {
-    /// Reads the footer of a file of `file_len` bytes: the last `first_read` bytes, then what of the footer lies before them.
+    /// Reads the footer of a file of `file_len` bytes: first its last `first_read` bytes, then the rest of the footer.
     pub fn read(file_len: u64, first_read: u64, fetched: &Fetched) -> Result<Step<Self>> {
         if file_len < MAGIC_LEN + TAIL_LEN {
             return Err(Error::new(ErrorKind::Truncated { needed: MAGIC_LEN + TAIL_LEN, available: file_len }));
@@ -40,27 +40,27 @@ impl Footer {
         let tail = Tail::decode(bytes, file_len)?;
         match fetched.get(&tail.metadata) {
             Some(bytes) => Ok(Step::Ready(Self { file_len, bytes: bytes.to_vec(), tail })),
-            // Its end is there already, so what is missing lies before that.
+            // The end of the metadata has already been fetched, so only the bytes before it are missing.
             None => Ok(Step::Need(vec![fetched.missing_before(&tail.metadata)])),
         }
     }
 }
 
-/// A file whose metadata was read.
+/// A file with decoded metadata.
 #[derive(Debug, Clone)]
 pub struct ParquetFile {
     /// The footer as it was read.
     pub footer: Footer,
-    /// Its metadata, decrypted as far as there are keys.
+    /// The metadata, in which the columns whose keys are available are decrypted.
     pub metadata: Metadata,
-    /// What stands before an encrypted footer.
+    /// The FileCryptoMetaData of an encrypted footer.
     pub crypto: Option<FileCrypto>,
-    /// Whether the footer was authenticated by its key.
+    /// True if the footer was authenticated with its key.
     pub authenticated: bool,
 }
 
 impl ParquetFile {
-    /// Understands a footer without any key.
+    /// Opens a file without keys.
     pub fn open(footer: Footer) -> Result<Self> {
         if footer.tail.encrypted {
             let missing = if cfg!(feature = "crypto") {
@@ -74,46 +74,46 @@ impl ParquetFile {
         Ok(Self { footer, metadata, crypto: None, authenticated: false })
     }
 
-    /// Understands a footer with keys. Columns whose key is missing stay closed; a key that is wrong is an error.
+    /// Opens a file with keys. Columns whose key is missing remain encrypted. A wrong key is an error.
     #[cfg(feature = "crypto")]
     pub fn open_with(footer: Footer, keys: &KeyRing) -> Result<Self> {
         let mut file = if footer.tail.encrypted {
             let at = footer.tail.metadata.start;
             let crypto = FileCrypto::decode(&footer.bytes, at)?;
-            let plain = Secrets::new(keys, &crypto.algorithm)?.open_footer(&crypto, &footer.bytes)?;
+            let plain = FileKeyRing::new(keys, &crypto.algorithm)?.open_footer(&crypto, &footer.bytes)?;
             let metadata = Metadata::decode(plain, 0)?;
             Self { footer, metadata, crypto: Some(crypto), authenticated: true }
         } else {
             Self::open(footer)?
         };
         if let Some(algorithm) = file.algorithm().cloned() {
-            let secrets = Secrets::new(keys, &algorithm)?;
+            let key_ring = FileKeyRing::new(keys, &algorithm)?;
             if !file.footer.tail.encrypted && keys.footer_key().is_ok() {
-                secrets.verify_footer(file.metadata.bytes(), file.after_metadata())?;
+                key_ring.verify_footer(file.metadata.bytes(), file.after_metadata())?;
                 file.authenticated = true;
             }
-            secrets.open_columns(&mut file.metadata)?;
+            key_ring.open_columns(&mut file.metadata)?;
         }
         Ok(file)
     }
 
-    /// The keys bound to this file, if it is encrypted.
+    /// Binds `keys` to this file. Returns `None` if the file is not encrypted.
     #[cfg(feature = "crypto")]
-    pub fn secrets<'k>(&self, keys: &'k KeyRing) -> Result<Option<Secrets<'k>>> {
-        self.algorithm().map(|algorithm| Secrets::new(keys, algorithm)).transpose()
+    pub fn key_ring<'k>(&self, keys: &'k KeyRing) -> Result<Option<FileKeyRing<'k>>> {
+        self.algorithm().map(|algorithm| FileKeyRing::new(keys, algorithm)).transpose()
     }
 
-    /// How the file is encrypted or signed, if it is.
+    /// Returns the encryption algorithm, if the file is encrypted or signed.
     pub fn algorithm(&self) -> Option<&Algorithm> {
         self.crypto.as_ref().map(|crypto| &crypto.algorithm).or(self.metadata.algorithm())
     }
 
-    /// The first byte after everything that metadata may point to.
+    /// Returns the end of the file's data. The metadata must not refer to any byte from there on.
     pub fn data_end(&self) -> u64 {
         self.footer.tail.metadata.start
     }
 
-    /// What follows the metadata in a plaintext footer: the signature, where there is one.
+    /// Returns the bytes that follow the metadata in a plaintext footer, such as a signature.
     pub fn after_metadata(&self) -> &[u8] {
         if self.footer.tail.encrypted {
             return &[];
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn opening_a_file_reads_its_footer_only() {
+    fn opening_a_file_reads_only_its_footer() {
         let Some(file) = fixtures::file("data_index_bloom_encoding_stats") else { return };
         check(&file, FIRST_READ, &[(0, 1643)]);
         check(&file, 411, &[(1232, 1643)]);
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_are_none() {
+    fn files_that_are_not_parquet_are_errors() {
         for file in [&b""[..], b"PAR1", b"not a parquet file, but long enough", &[0; 12]] {
             let result = drive(file, |fetched| Footer::read(to_u64(file.len()), FIRST_READ, fetched));
             assert!(result.is_err(), "{file:?}");
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn an_encrypted_footer_needs_a_key() {
+    fn opening_an_encrypted_footer_without_a_key_is_an_error() {
         for (name, file) in fixtures::files() {
             let len = to_u64(file.len());
             let (footer, _) = drive(&file, |fetched| Footer::read(len, FIRST_READ, fetched)).unwrap();
@@ -166,7 +166,7 @@ mod tests {
 
     #[cfg(feature = "crypto")]
     #[test]
-    fn with_keys_the_footer_is_authenticated() {
+    fn encrypted_footers_are_authenticated_with_the_right_key() {
         use crate::crypto::Key;
         use crate::parquet::Protection;
 
@@ -184,7 +184,7 @@ mod tests {
                 true => assert_eq!(wrong.unwrap_err().kind(), &ErrorKind::File(FileKind::Decryption), "{name}"),
                 false => assert_eq!(wrong, Ok(false), "{name}"),
             }
-            // Without any key a plaintext footer still shows the columns that nobody hides.
+            // Without keys, a plaintext footer still shows unencrypted columns.
             let open = ParquetFile::open_with(footer.clone(), &KeyRing::new());
             assert_eq!(open.is_ok(), !footer.tail.encrypted, "{name}");
             if let Ok(open) = open {

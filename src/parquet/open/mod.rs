@@ -1,4 +1,4 @@
-//! Opening a file, encrypted ones included, and the statistics it can vouch for.
+//! Opens files, including encrypted ones, and returns the statistics that can be trusted.
 
 pub(in crate::parquet) mod bounds;
 pub(in crate::parquet) mod decryptor;

@@ -1,18 +1,18 @@
-//! Decompression of page bodies, with output bounded by what the page header claims and grown only as it comes.
+//! Decompresses page bodies. The size claimed by the page header bounds the output, and is not trusted for allocations.
 
 use std::io::Read;
 
 use crate::error::{Error, ErrorKind, FileKind, Result};
 use crate::int::to_usize;
 
-/// The codec of a column chunk; the numbers are the format's.
+/// The compression codec of a column chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::parquet) enum Codec {
     Uncompressed,
     Snappy,
     Gzip,
     Brotli,
-    /// Blocks in a frame of Hadoop's own, or none, or an LZ4 frame: three writers, one number.
+    /// LZ4 blocks in Hadoop's frames, a bare block, or an LZ4 frame. Writers use the same code for all three.
     Lz4Hadoop,
     Zstd,
     Lz4Raw,
@@ -32,8 +32,10 @@ impl Codec {
         })
     }
 
-    /// The `len` bytes that `body` stands for. They lie in `scratch`, unless they are the body itself; a vector that is used
-    /// again is cleared and mapped once, not for each page.
+    /// Decompresses `body` into exactly `len` bytes.
+    ///
+    /// The result is in `scratch`, or is `body` itself if it is not compressed. Reusing `scratch` for all pages saves
+    /// allocating and zeroing memory for each.
     pub(in crate::parquet) fn decompress<'a>(
         self,
         body: &'a [u8],
@@ -41,60 +43,65 @@ impl Codec {
         scratch: &'a mut Vec<u8>,
     ) -> Result<&'a [u8]> {
         let damaged = || Error::new(ErrorKind::File(FileKind::CompressedPage));
-        let whole = to_usize(len).ok_or_else(damaged)?;
-        // Some writers compress nothing into nothing, which is no valid stream of any codec.
-        if body.is_empty() && whole == 0 {
+        let output_len = to_usize(len).ok_or_else(damaged)?;
+        // Some writers compress an empty page to an empty body, which is not a valid stream of any codec.
+        if body.is_empty() && output_len == 0 {
             return Ok(body);
         }
         let written = match self {
-            Self::Uncompressed => return if body.len() == whole { Ok(body) } else { Err(damaged()) },
+            Self::Uncompressed => return if body.len() == output_len { Ok(body) } else { Err(damaged()) },
             Self::Snappy => {
-                // No element of Snappy stands for more than 64 bytes, and none is shorter than 2.
-                let claimed = snap::raw::decompress_len(body).ok().filter(|claimed| *claimed == whole);
+                // Snappy elements are at least 2 bytes long and produce at most 64 bytes.
+                let claimed = snap::raw::decompress_len(body).ok().filter(|claimed| *claimed == output_len);
                 let possible = claimed.filter(|claimed| *claimed <= body.len().saturating_mul(32) + 64);
-                let plain = room(scratch, possible.ok_or_else(damaged)?);
+                let plain = zeroed_prefix(scratch, possible.ok_or_else(damaged)?);
                 snap::raw::Decoder::new().decompress(body, plain).ok()
             }
             Self::Gzip => read(flate2::read::MultiGzDecoder::new(body), len, scratch),
             Self::Brotli => read(brotli::Decompressor::new(body, 4096), len, scratch),
-            // At once where the claim is believable; it may stand for thousands of times its bytes, and then it must prove it.
-            Self::Zstd if whole <= body.len().saturating_mul(64) => {
-                zstd::bulk::decompress_to_buffer(body, room(scratch, whole)).ok()
+            // Decompress at once if the claimed size is plausible. A larger ratio is possible, but then memory grows
+            // with the output.
+            Self::Zstd if output_len <= body.len().saturating_mul(64) => {
+                zstd::bulk::decompress_to_buffer(body, zeroed_prefix(scratch, output_len)).ok()
             }
             Self::Zstd => zstd::Decoder::with_buffer(body).ok().and_then(|decoder| read(decoder, len, scratch)),
-            Self::Lz4Raw => lz4_block(body, whole, scratch),
-            Self::Lz4Hadoop => lz4_hadoop(body, whole, scratch)
+            Self::Lz4Raw => lz4_block(body, output_len, scratch),
+            Self::Lz4Hadoop => lz4_hadoop(body, output_len, scratch)
                 .or_else(|| read(lz4_flex::frame::FrameDecoder::new(body), len, scratch))
-                .or_else(|| lz4_block(body, whole, scratch)),
+                .or_else(|| lz4_block(body, output_len, scratch)),
         };
-        written.filter(|written| *written == whole).and_then(|whole| scratch.get(..whole)).ok_or_else(damaged)
+        written
+            .filter(|written| *written == output_len)
+            .and_then(|output_len| scratch.get(..output_len))
+            .ok_or_else(damaged)
     }
 }
 
-/// The first `len` bytes of a vector that grows where it must.
-fn room(scratch: &mut Vec<u8>, len: usize) -> &mut [u8] {
+/// Returns the first `len` bytes of a vector, which grows if necessary.
+fn zeroed_prefix(scratch: &mut Vec<u8>, len: usize) -> &mut [u8] {
     if scratch.len() < len {
-        // Nothing of it is worth copying.
+        // Replace the vector instead of resizing it, because its content need not be copied.
         *scratch = vec![0; len];
     }
     &mut scratch[..len]
 }
 
-/// All that comes, and one byte more than is right so that too much is noticed; how much it was.
+/// Reads the output of a decoder, up to one byte more than expected so that excess output is detected. Returns its
+/// size.
 fn read(decoder: impl Read, len: u64, scratch: &mut Vec<u8>) -> Option<usize> {
     scratch.clear();
     decoder.take(len + 1).read_to_end(scratch).ok()
 }
 
 fn lz4_block(body: &[u8], len: usize, scratch: &mut Vec<u8>) -> Option<usize> {
-    // A length byte of LZ4 stands for 255 bytes at most.
+    // A length byte of LZ4 encodes at most 255 bytes.
     if len > body.len().saturating_mul(255) + 64 {
         return None;
     }
-    lz4_flex::block::decompress_into(body, room(scratch, len)).ok()
+    lz4_flex::block::decompress_into(body, zeroed_prefix(scratch, len)).ok()
 }
 
-/// Frames of Hadoop: plain length and stored length, both big-endian, then one block.
+/// Decompresses Hadoop's frames: the plain length and the stored length, both big-endian, then a block.
 fn lz4_hadoop(mut body: &[u8], len: usize, scratch: &mut Vec<u8>) -> Option<usize> {
     scratch.clear();
     let mut block_bytes = Vec::new();
@@ -116,7 +123,7 @@ mod tests {
     use super::*;
 
     fn decompress(codec: Codec, body: &[u8], len: u64) -> Result<Vec<u8>> {
-        // What an earlier page left there must not be told as this one's.
+        // The content of an earlier page must not become part of the result.
         codec.decompress(body, len, &mut vec![0xAA; 5000]).map(<[u8]>::to_vec)
     }
 
@@ -124,9 +131,9 @@ mod tests {
         [Codec::Uncompressed, Codec::Snappy, Codec::Gzip, Codec::Brotli, Codec::Lz4Hadoop, Codec::Zstd, Codec::Lz4Raw];
 
     #[test]
-    fn a_claim_that_the_bytes_do_not_keep_costs_no_memory() {
+    fn wrong_lengths_are_errors_and_allocate_little() {
         for codec in ALL {
-            for body in [&b"\x01"[..], b"not compressed by anybody", &[0xff; 100], &[0; 100]] {
+            for body in [&b"\x01"[..], b"not compressed by any codec", &[0xff; 100], &[0; 100]] {
                 for len in [1, 99, 1 << 31, 1 << 62, u64::MAX - 1] {
                     let result = codec.decompress(body, len, &mut Vec::new()).map(<[u8]>::to_vec);
                     assert!(result.is_err() || len == 1, "{codec:?} {len}");
@@ -137,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn every_prefix_of_a_body_is_refused() {
+    fn truncated_bodies_are_errors() {
         let plain: Vec<u8> = (0..3000u32).map(|i| (i % 11) as u8).collect();
         let bodies = [
             (Codec::Snappy, snap::raw::Encoder::new().compress_vec(&plain).unwrap()),
@@ -156,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn lz4_of_hadoop_has_frames_of_its_own() {
+    fn lz4_in_hadoop_frames_and_bare_blocks_is_decompressed() {
         let (first, second) = (vec![7; 500], vec![9; 20]);
         let frame = |plain: &[u8]| {
             let block = lz4_flex::block::compress(plain);
@@ -165,7 +172,7 @@ mod tests {
         };
         let body = [frame(&first), frame(&second)].concat();
         assert_eq!(decompress(Codec::Lz4Hadoop, &body, 520).unwrap(), [first.clone(), second].concat());
-        // Older writers put a bare block under the same number.
+        // Older writers use the same code for a bare block.
         assert_eq!(decompress(Codec::Lz4Hadoop, &lz4_flex::block::compress(&first), 500).unwrap(), first);
         assert!(Codec::from_code(3).is_err(), "LZO");
     }

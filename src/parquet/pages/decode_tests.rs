@@ -1,4 +1,4 @@
-//! Chunks by other writers and by the `parquet` crate, whose reader is the oracle.
+//! Compares chunks of other writers and of the `parquet` crate with the reader of that crate.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,30 +17,34 @@ use super::*;
 use crate::hash::hash_bytes;
 use crate::parquet::{Physical, fixtures};
 
-fn ours(file: &[u8], row_group: usize, column: usize) -> Result<ChunkHashes> {
+fn at_most(max_values: u64) -> HashOptions {
+    HashOptions { max_values, ..HashOptions::default() }
+}
+
+fn our_hashes(file: &[u8], row_group: usize, column: usize) -> Result<ChunkHashes> {
     let opened = fixtures::open(file)?;
     let range = opened.chunk_range(row_group, column)?;
     let bytes = &file[to_usize(range.start).unwrap()..to_usize(range.end).unwrap()];
-    let whole = opened.hash_chunk(row_group, column, bytes, None, 100_000, InstructionSet::detect());
-    // Pieces of any size tell the same, in the same words.
-    for piece in [1, 13, 100, 4000] {
-        if bytes.len() / piece < 20_000 {
-            assert_eq!(whole, in_pieces(&opened, (row_group, column), bytes, piece), "pieces of {piece}");
+    let complete = opened.hash_chunk(row_group, column, bytes, None, at_most(100_000));
+    // Feeding the chunk in parts of any size gives the same result or error.
+    for part_len in [1, 13, 100, 4000] {
+        if bytes.len() / part_len < 20_000 {
+            assert_eq!(complete, hash_in_parts(&opened, (row_group, column), bytes, part_len), "parts of {part_len}");
         }
     }
-    whole
+    complete
 }
 
-fn in_pieces(file: &ParquetFile, chunk: (usize, usize), bytes: &[u8], piece: usize) -> Result<ChunkHashes> {
-    let mut scan = file.scan_chunk(chunk.0, chunk.1, 100_000, InstructionSet::detect())?;
-    for bytes in bytes.chunks(piece) {
+fn hash_in_parts(file: &ParquetFile, chunk: (usize, usize), bytes: &[u8], part_len: usize) -> Result<ChunkHashes> {
+    let mut scan = file.scan_chunk(chunk.0, chunk.1, at_most(100_000))?;
+    for bytes in bytes.chunks(part_len) {
         scan.feed(file, bytes, None)?;
     }
     scan.finish()
 }
 
 #[test]
-fn a_chunk_that_did_not_come_whole_is_an_error() {
+fn an_incomplete_chunk_is_an_error() {
     let (version, codec) = (WriterVersion::PARQUET_2_0, Compression::SNAPPY);
     let values = (0..90).map(Some).collect();
     let file = write(&Recipe { values, version, codec, encoding: 0, dictionary: false, page_rows: 7 });
@@ -48,18 +52,18 @@ fn a_chunk_that_did_not_come_whole_is_an_error() {
     let range = opened.chunk_range(1, 1).unwrap();
     let bytes = &file[to_usize(range.start).unwrap()..to_usize(range.end).unwrap()];
     for cut in 0..bytes.len() {
-        let mut scan = opened.scan_chunk(1, 1, 100, InstructionSet::detect()).unwrap();
+        let mut scan = opened.scan_chunk(1, 1, at_most(100)).unwrap();
         scan.feed(&opened, &bytes[..cut], None).unwrap();
         assert_eq!(scan.left().start, range.start + to_u64(cut));
         assert!(matches!(scan.finish().unwrap_err().kind(), ErrorKind::Truncated { .. }), "cut at {cut}");
     }
-    let mut scan = opened.scan_chunk(1, 1, 100, InstructionSet::detect()).unwrap();
+    let mut scan = opened.scan_chunk(1, 1, at_most(100)).unwrap();
     scan.feed(&opened, &[bytes, b"what follows"].concat(), None).unwrap();
     assert_eq!(scan.finish().unwrap().hashes.len(), 90);
 }
 
-/// The plain bytes of every value that is there, by the peer.
-fn theirs(file: &SerializedFileReader<Bytes>, row_group: usize, column: usize) -> Option<BTreeSet<Vec<u8>>> {
+/// Returns the distinct values as read by the `parquet` crate, in plain encoding.
+fn peer_values(file: &SerializedFileReader<Bytes>, row_group: usize, column: usize) -> Option<BTreeSet<Vec<u8>>> {
     fn all<T: types::DataType>(mut reader: parquet::column::reader::ColumnReaderImpl<T>) -> Option<BTreeSet<Vec<u8>>> {
         let mut values = BTreeSet::new();
         loop {
@@ -91,7 +95,7 @@ fn hashes(values: &BTreeSet<Vec<u8>>) -> Vec<u64> {
 }
 
 #[test]
-fn real_chunks_hold_what_the_peer_reads() {
+fn real_chunks_contain_the_values_that_the_parquet_crate_reads() {
     for (name, file) in fixtures::files() {
         let Ok(opened) = fixtures::open(&file) else { continue };
         if opened.algorithm().is_some() {
@@ -100,25 +104,25 @@ fn real_chunks_hold_what_the_peer_reads() {
         let peer = SerializedFileReader::new(Bytes::copy_from_slice(&file));
         for row_group in 0..opened.metadata.row_groups().len() {
             for (column, leaf) in opened.metadata.leaves().iter().enumerate() {
-                let found = ours(&file, row_group, column);
+                let actual = our_hashes(&file, row_group, column);
                 if leaf.physical == Physical::Boolean {
-                    assert!(matches!(found.unwrap_err().kind(), ErrorKind::File(FileKind::NoHash { .. })), "{name}");
+                    assert!(matches!(actual.unwrap_err().kind(), ErrorKind::File(FileKind::NoHash { .. })), "{name}");
                     continue;
                 }
-                let found = found.unwrap_or_else(|error| panic!("{name}, column {column}: {error}"));
+                let actual = actual.unwrap_or_else(|error| panic!("{name}, column {column}: {error}"));
                 let Ok(peer) = &peer else {
                     assert!(name.starts_with("dict-page-offset-zero"), "{name}");
-                    assert_eq!(found.hashes, [hash_bytes(&1552i32.to_le_bytes())]);
+                    assert_eq!(actual.hashes, [hash_bytes(&1552i32.to_le_bytes())]);
                     continue;
                 };
-                let Some(values) = theirs(peer, row_group, column) else { panic!("{name}: the peer reads it") };
-                assert_eq!(found.hashes, hashes(&values), "{name}, column {column}");
+                let Some(values) = peer_values(peer, row_group, column) else { panic!("{name}: the peer reads it") };
+                assert_eq!(actual.hashes, hashes(&values), "{name}, column {column}");
             }
         }
     }
 }
 
-/// A file with one column of each physical type, in one encoding, codec and page version.
+/// Describes a file with one column per physical type, in one encoding, codec and page version.
 #[derive(Debug, Clone)]
 struct Recipe {
     values: Vec<Option<i64>>,
@@ -135,7 +139,7 @@ const SCHEMA: &str = "message m {
     OPTIONAL group list (LIST) { REPEATED group list { OPTIONAL BYTE_ARRAY element; } }
 }";
 
-/// The encodings besides plain that a column can have.
+/// Returns the encodings other than plain that a column supports.
 fn encodings(column: usize) -> &'static [Encoding] {
     match column {
         0 | 1 | 7 => &[Encoding::PLAIN, Encoding::DELTA_BINARY_PACKED, Encoding::BYTE_STREAM_SPLIT],
@@ -157,7 +161,7 @@ fn write(recipe: &Recipe) -> Vec<u8> {
         .set_compression(recipe.codec)
         .set_data_page_row_count_limit(recipe.page_rows)
         .set_write_batch_size(recipe.page_rows)
-        // A dictionary that is full soon falls back to the other encoding in the middle of a chunk.
+        // A small dictionary limit makes the writer fall back to the other encoding in the middle of a chunk.
         .set_dictionary_page_size_limit(200)
         .set_dictionary_enabled(recipe.dictionary);
     let paths = ["a", "b", "c", "d", "e", "f", "g", "h", "list.list.element"];
@@ -194,7 +198,7 @@ fn write(recipe: &Recipe) -> Vec<u8> {
         column.typed::<types::Int64Type>().write_batch(&all, None, None).unwrap();
         column.close().unwrap();
         let mut column = group.next_column().unwrap().unwrap();
-        // Lists of two elements, both null or both present.
+        // Lists of two elements, either both null or both present.
         let defs: Vec<i16> = recipe.values.iter().flat_map(|value| [2 + i16::from(value.is_some()); 2]).collect();
         let reps: Vec<i16> = recipe.values.iter().flat_map(|_| [0, 1]).collect();
         let values: Vec<_> = (present.iter())
@@ -242,15 +246,15 @@ fn recipe() -> impl Strategy<Value = Recipe> {
     )
 }
 
-/// The peer then writes a dictionary, and 0 for the data page that there is none of.
+/// The `parquet` crate then writes a dictionary, and 0 as the offset of the missing data page.
 #[test]
-fn a_chunk_without_values_may_have_a_dictionary() {
+fn chunks_without_values_may_have_a_dictionary() {
     for version in [WriterVersion::PARQUET_1_0, WriterVersion::PARQUET_2_0] {
         let codec = Compression::UNCOMPRESSED;
         let file = write(&Recipe { values: vec![], version, codec, encoding: 0, dictionary: true, page_rows: 7 });
         for column in 0..9 {
-            let found = ours(&file, 0, column).unwrap_or_else(|error| panic!("column {column}: {error}"));
-            assert_eq!((found.hashes, found.num_values), (vec![], 0), "column {column}");
+            let actual = our_hashes(&file, 0, column).unwrap_or_else(|error| panic!("column {column}: {error}"));
+            assert_eq!((actual.hashes, actual.num_values), (vec![], 0), "column {column}");
         }
     }
 }
@@ -259,22 +263,22 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn every_encoding_codec_and_page_gives_all_values(recipe in recipe()) {
+    fn chunks_of_every_encoding_codec_and_page_version_give_all_values(recipe in recipe()) {
         let file = write(&recipe);
         let peer = SerializedFileReader::new(Bytes::copy_from_slice(&file)).unwrap();
         for row_group in 0..2 {
             for column in 0..9 {
-                let found = ours(&file, row_group, column);
-                let found = found.unwrap_or_else(|error| panic!("column {column}: {error}"));
-                let values = theirs(&peer, row_group, column).unwrap();
-                prop_assert_eq!(found.hashes, hashes(&values), "column {}", column);
-                prop_assert_eq!(found.num_values, to_u64(recipe.values.len()) * if column == 8 { 2 } else { 1 });
+                let actual = our_hashes(&file, row_group, column);
+                let actual = actual.unwrap_or_else(|error| panic!("column {column}: {error}"));
+                let values = peer_values(&peer, row_group, column).unwrap();
+                prop_assert_eq!(actual.hashes, hashes(&values), "column {}", column);
+                prop_assert_eq!(actual.num_values, to_u64(recipe.values.len()) * if column == 8 { 2 } else { 1 });
             }
         }
     }
 
     #[test]
-    fn damaged_pages_are_errors_or_values(recipe in recipe(), changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4)) {
+    fn damaged_pages_are_errors_or_can_be_decoded(recipe in recipe(), changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4)) {
         let mut file = write(&recipe);
         let end = to_usize(fixtures::open(&file).unwrap().data_end()).unwrap();
         for (at, byte) in changes {
@@ -282,7 +286,7 @@ proptest! {
             file[at] ^= byte;
         }
         for column in 0..9 {
-            let _ = ours(&file, 0, column);
+            let _ = our_hashes(&file, 0, column);
         }
     }
 }

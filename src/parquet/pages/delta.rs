@@ -1,73 +1,85 @@
-//! The delta encodings of numbers and byte strings, and the split of numbers into streams of bytes.
+//! Decodes delta-encoded numbers and byte strings, and numbers split into byte streams.
 //!
-//! A few bytes can stand for billions of equal steps, so nothing here is stored for each value.
+//! A few bytes can encode billions of numbers, so nothing is allocated per value.
 
 use crate::cursor::Cursor;
 use crate::error::{Error, ErrorKind, FileKind, Result};
 use crate::int::{to_u64, to_usize};
 
-/// More values than a block of any writer has; a larger claim is a mistake.
+/// Maximum number of values in a block. No known writer uses larger blocks.
 const MAX_BLOCK: u64 = 1 << 16;
 
-/// The numbers of DELTA_BINARY_PACKED, one by one.
+/// Decodes the numbers of DELTA_BINARY_PACKED one by one.
 ///
 /// ```text
-/// block size | miniblocks | count | first value | blocks: least delta, bit width of each miniblock, packed deltas
+/// block size | miniblocks | count | first value | blocks: minimum delta, bit width of each miniblock, packed deltas
 /// ```
 #[derive(Debug, Clone)]
-pub(in crate::parquet) struct Numbers<'a> {
+pub(in crate::parquet) struct DeltaNumbers<'a> {
     cursor: Cursor<'a>,
     miniblocks: usize,
-    /// Values in each miniblock.
+    /// Number of values per miniblock.
     miniblock: u64,
-    /// Values that were not handed over.
-    left: u64,
-    /// The value to hand over next.
+    /// Number of values not returned yet.
+    remaining_values: u64,
+    /// The next value to return.
     value: i64,
-    least: i64,
-    /// Bit widths of the miniblocks that follow in this block.
+    min_delta: i64,
+    /// Bit widths of the remaining miniblocks in this block.
     widths: &'a [u8],
     packed: &'a [u8],
     width: u8,
-    /// Deltas of the current miniblock that were used.
+    /// Number of deltas of the current miniblock that have been used.
     used: u64,
 }
 
-impl<'a> Numbers<'a> {
-    /// The numbers at the start of `bytes`; `most` is how many the page may hold.
-    pub(in crate::parquet) fn new(bytes: &'a [u8], most: u64) -> Result<Self> {
+impl<'a> DeltaNumbers<'a> {
+    /// Starts decoding at the start of `bytes`. The page may contain at most `max_values`.
+    pub(in crate::parquet) fn new(bytes: &'a [u8], max_values: u64) -> Result<Self> {
         let mut cursor = Cursor::new(bytes, 0);
-        let (block, miniblocks, left) = (cursor.varint()?, cursor.varint()?, cursor.varint()?);
+        let (block, miniblocks, remaining_values) = (cursor.varint()?, cursor.varint()?, cursor.varint()?);
         let value = zigzag(cursor.varint()?);
-        let sound = (1..=MAX_BLOCK).contains(&block) && (1..=block).contains(&miniblocks) && left <= most;
-        if !sound || !block.is_multiple_of(miniblocks) || !(block / miniblocks).is_multiple_of(8) {
+        let is_valid =
+            (1..=MAX_BLOCK).contains(&block) && (1..=block).contains(&miniblocks) && remaining_values <= max_values;
+        if !is_valid || !block.is_multiple_of(miniblocks) || !(block / miniblocks).is_multiple_of(8) {
             return Err(damaged());
         }
         let miniblock = block / miniblocks;
         let miniblocks = to_usize(miniblocks).ok_or_else(damaged)?;
-        let (least, width, used) = (0, 0, miniblock);
-        Ok(Self { cursor, miniblocks, miniblock, left, value, least, widths: &[], packed: &[], width, used })
+        let (min_delta, width, used) = (0, 0, miniblock);
+        Ok(Self {
+            cursor,
+            miniblocks,
+            miniblock,
+            remaining_values,
+            value,
+            min_delta,
+            widths: &[],
+            packed: &[],
+            width,
+            used,
+        })
     }
 
-    /// How many are left.
-    pub(in crate::parquet) fn left(&self) -> u64 {
-        self.left
+    /// Returns the number of values not returned yet.
+    pub(in crate::parquet) fn remaining_values(&self) -> u64 {
+        self.remaining_values
     }
 
-    /// The next number, while there are any.
+    /// Returns the next number, or `None` at the end.
     pub(in crate::parquet) fn next(&mut self) -> Result<Option<i64>> {
-        if self.left == 0 {
+        if self.remaining_values == 0 {
             return Ok(None);
         }
         let value = self.value;
-        self.left -= 1;
-        if self.left > 0 {
+        self.remaining_values -= 1;
+        if self.remaining_values > 0 {
             self.step()?;
         }
         Ok(Some(value))
     }
 
-    /// Steps over all numbers, and returns where they end.
+    /// Skips all numbers and returns the position after them.
     pub(in crate::parquet) fn end(mut self) -> Result<usize> {
         while self.next()?.is_some() {}
         Ok(self.cursor.position())
@@ -76,7 +88,7 @@ impl<'a> Numbers<'a> {
     fn step(&mut self) -> Result<()> {
         if self.used == self.miniblock {
             if self.widths.is_empty() {
-                self.least = zigzag(self.cursor.varint()?);
+                self.min_delta = zigzag(self.cursor.varint()?);
                 self.widths = self.cursor.take(self.miniblocks)?;
             }
             let (width, rest) = self.widths.split_first().filter(|(width, _)| **width <= 64).ok_or_else(damaged)?;
@@ -87,8 +99,8 @@ impl<'a> Numbers<'a> {
         }
         let delta = bits(self.packed, self.used * u64::from(self.width), self.width);
         self.used += 1;
-        // Deltas wrap around as the writer's subtraction did.
-        self.value = self.value.wrapping_add(self.least).wrapping_add(delta.cast_signed());
+        // Deltas wrap around, as the writer's subtraction did.
+        self.value = self.value.wrapping_add(self.min_delta).wrapping_add(delta.cast_signed());
         Ok(())
     }
 
@@ -105,10 +117,10 @@ fn zigzag(value: u64) -> i64 {
     (value >> 1).cast_signed() ^ -(value & 1).cast_signed()
 }
 
-/// `width` bits from bit `start` on, lowest first.
+/// Returns `width` bits from bit `start` on, lowest bit first.
 fn bits(bytes: &[u8], start: u64, width: u8) -> u64 {
     let (first, shift) = (to_usize(start / 8).unwrap_or(usize::MAX), start % 8);
-    // 64 bits that begin inside a byte reach into a ninth one.
+    // 64 bits that start within a byte extend into a ninth byte.
     let mut window = [0; 16];
     let bytes = bytes.get(first..).unwrap_or_default();
     let len = bytes.len().min(9);
@@ -117,14 +129,14 @@ fn bits(bytes: &[u8], start: u64, width: u8) -> u64 {
     (value & ((1u128 << width) - 1)) as u64
 }
 
-/// Byte strings in DELTA_LENGTH_BYTE_ARRAY: all lengths, then all bytes. Returns how many they are.
+/// Decodes byte strings in DELTA_LENGTH_BYTE_ARRAY: all lengths, then all bytes. Returns their number.
 pub(in crate::parquet) fn by_length<'a>(
     bytes: &'a [u8],
-    most: u64,
+    max_values: u64,
     mut take: impl FnMut(&'a [u8]) -> Result<()>,
 ) -> Result<u64> {
-    let mut lengths = Numbers::new(bytes, most)?;
-    let (count, start) = (lengths.left(), lengths.clone().end()?);
+    let mut lengths = DeltaNumbers::new(bytes, max_values)?;
+    let (count, start) = (lengths.remaining_values(), lengths.clone().end()?);
     let mut cursor = Cursor::new(bytes.get(start..).unwrap_or_default(), to_u64(start));
     while let Some(len) = lengths.next_len()? {
         take(cursor.take(len)?)?;
@@ -132,22 +144,27 @@ pub(in crate::parquet) fn by_length<'a>(
     Ok(count)
 }
 
-/// Byte strings in DELTA_BYTE_ARRAY: how much each shares with the one before, then the rest of each.
-pub(in crate::parquet) fn by_prefix(bytes: &[u8], most: u64, mut take: impl FnMut(&[u8]) -> Result<()>) -> Result<u64> {
-    let mut prefixes = Numbers::new(bytes, most)?;
+/// Decodes byte strings in DELTA_BYTE_ARRAY: the length of each prefix shared with the previous string, then the
+/// suffixes. Returns their number.
+pub(in crate::parquet) fn by_prefix(
+    bytes: &[u8],
+    max_values: u64,
+    mut take: impl FnMut(&[u8]) -> Result<()>,
+) -> Result<u64> {
+    let mut prefixes = DeltaNumbers::new(bytes, max_values)?;
     let start = prefixes.clone().end()?;
     let mut string: Vec<u8> = Vec::new();
-    let count = by_length(bytes.get(start..).unwrap_or_default(), most, |suffix| {
+    let count = by_length(bytes.get(start..).unwrap_or_default(), max_values, |suffix| {
         let prefix = prefixes.next_len()?.filter(|prefix| *prefix <= string.len()).ok_or_else(damaged)?;
         string.truncate(prefix);
         string.extend_from_slice(suffix);
         take(&string)
     })?;
-    if prefixes.left() == 0 { Ok(count) } else { Err(damaged()) }
+    if prefixes.remaining_values() == 0 { Ok(count) } else { Err(damaged()) }
 }
 
-/// Values of `width` bytes from BYTE_STREAM_SPLIT: all first bytes, then all second bytes, and so on.
-pub(in crate::parquet) fn unsplit(bytes: &[u8], width: usize) -> Result<Vec<u8>> {
+/// Decodes values of `width` bytes in BYTE_STREAM_SPLIT: all first bytes, then all second bytes, and so on.
+pub(in crate::parquet) fn merge_streams(bytes: &[u8], width: usize) -> Result<Vec<u8>> {
     if width == 0 || !bytes.len().is_multiple_of(width) {
         return Err(damaged());
     }

@@ -1,4 +1,4 @@
-//! The distinct values of a column chunk, as hashes, decoded from its pages.
+//! Decodes the pages of a column chunk into the hashes of its distinct values.
 
 pub(in crate::parquet) mod codec;
 pub(in crate::parquet) mod decode;

@@ -1,4 +1,4 @@
-//! The pages of a column chunk: their headers, and which bytes of a body are levels and which are values.
+//! The pages of a column chunk: their headers, and the boundary between levels and values in their bodies.
 
 use std::borrow::Cow;
 
@@ -8,7 +8,7 @@ use crate::int::{to_u64, to_usize};
 use crate::parquet::meta::record::{Record, required};
 use crate::thrift::Reader;
 
-/// How the values of a page are encoded; the numbers are the format's.
+/// The codes of value encodings in the format.
 pub(in crate::parquet) mod encoding {
     pub(in crate::parquet) const PLAIN: i32 = 0;
     pub(in crate::parquet) const PLAIN_DICTIONARY: i32 = 2;
@@ -21,33 +21,33 @@ pub(in crate::parquet) mod encoding {
     pub(in crate::parquet) const BYTE_STREAM_SPLIT: i32 = 9;
 }
 
-/// What a page holds.
+/// The kind of a page, with the fields of its header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::parquet) enum PageKind {
-    /// The distinct values that data pages refer to.
+    /// The distinct values to which data pages refer.
     Dictionary { num_values: u32, encoding: i32 },
-    /// Values with their levels inside the compressed body.
+    /// Values, preceded by their levels within the compressed body.
     Data { num_values: u32, encoding: i32, rep_encoding: i32, def_encoding: i32 },
-    /// Values whose levels come first and are never compressed.
+    /// Values, preceded by their levels, which are never compressed.
     DataV2 { num_values: u32, num_nulls: u32, encoding: i32, levels_len: u64, is_compressed: bool },
-    /// No values.
+    /// An index page, which contains no values.
     Index,
 }
 
-/// The header of one page.
+/// A page header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::parquet) struct PageHeader {
     pub(in crate::parquet) kind: PageKind,
-    /// Bytes of the body after decompression, as claimed.
+    /// Size of the body after decompression, as claimed by the header.
     pub(in crate::parquet) uncompressed_len: u64,
-    /// Bytes of the body as stored.
+    /// Size of the body as stored.
     pub(in crate::parquet) stored_len: u64,
-    /// Bytes of the header itself.
+    /// Size of the header itself.
     pub(in crate::parquet) len: usize,
 }
 
 impl PageHeader {
-    /// Reads the header at the start of `bytes`, which lie at offset `base` of their file.
+    /// Decodes the header at the start of `bytes`, which begin at offset `base` of their file.
     pub(in crate::parquet) fn decode(bytes: &[u8], base: u64) -> Result<Self> {
         let mut reader = Reader::new(bytes, base);
         let mut record = Record::new(&mut reader, "PageHeader");
@@ -70,7 +70,7 @@ impl PageHeader {
             1 => PageKind::Index,
             2 => required(dictionary, "PageHeader.dictionary_page_header", at)?,
             3 => required(data_v2, "PageHeader.data_page_header_v2", at)?,
-            // It may hold values, and a filter without them would answer a false "no".
+            // An unknown page may contain values, and a filter without them would cause a false "no".
             other => return Err(Error::at(ErrorKind::File(FileKind::PageType(other)), at)),
         };
         let uncompressed_len = required(uncompressed_len, "PageHeader.uncompressed_page_size", at)?;
@@ -155,7 +155,7 @@ fn data_page_v2(mut record: Record<'_, '_>) -> Result<PageKind> {
     })
 }
 
-/// Where the values begin in the decompressed body of a data page of the first kind.
+/// Returns the position of the values in the decompressed body of a version 1 data page.
 pub(in crate::parquet) fn values_start(body: &[u8], num_values: u32, levels: [(i16, i32); 2]) -> Result<usize> {
     let mut cursor = Cursor::new(body, 0);
     for (max_level, encoding) in levels {
@@ -164,7 +164,7 @@ pub(in crate::parquet) fn values_start(body: &[u8], num_values: u32, levels: [(i
         }
         let len = match encoding {
             encoding::RLE => u64::from(cursor.u32()?),
-            // From the first years of the format: as many bits for each value as the highest level needs.
+            // A deprecated encoding: each level takes as many bits as the maximum level needs.
             encoding::BIT_PACKED => {
                 let bits = u64::from(u16::BITS - max_level.unsigned_abs().leading_zeros());
                 (u64::from(num_values) * bits).div_ceil(8)
@@ -181,49 +181,49 @@ pub(in crate::parquet) fn values_start(body: &[u8], num_values: u32, levels: [(i
     Ok(cursor.position())
 }
 
-/// What stands at the start of the bytes of a chunk.
+/// The result of parsing the start of a chunk's remaining bytes.
 #[derive(Debug)]
-pub(in crate::parquet) enum Found<'a> {
-    /// A whole page: its header, its body, and the bytes of both as they are stored.
-    Page(PageHeader, Cow<'a, [u8]>, usize),
-    /// The beginning of a page. It may be whole when there are so many bytes; if no more come, that is the error.
-    More(usize, Error),
+pub(in crate::parquet) enum NextPage<'a> {
+    /// A complete page: its header, its body, and the size of both as stored.
+    Complete(PageHeader, Cow<'a, [u8]>, usize),
+    /// An incomplete page. It may be complete with this many bytes. If there are no more bytes, the error applies.
+    Incomplete(usize, Error),
 }
 
-impl Found<'_> {
-    /// The beginning of something whose length is not known, where `error` says that bytes are missing.
-    pub(in crate::parquet) fn more_after(bytes: &[u8], error: Error) -> Result<Self> {
+impl NextPage<'_> {
+    /// Returns an incomplete page of unknown length, if `error` means that bytes are missing.
+    pub(in crate::parquet) fn incomplete_after(bytes: &[u8], error: Error) -> Result<Self> {
         match error.kind() {
-            // Twice as many, so that what never ends is read a few times and not once for each piece.
+            // Request twice as many bytes, so that endless input is parsed only a few times.
             ErrorKind::Truncated { .. } | ErrorKind::ThriftContainer { .. } => {
-                Ok(Self::More(bytes.len().saturating_mul(2).max(64), error))
+                Ok(Self::Incomplete(bytes.len().saturating_mul(2).max(64), error))
             }
             _ => Err(error),
         }
     }
 
-    /// The beginning of `len` bytes, at offset `at` of the file.
-    pub(in crate::parquet) fn more_up_to(bytes: &[u8], len: u64, missing: u64, at: u64) -> Self {
+    /// Returns an incomplete page of `len` bytes at offset `at` of the file.
+    pub(in crate::parquet) fn incomplete_of_len(bytes: &[u8], len: u64, missing: u64, at: u64) -> Self {
         let available = to_u64(bytes.len()).saturating_sub(len - missing);
-        Self::More(
+        Self::Incomplete(
             to_usize(len).unwrap_or(usize::MAX),
             Error::at(ErrorKind::Truncated { needed: missing, available }, at),
         )
     }
 }
 
-/// The page at the start of `bytes`, which lie at offset `at` of their file.
-pub(in crate::parquet) fn next_page(bytes: &[u8], at: u64) -> Result<Found<'_>> {
+/// Parses the page at the start of `bytes`, which begin at offset `at` of their file.
+pub(in crate::parquet) fn next_page(bytes: &[u8], at: u64) -> Result<NextPage<'_>> {
     let header = match PageHeader::decode(bytes, at) {
         Ok(header) => header,
-        Err(error) => return Found::more_after(bytes, error),
+        Err(error) => return NextPage::incomplete_after(bytes, error),
     };
     let len = to_u64(header.len) + header.stored_len;
     match to_usize(len).and_then(|len| bytes.get(header.len..len)) {
         Some(body) => {
             let len = header.len + body.len();
-            Ok(Found::Page(header, body.into(), len))
+            Ok(NextPage::Complete(header, body.into(), len))
         }
-        None => Ok(Found::more_up_to(bytes, len, header.stored_len, at)),
+        None => Ok(NextPage::incomplete_of_len(bytes, len, header.stored_len, at)),
     }
 }

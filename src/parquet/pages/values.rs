@@ -1,30 +1,30 @@
-//! Hashes of the values in decoded pages, distinct ones only.
+//! Hashes the distinct values in decoded pages.
 
 use crate::cursor::Cursor;
 use crate::error::{Error, ErrorKind, FileKind, Result};
 use crate::hash::{hash_bytes, hash_strings, hash_u32s, hash_u64s};
 use crate::int::{to_u64, to_usize};
 use crate::isa::InstructionSet;
-use crate::parquet::meta::schema::{Leaf, Physical};
-use crate::parquet::pages::delta::{Numbers, by_length, by_prefix, unsplit};
+use crate::parquet::meta::schema::{Physical, SchemaLeaf};
+use crate::parquet::pages::delta::{DeltaNumbers, by_length, by_prefix, merge_streams};
 use crate::parquet::pages::distinct::Distinct;
 use crate::parquet::pages::page::encoding;
 
-/// Values that are hashed at once.
+/// Number of values hashed in one batch.
 const BATCH: usize = 1024;
 
-/// How values lie in plain encoding.
+/// The layout of values in plain encoding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::parquet) enum Width {
-    /// So many bytes each.
+pub(in crate::parquet) enum ValueWidth {
+    /// This many bytes per value.
     Fixed(usize),
-    /// A length of four bytes before each.
+    /// A length of four bytes before each value.
     Variable,
 }
 
-impl Width {
-    /// The width of a leaf's values, if they have a hash.
-    pub(in crate::parquet) fn of(leaf: &Leaf) -> Option<Self> {
+impl ValueWidth {
+    /// Returns the layout of a leaf's values, or `None` if they have no hash.
+    pub(in crate::parquet) fn of(leaf: &SchemaLeaf) -> Option<Self> {
         Some(match leaf.physical {
             Physical::Int32 | Physical::Float => Self::Fixed(4),
             Physical::Int64 | Physical::Double => Self::Fixed(8),
@@ -36,28 +36,30 @@ impl Width {
     }
 }
 
-/// Hashes values of one column as they come out of its pages.
+/// Hashes the values of a column page by page.
 #[derive(Debug)]
 pub(in crate::parquet) struct Hasher {
     pub(in crate::parquet) physical: Physical,
-    pub(in crate::parquet) width: Width,
+    pub(in crate::parquet) width: ValueWidth,
     pub(in crate::parquet) isa: InstructionSet,
     pub(in crate::parquet) distinct: Distinct,
 }
 
 impl Hasher {
-    /// Takes the values of a page; `most` is how many it may hold. Returns how many it did hold.
-    pub(in crate::parquet) fn take(&mut self, code: i32, bytes: &[u8], most: u64) -> Result<u64> {
+    /// Hashes the values of a page, which may contain at most `max_values`. Returns their number.
+    pub(in crate::parquet) fn take(&mut self, code: i32, bytes: &[u8], max_values: u64) -> Result<u64> {
         match (code, self.width) {
-            (encoding::PLAIN, Width::Fixed(width)) => self.fixed(bytes, width),
-            (encoding::PLAIN, Width::Variable) => self.variable(bytes, most),
-            (encoding::DELTA_BINARY_PACKED, Width::Fixed(_)) => self.numbers(bytes, most),
-            (encoding::DELTA_LENGTH_BYTE_ARRAY, Width::Variable) => self.strings(|take| by_length(bytes, most, take)),
+            (encoding::PLAIN, ValueWidth::Fixed(width)) => self.fixed(bytes, width),
+            (encoding::PLAIN, ValueWidth::Variable) => self.variable(bytes, max_values),
+            (encoding::DELTA_BINARY_PACKED, ValueWidth::Fixed(_)) => self.numbers(bytes, max_values),
+            (encoding::DELTA_LENGTH_BYTE_ARRAY, ValueWidth::Variable) => {
+                self.strings(|take| by_length(bytes, max_values, take))
+            }
             (encoding::DELTA_BYTE_ARRAY, width) => {
                 let mut batch = Vec::with_capacity(BATCH);
                 let distinct = &mut self.distinct;
-                let count = by_prefix(bytes, most, |string| {
-                    if let Width::Fixed(len) = width
+                let count = by_prefix(bytes, max_values, |string| {
+                    if let ValueWidth::Fixed(len) = width
                         && string.len() != len
                     {
                         return Err(Error::new(ErrorKind::File(FileKind::DeltaPage)));
@@ -72,7 +74,7 @@ impl Hasher {
                 distinct.extend(&batch)?;
                 Ok(count)
             }
-            (encoding::BYTE_STREAM_SPLIT, Width::Fixed(width)) => self.fixed(&unsplit(bytes, width)?, width),
+            (encoding::BYTE_STREAM_SPLIT, ValueWidth::Fixed(width)) => self.fixed(&merge_streams(bytes, width)?, width),
             _ => Err(Error::new(ErrorKind::File(FileKind::PageEncoding(code)))),
         }
     }
@@ -111,11 +113,11 @@ impl Hasher {
         Ok(to_u64(bytes.len() / width))
     }
 
-    fn variable(&mut self, bytes: &[u8], most: u64) -> Result<u64> {
+    fn variable(&mut self, bytes: &[u8], max_values: u64) -> Result<u64> {
         self.strings(|take| {
             let mut cursor = Cursor::new(bytes, 0);
             let mut count = 0;
-            while cursor.remaining() > 0 && count < most {
+            while cursor.remaining() > 0 && count < max_values {
                 let len = u64::from(cursor.u32()?);
                 let available = to_u64(cursor.remaining());
                 let len = to_usize(len)
@@ -128,8 +130,11 @@ impl Hasher {
         })
     }
 
-    /// Hashes borrowed strings batch by batch.
-    fn strings<'a>(&mut self, each: impl FnOnce(&mut dyn FnMut(&'a [u8]) -> Result<()>) -> Result<u64>) -> Result<u64> {
+    /// Hashes borrowed strings in batches.
+    fn strings<'a>(
+        &mut self,
+        for_each: impl FnOnce(&mut dyn FnMut(&'a [u8]) -> Result<()>) -> Result<u64>,
+    ) -> Result<u64> {
         let (isa, distinct) = (self.isa, &mut self.distinct);
         let mut batch: Vec<&'a [u8]> = Vec::with_capacity(BATCH);
         let mut hashes = [0; BATCH];
@@ -139,7 +144,7 @@ impl Hasher {
             batch.clear();
             distinct.extend(hashes)
         };
-        let count = each(&mut |string| {
+        let count = for_each(&mut |string| {
             batch.push(string);
             if batch.len() == BATCH { flush(&mut batch) } else { Ok(()) }
         })?;
@@ -147,16 +152,16 @@ impl Hasher {
         Ok(count)
     }
 
-    fn numbers(&mut self, bytes: &[u8], most: u64) -> Result<u64> {
+    fn numbers(&mut self, bytes: &[u8], max_values: u64) -> Result<u64> {
         if !matches!(self.physical, Physical::Int32 | Physical::Int64) {
             return Err(Error::new(ErrorKind::File(FileKind::PageEncoding(encoding::DELTA_BINARY_PACKED))));
         }
-        let mut numbers = Numbers::new(bytes, most)?;
-        let count = numbers.left();
+        let mut numbers = DeltaNumbers::new(bytes, max_values)?;
+        let count = numbers.remaining_values();
         let mut plain = Vec::with_capacity(BATCH * 8);
         while let Some(value) = numbers.next()? {
             match self.physical {
-                // The writer's 32-bit arithmetic wraps where ours does not; the low half is the same.
+                // The writer's 32-bit arithmetic may wrap around where ours does not, but the lower half is the same.
                 Physical::Int32 => plain.extend_from_slice(&value.to_le_bytes()[..4]),
                 _ => plain.extend_from_slice(&value.to_le_bytes()),
             }
@@ -169,7 +174,7 @@ impl Hasher {
     }
 
     fn plain(&mut self, plain: &mut Vec<u8>) -> Result<()> {
-        if let Width::Fixed(width) = self.width {
+        if let ValueWidth::Fixed(width) = self.width {
             self.fixed(plain, width)?;
         }
         plain.clear();
@@ -182,15 +187,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn billions_of_values_in_a_few_bytes_end_at_the_limit() {
-        // 2^31 - 1 numbers, each one more than the one before: blocks of 128 values with a least delta of 1 and no bits.
+    fn billions_of_values_in_a_few_bytes_exceed_the_limit() {
+        // 2^31 - 1 numbers, each larger by one than the previous: blocks of 128 values with a minimum delta of 1 and
+        // zero bits.
         let mut page = vec![0x80, 1, 4, 0xff, 0xff, 0xff, 0xff, 7, 0];
         for _ in 0..2000 {
             page.extend([2, 0, 0, 0, 0]);
         }
         let mut hasher = Hasher {
             physical: Physical::Int64,
-            width: Width::Fixed(8),
+            width: ValueWidth::Fixed(8),
             isa: InstructionSet::PORTABLE,
             distinct: Distinct::new(1000),
         };

@@ -1,11 +1,11 @@
-//! `SieveAxis`: how a column's values become keys; `SieveOptions`: what a caller may choose about an index.
+//! `SieveAxis`: the mapping of a column's values to keys. `SieveOptions`: the options of an index.
 
 use crate::sieve::{Axis, Bytes, Coarsen, Options, Width};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3_arrow::PyDataType;
 
-/// How the values of an Arrow type become keys in order. `UnsupportedError` where they have none.
+/// The mapping of an Arrow type's values to ordered keys. Raises `UnsupportedError` for types without one.
 #[pyclass(frozen, module = "parsieve._core")]
 pub(super) struct SieveAxis(pub(super) Axis);
 
@@ -16,7 +16,7 @@ impl SieveAxis {
         Ok(Self(Axis::of(&r#type.into_inner())?))
     }
 
-    /// What makes two columns comparable: kind, unit, scale, zone.
+    /// The kind, unit, scale and time zone. Columns are comparable if these are equal.
     #[getter]
     fn meaning(&self) -> &str {
         &self.0.meaning
@@ -45,7 +45,7 @@ impl SieveAxis {
     }
 }
 
-/// Limits of a segment, and how far exact answers are coarsened; stored with the index.
+/// The limits of a segment, and how much exact answers are coarsened. Stored with the index.
 #[pyclass(frozen, module = "parsieve._core")]
 pub(super) struct SieveOptions(pub(super) Options);
 
@@ -61,7 +61,7 @@ impl SieveOptions {
         slope: Option<f64>,
         plain: Option<u32>,
     ) -> PyResult<Self> {
-        let usual = Options::default();
+        let defaults = Options::default();
         let coarsen = match (error, slope, plain) {
             (None, None, None) => Coarsen::Exact,
             (Some(error), None, None) => Coarsen::Error { millionths: scaled("error", error, 1e6)? },
@@ -70,14 +70,14 @@ impl SieveOptions {
             _ => return Err(PyTypeError::new_err("give one of error, slope and plain")),
         };
         Ok(Self(Options {
-            max_records: max_records.unwrap_or(usual.max_records),
-            max_key_bytes: max_key_bytes.unwrap_or(usual.max_key_bytes),
-            max_weight: max_weight.unwrap_or(usual.max_weight),
+            max_records: max_records.unwrap_or(defaults.max_records),
+            max_key_bytes: max_key_bytes.unwrap_or(defaults.max_key_bytes),
+            max_weight: max_weight.unwrap_or(defaults.max_weight),
             coarsen,
         }))
     }
 
-    /// Bytes that a build with these options holds at most beside its runs.
+    /// Return an upper bound for the memory in bytes of a build with these options, without its runs.
     fn memory_bound(&self, axis: &SieveAxis) -> usize {
         self.0.memory_bound(match axis.0.width {
             Width::Word => size_of::<u64>(),

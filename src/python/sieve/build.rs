@@ -1,7 +1,7 @@
-//! `SieveBuild` merges runs, or takes sorted rows, into segments.
+//! `SieveBuild` builds segments from runs or from sorted rows.
 
 use super::axis::{SieveAxis, SieveOptions};
-use super::{Erased, Place, bytes_of, erased_by, for_each_key, locations, to_bytes};
+use super::{Erased, LocationNames, bytes_of, erased_by, for_each_key, locations, to_bytes};
 use crate::error::{Error, ErrorKind, Result};
 use crate::int::{saturating_u32, to_u64};
 use crate::python::column::Column;
@@ -18,44 +18,47 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::sync::{Mutex, PoisonError};
 
-/// Two sections of bytes: what lookups read, and what compaction reads.
+/// The two sections of a file: the lookups, and the keys, which only compaction reads.
 type Sections<'py> = (Bound<'py, PyBytes>, Bound<'py, PyBytes>);
 /// A root or share, and the last bytes of both sections.
 type Finished = (Vec<u8>, (Vec<u8>, Vec<u8>));
-/// Nulls, NaN, and whether rows were not read, by location.
+/// The nulls and NaNs of each location, and whether it has unread rows.
 type SideCounts = Vec<(u64, u64, bool)>;
 
-struct Building<K: ArrowKey> {
+struct PartialIndex<K: ArrowKey> {
     merge: Merge<K>,
     builder: Builder<K>,
     stream: SegmentStream<K>,
     options: Options,
-    /// Keys below `low` are passed over; from `high` on nothing is taken.
+    /// Keys below `low` are skipped. The build ends before `high`.
     low: Option<K>,
     high: Option<K>,
 }
 
-/// The inputs of a build, apart from its rows.
+/// The input and output of a build.
 struct BuildPlan<'a> {
     num_runs: usize,
     num_locations: u32,
-    options: Options,
-    /// True to build one partition, whose first and last page may continue in others.
-    partition: bool,
-    /// The number of the segment file.
+    /// The number of the file that the build writes.
     file: u32,
-    /// The bounds of the keys as ordinals: at least `low` and below `high`.
+    options: Options,
+    /// True for a build of one partition.
+    partition: bool,
+    range: KeyRange<'a>,
+}
+
+/// The range of keys of a build, as ordinals: from `low` to before `high`. The page before `low` ends with `after`.
+struct KeyRange<'a> {
     low: Option<&'a [u8]>,
     high: Option<&'a [u8]>,
-    /// The last key of the page before `low`, as an ordinal.
     after: Option<&'a [u8]>,
 }
 
-impl<K: ArrowKey> Building<K> {
+impl<K: ArrowKey> PartialIndex<K> {
     fn new(plan: &BuildPlan<'_>) -> Result<Self> {
-        let BuildPlan { num_runs, num_locations, options, partition, file, .. } = *plan;
-        let (low, high) = (key::<K>(plan.low)?, key::<K>(plan.high)?);
-        let builder = match key::<K>(plan.after)? {
+        let BuildPlan { num_runs, num_locations, file, options, partition, ref range } = *plan;
+        let (low, high) = (key::<K>(range.low)?, key::<K>(range.high)?);
+        let builder = match key::<K>(range.after)? {
             Some(after) => Builder::following(num_locations, options, after)?,
             None if partition => Builder::partition(num_locations, options)?,
             None => Builder::new(num_locations, options)?,
@@ -95,12 +98,19 @@ impl<K: ArrowKey> Building<K> {
         Ok(true)
     }
 
-    fn finish(mut self, axis: &Axis, instant: i64, places: Vec<Place>, sides: SideCounts) -> Result<Finished> {
+    fn finish(
+        mut self,
+        axis: &Axis,
+        instant: i64,
+        location_names: Vec<LocationNames>,
+        sides: SideCounts,
+    ) -> Result<Finished> {
         let built = self.builder.finish();
         self.stream.put(built.segments);
         let sections = self.stream.take();
         let info = IndexInfo { axis: axis.axis, instant, options: self.options };
-        let root = root_over::<K>(info, locations(places), stats(sides), &built.spans, self.stream.into_entries())?;
+        let root =
+            root_over::<K>(info, locations(location_names), stats(sides), &built.spans, self.stream.into_entries())?;
         Ok((root::write(&root), sections))
     }
 
@@ -120,24 +130,24 @@ fn stats<K>(sides: SideCounts) -> Vec<Stats<K>> {
     sides.into_iter().map(|(nulls, nans, unknown)| Stats { span: None, nulls, nans, unknown }).collect()
 }
 
-type Buildings = Erased<Building<u64>, Building<u128>, Building<Bytes>>;
+type AnyBuild = Erased<PartialIndex<u64>, PartialIndex<u128>, PartialIndex<Bytes>>;
 
-/// One build: of sorted runs, or of sorted rows; whole, or one partition of it.
+/// A build from sorted runs or sorted rows, of a complete index or of one partition of it.
 #[pyclass(frozen, module = "parsieve._core")]
 pub(super) struct SieveBuild {
     axis: Axis,
-    building: Mutex<Option<Buildings>>,
+    building: Mutex<Option<AnyBuild>>,
 }
 
 impl SieveBuild {
-    fn with<T: Send>(&self, py: Python<'_>, act: impl FnOnce(&mut Buildings) -> PyResult<T> + Send) -> PyResult<T> {
+    fn with<T: Send>(&self, py: Python<'_>, f: impl FnOnce(&mut AnyBuild) -> PyResult<T> + Send) -> PyResult<T> {
         py.detach(|| match self.building.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
-            Some(building) => act(building),
+            Some(building) => f(building),
             None => Err(finished()),
         })
     }
 
-    fn end(&self) -> PyResult<Buildings> {
+    fn end(&self) -> PyResult<AnyBuild> {
         self.building.lock().unwrap_or_else(PoisonError::into_inner).take().ok_or_else(finished)
     }
 }
@@ -159,88 +169,98 @@ impl SieveBuild {
         after: Option<&[u8]>,
     ) -> PyResult<Self> {
         let options = options.map_or_else(Options::default, |options| options.0);
-        let plan = BuildPlan { num_runs, num_locations, options, partition, file, low, high, after };
-        let building = erased_by!(axis.0.width, K => Building::<K>::new(&plan)?);
+        let range = KeyRange { low, high, after };
+        let plan = BuildPlan { num_runs, num_locations, file, options, partition, range };
+        let building = erased_by!(axis.0.width, K => PartialIndex::<K>::new(&plan)?);
         Ok(Self { axis: axis.0.clone(), building: Mutex::new(Some(building)) })
     }
 
-    /// Give a hungry run its next piece; None where it has no more.
+    /// Feed the next piece of a run, or None at its end.
     #[pyo3(signature = (run, piece))]
     fn feed(&self, py: Python<'_>, run: usize, piece: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
         let piece = piece.map(bytes_of).transpose()?;
         self.with(py, |building| Ok(for_each_key!(building, building => building.merge.feed(run, piece))?))
     }
 
-    /// Build until a run is hungry, and say which; None when all runs are used up.
+    /// Build until a run needs its next piece, and return its number. Return None when all runs have ended.
     fn step(&self, py: Python<'_>) -> PyResult<Option<usize>> {
         self.with(py, |building| Ok(for_each_key!(building, building => building.step())?))
     }
 
-    /// Add sorted rows: keys, numbers of locations (uint32), rows (uint64).
+    /// Add sorted rows: keys, location numbers (uint32) and row counts (uint64).
     fn push(&self, py: Python<'_>, keys: Column, locations: Column, rows: Column) -> PyResult<()> {
         let (keys, locations, rows) = (single(keys)?, single(locations)?, single(rows)?);
         let (Some(locations), Some(rows)) =
             (locations.as_primitive_opt::<UInt32Type>(), rows.as_primitive_opt::<UInt64Type>())
         else {
-            return Err(PyTypeError::new_err("locations are uint32 and rows are uint64"));
+            return Err(PyTypeError::new_err("locations must be uint32 and rows must be uint64"));
         };
         if locations.len() != keys.len() || rows.len() != keys.len() {
-            return Err(PyValueError::new_err("keys, locations and rows are of one length"));
+            return Err(PyValueError::new_err("keys, locations and rows must have the same length"));
         }
         if matches!(keys.data_type(), DataType::Dictionary(_, _)) {
-            return Err(PyTypeError::new_err("sorted keys are no dictionary; decode it first"));
+            return Err(PyTypeError::new_err("sorted keys must not be dictionary-encoded; decode them first"));
         }
         let pushed = self.with(py, |building| {
             let (locations, rows) = (locations.values(), rows.values());
             Ok(for_each_key!(building, building => building.push(&self.axis, &keys, locations, rows))?)
         })?;
-        if pushed { Ok(()) } else { Err(PyValueError::new_err("nulls and NaN have no key; count them apart")) }
+        if pushed {
+            Ok(())
+        } else {
+            Err(PyValueError::new_err("nulls and NaN have no key; count them in `sides` instead"))
+        }
     }
 
-    /// The bytes of the segments finished since the last call.
+    /// Return the bytes of the segments finished since the last call.
     fn take<'py>(&self, py: Python<'py>) -> PyResult<Sections<'py>> {
         let sections = self.with(py, |building| Ok(for_each_key!(building, building => building.stream.take())))?;
-        Ok(two(py, &sections))
+        Ok(sections_to_bytes(py, &sections))
     }
 
-    /// End the build: the root, and the last bytes of both sections. `sides`: nulls, NaN and "not read" by location.
+    /// Finish the build. Return the root and the last bytes of both sections.
+    ///
+    /// `sides` contains the nulls and NaNs of each location, and whether it has unread rows.
     fn finish<'py>(
         &self,
         py: Python<'py>,
         instant: i64,
-        locations: Vec<Place>,
+        locations: Vec<LocationNames>,
         sides: SideCounts,
     ) -> PyResult<(Bound<'py, PyBytes>, Sections<'py>)> {
         let building = self.end()?;
         let axis = &self.axis;
         let (root, sections) =
             py.detach(|| for_each_key!(building, building => building.finish(axis, instant, locations, sides)))?;
-        Ok((PyBytes::new(py, &root), two(py, &sections)))
+        Ok((PyBytes::new(py, &root), sections_to_bytes(py, &sections)))
     }
 
-    /// Of a partition, once it is known: the ordinals of the last key of its first page, and of the key after it.
+    /// Return the ordinals of the last key of a partition's first page and of the key after it, or None if not known
+    /// yet.
     fn border<'py>(&self, py: Python<'py>) -> PyResult<Option<Sections<'py>>> {
         let border = self.with(py, |building| Ok(for_each_key!(building, building => building.border())))?;
-        Ok(border.map(|border| two(py, &border)))
+        Ok(border.map(|border| sections_to_bytes(py, &border)))
     }
 
-    /// End the build of the pages before `high`: its share, which keeps no keys back, and the last bytes of both sections.
+    /// Finish a build of the pages before `high`. Return its share, which holds no keys, and the last bytes of both
+    /// sections.
     fn finish_pages<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyBytes>, Sections<'py>)> {
         let building = self.end()?;
         let (share, sections) = py.detach(|| for_each_key!(building, building => building.pages()))?;
-        Ok((PyBytes::new(py, &share), two(py, &sections)))
+        Ok((PyBytes::new(py, &share), sections_to_bytes(py, &sections)))
     }
 
-    /// End the build of a partition: its share, and the last bytes of both sections.
+    /// Finish the build of a partition. Return its share and the last bytes of both sections.
     fn finish_share<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyBytes>, Sections<'py>)> {
         let building = self.end()?;
         let (share, sections) = py.detach(|| for_each_key!(building, building => building.share()));
-        Ok((PyBytes::new(py, &share), two(py, &sections)))
+        Ok((PyBytes::new(py, &share), sections_to_bytes(py, &sections)))
     }
 }
 
-/// Join the shares of all partitions, in order of their keys: the root, and the segments on their borders, which are file
-/// number `file`.
+/// Join the shares of all partitions in the order of their keys.
+///
+/// Return the root and the segments on the partitions' borders, which form the file number `file`.
 #[pyfunction]
 #[pyo3(signature = (axis, shares, *, instant, locations, sides, options=None, file=0))]
 #[expect(clippy::too_many_arguments, reason = "they are named in Python")]
@@ -249,7 +269,7 @@ pub(super) fn join_sieve_shares<'py>(
     axis: &SieveAxis,
     shares: Vec<Bound<'py, PyAny>>,
     instant: i64,
-    locations: Vec<Place>,
+    locations: Vec<LocationNames>,
     sides: SideCounts,
     options: Option<&SieveOptions>,
     file: u32,
@@ -265,8 +285,10 @@ pub(super) fn join_sieve_shares<'py>(
     Ok((PyBytes::new(py, &joined.0), PyBytes::new(py, &joined.1)))
 }
 
-/// The pairs of a piece of a run, and so many of its keys at even distances, the first of them first: as ordinals, bytes
-/// whose order is that of keys.
+/// Return the number of pairs in a piece of a run, and a sample of `count` keys at even distances, starting with the
+/// first.
+///
+/// Keys are returned as ordinals: bytes that sort like the keys.
 #[pyfunction]
 pub(super) fn sieve_piece_keys<'py>(
     py: Python<'py>,
@@ -309,11 +331,11 @@ fn single(column: Column) -> PyResult<ArrayRef> {
     })?;
     match (arrays.len(), arrays.pop()) {
         (1, Some(array)) => Ok(array),
-        (several, _) => Err(PyTypeError::new_err(format!("one array is expected, not {}", to_u64(several)))),
+        (several, _) => Err(PyTypeError::new_err(format!("expected one array, not {}", to_u64(several)))),
     }
 }
 
-fn two<'py>(py: Python<'py>, sections: &(Vec<u8>, Vec<u8>)) -> Sections<'py> {
+fn sections_to_bytes<'py>(py: Python<'py>, sections: &(Vec<u8>, Vec<u8>)) -> Sections<'py> {
     (PyBytes::new(py, &sections.0), PyBytes::new(py, &sections.1))
 }
 

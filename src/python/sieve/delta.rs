@@ -1,17 +1,20 @@
-//! The changes of one commit as a stored delta.
+//! Encodes the changes of a commit as a stored delta.
 
 use super::axis::SieveAxis;
-use super::{Place, bytes_of, erased_by, for_each_key};
+use super::{LocationNames, bytes_of, erased_by, for_each_key};
 use crate::error::Result;
 use crate::sieve::{ArrowKey, Change, Delta, KeylessRows, Location, RunChunk};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-/// A location's number; nulls inserted and deleted; NaN inserted and deleted; whether rows came that were not read.
+/// The number of a location, its inserted and deleted nulls, its inserted and deleted NaNs, and whether it has unread
+/// rows.
 type SideRow = (u32, (u64, u64), (u64, u64), bool);
 
-/// The delta of a commit: `locations` names what the other arguments number. Runs of `plus` are rows inserted, those of
-/// `minus` rows deleted. A location of `dead` loses all that was said of it before.
+/// Encode the delta of a commit.
+///
+/// The numbers in the other arguments refer to `locations`. The runs of `plus` contain inserted
+/// rows, and `minus` has deleted rows. A location in `dead` loses all its earlier rows.
 #[pyfunction]
 #[pyo3(signature = (axis, *, instant, locations, dead, sides, plus, minus))]
 #[expect(clippy::too_many_arguments, reason = "they are named in Python")]
@@ -19,7 +22,7 @@ pub(super) fn sieve_delta<'py>(
     py: Python<'py>,
     axis: &SieveAxis,
     instant: i64,
-    locations: Vec<Place>,
+    locations: Vec<LocationNames>,
     dead: Vec<u32>,
     sides: Vec<SideRow>,
     plus: Vec<Bound<'py, PyAny>>,

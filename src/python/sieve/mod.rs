@@ -1,6 +1,8 @@
-//! The Sieve index for Python: columns in, pieces and parts of files out, answers in the numbers of locations.
+//! The Python bindings of the Sieve index. They take columns, return parts of runs and of files, and answer queries
+//! with the numbers of locations.
 //!
-//! What is generic over keys in the core is one of three here, behind classes that know which.
+//! Core types that are generic over the key type exist here in three variants, and classes that know which one they
+//! hold.
 
 mod axis;
 mod build;
@@ -30,14 +32,14 @@ pub(super) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     Ok(())
 }
 
-/// Something for each of the three key types.
+/// A value for one of the three key types.
 pub(super) enum Erased<A, B, C> {
     Word(A),
     Wide(B),
     Text(C),
 }
 
-/// The same code for whichever of the three it is.
+/// Runs the same code for each of the three key types.
 macro_rules! for_each_key {
     ($erased:expr, $inner:pat => $body:expr) => {
         match $erased {
@@ -48,7 +50,7 @@ macro_rules! for_each_key {
     };
 }
 
-/// An [`Erased`] made by the same code for the width that is asked for.
+/// Creates an [`Erased`] value by running the same code for the key type of a given width.
 macro_rules! erased_by {
     ($width:expr, $key:ident => $body:expr) => {
         match $width {
@@ -70,14 +72,14 @@ macro_rules! erased_by {
 
 use {erased_by, for_each_key};
 
-/// Partition and group.
-type Place = (String, String);
+/// The partition and the group of a location.
+type LocationNames = (String, String);
 
-fn locations(places: Vec<Place>) -> Vec<Location> {
-    places.into_iter().map(|(partition, group)| Location { partition, group }).collect()
+fn locations(names: Vec<LocationNames>) -> Vec<Location> {
+    names.into_iter().map(|(partition, group)| Location { partition, group }).collect()
 }
 
-/// The bytes of anything with the buffer protocol, copied while nobody can write to them.
+/// Copies the bytes of an object with the buffer protocol, with the GIL held so that no other thread can modify them.
 fn bytes_of(data: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
     PyBuffer::<u8>::get(data)?.to_vec(data.py())
 }
@@ -86,6 +88,6 @@ fn to_bytes<'py>(py: Python<'py>, pieces: Vec<Vec<u8>>) -> Vec<Bound<'py, PyByte
     pieces.into_iter().map(|piece| PyBytes::new(py, &piece)).collect()
 }
 
-fn other_keys() -> PyErr {
+fn key_type_mismatch() -> PyErr {
     PyTypeError::new_err("these parts belong to columns with other kinds of keys")
 }

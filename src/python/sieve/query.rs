@@ -1,4 +1,4 @@
-//! `SieveQuery`: what a predicate asks of one column, its literals as keys.
+//! `SieveQuery`: a predicate on one column, with its literals as keys.
 
 use super::axis::SieveAxis;
 use super::{Erased, erased_by};
@@ -10,26 +10,26 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 
-/// A question with its second half: literals that are NaN are looked for in a list of their own.
-pub(super) struct Asked<K> {
+/// A query, and whether it also includes NaN, whose locations are listed separately.
+pub(super) struct KeyQuery<K> {
     pub(super) query: Query<K>,
     pub(super) nan: bool,
 }
 
-/// What is asked of a column; `None` where only "all" is certain.
+/// A query on a column, or `None` if every location must be kept.
 #[pyclass(frozen, module = "parsieve._core")]
-pub(super) struct SieveQuery(pub(super) Option<Erased<Asked<u64>, Asked<u128>, Asked<Bytes>>>);
+pub(super) struct SieveQuery(pub(super) Option<Erased<KeyQuery<u64>, KeyQuery<u128>, KeyQuery<Bytes>>>);
 
 #[pymethods]
 impl SieveQuery {
-    /// Equal to one of the values of a column; nulls among them equal nothing.
+    /// Match values equal to one of the values of a column. Nulls in the column match nothing.
     #[staticmethod]
     fn points(py: Python<'_>, axis: &SieveAxis, values: Column) -> PyResult<Self> {
         let arrays = arrays(values)?;
         py.detach(|| Ok(Self(Some(erased_by!(axis.0.width, K => points::<K>(&axis.0, &arrays)?)))))
     }
 
-    /// Between two values, each a column of one value; without one, that side is open.
+    /// Match values between two bounds, each a column of one value. A missing bound is unlimited.
     #[staticmethod]
     #[pyo3(signature = (axis, low=None, high=None, *, low_strict=false, high_strict=false))]
     fn between(
@@ -52,28 +52,28 @@ impl SieveQuery {
         })
     }
 
-    /// Text or binary that begins with a prefix.
+    /// Match text or binary values with a prefix.
     #[staticmethod]
     fn prefix(axis: &SieveAxis, prefix: PyBackedBytes) -> PyResult<Self> {
         if axis.0.width != Width::Text {
             return Err(PyTypeError::new_err(format!("values of kind {:?} have no prefixes", axis.0.meaning)));
         }
-        Ok(Self(Some(Erased::Text(Asked { query: Query::<Bytes>::prefix(&prefix), nan: false }))))
+        Ok(Self(Some(Erased::Text(KeyQuery { query: Query::<Bytes>::prefix(&prefix), nan: false }))))
     }
 
-    /// No value.
+    /// Match nulls.
     #[staticmethod]
     fn null(axis: &SieveAxis) -> Self {
         side(&axis.0, &Side::Null)
     }
 
-    /// A value.
+    /// Match values other than null.
     #[staticmethod]
     fn not_null(axis: &SieveAxis) -> Self {
         side(&axis.0, &Side::NotNull)
     }
 
-    /// Not a number.
+    /// Match NaN.
     #[staticmethod]
     fn nan(axis: &SieveAxis) -> Self {
         side(&axis.0, &Side::Nan)
@@ -87,17 +87,17 @@ enum Side {
 }
 
 fn side(axis: &Axis, side: &Side) -> SieveQuery {
-    // A row can have a value and a null, or neither: a list says nothing of its row.
+    // A row of a list column can contain both values and nulls, or neither, so nulls are not known per row.
     if axis.repeated && !matches!(side, Side::Nan) {
         return SieveQuery(None);
     }
-    fn query<K>(side: &Side) -> Asked<K> {
+    fn query<K>(side: &Side) -> KeyQuery<K> {
         let query = match side {
             Side::Null => Query::Null,
             Side::NotNull => Query::NotNull,
             Side::Nan => Query::Nan,
         };
-        Asked { query, nan: false }
+        KeyQuery { query, nan: false }
     }
     SieveQuery(Some(erased_by!(axis.width, K => query::<K>(side))))
 }
@@ -111,24 +111,24 @@ fn arrays(column: Column) -> PyResult<Vec<ArrayRef>> {
     Ok(arrays)
 }
 
-fn points<K: ArrowKey>(axis: &Axis, arrays: &[ArrayRef]) -> Result<Asked<K>> {
-    let (mut all, mut nan) = (Vec::new(), false);
+fn points<K: ArrowKey>(axis: &Axis, arrays: &[ArrayRef]) -> Result<KeyQuery<K>> {
+    let (mut keys_of_values, mut nan) = (Vec::new(), false);
     for array in arrays {
         let (keys, sides) = axis.keys::<K>(array)?;
-        all.extend(keys);
+        keys_of_values.extend(keys);
         nan |= sides.nans > 0;
     }
-    all.sort_unstable();
-    all.dedup();
-    Ok(Asked { query: Query::In(all), nan })
+    keys_of_values.sort_unstable();
+    keys_of_values.dedup();
+    Ok(KeyQuery { query: Query::In(keys_of_values), nan })
 }
 
-/// `None` where an end is null or NaN: engines differ, so everything is kept.
+/// Returns `None` if a bound is null or NaN. Engines disagree about the result, so every location is kept.
 fn between<K: ArrowKey>(
     axis: &Axis,
     low: Option<(Vec<ArrayRef>, bool)>,
     high: Option<(Vec<ArrayRef>, bool)>,
-) -> Result<Option<Asked<K>>> {
+) -> Result<Option<KeyQuery<K>>> {
     let end = |side: Option<(Vec<ArrayRef>, bool)>, inwards: fn(K) -> Option<K>| -> Result<(bool, Option<K>)> {
         let Some((arrays, strict)) = side else { return Ok((true, None)) };
         let mut keys = Vec::new();
@@ -136,7 +136,7 @@ fn between<K: ArrowKey>(
             keys.extend(axis.keys::<K>(array)?.0);
         }
         let Some(key) = keys.pop() else { return Ok((false, None)) };
-        // Values at the ends of an axis may be ones that did not fit; those stay inside.
+        // A key at either end of the axis may stand for a value outside its range, so it stays included.
         let at_an_end = key.clone().next().is_none() || key.clone().previous().is_none();
         let strict = strict && axis.axis.exact() && !at_an_end;
         Ok((true, if strict { inwards(key) } else { Some(key) }))
@@ -151,5 +151,5 @@ fn between<K: ArrowKey>(
         (None, Some(high)) => Query::AtMost(high),
         (None, None) => return Ok(None),
     };
-    Ok(Some(Asked { query, nan: false }))
+    Ok(Some(KeyQuery { query, nan: false }))
 }

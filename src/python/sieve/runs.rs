@@ -1,4 +1,4 @@
-//! `SievePairs` sorts rows into runs; `SieveRuns` makes one run of several.
+//! `SievePairs` sorts rows into runs. `SieveRuns` merges runs into one.
 
 use super::axis::SieveAxis;
 use super::{Erased, bytes_of, erased_by, for_each_key, to_bytes};
@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::sync::{Mutex, PoisonError};
 
-/// Rows of one column in any order, until they are sorted.
+/// Collects the rows of a column in any order, and sorts them.
 #[pyclass(frozen, module = "parsieve._core")]
 pub(super) struct SievePairs {
     axis: Axis,
@@ -24,12 +24,12 @@ impl SievePairs {
         Self { axis: axis.0.clone(), pairs: Mutex::new(pairs) }
     }
 
-    /// Add the rows of a column of a location; its rows, nulls and NaN.
+    /// Add the rows of a column of a location. Return the number of rows, nulls and NaNs.
     fn push(&self, py: Python<'_>, column: Column, location: u32) -> PyResult<(u64, u64, u64)> {
         py.detach(|| {
             let mut sum = (0, 0, 0);
             column.for_each(|array| {
-                // Taken anew for each array: where a stream's next one comes from, Python may run.
+                // Locked separately for each array, because a stream may run Python code to produce the next one.
                 let mut pairs = self.pairs.lock().unwrap_or_else(PoisonError::into_inner);
                 let sides = for_each_key!(&mut *pairs, pairs => pairs.push(&self.axis, array, location))?;
                 sum = (sum.0 + sides.rows, sum.1 + sides.nulls, sum.2 + sides.nans);
@@ -39,13 +39,13 @@ impl SievePairs {
         })
     }
 
-    /// Bytes that are held.
+    /// The memory in use, in bytes.
     #[getter]
     fn num_bytes(&self) -> usize {
         for_each_key!(&*self.pairs.lock().unwrap_or_else(PoisonError::into_inner), pairs => pairs.num_bytes())
     }
 
-    /// The rows so far as a sorted run, in pieces; nothing is held afterwards.
+    /// Return all rows so far as a sorted run, in pieces, and free their memory.
     fn sort<'py>(&self, py: Python<'py>) -> Vec<Bound<'py, PyBytes>> {
         let pieces = py.detach(|| {
             let mut pairs = self.pairs.lock().unwrap_or_else(PoisonError::into_inner);
@@ -55,15 +55,15 @@ impl SievePairs {
     }
 }
 
-/// Runs that become one, in pieces.
-struct Joining<K: ArrowKey> {
+/// Merges runs into one, in pieces.
+struct RunMerge<K: ArrowKey> {
     merge: Merge<K>,
     pieces: RunWriter<K>,
-    /// The last pair, which the next one may continue.
+    /// The last pair, which may be combined with the next one.
     last: Option<(K, u32, u64)>,
 }
 
-impl<K: ArrowKey> Joining<K> {
+impl<K: ArrowKey> RunMerge<K> {
     fn new(num_runs: usize) -> Self {
         Self { merge: Merge::new(num_runs), pieces: RunWriter::default(), last: None }
     }
@@ -72,7 +72,11 @@ impl<K: ArrowKey> Joining<K> {
         let Self { merge, pieces, last } = self;
         merge.pour(|key, location, rows| {
             match last {
-                Some((same, at, sum)) if *at == location && *same == key => *sum = sum.saturating_add(rows),
+                Some((previous_key, previous_location, sum))
+                    if *previous_location == location && *previous_key == key =>
+                {
+                    *sum = sum.saturating_add(rows)
+                }
                 _ => {
                     if let Some((key, location, rows)) = last.replace((key, location, rows)) {
                         pieces.push(key, location, rows);
@@ -91,44 +95,44 @@ impl<K: ArrowKey> Joining<K> {
     }
 }
 
-/// Sorted runs on their way to one.
+/// Merges sorted runs into one.
 #[pyclass(frozen, module = "parsieve._core")]
-pub(super) struct SieveRuns(Mutex<Erased<Joining<u64>, Joining<u128>, Joining<Bytes>>>);
+pub(super) struct SieveRuns(Mutex<Erased<RunMerge<u64>, RunMerge<u128>, RunMerge<Bytes>>>);
 
 #[pymethods]
 impl SieveRuns {
     #[new]
     fn new(axis: &SieveAxis, num_runs: usize) -> Self {
-        Self(Mutex::new(erased_by!(axis.0.width, K => Joining::<K>::new(num_runs))))
+        Self(Mutex::new(erased_by!(axis.0.width, K => RunMerge::<K>::new(num_runs))))
     }
 
-    /// Give a hungry run its next piece; None where it has no more.
+    /// Feed the next piece of a run, or None at its end.
     #[pyo3(signature = (run, piece))]
     fn feed(&self, py: Python<'_>, run: usize, piece: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
         let piece = piece.map(bytes_of).transpose()?;
         py.detach(|| {
-            let mut joining = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            Ok(for_each_key!(&mut *joining, joining => joining.merge.feed(run, piece))?)
+            let mut run_merge = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            Ok(for_each_key!(&mut *run_merge, run_merge => run_merge.merge.feed(run, piece))?)
         })
     }
 
-    /// Merge until a run is hungry, and say which; None when all runs are used up.
+    /// Merge until a run needs its next piece, and return its number. Return None when all runs have ended.
     fn step(&self, py: Python<'_>) -> PyResult<Option<usize>> {
         py.detach(|| {
-            let mut joining = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            Ok(for_each_key!(&mut *joining, joining => joining.step())?)
+            let mut run_merge = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            Ok(for_each_key!(&mut *run_merge, run_merge => run_merge.step())?)
         })
     }
 
-    /// The pieces of the new run since the last call.
+    /// Return the pieces of the merged run since the last call.
     fn take<'py>(&self, py: Python<'py>) -> Vec<Bound<'py, PyBytes>> {
-        let mut joining = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        to_bytes(py, for_each_key!(&mut *joining, joining => joining.pieces.take()))
+        let mut run_merge = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        to_bytes(py, for_each_key!(&mut *run_merge, run_merge => run_merge.pieces.take()))
     }
 
-    /// The last pieces of the new run.
+    /// Return the last pieces of the merged run.
     fn finish<'py>(&self, py: Python<'py>) -> Vec<Bound<'py, PyBytes>> {
-        let mut joining = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        to_bytes(py, for_each_key!(&mut *joining, joining => joining.finish()))
+        let mut run_merge = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        to_bytes(py, for_each_key!(&mut *run_merge, run_merge => run_merge.finish()))
     }
 }

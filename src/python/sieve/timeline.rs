@@ -1,8 +1,8 @@
-//! `SieveTimeline`: a base with the deltas after it, asked, loaded, compacted and reported on.
+//! `SieveTimeline`: a base and its deltas, which can be queried, loaded, compacted and analyzed.
 
 use super::axis::{SieveAxis, SieveOptions};
-use super::query::{Asked, SieveQuery};
-use super::{Erased, Place, bytes_of, erased_by, for_each_key, locations, other_keys};
+use super::query::{KeyQuery, SieveQuery};
+use super::{Erased, LocationNames, bytes_of, erased_by, for_each_key, key_type_mismatch, locations};
 use crate::error::{Error, ErrorKind, Result};
 use crate::int::saturating_u32;
 use crate::python::column::to_pyarrow;
@@ -15,21 +15,22 @@ use pyo3::types::{PyBytes, PyDict};
 use std::cell::RefCell;
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// A timeline with what Python asks about beside it.
-struct Open<K> {
+/// A timeline, with additional data for reports.
+struct OpenTimeline<K> {
     timeline: Timeline<K>,
-    /// The base once more, never loaded: the timeline shows none of it.
+    /// A second copy of the base, into which no segment is loaded, because the timeline does not give access to its
+    /// own.
     base: Option<Index<K>>,
     changes: usize,
 }
 
-type Opened = Erased<Open<u64>, Open<u128>, Open<Bytes>>;
-/// Segment, file, offset, length.
+type AnyTimeline = Erased<OpenTimeline<u64>, OpenTimeline<u128>, OpenTimeline<Bytes>>;
+/// Segment, file, offset and length.
 type NeedRow = (usize, u32, u64, u64);
 /// File, offset and length of a lookup section, then of the keys section.
 type SegmentRow = (u32, u64, u64, u32, u64, u64);
 
-impl<K: ArrowKey> Open<K> {
+impl<K: ArrowKey> OpenTimeline<K> {
     fn new(axis: &SieveAxis, base: Option<&[u8]>, deltas: &[Vec<u8>]) -> Result<Self> {
         let base = base.map(root::read::<K>).transpose()?.map(Index::new);
         if base.as_ref().is_some_and(|base| base.root().axis != axis.0.axis) {
@@ -48,23 +49,23 @@ impl<K: ArrowKey> Open<K> {
         Ok(Self { timeline, base, changes })
     }
 
-    fn needs(&self, asked: &Asked<K>) -> Result<Vec<NeedRow>> {
-        let lookup = self.timeline.latest()?.lookup(&asked.query);
+    fn needs(&self, key_query: &KeyQuery<K>) -> Result<Vec<NeedRow>> {
+        let lookup = self.timeline.latest()?.lookup(&key_query.query);
         let Lookup::Need(needs) = lookup else { return Ok(Vec::new()) };
         let row = |need: crate::sieve::Need| (need.segment, need.extent.file, need.extent.offset, need.extent.len);
         Ok(needs.into_iter().map(row).collect())
     }
 
-    fn answer(&self, asked: &Asked<K>) -> Result<Option<Vec<u32>>> {
+    fn answer(&self, key_query: &KeyQuery<K>) -> Result<Option<Vec<u32>>> {
         let view = self.timeline.latest()?;
-        let Answer::Only(mut kept) = view.answer(&asked.query) else { return Ok(None) };
-        if asked.nan {
-            let Answer::Only(more) = view.answer(&Query::Nan) else { return Ok(None) };
-            kept.extend(more);
-            kept.sort_unstable();
-            kept.dedup();
+        let Answer::Only(mut locations) = view.answer(&key_query.query) else { return Ok(None) };
+        if key_query.nan {
+            let Answer::Only(nan_locations) = view.answer(&Query::Nan) else { return Ok(None) };
+            locations.extend(nan_locations);
+            locations.sort_unstable();
+            locations.dedup();
         }
-        Ok(Some(kept))
+        Ok(Some(locations))
     }
 
     fn load(&mut self, segment: usize, bytes: &[u8]) -> Result<()> {
@@ -85,7 +86,7 @@ impl<K: ArrowKey> Open<K> {
 
     fn compact(
         &self,
-        places: Vec<Place>,
+        location_names: Vec<LocationNames>,
         options: Option<&SieveOptions>,
         read: &mut dyn FnMut(SectionRange) -> Result<Vec<u8>>,
         write: &mut dyn FnMut(Vec<u8>, Vec<u8>) -> Result<()>,
@@ -93,14 +94,14 @@ impl<K: ArrowKey> Open<K> {
         let stored = self.base.as_ref().map(|base| base.root().options);
         let options = options.map(|options| options.0).or(stored).unwrap_or_default();
         let view = self.timeline.latest()?;
-        let compacted = view.compact_into(options, locations(places), read, |_| i64::MAX, write)?;
+        let compacted = view.compact_into(options, locations(location_names), read, |_| i64::MAX, write)?;
         Ok((root::write(&compacted.root), compacted.unmatched))
     }
 
     fn report(&self, loaded: &[(usize, Vec<u8>)]) -> Option<(Report, f64)> {
         let mut base = self.base.clone()?;
         for (segment, bytes) in loaded {
-            // A damaged one says nothing of absent keys, and counts for none.
+            // A damaged segment counts as unloaded.
             base.load(*segment, bytes).ok();
         }
         Some((base.report(), base.reads_of_absent_keys()))
@@ -116,19 +117,19 @@ impl<K: ArrowKey> Open<K> {
         check_keys::<K>(data, num_locations)
     }
 
-    fn places(&self) -> Vec<Place> {
+    fn location_names(&self) -> Vec<LocationNames> {
         let place = |of: &crate::sieve::Location| (of.partition.clone(), of.group.clone());
         self.timeline.locations().iter().map(place).collect()
     }
 }
 
-/// One column of the index as of a version: a base and the deltas after it.
+/// A column of the index at a version: a base and the deltas after it.
 #[pyclass(frozen, module = "parsieve._core")]
-pub(super) struct SieveTimeline(RwLock<Opened>);
+pub(super) struct SieveTimeline(RwLock<AnyTimeline>);
 
 impl SieveTimeline {
-    fn read<T: Send>(&self, py: Python<'_>, act: impl FnOnce(&Opened) -> PyResult<T> + Send) -> PyResult<T> {
-        py.detach(|| act(&self.0.read().unwrap_or_else(PoisonError::into_inner)))
+    fn read<T: Send>(&self, py: Python<'_>, f: impl FnOnce(&AnyTimeline) -> PyResult<T> + Send) -> PyResult<T> {
+        py.detach(|| f(&self.0.read().unwrap_or_else(PoisonError::into_inner)))
     }
 }
 
@@ -145,28 +146,28 @@ impl SieveTimeline {
         let root = root.map(bytes_of).transpose()?;
         let deltas = deltas.iter().map(bytes_of).collect::<PyResult<Vec<_>>>()?;
         py.detach(|| {
-            let open = erased_by!(axis.0.width, K => Open::<K>::new(axis, root.as_deref(), &deltas)?);
+            let open = erased_by!(axis.0.width, K => OpenTimeline::<K>::new(axis, root.as_deref(), &deltas)?);
             Ok(Self(RwLock::new(open)))
         })
     }
 
-    /// Partition and group of each location, by number.
-    fn locations(&self, py: Python<'_>) -> PyResult<Vec<Place>> {
-        self.read(py, |open| Ok(for_each_key!(open, open => open.places())))
+    /// Return the partition and the group of each location, by number.
+    fn locations(&self, py: Python<'_>) -> PyResult<Vec<LocationNames>> {
+        self.read(py, |open| Ok(for_each_key!(open, open => open.location_names())))
     }
 
-    /// The segments that must be loaded before a question can be answered: number, file, offset, length.
+    /// Return the segments that must be loaded to answer a query: number, file, offset, length.
     fn needs(&self, py: Python<'_>, query: &SieveQuery) -> PyResult<Vec<NeedRow>> {
         self.read(py, |open| match (open, &query.0) {
             (_, None) => Ok(Vec::new()),
-            (Erased::Word(open), Some(Erased::Word(asked))) => Ok(open.needs(asked)?),
-            (Erased::Wide(open), Some(Erased::Wide(asked))) => Ok(open.needs(asked)?),
-            (Erased::Text(open), Some(Erased::Text(asked))) => Ok(open.needs(asked)?),
-            _ => Err(other_keys()),
+            (Erased::Word(open), Some(Erased::Word(key_query))) => Ok(open.needs(key_query)?),
+            (Erased::Wide(open), Some(Erased::Wide(key_query))) => Ok(open.needs(key_query)?),
+            (Erased::Text(open), Some(Erased::Text(key_query))) => Ok(open.needs(key_query)?),
+            _ => Err(key_type_mismatch()),
         })
     }
 
-    /// Give a segment its bytes; b"" where they cannot be had, and the segment then stands for every location.
+    /// Load the bytes of a segment. Pass b"" if they are unavailable; the segment then matches every location.
     fn load(&self, py: Python<'_>, segment: usize, data: &Bound<'_, PyAny>) -> PyResult<()> {
         let bytes = bytes_of(data)?;
         py.detach(|| {
@@ -175,32 +176,33 @@ impl SieveTimeline {
         })
     }
 
-    /// The numbers of the locations that can match, of what is loaded; None for all of them.
+    /// Return the numbers of the locations that may match, given the loaded segments, or None for all locations.
     fn answer<'py>(&self, py: Python<'py>, query: &SieveQuery) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let kept = self.read(py, |open| match (open, &query.0) {
+        let locations = self.read(py, |open| match (open, &query.0) {
             (_, None) => Ok(None),
-            (Erased::Word(open), Some(Erased::Word(asked))) => Ok(open.answer(asked)?),
-            (Erased::Wide(open), Some(Erased::Wide(asked))) => Ok(open.answer(asked)?),
-            (Erased::Text(open), Some(Erased::Text(asked))) => Ok(open.answer(asked)?),
-            _ => Err(other_keys()),
+            (Erased::Word(open), Some(Erased::Word(key_query))) => Ok(open.answer(key_query)?),
+            (Erased::Wide(open), Some(Erased::Wide(key_query))) => Ok(open.answer(key_query)?),
+            (Erased::Text(open), Some(Erased::Text(key_query))) => Ok(open.answer(key_query)?),
+            _ => Err(key_type_mismatch()),
         })?;
-        kept.map(|kept| to_pyarrow(py, Arc::new(UInt32Array::from(kept)))).transpose()
+        locations.map(|locations| to_pyarrow(py, Arc::new(UInt32Array::from(locations)))).transpose()
     }
 
-    /// The first key of a piece whose answer lacks a location; None if there is none.
+    /// Return the first key of a piece whose answer lacks the location, or None if there is none.
     fn missing(&self, py: Python<'_>, piece: &Bound<'_, PyAny>, location: u32) -> PyResult<Option<String>> {
         let piece = bytes_of(piece)?;
         self.read(py, |open| Ok(for_each_key!(open, open => open.missing(piece, location))?))
     }
 
-    /// Make a new base of this timeline: its root, and how many deletes met no row.
+    /// Compact the timeline into a new base. Return its root and the number of deletes that matched no row.
     ///
-    /// `read(file, offset, length)` brings the exact keys; `write((lookups, keys))` takes more of both halves of the file.
+    /// `read(file, offset, length)` must return bytes of the exact keys. `write((lookups, keys))` receives the next
+    /// bytes of both sections of the new file.
     #[pyo3(signature = (locations, read, write, options=None))]
     fn compact<'py>(
         &self,
         py: Python<'py>,
-        locations: Vec<Place>,
+        locations: Vec<LocationNames>,
         read: &Bound<'py, PyAny>,
         write: &Bound<'py, PyAny>,
         options: Option<&SieveOptions>,
@@ -235,7 +237,7 @@ impl SieveTimeline {
         }
     }
 
-    /// Every segment of the base: file, offset and length of its lookup section, then of its keys.
+    /// Return the segments of the base: file, offset and length of the lookup section, then of the keys section.
     fn segments(&self, py: Python<'_>) -> PyResult<Vec<SegmentRow>> {
         self.read(py, |open| {
             let row = |(lookup, keys): (SectionRange, SectionRange)| {
@@ -245,19 +247,21 @@ impl SieveTimeline {
         })
     }
 
-    /// Raise what is wrong with a keys section of the base.
+    /// Raise an error if a keys section of the base is invalid.
     fn check_keys(&self, py: Python<'_>, data: &Bound<'_, PyAny>) -> PyResult<()> {
         let data = bytes_of(data)?;
         self.read(py, |open| Ok(for_each_key!(open, open => open.check_keys(&data))?))
     }
 
-    /// Changes of keys in the deltas.
+    /// The number of key changes in the deltas.
     #[getter]
     fn num_changes(&self, py: Python<'_>) -> PyResult<usize> {
         self.read(py, |open| Ok(for_each_key!(open, open => open.changes)))
     }
 
-    /// What the base costs and wastes; None without a base. Absent keys are judged by the segments that are given.
+    /// Return the size and the false positives of the base as a dict, or None without a base.
+    ///
+    /// The reads caused by absent keys are computed from the given segments.
     fn report<'py>(
         &self,
         py: Python<'py>,

@@ -25,7 +25,7 @@ from parsieve.cli.main import _message
 from parsieve.cli.output import in_shell
 from parsieve.errors import describe
 from parsieve.io import interrupts
-from parsieve.io.store.store import _named
+from parsieve.io.store.local import naming_index_folder
 
 # A build that never ends, since it reads each file again and again.
 ENDLESS = """
@@ -140,7 +140,7 @@ def test_a_build_on_a_read_only_table_suggests_an_index_location() -> None:
 
 
 def test_the_hint_for_an_index_location_appears_once(tmp_path: Path) -> None:
-    with pytest.raises(OSError, match="Read-only") as caught, _named(tmp_path / "index"):
+    with pytest.raises(OSError, match="Read-only") as caught, naming_index_folder(tmp_path / "index"):
         raise OSError(errno.EROFS, os.strerror(errno.EROFS))
     text = _message(caught.value, build_parser().parse_args(["index", "build", "t", "a"]))
     assert in_shell(text).endswith("Read-only file system; store the index elsewhere, with --index-location PLACE")

@@ -12,7 +12,8 @@ import pytest
 import parsieve as ps
 from parsieve.cli import main
 from parsieve.filters import folder_run
-from parsieve.io import atomic
+from parsieve.io import fd
+from parsieve.io.parallel import ProgressBar
 
 
 @pytest.fixture
@@ -42,7 +43,7 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, 
 
 def versions(folder: Path) -> dict[Path, tuple[int, ...]]:
     """Return the identity of each file: which file it is and when it changed, but not when it was read."""
-    return {path: atomic.identity(path.stat()) for path in folder_run.parquet_files(folder)}
+    return {path: fd.identity(path.stat()) for path in folder_run.parquet_files(folder)}
 
 
 def test_all_files_get_filters_and_a_second_run_changes_nothing(
@@ -156,7 +157,7 @@ def test_the_progress_bar_is_for_terminals_only() -> None:
             return True
 
     for stream, is_terminal in ((Terminal(), True), (io.StringIO(), False)):
-        with folder_run.Progress(4, stream) as bar:
+        with ProgressBar(4, stream) as bar:
             for failed in (False, True, False, False):
                 bar.step(failed)
         printed = stream.getvalue()

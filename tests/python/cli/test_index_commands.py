@@ -85,7 +85,7 @@ def test_stats_print_a_table_with_sizes_on_disk(folder: Path, capsys: Any) -> No
     assert sorted(row.split()[:2] for row in rows) == [["id", "both"], ["sorted", "bloom"]]
     stats = json.loads(run(capsys, "stats", folder, "--json"))
     assert {name: column["kind"] for name, column in stats.items()} == {"id": "both", "sorted": "bloom"}
-    view = ps.open_table(folder)._index.look()
+    view = ps.open_table(folder).opened.index.look()
     assert view is not None
     stored = {part.name: part.size for part in view.commit.parts()}
     assert stats["id"]["bytes_lookup"] < stats["id"]["bytes_stored"] < sum(stored.values())

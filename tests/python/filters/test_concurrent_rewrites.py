@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import parsieve as ps
-from parsieve.io import atomic
+from parsieve.io import fd
 
 PROGRAM = """
 import sys, parsieve as ps
@@ -60,12 +60,12 @@ def test_two_processes_add_both_their_filters(tmp_path: Path, ways: tuple[str, s
 def test_the_one_who_comes_second_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "t.parquet"
     pq.write_table(pa.table({"a": range(900), "b": range(900)}), path)
-    lock, met = atomic.lock, threading.Barrier(2, timeout=200)
+    lock, met = fd.lock, threading.Barrier(2, timeout=200)
     results: list[object] = []
 
-    def meet(source: Path, fd: int) -> None:
+    def meet(source: Path, descriptor: int) -> None:
         met.wait()
-        lock(source, fd)
+        lock(source, descriptor)
 
     def add(column: str) -> None:
         try:
@@ -73,7 +73,7 @@ def test_the_one_who_comes_second_is_told(tmp_path: Path, monkeypatch: pytest.Mo
         except ps.ConflictError as error:
             results.append(str(error))
 
-    monkeypatch.setattr(atomic, "lock", meet)
+    monkeypatch.setattr(fd, "lock", meet)
     threads = [threading.Thread(target=add, args=(column,)) for column in "ab"]
     for thread in threads:
         thread.start()

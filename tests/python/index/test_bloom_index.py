@@ -124,8 +124,9 @@ def test_updates_keep_full_shelves_until_most_of_their_filters_are_stale(
     folder: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No file is lost while newer filters are on later shelves."""
-    monkeypatch.setattr("parsieve.index.bloom.build.SHELF_BYTES", 1 << 10)
-    monkeypatch.setattr("parsieve.index.bloom.build.MOST_SHELVES", 2)
+    monkeypatch.setattr("parsieve.index.bloom.compact.SHELF_BYTES", 1 << 10)
+    monkeypatch.setattr("parsieve.index.local_executor.SHELF_BYTES", 1 << 10)
+    monkeypatch.setattr("parsieve.index.bloom.update.MAX_SHELVES", 2)
     index = TableIndex(tmp_path / "index")
     before = index.build_bloom(folder.lake, folder.lake.snapshot(), ["k"]).commit.blooms[("k",)].shelves
     assert len(before) > 4
@@ -222,7 +223,7 @@ def test_filters_are_rebuilt_if_the_type_of_a_partition_column_changes(tmp_path:
     assert table.verify_index() == []
     plan = table.plan("p = '3'")
     assert plan.to_arrow()["row"].to_pylist() == [3]
-    assert not plan._notes
+    assert not plan.record.notes
 
 
 def test_a_filter_of_more_than_a_million_rows_meets_its_rate(tmp_path: Path) -> None:

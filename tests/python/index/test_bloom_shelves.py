@@ -14,7 +14,15 @@ from hypothesis import strategies as st
 from support.models import oracle
 
 import parsieve as ps
-from parsieve.index.bloom.shelf import Filled, ShelfReader, fill, shelve
+from parsieve import _core
+from parsieve.index.bloom.shelf import Filled, Filling, Location, ShelfReader, shelve
+
+
+def fill(location: Location, keys: list[pa.Array], num_rows: int, fpp: float = 0.01) -> Filled:
+    filling = Filling(location, num_rows, fpp)
+    for array in keys:
+        filling.add(array)
+    return filling.finish()
 
 
 def shelf_of(columns: list[pa.Array], **options: Any) -> list[ShelfReader]:
@@ -42,9 +50,12 @@ def test_every_value_of_every_type_is_found(data_type: pa.DataType) -> None:
 @settings(deadline=None, max_examples=50)
 @given(st.lists(st.lists(st.one_of(st.none(), st.integers(0, 200)), max_size=50), max_size=12), st.integers(0, 200))
 def test_no_location_of_a_value_is_lost(columns: list[list[int | None]], value: int) -> None:
-    shelves = shelf_of([pa.array(column, pa.int32()) for column in columns])
-    groups = matching_groups(shelves, [value])
-    nulls = {group for shelf in shelves for _, group in shelf.null_locations()}
+    arrays = [pa.array(column, pa.int32()) for column in columns]
+    stored = list(shelve(fill(("", f"f{number}"), [array], len(array)) for number, array in enumerate(arrays)))
+    groups = matching_groups([ShelfReader(directory, rows) for directory, rows in stored], [value])
+    directories = [_core.Shelf.read(directory) for directory, _ in stored]
+    flags = [pair for shelf in directories for pair in zip(shelf.locations, shelf.flags, strict=True)]
+    nulls = {group for (_, group), (has_nulls, _) in flags if has_nulls}
     for number, column in enumerate(columns):
         assert f"f{number}" in groups or value not in column
         assert (f"f{number}" in nulls) == (None in column)

@@ -260,7 +260,7 @@ def test_a_disk_error_names_the_file_of_the_index(tmp_path: Path, monkeypatch: p
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("parsieve.io.atomic.write", full)
+    monkeypatch.setattr("parsieve.io.fd.write", full)
     with pytest.raises(OSError, match=r"No space left on device: '.*\.parsieve/shop/") as caught:
         ps.open_table(folder).build_index("k")
     assert str(caught.value.filename).startswith(str(index_of(folder)))

@@ -16,7 +16,7 @@ from support.models.model_lake import ModelLake
 from parsieve import _core
 from parsieve.index import LocalStore, TableIndex
 from parsieve.index.sieve import query
-from parsieve.io.store.store import Data
+from parsieve.io.store.base import Data
 from parsieve.lake.base import Location, Snapshot
 
 SCHEMA = pa.schema([("k", pa.int64()), ("s", pa.string()), ("f", pa.float64())])

@@ -16,7 +16,8 @@ from parsieve import ConflictError, _core
 from parsieve.index import TableIndex
 from parsieve.index.sieve import query
 from parsieve.io import document
-from parsieve.io.store.store import Data, LocalStore
+from parsieve.io.store.base import Data
+from parsieve.io.store.local import LocalStore
 from parsieve.lake.base import ColumnPath, Slice
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64())])
@@ -49,7 +50,7 @@ def test_independent_commits_both_succeed(tmp_path: Path) -> None:
     assert (view.version, set(view.columns)) == (2, {("k",), ("v",)})
     # Concurrent builds of the same column: one of them fails.
     lake.meanwhile = lambda: theirs.build(lake, first, ["k"], progress=False)
-    with pytest.raises(ConflictError, match="k was indexed by somebody else"):
+    with pytest.raises(ConflictError, match="k was indexed by another process"):
         mine.build(lake, first, ["k", "v"], progress=False)
     # A concurrent update to a later snapshot is faster: the later snapshot wins.
     second = lake.change({place("a"): rows([3])})

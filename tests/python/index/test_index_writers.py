@@ -20,7 +20,7 @@ from support.programs import index_writer
 from parsieve.index import TableIndex
 from parsieve.index.log.commit import Log
 from parsieve.index.sieve import query
-from parsieve.io.store.store import LocalStore
+from parsieve.io.store.local import LocalStore
 from parsieve.lake.base import Location
 
 WRITERS = 8

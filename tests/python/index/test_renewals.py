@@ -15,8 +15,8 @@ from support.places import index_of
 
 import parsieve as ps
 from parsieve.cli import main
-from parsieve.filters import rewrite
-from parsieve.io.atomic import TICKS_NS
+from parsieve.filters.target import RewriteTarget
+from parsieve.io.fd import TICKS_NS
 from parsieve.lake.base import Slice
 from parsieve.lake.folder.table import ParquetDir
 
@@ -163,15 +163,15 @@ def test_no_renewal_is_written_for_a_file_that_changed_just_before(
     os.utime(path)
     with monkeypatch.context() as clock:
         soon = path.stat().st_ctime_ns + TICKS_NS // 2
-        clock.setattr("parsieve.filters.rewrite.time.time_ns", lambda: soon)
-        places = rewrite._Places(path, None, "refuse", False, False)
+        clock.setattr("parsieve.filters.target.time.time_ns", lambda: soon)
+        places = RewriteTarget(path, None, "refuse", False, False)
     # A write within the tick would leave the same timestamps, so the copied rows may be outdated.
     with places:
         time.sleep(0.2)
         places.write(path.stat().st_size, [], lambda: iter(()), lambda _: None)
     assert not (index_of(folder) / "renewals").exists()
     time.sleep(0.1)
-    with rewrite._Places(path, None, "refuse", False, False) as places:
+    with RewriteTarget(path, None, "refuse", False, False) as places:
         places.write(path.stat().st_size, [], lambda: iter(()), lambda _: None)
     assert len(list((index_of(folder) / "renewals").iterdir())) == 1
 

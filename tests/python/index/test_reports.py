@@ -31,7 +31,7 @@ from parsieve.index.log.drafts import Drafts, drafting
 from parsieve.index.log.retention import GARBAGE_AGE
 from parsieve.index.reports import size_of
 from parsieve.index.scan import spill
-from parsieve.io.store.store import Store
+from parsieve.io.store.base import Store
 
 
 def write(folder: Path, part: int, keys: list[int]) -> Path:
@@ -304,7 +304,7 @@ def test_reports_print_as_short_texts() -> None:
 
 def test_table_index_returns_reports_too(folder: Path, tmp_path: Path) -> None:
     index = TableIndex(tmp_path / "index")
-    lake = ps.open_table(folder)._lake
+    lake = ps.open_table(folder).opened.lake
     index.build(lake, lake.snapshot(), ["k"], progress=False)
     assert index.expire(0).versions_removed == 0
     assert index.drop(["k"]).columns == ("k",)
@@ -317,5 +317,8 @@ def test_the_error_for_a_full_temporary_folder_names_it() -> None:
         def write(self, _: object) -> int:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    with pytest.raises(OSError, match=r"No space left on device in the folder .* TMPDIR names: '/temporary/parsieve"):
+    with pytest.raises(
+        OSError,
+        match=r"No space left on device in the folder .* set TMPDIR to use another folder: '/temporary/parsieve",
+    ):
         spill._write(Full(), b"x")  # type: ignore[arg-type]

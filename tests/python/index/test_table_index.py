@@ -20,9 +20,10 @@ from support.models.model_lake import ModelLake, place
 from parsieve import ColumnNotFoundError, ConflictError, FormatError, UnsupportedError, _core
 from parsieve.index import LocalStore, ObjectStore, TableIndex
 from parsieve.index.sieve import query
-from parsieve.index.sieve.update import Difference
+from parsieve.index.sieve.delta import Difference
 from parsieve.lake import open_lake
 from parsieve.lake.base import ColumnPath, Location, Slice, Snapshot
+from parsieve.lake.slices import MadeSlices
 
 SCHEMA = pa.schema([("k", pa.int64()), ("s", pa.string()), ("n", pa.struct([("x", pa.float64())]))])
 
@@ -206,7 +207,7 @@ def test_versions_are_found_by_snapshot_and_by_instant(tmp_path: Path) -> None:
         assert view is not None
         assert view.table.id == number
         assert view.version == index.at(number).version  # type: ignore[union-attr]
-    assert index.at(Snapshot(None, 55, SCHEMA, ())).table.id == 5  # type: ignore[union-attr]
+    assert index.at(Snapshot(None, 55, SCHEMA, MadeSlices(()))).table.id == 5  # type: ignore[union-attr]
     reopened = TableIndex.open(tmp_path / "index")
     assert reopened is not None
     assert kept_groups(reopened, "k", point(1059), lake.snapshot(61)) == {"a"}

@@ -80,7 +80,7 @@ def locations(table: ps.Table) -> dict[str, int] | str:
 
 def names_of_newest_version(folder: Path) -> str:
     """Return the file names of the newest version."""
-    view = ps.open_table(folder)._index.newest()
+    view = ps.open_table(folder).opened.index.newest()
     return "" if view is None else " ".join(part.name for part in view.commit.parts())
 
 

@@ -14,7 +14,7 @@ from pyarrow import fs
 
 import parsieve as ps
 from parsieve.index import TableIndex
-from parsieve.index.settling import settle, unsettled
+from parsieve.index.build.settle import settle, unsettled
 from parsieve.lake import open_lake
 from parsieve.lake.storage.listing import COARSE_NS, TICK_NS
 from parsieve.lake.storage.storage import LONGEST_WAIT_NS, REMOTE_NS

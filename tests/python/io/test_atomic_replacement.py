@@ -11,9 +11,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from support.disk import patch_os
 
 import parsieve as ps
-from parsieve.io import atomic
+from parsieve.io import fd
+from parsieve.io.replace import Replacement
 
 KILLS = Path(__file__).parents[1] / "support" / "programs" / "kills.py"
 
@@ -116,7 +118,7 @@ def test_a_source_that_changes_is_left_alone(
         else:
             path.unlink()
 
-    monkeypatch.setattr(atomic, "os", Meddling(moment, act))
+    patch_os(monkeypatch, Meddling(moment, act))
     with pytest.raises(ps.ConflictError, match="nothing was replaced"):
         ps.add_filters(path, columns="id")
     assert names(path.parent) == ([] if change == "remove" else ["t.parquet"])
@@ -132,7 +134,7 @@ def test_an_error_of_the_system_replaces_nothing(path: Path, monkeypatch: pytest
     def act() -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(atomic, "os", Meddling(call, act))
+    patch_os(monkeypatch, Meddling(call, act))
     with pytest.raises(OSError, match="No space left"):
         ps.add_filters(path, columns="id")
     assert path.read_bytes() == content
@@ -150,7 +152,7 @@ def test_a_byte_that_is_copied_wrong_is_seen(path: Path, monkeypatch: pytest.Mon
                 return getattr(os, name)
             return lambda fd, data: os.write(fd, bytes([data[0] ^ 1]) + bytes(data[1:]))
 
-    monkeypatch.setattr(atomic, "os", Wrong("", None))
+    patch_os(monkeypatch, Wrong("", None))
     with pytest.raises(OSError, match="differs from the source"):
         ps.add_filters(path, columns="id")
     assert path.read_bytes() == content
@@ -256,7 +258,7 @@ def test_all_is_on_the_disk_before_the_rename_and_the_rename_after_it(
 ) -> None:
     path.with_name(".t.parquet.crc").touch()
     recording = Recording()
-    monkeypatch.setattr(atomic, "os", recording)
+    patch_os(monkeypatch, recording)
     ps.add_filters(path, columns="id")
     made = [name for name, _ in recording.calls]
     rename, data = made.index("replace"), made.index("fsync")
@@ -270,15 +272,14 @@ def test_all_is_on_the_disk_before_the_rename_and_the_rename_after_it(
     assert made.count("replace") == 1
 
 
-@pytest.mark.parametrize("piece", [7, 100, 1 << 20])
-def test_wiped_bytes_are_zeros_and_no_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, piece: int) -> None:
-    monkeypatch.setattr(atomic, "PIECE", piece)
+@pytest.mark.parametrize("chunk", [7, 100, 1 << 20])
+def test_wiped_bytes_are_zeros_and_no_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk: int) -> None:
+    monkeypatch.setattr(fd, "CHUNK", chunk)
     old, new = tmp_path / "old", tmp_path / "new"
     old.write_bytes(bytes(range(1, 256)) * 4)
     wipe = [(0, 3), (95, 120), (500, 901)]
-    seen = atomic.identity(old.stat())
     tail = [b"more", b"", b"end"]
-    with atomic.Replacement(old, seen, new, settled=True) as replacement:
+    with Replacement(old, fd.identity(old.stat()), new, detects_writes=True) as replacement:
         size = replacement.finish(1000, wipe, tail, lambda _: None)
     expected = bytearray(old.read_bytes()[:1000])
     for start, end in wipe:
@@ -293,7 +294,7 @@ def test_a_file_that_does_not_verify_replaces_nothing(path: Path, monkeypatch: p
     def write(fd: int, start: int, data: bytes) -> None:
         os.pwrite(fd, data if start < 1000 else bytes(len(data)), start)
 
-    monkeypatch.setattr(atomic, "write", write)
+    monkeypatch.setattr(fd, "write", write)
     with pytest.raises(ps.FormatError):
         ps.add_filters(path, columns="id")
     assert path.read_bytes() == content

@@ -8,9 +8,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from support.disk import patch_os
 
 import parsieve as ps
-from parsieve.io import atomic, journal
+from parsieve.io import replace
 
 WAYS = [pytest.param(False, id="replace"), pytest.param(True, id="in place")]
 # Each changes what is on the disk, or may find that it is full.
@@ -51,10 +52,9 @@ class FailingOs:
 def add(path: Path, in_place: bool, failing: FailingOs) -> BaseException | None:
     """The error of adding filters with this disk."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(atomic, "os", failing)
-        patched.setattr(journal, "os", failing)
+        patch_os(patched, failing)
         # The copy has threads of its own, which would take the failure that is meant for the caller.
-        patched.setattr(atomic, "_share", shared)
+        patched.setattr(replace, "_share_blocks", share_blocks)
         try:
             ps.add_filters(path, columns="id", in_place=in_place)
         except (OSError, KeyboardInterrupt) as error:
@@ -62,7 +62,7 @@ def add(path: Path, in_place: bool, failing: FailingOs) -> BaseException | None:
     return None
 
 
-def shared(old: int, new: int, length: int) -> bool:
+def share_blocks(old: int, new: int, length: int) -> bool:
     """Copy as a filesystem does whose files share blocks."""
     os.pwrite(new, os.pread(old, length, 0), 0)
     return True

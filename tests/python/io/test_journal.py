@@ -9,9 +9,10 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from support.disk import patch_os
 
 import parsieve as ps
-from parsieve.io import atomic, journal, sources
+from parsieve.io import fd, in_place, sources
 
 
 @pytest.fixture
@@ -44,8 +45,7 @@ def interrupted(path: Path, monkeypatch: pytest.MonkeyPatch, call: str, number: 
 
     crashing = Crashing()
     with monkeypatch.context() as patched:
-        patched.setattr(atomic, "os", crashing)
-        patched.setattr(journal, "os", crashing)
+        patch_os(patched, crashing)
         with pytest.raises(Crash):
             ps.add_filters(path, columns="id", in_place=True)
     return old, path.read_bytes()
@@ -90,7 +90,7 @@ def test_whoever_opens_the_file_undoes_what_a_crash_left(
     old, half = interrupted(path, monkeypatch, "write", 4)
     assert half.startswith(old)
     assert len(half) > len(old)
-    assert journal.journal_of(path).exists()
+    assert in_place.journal_path(path).exists()
     if opener == "open":
         assert ps.open_filters(path).ranges() == []
     elif opener == "check":
@@ -102,15 +102,15 @@ def test_whoever_opens_the_file_undoes_what_a_crash_left(
         assert len(ps.open_filters(path).ranges()) == 3
     if opener in ("open", "check", "drop"):
         assert path.read_bytes() == old
-    assert not journal.journal_of(path).exists()
+    assert not in_place.journal_path(path).exists()
 
 
 def test_what_is_complete_is_not_undone(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # The first is for a journal that was never finished.
     interrupted(path, monkeypatch, "unlink", 2)
-    assert journal.journal_of(path).exists()
+    assert in_place.journal_path(path).exists()
     assert len(ps.open_filters(path).ranges()) == 3
-    assert not journal.journal_of(path).exists()
+    assert not in_place.journal_path(path).exists()
 
 
 def test_a_torn_block_at_the_old_end_is_mended(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,13 +135,13 @@ def test_a_journal_of_another_file_touches_nothing(path: Path, monkeypatch: pyte
     with pytest.raises(ps.UnsupportedError, match="delete the journal"):
         ps.add_filters(path)
     path.write_bytes(content)
-    journal.journal_of(path).unlink()
+    in_place.journal_path(path).unlink()
     assert ps.open_filters(path).ranges() == []
 
 
 @pytest.mark.parametrize("damage", [b"", b"parsieve journal 1\n", b"parsieve journal 2\n0000"])
 def test_a_damaged_journal_is_refused(path: Path, damage: bytes) -> None:
-    journal.journal_of(path).write_bytes(damage)
+    in_place.journal_path(path).write_bytes(damage)
     old = path.read_bytes()
     for call in (ps.open_filters, ps.add_filters, ps.drop_filters, ps.check_filters):
         with pytest.raises(ps.FormatError, match="damaged"):
@@ -151,15 +151,15 @@ def test_a_damaged_journal_is_refused(path: Path, damage: bytes) -> None:
 
 def test_a_change_under_way_is_not_undone(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _, half = interrupted(path, monkeypatch, "write", 4)
-    fd = os.open(path, os.O_RDWR)
-    atomic.lock(path, fd)
+    locked = os.open(path, os.O_RDWR)
+    fd.lock(path, locked)
     try:
         for call in (ps.open_filters, ps.add_filters):
             with pytest.raises(ps.ConflictError, match="being changed"):
                 call(path)
         assert path.read_bytes() == half
     finally:
-        os.close(fd)
+        os.close(locked)
     assert ps.open_filters(path).ranges() == []
 
 
@@ -168,7 +168,7 @@ def test_a_change_that_begins_while_the_file_is_opened(
     path: Path, monkeypatch: pytest.MonkeyPatch, is_over: bool
 ) -> None:
     """After the look for its journal: where a file is half changed, its end is no footer."""
-    looked, opened = journal.recover, sources.LocalFile
+    looked, opened = in_place.recover, sources.LocalFile
     begun: list[bytes] = []
 
     def begin(source: Any) -> None:
@@ -183,7 +183,7 @@ def test_a_change_that_begins_while_the_file_is_opened(
             looked(source)
         return file
 
-    monkeypatch.setattr(journal, "recover", begin)
+    monkeypatch.setattr(in_place, "recover", begin)
     monkeypatch.setattr(sources, "LocalFile", open_and_wait)
     assert ps.open_filters(path).ranges() == []
     assert begun[0]
@@ -209,8 +209,7 @@ def test_an_error_of_the_system_is_undone_at_once(
 
     failing = Failing()
     with monkeypatch.context() as patched:
-        patched.setattr(atomic, "os", failing)
-        patched.setattr(journal, "os", failing)
+        patch_os(patched, failing)
         with pytest.raises(OSError, match="No space left"):
             ps.add_filters(path, columns="id", in_place=True)
     assert ps.open_filters(path).ranges() == []

@@ -74,7 +74,7 @@ def test_a_table_of_a_filesystem_that_obstore_does_not_know_is_planned_and_its_i
             pq.write_table(pa.table({"id": range(part, 90, 3)}), file)
     table = ps.open_table("memory://lake/unknown-to-obstore")
     assert table.plan("id = 7").to_arrow().num_rows == 1
-    with pytest.raises(ps.UnsupportedError, match=r"can only be read: obstore makes no store at memory://"):
+    with pytest.raises(ps.UnsupportedError, match=r"can only be read: obstore cannot open memory://"):
         table.build_index("id", kind="sieve")
     assert not [name for name in memory.find("/lake") if "parsieve" in name and "unknown-to-obstore" in name]
 

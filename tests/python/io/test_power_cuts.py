@@ -9,7 +9,7 @@ import pytest
 from support import disk
 
 import parsieve as ps
-from parsieve.io import atomic, journal
+from parsieve.io import fd
 
 NAME, CHECKSUM = "t.parquet", ".t.parquet.crc"
 SHAPES: dict[str, dict[str, Any]] = {
@@ -28,9 +28,8 @@ def record(
     old = path.read_bytes()
     recording = disk.RecordingOs(folder)
     with monkeypatch.context() as patched:
-        patched.setattr(atomic, "PIECE", 1000)
-        patched.setattr(atomic, "os", recording)
-        patched.setattr(journal, "os", recording)
+        patched.setattr(fd, "CHUNK", 1000)
+        disk.patch_os(patched, recording)
         ps.add_filters(path, columns=["id", "s"], in_place=in_place)
     new = path.read_bytes()
     assert new != old

@@ -46,7 +46,7 @@ def test_slashes_around_a_path_do_not_matter(root: str) -> None:
             table = ps.open_table((filesystem, root))
             assert rows(table) == [1, 2]
             assert rows(table, "p = 2") == [2]
-            assert [data_slice.group for data_slice in table._lake.snapshot().slices] == [
+            assert [data_slice.group for data_slice in table.opened.lake.snapshot().slices] == [
                 "p=1/a.parquet",
                 "p=2/b.parquet",
             ]

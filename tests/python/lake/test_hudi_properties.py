@@ -76,7 +76,7 @@ def test_incomplete_properties_that_do_not_fail_are_read_again(folder: Path, mon
 
 def test_unpickled_slices_are_read_during_a_rewrite(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = ps.open_table(folder)
-    snapshot = table._lake.snapshot()
+    snapshot = table.opened.lake.snapshot()
     native = pickle.loads(pickle.dumps(snapshot.slices[0].native))
     hudi._reader.cache_clear()
     rewrite = Rewrite(folder, monkeypatch)

@@ -282,7 +282,7 @@ def test_wrong_keys_skip_nothing(folder: Path, uniform: Path, where: str) -> Non
 
         table = ps.open_table(str(folder), decryption=service())
         _ = table.schema
-        table._lake.keys = TableKeys(client)
+        table.opened.lake.keys = TableKeys(client)
         plan = table.plan(where)
         assert len(plan.files) == PARTS
         assert "footer cannot be read" in plan.explain()
@@ -329,7 +329,7 @@ def test_a_pickled_lake_contains_no_keys(uniform: Path) -> None:
     import pickle
 
     table = ps.open_table(str(uniform), decryption=UNIFORM)
-    sent = pickle.dumps(table._lake)
+    sent = pickle.dumps(table.opened.lake)
     assert UNIFORM["footer_key"] not in sent
     assert pickle.loads(sent).keys is None
 

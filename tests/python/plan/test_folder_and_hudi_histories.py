@@ -1,6 +1,7 @@
 """Plans of plain folders and Hudi tables stay correct through their histories, with a current and a stale index.
 
-`test_delta_and_iceberg_histories.py` tests Delta and Iceberg, `spark/test_plans.py` tests tables written by Spark.
+`test_delta_and_iceberg_histories.py` tests Delta and Iceberg. `spark/test_predicates_and_logs.py` tests tables that
+Spark wrote.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ import pytest
 import parsieve as ps
 from parsieve.lake.base import AsOf, ColumnPath, Lake, Slice, Snapshot
 from parsieve.lake.rows.file_rows import selected
+from parsieve.lake.slices import MadeSlices
 
 SCHEMA = pa.schema([("x", pa.int64())])
 
@@ -42,7 +43,7 @@ class Logged(Lake):
         for name, count in self.logs.items():
             path = f"{self.uri}/{name}"
             slices.append(Slice("", name, f"{name}+{count}", path, 1, None, count == 0, {}, list(self.rows[name])))
-        return Snapshot(sum(self.logs.values()), sum(self.logs.values()), SCHEMA, tuple(slices))
+        return Snapshot(sum(self.logs.values()), sum(self.logs.values()), SCHEMA, MadeSlices(slices))
 
     def read_keys(self, data_slice: Slice, columns: Sequence[ColumnPath]) -> Iterator[pa.RecordBatch]:
         yield from _Merged(data_slice.native).batches(SCHEMA)

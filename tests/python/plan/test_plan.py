@@ -82,18 +82,18 @@ def test_footers_are_read_concurrently_and_again_only_for_changed_files(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = ps.open_table(str(folder))
-    snapshot = table._lake.snapshot()
+    snapshot = table.opened.lake.snapshot()
     read: list[str] = []
     # Four reads wait for each other. Sequential reads would fail at the timeout.
     meet = threading.Barrier(4, timeout=200)
-    open_base = table._lake.open_base
+    open_base = table.opened.lake.open_base
 
     def waiting(data_slice: Slice) -> Any:
         read.append(data_slice.group)
         meet.wait()
         return open_base(data_slice)
 
-    monkeypatch.setattr(table._lake, "open_base", waiting)
+    monkeypatch.setattr(table.opened.lake, "open_base", waiting)
     assert parts(table.plan("id = 5")) == ["0"]
     assert sorted(read) == sorted(data_slice.group for data_slice in snapshot.slices)
     read.clear()
@@ -159,7 +159,7 @@ def test_the_command_prints_files_explanations_and_json(folder: Path, capsys: py
 
 def test_min_max_statistics_select_among_ten_thousand_slices() -> None:
     """Min/max evidence is evaluated in Arrow, without a Python call for each slice."""
-    from parsieve.plan.evidence.candidates import Sieving
+    from parsieve.plan.evidence.candidates import Candidates
     from parsieve.plan.evidence.minmax import ColumnBounds, MinMax
     from parsieve.plan.evidence.questions import ask
     from parsieve.predicate import parse
@@ -168,6 +168,6 @@ def test_min_max_statistics_select_among_ten_thousand_slices() -> None:
     lower = pa.array(range(0, size * 10, 10), pa.int64())
     zero = pa.repeat(pa.scalar(0, pa.int64()), size)
     bounds = ColumnBounds(lower, pc.add(lower, 9), zero, pa.repeat(pa.scalar(10, pa.int64()), size))
-    sieving = Sieving.begin(ask(parse("id = 5005 OR id BETWEEN 7 AND 12", pa.schema({"id": pa.int64()}))), size)
-    sieving.hear(MinMax("min/max", lambda _: bounds))
-    assert pc.indices_nonzero(sieving.kept).to_pylist() == [0, 1, 500]
+    candidates = Candidates.all(ask(parse("id = 5005 OR id BETWEEN 7 AND 12", pa.schema({"id": pa.int64()}))), size)
+    candidates.apply(MinMax("min/max", lambda _: bounds))
+    assert pc.indices_nonzero(candidates.kept).to_pylist() == [0, 1, 500]

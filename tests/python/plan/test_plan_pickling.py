@@ -162,7 +162,7 @@ def test_tables_with_storage_options_can_be_pickled(folder: Path) -> None:
     ):
         table = ps.open_table(source, "parquet", options)
         copy = copy_of(table)
-        assert (copy.uri, copy._lake.storage_options) == (table.uri, table._lake.storage_options)
+        assert (copy.uri, copy.opened.lake.storage_options) == (table.uri, table.opened.lake.storage_options)
     assert ids(copy_of(ps.open_table(folder.as_uri())).plan(PREDICATE)) == IDS
 
 

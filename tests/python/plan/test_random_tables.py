@@ -20,7 +20,7 @@ from support.models.predicate_reference import rows
 from support.models.predicate_strategies import PREDICATES, tables
 
 from parsieve.predicate import Expr, columns
-from parsieve.predicate.column_names import Names
+from parsieve.predicate.column_names import ColumnNames
 from parsieve.predicate.render import to_pyarrow
 from parsieve.table import open_table
 
@@ -89,7 +89,7 @@ def test_every_writer_and_engine_keeps_all_matching_rows(writer: str, folder: Pa
         WRITERS[writer](table.append_column("row", numbers), str(table_folder / f"part-{part}.parquet"), data.draw)
     table = open_table(str(table_folder))
     # Some writers do not support all types and write another type.
-    names = Names(table.schema)
+    names = ColumnNames(table.schema)
     assume(all(names.find(column.path).value_type == column.value_type for column in columns(expr)))
     plan = table.plan(expr)
     expected: list[int] = []

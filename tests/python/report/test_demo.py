@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from parsieve.cli import main
-from parsieve.demo.engines import ALONE, WITH, Answered
-from parsieve.demo.page import Asked, gains
+from parsieve.demo.engines import ALONE, WITH, Answer
+from parsieve.demo.page import Question, gains
 from parsieve.demo.run import run
 
 
@@ -32,18 +32,18 @@ def test_engines_find_the_same_rows_in_fewer_files(tmp_path: Path) -> None:
     # The page begins with the number of kept files and the gain for each engine.
     assert re.search(r"\d+ → [12] files</strong>one user: \w+ ([\d.]+x (faster|slower)|same time), ", text)
     assert "Where an index does not help" in text
-    assert "Min/max statistics keep 12 files, all evidence together 12." in text
+    assert "Min/max statistics keep 12 files; all evidence together keeps 12." in text
     assert any("recommends for kind: none, since each key is in nearly every file" in line for line in messages)
     assert "in doubt" not in text
     assert "% of the table" in text
 
 
-def answer(engine: str, way: str, seconds: float) -> Answered:
-    return Answered("one user", engine, way, 12, 1_000, seconds, 3)
+def answer(engine: str, way: str, seconds: float) -> Answer:
+    return Answer("one user", engine, way, 12, 1_000, seconds, 3)
 
 
 def test_the_headline_shows_both_gains_and_losses() -> None:
-    query = Asked("one user", "user_id = 1", ["kept"] * 3, ["kept", "skipped", "skipped"])
+    query = Question("one user", "user_id = 1", ["kept"] * 3, ["kept", "skipped", "skipped"])
     answers = [
         *(answer("DuckDB", ALONE, 0.020), answer("DuckDB", WITH, 0.030)),
         *(answer("pyarrow", ALONE, 0.500), answer("pyarrow", WITH, 0.020)),

@@ -189,7 +189,7 @@ def test_extreme_values_have_finite_coordinates(kind: Any, values: list[float | 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_nan_and_infinity_are_rejected(value: float) -> None:
-    with pytest.raises(ValueError, match="give None where nothing was measured"):
+    with pytest.raises(ValueError, match="use None for missing measurements"):
         Chart("bars", ["a"], [Series("one", [value])])
 
 

@@ -15,7 +15,7 @@ from support.places import index_of
 import parsieve as ps
 from parsieve.index.reports import size_of
 from parsieve.report import Chart, Series
-from parsieve.report.plans import by_minmax, page_of_plans, spared
+from parsieve.report.plans import by_minmax, page_of_plans, savings
 from parsieve.report.records import losses
 
 FILES = 10
@@ -44,12 +44,12 @@ def test_all_evidence_includes_filters_in_small_files(tmp_path: Path) -> None:
         table.build_index("key", kind="sieve")
     key = next(key for key in range(101, 1_000, 2) if table.plan(f"key = {key}", row_groups=False).files)
     page = page_of_plans(table, [f"key = {key}"], dt.date(2026, 1, 31))
-    assert f"Index and filters spare {FILES} of the {FILES} files" in page
+    assert f"Index and filters save {FILES} of the {FILES} files" in page
     assert "skipped by Bloom filters" in page
 
 
 def summary(table: ps.Table, query: str) -> str:
-    return spared(by_minmax(table, query), table.plan(query), table.index_kinds())
+    return savings(by_minmax(table, query), table.plan(query), table.index_kinds())
 
 
 def test_a_plan_by_min_max_alone_ignores_indexes_and_filters(table: ps.Table, tmp_path: Path) -> None:
@@ -62,24 +62,22 @@ def test_a_plan_by_min_max_alone_ignores_indexes_and_filters(table: ps.Table, tm
     table.build_index("scattered", kind="both")
     assert len(table.plan("scattered = 500").files) == 1
     assert len(by_minmax(table, "scattered = 500").files) == FILES
-    assert summary(table, "scattered = 500") == "Index and filters spare 9 of the 10 files that min/max alone reads."
+    assert summary(table, "scattered = 500") == "Index and filters save 9 of the 10 files that min/max alone reads."
 
 
 def test_the_page_says_if_an_index_saves_nothing(table: ps.Table) -> None:
     table.build_index(["sorted", "country"], kind="sieve")
     assert summary(table, "sorted = 42") == (
-        "Min/max alone reads 1 of 10 files: this query is spared nothing by the index of sorted."
+        "Min/max alone reads 1 of 10 files: the index of sorted does not help this query."
     )
     assert summary(table, "country = 7 AND scattered >= 0") == (
-        "Min/max alone reads 10 of 10 files: this query is spared nothing by the index of country."
+        "Min/max alone reads 10 of 10 files: the index of country does not help this query."
     )
-    assert "no index of scattered is there; parsieve advise tells" in summary(table, "scattered = 500")
+    assert "and scattered has no index; parsieve advise estimates" in summary(table, "scattered = 500")
 
 
 def test_the_page_says_if_min_max_statistics_are_enough(table: ps.Table) -> None:
-    assert (
-        summary(table, "sorted = 42") == "Min/max alone reads 1 of 10 files: little is left that an index could spare."
-    )
+    assert summary(table, "sorted = 42") == "Min/max alone reads 1 of 10 files: an index could save little."
 
 
 def test_the_page_shows_both_plans(table: ps.Table) -> None:
@@ -89,8 +87,8 @@ def test_the_page_shows_both_plans(table: ps.Table) -> None:
     assert "reads 10 of 10 files" in page
     assert "reads 1 of 10 files" in page
     assert "scattered (sieve)" in page
-    assert "spare 9 of the 10" in page
-    assert "no index of country is there" in page
+    assert "save 9 of the 10" in page
+    assert "country has no index" in page
 
 
 def test_the_page_reports_a_damaged_index(table: ps.Table, tmp_path: Path) -> None:

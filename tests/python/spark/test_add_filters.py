@@ -1,4 +1,4 @@
-"""Filters for every file of a table by executors: as one process adds them, once, whoever else is at work."""
+"""`pss.add_filters` adds the same filters as one process, and only once, even if tasks run twice."""
 
 from __future__ import annotations
 
@@ -19,14 +19,16 @@ from support.spark_tables import wait_until_old
 import parsieve as ps
 import parsieve.spark as pss
 from parsieve.index import TableIndex, View
+from parsieve.index.bloom.build import build as build_bloom
+from parsieve.index.local_executor import LocalExecutor
 from parsieve.index.log import bindings
 from parsieve.index.log.columns import field_id_of
 from parsieve.index.log.commit import Log
-from parsieve.index.sieve.build import Effort
-from parsieve.io.store.store import LocalStore
+from parsieve.io.store.local import LocalStore
 from parsieve.lake import Lake, Snapshot, open_lake
 from parsieve.lake.storage.storage import Storage
-from parsieve.spark.build import add_filters, bloom
+from parsieve.spark.build import bloom, filter_files
+from parsieve.spark.build.executor import SparkExecutor
 from parsieve.spark.runtime import versions
 
 pytest.importorskip("pyspark", reason="pip install 'parsieve[spark]'")
@@ -55,10 +57,10 @@ def summary(frame: Any) -> dict[str, Any]:
     return {Path(row.path).name: row for row in frame.collect()}
 
 
-def test_every_file_as_one_process_adds_them(spark: Any, tmp_path: Path) -> None:
+def test_executors_add_the_same_filters_as_one_process(spark: Any, tmp_path: Path) -> None:
     folder = plain(tmp_path / "t")
     shutil.copytree(folder, tmp_path / "local")
-    # Rows and what the reader of that moment needs.
+    # The rows before filters are added.
     before = spark.read.parquet(str(folder)).orderBy("k", "part", "s").collect()
     (folder / "part=0" / "broken.parquet").write_bytes(b"PAR1 and nothing of it is true PAR1")
     done = summary(pss.add_filters(spark, str(folder), ["k", "s"], fpp=0.001))
@@ -76,12 +78,12 @@ def test_every_file_as_one_process_adds_them(spark: Any, tmp_path: Path) -> None
     assert not [path for path in folder.rglob(".*") if path.suffix == ".tmp"]
 
 
-def test_an_interrupted_run_is_started_again(spark: Any, tmp_path: Path) -> None:
+def test_an_interrupted_run_can_be_repeated(spark: Any, tmp_path: Path) -> None:
     folder = plain(tmp_path / "t")
     paths = sorted(folder.rglob("*.parquet"))
     ps.add_filters(paths[0], columns=["k", "s"])
     ps.add_filters(paths[1], columns="k")
-    # What a killed task leaves; nobody reads it.
+    # A killed task leaves such a file, which no reader uses.
     (folder / "part=0" / ".parsieve-0123.tmp").write_bytes(b"half a file")
     times = [path.stat().st_mtime_ns for path in paths]
     done = summary(pss.add_filters(spark, str(folder), ["k", "s"]))
@@ -103,8 +105,8 @@ def test_an_interrupted_run_is_started_again(spark: Any, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("replace", [False, True])
-def test_twins_of_a_task_add_once(tmp_path: Path, replace: bool) -> None:
-    """Eight at the same file at once, as speculative twins and tries again are: one adds, the others find it done."""
+def test_concurrent_attempts_of_a_task_add_filters_once(tmp_path: Path, replace: bool) -> None:
+    """Eight attempts run on the same file, like speculative tasks and retries. Only one adds filters."""
     folder = plain(tmp_path / "t", 1)
     pq.write_table(rows(3), folder / "part=0" / "0.parquet", row_group_size=100)
     wait_until_old(folder)
@@ -113,21 +115,21 @@ def test_twins_of_a_task_add_once(tmp_path: Path, replace: bool) -> None:
     assert file.token
     options = {"columns": ["k", "s"], "fpp": 0.01, "threads": 1, "upload": False}
     with ThreadPoolExecutor(8) as pool:
-        twins = [pool.submit(add_filters._add_one, storage, file, options, replace) for _ in range(8)]
+        twins = [pool.submit(filter_files.add_to_file, storage, file, options, replace) for _ in range(8)]
         done = [twin.result()[0] for twin in twins]
     assert sorted(one.status for one in done) == ["added", *["unchanged"] * 7], done
     with ps.open_filters(file.path) as filters:
         assert len(filters.ranges()) == 60
-    # The first attempt did it, and its answer was lost.
+    # The first attempt added the filters, and its result was lost.
     once = Path(file.path).read_bytes()
-    again, _ = add_filters._add_one(storage, file, options, replace)
+    again, _ = filter_files.add_to_file(storage, file, options, replace)
     assert again.status == "unchanged"
     assert Path(file.path).read_bytes() == once
     assert pq.read_table(file.path, partitioning=None).equals(rows(3))
 
 
-def test_a_twin_that_ends_right_after_the_look_is_noticed(tmp_path: Path) -> None:
-    """Its filters would be replaced by the same ones, and the file would grow by the old ones."""
+def test_an_attempt_that_ends_after_the_check_is_detected(tmp_path: Path) -> None:
+    """Otherwise the filters would be replaced by equal ones, and the file would grow by the old ones."""
     folder = plain(tmp_path / "t", 1)
     wait_until_old(folder)
     [file] = Storage(str(folder)).list()
@@ -138,14 +140,14 @@ def test_a_twin_that_ends_right_after_the_look_is_noticed(tmp_path: Path) -> Non
         def stat(self, path: str) -> str:
             found = super().stat(path)
             if not twins:
-                twins.append(add_filters._add_one(Storage(str(folder)), file, options, True)[0].status)
+                twins.append(filter_files.add_to_file(Storage(str(folder)), file, options, True)[0].status)
             return found
 
-    assert add_filters._add_one(Slow(str(folder)), file, options, True)[0].status == "unchanged"
+    assert filter_files.add_to_file(Slow(str(folder)), file, options, True)[0].status == "unchanged"
     assert twins == ["added"]
 
 
-def test_what_fits_no_file_is_an_error_and_what_fails_in_one_is_told(spark: Any, tmp_path: Path) -> None:
+def test_a_wrong_argument_is_an_error_and_a_damaged_file_is_reported(spark: Any, tmp_path: Path) -> None:
     folder = plain(tmp_path / "t", 2)
     before = contents(folder)
     with pytest.raises(ps.ColumnNotFoundError, match="nothing"):
@@ -177,7 +179,7 @@ def shelves(view: View) -> dict[Any, list[tuple[bytes, bytes]]]:
 
 
 def some_table(spark: Any, folder: Path, lake: str) -> tuple[Any, str]:
-    """A table of two writes and a delete: what `add_filters` takes for it, and where it lies."""
+    """Create a table with two writes and a delete. Return the argument for `add_filters`, and the folder."""
     if lake not in versions.installed().jars:
         pytest.skip(f"no jars of {lake} for this PySpark")
     frame = spark.range(4000).selectExpr("id AS k", "CASE WHEN id % 10 = 0 THEN NULL ELSE 'n' || id END AS s")
@@ -213,7 +215,7 @@ def local_bloom(lake: Lake, snapshot: Snapshot, where: Path, columns: list[str],
 
 
 @pytest.mark.parametrize("lake", ["delta", "iceberg", "hudi"])
-def test_tables_of_a_lake_get_the_index_beside_them(spark: Any, tmp_path: Path, lake: str) -> None:
+def test_lake_tables_get_a_bloom_index(spark: Any, tmp_path: Path, lake: str) -> None:
     table, place = some_table(spark, tmp_path / "t", lake)
     before = contents(Path(place))
     done = pss.add_filters(spark, table, ["k", "s"], index_location=tmp_path / "index").collect()
@@ -228,7 +230,7 @@ def test_tables_of_a_lake_get_the_index_beside_them(spark: Any, tmp_path: Path, 
     local = local_bloom(opened, snapshot, tmp_path / "local", ["k", "s"])
     assert shelves(view) == shelves(local)
     assert bindings.read(view.store, view.commit.blooms["s",].bindings) == snapshot.tokens
-    # What waited between the executors is gone.
+    # The temporary files of the executors are deleted.
     named = {part.name for state in view.commit.blooms.values() for part in state.parts()}
     assert {one.name for one in LocalStore(tmp_path / "index").list("shelves")} <= named
     again = pss.add_filters(spark, table, ["k", "s"], index_location=tmp_path / "index").collect()
@@ -242,7 +244,7 @@ def test_tables_of_a_lake_get_the_index_beside_them(spark: Any, tmp_path: Path, 
     assert not any(reader.may_match(pa.array([10**12 + 1]), snapshot.slices).to_pylist())
 
 
-def test_the_index_of_a_plain_table_built_and_updated_as_one_process_does_it(
+def test_the_bloom_index_of_a_folder_equals_the_one_of_one_process(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = plain(tmp_path / "t")
@@ -257,16 +259,15 @@ def test_the_index_of_a_plain_table_built_and_updated_as_one_process_does_it(
     local = TableIndex(tmp_path / "local")
     assert shelves(view) == shelves(local.build_bloom(lake, snapshot, ["k", "s"], fpp=0.001))
     assert len(view.commit.blooms["k",].shelves) == 1
-    # Small shelves, and files between the executors that hold one filter.
+    # Small shelves, and temporary files with a single filter.
     monkeypatch.setattr(bloom, "FILE_BYTES", 1)
-    hands = bloom.Executors(spark, lake, LocalStore(tmp_path / "small"), shelf_bytes=9000)
-    from parsieve.index.bloom import build as of_one
-
-    small = View(hands.store, of_one.build_by(Log(hands.store), snapshot, ["s"], hands, 0.01), lambda: None)
-    same = of_one.build(Log(LocalStore(tmp_path / "same")), lake, snapshot, ["s"], Effort(memory=4 * 9000))
+    executor = SparkExecutor(spark, LocalStore(tmp_path / "small"), shelf_bytes=9000)
+    small = View(executor.store, build_bloom(Log(executor.store), lake, snapshot, ["s"], executor), lambda: None)
+    local_executor = LocalExecutor(LocalStore(tmp_path / "same"), memory=4 * 9000)
+    same = build_bloom(Log(LocalStore(tmp_path / "same")), lake, snapshot, ["s"], local_executor)
     assert len(same.blooms["s",].shelves) > 2
     assert shelves(small) == shelves(View(LocalStore(tmp_path / "same"), same, lambda: None))
-    # One file is new, one changed, one went.
+    # One file is new, one has changed, one is gone.
     pq.write_table(rows(9), folder / "part=1" / "9.parquet")
     pq.write_table(rows(10), folder / "part=0" / "0.parquet")
     (folder / "part=0" / "2.parquet").unlink()
@@ -276,7 +277,7 @@ def test_the_index_of_a_plain_table_built_and_updated_as_one_process_does_it(
     assert view.version == updated.version == 2
     assert shelves(view) == shelves(updated)
     assert len(view.commit.blooms["k",].shelves) == 2
-    monkeypatch.setattr("parsieve.index.bloom.build.MOST_SHELVES", 1)
+    monkeypatch.setattr("parsieve.index.bloom.update.MAX_SHELVES", 1)
     pq.write_table(rows(11), folder / "part=0" / "11.parquet")
     wait_until_old(folder)
     view = pss.update_index(spark, str(folder), index_location=tmp_path / "index")
@@ -296,7 +297,7 @@ def test_the_index_of_a_plain_table_built_and_updated_as_one_process_does_it(
             pss.build_index(spark, lake, "k", kind="bloom", **wrong)
 
 
-def test_the_example(spark: Any) -> None:
+def test_the_docstring_example_runs(spark: Any) -> None:
     text = inspect.getdoc(pss.add_filters) or ""
     test = doctest.DocTestParser().get_doctest(text, {"spark": spark}, "add_filters", None, None)
     said: list[str] = []

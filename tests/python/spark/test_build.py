@@ -1,4 +1,4 @@
-"""An index that executors build is the local one, segment by segment, however it is cut into parts."""
+"""`pss.build_index` builds the same index as one process, segment by segment, however it is divided into tasks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from parsieve import ConflictError, UnsupportedError, _core
 from parsieve.index import LocalStore, TableIndex, View
 from parsieve.index.sieve import query
 from parsieve.lake import Lake, Snapshot, open_lake
-from parsieve.spark.build import build
+from parsieve.spark.build.executor import SparkExecutor
 from parsieve.spark.runtime import executors, versions
 
 pytest.importorskip("pyspark", reason="pip install 'parsieve[spark]'")
@@ -48,7 +48,7 @@ def some_rows(seed: int, count: int = 400) -> pa.Table:
 
 
 def old(folder: Path) -> None:
-    """Files of this very moment might change unseen, so nothing is said of them."""
+    """New files might still change unnoticed, so they are not indexed. Wait until they are older."""
     for file in folder.rglob("*.parquet"):
         os.utime(file, (1, 1))
     wait_until_old(folder)
@@ -75,9 +75,9 @@ def same_as_local(lake: Lake, snapshot: Snapshot, view: View, folder: Path, colu
 
 
 @pytest.mark.parametrize("parts", [None, 2, 9])
-def test_plain_parquet(spark: Any, tmp_path: Path, parts: int | None) -> None:
+def test_the_index_of_a_folder_equals_the_local_one(spark: Any, tmp_path: Path, parts: int | None) -> None:
     lake = plain_table(tmp_path / "t")
-    # Each part of each column is a task.
+    # There is a task for each part of each column.
     columns = COLUMNS[:2] if parts == 9 else COLUMNS
     view = pss.build_index(spark, str(tmp_path / "t"), columns, options=SMALL, parts=parts, kind="sieve")
     same_as_local(lake, lake.snapshot(), view, tmp_path / "local", columns)
@@ -86,13 +86,13 @@ def test_plain_parquet(spark: Any, tmp_path: Path, parts: int | None) -> None:
     assert view.lookup("k", query.equals(pa.scalar(7, pa.int64()))) == {
         piece.location for piece in lake.snapshot().slices
     }
-    # The runs are gone, and nothing else was left.
+    # The temporary runs are deleted, and nothing else is left.
     assert TableIndex.of(lake).verify(lake, lake.snapshot()) == []
     held = {one.name for one in view.store.list("segments")}
     assert held == {part.name for state in view.columns.values() for part in state.base.files}
 
 
-def test_delta_with_deletion_vectors(spark: Any, tmp_path: Path) -> None:
+def test_deleted_rows_of_delta_are_not_indexed(spark: Any, tmp_path: Path) -> None:
     if "delta" not in versions.installed().jars:
         pytest.skip("no jars of delta for this PySpark")
     folder = str(tmp_path / "a table")
@@ -114,7 +114,7 @@ def test_delta_with_deletion_vectors(spark: Any, tmp_path: Path) -> None:
     assert earlier.table.id == 0
 
 
-def test_iceberg_by_its_name_with_deletes(spark: Any, tmp_path: Path) -> None:
+def test_an_iceberg_table_with_deletes_is_indexed_by_name(spark: Any, tmp_path: Path) -> None:
     if "iceberg" not in versions.installed().jars:
         pytest.skip("no jars of iceberg for this PySpark")
     spark.sql(
@@ -145,7 +145,7 @@ def test_iceberg_by_its_name_with_deletes(spark: Any, tmp_path: Path) -> None:
         spark.sql("DROP TABLE iceberg.build.t PURGE")
 
 
-def test_one_key_in_every_row_and_columns_without_any(spark: Any, tmp_path: Path) -> None:
+def test_columns_with_a_single_key_and_with_none_are_indexed(spark: Any, tmp_path: Path) -> None:
     folder = tmp_path / "t"
     folder.mkdir()
     for number in range(4):
@@ -161,7 +161,7 @@ def test_one_key_in_every_row_and_columns_without_any(spark: Any, tmp_path: Path
     assert len(view.lookup("none", query.is_null())) == len(view.lookup("no_number", query.is_nan())) == 4
 
 
-def test_a_file_that_cannot_be_read_belongs_to_every_answer(spark: Any, tmp_path: Path) -> None:
+def test_an_unreadable_file_is_never_skipped(spark: Any, tmp_path: Path) -> None:
     lake = plain_table(tmp_path / "t", 3)
     pq.write_table(pa.table({"k": ["no", "numbers"]}), tmp_path / "t" / "9.parquet")
     old(tmp_path / "t")
@@ -188,7 +188,7 @@ def open_with_schema(folder: Path) -> Lake:
     return ParquetDir(str(folder), schema=pa.schema([("k", pa.int64())]))
 
 
-def test_the_session_stays_as_it_was(spark: Any, tmp_path: Path) -> None:
+def test_building_does_not_change_the_session(spark: Any, tmp_path: Path) -> None:
     def state() -> tuple[Any, ...]:
         settings = {row.key: row.value for row in spark.sql("SET").collect()}
         views = [table.name for table in spark.catalog.listTables() if table.isTemporary]
@@ -202,16 +202,16 @@ def test_the_session_stays_as_it_was(spark: Any, tmp_path: Path) -> None:
     spark.sparkContext.setLocalProperty(executors.DESCRIPTION, None)
 
 
-def test_who_is_slower_commits_nothing(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_slower_of_two_builds_commits_nothing(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lake = plain_table(tmp_path / "t", 2)
-    whole = build.build
+    build_bases = SparkExecutor.build_bases
 
     def slow(*arguments: Any) -> Any:
         TableIndex(tmp_path / "index").build(lake, lake.snapshot(), ["k"], progress=False)
-        return whole(*arguments)
+        return build_bases(*arguments)
 
-    monkeypatch.setattr(build, "build", slow)
-    with pytest.raises(ConflictError, match="k was indexed by somebody else"):
+    monkeypatch.setattr(SparkExecutor, "build_bases", slow)
+    with pytest.raises(ConflictError, match="k was indexed by another process"):
         pss.build_index(spark, lake, "k", index_location=tmp_path / "index", kind="sieve")
     view = TableIndex(tmp_path / "index").newest()
     assert view is not None
@@ -219,7 +219,7 @@ def test_who_is_slower_commits_nothing(spark: Any, tmp_path: Path, monkeypatch: 
     assert not [one for one in LocalStore(tmp_path / "index").list("segments") if one.name.endswith(".run")]
 
 
-def test_arguments(spark: Any, tmp_path: Path) -> None:
+def test_wrong_arguments_are_refused(spark: Any, tmp_path: Path) -> None:
     lake = plain_table(tmp_path / "t", 1)
     with pytest.raises(ValueError, match="sieve"):
         pss.build_index(spark, lake, "k", kind="tree")
@@ -232,8 +232,8 @@ def test_arguments(spark: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["t[1]", "x{a,b}*", "a b%20?"])
-def test_an_open_table_whose_name_looks_like_a_pattern(spark: Any, tmp_path: Path, name: str) -> None:
-    """What `open_table` gave goes wherever a path goes, with its index; no sign in a name chooses other folders."""
+def test_an_open_table_can_have_a_name_like_a_pattern(spark: Any, tmp_path: Path, name: str) -> None:
+    """An open table can be passed like a path, with its index. Special characters in names have no effect."""
     for decoy in ("t1", "xa", "xb", "a b "):
         (tmp_path / decoy).mkdir()
         pq.write_table(pa.table({"id": [3]}), tmp_path / decoy / "a.parquet")
@@ -258,13 +258,13 @@ def test_an_open_table_whose_name_looks_like_a_pattern(spark: Any, tmp_path: Pat
     pss.compact(spark, table)
     assert pss.expire(spark, table, dt.timedelta(days=1)) == (0, 0)
     assert {row.status for row in pss.add_filters(spark, table, "id").collect()} == {"added"}
-    with pytest.raises(ValueError, match="has its index"):
+    with pytest.raises(ValueError, match="pass them to open_table"):
         pss.update_index(spark, table, index_location=tmp_path / "index")
 
 
 @pytest.mark.parametrize("kind", ["sieve", "bloom"])
-def test_keys_of_an_open_table_expose_nothing(spark: Any, tmp_path: Path, kind: str) -> None:
-    """Who may read a closed column has not asked for an index that tells its values to everybody."""
+def test_decryption_keys_do_not_expose_encrypted_columns(spark: Any, tmp_path: Path, kind: str) -> None:
+    """An index would reveal the values of an encrypted column to readers without its key."""
     key = b"0123456789abcdef"
     properties = pe.create_encryption_properties(key)
     pq.write_table(

@@ -1,4 +1,4 @@
-"""A real cluster of one machine: a master and two workers, one of which is killed in the middle of its work."""
+"""Run on a real cluster on one machine, with a master and two workers, and kill a worker in the middle of its work."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from parsieve.spark.runtime.java import choose, home_for
 pyspark = pytest.importorskip("pyspark", reason="pip install 'parsieve[spark]'")
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
-# Five processes of Java start, and what has a deadline of its own says what it waited for.
+# Five Java processes start. Steps with a deadline of their own report what they waited for.
 patient = pytest.mark.timeout(2400)
 
-# Leaves a mark for each file that is begun, named by the worker whose process this is. Each worker finishes its first
-# file, and goes no further in its second while the test holds it.
+# Creates a marker for each started file, with the name of the worker of this process. Each worker finishes its first
+# file, and stops in its second while the test holds it.
 MARKING = """
 import os, time
 from pathlib import Path
@@ -48,18 +48,18 @@ def began(name):
 """
 MARKED_READING = """
 from marking import began
-from parsieve.lake.parquet_dir import ParquetDir
+from parsieve.lake.folder.table import ParquetDir
 
 class Marked(ParquetDir):
     def read_keys(self, piece, columns):
         began(piece.group)
         yield from super().read_keys(piece, columns)
 """
-# Whoever replaces a file is held before the new one is whole.
+# A task that replaces a file is held before the new file is complete.
 MARKED_ADDING = """
 from marking import began
 from parsieve import atomic
-from parsieve.lake.parquet_dir import ParquetDir
+from parsieve.lake.folder.table import ParquetDir
 from parsieve.lake.storage import Storage
 
 finish = atomic.Replacement.finish
@@ -105,7 +105,7 @@ spark.stop()
 
 
 def address_in(log: Path, process: subprocess.Popen[bytes]) -> str:
-    """The address that a master has found for itself: a port that we chose might be taken before it starts."""
+    """Return the address that the master chose. A port that the test chose might be in use when the master starts."""
     deadline = time.monotonic() + 900
     while not (found := re.search(r"Starting Spark master at (spark://\S+)", log.read_text())):
         assert process.poll() is None, log.read_text()
@@ -116,7 +116,7 @@ def address_in(log: Path, process: subprocess.Popen[bytes]) -> str:
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    """A master's address, its two workers, and the environment of all."""
+    """The address of a master, its two workers, and their environment."""
     known = versions.installed()
     (tmp_path / "marks").mkdir()
     for name, text in {"marking": MARKING, "marked_reading": MARKED_READING, "marked_adding": MARKED_ADDING}.items():
@@ -172,7 +172,7 @@ def plain_table(folder: Path) -> Path:
 
 
 class Mark(NamedTuple):
-    """A file that an executor began."""
+    """A file that an executor has started."""
 
     file: str
     worker: str
@@ -188,10 +188,10 @@ def marks_in(folder: Path) -> list[Mark]:
 def said_after_a_kill(
     cluster: Cluster, program: str, tmp_path: Path, look: Callable[[], None]
 ) -> tuple[str, list[Mark], str]:
-    """What a program prints of whose two workers one is killed, all that was begun, and which file the dead one had.
+    """Kill one of two workers of a program. Return its output, all started files, and the file of the killed worker.
 
-    Both are held in the middle of their second file until one of them is dead: left alone, a slow machine might be
-    between two files just then. `look` is called all the time.
+    Both are held in the middle of their second file until one of them is dead. Otherwise, a slow machine might be
+    between two files at that moment. `look` is called all the time.
     """
     master, workers, environment = cluster
     marks, log = tmp_path / "marks", tmp_path / "driver.log"
@@ -210,7 +210,7 @@ def said_after_a_kill(
             time.sleep(0.05)
         dead = max((mark for mark in marks_in(marks) if mark.worker == "worker-0"), key=lambda mark: mark.time)
         kill(workers[0])
-        # Spark's Python processes lead a group of their own, and might outlive the worker for a moment.
+        # Spark's Python processes have a process group of their own, and may outlive the worker for a moment.
         with suppress(ProcessLookupError):
             os.kill(dead.process, signal.SIGKILL)
         (tmp_path / "hold").unlink()
@@ -268,7 +268,7 @@ def test_a_worker_is_killed_while_it_adds_filters(cluster: Cluster, tmp_path: Pa
 
     said, marks, dead = said_after_a_kill(cluster, ADDING, tmp_path, old_or_new)
     [told] = [line for line in said.splitlines() if line.startswith("done")]
-    # The killed worker's earlier files had theirs when another came to them.
+    # The earlier files of the killed worker already had filters when another worker read them.
     assert [one.split(":")[0] for one in told.split()[1:]] == sorted(whole)
     assert all(one.split(":", 1)[1] in ("added:None", "unchanged:None") for one in told.split()[1:])
     assert len([mark for mark in marks if mark.file == dead]) > 1, "the killed worker's file was begun again"

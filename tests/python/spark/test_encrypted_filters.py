@@ -1,4 +1,4 @@
-"""Our filters of encrypted files, decrypted by parquet-java."""
+"""parquet-java decrypts the filters that parsieve adds to encrypted files."""
 
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ def java_keys(spark: Any, footer: bytes, columns: dict[str, bytes]) -> Any:
 @pytest.mark.parametrize("bits", [128, 256])
 @pytest.mark.parametrize("plaintext_footer", [False, True])
 @pytest.mark.parametrize("algorithm", ["AES_GCM_V1", "AES_GCM_CTR_V1"])
-def test_parquet_java_decrypts_our_filters(
+def test_parquet_java_decrypts_added_filters(
     spark: Any, tmp_path: Path, algorithm: str, plaintext_footer: bool, bits: int
 ) -> None:
     path = tmp_path / "t.parquet"
@@ -52,7 +52,7 @@ def test_parquet_java_decrypts_our_filters(
 
 
 def test_parquet_java_refuses_another_key(spark: Any, tmp_path: Path) -> None:
-    """So the test above is not passed by a filter in plaintext."""
+    """This shows that the filters in the test above are really encrypted."""
     path = tmp_path / "t.parquet"
     seen = encrypted(path)
     ours = ps.FileKeys(seen["footer"], {"secret": seen["one"]})

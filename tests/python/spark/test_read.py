@@ -1,8 +1,9 @@
-"""`pss.read` and `plan.to_spark`: the rows of a whole read, from no more files than the plan keeps."""
+"""`pss.read` and `plan.to_spark` return the rows of a full read, and open at most the files that the plan keeps."""
 
 import dataclasses
 import random
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,16 @@ from support.spark_tables import KINDS, SparkTable, callbacks_left, ids, ids_and
 import parsieve as ps
 import parsieve.spark as pss
 from parsieve.lake.hudi.properties import while_settled
+from parsieve.lake.slices import MadeSlices
 from parsieve.lake.storage.listing import TICK_NS
+from parsieve.lake.storage.storage import Storage
 from parsieve.predicate import Expr, columns, parse
+from parsieve.predicate.bind import bind
 from parsieve.predicate.render import to_spark
+from parsieve.spark.pushdown.catalyst import Filter
 from parsieve.spark.scan import file_index
-from parsieve.spark.scan.kept_files import kept
-from parsieve.spark.scan.read import storage_of
+from parsieve.spark.scan.hudi import is_same_version, with_logs
+from parsieve.spark.scan.kept_files import without_skipped
 from parsieve.table import Table
 
 pytestmark = pytest.mark.spark
@@ -31,16 +36,16 @@ def expected(expr: Expr, full: pa.Table) -> list[int]:
 
 
 def check(table: ps.Table, made: SparkTable, random_: random.Random, count: int, as_of: Any = None) -> None:
-    """Random predicates: rows of a full read, files of the plan at most, which are those of min/max at most."""
+    """Random predicates select the right rows, from at most the files that the plan or min/max keeps."""
     spark = made.spark
-    # Files are called anew in every run, and what is drawn of their rows is not.
+    # The names of files are random, but the predicates that are drawn from their rows must not be.
     full = table.plan(None, as_of).to_arrow().sort_by("id")
     assert sorted(full["id"].to_pylist()) == ids(made.whole(as_of))
-    plain = Table(table._lake, f"{made.folder}/_no_index")
+    plain = Table(table.opened.lake, f"{made.folder}/_no_index")
     for _ in range(count):
         expr = random_predicate(random_, full)
         if any(column.type == pa.timestamp("ns") for column in columns(expr)):
-            # What Spark wrote as INT96 holds nanoseconds, which Spark does not know.
+            # Spark writes INT96, which is nanoseconds in Arrow. Spark itself has no nanoseconds.
             continue
         plan, least = table.plan(expr, as_of), plain.plan(expr, as_of)
         rows, opened = ids_and_files(pss.read(spark, table, to_spark(expr), as_of))
@@ -52,19 +57,19 @@ def check(table: ps.Table, made: SparkTable, random_: random.Random, count: int,
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_random_histories(spark: Any, tmp_path: Path, kind: str) -> None:
-    """Without an index, with one that is behind, and with one that is not; now, and as of every state before."""
+def test_random_predicates_read_the_right_rows_through_a_history(spark: Any, tmp_path: Path, kind: str) -> None:
+    """Read without an index, with an outdated one and with a current one, now and as of every earlier state."""
     needs(kind)
     random_ = random.Random(KINDS.index(kind))
-    # Hudi cannot create one in a folder with a blank in its name.
+    # Hudi cannot create a table in a folder with a blank in its name.
     made = SparkTable(spark, kind, f"random_{kind}", tmp_path / ("table" if "hudi" in kind else "a table"))
     made.insert(0, 60)
     table = ps.open_table(made.folder)
-    states = [table._lake.snapshot().id]
+    states = [table.opened.lake.snapshot().id]
     check(settled(table), made, random_, 1)
     table.build_index(["id", "name", "price", "day"], progress=False)
     made.update("name = 'new', price = double('NaN')", "id IN (4, 31)")
-    states.append(table._lake.snapshot().id)
+    states.append(table.opened.lake.snapshot().id)
     made.delete("id BETWEEN 20 AND 24 OR name = 'n3'")
     made.insert(60, 80, 1, 1)
     check(table, made, random_, 2)
@@ -75,12 +80,12 @@ def test_random_histories(spark: Any, tmp_path: Path, kind: str) -> None:
     assert found == new
     assert opened <= len(new)
     if kind != "parquet":
-        # Spark replays Delta's log anew for every read of an earlier version, which is slow.
+        # For every read of an earlier version, Spark replays Delta's log, which is slow.
         for state in states[:1] if kind == "delta" else states:
             check(table, made, random_, 1, state)
         assert ids(pss.read(spark, made.name, "name = 'new'", states[0])) == []
     if kind in ("parquet", "hudi_cow", "hudi_mor"):
-        # Conditions that come later prune as well, and so does SQL over a view.
+        # Later conditions skip files, too, and so does SQL over a view.
         pss.read(spark, table).createOrReplaceTempView("reads")
         query = spark.sql("SELECT a.id FROM reads a JOIN reads b USING (id) WHERE b.name = 'n14'")
         found, opened = ids_and_files(query)
@@ -92,7 +97,7 @@ def test_random_histories(spark: Any, tmp_path: Path, kind: str) -> None:
 
 @pytest.fixture(scope="module")
 def folder(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Twenty files in two partitions; an id may be in any of them by min/max."""
+    """Twenty files in two partitions. By min/max statistics, each of them may contain any id."""
     path = tmp_path_factory.mktemp("plain") / "a table"
     rows = spark.range(0, 1000, 1, 1).selectExpr("id * 617 % 1000 AS id", "id % 2 AS part", "concat('s', id) AS s")
     rows.repartition(10).write.partitionBy("part").parquet(str(path))
@@ -100,9 +105,9 @@ def folder(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_every_form_of_predicate_and_of_table(spark: Any, folder: Path) -> None:
+def test_all_forms_of_predicates_and_tables_are_accepted(spark: Any, folder: Path) -> None:
     table = ps.open_table(folder)
-    for asked in (table, table._lake, str(folder), folder, folder.as_uri()):
+    for asked in (table, table.opened.lake, str(folder), folder, folder.as_uri()):
         for where in ("id = 7", parse("id = 7", table.schema)):
             assert ids_and_files(pss.read(spark, asked, where)) == ([7], 1), (asked, where)
     from pyspark.sql.functions import col
@@ -122,12 +127,12 @@ def test_every_form_of_predicate_and_of_table(spark: Any, folder: Path) -> None:
     spark.sql("DROP TABLE plain_reads")
     with pytest.raises(ps.UnsupportedError, match="plain folder"):
         pss.read(spark, table, as_of=1)
-    with pytest.raises(ValueError, match="has its index"):
+    with pytest.raises(ValueError, match="pass them to open_table"):
         pss.read(spark, table, index_location=folder / "other")
 
 
-def test_a_folder_s_name_is_no_pattern(spark: Any, tmp_path: Path) -> None:
-    """Spark takes such names for patterns: it would read another table."""
+def test_the_name_of_a_folder_is_not_a_pattern(spark: Any, tmp_path: Path) -> None:
+    """Spark reads such names as patterns, and would read another table."""
     for name, first in (("t[1]{2}", 0), ("t12", 1000)):
         spark.range(first, first + 10).coalesce(1).write.parquet(str(tmp_path / name))
     table = ps.open_table(tmp_path / "t[1]{2}")
@@ -136,7 +141,7 @@ def test_a_folder_s_name_is_no_pattern(spark: Any, tmp_path: Path) -> None:
     assert ids(table.plan("id > 7").to_spark(spark)) == [8, 9]
 
 
-def test_cache_joins_and_explain(spark: Any, folder: Path) -> None:
+def test_caches_joins_and_explain_work_as_without_parsieve(spark: Any, folder: Path) -> None:
     table = ps.open_table(folder)
     cached = pss.read(spark, table, "id < 100").cache()
     try:
@@ -151,8 +156,8 @@ def test_cache_joins_and_explain(spark: Any, folder: Path) -> None:
     assert "PushedFilters: [IsNotNull(id), EqualTo(id,9)]" in text
 
 
-def test_what_is_skipped_is_not_opened(spark: Any, tmp_path: Path) -> None:
-    """The index goes by sizes where formats do; a plain folder's files keep their footers."""
+def test_skipped_files_are_not_opened(spark: Any, tmp_path: Path) -> None:
+    """Damaged files keep their size, on which the index relies. Files of a plain folder also keep their footers."""
     for kind in ("parquet", "delta", "iceberg", "hudi_cow"):
         if kind != "parquet" and kind.partition("_")[0] not in _lakes():
             continue
@@ -160,10 +165,10 @@ def test_what_is_skipped_is_not_opened(spark: Any, tmp_path: Path) -> None:
         made.insert(0, 100, files=4)
         table = ps.open_table(made.folder)
         table.build_index("id", progress=False)
-        # By now the index of a plain folder speaks of files that are no more, and their footers must do.
+        # The index of a plain folder does not cover the damaged files, so only their footers can exclude them.
         plan = table.plan("id = 42 AND part = 0")
         assert len(plan.files) == 1
-        for piece in table._lake.snapshot().slices:
+        for piece in table.opened.lake.snapshot().slices:
             if piece.path not in plan.files:
                 path = Path(str(piece.path))
                 data = path.read_bytes()
@@ -187,15 +192,15 @@ def _lakes() -> set[str]:
     return set(versions.installed().jars)
 
 
-def test_nothing_is_left_after_many_reads(spark: Any, folder: Path) -> None:
-    """Neither callbacks that Java may call, nor settings, nor views."""
+def test_many_reads_leak_nothing(spark: Any, folder: Path) -> None:
+    """Callbacks from Java, settings and views stay as before."""
     table = ps.open_table(folder)
     spark.sql(f"CREATE TABLE many_reads (id BIGINT, s STRING) USING parquet LOCATION '{folder}/part=0'")
 
     before, settings = callbacks_left(spark), {row.key: row.value for row in spark.sql("SET").collect()}
     views = spark.catalog.listTables()
     for number in range(200):
-        # Without a catalog, Spark reads a footer for the columns at every read.
+        # Without the catalog, every read takes longer, because Spark reads a footer for the columns.
         query = pss.read(spark, table if number % 5 == 0 else "many_reads", f"id = {number}")
         if number % 50 == 0:
             assert ids(query) == [number]
@@ -208,8 +213,8 @@ def test_nothing_is_left_after_many_reads(spark: Any, folder: Path) -> None:
     spark.sql("DROP TABLE many_reads")
 
 
-def test_a_condition_on_another_kind_of_column_skips_nothing(spark: Any, tmp_path: Path) -> None:
-    """Spark is told that the folders' numbers are text, and that is how it compares them."""
+def test_conditions_on_columns_of_another_type_skip_nothing(spark: Any, tmp_path: Path) -> None:
+    """With this setting, Spark reads the partition values as text, and compares them as text."""
     folder = str(tmp_path / "t")
     spark.range(0, 20).selectExpr("id", "id AS part").write.partitionBy("part").parquet(folder)
     spark.conf.set("spark.sql.sources.partitionColumnTypeInference.enabled", "false")
@@ -222,7 +227,7 @@ def test_a_condition_on_another_kind_of_column_skips_nothing(spark: Any, tmp_pat
     assert ids_and_files(pss.read(spark, folder, "part > '10'")) == (list(range(11, 20)), 9)
 
 
-def test_the_session_decides_the_zone(spark: Any, tmp_path: Path) -> None:
+def test_timestamps_without_a_zone_have_that_of_the_session(spark: Any, tmp_path: Path) -> None:
     folder = str(tmp_path / "t")
     spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
     spark.conf.set("spark.sql.session.timeZone", "America/New_York")
@@ -241,7 +246,7 @@ def test_the_session_decides_the_zone(spark: Any, tmp_path: Path) -> None:
         spark.conf.unset("spark.sql.parquet.outputTimestampType")
 
 
-def test_plain_folders_that_move(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_replaced_files_of_a_folder_are_conflicts(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "t"
     spark.range(0, 40, 1, 4).write.parquet(str(folder))
     table = settled(ps.open_table(folder))
@@ -255,7 +260,7 @@ def test_plain_folders_that_move(spark: Any, tmp_path: Path, monkeypatch: pytest
         however_slow_we_are.setattr("parsieve.lake.storage.listing.time.time_ns", lambda: at_once)
         with pytest.raises(ps.ConflictError, match="written anew"):
             all_of_it.to_spark(spark)
-    # The index was made of what the file held before.
+    # The index was built from the old content of the file.
     assert ids(frame.where("id = 15")) == [15, 15]
     assert ids(plan.to_spark(spark)) == [15], "at the plan's snapshot there was one"
     with pytest.raises(ps.ConflictError, match="written anew"):
@@ -265,7 +270,7 @@ def test_plain_folders_that_move(spark: Any, tmp_path: Path, monkeypatch: pytest
         plan.to_spark(spark)
 
 
-def test_delta_that_moves(spark: Any, tmp_path: Path) -> None:
+def test_delta_reads_stay_at_their_version(spark: Any, tmp_path: Path) -> None:
     needs("delta")
     made = SparkTable(spark, "delta", "moving_delta", tmp_path / "t")
     made.insert(0, 40)
@@ -277,7 +282,7 @@ def test_delta_that_moves(spark: Any, tmp_path: Path) -> None:
     made.update("name = 'new'", "name = 'n7'")
     assert ids(before) == []
     assert ids(pss.read(spark, table, "name = 'new'")) == first == ids(plan.to_spark(spark))
-    # A condition that means another day tomorrow chooses no files today.
+    # A condition whose meaning changes every day skips no files.
     assert ids_and_files(pss.read(spark, table, "day <= current_date() AND id = 5"))[0] in ([5], [])
     later = pss.read(spark, table, "day < current_date() AND id = 5")
     assert ids_and_files(later)[1] == ids_and_files(pss.read(spark, table, "id = 5"))[1]
@@ -290,22 +295,22 @@ def test_delta_that_moves(spark: Any, tmp_path: Path) -> None:
     made.drop()
 
 
-def test_iceberg_that_moves(spark: Any, tmp_path: Path) -> None:
+def test_iceberg_reads_stay_at_their_snapshot(spark: Any, tmp_path: Path) -> None:
     needs("iceberg")
     made = SparkTable(spark, "iceberg", "moving", tmp_path / "t")
     made.insert(0, 40)
     table = ps.open_table(made.folder)
     table.build_index(["id", "name"], progress=False)
-    plan, first = table.plan("name = 'n7'"), table._lake.snapshot().id
+    plan, first = table.plan("name = 'n7'"), table.opened.lake.snapshot().id
     expected_now = ids(plan.to_spark(spark))
     made.delete("name = 'n7'")
     table.update_index(progress=False)
     assert ids(pss.read(spark, table, "name = 'n7'")) == []
     assert ids(plan.to_spark(spark)) == expected_now == ids(pss.read(spark, made.name, "name = 'n7'", first))
-    # The rows are there again, in the same files.
+    # The rollback restores the rows, in the same files.
     spark.sql(f"CALL iceberg.system.rollback_to_snapshot('{made.name.removeprefix('iceberg.')}', {first})")
     assert ids(pss.read(spark, made.name, "name = 'n7'")) == expected_now
-    # Another column takes the name, and no snapshot is made of it.
+    # Another column takes the name, without a new snapshot.
     spark.sql(f"ALTER TABLE {made.name} RENAME COLUMN name TO old_name")
     spark.sql(f"ALTER TABLE {made.name} ADD COLUMN name STRING")
     assert len(ids(pss.read(spark, table, "name IS NULL"))) == 40
@@ -320,40 +325,45 @@ def test_iceberg_that_moves(spark: Any, tmp_path: Path) -> None:
     made.drop()
 
 
-def test_hudi_that_moves(spark: Any, tmp_path: Path) -> None:
-    """Logs come to a base file that stays as it is: whoever looked first, no row is lost."""
+def test_hudi_reads_lose_no_row_when_logs_arrive(spark: Any, tmp_path: Path) -> None:
+    """New logs change the rows of a base file. No row is lost, whether Spark or the planner looked first."""
     needs("hudi_mor")
     made = SparkTable(spark, "hudi_mor", "moving_hudi", tmp_path / "t")
     made.insert(0, 40)
     table = ps.open_table(made.folder)
     table.build_index("name", progress=False)
     old, plan = pss.read(spark, table), table.plan("name = 'n7'")
-    before = table._lake.snapshot()
+    before = table.opened.lake.snapshot()
     first = ids(plan.to_spark(spark))
     made.update("name = 'new'", "name = 'n7'")
-    # Spark's list is older than what the planner finds.
+    # Spark listed the files before the planner did.
     table.update_index(progress=False)
     assert ids(old.where("name = 'n7'")) == first
-    # The planner's snapshot is older than Spark's list.
-    stale = table._plan(before, "name = 'new'")
+    # The planner listed the files before Spark did.
+    stale = table.opened.plan(bind("name = 'new'", before.schema), before)
     assert stale.kept == []
-    frame = file_index.prune(made.whole(), lambda paths, where: kept(paths, stale))
+
+    def keep(paths: Sequence[str], where: Filter) -> set[str]:
+        return without_skipped(paths, stale.record, is_same_version)
+
+    frame = file_index.prune(made.whole(), keep, label_paths=with_logs)
     assert ids(frame.where("name = 'new'")) == first
     found, opened = ids_and_files(pss.read(spark, table, "name = 'new'"))
     assert found == first == ids(plan.to_spark(spark))
     assert opened <= len(first)
-    # What Spark can no longer put together as it was.
+    # Spark can no longer read this state.
     changed = table.plan("id = 5")
-    first_slice, *others = changed._snapshot.slices
+    first_slice, *others = changed.record.snapshot.slices
     moved = dataclasses.replace(first_slice, group="another")
-    changed._snapshot = dataclasses.replace(changed._snapshot, slices=(moved, *others))
+    planned = dataclasses.replace(changed.record.snapshot, slices=MadeSlices((moved, *others)))
+    changed.record = dataclasses.replace(changed.record, snapshot=planned)
     with pytest.raises(ps.ConflictError, match="another version"):
         changed.to_spark(spark)
     made.drop()
 
 
-def test_a_streaming_writer(spark: Any, tmp_path: Path) -> None:
-    """Batches are upserted and indexed while others read: each answer is that of some moment of the read."""
+def test_reads_during_a_streaming_write_return_a_committed_state(spark: Any, tmp_path: Path) -> None:
+    """While a stream upserts and indexes batches, each read returns a state that existed during the read."""
     needs("hudi_mor")
     made = SparkTable(spark, "hudi_mor", "streamed", tmp_path / "t")
     made.insert(0, 20)
@@ -391,14 +401,14 @@ def test_a_streaming_writer(spark: Any, tmp_path: Path) -> None:
         .trigger(availableNow=True)
         .start()
     )
-    read, storage = 0, storage_of(table._lake)
+    read, storage = 0, Storage(made.folder)
 
     def named() -> list[tuple[int, str]]:
         return sorted((row.id, row.name) for row in pss.read(spark, table, "name LIKE 'batch%'").collect())
 
     while query.isActive or read < 2:
         done = batches[1]
-        # Hudi opens the table once more when a query runs, and takes it for none if its properties are empty then.
+        # Hudi opens the table again when a query runs, and fails if the properties are empty at that moment.
         found = while_settled(storage, named)
         begun = batches[0]
         assert found in [_state(number) for number in range(done, begun + 1)]
@@ -422,7 +432,7 @@ def _state(batches: int) -> list[tuple[int, str]]:
     return sorted((one, f"batch{n}") for n in range(batches) for one in (2 * n, 2 * n + 1, 100 + n))
 
 
-def test_nan_is_the_greatest_to_spark(spark: Any, tmp_path: Path) -> None:
+def test_nan_is_greater_than_all_numbers(spark: Any, tmp_path: Path) -> None:
     folder = tmp_path / "t"
     for number, value in enumerate(("1.0D", "double('NaN')", "CAST(NULL AS DOUBLE)", "double('-0.0')")):
         spark.sql(f"SELECT {number}L AS id, {value} AS x").write.mode("append").parquet(str(folder))

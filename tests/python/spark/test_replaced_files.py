@@ -1,4 +1,4 @@
-"""Files of a plain folder that are replaced between the plan and the read: read as they are, or a conflict."""
+"""A file of a plain folder that is replaced between the plan and the read is read in full, or is a conflict."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CHANGED = "ConflictError: .* changed since the plan"
 
 
 def put(path: Path, rows: list[int], group: int = 100) -> None:
-    """Replace a file at once, as writers do who rename."""
+    """Replace a file atomically, by a rename."""
     new = path.with_name(f".{path.name}.new")
     pq.write_table(pa.table({"id": rows}), new, row_group_size=group, compression="none", use_dictionary=False)
     new.replace(path)
@@ -34,7 +34,7 @@ def short() -> list[int]:
 
 
 def longer() -> list[int]:
-    """Many times as long, with the key at the end."""
+    """Return a file many times as long, with the key at its end."""
     return [*range(2000, 6999), KEY]
 
 
@@ -51,7 +51,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_a_longer_file_is_read_to_its_end(spark: Any, folder: Path) -> None:
-    """Spark reads as far as the file reached when it was listed, unless it is told better."""
+    """Without the current size, Spark would read the file only up to its size when it was listed."""
     table = settled(ps.open_table(folder))
     spark.sql(f"CREATE TABLE replaced (id BIGINT) USING parquet LOCATION '{folder}'")
     spark.table("replaced").count()
@@ -74,7 +74,7 @@ def test_a_file_replaced_between_plan_and_read_is_a_conflict(spark: Any, folder:
     planned = table.plan(f"id = {KEY}").to_spark(spark)
     read = pss.read(spark, table, f"id = {KEY}")
     assert ids(planned) == ids(read) == [KEY]
-    # Executed again, a query has the files of the first time.
+    # A query that runs again has the files of the first run.
     again = read.select("id")
     assert len(again.collect()) == 1
     put(folder / "part-1.parquet", longer())
@@ -102,8 +102,8 @@ def test_no_setting_hides_a_conflict(spark: Any, folder: Path) -> None:
             spark.conf.unset(setting)
 
 
-def test_parts_of_a_file_are_of_one_version(spark: Any, folder: Path) -> None:
-    """Several tasks read a large file; the second half of another version is no half of this one."""
+def test_parts_of_a_file_have_one_version(spark: Any, folder: Path) -> None:
+    """Several tasks read a large file. They must not read parts of different versions."""
     table = settled(ps.open_table(folder))
     put(folder / "part-1.parquet", longer())
     spark.conf.set("spark.sql.files.maxPartitionBytes", "10000")
@@ -119,7 +119,7 @@ def test_parts_of_a_file_are_of_one_version(spark: Any, folder: Path) -> None:
         spark.conf.unset("spark.sql.files.maxPartitionBytes")
 
 
-def test_the_reader_can_be_spark_s_own(spark: Any, folder: Path) -> None:
+def test_a_setting_selects_the_reader_of_spark(spark: Any, folder: Path) -> None:
     def reader(frame: Any) -> str:
         scan = frame._jdf.queryExecution().analyzed().collectLeaves().head()
         return str(scan.relation().fileFormat().getClass().getSimpleName())
@@ -134,9 +134,9 @@ def test_the_reader_can_be_spark_s_own(spark: Any, folder: Path) -> None:
 
 
 def race(spark: Any, folder: Path, reads: int) -> Counter[str]:
-    """How reads of a key end that every version of the files holds, while they are replaced 30 times a second.
+    """Count how reads end while files are replaced 30 times a second. Every version of the files contains the key.
 
-    Where every read meets a replacement, since the machine is slow, the writer slows down until some do not.
+    If every read meets a replacement, because the machine is slow, the writer slows down until some do not.
     """
     table, stop = ps.open_table(folder), threading.Event()
     versions = itertools.cycle([short(), longer(), list(reversed(longer())), list(reversed(short()))])
@@ -177,14 +177,14 @@ def _end(way: Callable[[], Any]) -> str:
     try:
         answer = ids(way())
     except Exception as error:
-        # Of Java's errors the cause is the one that is meant.
+        # The cause of Java's error is the error of the reader.
         is_conflict = isinstance(error, ps.ConflictError) or "changed since the plan" in str(error)
         return "conflict" if is_conflict else f"error: {error}"
     return "key" if set(answer) == {KEY} else f"rows: {answer}"
 
 
 @pytest.mark.parametrize("reads", [40, pytest.param(200, marks=pytest.mark.slow)])
-def test_files_are_replaced_while_spark_reads(spark: Any, tmp_path: Path, reads: int) -> None:
+def test_random_replacements_while_spark_reads_lose_no_row(spark: Any, tmp_path: Path, reads: int) -> None:
     folder = tmp_path / "orders"
     folder.mkdir()
     for number in range(3):

@@ -1,4 +1,4 @@
-"""A session reads and writes all three lakes, leaves the environment alone, and is one a process."""
+"""A process has one session, which does not change the environment. test_file_index.py reads and writes all lakes."""
 
 import subprocess
 import sys
@@ -13,58 +13,6 @@ from parsieve.spark.runtime import versions
 
 pytest.importorskip("pyspark", reason="pip install 'parsieve[spark]'")
 pytestmark = pytest.mark.spark
-ROWS = "SELECT id, id % 7 AS part, CAST(id AS STRING) AS name FROM range(100)"
-
-
-def needs(lake: str) -> None:
-    if lake not in versions.installed().jars:
-        pytest.skip(f"no jars of {lake} for this PySpark")
-
-
-def ids(frame: Any) -> set[int]:
-    return {row.id for row in frame.select("id").collect()}
-
-
-def test_delta_with_deletion_vectors_and_time_travel(spark: Any, tmp_path: Path) -> None:
-    needs("delta")
-    folder = str(tmp_path / "t")
-    spark.sql(ROWS).coalesce(1).write.format("delta").option("delta.enableDeletionVectors", "true").save(folder)
-    spark.sql(f"DELETE FROM delta.`{folder}` WHERE id = 5")
-    assert ids(spark.read.format("delta").load(folder)) == set(range(100)) - {5}
-    assert ids(spark.read.format("delta").option("versionAsOf", 0).load(folder)) == set(range(100))
-    assert list((tmp_path / "t").glob("deletion_vector_*.bin"))
-
-
-def test_iceberg_with_deletes_on_read(spark: Any) -> None:
-    needs("iceberg")
-    spark.sql(
-        "CREATE TABLE iceberg.session.t (id BIGINT, part BIGINT, name STRING) USING iceberg "
-        "TBLPROPERTIES ('format-version' = '2', 'write.delete.mode' = 'merge-on-read')"
-    )
-    spark.sql(ROWS).coalesce(1).writeTo("iceberg.session.t").append()
-    spark.sql("DELETE FROM iceberg.session.t WHERE id = 5")
-    assert ids(spark.table("iceberg.session.t")) == set(range(100)) - {5}
-    assert spark.table("iceberg.session.t.delete_files").count() == 1
-    spark.sql("DROP TABLE iceberg.session.t PURGE")
-
-
-@pytest.mark.parametrize("kind", ["cow", "mor"])
-def test_hudi_by_sql(spark: Any, tmp_path: Path, kind: str) -> None:
-    needs("hudi")
-    folder = tmp_path / "t"
-    spark.sql(
-        f"CREATE TABLE session_{kind} (id BIGINT, name STRING, part BIGINT) USING hudi LOCATION '{folder}' "
-        f"PARTITIONED BY (part) TBLPROPERTIES (type = '{kind}', primaryKey = 'id')"
-    )
-    spark.sql(f"INSERT INTO session_{kind} SELECT id, name, part FROM ({ROWS})")
-    spark.sql(f"UPDATE session_{kind} SET name = 'new' WHERE id = 3")
-    spark.sql(f"DELETE FROM session_{kind} WHERE id = 5")
-    table = spark.read.format("hudi").load(str(folder))
-    assert ids(table) == set(range(100)) - {5}
-    assert [row.id for row in table.where("name = 'new'").collect()] == [3]
-    # What a hidden name such as part=3/.x.log.1_0-1-1 holds are the changes that merge-on-read keeps apart.
-    assert bool(list(folder.glob("part=*/.*.log.*"))) == (kind == "mor")
-    spark.sql(f"DROP TABLE session_{kind}")
 
 
 def test_python_runs_on_executors_with_this_interpreter(spark: Any) -> None:
@@ -85,23 +33,23 @@ def test_python_runs_on_executors_with_this_interpreter(spark: Any) -> None:
     assert row.found == f"{sys.executable} {ps.__version__}"
 
 
-def test_one_session_a_process(spark: Any) -> None:
+def test_a_second_session_with_other_settings_is_refused(spark: Any) -> None:
     with pytest.raises(RuntimeError, match="other settings"):
         pss.session(lakes=[])
     assert spark.range(2).count() == 2
 
 
-def test_arguments() -> None:
+def test_wrong_arguments_are_refused() -> None:
     with pytest.raises(TypeError, match=r"\['delta'\]"):
         pss.session(lakes="delta")
-    with pytest.raises(ValueError, match="not paimon"):
+    with pytest.raises(ValueError, match="unknown lakes: paimon"):
         pss.session(lakes=["paimon"])
 
 
-def test_a_stopped_session_gives_way_to_another(tmp_path: Path) -> None:
-    """With other jars and another memory, which need a new Java; and the environment is as it was.
+def test_a_stopped_session_can_be_replaced(tmp_path: Path) -> None:
+    """The new session has other jars and memory, which need a new Java process. The environment does not change.
 
-    The example of the docstring runs first, which prints nothing where it is true.
+    The example of the docstring runs first. It prints nothing if it passes.
     """
     program = f"""
 import doctest, os, parsieve.spark as pss
@@ -128,11 +76,11 @@ def test_the_doctor_finds_everything(spark: Any, capsys: pytest.CaptureFixture[s
     assert all(lake in said for lake in versions.LAKES)
 
 
-def test_the_doctor_says_what_is_missing(
+def test_the_doctor_reports_missing_jars(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("PARSIEVE_CACHE", str(tmp_path))
-    # A plain folder needs none of them.
+    # Plain folders need no jars, so the command succeeds.
     assert cli.main(["spark", "doctor"]) == 0
     said = capsys.readouterr().out
     assert f"missing from {tmp_path / 'jars'}" in said

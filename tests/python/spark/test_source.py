@@ -1,4 +1,4 @@
-"""`spark.read.format("parsieve")` gives the rows for which its option `where` is true, whatever else a session asks."""
+"""`spark.read.format("parsieve")` returns the rows for which the option `where` is true."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def loaded(spark: Any, folder: Any, where: str | None = None, **options: str) ->
 
 
 def ids_of(frame: Any) -> list[int]:
-    """The ids of the frame itself: what is executed again has the files that it had."""
+    """Return the ids of the DataFrame itself, which keeps the files of its first execution."""
     return sorted(row.id for row in frame.collect())
 
 
@@ -55,11 +55,11 @@ def rows(frame: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("kind", ["parquet", "delta", "iceberg"])
-def test_rows_are_those_of_sparks_own_read(spark: Any, known: None, tmp_path: Path, kind: str) -> None:
+def test_rows_equal_those_of_sparks_own_read(spark: Any, known: None, tmp_path: Path, kind: str) -> None:
     needs(kind)
     made = SparkTable(spark, kind, f"source_{kind}", tmp_path / "a table")
     made.insert(0, 80)
-    first = settled(ps.open_table(made.folder))._lake.snapshot().id
+    first = settled(ps.open_table(made.folder)).opened.lake.snapshot().id
     ps.open_table(made.folder).build_index(["id", "name"], kind="sieve", progress=False)
     made.delete("id = 7")
     made.update("name = 'new'", "id = 14")
@@ -72,7 +72,7 @@ def test_rows_are_those_of_sparks_own_read(spark: Any, known: None, tmp_path: Pa
     if kind != "parquet":
         fixed = loaded(spark, made.folder)
         made.insert(80, 90)
-        # The state of the first is that of its load, though it was never executed.
+        # The first DataFrame has the state of its load, although it was never executed.
         assert rows(fixed) == before
         assert ids(loaded(spark, made.folder, "id = 85")) == [85]
         assert ids(loaded(spark, made.folder, "id IN (7, 85)", as_of=str(first))) == [7]
@@ -81,27 +81,27 @@ def test_rows_are_those_of_sparks_own_read(spark: Any, known: None, tmp_path: Pa
 
 @pytest.fixture
 def table(spark: Any, tmp_path: Path) -> Path:
-    """Eight files over the same interval of ids, and an index of them elsewhere."""
+    """Eight files over the same interval of ids, with an index in another place."""
     for part in range(8):
         held = pa.table({"id": range(part, 800, 8), "name": [f"n{number % 50}" for number in range(part, 800, 8)]})
         (tmp_path / "t").mkdir(exist_ok=True)
         pq.write_table(held, tmp_path / "t" / f"{part}.parquet")
         os.utime(tmp_path / "t" / f"{part}.parquet", (1, 1))
-    # Files of this very moment are not bound.
+    # New files are not indexed yet, so wait.
     opened = settled(ps.open_table(tmp_path / "t", index_location=tmp_path / "index"))
     opened.build_index("id", kind="sieve", progress=False)
     return tmp_path / "t"
 
 
 def damage(file: Path) -> None:
-    """Every byte of a file's pages; its footer stays."""
+    """Overwrite all pages of a file, and keep its footer."""
     data = file.read_bytes()
     footer = int.from_bytes(data[-8:-4], "little") + 8
     file.write_bytes(b"PAR1" + b"\xff" * (len(data) - footer - 4) + data[-footer:])
     os.utime(file, (1, 1))
 
 
-def test_one_frame_is_asked_this_and_that(spark: Any, known: None, table: Path) -> None:
+def test_several_queries_of_one_dataframe(spark: Any, known: None, table: Path) -> None:
     frame = loaded(spark, table)
     assert ids(frame.where("id = 33")) == [33]
     assert ids(frame) == list(range(800))
@@ -112,7 +112,7 @@ def test_one_frame_is_asked_this_and_that(spark: Any, known: None, table: Path) 
     assert ids(frame.where("id = 1").union(frame.where("id = 2"))) == [1, 2]
 
 
-def test_frames_of_other_conditions_do_not_share_anything(spark: Any, known: None, table: Path) -> None:
+def test_dataframes_with_other_conditions_share_nothing(spark: Any, known: None, table: Path) -> None:
     one, other, whole = (
         loaded(spark, table, "id < 20"),
         loaded(spark, table, "id BETWEEN 10 AND 29"),
@@ -133,7 +133,7 @@ def test_frames_of_other_conditions_do_not_share_anything(spark: Any, known: Non
         one.unpersist()
 
 
-def test_views(spark: Any, known: None, table: Path) -> None:
+def test_views_have_the_right_rows(spark: Any, known: None, table: Path) -> None:
     loaded(spark, table, "id < 20").createOrReplaceTempView("some")
     spark.sql(f"CREATE TEMPORARY VIEW others USING parsieve OPTIONS (path '{table}', where 'id >= 790')")
     try:
@@ -152,13 +152,13 @@ def test_views(spark: Any, known: None, table: Path) -> None:
         spark.catalog.dropTempView("others")
 
 
-def test_what_is_skipped_is_not_opened(spark: Any, known: None, table: Path) -> None:
+def test_skipped_files_are_not_opened(spark: Any, known: None, table: Path) -> None:
     index = str(table.parent / "index")
     some, whole = (
         loaded(spark, table, "id IN (33, 41)", index_location=index),
         loaded(spark, table, index_location=index),
     )
-    # What is executed again has the files of the first time; of damaged ones the index would say nothing.
+    # The DataFrame keeps the files of its first execution. The index would not cover the damaged ones.
     assert ids_of(some) == [33, 41]
     assert len(ids_of(whole)) == 800
     for part in set(range(8)) - {1}:
@@ -166,12 +166,12 @@ def test_what_is_skipped_is_not_opened(spark: Any, known: None, table: Path) -> 
     assert ids_of(some) == [33, 41]
     with pytest.raises(Exception, match=r"ConflictError: .* was changed since the plan"):
         ids_of(whole)
-    # By their footers alone these files may hold it, and conditions of Spark's leave no file out.
+    # By their footers, these files may contain the key, and conditions of Spark skip no file.
     with pytest.raises(Exception, match="FormatError"):
         loaded(spark, table, index_location=index).where("id = 33").collect()
 
 
-def test_some_columns(spark: Any, known: None, table: Path) -> None:
+def test_a_schema_selects_columns(spark: Any, known: None, table: Path) -> None:
     reader = spark.read.format("parsieve").schema("name STRING").option("where", "id = 33")
     assert reader.load(str(table)).collect() == [("n33",)]
     with pytest.raises(Exception, match="there is no column 'nothing'; the columns are: id, name"):
@@ -180,7 +180,7 @@ def test_some_columns(spark: Any, known: None, table: Path) -> None:
         spark.read.format("parsieve").schema("id INT").load(str(table)).collect()
 
 
-def test_types_are_those_of_sparks_own_read(spark: Any, known: None, tmp_path: Path) -> None:
+def test_types_equal_those_of_sparks_own_read(spark: Any, known: None, tmp_path: Path) -> None:
     held = pa.table(
         {
             "id": pa.array([1, None, 3], pa.uint32()),
@@ -204,25 +204,23 @@ def test_types_are_those_of_sparks_own_read(spark: Any, known: None, tmp_path: P
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({}, "say which table to load"),
-        ({"path": "{table}", "wher": "id = 1"}, "options are path, where, .* not wher"),
+        ({}, "no table to load"),
+        ({"path": "{table}", "wher": "id = 1"}, "unknown options: wher; options are path, where"),
         ({"path": "{table}", "where": "nothing = 1"}, "nothing"),
         ({"path": "{table}", "where": "upper(name) = 'N1'"}, "is not understood"),
         ({"path": "{table}", "as_of": "3"}, "keeps no earlier states"),
-        ({"path": "{table}", "storage_options": "secret"}, "storage_options is a JSON object"),
+        ({"path": "{table}", "storage_options": "secret"}, "storage_options must be a JSON object"),
         ({"path": "{table}/nowhere"}, "nowhere"),
     ],
 )
-def test_what_is_wrong_is_said_by_load(
-    spark: Any, known: None, table: Path, options: dict[str, str], said: str
-) -> None:
+def test_load_reports_wrong_options(spark: Any, known: None, table: Path, options: dict[str, str], said: str) -> None:
     reader = spark.read.format("parsieve")
     with pytest.raises(Exception, match=said):
         reader.options(**{name: value.format(table=table) for name, value in options.items()}).load()
 
 
-def test_why_conditions_are_not_taken_from_spark(spark: Any, known: None) -> None:
-    """Once Spark gives no query the partitions of another, this fails, and `pushFilters` may be thought of."""
+def test_spark_shares_pushed_filters_between_queries(spark: Any, known: None) -> None:
+    """If this fails, Spark no longer shares partitions between queries, and the source could use `pushFilters`."""
     from pyspark.sql import datasource
 
     class Pushed(datasource.DataSourceReader):  # type: ignore[misc]
@@ -280,7 +278,7 @@ spark.stop()
 """
 
 
-def test_through_spark_connect(spark: Any, known: None, table: Path) -> None:
+def test_spark_connect_reads_the_source(spark: Any, known: None, table: Path) -> None:
     pytest.importorskip("grpc", reason="pip install 'pyspark[connect]'")
     installed = versions.installed()
     environment = os.environ | {
@@ -298,8 +296,8 @@ def test_through_spark_connect(spark: Any, known: None, table: Path) -> None:
     assert done.stdout.split("\n")[:2] == ["one n41", "ids 33 41"]
 
 
-def test_older_sessions_say_what_is_missing(spark: Any) -> None:
+def test_older_sessions_are_refused(spark: Any) -> None:
     if not OLD:
         pytest.skip("it is there")
-    with pytest.raises(ps.UnsupportedError, match=r"PySpark 4\.1 or newer, and this is 3\.5"):
+    with pytest.raises(ps.UnsupportedError, match=r"PySpark 4\.1 or newer, but this is 3\.5"):
         pss.register(spark)

@@ -1,4 +1,4 @@
-"""Sessions whose executors would run another Python: local ones run the driver's, others say so in one line."""
+"""Local sessions run the driver's Python on executors; other sessions raise an error if they run another one."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from parsieve.spark.runtime.doctor import examine
 
 pytestmark = pytest.mark.spark
 
-# What a user writes in an environment that was not activated: python3 of PATH is another one.
+# A program in an environment that is not activated, so that python3 in PATH is another Python.
 PROGRAM = """
 import os, sys
 import parsieve.spark as pss
 from pyspark.sql import SparkSession
 from parsieve.spark.java import choose, home_for
-from parsieve.spark.versions import installed
+from parsieve.spark.runtime.versions import installed
 os.environ["JAVA_HOME"] = str(home_for(choose(installed()), installed()))
 builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
 spark = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1").getOrCreate()
@@ -37,10 +37,10 @@ print(spark.sparkContext.pythonExec)
 
 @pytest.fixture
 def other_python(tmp_path: Path) -> Path:
-    """A `python3` without parsieve, as the system's is."""
+    """A `python3` without parsieve, like that of the system."""
     program = tmp_path / "bin" / "python3"
     program.parent.mkdir()
-    # No packages of this environment, and none of PYTHONPATH but Spark's own.
+    # parsieve cannot be imported, although this is the same Python.
     hidden = "import sys; sys.modules['parsieve'] = None; "
     program.write_text(
         f"#!{sys.executable}\n"
@@ -66,14 +66,14 @@ def run(program: str, folder: Path, **environment: str) -> subprocess.CompletedP
 
 
 def test_a_local_session_needs_no_activated_environment(tmp_path: Path, other_python: Path) -> None:
-    """Our own jobs run on the driver's Python, and the session's setting stays as it is."""
+    """Jobs of parsieve run on the driver's Python, and the session's setting does not change."""
     done = run(PROGRAM, tmp_path, PATH=f"{other_python.parent}{os.pathsep}{os.environ['PATH']}")
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["python3"]
 
 
-def test_executors_without_the_package_are_one_line(tmp_path: Path, other_python: Path) -> None:
-    """The user chose this Python, so it is not replaced."""
+def test_executors_without_the_package_raise_an_error_of_one_line(tmp_path: Path, other_python: Path) -> None:
+    """The user chose this Python, so parsieve does not replace it."""
     done = run(PROGRAM, tmp_path, PYSPARK_PYTHON=str(other_python))
     assert done.returncode == 1
     lines = done.stderr.strip().splitlines()
@@ -85,7 +85,7 @@ def test_executors_without_the_package_are_one_line(tmp_path: Path, other_python
     assert "TaskSetManager" not in done.stderr, "no task failed"
 
 
-def test_the_executors_are_asked_once(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_executors_are_checked_once(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     context = spark.sparkContext
     workers.check(context)
     monkeypatch.setattr(type(context), "parallelize", None)
@@ -95,17 +95,17 @@ def test_the_executors_are_asked_once(spark: Any, monkeypatch: pytest.MonkeyPatc
 def test_other_versions_are_refused(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workers, "_checked", set())
     monkeypatch.setattr(workers, "__version__", "9.9")
-    with pytest.raises(ps.ParsieveError, match=r"and the driver has 9\.9") as raised:
+    with pytest.raises(ps.ParsieveError, match=r"but the driver has 9\.9") as raised:
         workers.check(spark.sparkContext)
     assert "\n" not in str(raised.value)
 
 
-def test_the_doctor_tries_the_executors_python(other_python: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_doctor_checks_the_executors_python(other_python: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
     assert [item.state for item in examine() if item.name == "executors"] == ["ok"]
     for chosen, why in ((str(other_python), "cannot import parsieve"), ("/no/python", "No such file")):
         monkeypatch.setenv("PYSPARK_PYTHON", chosen)
         [item] = [item for item in examine() if item.name == "executors"]
         assert (item.state, item.found) == ("optional", chosen)
-        assert why in item.mend
-        assert sys.executable in item.mend
+        assert why in item.remedy
+        assert sys.executable in item.remedy

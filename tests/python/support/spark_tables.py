@@ -1,4 +1,4 @@
-"""Tables of every kind with a history that Spark wrote, and how many files a query of Spark's opened."""
+"""Create tables of every kind with a history in Spark, and count the files that a query of Spark opened."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def needs(kind: str) -> None:
 
 
 def selected(first: int, last: int, version: int = 0, files: int = 2) -> str:
-    """Rows for some ids, with the edges of their types; names and prices are spread over all files."""
+    """Return SQL for the rows of some ids, with extreme values. Names and prices are spread over all files."""
     return (
         f"SELECT id, concat('n', (id * 7 + {version}) % 50) AS name, "
         f"CASE WHEN id % 11 = 0 THEN double('NaN') WHEN id % 7 = 0 THEN NULL WHEN id % 13 = 0 THEN double('-0.0') "
@@ -49,7 +49,7 @@ class SparkTable:
             "hudi_cow": "USING hudi LOCATION '{0}' PARTITIONED BY (part) TBLPROPERTIES (type = 'cow', {1})",
             "hudi_mor": "USING hudi LOCATION '{0}' PARTITIONED BY (part) TBLPROPERTIES (type = 'mor', {1})",
         }
-        # Hudi lists one kind of table by its own metadata, and the other, where every write is quicker, by the folder.
+        # One kind of Hudi table is listed by its metadata table. The other is listed by its folder: faster writes.
         hudi = (
             "primaryKey = 'id', 'hoodie.parquet.small.file.limit' = '0', 'hoodie.compact.inline' = 'false', "
             f"'hoodie.metadata.enable' = '{str(kind == 'hudi_cow').lower()}', "
@@ -81,7 +81,7 @@ class SparkTable:
             self.spark.sql(f"DROP TABLE {self.name}")
 
     def whole(self, as_of: Any = None) -> Any:
-        """All rows, by a reader of Spark's that knows nothing of parsieve."""
+        """Return all rows, as Spark reads them without parsieve."""
         reader = self.spark.read
         if self.kind == "parquet":
             return reader.parquet(self.folder)
@@ -93,14 +93,14 @@ class SparkTable:
 
 
 def settled(table: Any) -> Any:
-    """A table, once none of its files is so young that nothing proves it unchanged."""
-    while not all(piece.token for piece in table._lake.snapshot().slices):
+    """Wait until all files of a table are old enough to have a token, and return the table."""
+    while not all(piece.token for piece in table.opened.lake.snapshot().slices):
         time.sleep(0.01)
     return table
 
 
 def wait_until_old(folder: Path | str) -> None:
-    """Wait until no file of a plain folder is so young that nothing proves it unchanged."""
+    """Wait until all files of a plain folder are old enough to have a token."""
     while not all(file.token for file in Storage(folder).list()):
         time.sleep(0.01)
 
@@ -110,21 +110,21 @@ def ids(frame: Any) -> list[int]:
 
 
 def ids_and_files(frame: Any) -> tuple[list[int], int]:
-    """The ids of a query, and how many files its scans opened: by Spark's count, for Iceberg by its tasks."""
+    """Return the ids of a query, and how many files its scans opened. For Iceberg, the tasks are counted."""
     query = frame.select("id")
     found = sorted(row.id for row in query.collect())
     return found, sum(files_of_scans(query))
 
 
 def files_of_scans(query: Any) -> list[int]:
-    """How many files each scan of a query opened that has been executed."""
+    """Return how many files each scan of an executed query opened."""
     return list(map(_files, _leaves(query._jdf.queryExecution().executedPlan())))
 
 
 def callbacks_left(spark: Any, enough: int = -1, rounds: int = 3) -> int:
-    """The objects that Java may call, once both collectors of garbage have run; at most so many, if time brings them.
+    """Return how many Python objects Java can call after garbage collection. Wait until at most `enough` are left.
 
-    Java tells what it let go from a thread of its own: how soon, is for a busy machine to say.
+    A thread of Java reports released objects, which can take a while on a busy machine.
     """
     pool = spark.sparkContext._gateway.gateway_property.pool
     for _ in range(rounds):
@@ -137,7 +137,7 @@ def callbacks_left(spark: Any, enough: int = -1, rounds: int = 3) -> int:
 
 
 def _leaves(plan: Any) -> Iterator[Any]:
-    """The scans of a plan; what is executed adaptively hides its parts in leaves."""
+    """Yield the scans of a plan, including those inside of adaptive query stages."""
     leaves = plan.collectLeaves()
     for at in range(leaves.size()):
         leaf = leaves.apply(at)

@@ -1,10 +1,12 @@
-"""The Bloom index of one column in one version, asked by ranges; what cannot be read keeps what it could speak of."""
+"""Read the Bloom index of one column in one version, by ranges.
+
+A part that cannot be read never makes an answer exclude a location.
+"""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from typing import ClassVar
 
@@ -15,13 +17,16 @@ from parsieve._core import ParsieveError
 from parsieve.index.bloom.shelf import ShelfReader
 from parsieve.index.log import bindings
 from parsieve.index.log.commit import BloomState, BrokenPartError, Part, Shelf
-from parsieve.io.sources import REQUESTS_AT_ONCE, RangeReader, Source
-from parsieve.io.store.store import Store
+from parsieve.io.parallel import map_in_threads
+from parsieve.io.ranges import RangeReader
+from parsieve.io.sources import REQUESTS_AT_ONCE, Source
+from parsieve.io.store.base import Store
 from parsieve.lake.base import Location, Slice
+from parsieve.lake.slices import Slices, locations_and_tokens
 
 
 class _Stored(Source):
-    """A file of a store, read by ranges; the store counts them."""
+    """A file of a store, read by ranges. The store counts the requests."""
 
     concurrent = True
 
@@ -43,72 +48,73 @@ class _Stored(Source):
 class BloomReader:
     """The Bloom index of one column in one version. Threads may share it."""
 
-    # What makes a part useless for good. What the disk or the network says may pass: it is raised, and tried again.
-    useless: ClassVar[tuple[type[Exception], ...]] = (ParsieveError, FileNotFoundError)
+    # Errors that mark a part as unusable for good. Other errors may be temporary: they are raised, and the next query
+    # tries again.
+    permanent_errors: ClassVar[tuple[type[Exception], ...]] = (ParsieveError, FileNotFoundError)
 
     def __init__(self, store: Store, state: BloomState) -> None:
         self.store = store
         self.state = state
-        # Parts that could not be used, by name, and why. What they speak of is kept.
+        # Why parts cannot be used, by name. The locations that they cover are kept.
         self.doubts: dict[str, str] = {}
         self._lock = threading.Lock()
         self._shelves: list[ShelfReader | None] | None = None
 
     @cached_property
     def bound(self) -> Mapping[Location, str]:
-        """The version of each location that it speaks of; none where that cannot be read."""
+        """Return the token of each location that the index covers; none if the bindings cannot be read."""
         try:
             return bindings.read(self.store, self.state.bindings)
-        except self.useless as error:
+        except self.permanent_errors as error:
             self.doubts["bindings"] = str(error)
             return {}
 
-    def _opened(self) -> list[ShelfReader | None]:
+    def _open_shelves(self) -> list[ShelfReader | None]:
         with self._lock:
             if self._shelves is None:
-                with ThreadPoolExecutor(REQUESTS_AT_ONCE, "parsieve-read") as pool:
-                    self._shelves = list(pool.map(self._open, self.state.shelves))
+                opened = map_in_threads(self._open, self.state.shelves, REQUESTS_AT_ONCE, "parsieve-read")
+                self._shelves = list(opened)
             return self._shelves
 
     def _open(self, shelf: Shelf) -> ShelfReader | None:
         try:
             return ShelfReader(shelf.directory.get(self.store), RangeReader(_Stored(self.store, shelf.rows)))
-        except self.useless as error:
+        except self.permanent_errors as error:
             self.doubts[shelf.directory.name] = str(error)
             return None
 
     def excluded(self, values: pa.Array) -> set[Location]:
-        """The locations that certainly hold no row with one of the values, in the versions that are bound."""
-        shelves = self._opened()
-        if None in shelves:
-            # Nobody can tell whose filters it held, and newer ones would come before the others.
+        """Return the locations whose indexed version holds no row with one of the values."""
+        shelves = [shelf for shelf in self._open_shelves() if shelf is not None]
+        if len(shelves) < len(self.state.shelves):
+            # The missing shelf may have newer filters of any location.
             return set()
-        verdicts: dict[Location, bool] = {}
-        with ThreadPoolExecutor(REQUESTS_AT_ONCE, "parsieve-read") as pool:
-            asked = pool.map(lambda shelf: self._ask(shelf, values), shelves)
-            for shelf, may in zip(shelves, asked, strict=True):
-                assert shelf is not None
-                verdicts |= {Location(*one): may is None or one in may for one in shelf.locations}
-        return {location for location, may in verdicts.items() if not may}
+        answers = map_in_threads(lambda shelf: self._ask(shelf, values), shelves, REQUESTS_AT_ONCE, "parsieve-read")
+        may_match: dict[Location, bool] = {}
+        for shelf, matching in zip(shelves, answers, strict=True):
+            may_match |= {Location(*place): matching is None or place in matching for place in shelf.locations}
+        return {location for location, matches in may_match.items() if not matches}
 
-    def _ask(self, shelf: ShelfReader | None, values: pa.Array) -> set[tuple[str, str]] | None:
-        assert shelf is not None
+    def _ask(self, shelf: ShelfReader, values: pa.Array) -> set[tuple[str, str]] | None:
+        """Return the locations on a shelf that may match; None if the filters cannot be read."""
         try:
-            may = shelf.might_contain(values)
-        except self.useless as error:
+            matching = shelf.might_contain(values)
+        except self.permanent_errors as error:
             self.doubts["rows of a shelf"] = str(error)
             return None
         if shelf.damaged:
             self.doubts["rows of a shelf"] = f"{shelf.damaged} of them are damaged"
-        return may
+        return matching
 
     def known(self, slices: Sequence[Slice]) -> pa.BooleanArray:
-        """Whether there is a filter of this very version of each slice."""
+        """Return for each slice whether the index has a filter for its current version."""
         bound = self.bound
-        return pa.array([bool(one.token) and bound.get(one.location) == one.token for one in slices], pa.bool_())
+        pairs = zip(*locations_and_tokens(Slices.of(slices)), strict=True)
+        return pa.array([bool(token) and bound.get(location) == token for location, token in pairs], pa.bool_())
 
     def may_match(self, values: pa.Array, slices: Sequence[Slice]) -> pa.BooleanArray:
-        """Whether each slice must be read: false only where this very version of it holds none of the values."""
+        """Return for each slice whether it may match. False means that its current version holds none of the values."""
         excluded = self.excluded(values)
-        said_no = pa.array([one.location in excluded for one in slices], pa.bool_())
-        return pc.invert(pc.and_(self.known(slices), said_no))
+        locations, _ = locations_and_tokens(Slices.of(slices))
+        is_excluded = pa.array([location in excluded for location in locations], pa.bool_())
+        return pc.invert(pc.and_(self.known(slices), is_excluded))

@@ -1,4 +1,4 @@
-"""The Bloom index of a table: a filter for each location, on shelves of which a point reads one row for all."""
+"""Shelves: Bloom filters of many locations, arranged so that a lookup of one key reads one row for all of them."""
 
 from __future__ import annotations
 
@@ -10,44 +10,44 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from parsieve import _core
-from parsieve.io.sources import RangeReader
+from parsieve.io.ranges import RangeReader
 
 Location = tuple[str, str]
 
-# Bytes of filters on one shelf: all of them are in memory at once while it is written, and a lookup reads each shelf.
+# Bytes of filters on one shelf. A build holds them all in memory, and a lookup sends a request to each shelf.
 SHELF_BYTES = 256 << 20
-# Bytes of a filter's block.
+# Bytes of a block of a filter.
 BLOCK = 32
 
 
 @dataclass(frozen=True, slots=True)
 class Filled:
-    """The keys of one location as a filter: what a shelf takes."""
+    """The filter of one location."""
 
     location: Location
-    # None where no row has a value.
+    # None if no row has a value.
     filter: _core.BloomFilter | None
     nulls: bool = False
     nans: bool = False
-    # Rows that could not be read: the location is kept whatever is asked.
+    # Whether some rows could not be read. Every query keeps such a location.
     unknown: bool = False
 
     @property
     def column_type(self) -> str | None:
-        """Physical type and meaning of its values; None where it has none."""
+        """Return the physical type and meaning of the values; None if there are none."""
         return None if self.filter is None else self.filter.column_type
 
     @property
     def num_bytes(self) -> int:
-        """The size of its filter."""
+        """Return the size of the filter."""
         return 0 if self.filter is None else self.filter.num_bytes
 
 
 class Filling:
-    """The filter of one location's keys, filled in one pass."""
+    """Fills the filter of one location in one pass."""
 
     def __init__(self, location: Location, num_rows: int, fpp: float = 0.01) -> None:
-        """Begin with a filter that is large enough for `num_rows`; more rows make it worse, never wrong."""
+        """Start with a filter for `num_rows`. More rows cause more false positives, but no wrong answer."""
         self._location = location
         self._num_rows = num_rows
         self._fpp = fpp
@@ -55,7 +55,7 @@ class Filling:
         self._nulls = self._nans = False
 
     def add(self, keys: pa.Array) -> None:
-        """Take in the keys of some rows."""
+        """Add the keys of some rows."""
         self._nulls |= keys.null_count > 0
         if keys.null_count == len(keys):
             return
@@ -67,92 +67,90 @@ class Filling:
         self._filter.insert(keys)
 
     def finish(self) -> Filled:
-        """Return the filter, halved as often as it keeps its rate."""
+        """Return the filter, folded to the smallest size that keeps the false positive rate."""
         filled, self._filter = self._filter, None
-        return Filled(self._location, None if filled is None else _halved(filled, self._fpp), self._nulls, self._nans)
+        return Filled(self._location, None if filled is None else _folded(filled, self._fpp), self._nulls, self._nans)
 
 
-def _halved(filled: _core.BloomFilter, fpp: float) -> _core.BloomFilter:
-    """The smallest half of a half that keeps the rate. All shelf sizes halve into shelf sizes, down to four blocks.
+def _folded(filled: _core.BloomFilter, fpp: float) -> _core.BloomFilter:
+    """Fold a filter to the smallest shelf size that keeps the rate, but not below four blocks.
 
-    One step makes it: intermediate sizes would leave the memory of the process full of holes.
+    Half of a shelf size is a shelf size too. Folding in one step avoids fragmenting the memory with intermediate sizes.
     """
     blocks = filled.num_blocks
-    small = filled.folded(fpp)
-    if small.num_blocks in (1, 2) and blocks > small.num_blocks:
-        small = filled.folded(factor=max(1, blocks // 4))
-    return small
-
-
-def fill(location: Location, keys: Iterable[pa.Array], num_rows: int, fpp: float = 0.01) -> Filled:
-    """The filter of a location's keys."""
-    filling = Filling(location, num_rows, fpp)
-    for array in keys:
-        filling.add(array)
-    return filling.finish()
+    folded = filled.folded(fpp)
+    if folded.num_blocks in (1, 2) and blocks > folded.num_blocks:
+        folded = filled.folded(factor=max(1, blocks // 4))
+    return folded
 
 
 class Shelved(Protocol):
-    """What decides on which shelf a location goes."""
+    """The properties that decide on which shelf a location goes."""
 
     @property
     def column_type(self) -> str | None:
-        """Physical type and meaning of its values; None where it has none."""
+        """Return the physical type and meaning of the values; None if there are none."""
 
     @property
     def num_bytes(self) -> int:
-        """The size of its filter."""
+        """Return the size of the filter."""
 
 
 class Placed(Shelved, Protocol):
-    """A location with its filter, which may be loaded each time it is asked for."""
+    """A location with its filter, which may be loaded at each access."""
 
     @property
     def location(self) -> Location:
-        """Partition and group."""
+        """Return the partition and the group."""
 
     @property
     def filter(self) -> _core.BloomFilter | None:
-        """Its filter; None where it has no value."""
+        """Return the filter; None if no row has a value."""
 
     @property
     def nulls(self) -> bool:
-        """Whether some rows have no value."""
+        """Return whether some rows have no value."""
 
     @property
     def nans(self) -> bool:
-        """Whether some rows are not a number."""
+        """Return whether some rows are NaN."""
 
     @property
     def unknown(self) -> bool:
-        """Whether some rows could not be read."""
+        """Return whether some rows could not be read."""
+
+
+def filter_of(data: bytes, column_type: str | None) -> _core.BloomFilter:
+    """Decode a filter that `to_bytes` encoded."""
+    return _core.BloomFilter._restore(data, column_type)
 
 
 ShelvedT = TypeVar("ShelvedT", bound=Shelved)
 
 
 def on_shelves(filled: Iterable[ShelvedT], shelf_bytes: int = SHELF_BYTES) -> Iterator[tuple[str, list[ShelvedT]]]:
-    """Group locations into shelves of one column type, each of which is full except for the last of its type.
+    """Group locations into shelves. All shelves are full, except for the last one of each column type.
 
-    Filters of different types (the column was widened meanwhile) go on different shelves.
+    Filters of different types go on different shelves. Files may have different types if the column was widened.
     """
     open_shelves: dict[str, list[ShelvedT]] = {}
     sizes: dict[str, int] = {}
     empty: list[ShelvedT] = []
-    for one in filled:
-        if one.column_type is None:
-            empty.append(one)
+    for location in filled:
+        column_type = location.column_type
+        if column_type is None:
+            empty.append(location)
             continue
-        open_shelves.setdefault(one.column_type, []).append(one)
-        sizes[one.column_type] = sizes.get(one.column_type, 0) + one.num_bytes
-        if sizes[one.column_type] >= shelf_bytes:
-            del sizes[one.column_type]
-            yield one.column_type, open_shelves.pop(one.column_type)
+        open_shelves.setdefault(column_type, []).append(location)
+        sizes[column_type] = sizes.get(column_type, 0) + location.num_bytes
+        if sizes[column_type] >= shelf_bytes:
+            del sizes[column_type]
+            yield column_type, open_shelves.pop(column_type)
     for column_type, shelf in open_shelves.items():
         yield column_type, shelf + empty
         empty = []
     if empty:
-        # No location has a value, so any type says so.
+        # No location has a value, so any type will do.
         yield "INT32 integer", empty
 
 
@@ -163,60 +161,61 @@ def shelve(filled: Iterable[Placed], shelf_bytes: int = SHELF_BYTES) -> Iterator
 
 
 def arranged(column_type: str, shelf: Iterable[Placed]) -> tuple[bytes, bytes]:
-    """Return the directory and the rows of one shelf. Besides the rows, one filter is loaded at a time."""
-    places = list(shelf)
+    """Return the directory and the rows of one shelf. Only one filter at a time is loaded in addition to the rows."""
+    placed = list(shelf)
     locations = [
-        (*one.location, one.num_bytes // BLOCK if one.column_type else None, one.nulls, one.nans, one.unknown)
-        for one in places
+        (*entry.location, entry.num_bytes // BLOCK if entry.column_type else None, *_flags(entry)) for entry in placed
     ]
     arrangement = _core.ShelfArrangement(column_type, locations)
-    for number, one in enumerate(places):
-        if (filter := one.filter) is not None:
+    for number, entry in enumerate(placed):
+        if (filter := entry.filter) is not None:
             arrangement.place(number, filter)
     directory, rows = arrangement.finish()
     return directory.to_bytes(), rows
 
 
+def _flags(entry: Placed) -> tuple[bool, bool, bool]:
+    return entry.nulls, entry.nans, entry.unknown
+
+
 class ShelfReader:
-    """One shelf, asked by ranges of its rows. Threads may share it."""
+    """A shelf whose rows are read by ranges. Threads may share it."""
 
     def __init__(self, directory: bytes, rows: Any) -> None:
-        """Read a directory; `rows` is any source of `RangeReader`, or a reader."""
+        """Decode a directory. `rows` is a `RangeReader` or any source that it accepts."""
         self._shelf = _core.Shelf.read(directory)
         self._rows = rows if isinstance(rows, RangeReader) else RangeReader(rows)
         self.locations = self._shelf.locations
         self.num_bytes = self._shelf.num_bytes
-        # Rows whose checksum was wrong so far; they kept their locations.
+        # How many rows had a wrong checksum so far. They keep their locations.
         self.damaged = 0
 
     @property
     def column_type(self) -> str:
-        """Physical type and meaning of the values."""
+        """Return the physical type and meaning of the values."""
         return self._shelf.column_type
 
     def might_contain(self, values: Any) -> set[Location]:
-        """The locations that may hold a row with one of the values; a value without an exact form is in all of them."""
+        """Return the locations that may hold one of the values.
+
+        Every location may hold a value that the column type cannot represent.
+        """
         probe = self._shelf.probe(values)
         fetched = _core.Fetched()
         while True:
             needed, answer = self._shelf.might_contain(probe, fetched)
             if answer is not None:
-                may, damaged = answer
+                may_match, damaged = answer
                 self.damaged += damaged
-                return {location for location, kept in zip(self.locations, may, strict=True) if kept}
+                return {location for location, matches in zip(self.locations, may_match, strict=True) if matches}
             self._rows.fetch(needed, fetched)
-
-    def null_locations(self) -> set[Location]:
-        """The locations that may hold a row without a value."""
-        flags = zip(self.locations, self._shelf.flags, strict=True)
-        return {location for location, (nulls, unknown) in flags if nulls or unknown}
 
     @property
     def bytes_fetched(self) -> int:
-        """Bytes of rows read so far."""
+        """Return how many bytes of rows were read so far."""
         return self._rows.bytes_fetched
 
     @property
     def requests(self) -> int:
-        """Reads of rows so far."""
+        """Return how many reads of rows were made so far."""
         return self._rows.requests

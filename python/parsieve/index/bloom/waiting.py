@@ -8,13 +8,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import BinaryIO
 
-from parsieve import _core
-from parsieve.index.bloom.shelf import Filled
+from parsieve._core import BloomFilter
+from parsieve.index.bloom.shelf import Filled, filter_of
 from parsieve.index.scan.spill import Room
 
 
 class Budget:
-    """Bytes that threads may hold together. A claim larger than all of them waits until it is alone."""
+    """A limit on the bytes that threads hold together. A claim above the limit waits until no other is left."""
 
     def __init__(self, num_bytes: int) -> None:
         """Allow this many bytes at the same time."""
@@ -38,7 +38,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class _Spilled:
-    """A filled location whose filter is in a temporary file, and is read each time it is asked for."""
+    """A location whose filter is in a temporary file. Each access to `filter` reads it again."""
 
     location: tuple[str, str]
     column_type: str
@@ -51,8 +51,8 @@ class _Spilled:
     length: int
 
     @property
-    def filter(self) -> _core.BloomFilter:
-        """The filter."""
+    def filter(self) -> BloomFilter:
+        """Read the filter."""
         self.file.seek(self.start)
         data = self.file.read(self.length)
         while len(data) < self.length:
@@ -60,14 +60,14 @@ class _Spilled:
             if not more:
                 raise OSError(f"a temporary file of the index build ended at {self.start + len(data)} bytes")
             data += more
-        return _core.BloomFilter._restore(data, self.column_type)
+        return filter_of(data, self.column_type)
 
 
 class WaitingFilters:
-    """The filters of one column, in the order of their slices. Threads may put them; one reads, when all are put."""
+    """The filters of one column, in the order of their slices. Threads may put them; one thread reads them all."""
 
     def __init__(self, room: Room, count: int) -> None:
-        """Expect `count` filters, which share the memory of `room` with all others."""
+        """Prepare for `count` filters, which use the memory budget of `room`."""
         self._room = room
         self._filters: list[Filled | _Spilled | None] = [None] * count
         self._lock = threading.Lock()
@@ -75,18 +75,18 @@ class WaitingFilters:
         self._end = 0
 
     def put(self, number: int, filled: Filled) -> None:
-        """Keep the filter of the slice with this number."""
+        """Set the filter of the slice with this number."""
         if filled.filter is None or self._room.take(filled.num_bytes):
             self._filters[number] = filled
         else:
             self._filters[number] = self._spill(filled, filled.filter)
 
     def append(self, filled: Filled) -> None:
-        """Add one filter."""
+        """Append a filter."""
         self._filters.append(None)
         self.put(len(self._filters) - 1, filled)
 
-    def _spill(self, filled: Filled, filter: _core.BloomFilter) -> _Spilled:
+    def _spill(self, filled: Filled, filter: BloomFilter) -> _Spilled:
         data = memoryview(filter.to_bytes())
         with self._lock:
             if self._file is None:
@@ -99,9 +99,17 @@ class WaitingFilters:
                 written += self._file.write(data[written:])
         self._room.note(len(data))
         assert filled.column_type is not None
-        sides = (filled.nulls, filled.nans, filled.unknown)
-        known = (filled.location, filled.column_type, filled.num_bytes, *sides)
-        return _Spilled(*known, file=self._file, start=start, length=len(data))
+        return _Spilled(
+            location=filled.location,
+            column_type=filled.column_type,
+            num_bytes=filled.num_bytes,
+            nulls=filled.nulls,
+            nans=filled.nans,
+            unknown=filled.unknown,
+            file=self._file,
+            start=start,
+            length=len(data),
+        )
 
     def __iter__(self) -> Iterator[Filled | _Spilled]:
         for filled in self._filters:

@@ -1,4 +1,7 @@
-"""Columns by path and by field id: a renamed column keeps its index, and a new one of its name does not get it."""
+"""Find indexed columns in a schema, by path and by field id.
+
+A renamed column keeps its index. A new column with the old name does not get it.
+"""
 
 from __future__ import annotations
 
@@ -13,42 +16,51 @@ from parsieve.lake.rows.columns import FIELD_ID, PHYSICAL_NAME, leaf_field
 
 
 def path_of(column: str | Sequence[str]) -> ColumnPath:
-    """A column as a path: dotted text, or a sequence of names where names hold dots."""
+    """Return the path of a column, given as a dotted name or as a sequence of names."""
     return tuple(column.split(".")) if isinstance(column, str) else tuple(column)
 
 
+def paths_of(columns: Sequence[str | Sequence[str]]) -> list[ColumnPath]:
+    """Return the distinct paths of the columns to index. Raises `ValueError` if there are none."""
+    paths = list(dict.fromkeys(path_of(column) for column in columns))
+    if not paths:
+        raise ValueError("name at least one column to index")
+    return paths
+
+
 def field_id_of(field: pa.Field) -> int | None:
-    """The field's id, where its format has ids."""
+    """Return the id of a field, or None if the table has no field ids."""
     text = (field.metadata or {}).get(FIELD_ID, b"")
     return int(text) if text.isdigit() else None
 
 
 def current_field(schema: pa.Schema, path: ColumnPath, field_id: int | None) -> tuple[ColumnPath, pa.Field]:
-    """Where a column is now. `ColumnNotFoundError` if it is gone, or if another one has taken its name.
+    """Return the current path and field of an indexed column.
 
-    A table may give its columns ids later than it was indexed.
+    Raises `ColumnNotFoundError` if the column was dropped, even if another column has its name now. A table may get
+    field ids after it was indexed.
     """
     if field_id is not None:
-        for where, field in _leaves((), schema):
+        for current_path, field in _leaves((), schema):
             if field_id_of(field) == field_id:
-                return where, field
+                return current_path, field
     field = leaf_field(schema, path)
     if field_id_of(field) is not None and (field_id is not None or not _is_named_as_in_files(schema, path)):
-        raise ColumnNotFoundError(f"{'.'.join(path)} is another column than the one that was indexed")
+        raise ColumnNotFoundError(f"{'.'.join(path)} is not the column that was indexed: that one was dropped")
     return path, field
 
 
-def has_other_values(one: pa.DataType, other: pa.DataType) -> bool:
-    """Whether a type of the same kind as another one may lack some of its values: a number of another width."""
+def differ_in_width(left: pa.DataType, right: pa.DataType) -> bool:
+    """Return whether one of two types of the same kind may lack values of the other, such as int32 and int64."""
     sized = (pt.is_integer, pt.is_floating, pt.is_decimal, pt.is_fixed_size_binary)
-    return one != other and any(is_sized(kind) for is_sized in sized for kind in (one, other))
+    return left != right and any(is_sized(data_type) for is_sized in sized for data_type in (left, right))
 
 
 def _is_named_as_in_files(schema: pa.Schema, path: ColumnPath) -> bool:
-    """Whether a column is the one that had its name before columns had ids: Delta keeps that name for the files."""
+    """Return whether a column had this name before columns had ids: Delta keeps that name in the files."""
     level = list(schema)
     for part in path:
-        field = next(one for one in level if one.name == part)
+        field = next(candidate for candidate in level if candidate.name == part)
         if (field.metadata or {}).get(PHYSICAL_NAME, part.encode()) != part.encode():
             return False
         level = list(field.type) if pt.is_struct(field.type) else []

@@ -1,4 +1,4 @@
-"""Versions of an index: one small file each, put only if its name is free; what they name is never written twice.
+"""The versions of an index. Each is a small file, written only if its name is free; its files are never overwritten.
 
 ```text
 commits/v00000000000000000007    writer, parent, the table's snapshot, and for each column: bindings, base, deltas
@@ -20,45 +20,45 @@ import pyarrow as pa
 
 from parsieve._core import FormatError
 from parsieve.io import document
-from parsieve.io.store.store import Store, Stored
+from parsieve.io.store.base import Store, Stored
 from parsieve.lake.base import ColumnPath, Snapshot
 
 COMMITS = "commits"
-# How many versions a commit remembers by their table's snapshot; older ones are found by way of the oldest of these.
+# How many earlier versions a commit lists with their table snapshots. The oldest of these lists older ones.
 HISTORY = 100
 ATTEMPTS = 5
 
 
 @dataclass(frozen=True, slots=True)
 class TableState:
-    """A snapshot of the table: its name in the format, and its instant."""
+    """A snapshot of the table: its id in the table's format, and its instant."""
 
     id: int | str | None
     instant: int
 
     @classmethod
     def of(cls, snapshot: Snapshot) -> TableState:
-        """Where a snapshot stands."""
+        """Return the state of a snapshot."""
         return cls(snapshot.id, snapshot.instant)
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A file of the store that a version names."""
+    """A file that a version references."""
 
     name: str
     size: int
-    # SHA-256 of a file that is read whole; segment files are read by ranges, each of which has a checksum of its own.
+    # SHA-256 of a file that is read completely. Segment files are read by ranges, and each range has its own checksum.
     digest: str = ""
 
     @classmethod
     def put(cls, store: Store, name: str, data: bytes) -> Part:
-        """Store a file that is read whole."""
+        """Store a file that is read completely, and record its digest."""
         store.put(name, data)
         return cls(name, len(data), hashlib.sha256(data).hexdigest())
 
     def get(self, store: Store) -> bytes:
-        """The whole file, if it is what was stored."""
+        """Read the file, and check its digest."""
         try:
             data = store.get(self.name)
         except FileNotFoundError as error:
@@ -69,7 +69,7 @@ class Part:
 
 
 class BrokenPartError(FormatError):
-    """A file that a version names cannot be used."""
+    """Raised if a file that a version references is missing or damaged."""
 
     def __init__(self, store: Store, name: str, why: str, gone: bool = False) -> None:
         super().__init__(f"{store}/{name}: {why}")
@@ -80,13 +80,13 @@ class BrokenPartError(FormatError):
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """A whole index of a column as of an instant of the index."""
+    """The complete index of a column at an instant of the index."""
 
     instant: int
     root: Part
     # Segment files by number.
     files: tuple[Part, ...]
-    # (key, location) pairs, to judge when deltas have grown too many.
+    # The number of (key, location) pairs, to decide when the deltas need a compaction.
     pairs: int
 
 
@@ -101,26 +101,26 @@ class DeltaPart:
 
 @dataclass(frozen=True, slots=True)
 class ColumnState:
-    """What a version knows of one column."""
+    """The Sieve index of one column in a version."""
 
     path: ColumnPath
     field_id: int | None
     type: pa.DataType
-    # The table's snapshot that the column follows.
+    # The table snapshot of the last build or update.
     table: TableState
-    # Which version of each location it speaks of: a full list, then changes to it.
+    # The token of each location that it covers: a full list, then changes to it.
     bindings: tuple[Part, ...]
     base: Base
     deltas: tuple[DeltaPart, ...] = ()
 
     def parts(self) -> list[Part]:
-        """Every file that it names."""
+        """Return every file that the column references."""
         return [*self.bindings, self.base.root, *self.base.files, *(delta.file for delta in self.deltas)]
 
 
 @dataclass(frozen=True, slots=True)
 class Shelf:
-    """Bloom filters of some locations: the directory is read whole, the rows by ranges."""
+    """Bloom filters of some locations. The directory is read completely, the rows by ranges."""
 
     directory: Part
     rows: Part
@@ -128,7 +128,7 @@ class Shelf:
 
 @dataclass(frozen=True, slots=True)
 class BloomState:
-    """What a version knows of one column by Bloom filters."""
+    """The Bloom index of one column in a version."""
 
     path: ColumnPath
     field_id: int | None
@@ -136,11 +136,11 @@ class BloomState:
     table: TableState
     fpp: float
     bindings: tuple[Part, ...]
-    # A location's filter is that of the last shelf which names it.
+    # If several shelves contain a location, the filter of the last one counts.
     shelves: tuple[Shelf, ...]
 
     def parts(self) -> list[Part]:
-        """Every file that it names."""
+        """Return every file that the column references."""
         return [*self.bindings, *(part for shelf in self.shelves for part in (shelf.directory, shelf.rows))]
 
 
@@ -149,20 +149,20 @@ class Commit:
     """One version of an index."""
 
     version: int
-    # Names this attempt to commit, so that a writer knows its own.
+    # Identifies this attempt to commit, so that a writer recognizes its own.
     writer: str
     parent: str | None
-    # Milliseconds since 1970 by the writer's clock, for people.
+    # Milliseconds since 1970 by the writer's clock, for information only.
     written: int
     operation: str
     table: TableState
     columns: Mapping[ColumnPath, ColumnState]
     blooms: Mapping[ColumnPath, BloomState]
-    # Earlier versions with the table's states, newest first.
+    # Earlier versions with their table states, newest first.
     history: tuple[tuple[int, TableState], ...] = field(default=(), repr=False)
 
     def to_bytes(self) -> bytes:
-        """The file of this version."""
+        """Encode the version as a file."""
         return document.write(
             "commit",
             {
@@ -172,18 +172,18 @@ class Commit:
                 "written": self.written,
                 "operation": self.operation,
                 "table": _state(self.table),
-                "columns": [_column(one) for _, one in sorted(self.columns.items())],
-                "blooms": [_bloom(one) for _, one in sorted(self.blooms.items())],
+                "columns": [_column(state) for _, state in sorted(self.columns.items())],
+                "blooms": [_bloom(state) for _, state in sorted(self.blooms.items())],
                 "history": [{"version": version, **_state(state)} for version, state in self.history],
             },
         )
 
     @classmethod
     def from_bytes(cls, data: bytes, name: str) -> Commit:
-        """A version from its file."""
+        """Decode a version from its file."""
         fields = document.read("commit", data, name)
-        columns = [_column_of(one, name) for one in fields.objects("columns")]
-        blooms = [_bloom_of(one, name) for one in fields.objects("blooms")]
+        columns = [_column_of(column, name) for column in fields.objects("columns")]
+        blooms = [_bloom_of(column, name) for column in fields.objects("blooms")]
         return cls(
             version=fields.get("version", int),
             writer=fields.get("writer", str),
@@ -191,18 +191,18 @@ class Commit:
             written=fields.get("written", int),
             operation=fields.get("operation", str),
             table=_state_of(fields.inner("table")),
-            columns={one.path: one for one in columns},
-            blooms={one.path: one for one in blooms},
-            history=tuple((one.get("version", int), _state_of(one)) for one in fields.objects("history")),
+            columns={state.path: state for state in columns},
+            blooms={state.path: state for state in blooms},
+            history=tuple((entry.get("version", int), _state_of(entry)) for entry in fields.objects("history")),
         )
 
     @property
     def is_empty(self) -> bool:
-        """Whether no column is indexed."""
+        """Return whether no column is indexed."""
         return not (self.columns or self.blooms)
 
     def parts(self) -> list[Part]:
-        """Every file that this version names."""
+        """Return every file that this version references."""
         states: list[ColumnState | BloomState] = [*self.columns.values(), *self.blooms.values()]
         return [part for state in states for part in state.parts()]
 
@@ -214,7 +214,7 @@ def after(
     columns: Mapping[ColumnPath, ColumnState],
     blooms: Mapping[ColumnPath, BloomState] | None = None,
 ) -> Commit:
-    """The version after another one; without `blooms` it has the parent's."""
+    """Return the version after `parent`. If `blooms` is None, the version keeps the Bloom indexes of the parent."""
     if blooms is None:
         blooms = {} if parent is None else parent.blooms
     history = () if parent is None else ((parent.version, parent.table), *parent.history)[:HISTORY]
@@ -247,16 +247,16 @@ def _parts_of(fields: document.Fields, field: str) -> tuple[Part, ...]:
     return tuple(Part(name, size, digest) for name, size, digest in fields.rows(field, str, int, str))
 
 
-def _followed(column: ColumnState | BloomState) -> dict[str, Any]:
-    """Which column of which table is followed, and how far."""
+def _common_fields(column: ColumnState | BloomState) -> dict[str, Any]:
+    """Encode the fields that both kinds of index have."""
     return {
         "path": list(column.path),
         "field_id": column.field_id,
-        # For people, and then as Arrow's own schema message, which is what counts.
+        # "type" is for information only; "arrow" has the type as an Arrow schema message.
         "type": str(column.type),
         "arrow": base64.b64encode(pa.schema([pa.field("", column.type)]).serialize()).decode(),
         "table": _state(column.table),
-        "bindings": [_part(one) for one in column.bindings],
+        "bindings": [_part(part) for part in column.bindings],
     }
 
 
@@ -270,7 +270,7 @@ def _type_of(fields: document.Fields, source: str) -> pa.DataType:
 
 def _bloom(column: BloomState) -> dict[str, Any]:
     shelves = [[*_part(shelf.directory), *_part(shelf.rows)] for shelf in column.shelves]
-    return {**_followed(column), "fpp": str(column.fpp), "shelves": shelves}
+    return {**_common_fields(column), "fpp": str(column.fpp), "shelves": shelves}
 
 
 def _bloom_of(fields: document.Fields, source: str) -> BloomState:
@@ -278,9 +278,9 @@ def _bloom_of(fields: document.Fields, source: str) -> BloomState:
     try:
         fpp = float(fields.get("fpp", str))
     except ValueError as error:
-        raise FormatError(f"{source}: fpp is no number") from error
+        raise FormatError(f"{source}: fpp is not a number") from error
     if not fields.texts("path"):
-        raise FormatError(f"{source}: a column has a path")
+        raise FormatError(f"{source}: a column has no path")
     return BloomState(
         path=fields.texts("path"),
         field_id=fields.maybe("field_id", int),
@@ -295,11 +295,11 @@ def _bloom_of(fields: document.Fields, source: str) -> BloomState:
 def _column(column: ColumnState) -> dict[str, Any]:
     base = column.base
     return {
-        **_followed(column),
+        **_common_fields(column),
         "base": {
             "instant": base.instant,
             "root": [_part(base.root)],
-            "files": [_part(one) for one in base.files],
+            "files": [_part(part) for part in base.files],
             "pairs": base.pairs,
         },
         "deltas": [[delta.instant, *_part(delta.file), delta.changes] for delta in column.deltas],
@@ -310,7 +310,7 @@ def _column_of(fields: document.Fields, source: str) -> ColumnState:
     base = fields.inner("base")
     root = _parts_of(base, "root")
     if len(root) != 1 or not fields.texts("path"):
-        raise FormatError(f"{source}: a column has one path and one root")
+        raise FormatError(f"{source}: a column does not have exactly one path and one root")
     return ColumnState(
         path=fields.texts("path"),
         field_id=fields.maybe("field_id", int),
@@ -326,59 +326,59 @@ def _column_of(fields: document.Fields, source: str) -> ColumnState:
 
 
 def name_of(version: int) -> str:
-    """The file of a version."""
+    """Return the file name of a version."""
     return f"{COMMITS}/v{version:020d}"
 
 
 class Log:
-    """The versions in a store."""
+    """The versions of the index in a store."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
 
     def stored(self) -> list[tuple[int, Stored]]:
-        """The versions that are there, oldest first."""
-        found = []
-        for one in self.store.list(COMMITS):
-            digits = one.name.removeprefix(f"{COMMITS}/v")
+        """Return the existing versions and their files, oldest first."""
+        versions = []
+        for file in self.store.list(COMMITS):
+            digits = file.name.removeprefix(f"{COMMITS}/v")
             if len(digits) == 20 and digits.isdecimal():
-                found.append((int(digits), one))
-        return found
+                versions.append((int(digits), file))
+        return versions
 
     def read(self, version: int) -> Commit:
-        """A version. `FileNotFoundError` if it is gone, `FormatError` if it is damaged."""
+        """Read a version. Raises `FileNotFoundError` if it does not exist, and `FormatError` if it is damaged."""
         name = name_of(version)
         commit = Commit.from_bytes(self.store.get(name), f"{self.store}/{name}")
         if commit.version != version:
-            raise FormatError(f"{self.store}/{name} is version {commit.version}")
+            raise FormatError(f"{self.store}/{name} contains version {commit.version}")
         return commit
 
     def newest(self) -> Commit | None:
-        """The newest version, or None where there is none."""
+        """Return the newest version, or None if there is none."""
         for _ in range(ATTEMPTS):
             versions = self.stored()
             if not versions:
                 return None
-            # Somebody may expire it between the two looks; then there is a newer one.
+            # If the version was expired after it was listed, there is a newer one.
             with contextlib.suppress(FileNotFoundError):
                 try:
                     return self.read(versions[-1][0])
                 except FormatError as error:
                     raise FormatError(
-                        f"{error}. Without this file the version before it is the newest; without the folder "
-                        f"{self.store} there is no index, and another one can be built"
+                        f"{error}. Delete this file to return to the previous version, or delete the folder "
+                        f"{self.store} to build a new index"
                     ) from error
-        raise FileNotFoundError(f"the versions of {self.store} vanish as fast as they are listed")
+        raise FileNotFoundError(f"the versions of {self.store} are removed faster than they can be read")
 
     def publish(self, commit: Commit) -> bool:
-        """Make a version the newest one; False where somebody else was faster, and nothing has happened then."""
+        """Publish a version as the newest one. Return False, without any effect, if another writer was faster."""
         name, data = name_of(commit.version), commit.to_bytes()
         for attempt in range(ATTEMPTS):
             try:
                 written = self.store.put_if_absent(name, data)
                 break
             except OSError:
-                # It may have arrived all the same: whoever wrote the file is named in it.
+                # The file may have been written nevertheless. Its content shows which writer wrote it.
                 if self._is_ours(name, data):
                     written = True
                     break
@@ -387,7 +387,7 @@ class Log:
                 time.sleep(0.05 * 2**attempt)
         if not written and not self._is_ours(name, data):
             return False
-        return self._stands(commit)
+        return self._is_in_history(commit)
 
     def _is_ours(self, name: str, data: bytes) -> bool:
         try:
@@ -395,10 +395,10 @@ class Log:
         except FileNotFoundError:
             return False
 
-    def _stands(self, commit: Commit) -> bool:
-        """Whether the newest version descends from ours.
+    def _is_in_history(self, commit: Commit) -> bool:
+        """Return whether the next version, if any, is based on this one. Delete this one if not.
 
-        It may not where a writer slept while others committed, and expired, the very number that it then put.
+        Other writers may have committed and expired this version number while this writer was suspended.
         """
         later = [version for version, _ in self.stored() if version > commit.version]
         if not later:
@@ -411,6 +411,6 @@ class Log:
         return False
 
 
-def without(column: ColumnState, base: Base) -> ColumnState:
-    """A column with another base, and only the deltas that the base does not stand for."""
+def with_base(column: ColumnState, base: Base) -> ColumnState:
+    """Return a column with a new base and the deltas that this base does not contain."""
     return replace(column, base=base, deltas=tuple(delta for delta in column.deltas if delta.instant > base.instant))

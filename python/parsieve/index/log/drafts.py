@@ -1,4 +1,4 @@
-"""The files of a build that is under way, which are removed at once if it fails."""
+"""Remove the files of a build or an update that fails."""
 
 from __future__ import annotations
 
@@ -8,47 +8,39 @@ from collections.abc import Iterator, Sequence
 
 from parsieve._core import FormatError
 from parsieve.index.log.commit import Log
-from parsieve.index.log.garbage import named
-from parsieve.io.sources import Range
-from parsieve.io.store.store import Data, LocalStore, Store, Stored
+from parsieve.index.log.garbage import referenced_files
+from parsieve.io.store.base import Data, Store, Stored
+from parsieve.io.store.local import LocalStore
 
 
 class Drafts(Store):
-    """A store that remembers what was put since the last version was committed. Threads may share it."""
+    """A store that remembers the files written since the last commit. Threads may share it."""
 
     def __init__(self, store: Store) -> None:
         super().__init__()
         self.gap = store.gap
         self._store = store
         self._names: builtins.list[str] = []
-        # A version may have arrived without our knowing: then it names the files.
+        # Whether a commit failed in a way that may have written the version, which then references the files.
         self._is_uncertain = False
 
     def __str__(self) -> str:
         return str(self._store)
 
-    def get(self, name: str) -> bytes:
-        """A whole file."""
+    def _get(self, name: str) -> bytes:
         return self._store.get(name)
 
-    def get_ranges(self, name: str, ranges: Sequence[Range]) -> list[bytes]:
-        """Some ranges of a file."""
-        return self._store.get_ranges(name, ranges)
-
-    def _get(self, name: str) -> bytes:
-        return self._store._get(name)
-
     def _get_range(self, name: str, start: int, end: int) -> bytes:
-        return self._store._get_range(name, start, end)
+        return self._store.get_ranges(name, [(start, end)])[0]
 
     def put(self, name: str, data: Data) -> None:
         """Write a file."""
-        # Noted first: an upload that failed halfway may have left something.
+        # Record the name first, because an upload that fails halfway may leave a file.
         self._names.append(name)
         self._store.put(name, data)
 
     def put_if_absent(self, name: str, data: bytes) -> bool:
-        """Write a file unless the name is taken."""
+        """Write a file unless its name is taken."""
         self._is_uncertain = True
         written = self._store.put_if_absent(name, data)
         self._is_uncertain = False
@@ -57,7 +49,7 @@ class Drafts(Store):
         return written
 
     def list(self, folder: str) -> list[Stored]:
-        """The files of a folder."""
+        """Return the files of a folder."""
         return self._store.list(folder)
 
     def delete(self, name: str) -> None:
@@ -65,27 +57,27 @@ class Drafts(Store):
         self._store.delete(name)
 
     def discard(self) -> None:
-        """Remove the files that no version names."""
+        """Remove the files that no version references."""
         names, self._names = self._names, []
         if self._is_uncertain:
-            # On an object store the version may still arrive, and then it names these files.
-            names = self._of_no_version(names) if isinstance(self._store, LocalStore) else []
+            # In an object store the version may still appear later and reference these files, so keep them.
+            names = self._unreferenced(names) if isinstance(self._store, LocalStore) else []
         for name in names:
-            # What cannot be removed now is removed by `expire_index`.
+            # `expire_index` removes what cannot be removed now.
             with contextlib.suppress(OSError):
                 self._store.delete(name)
 
-    def _of_no_version(self, names: Sequence[str]) -> builtins.list[str]:
+    def _unreferenced(self, names: Sequence[str]) -> builtins.list[str]:
         try:
-            taken = named(Log(self._store))
+            referenced = referenced_files(Log(self._store))
         except (OSError, FormatError):
             return []
-        return [name for name in names if name not in taken]
+        return [name for name in names if name not in referenced]
 
 
 @contextlib.contextmanager
 def drafting(store: Store) -> Iterator[Log]:
-    """A log to commit to. What was put is removed again if that fails, and also on Ctrl-C."""
+    """Yield a log to commit to. After an error or Ctrl-C, remove the files that were written since the last commit."""
     drafts = Drafts(store)
     try:
         yield Log(drafts)

@@ -1,12 +1,12 @@
-"""Files that no version names are removed, and no version stays that names a removed one, however slowly it was made.
+"""Garbage collection: delete unreferenced files, and guarantee that no version references a deleted file.
 
 ```text
-collector   list old files ── notice of those to go ── read the versions ── remove what none names ── remove the notice
-writer      put files ── ... ── put the version ── look for notices, then for its files
+collector   list old files ── write a notice of garbage ── read the versions ── delete the rest ── delete the notice
+writer      write files ── ... ── write the version ── look for notices, then for the files of the version
 ```
 
-Whichever came first, one of the two sees the other: a version that was there when the collector read them saves its
-files, and who put one later finds the notice, or finds its files gone.
+A version that exists when the collector reads the versions saves its files. A writer that commits later finds the
+notice, or finds that its files are gone.
 """
 
 from __future__ import annotations
@@ -22,33 +22,34 @@ from parsieve.filters.renewal_notes import RENEWALS
 from parsieve.index.log import bindings
 from parsieve.index.log.commit import COMMITS, Log, Part, name_of
 from parsieve.io import document
-from parsieve.io.store.store import Store, Stored, unique
+from parsieve.io.store.base import Store, Stored, unique
 
 NOTICES = "garbage"
-# Notes of files that were renewed are named by no version: what nobody took up grows old.
+# No version references the notes about renewed files, so unused ones become garbage.
 FOLDERS = ("roots", "segments", "deltas", "shelves", bindings.BINDINGS, COMMITS, RENEWALS)
 # Seconds after which a collector reads the versions again.
-HASTE = 60.0
-# Longer than any collector sleeps: its notice would be missed.
+RELOAD_AFTER = 60.0
+# Age at which the notice of a killed collector is removed. It must be longer than a collector can be suspended,
+# because writers rely on the notice until the collector has finished.
 NOTICE_AGE = dt.timedelta(days=7)
 
 
 def lost(store: Store, parts: Iterable[Part]) -> list[str]:
-    """Which of these files are gone, or are about to go."""
-    noticed: set[str] = set()
+    """Return the names of files that were deleted or are about to be deleted."""
+    announced: set[str] = set()
     parts = [part for part in parts if part.name and part.size]
     for notice in store.list(NOTICES) if parts else []:
-        # What is gone meanwhile has done its work: its files are gone as well.
+        # If the notice was deleted meanwhile, so were its files.
         with contextlib.suppress(FileNotFoundError):
             try:
-                noticed.update(document.read("garbage", store.get(notice.name), notice.name).texts("names"))
+                announced.update(document.read("garbage", store.get(notice.name), notice.name).texts("names"))
             except FormatError:
-                # Nobody knows what it says, so it says all.
-                noticed.update(part.name for part in parts)
-    return [part.name for part in parts if part.name in noticed or not _is_there(store, part)]
+                # An unreadable notice may concern every file.
+                announced.update(part.name for part in parts)
+    return [part.name for part in parts if part.name in announced or not _exists(store, part)]
 
 
-def _is_there(store: Store, part: Part) -> bool:
+def _exists(store: Store, part: Part) -> bool:
     try:
         return bool(store.get_ranges(part.name, [(0, 1)])[0])
     except FileNotFoundError:
@@ -57,24 +58,24 @@ def _is_there(store: Store, part: Part) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """What was removed, and the files that no version names and that are too young to be."""
+    """The files that were removed, and unreferenced files that are too young to remove."""
 
     removed: tuple[Stored, ...]
     young: tuple[Stored, ...]
 
 
 def collect(log: Log, garbage_age: dt.timedelta, released: Collection[str] = ()) -> Collected:
-    """Remove files that no version names and that are older than `garbage_age`, or are `released` whatever their age.
+    """Remove unreferenced files that are older than `garbage_age`, and those in `released` at any age.
 
-    Released are files of versions that were expired or dropped: they were committed, so no build is about to.
+    Released files belong to expired or dropped versions. They were committed, so no running build needs them.
     """
     store, now = log.store, time.time()
-    # What a version names that was put since then is young; everything else is listed before the versions are read.
+    # List the files before reading the versions: files that are written after the listing are not removed.
     old = now - garbage_age.total_seconds()
-    stored = {one.name: one for folder in FOLDERS for one in store.list(folder)}
-    unnamed = stored.keys() - named(log)
-    garbage = sorted(name for name in unnamed if stored[name].modified < old or name in released)
-    young = tuple(stored[name] for name in sorted(unnamed.difference(garbage)))
+    stored = {file.name: file for folder in FOLDERS for file in store.list(folder)}
+    unreferenced = stored.keys() - referenced_files(log)
+    garbage = sorted(name for name in unreferenced if stored[name].modified < old or name in released)
+    young = tuple(stored[name] for name in sorted(unreferenced.difference(garbage)))
     for notice in store.list(NOTICES):
         if notice.modified < min(old, now - NOTICE_AGE.total_seconds()):
             store.delete(notice.name)
@@ -83,20 +84,20 @@ def collect(log: Log, garbage_age: dt.timedelta, released: Collection[str] = ())
     notice_name = unique(NOTICES, "garbage")
     store.put(notice_name, document.write("garbage", {"names": garbage}))
     removed = []
-    looked, doomed = time.time(), set(garbage) - named(log)
+    read_at, unused = time.time(), set(garbage) - referenced_files(log)
     for name in garbage:
-        if time.time() - looked > HASTE:
-            # Whoever slept here may have missed a version.
-            looked, doomed = time.time(), set(garbage) - named(log)
-        if name in doomed:
+        if time.time() - read_at > RELOAD_AFTER:
+            # A process that was suspended here may have missed a new version.
+            read_at, unused = time.time(), set(garbage) - referenced_files(log)
+        if name in unused:
             store.delete(name)
             removed.append(stored[name])
     store.delete(notice_name)
     return Collected(tuple(removed), young)
 
 
-def named(log: Log) -> set[str]:
-    """The versions, and every file that one of them names."""
+def referenced_files(log: Log) -> set[str]:
+    """Return the names of all versions and of the files that they reference."""
     live: set[str] = set()
     for version, _ in log.stored():
         live.add(name_of(version))

@@ -1,90 +1,103 @@
-"""The race for the next version: read the newest one, prepare files that nobody sees yet, and commit them on top of it.
-
-Who loses looks again: where the winner did something else, the same work is committed on top of his version.
-"""
+"""Commit new versions of an index while other writers do the same."""
 
 from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Mapping
 
-from parsieve import _core
 from parsieve.errors import ConflictError
-from parsieve.index.log.commit import Base, BloomState, ColumnState, Commit, Log, Part, TableState, after, name_of
+from parsieve.index.log.commit import BloomState, ColumnState, Commit, Log, TableState, after, name_of
 from parsieve.index.log.garbage import lost
-from parsieve.index.scan.runs import Built
-from parsieve.io.store.store import Store, unique
 from parsieve.lake.base import ColumnPath
 
 RETRIES = 100
 
-Columns = dict[ColumnPath, ColumnState]
-Blooms = dict[ColumnPath, BloomState]
-# The table's snapshot and the columns of a new version; its Bloom filters where they change.
-Changed = tuple[TableState, Columns] | tuple[TableState, Columns, Blooms]
+Columns = Mapping[ColumnPath, ColumnState]
+Blooms = Mapping[ColumnPath, BloomState]
 
 
-def commit(log: Log, operation: str, change: Callable[[Commit | None, int], Changed | None]) -> Commit | None:
-    """Put the next version. `change` sees the newest one and how often it was tried; None if nothing is to be done."""
-    for attempt in range(RETRIES):
-        newest = log.newest()
-        changed = change(newest, attempt)
-        if changed is None:
-            return newest
-        made = after(newest, operation, *changed)
-        known = set() if newest is None else set(newest.parts())
-        fresh = [part for part in made.parts() if part not in known]
-        # Nobody shall see a version without its files, not even for the moment in which it is put and looked at.
-        gone = lost(log.store, fresh)
-        if not gone and log.publish(made):
-            gone = lost(log.store, fresh)
-            if not gone:
-                return made
-            _withdraw(log, made, set(gone))
-        if gone:
+class Transaction:
+    """Commits one version of an index. If another writer commits first, the same work is based on the newer version.
+
+    ```python
+    transaction = Transaction(log, "update")
+    while True:
+        newest = transaction.begin()
+        ...  # write files that no version references yet
+        if version := transaction.commit(table, columns=columns):
+            return version
+    ```
+    """
+
+    def __init__(self, log: Log, operation: str) -> None:
+        self._log = log
+        self._operation = operation
+        self._newest: Commit | None = None
+        self._begun = 0
+
+    @property
+    def is_retry(self) -> bool:
+        """Return whether another writer committed first."""
+        return self._begun > 1
+
+    def begin(self) -> Commit | None:
+        """Return the newest version, on which the next `commit` is based; None if there is no index."""
+        if self._begun:
+            if self._begun == RETRIES:
+                raise ConflictError(
+                    f"{self._log.store}: other writers committed first in all {RETRIES} attempts to commit this "
+                    f"{self._operation}; try again later"
+                )
+            time.sleep(random.uniform(0, min(0.5, 0.005 * 2 ** min(self._begun - 1, 10))))
+        self._begun += 1
+        self._newest = self._log.newest()
+        return self._newest
+
+    def commit(
+        self, table: TableState, *, columns: Columns | None = None, blooms: Blooms | None = None
+    ) -> Commit | None:
+        """Commit a version with these columns. If an argument is None, this kind of index does not change.
+
+        Return None if another writer committed first; call `begin` again in that case.
+        """
+        newest = self._newest
+        if columns is None:
+            columns = {} if newest is None else newest.columns
+        version = after(newest, self._operation, table, columns, blooms)
+        parts_before = set() if newest is None else set(newest.parts())
+        new_parts = [part for part in version.parts() if part not in parts_before]
+        # Never publish a version whose files are missing, not even briefly.
+        missing = lost(self._log.store, new_parts)
+        if not missing and self._log.publish(version):
+            missing = lost(self._log.store, new_parts)
+            if not missing:
+                return version
+            _withdraw(self._log, version, set(missing))
+        if missing:
             raise ConflictError(
-                f"{log.store}: files of this {operation} were removed as garbage before it could be committed, for it "
-                f"took longer than the age of garbage: {', '.join(gone)}; begin it again"
+                f"{self._log.store}: files of this {self._operation} were removed as garbage before it was committed, "
+                f"because it took longer than the age of garbage: {', '.join(missing)}; start it again"
             )
-        time.sleep(random.uniform(0, min(0.5, 0.005 * 2 ** min(attempt, 10))))
-    raise ConflictError(f"{log.store} had a newer version each time that {operation} was tried; try again later")
+        return None
 
 
-def _withdraw(log: Log, made: Commit, gone: set[str]) -> None:
-    """Undo a version that names files that are gone, and whatever was put on top of it with these files."""
-    if max((version for version, _ in log.stored()), default=made.version) == made.version:
-        log.store.delete(name_of(made.version))
-
-    def change(newest: Commit | None, _: int) -> Changed | None:
+def _withdraw(log: Log, version: Commit, missing: set[str]) -> None:
+    """Undo a version whose files are missing, and drop these files' columns from the versions that follow it."""
+    if max((number for number, _ in log.stored()), default=version.version) == version.version:
+        log.store.delete(name_of(version.version))
+    transaction = Transaction(log, "withdraw")
+    while True:
+        newest = transaction.begin()
         if newest is None:
-            return None
-        columns = {path: state for path, state in newest.columns.items() if not _names(state, gone)}
-        blooms = {path: state for path, state in newest.blooms.items() if not _names(state, gone)}
+            return
+        columns = {path: state for path, state in newest.columns.items() if not _uses(state, missing)}
+        blooms = {path: state for path, state in newest.blooms.items() if not _uses(state, missing)}
         if len(columns) + len(blooms) == len(newest.columns) + len(newest.blooms):
-            return None
-        return newest.table, columns, blooms
-
-    commit(log, "withdraw", change)
-
-
-def _names(state: ColumnState | BloomState, gone: set[str]) -> bool:
-    return any(part.name in gone for part in state.parts())
+            return
+        if transaction.commit(newest.table, columns=columns, blooms=blooms):
+            return
 
 
-def put_base(store: Store, axis: _core.SieveAxis, built: Built, instant: int) -> Base:
-    """Store a root and its segments."""
-    files: tuple[Part, ...] = ()
-    if built.file_size:
-        segments = Part(unique("segments", "segments"), built.file_size)
-        store.put(segments.name, built.file)
-        files = (segments,)
-    return put_root(store, axis, built.root, files, instant)
-
-
-def put_root(store: Store, axis: _core.SieveAxis, root: bytes, files: tuple[Part, ...], instant: int) -> Base:
-    """Store a root whose segment files are stored already."""
-    part = Part.put(store, unique("roots", "root"), root)
-    report = _core.SieveTimeline(axis, root, []).report([])
-    assert report is not None
-    return Base(instant, part, files, int(report["pairs"]))
+def _uses(state: ColumnState | BloomState, files: set[str]) -> bool:
+    return any(part.name in files for part in state.parts())

@@ -1,4 +1,4 @@
-"""Files that got other filters and kept their rows: notes beside the index, by which it is bound to them unread."""
+"""Read notes about files whose filters changed but not their rows, so that an update need not read them again."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import Any
 from parsieve._core import ParsieveError
 from parsieve.filters.renewal_notes import RENEWALS
 from parsieve.io import document
-from parsieve.io.store.store import Store
+from parsieve.io.store.base import Store
 from parsieve.lake.base import Location, Snapshot
 
-# For each location the tokens of versions that had the rows which it has now.
+# The tokens of earlier versions of each location that have the same rows as the current version.
 Renewed = Mapping[Location, Collection[str]]
 
 
 @dataclass(frozen=True)
 class Renewals:
-    """The notes that lie in a store, for a snapshot."""
+    """The notes in a store that concern a snapshot."""
 
     store: Store
     names: tuple[str, ...]
@@ -27,7 +27,7 @@ class Renewals:
 
     @classmethod
     def read(cls, store: Store, snapshot: Snapshot) -> Renewals:
-        """What the notes say of the versions of a snapshot. One that is damaged says nothing."""
+        """Read the notes, and follow them from the tokens of a snapshot back to earlier tokens. Skip damaged notes."""
         names, earlier = [], dict[tuple[Location, str], list[str]]()
         for stored in store.list(RENEWALS):
             names.append(stored.name)
@@ -38,24 +38,24 @@ class Renewals:
                     earlier.setdefault((Location(partition, group), until), []).append(since)
         tokens = {}
         for location in {location for location, _ in earlier}:
-            now = snapshot.tokens.get(location)
-            if now:
-                tokens[location] = _before(location, now, earlier)
+            current = snapshot.tokens.get(location)
+            if current:
+                tokens[location] = _tokens_before(location, current, earlier)
         return cls(store, tuple(names), tokens)
 
     def forget(self) -> None:
-        """Remove the notes, once the index is bound to what they tell."""
+        """Remove the notes, once the index is bound to the new tokens."""
         for name in self.names:
             with contextlib.suppress(OSError):
                 self.store.delete(name)
 
 
-def _before(location: Location, now: str, earlier: Mapping[tuple[Location, str], list[str]]) -> set[str]:
-    found: set[str] = set()
-    pending = [now]
+def _tokens_before(location: Location, current: str, earlier: Mapping[tuple[Location, str], list[str]]) -> set[str]:
+    tokens: set[str] = set()
+    pending = [current]
     while pending:
         for since in earlier.get((location, pending.pop()), ()):
-            if since and since != now and since not in found:
-                found.add(since)
+            if since and since != current and since not in tokens:
+                tokens.add(since)
                 pending.append(since)
-    return found
+    return tokens

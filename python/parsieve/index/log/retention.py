@@ -11,10 +11,12 @@ from parsieve._core import FormatError
 from parsieve.errors import not_indexed
 from parsieve.index.log import garbage
 from parsieve.index.log.columns import path_of
-from parsieve.index.log.commit import Commit, Log, TableState, name_of
-from parsieve.index.log.publish import Blooms, Columns, commit
+from parsieve.index.log.commit import Commit, Log, name_of
+from parsieve.index.log.publish import Transaction
 from parsieve.index.reports import DropReport, ExpireReport, Remaining
-from parsieve.io.store.store import LocalStore, Stored
+from parsieve.io.store.base import Stored
+from parsieve.io.store.local import LocalStore
+from parsieve.lake.base import ColumnPath
 
 # Files that a killed writer left behind can be removed after a day.
 GARBAGE_AGE = dt.timedelta(days=1)
@@ -34,7 +36,8 @@ def expire(log: Log, older_than: OlderThan = OLDER_THAN, garbage_age: dt.timedel
     versions = log.stored()
     # Remove the oldest first, so that the rest is a complete history.
     expired = [version for version, stored in versions[:-1] if stored.modified < limit]
-    expired = expired[: next((at for at, (version, _) in enumerate(versions) if version not in expired), len(expired))]
+    first_kept = next((at for at, (version, _) in enumerate(versions) if version not in expired), len(expired))
+    expired = expired[:first_kept]
     removed = remove(log, expired, garbage_age)
     kept = versions[len(expired) : -1]
     remaining = [*removed.remaining, *_of_versions(log, kept, span)]
@@ -43,35 +46,39 @@ def expire(log: Log, older_than: OlderThan = OLDER_THAN, garbage_age: dt.timedel
 
 def drop(log: Log, columns: Sequence[str | Sequence[str]] | None = None) -> DropReport:
     """Drop some columns, or all columns with all earlier versions, and remove the files that are no longer needed."""
-    dropped: set[tuple[str, ...]] = set()
-
-    def change(newest: Commit | None, _: int) -> tuple[TableState, Columns, Blooms] | None:
-        if newest is None:
-            return None
-        known = {*newest.columns, *newest.blooms}
-        paths = known if columns is None else {path_of(column) for column in columns}
-        unknown = paths - known
-        if unknown:
-            raise not_indexed(".".join(min(unknown)), map(".".join, known))
-        dropped.update(paths)
-        if not paths:
-            return None
-        left = {path: state for path, state in newest.columns.items() if path not in paths}
-        return newest.table, left, {path: state for path, state in newest.blooms.items() if path not in paths}
-
-    done = commit(log, "drop", change)
-    earlier = [version for version, _ in log.stored() if done is not None and version < done.version]
-    if done is None or done.is_empty:
+    newest, dropped = _commit_without(log, columns)
+    earlier = [version for version, _ in log.stored() if newest is not None and version < newest.version]
+    if newest is None or newest.is_empty:
         removed = remove(log, earlier, GARBAGE_AGE)
     else:
         # Keep earlier versions, which also contain the other columns, for earlier states of the table.
         removed = remove(log, [], GARBAGE_AGE)
-        stored = [one for one in log.stored() if one[0] in earlier]
+        stored = [(version, file) for version, file in log.stored() if version in earlier]
         removed = ExpireReport(
             0, removed.files_removed, removed.bytes_freed, (*removed.remaining, *_of_versions(log, stored, None))
         )
     names = tuple(sorted(".".join(path) for path in dropped))
     return DropReport(names, removed.files_removed, removed.bytes_freed, removed.remaining)
+
+
+def _commit_without(log: Log, columns: Sequence[str | Sequence[str]] | None) -> tuple[Commit | None, set[ColumnPath]]:
+    """Commit a version without some columns; also return the paths of the columns that were dropped."""
+    transaction = Transaction(log, "drop")
+    while True:
+        newest = transaction.begin()
+        if newest is None:
+            return None, set()
+        indexed = {*newest.columns, *newest.blooms}
+        paths = indexed if columns is None else {path_of(column) for column in columns}
+        unknown = paths - indexed
+        if unknown:
+            raise not_indexed(".".join(min(unknown)), map(".".join, indexed))
+        if not paths:
+            return newest, paths
+        kept = {path: state for path, state in newest.columns.items() if path not in paths}
+        kept_blooms = {path: state for path, state in newest.blooms.items() if path not in paths}
+        if version := transaction.commit(newest.table, columns=kept, blooms=kept_blooms):
+            return version, paths
 
 
 def remove(log: Log, versions: Sequence[int], garbage_age: dt.timedelta) -> ExpireReport:
@@ -81,26 +88,26 @@ def remove(log: Log, versions: Sequence[int], garbage_age: dt.timedelta) -> Expi
     for version in versions:
         log.store.delete(name_of(version))
     collected = garbage.collect(log, garbage_age, released)
-    freed += sum(one.size for one in collected.removed)
+    freed += sum(file.size for file in collected.removed)
     remaining = _young(collected.young, garbage_age)
     return ExpireReport(len(versions), len(collected.removed), freed, remaining)
 
 
-def vanish(store: LocalStore) -> None:
-    """Remove the last traces of an index that was dropped: its last version, and its empty folders."""
+def remove_empty_index(store: LocalStore) -> None:
+    """Remove the last version and the empty folders of an index that was dropped."""
     log = Log(store)
     newest = log.newest()
     if newest is None or not newest.is_empty:
         return
     versions = {name_of(version) for version, _ in log.stored()}
     folders = [path for path in store.root.iterdir() if path.is_dir()] if store.root.is_dir() else []
-    stored = {one.name for folder in folders for one in store.list(folder.name)}
+    stored = {file.name for folder in folders for file in store.list(folder.name)}
     if stored - versions:
         return
     for name in sorted(versions):
         store.delete(name)
     for folder in [*folders, store.root]:
-        # Not empty: another process has started something there.
+        # The folder is not empty if another process has started a build there.
         with contextlib.suppress(OSError):
             folder.rmdir()
 
@@ -117,41 +124,41 @@ def _limit(older_than: OlderThan) -> tuple[float, dt.timedelta | None]:
         raise TypeError(
             f"older_than is a number of days, a timedelta or a datetime, such as timedelta(days=7), not {older_than!r}"
         )
-    # In seconds: of a million days ago there is no date.
+    # Compute in seconds, because a date a million days ago is out of range.
     return time.time() - older_than.total_seconds(), older_than
 
 
 def _parts(log: Log, versions: Iterable[int]) -> dict[str, int]:
-    """The files that some versions name, with their sizes; what a damaged one names is not known."""
-    found: dict[str, int] = {}
+    """Return the files that some versions reference, with their sizes. Skip damaged versions."""
+    sizes: dict[str, int] = {}
     for version in versions:
         with contextlib.suppress(FileNotFoundError, FormatError):
-            found |= {part.name: part.size for part in log.read(version).parts() if part.name}
-    return found
+            sizes |= {part.name: part.size for part in log.read(version).parts() if part.name}
+    return sizes
 
 
 def _young(stored: Sequence[Stored], garbage_age: dt.timedelta) -> tuple[Remaining, ...]:
     if not stored:
         return ()
-    until = max(one.modified for one in stored) + garbage_age.total_seconds()
+    until = max(file.modified for file in stored) + garbage_age.total_seconds()
     reason = "no version uses them, but they may belong to a build that is still running"
-    return (Remaining(len(stored), sum(one.size for one in stored), reason, _moment(until)),)
+    return (Remaining(len(stored), sum(file.size for file in stored), reason, _datetime_of(until)),)
 
 
 def _of_versions(log: Log, kept: Sequence[tuple[int, Stored]], span: dt.timedelta | None) -> list[Remaining]:
-    """The files that only these earlier versions name."""
+    """Return the files that only these earlier versions reference."""
     newest = log.newest()
     needed = {part.name for part in newest.parts()} if newest is not None else set()
-    held = {name: size for name, size in _parts(log, [version for version, _ in kept]).items() if name not in needed}
-    if not kept or not held:
+    sizes = {name: size for name, size in _parts(log, [version for version, _ in kept]).items() if name not in needed}
+    if not kept or not sizes:
         return []
     which = "an earlier version uses them" if len(kept) == 1 else f"{len(kept)} earlier versions use them"
-    until = None if span is None else _moment(max(stored.modified for _, stored in kept) + span.total_seconds())
+    until = None if span is None else _datetime_of(max(stored.modified for _, stored in kept) + span.total_seconds())
     reason = f"{which}; expire_index(older_than=0) removes them now"
-    return [Remaining(len(held), sum(held.values()), reason, until)]
+    return [Remaining(len(sizes), sum(sizes.values()), reason, until)]
 
 
-def _moment(seconds: float) -> dt.datetime | None:
+def _datetime_of(seconds: float) -> dt.datetime | None:
     with contextlib.suppress(OverflowError, ValueError, OSError):
         return dt.datetime.fromtimestamp(seconds, dt.UTC)
     return None

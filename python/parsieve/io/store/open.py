@@ -1,4 +1,4 @@
-"""The store that a caller means by a path, a URI or a filesystem."""
+"""Open the index store at a path, a URI or a filesystem."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from typing import Any
 from parsieve._core import UnsupportedError
 from parsieve.io.object_store import store_at
 from parsieve.io.sources import filesystem_of, local_path
+from parsieve.io.store.base import Store
+from parsieve.io.store.local import LocalStore
+from parsieve.io.store.objects import ObjectStore
 from parsieve.io.store.read_only import MountedStore
-from parsieve.io.store.store import LocalStore, ObjectStore, Store
 
 
 def open_store(where: Any, storage_options: Mapping[str, str] | None = None) -> Store:
-    """The store that a caller means: a store, a folder's path, a URI, or a (filesystem, path) pair."""
+    """Open the store at a folder's path, a URI, or a (filesystem, path) pair. A `Store` is returned unchanged."""
     if isinstance(where, Store):
         return where
     if isinstance(where, tuple) and len(where) == 2:
@@ -24,22 +26,22 @@ def open_store(where: Any, storage_options: Mapping[str, str] | None = None) -> 
         if hasattr(where[0], "open_input_file") or hasattr(where[0], "cat_file"):
             return MountedStore(where[0], os.fspath(where[1]))
     if isinstance(where, str) and "://" in where and not where.startswith("file:"):
-        return _at(where, storage_options)
+        return _open_uri(where, storage_options)
     if isinstance(where, (str, os.PathLike)):
         text = os.fspath(where)
         return LocalStore(local_path(text) if text.startswith("file:") else Path(text).expanduser())
     raise TypeError(
-        f"an index lies in a folder, at a URI, or in a (filesystem, path) pair, not in a {type(where).__qualname__}"
+        f"the location of an index is a folder, a URI or a (filesystem, path) pair, not a {type(where).__qualname__}"
     )
 
 
-def _at(uri: str, storage_options: Mapping[str, str] | None) -> Store:
-    """The store at a URI: obstore's, or one that reads through the filesystem that the table is read by."""
+def _open_uri(uri: str, storage_options: Mapping[str, str] | None) -> Store:
+    """Open a URI with obstore, or else read-only with the filesystem that also reads the table."""
     try:
         return ObjectStore(store_at(uri, storage_options), name=uri)
     except UnsupportedError as error:
         if storage_options:
-            # Only obstore would know what they mean.
+            # Other filesystems do not know these options.
             raise
         try:
             filesystem, path = filesystem_of(uri)

@@ -1,4 +1,7 @@
-"""An index read through a filesystem of pyarrow or fsspec, which can only be read: neither puts a file if absent."""
+"""An index on a pyarrow or fsspec filesystem.
+
+It is read-only, because these filesystems cannot write a file on the condition that it does not exist.
+"""
 
 from __future__ import annotations
 
@@ -8,17 +11,17 @@ from typing import Any, NamedTuple, NoReturn
 
 from parsieve._core import UnsupportedError
 from parsieve.io.sources import REMOTE_GAP, open_source
-from parsieve.io.store.store import Data, Store, Stored
+from parsieve.io.store.base import Data, Store, Stored
 
 
-class _Found(NamedTuple):
+class _File(NamedTuple):
     path: str
     size: int
     modified: float
 
 
 class MountedStore(Store):
-    """A folder of a filesystem that others write to."""
+    """A folder of a filesystem, read-only."""
 
     gap = REMOTE_GAP
 
@@ -27,7 +30,7 @@ class MountedStore(Store):
         self._filesystem = filesystem
         self._root = folder.rstrip("/")
         self._name = name or self._root
-        # Why it is not written to by obstore, where it would have been.
+        # Why obstore could not open the location, if it was tried.
         self._why = why
 
     def __str__(self) -> str:
@@ -41,16 +44,16 @@ class MountedStore(Store):
         with contextlib.closing(open_source((self._filesystem, f"{self._root}/{name}"))) as source:
             return bytes(source.read(start, end))
 
-    def _by_pyarrow(self, base: str) -> Iterator[_Found]:
+    def _by_pyarrow(self, base: str) -> Iterator[_File]:
         from pyarrow import fs
 
         infos = self._filesystem.get_file_info(fs.FileSelector(base, allow_not_found=True))
         for info in infos:
             if info.type == fs.FileType.File:
-                yield _Found(info.path, info.size, (info.mtime_ns or 0) / 1e9)
+                yield _File(info.path, info.size, (info.mtime_ns or 0) / 1e9)
 
-    def _by_fsspec(self, base: str) -> Iterator[_Found]:
-        # Another process may have written since the filesystem listed it.
+    def _by_fsspec(self, base: str) -> Iterator[_File]:
+        # Another process may have written files since fsspec cached the listing.
         self._filesystem.invalidate_cache(base)
         try:
             entries = self._filesystem.ls(base, detail=True)
@@ -58,38 +61,38 @@ class MountedStore(Store):
             return
         for entry in entries:
             if entry["type"] == "file":
-                # When it was written is asked by those who delete alone.
-                yield _Found(entry["name"], int(entry["size"] or 0), 0.0)
+                # Only deletions need the modification time, and a read-only store has none.
+                yield _File(entry["name"], int(entry["size"] or 0), 0.0)
 
     def list(self, folder: str) -> list[Stored]:
-        """The files of a folder."""
+        """Return the files of a folder."""
         base = f"{self._root}/{folder}"
-        found = self._by_pyarrow(base) if hasattr(self._filesystem, "get_file_info") else self._by_fsspec(base)
-        named = sorted(Stored(f"{folder}/{path.rpartition('/')[2]}", size, when) for path, size, when in found)
+        files = self._by_pyarrow(base) if hasattr(self._filesystem, "get_file_info") else self._by_fsspec(base)
+        stored = sorted(Stored(f"{folder}/{path.rpartition('/')[2]}", size, when) for path, size, when in files)
         self._count(0)
-        return named
+        return stored
 
     def require_writable(self) -> NoReturn:
-        """Not here."""
+        """Refuse: the store is read-only."""
         self._refuse()
 
     def put(self, name: str, data: Data) -> NoReturn:
-        """Not here."""
+        """Refuse: the store is read-only."""
         self._refuse()
 
     def put_if_absent(self, name: str, data: bytes) -> NoReturn:
-        """Not here."""
+        """Refuse: the store is read-only."""
         self._refuse()
 
     def delete(self, name: str) -> NoReturn:
-        """Not here."""
+        """Refuse: the store is read-only."""
         self._refuse()
 
     def _refuse(self) -> NoReturn:
         if self._why is not None:
             raise UnsupportedError(f"the index at {self} can only be read: {self._why}")
         raise UnsupportedError(
-            f"the index at {self} can only be read: {type(self._filesystem).__name__} cannot write a file only if "
-            "there is none, so two writers could lose each other's work. Name the table or index_location= by a URI, "
-            "or by a store of obstore"
+            f"the index at {self} can only be read: {type(self._filesystem).__name__} cannot write a file on the "
+            "condition that it does not exist, so two writers could overwrite each other. Pass a URI or an obstore "
+            "store as the table or as index_location="
         )

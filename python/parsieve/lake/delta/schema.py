@@ -14,9 +14,6 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from parsieve._core import FormatError, UnsupportedError
-from parsieve.lake import bounds
-from parsieve.lake.base import ColumnPath, Statistics
-from parsieve.lake.delta.log import DataFile
 from parsieve.lake.rows.columns import (
     BY_NAME,
     FIELD_ID,
@@ -24,12 +21,10 @@ from parsieve.lake.rows.columns import (
     Find,
     Matching,
     by_name,
-    leaf_field,
     places_by_id,
 )
-from parsieve.lake.rows.fields import fields_at
 
-_WIDENED = b"delta.typeChanges"
+WIDENED = b"delta.typeChanges"
 _TYPES = {
     "string": pa.string(),
     "long": pa.int64(),
@@ -45,11 +40,10 @@ _TYPES = {
     "timestamp_ntz": pa.timestamp("us"),
 }
 _DECIMAL = re.compile(r"decimal\((\d+), *(-?\d+)\)")
-_ZONE = re.compile(r"(Z|[+-]\d\d:?\d\d)$")
 
 
 def schema_of(metadata: Mapping[str, Any]) -> pa.Schema:
-    """The table's columns; physical names and widened types stand in the fields' metadata."""
+    """Return the table's columns, with physical names and widened types in the fields' metadata."""
     try:
         fields = json.loads(metadata["schemaString"])["fields"]
         return pa.schema([_field(one) for one in fields])
@@ -66,7 +60,7 @@ def _field(said: Mapping[str, Any]) -> pa.Field:
     if "delta.columnMapping.id" in about:
         kept[FIELD_ID] = str(about["delta.columnMapping.id"])
     if "delta.typeChanges" in about:
-        kept[_WIDENED] = "yes"
+        kept[WIDENED] = "yes"
     return pa.field(said["name"], _type(said["type"]), metadata=kept or None)
 
 
@@ -172,115 +166,8 @@ _PARSERS: dict[str, Callable[[str], object]] = {
 }
 
 
-def parsed_stats(file: DataFile) -> Mapping[str, Any]:
-    """The statistics of a file with numbers as they were written; nothing where they cannot be read."""
-    if not file.stats:
-        return {}
-    try:
-        # NaN and the infinities are no JSON, but some writers know no better.
-        found = json.loads(file.stats, parse_float=Decimal, parse_constant=lambda _: None)
-    except (ValueError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
-def statistics_of(
-    stats: Sequence[Mapping[str, Any]], schema: pa.Schema, path: ColumnPath, deleted: Sequence[bool]
-) -> Statistics:
-    """What is certain of a column by the statistics of all files."""
-    field = leaf_field(schema, path)
-    fields = fields_at(schema, path)
-    names = [physical(one) for one in fields]
-    widened = any(_WIDENED in (one.metadata or {}) for one in fields)
-    kind = field.type
-    lower: list[object] = []
-    upper: list[object] = []
-    nulls: list[int | None] = []
-    counts: list[int | None] = []
-    for one, vector in zip(stats, deleted, strict=True):
-        # A widened number was printed with the digits of the narrower type.
-        known = not widened or pt.is_integer(kind)
-        low = _certain(_at(one.get("minValues"), names), kind)[0] if known else None
-        high = _certain(_at(one.get("maxValues"), names), kind)[1] if known else None
-        lower.append(low)
-        upper.append(high)
-        rows, null = _count(one.get("numRecords")), _count(_at(one.get("nullCount"), names))
-        if one.get("tightBounds") is False and vector and null not in (0, rows):
-            null = None
-        nulls.append(null if rows is None or null is None or null <= rows else None)
-        counts.append(rows)
-    return Statistics(
-        pa.array(lower, kind), pa.array(upper, kind), pa.array(nulls, pa.int64()), pa.array(counts, pa.int64())
-    )
-
-
-def _at(values: Any, names: Sequence[str]) -> Any:
-    for name in names:
-        values = values.get(name) if isinstance(values, dict) else None
-    return values
-
-
-def _count(value: Any) -> int | None:
-    return value if type(value) is int and 0 <= value < 2**63 else None
-
-
-def _certain(value: Any, kind: pa.DataType) -> tuple[Any, Any]:
-    """The bounds that a written minimum or maximum gives below and above; None where it gives none."""
-    if value is None or isinstance(value, (dict, list)):
-        return None, None
-    try:
-        found = _around(value, kind)
-    except (ValueError, OverflowError, InvalidOperation):
-        return None, None
-    return found if found is not None else (None, None)
-
-
-def _around(value: Any, kind: pa.DataType) -> tuple[Any, Any] | None:
-    if pt.is_boolean(kind):
-        return (value, value) if type(value) is bool else None
-    if pt.is_integer(kind):
-        limit = 1 << (kind.bit_width - 1)
-        return (value, value) if type(value) is int and -limit <= value < limit else None
-    if pt.is_floating(kind):
-        if isinstance(value, bool):
-            return None
-        number = float(value)
-        return bounds.double_around(number) if pt.is_float64(kind) else bounds.float_around(number)
-    if pt.is_decimal(kind):
-        if type(value) is not int and not isinstance(value, Decimal):
-            return None
-        return bounds.decimal_around(Decimal(value), kind.precision, kind.scale)
-    if not isinstance(value, str):
-        return None
-    if pt.is_string(kind):
-        return bounds.text_lower(value), bounds.text_upper(value)
-    if pt.is_date(kind):
-        day = dt.date.fromisoformat(value)
-        return (day, day) if day >= bounds.GREGORIAN else None
-    if pt.is_timestamp(kind):
-        return _moments(value, kind)
-    return None
-
-
-def _moments(text: str, kind: pa.DataType) -> tuple[Any, Any] | None:
-    """Milliseconds are what writers leave of microseconds, and some round towards zero."""
-    moment = dt.datetime.fromisoformat(text)
-    if kind.tz is None:
-        moment = moment.replace(tzinfo=None)
-        if _ZONE.search(text) and not text.endswith("Z"):
-            return None
-    elif moment.tzinfo is None:
-        return None
-    else:
-        moment = moment.astimezone(dt.UTC)
-    if moment.date() < bounds.GREGORIAN:
-        return None
-    doubt = dt.timedelta(milliseconds=1)
-    return moment - doubt, moment + doubt
-
-
 def vector_path(vector: Mapping[str, Any]) -> str | None:
-    """Where a deletion vector lies: below the table, or a whole address; None where it is inline."""
+    """Return the path of a deletion vector below the table, or its address; None if it is inline."""
     storage, said = vector["storageType"], vector["pathOrInlineDv"]
     if storage == "i":
         return None

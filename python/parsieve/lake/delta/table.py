@@ -13,23 +13,15 @@ import pyarrow as pa
 
 from parsieve._core import FormatError, UnsupportedError
 from parsieve.lake.base import AsOf, ColumnPath, Slice, Snapshot, Statistics, utc
-from parsieve.lake.delta.log import DataFile, LogState, commit_mark, latest_version, state_at
-from parsieve.lake.delta.schema import (
-    DoubtfulValueError,
-    matching_of,
-    parsed_stats,
-    partition_value,
-    physical,
-    schema_of,
-    statistics_of,
-    unpack,
-    vector_path,
-)
+from parsieve.lake.delta.log import LogState, commit_mark, latest_version, state_at
+from parsieve.lake.delta.schema import matching_of, schema_of, unpack, vector_path
+from parsieve.lake.delta.slices import DeltaFile, DeltaSlices, TableState, place_of
+from parsieve.lake.delta.statistics import statistics_of
 from parsieve.lake.rows import deletion_vectors
 from parsieve.lake.rows.adapter import Adapter
 from parsieve.lake.rows.arrow_scan import ScanFile
 from parsieve.lake.rows.checked_files import CheckedFiles, files_of
-from parsieve.lake.rows.columns import BY_NAME, Matching
+from parsieve.lake.rows.columns import BY_NAME
 from parsieve.lake.rows.file_rows import FileRows
 from parsieve.lake.storage.pinned import Version
 from parsieve.lake.storage.storage import Storage
@@ -48,24 +40,23 @@ _FEATURES = {
 }
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Native:
-    file: DataFile
-    storage: Storage
-    path: str
-    schema: pa.Schema
-    matching: Matching
-    constants: Mapping[str, object]
-    # Columns whose value nobody can be sure of, with the reason.
-    doubtful: Mapping[str, str]
+@dataclass(frozen=True, slots=True)
+class _Version:
+    """Replaces a `DeltaTable` in a pickle, so that the copy stays at the original's version."""
+
+    number: int
+
+    def version(self) -> int:
+        """Return the version number."""
+        return self.number
 
 
 class Delta(Adapter):
-    """A table of Delta Lake, or a `DeltaTable`, which then says what the latest version is."""
+    """A table of Delta Lake, or a `DeltaTable`, whose version is then the latest one."""
 
     format = "delta"
-    # The version, what proves that it is still the same one, and what its log said.
-    _last: tuple[int, str, Snapshot] | None = None
+    # The version, what proves that it is still the same one, the state of its log, and the snapshot.
+    _last: tuple[int, str, LogState, Snapshot] | None = None
 
     def __init__(self, source: Any, storage_options: Mapping[str, str] | None = None) -> None:
         self._given: Any = None
@@ -81,19 +72,30 @@ class Delta(Adapter):
         self.uri = self._storage.uri.rstrip("/")
         self.storage_options = self._storage.options
 
+    def reopening(self) -> dict[str, Any]:
+        """Return the attributes that a copy in another process needs to read the table again."""
+        return {"_given": None if self._given is None else _Version(int(self._given.version()))}
+
     def snapshot(self, as_of: AsOf = None) -> Snapshot:
         """The table now, at a version, or at a time; a time without a zone is refused."""
         version = self._version(as_of)
-        # A version never changes, but a table that was made anew at the same place has one of the same number.
+        # A version never changes, but a new table at the same place may have a version of the same number.
         mark = commit_mark(self._storage, version)
         last = self._last
         if mark and last is not None and last[:2] == (version, mark):
-            return last[2]
-        state = state_at(self._storage, version)
+            return last[3]
+        state = state_at(self._storage, version, self._earlier(version))
         _refuse(state.protocol)
-        found = self._snapshot(state, schema_of(state.metadata))
-        self._last = version, mark, found
-        return found
+        snapshot = self._snapshot(state, schema_of(state.metadata))
+        self._last = version, mark, state, snapshot
+        return snapshot
+
+    def _earlier(self, version: int) -> LogState | None:
+        """Return the last state if the log still contains it, so that only the commits after it are read."""
+        last = self._last
+        if last is None or last[0] >= version or not last[1]:
+            return None
+        return last[2] if commit_mark(self._storage, last[0]) == last[1] else None
 
     def _version(self, as_of: AsOf) -> int:
         if isinstance(as_of, str) and as_of.isdigit():
@@ -136,66 +138,16 @@ class Delta(Adapter):
             partitions = [fields[name] for name in state.metadata["partitionColumns"]]
         except KeyError as error:
             raise FormatError(f"Delta's log partitions by {error}, which is not a column of the table") from error
-        stats = [parsed_stats(file) for file in state.files]
-        slices = tuple(
-            self._slice(file, said, schema, matching, partitions) for file, said in zip(state.files, stats, strict=True)
-        )
+        slices = DeltaSlices(TableState(self._storage, schema, matching, partitions), state.files)
 
         def statistics(column: ColumnPath) -> Statistics:
-            return statistics_of(stats, schema, column, [file.vector is not None for file in state.files])
+            return statistics_of(state.files.stats, schema, column, state.files.clean)
 
         return Snapshot(state.version, state.version, schema, slices, statistics)
 
-    def _slice(
-        self,
-        file: DataFile,
-        stats: Mapping[str, Any],
-        schema: pa.Schema,
-        matching: Matching,
-        partitions: Sequence[pa.Field],
-    ) -> Slice:
-        values: dict[str, object] = {}
-        constants: dict[str, object] = {}
-        doubtful: dict[str, str] = {}
-        folders = []
-        for field in partitions:
-            text = file.partition_values.get(physical(field))
-            folders.append(f"{physical(field)}={'__HIVE_DEFAULT_PARTITION__' if text is None else text}")
-            try:
-                value, certain = partition_value(text, field.type)
-                constants[field.name] = value
-                if certain:
-                    values[field.name] = value
-                else:
-                    doubtful[field.name] = "a time without a zone"
-            except DoubtfulValueError as doubt:
-                # Nothing of the file may stand in its place.
-                constants[field.name] = None
-                doubtful[field.name] = str(doubt)
-        storage, path = self._place(file.path)
-        rows = stats.get("numRecords")
-        return Slice(
-            partition="/".join(folders),
-            group=file.path,
-            token=f"{file.size}-{file.modified}-{file.vector_id}",
-            path=storage.address(path),
-            size=file.size,
-            num_rows=rows if type(rows) is int else None,
-            clean=file.vector is None,
-            partition_values=values,
-            native=_Native(file, storage, path, schema, matching, constants, doubtful),
-        )
-
-    def _place(self, path: str) -> tuple[Storage, str]:
-        """The storage and the path in it of what the log names: below the table, or anywhere for a clone."""
-        if "://" in path or path.startswith(("/", "file:")):
-            storage = Storage(path, self.storage_options)
-            return storage, storage.root
-        return self._storage, self._storage.join(path)
-
     def read_keys(self, piece: Slice, columns: Sequence[ColumnPath]) -> Iterator[pa.RecordBatch]:
         """The live rows of one file, its deletion vector applied."""
-        native: _Native = piece.native
+        native: DeltaFile = piece.native
         for path in columns:
             if path[0] in native.doubtful:
                 raise UnsupportedError(f"{piece.path}: {path[0]} is {native.doubtful[path[0]]}")
@@ -208,7 +160,7 @@ class Delta(Adapter):
         columns: Sequence[str] | None = None,
         filter: Any = None,
     ) -> pa.RecordBatchReader:
-        """The live rows of some files; what a partition value means must be certain where it is asked for."""
+        """Return the live rows of some files. Raises `UnsupportedError` if a partition value is ambiguous."""
         names = list(snapshot.schema.names if columns is None else columns)
         for piece in slices:
             for name, doubt in piece.native.doubtful.items():
@@ -218,7 +170,7 @@ class Delta(Adapter):
 
     def version(self, piece: Slice) -> Version | None:
         """What tells the data file from another one."""
-        native: _Native = piece.native
+        native: DeltaFile = piece.native
         return native.storage.version(native.path)
 
     def files(self, snapshot: Snapshot, slices: Sequence[Slice]) -> CheckedFiles | None:
@@ -232,16 +184,14 @@ class Delta(Adapter):
         ):
             return None
         files = [
-            ScanFile(
-                self._storage, one.native.path, str(one.path), one.native.file.size, constants=one.native.constants
-            )
+            ScanFile(self._storage, one.native.path, str(one.path), one.native.size, constants=one.native.constants)
             for one in slices
         ]
         return files_of(files, snapshot.schema)
 
     def constants(self, piece: Slice) -> Collection[str]:
-        """The partition columns, those of doubtful values too."""
-        native: _Native = piece.native
+        """Return the partition columns, including columns with doubtful values."""
+        native: DeltaFile = piece.native
         return native.constants
 
     def open_base(self, piece: Slice) -> Any:
@@ -251,8 +201,8 @@ class Delta(Adapter):
 
     def rows(self, piece: Slice) -> FileRows:
         """The live rows of one file."""
-        native: _Native = piece.native
-        vector = native.file.vector
+        native: DeltaFile = piece.native
+        vector = native.vector
         deleted = (lambda rows: ()) if vector is None else partial(self._deleted, vector)
         return FileRows(
             lambda: native.storage.open(native.path), str(piece.path), native.matching, native.constants, deleted
@@ -266,7 +216,7 @@ class Delta(Adapter):
         if path is None:
             data = unpack(vector["pathOrInlineDv"])[:size]
         else:
-            storage, place = self._place(path)
+            storage, place = place_of(self._storage, path)
             with storage.open(place) as file:
                 # The first byte is the version of the file.
                 file.seek(1 if start is None else start)

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pyarrow.types as pt
 
@@ -20,6 +21,7 @@ from parsieve.io.index_location import BELOW, Places
 from parsieve.io.sources import REQUESTS_AT_ONCE
 from parsieve.lake.base import AsOf, ColumnPath, Slice, Snapshot
 from parsieve.lake.folder import hive
+from parsieve.lake.folder.slices import FolderSlices
 from parsieve.lake.rows.adapter import Adapter
 from parsieve.lake.rows.arrow_scan import ScanFile, without_dictionaries
 from parsieve.lake.rows.checked_files import CheckedFiles, files_of
@@ -32,28 +34,24 @@ from parsieve.lake.storage.storage import LONGEST_WAIT_NS, REMOTE_NS, Storage
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Native:
-    path: str
-    schema: pa.Schema
-    # The file's own schema, where it was read to find the table's.
-    physical: pa.Schema | None
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class _Last:
     listed: tuple[ListedFile, ...]
     snapshot: Snapshot
-    by_group: Mapping[str, Slice]
+    # The schemas that were read, by path, each with its file's token.
+    physical: Mapping[str, tuple[str, pa.Schema]]
 
 
 class ParquetDir(Adapter):
-    """Every file below a folder but those that engines ignore (`_` or `.` in front), and empty ones.
+    """All files below a folder, except empty files and files that engines ignore (`_` or `.` in front).
 
     The schema is that of the first file by path, as engines take it, or of all files with `schema="unify"`, or one that
     is given. Partition columns come behind it, and win over columns of the same name in the files.
     """
 
     format = "parquet"
+    # The first file gives the table its types.
+    types_are_certain = False
+    files_may_be_replaced = True
     _last: _Last | None = None
 
     def __init__(
@@ -90,13 +88,13 @@ class ParquetDir(Adapter):
 
     @property
     def storage(self) -> Storage:
-        """The folder and the filesystem it lies on."""
+        """The folder and its filesystem."""
         return self._storage
 
     def snapshot(self, as_of: AsOf = None) -> Snapshot:
         """The files that are there now. A folder has no history.
 
-        Slices of files that did not change are the same objects as before.
+        If no file changed, the slices are the same object as before.
         """
         if as_of is not None:
             raise UnsupportedError(f"{self.uri} is a plain folder of Parquet files, which keeps no earlier states")
@@ -115,54 +113,40 @@ class ParquetDir(Adapter):
         if not files:
             hint = str(self._storage.missing().strerror).removeprefix("no such file or folder")
             raise FileNotFoundError(f"no Parquet files in {self.uri}{hint}")
-        folders = [file.relative.rpartition("/")[0] for file in files]
-        partitions = hive.fields_of(dict.fromkeys(folders))
+        partitions = hive.fields_of(dict.fromkeys(file.relative.rpartition("/")[0] for file in files))
         schemas = self._schemas(files)
         schema = self._table_schema(list(schemas.values()), partitions)
-        known: Mapping[str, Slice] = {}
         if last is not None and last.snapshot.schema.equals(schema, check_metadata=True):
-            schema, known = last.snapshot.schema, last.by_group
+            schema = last.snapshot.schema
         partitions = [schema.field(one.name) for one in partitions]
-        values = {folder: hive.values_of(folder, partitions) for folder in dict.fromkeys(folders)}
-        slices = []
-        for file, folder in zip(files, folders, strict=True):
-            one = known.get(file.relative)
-            physical = schemas.get(file.path)
-            if one is None or not file.token or one.token != file.token or one.native.physical is not physical:
-                native = _Native(file.path, schema, physical)
-                path = self._storage.address(file.path)
-                # The partition, what it is called in it, its version; no count of rows; nothing is deleted.
-                one = Slice(
-                    folder, file.relative, file.token, path, file.size, None, True, values[folder], native=native
-                )
-            slices.append(one)
-        found = Snapshot(None, instant, schema, tuple(slices))
-        self._last = _Last(listed, found, {one.group: one for one in slices})
+        slices = FolderSlices.listed(self._storage, schema, files, partitions, schemas)
+        found = Snapshot(None, instant, schema, slices)
+        tokens = {file.path: file.token for file in files if file.path in schemas}
+        self._last = _Last(listed, found, {path: (tokens[path], physical) for path, physical in schemas.items()})
         return found
 
     def settled(self, snapshot: Snapshot) -> Snapshot:
         """The folder once its youngest files can have a token; files that change meanwhile stay without one."""
-        if all(one.token for one in snapshot.slices):
+        if not pc.any(pc.equal(snapshot.slices.token, "")).as_py():
             return replace(snapshot, unsettled={})
         self._storage.wait()
         found = self.snapshot()
         assert self._last is not None
         listed = {file.relative: file for file in self._last.listed}
-        young = {one.location: _why_young(listed.get(one.group)) for one in found.slices if not one.token}
+        numbers = pc.indices_nonzero(pc.equal(found.slices.token, "")).to_pylist()
+        young = {one.location: _why_young(listed.get(one.group)) for one in found.slices.at(numbers)}
         return replace(found, unsettled=young)
 
     def _schemas(self, files: Sequence[ListedFile]) -> dict[str, pa.Schema]:
-        """The schemas that decide the table's, by path; those of files that did not change are not read again."""
+        """Return the schemas that determine the table's, by path. Schemas of unchanged files are not read again."""
         if isinstance(self._schema, pa.Schema):
             return {}
         wanted = files[:1] if self._schema is None else files
-        known = {} if self._last is None else self._last.by_group
+        known = {} if self._last is None else self._last.physical
 
         def held(file: ListedFile) -> pa.Schema:
-            one = known.get(file.relative)
-            same = one is not None and file.token and one.token == file.token
-            physical: pa.Schema | None = one.native.physical if one is not None and same else None
-            return self._physical(file.path) if physical is None else physical
+            token, physical = known.get(file.path, ("", None))
+            return physical if file.token and token == file.token else self._physical(file.path)
 
         if len(wanted) == 1:
             return {wanted[0].path: held(wanted[0])}
@@ -200,7 +184,7 @@ class ParquetDir(Adapter):
         return found
 
     def read_keys(self, piece: Slice, columns: Sequence[ColumnPath]) -> Iterator[pa.RecordBatch]:
-        """The rows of one file; `ConflictError` where somebody changed it since it was listed."""
+        """Return the rows of one file. Raises `ConflictError` if the file has changed since it was listed."""
         if self.keys is not None and self._exposed is not None:
             self._refuse_closed(piece, [path for path in columns if path not in self._exposed])
         try:

@@ -23,6 +23,7 @@ from parsieve.lake.rows.arrow_scan import ScanFile
 from parsieve.lake.rows.checked_files import CheckedFiles, files_of
 from parsieve.lake.rows.columns import BY_NAME, by_name, conform
 from parsieve.lake.rows.file_rows import BATCH_ROWS, FileRows, foreign
+from parsieve.lake.slices import MadeSlices
 from parsieve.lake.storage.pinned import Version
 from parsieve.lake.storage.storage import Storage
 
@@ -130,6 +131,10 @@ class Hudi(Adapter):
         """The table's folder and its filesystem."""
         return self._storage
 
+    def reopening(self) -> dict[str, Any]:
+        """Return the attributes that a copy in another process needs to read the table again."""
+        return {"_written": {}}
+
     def snapshot(self, as_of: AsOf = None) -> Snapshot:
         """The table now, at an instant of its timeline or any text of digits between two, or at a time."""
         # A rewrite of the properties is waited for: incomplete ones would give partitions other values.
@@ -155,7 +160,7 @@ class Hudi(Adapter):
             instant = self._instant(timeline, table, as_of)
             schema = pa.schema([_nullable(one) for one in table.get_schema()])
             if not instant:
-                return Snapshot(None, 0, schema, ())
+                return Snapshot(None, 0, schema, MadeSlices(()))
             options = HudiReadOptions().with_as_of_timestamp(instant)
             found = table.get_file_slices(options)
             reader = table.create_file_group_reader_with_options(options)
@@ -165,7 +170,7 @@ class Hudi(Adapter):
             one for one in (builder.build(one, options) for one in found) if one.path is not None or one.native.logs
         ]
         slices = sorted(there, key=lambda one: one.location)
-        snapshot = Snapshot(instant, int(instant), schema, tuple(slices))
+        snapshot = Snapshot(instant, int(instant), schema, MadeSlices(slices))
         self._last = key, snapshot
         return snapshot
 

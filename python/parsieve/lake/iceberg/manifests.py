@@ -1,105 +1,171 @@
-"""What Iceberg's manifests say: data files with the deletes that touch them, and bounds as they were meant."""
+"""Read Iceberg's manifests: data files as columns, and the deletes that touch them."""
 
 from __future__ import annotations
 
-import math
-import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from decimal import Decimal
+from functools import cache, partial
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.types as pt
 
 from parsieve._core import FormatError, UnsupportedError
 from parsieve.io.sources import REQUESTS_AT_ONCE
-from parsieve.lake import bounds
-from parsieve.lake.base import ColumnPath, Statistics
-from parsieve.lake.rows.columns import FIELD_ID, leaf_field
+
+_COUNTS = pa.map_(pa.int32(), pa.int64())
+_BOUNDS = pa.map_(pa.int32(), pa.binary())
+# A partition: the id of its spec, and its values.
+Partition = tuple[int, tuple[Any, ...]]
+# The columns of data files, in the order in which `_DataColumns` collects them.
+_SCHEMA = pa.schema(
+    {
+        "path": pa.string(),
+        "size": pa.int64(),
+        "rows": pa.int64(),
+        "added": pa.int64(),
+        "sequence": pa.int64(),
+        "format": pa.string(),
+        "is_encrypted": pa.bool_(),
+        "partition": pa.int32(),
+        "lower": _BOUNDS,
+        "upper": _BOUNDS,
+        "null_count": _COUNTS,
+        "value_count": _COUNTS,
+    }
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Entry:
-    """A file of a manifest, as pyiceberg read it with the fields of every version."""
+class DeleteFile:
+    """A file of deletes, as pyiceberg read its entry with the fields of every version."""
 
     file: Any
+    kind: str
     sequence: int
-    # The commit that added it: its sequence number, or in tables of version 1, which have none, its snapshot.
-    added: int
-    # Of version 3: where the deletes of one data file lie in a Puffin file.
+    # Since version 3: the data file that the deletes belong to, and where they are in a Puffin file.
     referenced: str | None
     offset: int | None
     length: int | None
 
     @property
-    def kind(self) -> str:
-        """DATA, POSITION_DELETES or EQUALITY_DELETES; version 1 knows data alone and leaves a plain 0."""
-        content = self.file.content
-        return str(content.name) if hasattr(content, "name") else {0: "DATA"}.get(content, str(content))
-
-    @property
     def identity(self) -> str:
-        """What tells one set of deletes from another."""
+        """What distinguishes one set of deletes from another."""
         return f"{self.file.file_path}@{self.offset}" if self.offset is not None else str(self.file.file_path)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class DataFile:
-    """A data file of a snapshot, and the deletes that touch it."""
+class Deletes:
+    """The deletes that touch a data file."""
 
-    file: Any
-    # The commit that added it: a path that is added again may have been written anew.
-    added: int
-    positions: tuple[Entry, ...]
-    equality: tuple[Entry, ...]
-    vector: Entry | None
+    positions: tuple[DeleteFile, ...] = ()
+    equality: tuple[DeleteFile, ...] = ()
+    vector: DeleteFile | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self.positions or self.equality or self.vector)
 
     @property
-    def token(self) -> str:
-        """Changes with the file or any of its deletes."""
-        deletes = sorted(one.identity for one in (*self.positions, *self.equality, *filter(None, [self.vector])))
-        return "|".join([f"{self.file.file_size_in_bytes}-{self.file.record_count}-{self.added}", *deletes])
+    def identities(self) -> list[str]:
+        """What distinguishes these deletes from others, in order."""
+        return sorted(one.identity for one in (*self.positions, *self.equality, *filter(None, [self.vector])))
 
 
-def data_files(table: Any, snapshot: Any) -> list[DataFile]:
-    """The live data files of a snapshot, in the order of its manifests."""
+@dataclass(frozen=True, slots=True, eq=False)
+class DataFiles:
+    """The data files of a snapshot, in the order of its manifests."""
+
+    # `_SCHEMA`. A commit that added a path again may have written another file, so `added` belongs to its version: a
+    # sequence number, or a snapshot id in tables of version 1.
+    columns: pa.RecordBatch
+    # The partitions with their records, by the numbers in the column `partition`.
+    partitions: list[tuple[Partition, Any]]
+    # The deletes of the files that have any, by position.
+    deletes: Mapping[int, Deletes]
+
+    def __len__(self) -> int:
+        return int(self.columns.num_rows)
+
+    def __getitem__(self, name: str) -> pa.Array:
+        return self.columns.column(name)
+
+    def take(self, numbers: pa.Array) -> DataFiles:
+        """Return the files at some positions."""
+        chosen = enumerate(numbers.to_pylist()) if self.deletes else ()
+        deletes = {at: self.deletes[number] for at, number in chosen if number in self.deletes}
+        return DataFiles(self.columns.take(numbers), self.partitions, deletes)
+
+
+def data_files(table: Any, snapshot: Any) -> DataFiles:
+    """Return the live data files of a snapshot."""
     manifests = snapshot.manifests(table.io)
     with ThreadPoolExecutor(REQUESTS_AT_ONCE, "parsieve-read") as pool:
-        entries = [one for found in pool.map(lambda manifest: _entries(table.io, manifest), manifests) for one in found]
-    data = [one for one in entries if one.kind == "DATA"]
-    vectors: dict[str, list[Entry]] = {}
-    by_path: dict[str, list[Entry]] = {}
-    positions: dict[Any, list[Entry]] = {}
-    equality: dict[Any, list[Entry]] = {}
-    for one in entries:
-        kind = one.kind
-        if kind == "POSITION_DELETES":
-            if one.offset is not None:
-                vectors.setdefault(str(one.referenced), []).append(one)
-            elif one.referenced is not None:
-                by_path.setdefault(one.referenced, []).append(one)
-            else:
-                positions.setdefault(_partition(one.file), []).append(one)
-        elif kind == "EQUALITY_DELETES":
-            # Those of a table without partitions hold for all files.
-            key = None if not _values(one.file) else _partition(one.file)
-            equality.setdefault(key, []).append(one)
-        elif kind != "DATA":
-            raise UnsupportedError(f"{one.file.file_path} is a file of the kind {kind}, which is not supported")
-    found = []
-    for one in data:
-        path, at = one.file.file_path, one.sequence
-        mine = [two for two in vectors.get(path, ()) if two.sequence >= at]
-        if len(mine) > 1:
-            raise FormatError(f"{path} has {len(mine)} deletion vectors; there can be one")
-        deletes = [*by_path.get(path, ()), *positions.get(_partition(one.file), ())]
-        # A vector holds what earlier files of positions said.
-        touching = () if mine else tuple(two for two in deletes if two.sequence >= at)
-        equal = [*equality.get(None, ()), *equality.get(_partition(one.file), ())]
-        stricken = tuple(two for two in equal if two.sequence > at)
-        found.append(DataFile(one.file, one.added, touching, stricken, mine[0] if mine else None))
+        read = list(pool.map(partial(_Manifest, table.io), manifests))
+    # Each manifest numbers its own partitions.
+    numbers: dict[Partition, int] = {}
+    partitions: list[tuple[Partition, Any]] = []
+    batches = []
+    for manifest in read:
+        mapping = []
+        for key, record in manifest.partitions.items():
+            number = numbers.setdefault(key, len(partitions))
+            if number == len(partitions):
+                partitions.append((key, record))
+            mapping.append(number)
+        at = _SCHEMA.get_field_index("partition")
+        columns = list(manifest.columns)
+        columns[at] = pa.array(mapping, pa.int32()).take(columns[at])
+        batches.append(pa.RecordBatch.from_arrays(columns, schema=_SCHEMA))
+    joined = pa.Table.from_batches(batches, _SCHEMA).combine_chunks()
+    files = DataFiles(_one_batch(joined), partitions, {})
+    deletes = [entry for manifest in read for entry in manifest.deletes]
+    return DataFiles(files.columns, partitions, _touching(files, deletes)) if deletes else files
+
+
+def _one_batch(table: pa.Table) -> pa.RecordBatch:
+    arrays = [
+        pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type) for column in table.columns
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=table.schema)
+
+
+def _touching(files: DataFiles, entries: list[DeleteFile]) -> dict[int, Deletes]:
+    """Return the deletes of each data file that has any, by position."""
+    vectors: dict[str, list[DeleteFile]] = {}
+    by_path: dict[str, list[DeleteFile]] = {}
+    positions: dict[Partition, list[DeleteFile]] = {}
+    equality: dict[Partition | None, list[DeleteFile]] = {}
+    for entry in entries:
+        if entry.kind == "EQUALITY_DELETES":
+            # Equality deletes without a partition hold for all files.
+            equality.setdefault(_partition(entry.file) if _values(entry.file) else None, []).append(entry)
+        elif entry.offset is not None:
+            vectors.setdefault(str(entry.referenced), []).append(entry)
+        elif entry.referenced is not None:
+            by_path.setdefault(entry.referenced, []).append(entry)
+        else:
+            positions.setdefault(_partition(entry.file), []).append(entry)
+    found = {}
+    rows = zip(*(files[name].to_pylist() for name in ("path", "sequence", "partition")), strict=True)
+    for number, (path, sequence, place) in enumerate(rows):
+        partition = files.partitions[place][0]
+        vector = [entry for entry in vectors.get(path, ()) if entry.sequence >= sequence]
+        if len(vector) > 1:
+            raise FormatError(f"{path} has {len(vector)} deletion vectors; there can be one")
+        deletes = Deletes(
+            # A vector includes the rows of earlier position deletes.
+            positions=()
+            if vector
+            else tuple(
+                entry for entry in (*by_path.get(path, ()), *positions.get(partition, ())) if entry.sequence >= sequence
+            ),
+            equality=tuple(
+                entry for entry in (*equality.get(None, ()), *equality.get(partition, ())) if entry.sequence > sequence
+            ),
+            vector=vector[0] if vector else None,
+        )
+        if deletes:
+            found[number] = deletes
     return found
 
 
@@ -107,12 +173,68 @@ def _values(file: Any) -> tuple[Any, ...]:
     return tuple(file.partition[number] for number in range(len(file.partition)))
 
 
-def _partition(file: Any) -> tuple[int, tuple[Any, ...]]:
+def _partition(file: Any) -> Partition:
     return (file.spec_id or 0, _values(file))
 
 
-def _entries(io: Any, manifest: Any) -> list[Entry]:
-    """The live entries of a manifest. pyiceberg reads them with the fields of version 2, which knows no vectors."""
+class _Manifest:
+    """The live entries of a manifest: data files as columns, deletes as objects."""
+
+    def __init__(self, io: Any, manifest: Any) -> None:
+        self.deletes: list[DeleteFile] = []
+        # The partitions with a record of each, in the order of their numbers.
+        self.partitions: dict[Partition, Any] = {}
+        self._numbers: dict[Partition, int] = {}
+        self.columns = self._arrays(io, manifest)
+
+    def _arrays(self, io: Any, manifest: Any) -> list[pa.Array]:
+        rows: list[tuple[Any, ...]] = []
+        parts: list[pa.RecordBatch] = []
+
+        def flush() -> None:
+            arrays = [
+                pa.array(values, field.type) for values, field in zip(zip(*rows, strict=True), _SCHEMA, strict=True)
+            ]
+            parts.append(pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA))
+            rows.clear()
+
+        for entry, sequence in _entries(io, manifest):
+            file, content = entry.data_file, entry.data_file.content
+            # Version 1 has data files alone, and pyiceberg leaves a plain 0.
+            kind = str(content.name) if hasattr(content, "name") else {0: "DATA"}.get(content, str(content))
+            if kind == "DATA":
+                added = sequence or entry.snapshot_id or manifest.added_snapshot_id or 0
+                rows.append((*self._row(file, sequence, added),))
+                if len(rows) == _ROWS:
+                    flush()
+            elif kind in ("POSITION_DELETES", "EQUALITY_DELETES"):
+                referenced, offset, length = (file[place] for place in _places())
+                self.deletes.append(DeleteFile(file, kind, sequence, referenced, offset, length))
+            else:
+                raise UnsupportedError(f"{file.file_path} is a file of the kind {kind}, which is not supported")
+        if rows:
+            flush()
+        return [*_one_batch(pa.Table.from_batches(parts, _SCHEMA)).columns]
+
+    def _row(self, file: Any, sequence: int, added: int) -> Iterator[Any]:
+        partition = _partition(file)
+        number = self._numbers.setdefault(partition, len(self._numbers))
+        self.partitions.setdefault(partition, file.partition)
+        yield from (str(file.file_path), file.file_size_in_bytes, file.record_count, added, sequence)
+        yield from (file.file_format.name, bool(file.key_metadata), number)
+        for values in (file.lower_bounds, file.upper_bounds, file.null_value_counts, file.value_counts):
+            yield list((values or {}).items())
+
+
+# Entries that are held as objects.
+_ROWS = 1 << 13
+
+
+def _entries(io: Any, manifest: Any) -> Iterator[tuple[Any, int]]:
+    """Yield the live entries of a manifest with their sequence numbers.
+
+    pyiceberg itself reads manifests with the fields of version 2, which has no deletion vectors.
+    """
     from pyiceberg.avro.file import AvroFile
     from pyiceberg.manifest import (
         MANIFEST_ENTRY_SCHEMAS,
@@ -123,150 +245,26 @@ def _entries(io: Any, manifest: Any) -> list[Entry]:
         ManifestEntryStatus,
     )
 
-    schema = MANIFEST_ENTRY_SCHEMAS[3]
-    kind: Any = schema.find_field("data_file").field_type
-    names = [one.name for one in kind.fields]
-    places = [names.index(name) for name in ("referenced_data_file", "content_offset", "content_size_in_bytes")]
-    found = []
     with AvroFile[ManifestEntry](
         io.new_input(manifest.manifest_path),
-        schema,
+        MANIFEST_ENTRY_SCHEMAS[3],
         read_types={-1: ManifestEntry, 2: DataFile},
         read_enums={0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent},
     ) as reader:
         for entry in reader:
             if entry.status == ManifestEntryStatus.DELETED:
                 continue
+            entry.data_file.spec_id = manifest.partition_spec_id
             sequence = entry.sequence_number
-            if sequence is None:
-                # Inherited by what a commit added; tables of version 1 have none.
-                sequence = manifest.sequence_number or 0
-            added = sequence or entry.snapshot_id or manifest.added_snapshot_id or 0
-            file = entry.data_file
-            file.spec_id = manifest.partition_spec_id
-            referenced, offset, length = (file[place] for place in places)
-            found.append(Entry(file, sequence, added, referenced, offset, length))
-    return found
+            # Files inherit the number of the commit that added them; tables of version 1 have none.
+            yield entry, manifest.sequence_number or 0 if sequence is None else sequence
 
 
-def statistics_of(files: Sequence[DataFile], schema: pa.Schema, path: ColumnPath) -> Statistics:
-    """What is certain of a column by the metrics of all files."""
-    field = leaf_field(schema, path)
-    number, kind = int((field.metadata or {})[FIELD_ID]), field.type
-    lower, upper, nulls, counts = [], [], [], []
-    for one in files:
-        file = one.file
-        low, high = (file.lower_bounds or {}).get(number), (file.upper_bounds or {}).get(number)
-        lower.append(_decoded(low, kind, is_upper=False))
-        upper.append(_decoded(high, kind, is_upper=True))
-        count, null = _count(file.value_counts, number), _count(file.null_value_counts, number)
-        consistent = count is None or null is None or null <= count
-        nulls.append(null if consistent else None)
-        counts.append(count if consistent else None)
-    return Statistics(
-        _array(lower, kind), _array(upper, kind), pa.array(nulls, pa.int64()), pa.array(counts, pa.int64())
-    )
+@cache
+def _places() -> tuple[int, ...]:
+    """Return the positions of the fields of deletion vectors in an entry's data file."""
+    from pyiceberg.manifest import MANIFEST_ENTRY_SCHEMAS
 
-
-def _count(counts: Mapping[int, int] | None, number: int) -> int | None:
-    count = (counts or {}).get(number)
-    return count if count is not None and count >= 0 else None
-
-
-def _array(values: list[Any], kind: pa.DataType) -> pa.Array:
-    if pt.is_timestamp(kind) or pt.is_time(kind) or pt.is_date(kind):
-        width = pa.int32() if kind.bit_width == 32 else pa.int64()
-        return pa.array(values, width).view(kind)
-    if isinstance(kind, pa.BaseExtensionType):
-        return pa.ExtensionArray.from_storage(kind, pa.nulls(len(values), kind.storage_type))
-    return pa.array(values, kind)
-
-
-def _decoded(data: bytes | None, kind: pa.DataType, is_upper: bool) -> Any:
-    """A bound, certain; times as the integers that they are. None for what cannot be read or trusted."""
-    if data is None:
-        return None
-    try:
-        return _decode(bytes(data), kind, is_upper)
-    except (struct.error, ValueError, OverflowError):
-        return None
-
-
-def _decode(data: bytes, kind: pa.DataType, is_upper: bool) -> Any:
-    if pt.is_boolean(kind):
-        return data != b"\0" if len(data) == 1 else None
-    if pt.is_integer(kind):
-        # A column that was an int when the file was written has four bytes.
-        value = _integer(data)
-        return (
-            value if value is not None and -(1 << (kind.bit_width - 1)) <= value < 1 << (kind.bit_width - 1) else None
-        )
-    if pt.is_floating(kind):
-        return _real(data, is_upper)
-    if pt.is_date(kind):
-        value = _integer(data) if len(data) == 4 else None
-        return value if value is not None and value >= _FIRST_DAY else None
-    if pt.is_timestamp(kind):
-        return _moment(data, kind)
-    if pt.is_time(kind):
-        return _integer(data) if len(data) == 8 else None
-    if pt.is_decimal(kind):
-        unscaled = int.from_bytes(data, "big", signed=True)
-        fits = data and abs(unscaled) < 10**kind.precision
-        return Decimal(unscaled).scaleb(-kind.scale, bounds.EXACT) if fits else None
-    if pt.is_string(kind):
-        text = data.decode()
-        return bounds.text_upper(text) if is_upper else bounds.text_lower(text)
-    if pt.is_binary(kind) or pt.is_fixed_size_binary(kind):
-        return _bytes(data, kind, is_upper)
-    # UUIDs: Java compared them as signed numbers.
-    return None
-
-
-_FIRST_DAY = (bounds.GREGORIAN - bounds.EPOCH).days
-_DAY = {"us": 86_400_000_000, "ns": 86_400_000_000_000}
-
-
-def _integer(data: bytes) -> int | None:
-    return int.from_bytes(data, "little", signed=True) if len(data) in (4, 8) else None
-
-
-def _real(data: bytes, is_upper: bool) -> float | None:
-    value: float = struct.unpack({4: "<f", 8: "<d"}.get(len(data), "<d"), data)[0]
-    if math.isnan(value):
-        return None
-    # Both zeros are one value.
-    return math.copysign(0.0, 1 if is_upper else -1) if value == 0 else value
-
-
-def _moment(data: bytes, kind: pa.DataType) -> int | None:
-    value = _integer(data)
-    if value is None:
-        return None
-    day = _DAY[kind.unit]
-    # A column that was a date when the file was written has four bytes.
-    value = value * day if len(data) == 4 else value
-    return value if _FIRST_DAY * day <= value < 1 << 63 else None
-
-
-def _bytes(data: bytes, kind: pa.DataType, is_upper: bool) -> bytes | None:
-    if pt.is_fixed_size_binary(kind):
-        # Cut bounds are no values of the type.
-        return data if len(data) == kind.byte_width and not is_upper else None
-    return bounds.bytes_upper(data) if is_upper else data
-
-
-def partition_reader(kind: pa.DataType) -> Callable[[Any], Any]:
-    """Turns what a manifest holds as the value of a partition into a Python value of a type."""
-
-    def read(value: Any) -> Any:
-        if value is None:
-            return None
-        if isinstance(value, int) and (pt.is_timestamp(kind) or pt.is_time(kind) or pt.is_date(kind)):
-            return _array([value], kind)[0].as_py()
-        if isinstance(kind, pa.BaseExtensionType):
-            raw = value.bytes if hasattr(value, "bytes") else value
-            return pa.ExtensionArray.from_storage(kind, pa.array([raw], kind.storage_type))[0].as_py()
-        return pa.scalar(value, kind).as_py()
-
-    return read
+    kind: Any = MANIFEST_ENTRY_SCHEMAS[3].find_field("data_file").field_type
+    names = [field.name for field in kind.fields]
+    return tuple(names.index(name) for name in ("referenced_data_file", "content_offset", "content_size_in_bytes"))

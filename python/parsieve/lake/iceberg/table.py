@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -16,29 +15,24 @@ import pyarrow.types as pt
 from parsieve._core import UnsupportedError
 from parsieve.io.sources import local_path
 from parsieve.lake.base import AsOf, Slice, Snapshot, utc
-from parsieve.lake.iceberg.manifests import DataFile, Entry, data_files, partition_reader, statistics_of
+from parsieve.lake.iceberg.manifests import DeleteFile, data_files
+from parsieve.lake.iceberg.slices import IcebergFile, IcebergSlices, TableState
+from parsieve.lake.iceberg.statistics import statistics_of
 from parsieve.lake.rows import deletion_vectors
 from parsieve.lake.rows.adapter import Adapter
 from parsieve.lake.rows.arrow_scan import ScanFile
 from parsieve.lake.rows.checked_files import CheckedFiles, files_of
-from parsieve.lake.rows.columns import FIELD_ID, Find, Matching, places_by_id
+from parsieve.lake.rows.columns import FIELD_ID, Find, places_by_id
 from parsieve.lake.rows.file_rows import FileRows, foreign
+from parsieve.lake.slices import MadeSlices
 from parsieve.lake.storage.pinned import Version
 from parsieve.lake.storage.storage import Storage
 
 _METADATA = re.compile(r"v?(\d+)(-[^/]*)?(\.gz)?\.metadata\.json(\.gz)?")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Native:
-    data: DataFile
-    io: Any
-    schema: pa.Schema
-    matching: Matching
-
-
 class Iceberg(Adapter):
-    """A table of Iceberg by its folder, a metadata file, or pyiceberg's `Table`, which is taken as it stands.
+    """A table of Iceberg: a folder, a metadata file, or pyiceberg's `Table`, whose state is then the current one.
 
     A folder alone does not say which metadata file a catalog holds for the current one: it is the one of
     `version-hint.text` or its successors, else the one with the highest number.
@@ -77,7 +71,7 @@ class Iceberg(Adapter):
 
     @property
     def metadata_file(self) -> str:
-        """The metadata file that says what the table is now; it never changes."""
+        """The metadata file of the table's current state. A metadata file never changes."""
         return str(self._table().metadata_location)
 
     def _newest(self, uri: str) -> str:
@@ -92,6 +86,15 @@ class Iceberg(Adapter):
             raise UnsupportedError(f"{uri} cannot be listed; give the metadata file, or pyiceberg's Table")
         return f"{uri}/metadata/{_newest(Storage(place))}"
 
+    def reopening(self) -> dict[str, Any]:
+        """Return the attributes that a copy in another process needs to read the table again."""
+        if self._given is None:
+            text = os.fspath(self._source)
+            return {"_given": None, "_source": text if "://" in text else os.path.abspath(text)}  # noqa: PTH100
+        # The metadata file never changes, so the copy sees the same state. Only `properties` can open it elsewhere.
+        options = {name: str(value) for name, value in dict(self._given.io.properties).items()}
+        return {"_given": None, "_source": self._given.metadata_location, "storage_options": options}
+
     def snapshot(self, as_of: AsOf = None) -> Snapshot:
         """The table now, or at a snapshot's id, at the name of a branch or tag, or at a time of its history."""
         table = self._table()
@@ -102,7 +105,7 @@ class Iceberg(Adapter):
             said = metadata.schema_by_id(found.schema_id) or said
         schema = _arrow(said)
         if found is None:
-            return Snapshot(None, 0, schema, ())
+            return Snapshot(None, 0, schema, MadeSlices(()))
         # Manifests never change; the table's metadata decide how their files are read.
         mapping = metadata.name_mapping()
         key = (metadata.table_uuid, table.location(), found, said, metadata.specs(), mapping and mapping.root)
@@ -112,8 +115,8 @@ class Iceberg(Adapter):
         if last is not None and last[0] == key and last[1] is io:
             return last[2]
         files = data_files(table, found)
-        builder = _Slices(table, said, schema)
-        slices = tuple(map(builder.build, files))
+        names = {} if mapping is None else _mapped(mapping.root)
+        slices = IcebergSlices(TableState(table, said, schema, partial(_find, names)), files)
         instant = found.sequence_number or found.timestamp_ms
         snapshot = Snapshot(found.snapshot_id, instant, schema, slices, partial(statistics_of, files, schema))
         self._last = key, io, snapshot
@@ -121,15 +124,15 @@ class Iceberg(Adapter):
 
     def rows(self, piece: Slice) -> FileRows:
         """The live rows of one data file: deleted positions and deletion vectors applied."""
-        native: _Native = piece.native
-        data, path = native.data, native.data.file.file_path
-        if data.equality:
+        native: IcebergFile = piece.native
+        path = native.path
+        if native.deletes.equality:
             raise UnsupportedError(
                 f"{piece.path} has equality deletes, which cannot be read here; read the table with Spark"
             )
-        if data.file.file_format.name != "PARQUET":
-            raise UnsupportedError(f"{piece.path} is {data.file.file_format.name}; only Parquet files can be read")
-        if data.file.key_metadata:
+        if native.format != "PARQUET":
+            raise UnsupportedError(f"{piece.path} is {native.format}; only Parquet files can be read")
+        if native.is_encrypted:
             raise UnsupportedError(f"{piece.path} is encrypted by Iceberg, whose keys cannot be used here")
         return FileRows(
             lambda: native.io.new_input(path).open(),
@@ -140,15 +143,15 @@ class Iceberg(Adapter):
 
     def version(self, piece: Slice) -> Version | None:
         """What tells the data file from another one; None where pyiceberg reads by other means than pyarrow's."""
-        native: _Native = piece.native
-        place = _place(native.io, native.data.file.file_path)
+        native: IcebergFile = piece.native
+        place = _place(native.io, native.path)
         return None if place is None else Storage((place[0], "")).version(place[1])
 
     def files(self, snapshot: Snapshot, slices: Sequence[Slice]) -> CheckedFiles | None:
         """Return the data files; None if rows were deleted."""
         if not all(map(self.row_groups_usable, slices)):
             return None
-        places = [_place(one.native.io, one.native.data.file.file_path) for one in slices]
+        places = [_place(one.native.io, one.native.path) for one in slices]
         storages = {id(place[0]): Storage((place[0], "")) for place in places if place is not None}
         if len(storages) != 1 or None in places:
             return None
@@ -161,61 +164,13 @@ class Iceberg(Adapter):
 
     def row_groups_usable(self, piece: Slice) -> bool:
         """Whether the data file is Parquet, open to all, and nothing of it was deleted."""
-        file = piece.native.data.file
-        return piece.clean and file.file_format.name == "PARQUET" and not file.key_metadata
+        native: IcebergFile = piece.native
+        return piece.clean and native.format == "PARQUET" and not native.is_encrypted
 
     def open_base(self, piece: Slice) -> Any:
         """The data file, by the filesystem that pyiceberg opens it with."""
-        native: _Native = piece.native
-        path = native.data.file.file_path
-        return _place(native.io, path) or native.io.new_input(path).open()
-
-
-class _Slices:
-    """Builds the slices of a snapshot."""
-
-    def __init__(self, table: Any, said: Any, schema: pa.Schema) -> None:
-        self._table = table
-        self._schema = schema
-        self._said = said
-        self._location = table.location().rstrip("/") + "/"
-        self._names = {
-            int(one.metadata[FIELD_ID]): one.name for one in schema if one.metadata and FIELD_ID in one.metadata
-        }
-        mapping = table.metadata.name_mapping()
-        self._find = partial(_find, _mapped(mapping.root) if mapping is not None else {})
-        self._defaults = _defaults(said.fields)
-        self._specs = table.metadata.specs()
-        self._constants: dict[int, list[tuple[int, int, Callable[[Any], Any]]]] = {}
-
-    def build(self, data: DataFile) -> Slice:
-        """The slice of a data file."""
-        file = data.file
-        values = {number: read(file.partition[place]) for place, number, read in self._identities(file.spec_id or 0)}
-        defaults = self._defaults | {str(number).encode(): value for number, value in values.items()}
-        path = str(file.file_path)
-        spec = self._specs[file.spec_id or 0]
-        return Slice(
-            partition=spec.partition_to_path(file.partition, self._said) if spec.fields else "",
-            group=path.removeprefix(self._location),
-            token=data.token,
-            path=_address(path),
-            size=file.file_size_in_bytes,
-            num_rows=file.record_count,
-            clean=not (data.positions or data.equality or data.vector),
-            partition_values={self._names[number]: value for number, value in values.items()},
-            native=_Native(data, self._table.io, self._schema, Matching(self._find, defaults)),
-        )
-
-    def _identities(self, spec_id: int) -> list[tuple[int, int, Callable[[Any], Any]]]:
-        """Place, field id and reader of the top-level columns that a spec partitions by as they are."""
-        if spec_id not in self._constants:
-            self._constants[spec_id] = [
-                (place, one.source_id, partition_reader(self._schema.field(self._names[one.source_id]).type))
-                for place, one in enumerate(self._specs[spec_id].fields)
-                if str(one.transform) == "identity" and one.source_id in self._names
-            ]
-        return self._constants[spec_id]
+        native: IcebergFile = piece.native
+        return _place(native.io, native.path) or native.io.new_input(native.path).open()
 
 
 def _snapshot_at(table: Any, as_of: AsOf) -> Any:
@@ -269,18 +224,18 @@ def _place(io: Any, path: str) -> tuple[Any, str] | None:
     return io.fs_by_scheme(scheme, netloc), place
 
 
-def _deleted(native: _Native, rows: int) -> Sequence[int]:
+def _deleted(native: IcebergFile, rows: int) -> Sequence[int]:
     """The positions that the deletes of a data file hold."""
-    data = native.data
-    if data.vector is not None:
-        return _vector(native.io, data.vector, rows)
+    deletes = native.deletes
+    if deletes.vector is not None:
+        return _vector(native.io, deletes.vector, rows)
     found: set[int] = set()
-    for one in data.positions:
-        found.update(_positions(native.io, one, data.file.file_path))
+    for one in deletes.positions:
+        found.update(_positions(native.io, one, native.path))
     return sorted(found)
 
 
-def _vector(io: Any, entry: Entry, rows: int) -> Sequence[int]:
+def _vector(io: Any, entry: DeleteFile, rows: int) -> Sequence[int]:
     path = entry.file.file_path
     if entry.offset is None or entry.length is None or entry.length < 8:
         raise UnsupportedError(f"the manifest does not say where the deletion vector lies in {path}")
@@ -291,7 +246,7 @@ def _vector(io: Any, entry: Entry, rows: int) -> Sequence[int]:
     return found
 
 
-def _positions(io: Any, entry: Entry, path: str) -> Iterable[int]:
+def _positions(io: Any, entry: DeleteFile, path: str) -> Iterable[int]:
     where = entry.file.file_path
     if entry.file.file_format.name != "PARQUET":
         raise UnsupportedError(f"deletes in {where} are {entry.file.file_format.name}; only Parquet can be read")
@@ -328,16 +283,6 @@ def _small_type(kind: pa.DataType) -> pa.DataType:
     if pt.is_large_string(kind):
         return pa.string()
     return pa.binary() if pt.is_large_binary(kind) else kind
-
-
-def _defaults(fields: Iterable[Any]) -> dict[bytes, object]:
-    """The defaults of columns and of those in structs, by field id."""
-    found: dict[bytes, object] = {}
-    for one in fields:
-        if getattr(one, "initial_default", None) is not None:
-            found[str(one.field_id).encode()] = one.initial_default
-        found |= _defaults(getattr(one.field_type, "fields", ()))
-    return found
 
 
 def _mapped(fields: Iterable[Any]) -> dict[bytes, set[str]]:

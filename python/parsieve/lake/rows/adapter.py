@@ -8,10 +8,12 @@ from functools import partial
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.dataset as pads
 
 from parsieve.lake.base import ColumnPath, Lake, Slice, Snapshot
 from parsieve.lake.rows.checked_files import request_of
 from parsieve.lake.rows.columns import leaf_field, pruned
+from parsieve.lake.rows.dataset import PlannedDataset
 from parsieve.lake.rows.file_rows import CheckedRows, Rows, leaves, selected
 
 
@@ -43,6 +45,11 @@ class Adapter(Lake):
         # Asked before the first row, not in the midst of a stream.
         files = [CheckedRows(self.rows(piece), partial(self.version, piece), _name(piece)) for piece in slices]
         return selected(files, snapshot.schema, columns, filter)
+
+    def dataset(self, snapshot: Snapshot, slices: Sequence[Slice]) -> pads.Dataset | None:
+        """Return the slices as a pyarrow dataset with the snapshot's schema; None if that would not be exact."""
+        files = self.files(snapshot, slices)
+        return PlannedDataset(files) if files is not None and files.are_exact() else None
 
 
 def _name(piece: Slice) -> str:

@@ -1,4 +1,4 @@
-"""Remember from earlier plans of a table how many of its files have evidence of their own for some columns."""
+"""Learn from earlier plans how many files of a table have useful footers and filters for some columns."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any
 REMEMBERED = 256
 # When the table changes, the counts of its earlier state shrink to this many files.
 CARRIED_OVER = 2
-# The lowest estimate that a plan excludes something, however many did not: the next key may be missing.
+# The least chance to assume that a plan excludes something, because the next key may be missing from the table.
 LEAST_EXCLUDING = 0.05
 
 
 @dataclass(slots=True)
-class _Seen:
+class _Counts:
     state: Any
     files: float = 0
     useful: float = 0
@@ -28,7 +28,7 @@ class _Seen:
 class Experience:
     """Counts files that were opened, and how many of them had evidence. Threads may share it."""
 
-    _seen: OrderedDict[Any, _Seen] = field(default_factory=OrderedDict)
+    _counts: OrderedDict[Any, _Counts] = field(default_factory=OrderedDict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def rate(self, columns: Any, state: Any) -> float:
@@ -38,39 +38,39 @@ class Experience:
         odds of that beforehand, n files without evidence leave a chance of 1 / (n + 2)² for the next one.
         """
         with self._lock:
-            seen = self._of(columns, state)
-            if seen.useful:
-                return float((seen.useful + 1) / (seen.files + 2))
-            return float(1 / (seen.files + 2) ** 2)
+            counts = self._of(columns, state)
+            if counts.useful:
+                return float((counts.useful + 1) / (counts.files + 2))
+            return float(1 / (counts.files + 2) ** 2)
 
     def add(self, columns: Any, state: Any, files: int, useful: int) -> None:
-        """Count files that were opened, and those of them that had evidence."""
+        """Count opened files, and how many of them had evidence."""
         with self._lock:
-            seen = self._of(columns, state)
-            seen.files += files
-            seen.useful += min(useful, files)
+            counts = self._of(columns, state)
+            counts.files += files
+            counts.useful += min(useful, files)
 
     def excluding_rate(self, columns: Any, state: Any) -> float:
-        """Estimate the chance that files with evidence exclude something of what a plan kept."""
+        """Estimate the chance that files with evidence exclude something that a plan kept."""
         with self._lock:
-            seen = self._of(columns, state)
-            return max(LEAST_EXCLUDING, (seen.excluding + 1) / (seen.plans + 2))
+            counts = self._of(columns, state)
+            return max(LEAST_EXCLUDING, (counts.excluding + 1) / (counts.plans + 2))
 
     def add_plan(self, columns: Any, state: Any, is_excluding: bool) -> None:
         """Count a plan that read files with evidence."""
         with self._lock:
-            seen = self._of(columns, state)
-            seen.plans += 1
-            seen.excluding += is_excluding
+            counts = self._of(columns, state)
+            counts.plans += 1
+            counts.excluding += is_excluding
 
-    def _of(self, columns: Any, state: Any) -> _Seen:
-        seen = self._seen.pop(columns, None)
-        if seen is None:
-            seen = _Seen(state)
-        elif seen.state != state:
-            shrunk = min(1.0, CARRIED_OVER / seen.files) if seen.files else 1.0
-            seen = _Seen(state, seen.files * shrunk, seen.useful * shrunk, seen.plans, seen.excluding)
-        self._seen[columns] = seen
-        while len(self._seen) > REMEMBERED:
-            self._seen.popitem(last=False)
-        return seen
+    def _of(self, columns: Any, state: Any) -> _Counts:
+        counts = self._counts.pop(columns, None)
+        if counts is None:
+            counts = _Counts(state)
+        elif counts.state != state:
+            shrunk = min(1.0, CARRIED_OVER / counts.files) if counts.files else 1.0
+            counts = _Counts(state, counts.files * shrunk, counts.useful * shrunk, counts.plans, counts.excluding)
+        self._counts[columns] = counts
+        while len(self._counts) > REMEMBERED:
+            self._counts.popitem(last=False)
+        return counts

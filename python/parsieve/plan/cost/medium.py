@@ -1,4 +1,4 @@
-"""What reading costs by kind of storage, and how many files are read at once."""
+"""The cost of reading by kind of storage, and the number of files to read in parallel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The interface of all evidence: which units may match a question. False needs proof."""
+"""The interface of all evidence: which units may match a question. An answer of False needs proof."""
 
 from __future__ import annotations
 
@@ -10,20 +10,22 @@ from parsieve.plan.evidence.questions import Question
 
 
 class Evidence(ABC):
-    """Something known about units, which are the slices of a snapshot or row groups."""
+    """Knowledge about units, which are the slices of a snapshot or row groups."""
 
-    # Its name in explanations.
+    # The name to show in explanations.
     name: str
 
     @abstractmethod
-    def may_match(self, question: Question, wanted: pa.BooleanArray) -> pa.BooleanArray | None:
-        """Return for each unit whether it may hold a matching row; False is certain.
+    def may_match(self, question: Question, candidates: pa.BooleanArray) -> pa.BooleanArray | None:
+        """Return for each unit whether it may contain a matching row; False is certain.
 
-        Return None if nothing is known. The values of units that are not `wanted` are ignored.
+        Return None if this evidence cannot answer the question. Values for units that are not `candidates` are ignored.
         """
 
-    def expected_waste(self, question: Question, answer: pa.BooleanArray, wanted: pa.BooleanArray) -> float | None:
-        """Return the expected number of false positives among the wanted units that an answer keeps.
+    def expected_false_positives(
+        self, question: Question, answer: pa.BooleanArray, candidates: pa.BooleanArray
+    ) -> float | None:
+        """Return the expected number of false positives among the candidates that an answer keeps.
 
         This assumes that the question's values exist in the table. If they do not, every kept unit is a false positive.
         Return None if the number is unknown.
@@ -32,4 +34,4 @@ class Evidence(ABC):
 
     @abstractmethod
     def describe(self, question: Question, unit: int) -> str:
-        """Say why a unit cannot match, after an answer of False."""
+        """Explain why a unit cannot match, after an answer of False."""

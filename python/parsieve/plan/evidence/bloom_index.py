@@ -1,4 +1,4 @@
-"""What the Bloom filters beside the table say, as evidence: of keys, in the versions that they were filled from."""
+"""Evidence from the Bloom index: whether a file's filter contains one of some keys."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from parsieve.plan.evidence.base import Evidence
 from parsieve.plan.evidence.questions import Among, Question
 
 
-class ShelfEvidence(Evidence):
-    """The Bloom index, for units that are slices."""
+class BloomIndexEvidence(Evidence):
+    """The Bloom index, which answers for slices in the version that their filters were built from."""
 
     name = "bloom index"
 
     def __init__(self, view: View, slices: Sequence[Slice]) -> None:
         self._view = view
         self._slices = slices
-        # Columns whose filters could not be asked, and why.
+        # Columns whose filters could not be read, with the error.
         self.failed: dict[str, str] = {}
 
     def _reader(self, question: Question) -> BloomReader | None:
@@ -31,20 +31,20 @@ class ShelfEvidence(Evidence):
             return None
         return self._view.bloom(question.column.path, question.column.field_id)
 
-    def may_match(self, question: Question, wanted: pa.BooleanArray) -> pa.BooleanArray | None:
-        """Looks the values up in the filters of all slices at once."""
+    def may_match(self, question: Question, candidates: pa.BooleanArray) -> pa.BooleanArray | None:
+        """Look the values up in the filters of all slices together."""
         reader = self._reader(question)
         if reader is None or not isinstance(question, Among):
             return None
         try:
             return reader.may_match(question.values, self._slices)
         except (ParsieveError, OSError, TypeError, ValueError) as error:
-            # What cannot be read excludes nothing.
+            # A filter that cannot be read excludes nothing.
             self.failed[str(question.column)] = str(error)
             return None
 
-    def speaks(self, question: Question) -> pa.BooleanArray | None:
-        """For each slice, whether there is a filter of this version of it; None if filters are not asked this."""
+    def covers(self, question: Question) -> pa.BooleanArray | None:
+        """Return for each slice whether it has a filter of its version; None if filters cannot answer the question."""
         reader = self._reader(question)
         if reader is None or str(question.column) in self.failed:
             return None
@@ -54,24 +54,26 @@ class ShelfEvidence(Evidence):
             self.failed[str(question.column)] = str(error)
             return None
 
-    def bound(self, question: Question) -> Mapping[Location, str]:
+    def indexed_tokens(self, question: Question) -> Mapping[Location, str]:
         """Return the versions of locations that the filters of a question's column cover."""
         reader = self._reader(question)
         try:
             return {} if reader is None else reader.bound
         except (ParsieveError, OSError):
-            # `speaks` has recorded the reason.
+            # `covers` has recorded the reason.
             return {}
 
-    def expected_waste(self, question: Question, answer: pa.BooleanArray, wanted: pa.BooleanArray) -> float | None:
+    def expected_false_positives(
+        self, question: Question, answer: pa.BooleanArray, candidates: pa.BooleanArray
+    ) -> float | None:
         """Derive the number of false positives from the filters' rate and the number of excluded files."""
         reader = self._reader(question)
         if reader is None or not isinstance(question, Among):
             return None
-        chance = 1 - (1 - reader.state.fpp) ** len(question.values)
-        excluded = pc.and_not(wanted, answer).true_count
-        return excluded * chance / (1 - chance) if chance < 1 else None
+        rate = 1 - (1 - reader.state.fpp) ** len(question.values)
+        excluded = pc.and_not(candidates, answer).true_count
+        return excluded * rate / (1 - rate) if rate < 1 else None
 
     def describe(self, question: Question, unit: int) -> str:
-        """What the filters say."""
+        """Describe the answer of a filter."""
         return "not in the file's filter of the Bloom index"

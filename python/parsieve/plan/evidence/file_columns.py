@@ -1,4 +1,4 @@
-"""Which leaf of a file holds a column of a table: by the format's number or physical name, else by its name."""
+"""Find the leaf column of a file for a column of a table: by field id, physical name, or name."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from parsieve.lake.rows.columns import PHYSICAL_NAME
 from parsieve.lake.rows.fields import fields_at
 from parsieve.predicate.expr import Column
 
-# Everything that decides which leaf of a file is meant: a name may belong to another column in the next snapshot.
+# Identifies a column across snapshots, in which a name may belong to different columns.
 LeafKey = tuple[tuple[str, ...], int | None, tuple[bytes | None, ...]]
 
 
@@ -25,7 +25,7 @@ class WantedLeaf:
         physical = [(field.metadata or {}).get(PHYSICAL_NAME) for field in fields]
         self.key: LeafKey = (column.path, column.field_id, tuple(physical))
         self.is_mapped = any(name is not None for name in physical)
-        # The path in a file that names its columns as the table does.
+        # The column's path in the files.
         self.path = tuple(
             field.name if name is None else name.decode() for field, name in zip(fields, physical, strict=True)
         )
@@ -42,15 +42,15 @@ class FileLeaves:
         """Return the leaf's number, or None if it is missing or ambiguous."""
         if wanted.is_mapped or wanted.column.field_id is None:
             # Engines disagree about which column is meant if names differ only in case.
-            same = self._by_folded_path.get(_folded(wanted.path), [])
-            if len(same) != 1 or self.paths[same[0]] != wanted.path:
+            matches = self._by_folded_path.get(_folded(wanted.path), [])
+            if len(matches) != 1 or self.paths[matches[0]] != wanted.path:
                 return None
         else:
-            same = self._by_id.get(wanted.column.field_id, [])
-            if len(same) != 1:
+            matches = self._by_id.get(wanted.column.field_id, [])
+            if len(matches) != 1:
                 return None
-        _, is_repeated = self._ids[same[0]]
-        return None if is_repeated else same[0]
+        _, is_repeated = self._ids[matches[0]]
+        return None if is_repeated else matches[0]
 
     @cached_property
     def _by_id(self) -> dict[int, list[int]]:

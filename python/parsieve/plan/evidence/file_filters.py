@@ -1,4 +1,4 @@
-"""Bloom filters inside files as evidence: each filter answers for one row group."""
+"""Evidence from the Bloom filters inside files, one for each row group."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 import pyarrow as pa
 
 from parsieve._core import ParsieveError
-from parsieve.filters.open import FileFilters
+from parsieve.filters.open import FileFilters, version_of
 from parsieve.plan.cost.medium import Medium, read_all
 from parsieve.plan.evidence.base import Evidence
-from parsieve.plan.evidence.footers import ChunkStatistics, Cost, FileFooter, holds_no_other
+from parsieve.plan.evidence.footers import ChunkStatistics, Cost, FileFooter, stores_only
 from parsieve.plan.evidence.questions import Among, Question
 from parsieve.predicate.builder import is_text
 
@@ -32,7 +32,11 @@ class FilterAnswers:
     ) -> None:
         """`source` returns a file and its keys by the slice's number, and `medium` the storage that it is on."""
         # A dict, because questions are compared by identity and there may be thousands.
-        self.questions = {one: one for one in questions if isinstance(one, Among) and len(one.values) <= MOST_VALUES}
+        self.questions = {
+            question: question
+            for question in questions
+            if isinstance(question, Among) and len(question.values) <= MOST_VALUES
+        }
         self._source = source
         self._medium = medium
         self._cost = cost
@@ -66,8 +70,8 @@ class FilterAnswers:
         try:
             with FileFilters(*self._source(number)) as filters:
                 try:
-                    if footer.version and filters._reader.version != footer.version:
-                        # The row groups of another version.
+                    if footer.version and version_of(filters) != footer.version:
+                        # The filters belong to the row groups of another version.
                         return answers
                     for question in self.questions:
                         path = _filtered_path(footer, question)
@@ -84,16 +88,16 @@ class FilterAnswers:
 
 
 def _filtered_path(footer: FileFooter, question: Question) -> tuple[str, ...] | None:
-    known = footer.columns.get(question.column.path)
-    return known.path if known is not None and _can_answer(known, question.column.value_type) else None
+    chunks = footer.columns.get(question.column.path)
+    return chunks.path if chunks is not None and _can_answer(chunks, question.column.value_type) else None
 
 
-def _can_answer(chunk: ChunkStatistics, kind: pa.DataType) -> bool:
-    """Whether the chunk has filters that know values of the table's type: the bytes of a UUID are not its text."""
-    if not chunk.has_filter or chunk.stored is None:
+def _can_answer(chunks: ChunkStatistics, kind: pa.DataType) -> bool:
+    """Return whether a column has filters of values as the table's type has them. Bytes of a UUID are not its text."""
+    if not chunks.has_filter or chunks.stored is None:
         return False
     is_bytewise = pa.types.is_fixed_size_binary(kind) or is_text(kind)
-    return not is_bytewise or holds_no_other(chunk.stored, kind) is True
+    return not is_bytewise or stores_only(chunks.stored, kind) is True
 
 
 def _answer(filters: FileFilters, path: tuple[str, ...], question: Among) -> dict[Question, list[bool]]:
@@ -104,8 +108,8 @@ def _answer(filters: FileFilters, path: tuple[str, ...], question: Among) -> dic
         return {}
 
 
-class FileBlooms(Evidence):
-    """The filters of files, for units that are row groups of them."""
+class FileFilterEvidence(Evidence):
+    """The Bloom filters inside files, for row groups."""
 
     name = "Bloom filters"
 
@@ -115,30 +119,30 @@ class FileBlooms(Evidence):
         footers: dict[int, FileFooter],
         answers: FilterAnswers,
     ) -> None:
-        """`units` are pairs of a slice's number and a row group's; slices without a footer are not asked."""
+        """`units` are pairs of a slice's number and a row group's. Slices without a footer get no answer."""
         self._units = units
         self._footers = footers
         self._answers = answers
 
-    def may_match(self, question: Question, wanted: pa.BooleanArray) -> pa.BooleanArray | None:
-        """Read the filters' blocks that the values fall into, for files with a wanted row group."""
+    def may_match(self, question: Question, candidates: pa.BooleanArray) -> pa.BooleanArray | None:
+        """Read the blocks of the filters that the values fall into, in files with candidates."""
         if question not in self._answers.questions:
             return None
-        pairs = zip(self._units, wanted.to_pylist(), strict=True)
-        pieces = dict.fromkeys(piece for (piece, _), want in pairs if want)
-        self._answers.read({piece: self._footers[piece] for piece in pieces if piece in self._footers})
-        return self._mask(question, pieces)
+        pairs = zip(self._units, candidates.to_pylist(), strict=True)
+        numbers = dict.fromkeys(number for (number, _), is_candidate in pairs if is_candidate)
+        self._answers.read({number: self._footers[number] for number in numbers if number in self._footers})
+        return self._mask(question, numbers)
 
-    def _mask(self, question: Question, pieces: Collection[int]) -> pa.BooleanArray | None:
-        found = {piece: self._answers.get(piece, question) for piece in pieces}
-        if all(answer is None for answer in found.values()):
+    def _mask(self, question: Question, numbers: Collection[int]) -> pa.BooleanArray | None:
+        answers = {number: self._answers.get(number, question) for number in numbers}
+        if all(answer is None for answer in answers.values()):
             return None
         mask = [
-            (answer := found.get(piece)) is None or group >= len(answer) or answer[group]
-            for piece, group in self._units
+            (answer := answers.get(number)) is None or group >= len(answer) or answer[group]
+            for number, group in self._units
         ]
         return pa.array(mask, pa.bool_())
 
     def describe(self, question: Question, unit: int) -> str:
-        """What a filter says."""
+        """Describe the answer of a filter."""
         return "not in the file's Bloom filter"

@@ -1,4 +1,4 @@
-"""Footers of many files: read at once, kept between plans by the files' tokens, and brought to the table's types."""
+"""Read the footers of many files in parallel, cache them by the files' tokens, and cast them to the table's types."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from parsieve._core import Fetched, FileKeys, FileReader, ParsieveError
-from parsieve.io.sources import RangeReader
+from parsieve.io.ranges import RangeReader
 from parsieve.lake.base import Lake, Slice
 from parsieve.plan.cost.experience import Experience
 from parsieve.plan.cost.medium import medium_of, read_all
@@ -21,12 +21,12 @@ from parsieve.plan.evidence.file_columns import FileLeaves, LeafKey, WantedLeaf
 from parsieve.plan.evidence.minmax import ColumnBounds
 from parsieve.predicate.builder import is_bytes, is_text
 from parsieve.predicate.expr import Column
-from parsieve.predicate.literals import NANOS
+from parsieve.predicate.temporal import NANOS
 
-# Row groups times columns that are remembered, each some 200 bytes.
+# The size of the cache, in row groups times columns. Each takes about 200 bytes.
 REMEMBERED = 500_000
 
-# Why the footer of a file is not evidence.
+# The doubt about a file whose footer belongs to another version.
 REPLACED = "the file was replaced while the plan was made; plan again to judge it"
 
 # Lower, upper, nulls, NaNs, values.
@@ -35,35 +35,36 @@ _Raw = tuple[Any, Any, int | None, int | None, int | None]
 
 @dataclass(slots=True)
 class ChunkStatistics:
-    """One column of a file: how its values are stored, and what is certain of them in each row group."""
+    """The statistics of one column of a file in each row group, as stored."""
 
+    # The physical type and the meaning of the values, such as "INT64 timestamp[us]"; None if unknown.
     stored: str | None
     groups: list[_Raw]
-    # The leaf's path in the file; None where the file does not have the column for certain.
+    # The column's path in the file; None if the column is missing or ambiguous.
     path: tuple[str, ...] | None
     has_filter: bool
 
 
 @dataclass(slots=True)
 class FileFooter:
-    """What a plan needs of a file's footer: its columns by the names that they have for this plan."""
+    """The part of a file's footer that a plan needs, with columns by their current paths in the table."""
 
     num_rows: list[int]
     columns: dict[tuple[str, ...], ChunkStatistics]
-    # The version of the file, if other files may take its name.
+    # The version of the file, if another file may replace it under its name.
     version: str = ""
 
 
 @dataclass(slots=True)
-class _Known:
-    """What is remembered of a file's footer, whatever a column is called by then."""
+class _Cached:
+    """A cached footer. Its columns are found even after the table renames them."""
 
     num_rows: list[int]
     columns: dict[LeafKey, ChunkStatistics]
     version: str
 
     def of(self, keys: dict[tuple[str, ...], LeafKey]) -> FileFooter | None:
-        """The columns of a plan; `None` where one of them was not looked at."""
+        """Return the footer with a plan's columns, or None if one of them was not read."""
         if any(key not in self.columns for key in keys.values()):
             return None
         columns = {path: self.columns[key] for path, key in keys.items()}
@@ -72,7 +73,7 @@ class _Known:
 
 @dataclass(slots=True)
 class Cost:
-    """What was read for a plan."""
+    """What planning read."""
 
     bytes_fetched: int = 0
     requests: int = 0
@@ -82,17 +83,17 @@ class Cost:
 
 
 class Footers:
-    """The footers of one table's files. Threads may share it."""
+    """A cache of the footers of one table's files. Threads may share it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._known: OrderedDict[tuple[Any, str], _Known] = OrderedDict()
-        self._held = 0
+        self._cached: OrderedDict[tuple[Any, str], _Cached] = OrderedDict()
+        self._weight = 0
         self.experience = Experience()
 
     def num_missing(self, pieces: Sequence[Slice], columns: Sequence[Column], schema: pa.Schema) -> int:
         """Count the slices whose footers would have to be read for some columns."""
-        if not self._known:
+        if not self._cached:
             return len(pieces)
         leaves = [WantedLeaf(schema, column) for column in columns]
         keys = {leaf.column.path: leaf.key for leaf in leaves}
@@ -106,17 +107,17 @@ class Footers:
         lake: Lake,
         cost: Cost,
     ) -> list[FileFooter | str]:
-        """The footer of each slice's base file, or why there is none."""
-        found: dict[int, FileFooter | str] = {}
+        """Return the footer of each slice's base file, or why it is unavailable."""
+        footers: dict[int, FileFooter | str] = {}
         missing: list[int] = []
         leaves = [WantedLeaf(schema, column) for column in columns]
         keys = {leaf.column.path: leaf.key for leaf in leaves}
         for number, piece in enumerate(pieces):
-            known = self._find(piece, keys)
-            if known is None:
+            cached = self._find(piece, keys)
+            if cached is None:
                 missing.append(number)
             else:
-                found[number] = known
+                footers[number] = cached
 
         def fetch(number: int) -> tuple[FileFooter | str, int, int]:
             return self._fetch(pieces[number], leaves, lake)
@@ -124,20 +125,20 @@ class Footers:
         if missing:
             fetched = read_all(fetch, missing, medium_of(lake, pieces[missing[0]]))
             for number, (footer, size, requests) in zip(missing, fetched, strict=True):
-                found[number] = footer
+                footers[number] = footer
                 cost.bytes_fetched += size
                 cost.requests += requests
                 cost.files += 1
-        return [found[number] for number in range(len(pieces))]
+        return [footers[number] for number in range(len(pieces))]
 
     def _find(self, piece: Slice, keys: dict[tuple[str, ...], LeafKey]) -> FileFooter | None:
         if not piece.token:
             return None
         with self._lock:
-            known = self._known.get((piece.location, piece.token))
-            footer = None if known is None else known.of(keys)
+            cached = self._cached.get((piece.location, piece.token))
+            footer = None if cached is None else cached.of(keys)
             if footer is not None:
-                self._known.move_to_end((piece.location, piece.token))
+                self._cached.move_to_end((piece.location, piece.token))
             return footer
 
     def _fetch(self, piece: Slice, leaves: Sequence[WantedLeaf], lake: Lake) -> tuple[FileFooter | str, int, int]:
@@ -148,43 +149,43 @@ class Footers:
             return f"its footer cannot be read: {error}", 0, 0
         try:
             footer = _footer(open_footer(reader, keys), leaves)
-            reader.check()
+            reader.check_unchanged()
         except (ParsieveError, OSError) as error:
-            # Whoever reads the file will meet the same error; here it excludes nothing.
+            # Reading the file will raise the same error; in a plan it only excludes nothing.
             return f"its footer cannot be read: {error}", reader.bytes_fetched, reader.requests
         finally:
             reader.close()
-        if lake.format == "parquet":
+        if lake.files_may_be_replaced:
             footer.version = reader.version
-            # Evidence of two versions together could exclude both, although either of them has a match.
+            # Combined evidence of two versions could exclude the file although each version has a match.
             if piece.token and not f"{piece.token}-".startswith(footer.version):
                 return REPLACED, reader.bytes_fetched, reader.requests
         columns = {leaf.key: footer.columns[leaf.column.path] for leaf in leaves}
-        self._remember(piece, _Known(footer.num_rows, columns, footer.version))
+        self._remember(piece, _Cached(footer.num_rows, columns, footer.version))
         return footer, reader.bytes_fetched, reader.requests
 
-    def _remember(self, piece: Slice, learned: _Known) -> None:
+    def _remember(self, piece: Slice, footer: _Cached) -> None:
         if not piece.token:
             return
         key = (piece.location, piece.token)
         with self._lock:
-            known = self._known.pop(key, None)
-            if known is not None:
-                self._held -= _weight(known)
-                learned.columns = {**known.columns, **learned.columns}
-            self._known[key] = learned
-            self._held += _weight(learned)
-            while self._held > REMEMBERED and len(self._known) > 1:
-                _, dropped = self._known.popitem(last=False)
-                self._held -= _weight(dropped)
+            before = self._cached.pop(key, None)
+            if before is not None:
+                self._weight -= _weight(before)
+                footer.columns = {**before.columns, **footer.columns}
+            self._cached[key] = footer
+            self._weight += _weight(footer)
+            while self._weight > REMEMBERED and len(self._cached) > 1:
+                _, dropped = self._cached.popitem(last=False)
+                self._weight -= _weight(dropped)
 
 
-def _weight(footer: _Known) -> int:
+def _weight(footer: _Cached) -> int:
     return 1 + len(footer.num_rows) * len(footer.columns)
 
 
 def open_footer(reader: RangeReader, keys: FileKeys | None = None) -> FileReader:
-    """Drives the core's reading of a footer."""
+    """Read a file's footer by fetching the byte ranges that the core needs."""
     fetched = Fetched()
     while True:
         needed, opened = FileReader.open(reader.size, fetched, keys)
@@ -209,39 +210,42 @@ def _footer(file: FileReader, wanted: Sequence[WantedLeaf]) -> FileFooter:
 
 
 def bounds_of(column: Column, footers: Sequence[tuple[FileFooter | None, int]]) -> ColumnBounds:
-    """What footers say of a column, for pairs of a footer and a row group's number; without a footer, nothing."""
-    nothing: _Raw = (None, None, None, None, None)
+    """Return the bounds of a column in row groups, given as pairs of a footer and a row group's number.
+
+    A row group without a footer has no bounds.
+    """
+    unknown: _Raw = (None, None, None, None, None)
     by_type: dict[str, list[int]] = {}
     fits = [False] * len(footers)
     raw: list[_Raw] = []
     for unit, (footer, group) in enumerate(footers):
-        known = footer.columns.get(column.path) if footer is not None else None
-        if known is None or not known.groups:
-            raw.append(nothing)
+        chunks = footer.columns.get(column.path) if footer is not None else None
+        if chunks is None or not chunks.groups:
+            raw.append(unknown)
             continue
-        raw.append(known.groups[group])
-        if known.stored is not None:
-            by_type.setdefault(known.stored, []).append(unit)
+        raw.append(chunks.groups[group])
+        if chunks.stored is not None:
+            by_type.setdefault(chunks.stored, []).append(unit)
     kind = pa.large_binary() if is_text(column.value_type) or is_bytes(column.value_type) else column.value_type
     lower: list[Any] = [None] * len(raw)
     upper: list[Any] = [None] * len(raw)
     for stored, units in by_type.items():
-        fully = holds_no_other(stored, column.value_type)
-        for side, into in ((0, lower), (1, upper)):
+        same_type = stores_only(stored, column.value_type)
+        for side, bounds in ((0, lower), (1, upper)):
             values = _typed([raw[unit][side] for unit in units], stored, kind)
-            if not fully:
+            if not same_type:
                 values = [value if _is_value(value, column.value_type) else None for value in values]
             for unit, value in zip(units, values, strict=True):
-                into[unit] = value
+                bounds[unit] = value
         for unit in units:
-            # A bound that was brought to the type is in its range, and so is what lies between.
-            bounded = lower[unit] is not None and upper[unit] is not None
-            fits[unit] = bounded if fully is None else fully
+            # If both bounds could be cast to the column's type, so can every value between them.
+            is_bounded = lower[unit] is not None and upper[unit] is not None
+            fits[unit] = is_bounded if same_type is None else same_type
     sides = []
     for low, high in zip(lower, upper, strict=True):
-        # One bound that does not fit the table's type makes the other one doubtful too.
+        # If one bound does not fit the table's type, do not trust the other.
         sides.append((low, high) if low is not None and high is not None else (None, None))
-    counts = [pa.array([one[place] for one in raw], pa.int64()) for place in (2, 3, 4)]
+    counts = [pa.array([chunk[position] for chunk in raw], pa.int64()) for position in (2, 3, 4)]
     return ColumnBounds(
         _assemble([low for low, _ in sides], kind),
         _assemble([high for _, high in sides], kind),
@@ -253,38 +257,38 @@ def bounds_of(column: Column, footers: Sequence[tuple[FileFooter | None, int]]) 
 
 
 def _is_value(value: Any, kind: pa.DataType) -> bool:
-    """Whether a bound of a file that may hold another type is a value of the table's type, where that is bytewise."""
+    """Return whether a stored bound is a value of the table's type, if that type is compared by bytes."""
     if pa.types.is_fixed_size_binary(kind):
         return value is not None and len(value) == kind.byte_width
     return not is_text(kind)
 
 
-def holds_no_other(stored: str, kind: pa.DataType) -> bool | None:
-    """Whether a column of a file has values of the table's type alone; None if that is a matter of their range."""
-    held, found = file_type(stored), _MEANING.fullmatch(stored)
+def stores_only(stored: str, kind: pa.DataType) -> bool | None:
+    """Return whether a stored column has only values of the table's type; None if that depends on their range."""
+    file, meaning = file_type(stored), _MEANING.fullmatch(stored)
     is_bytewise = is_text(kind) or is_bytes(kind)
-    if held is None or found is None or not _same_meaning(stored, held, pa.large_binary() if is_bytewise else kind):
+    if file is None or meaning is None or not _same_meaning(stored, file, pa.large_binary() if is_bytewise else kind):
         return False
-    types, physical = pa.types, found["physical"]
-    if types.is_floating(held):
+    types, physical = pa.types, meaning["physical"]
+    if types.is_floating(file):
         return bool(kind.bit_width >= {"FLOAT": 32, "DOUBLE": 64}.get(physical, 16))
-    if types.is_integer(held):
-        same = types.is_signed_integer(held) == types.is_signed_integer(kind)
-        return True if same and kind.bit_width >= int(physical.removeprefix("INT")) else None
-    if types.is_decimal(held):
-        return None if held.scale <= kind.scale else False
-    if types.is_timestamp(held) or types.is_time(held):
-        return True if held.unit == kind.unit else None if NANOS[held.unit] > NANOS[kind.unit] else False
+    if types.is_integer(file):
+        same_sign = types.is_signed_integer(file) == types.is_signed_integer(kind)
+        return True if same_sign and kind.bit_width >= int(physical.removeprefix("INT")) else None
+    if types.is_decimal(file):
+        return None if file.scale <= kind.scale else False
+    if types.is_timestamp(file) or types.is_time(file):
+        return True if file.unit == kind.unit else None if NANOS[file.unit] > NANOS[kind.unit] else False
     if types.is_fixed_size_binary(kind):
         return physical == f"FIXED_LEN_BYTE_ARRAY({kind.byte_width})"
     if is_text(kind):
-        # The 16 bytes of a UUID are not its text.
+        # A UUID of 16 bytes is not text.
         return physical == "BYTE_ARRAY"
     return True
 
 
 def _assemble(scalars: list[Any], kind: pa.DataType) -> pa.Array:
-    """Storage values, or None, as an array of a type."""
+    """Return storage values, or None, as an array of a type."""
     storage = _storage(kind)
     return pa.array(scalars, storage).view(kind) if storage != kind else pa.array(scalars, kind)
 
@@ -296,19 +300,19 @@ def _storage(kind: pa.DataType) -> pa.DataType:
 
 
 def _typed(values: list[Any], stored: str, kind: pa.DataType) -> list[Any]:
-    """Values as the file holds them, as storage values of the table's type; None for what does not fit exactly."""
-    held = file_type(stored)
-    if held is None or not _same_meaning(stored, held, kind):
+    """Cast stored values to storage values of the table's type. Values that do not fit exactly become None."""
+    file = file_type(stored)
+    if file is None or not _same_meaning(stored, file, kind):
         return [None] * len(values)
-    if pa.types.is_decimal(held):
-        values = [None if value is None else _decimal(value, held.scale) for value in values]
-    elif pa.types.is_boolean(held):
+    if pa.types.is_decimal(file):
+        values = [None if value is None else _decimal(value, file.scale) for value in values]
+    elif pa.types.is_boolean(file):
         values = [None if value is None else bool(value) for value in values]
-    found = _assemble(values, held)
-    if found.type != kind:
-        found = _cast(found, kind)
+    array = _assemble(values, file)
+    if array.type != kind:
+        array = _cast(array, kind)
     storage = _storage(kind)
-    as_stored: list[Any] = (found.view(storage) if storage != kind else found).to_pylist()
+    as_stored: list[Any] = (array.view(storage) if storage != kind else array).to_pylist()
     return as_stored
 
 
@@ -335,12 +339,12 @@ _MEANING = re.compile(r"(?P<physical>\S+) (?P<name>[a-z]+)(\[(?P<argument>.+)\])
 
 
 def file_type(stored: str) -> pa.DataType | None:
-    """The Arrow type for a column's physical type and meaning, as wide as any of that meaning."""
-    found = _MEANING.fullmatch(stored)
-    if found is None:
+    """Return the widest Arrow type for the meaning of a stored column, or None if the meaning is unknown."""
+    meaning = _MEANING.fullmatch(stored)
+    if meaning is None:
         return None
-    argument = found["argument"]
-    match found["name"]:
+    argument = meaning["argument"]
+    match meaning["name"]:
         case "boolean":
             return pa.bool_()
         case "integer":
@@ -348,7 +352,7 @@ def file_type(stored: str) -> pa.DataType | None:
         case "unsigned":
             return pa.uint64()
         case "real":
-            return pa.float64() if found["physical"] == "DOUBLE" else pa.float32()
+            return pa.float64() if meaning["physical"] == "DOUBLE" else pa.float32()
         case "decimal":
             return pa.decimal128(38, int(argument))
         case "date":
@@ -364,17 +368,17 @@ def file_type(stored: str) -> pa.DataType | None:
     return None
 
 
-def _same_meaning(stored: str, held: pa.DataType, kind: pa.DataType) -> bool:
-    """Whether a table's column of a type is the file's with wider values at most."""
+def _same_meaning(stored: str, file: pa.DataType, kind: pa.DataType) -> bool:
+    """Return whether the table's type has the meaning of the stored column, with the same or wider values."""
     types = pa.types
-    if types.is_integer(held):
+    if types.is_integer(file):
         return bool(types.is_integer(kind))
-    if types.is_floating(held):
-        return bool(types.is_floating(kind)) and (kind.bit_width >= held.bit_width or "FIXED" in stored)
-    if types.is_decimal(held):
+    if types.is_floating(file):
+        return bool(types.is_floating(kind)) and (kind.bit_width >= file.bit_width or "FIXED" in stored)
+    if types.is_decimal(file):
         return bool(types.is_decimal(kind))
-    if types.is_timestamp(held):
-        return bool(types.is_timestamp(kind)) and (held.tz is None) == (kind.tz is None)
+    if types.is_timestamp(file):
+        return bool(types.is_timestamp(kind)) and (file.tz is None) == (kind.tz is None)
     return any(
-        test(held) and test(kind) for test in (types.is_boolean, types.is_date, types.is_time, types.is_large_binary)
+        test(file) and test(kind) for test in (types.is_boolean, types.is_date, types.is_time, types.is_large_binary)
     )

@@ -1,16 +1,17 @@
-"""Minima, maxima and counts against questions: of constant columns, of the lake's own metadata, of footers."""
+"""Evidence from minima, maxima and counts: of partition columns, of the table's metadata, and of footers."""
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from parsieve.lake.slices import PartitionColumn
 from parsieve.plan.evidence.base import Evidence
 from parsieve.plan.evidence.questions import (
     Among,
@@ -26,26 +27,26 @@ from parsieve.plan.evidence.questions import (
 )
 from parsieve.predicate.expr import Column, Literal
 
-# So many values are compared one by one; more are searched for in order.
+# Up to this many values are compared one by one; more are sorted and searched.
 FEW = 8
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ColumnBounds:
-    """What is certain of a column, unit by unit; null is what is not known. No value that is no NaN lies outside."""
+    """Proven facts about a column, for each unit; null means unknown. All values but NaN are within the bounds."""
 
     lower: pa.Array
     upper: pa.Array
     nulls: pa.Array
-    # Values, nulls and NaNs too.
+    # The number of values, including nulls and NaN.
     values: pa.Array
     nans: pa.Array | None = None
-    # Whether all values are certainly of the column's type; None where nobody looked.
+    # Whether all values certainly have the column's type; None if unknown.
     fits: pa.BooleanArray | None = None
 
 
 class MinMax(Evidence):
-    """Bounds of columns as evidence."""
+    """Evidence from the bounds of columns."""
 
     def __init__(self, name: str, bounds: Callable[[Column], ColumnBounds | None]) -> None:
         self.name = name
@@ -53,13 +54,13 @@ class MinMax(Evidence):
         self._bounds: dict[tuple[str, ...], ColumnBounds | None] = {}
 
     def bounds(self, column: Column) -> ColumnBounds | None:
-        """What is known of a column."""
+        """Return the bounds of a column in all units, or None if nothing is known."""
         if column.path not in self._bounds:
             self._bounds[column.path] = self._read(column)
         return self._bounds[column.path]
 
-    def may_match(self, question: Question, wanted: pa.BooleanArray) -> pa.BooleanArray | None:
-        """Compares all units at once."""
+    def may_match(self, question: Question, candidates: pa.BooleanArray) -> pa.BooleanArray | None:
+        """Compare the bounds of all units together."""
         bounds = self.bounds(question.column)
         return None if bounds is None else may_match(question, bounds)
 
@@ -93,7 +94,7 @@ def _between(lower: Literal | None, upper: Literal | None) -> str:
 
 
 def may_match(question: Question, bounds: ColumnBounds) -> pa.BooleanArray | None:
-    """For each unit, whether a row may answer the question by what is certain of its column."""
+    """Return for each unit whether a row may answer the question, judging by the bounds of its column."""
     some = _not(pc.equal(bounds.nulls, bounds.values))
     match question:
         case HasNull():
@@ -119,13 +120,13 @@ def may_match(question: Question, bounds: ColumnBounds) -> pa.BooleanArray | Non
             case Begins(_, prefix, opposite):
                 return pc.and_(some, _begins(_bytes(prefix), opposite, lower, upper))
     except pa.ArrowNotImplementedError:
-        # A type without an order in pyarrow.
+        # pyarrow cannot compare this type.
         return None
     return None
 
 
 def _not(excluded: pa.BooleanArray) -> pa.BooleanArray:
-    """Where nothing is known, nothing is excluded."""
+    """Invert a mask of excluded units. A null excludes nothing."""
     return pc.invert(pc.fill_null(excluded, False))
 
 
@@ -138,36 +139,36 @@ def _scalar(value: Literal) -> pa.Scalar:
 
 
 def _within(question: Within, lower: pa.Array, upper: pa.Array) -> pa.BooleanArray:
-    found = _all(lower, True)
+    mask = _all(lower, True)
     if question.low is not None:
         below = pc.less_equal if question.low_open else pc.less
-        found = pc.and_(found, _not(below(upper, _scalar(question.low))))
+        mask = pc.and_(mask, _not(below(upper, _scalar(question.low))))
     if question.high is not None:
         above = pc.greater_equal if question.high_open else pc.greater
-        found = pc.and_(found, _not(above(lower, _scalar(question.high))))
-    return found
+        mask = pc.and_(mask, _not(above(lower, _scalar(question.high))))
+    return mask
 
 
 def _among(values: pa.Array, lower: pa.Array, upper: pa.Array) -> pa.BooleanArray:
     if len(values) <= FEW:
-        found = _all(lower, False)
+        mask = _all(lower, False)
         for value in values:
-            found = pc.or_(found, _not(pc.or_kleene(pc.less(upper, value), pc.greater(lower, value))))
-        return found
-    ordered = _ticks(values.take(pc.array_sort_indices(values)))
-    mask = [
+            mask = pc.or_(mask, _not(pc.or_kleene(pc.less(upper, value), pc.greater(lower, value))))
+        return mask
+    ordered = _sortable(values.take(pc.array_sort_indices(values)))
+    may_match = [
         low is None or high is None or bisect_left(ordered, low) < bisect_right(ordered, high)
-        for low, high in zip(_ticks(lower), _ticks(upper), strict=True)
+        for low, high in zip(_sortable(lower), _sortable(upper), strict=True)
     ]
-    return pa.array(mask, pa.bool_())
+    return pa.array(may_match, pa.bool_())
 
 
-def _ticks(values: pa.Array) -> list[Any]:
-    """Python values in the same order; times as what they are stored as, since Python ends at microseconds."""
+def _sortable(values: pa.Array) -> list[Any]:
+    """Return Python values in the same order. Times become integers, because Python's have no nanoseconds."""
     if pa.types.is_temporal(values.type):
         values = values.view(pa.int32() if values.type.bit_width == 32 else pa.int64())
-    found: list[Any] = values.to_pylist()
-    return found
+    sortable: list[Any] = values.to_pylist()
+    return sortable
 
 
 def _bytes(prefix: Literal) -> bytes:
@@ -177,51 +178,48 @@ def _bytes(prefix: Literal) -> bytes:
 
 def _begins(prefix: bytes, opposite: bool, lower: pa.Array, upper: pa.Array) -> pa.BooleanArray:
     if opposite:
-        # Whatever lies between two that begin alike begins so too.
+        # If both bounds begin with the prefix, every value between them does too.
         return _not(pc.and_(pc.starts_with(lower, prefix), pc.starts_with(upper, prefix)))
-    found = _not(pc.less(upper, pa.scalar(prefix, upper.type)))
-    kept = prefix.rstrip(b"\xff")
-    if kept:
-        beyond = kept[:-1] + bytes([kept[-1] + 1])
-        found = pc.and_(found, _not(pc.greater_equal(lower, pa.scalar(beyond, lower.type))))
-    return found
+    mask = _not(pc.less(upper, pa.scalar(prefix, upper.type)))
+    incremented = prefix.rstrip(b"\xff")
+    if incremented:
+        # The least value that is greater than all values with the prefix.
+        end = incremented[:-1] + bytes([incremented[-1] + 1])
+        mask = pc.and_(mask, _not(pc.greater_equal(lower, pa.scalar(end, lower.type))))
+    return mask
 
 
-def partitions(rows: Sequence[Any]) -> MinMax:
-    """The columns that are constant over each of some slices, as their partition values say."""
-    names = {name for row in rows for name in row}
+def partitions(columns: Mapping[str, PartitionColumn]) -> MinMax:
+    """Return evidence from the columns that are constant in each slice."""
 
     def bounds(column: Column) -> ColumnBounds | None:
         name = column.path[0]
-        if len(column.path) > 1 or name not in names:
+        if len(column.path) > 1 or name not in columns:
             return None
-        known = [name in row for row in rows]
-        given = [row.get(name) for row in rows]
-        nan = [isinstance(value, float) and math.isnan(value) for value in given]
+        constants, numbers = columns[name].values, columns[name].numbers
+        is_nan = [isinstance(value, float) and math.isnan(value) for value in constants]
         try:
-            values = pa.array([None if odd else one for one, odd in zip(given, nan, strict=True)], column.value_type)
+            distinct = [None if nan else value for value, nan in zip(constants, is_nan, strict=True)]
+            values = pa.array(distinct, column.value_type).take(numbers)
         except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
             return None
 
         def counted(flags: Sequence[bool]) -> pa.Array:
-            pairs = zip(flags, known, strict=True)
-            return pa.array([int(flag) if sure else None for flag, sure in pairs], pa.int64())
+            return pa.array([int(flag) for flag in flags], pa.int64()).take(numbers)
 
-        nulls = counted([one is None for one in given])
-        return ColumnBounds(
-            values, values, nulls, counted([True] * len(rows)), counted(nan), pa.array(known, pa.bool_())
-        )
+        nulls, nans = counted([value is None for value in constants]), counted(is_nan)
+        return ColumnBounds(values, values, nulls, counted([True] * len(constants)), nans, numbers.is_valid())
 
     return MinMax("partition values", bounds)
 
 
 def lake_statistics(statistics: Callable[[tuple[str, ...]], Any]) -> MinMax:
-    """The lake's own minima and maxima."""
+    """Return evidence from the minima and maxima in the table's own metadata."""
 
     def bounds(column: Column) -> ColumnBounds | None:
-        known = statistics(column.path)
-        if known is None or known.lower.type != column.value_type:
+        of_column = statistics(column.path)
+        if of_column is None or of_column.lower.type != column.value_type:
             return None
-        return ColumnBounds(known.lower, known.upper, known.null_count, known.value_count)
+        return ColumnBounds(of_column.lower, of_column.upper, of_column.null_count, of_column.value_count)
 
     return MinMax("the table's min/max", bounds)

@@ -1,7 +1,7 @@
-"""What a predicate asks of a set of rows: a monotone tree of questions, answered with "maybe" or a proven "no".
+"""Turn a predicate into a monotone tree of questions about a set of rows, answered with "maybe" or a proven "no".
 
-A question is about the rows of a file or a row group: is there one with a value in this range? Ranges hold numbers and
-no NaN, which is a question of its own: so evidence that knows nothing of NaN still excludes the numbers.
+A question has the form: does a row of this file or row group have a value in this range? Ranges contain
+numbers but no NaN, which has a question of its own. So evidence that does not know about NaN can exclude the numbers.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from parsieve.predicate.normalize import normalize
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Question:
-    """A leaf of the tree; each is itself, however many look alike."""
+    """A leaf of the tree. Questions are compared by identity."""
 
     column: Column
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Within(Question):
-    """A value, no NaN, between two bounds; None is no bound."""
+    """Is there a value between two bounds, other than NaN? None means no bound."""
 
     low: Literal | None = None
     low_open: bool = False
@@ -43,7 +43,7 @@ class Within(Question):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Among(Question):
-    """One of some values, which are of the column's type, distinct, and no NaN."""
+    """Is there one of these values? They have the column's type, are distinct, and none is NaN."""
 
     values: pa.Array
 
@@ -55,7 +55,7 @@ class Among(Question):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outside(Question):
-    """A value, no NaN, that is none of some values."""
+    """Is there a value other than these, and other than NaN?"""
 
     values: pa.Array
 
@@ -65,7 +65,7 @@ class Outside(Question):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Begins(Question):
-    """Text or bytes that begin with a prefix, or that do not."""
+    """Is there a text or bytes value that begins with a prefix, or with `opposite`, one that does not?"""
 
     prefix: Literal
     opposite: bool = False
@@ -76,7 +76,7 @@ class Begins(Question):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HasNull(Question):
-    """A null."""
+    """Is there a null?"""
 
     def __str__(self) -> str:
         return f"{self.column} IS NULL"
@@ -84,7 +84,7 @@ class HasNull(Question):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HasValue(Question):
-    """A value, be it NaN."""
+    """Is there a value that is not null? NaN counts."""
 
     def __str__(self) -> str:
         return f"{self.column} IS NOT NULL"
@@ -92,7 +92,7 @@ class HasValue(Question):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HasNan(Question):
-    """A NaN."""
+    """Is there a NaN?"""
 
     def __str__(self) -> str:
         return f"{self.column} = NaN"
@@ -100,7 +100,7 @@ class HasNan(Question):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Beyond(Question):
-    """A value that the table's type does not have, in a file that holds another type."""
+    """Is there a value that is not of the column's type, in a file that stores another type?"""
 
     def __str__(self) -> str:
         return f"{self.column} IS NO {self.column.value_type}"
@@ -108,21 +108,21 @@ class Beyond(Question):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Every:
-    """All questions must be answered with "maybe" by one and the same set of rows."""
+    """True if all parts may be true."""
 
     parts: tuple[Tree, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Some:
-    """One question is enough."""
+    """True if one part may be true."""
 
     parts: tuple[Tree, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """What no evidence can change: True is what was not understood, or asks nothing; False asks for what is never."""
+    """A fixed answer. True: the condition was not understood, or is true of all rows. False: it is true of no row."""
 
     value: bool
 
@@ -131,16 +131,16 @@ Tree = Question | Every | Some | Constant
 
 
 def ask(expr: Expr, types_are_certain: bool = True) -> Tree:
-    """The questions of a predicate.
+    """Return the questions of a predicate.
 
-    Where files may hold other types than the table was found to have, what no value of its types makes true may still
-    be true of them: then that is a question, and else no row is asked for.
+    If types are not certain, files may store other types than the table's. A condition that is false for every value of
+    the table's type may then be true for a value of such a file, so it becomes a question. Otherwise it is false.
     """
     return _tree(normalize(expr, types_are_certain))
 
 
 def leaves(tree: Tree) -> Iterator[Question]:
-    """The questions in the order of the predicate."""
+    """Yield the questions in the order of the predicate."""
     if isinstance(tree, Question):
         yield tree
     elif isinstance(tree, Every | Some):
@@ -167,7 +167,7 @@ def _tree(expr: Expr) -> Tree:
         case typed.OutOfType(column):
             return Beyond(column)
         case typed.Not(typed.OutOfType(column)):
-            # True of every value of the table's type, and maybe of those of another one.
+            # True for every value of the table's type, and maybe for values of other types.
             return HasValue(column)
         case typed.IsNull(column):
             return HasNull(column)
@@ -185,69 +185,75 @@ def _compare(column: Column, op: typed.Operator, value: Literal) -> Tree:
         return HasNan(column) if op == "=" else Within(column)
     match op:
         case "=":
-            return Among(column, _one(value))
+            return Among(column, _array(value))
         case "!=":
-            return _or_nan(Outside(column, _one(value)))
+            return _or_nan(Outside(column, _array(value)))
         case "<" | "<=":
             return Within(column, high=value, high_open=op == "<")
         case ">" | ">=":
             return _or_nan(Within(column, low=value, low_open=op == ">"))
 
 
-def _one(value: Literal) -> pa.Array:
+def _array(value: Literal) -> pa.Array:
     return pa.repeat(value.scalar, 1)
 
 
 def _or_nan(question: Question) -> Tree:
-    """A question that NaN answers too: it is above all numbers, and unlike them."""
+    """Extend a question to NaN, which is greater than all numbers and different from them."""
     if pa.types.is_floating(question.column.value_type):
         return Some((question, HasNan(question.column)))
     return question
 
 
 def _every(parts: list[Tree]) -> Tree:
-    """All of several; ranges of one column become one, and NaN is not asked for where a number is wanted."""
+    """Join parts that must all be true.
+
+    Ranges of one column become one range. If a part requires a number in a column, NaN in that column is no match.
+    """
     flat = [inner for part in parts for inner in (part.parts if isinstance(part, Every) else (part,))]
     numbers = {part.column.path for part in flat if isinstance(part, Within | Among | Outside)}
-    settled = [_without_nan(part, numbers) for part in flat]
+    simplified = [_without_nan(part, numbers) for part in flat]
     ranges: dict[tuple[str, ...], Within] = {}
     others: list[Tree] = []
-    for part in settled:
+    for part in simplified:
         if isinstance(part, Within):
-            known = ranges.get(part.column.path)
-            ranges[part.column.path] = part if known is None else _narrower(known, part)
+            before = ranges.get(part.column.path)
+            ranges[part.column.path] = part if before is None else _intersection(before, part)
         elif isinstance(part, Constant):
             if not part.value:
                 return part
         else:
             others.append(part)
-    found = [*ranges.values(), *others]
-    return Every(tuple(found)) if len(found) > 1 else found[0] if found else Constant(True)
+    joined = [*ranges.values(), *others]
+    return Every(tuple(joined)) if len(joined) > 1 else joined[0] if joined else Constant(True)
 
 
 def _without_nan(tree: Tree, numbers: set[tuple[str, ...]]) -> Tree:
     if not isinstance(tree, Some):
         return tree
-    left = tuple(part for part in tree.parts if not (isinstance(part, HasNan) and part.column.path in numbers))
-    return left[0] if len(left) == 1 else Some(left) if left else Constant(False)
+    parts = tuple(part for part in tree.parts if not (isinstance(part, HasNan) and part.column.path in numbers))
+    return parts[0] if len(parts) == 1 else Some(parts) if parts else Constant(False)
 
 
-def _narrower(one: Within, other: Within) -> Within:
-    found = one
-    if other.low is not None and (one.low is None or _is_less(one.low, other.low, one.low_open < other.low_open)):
-        found = replace(found, low=other.low, low_open=other.low_open)
-    if other.high is not None and (one.high is None or _is_less(other.high, one.high, one.high_open < other.high_open)):
-        found = replace(found, high=other.high, high_open=other.high_open)
-    return found
+def _intersection(left: Within, right: Within) -> Within:
+    """Return the range that two ranges have in common."""
+    both = left
+    if right.low is not None and (left.low is None or _is_less(left.low, right.low, left.low_open < right.low_open)):
+        both = replace(both, low=right.low, low_open=right.low_open)
+    if right.high is not None and (
+        left.high is None or _is_less(right.high, left.high, left.high_open < right.high_open)
+    ):
+        both = replace(both, high=right.high, high_open=right.high_open)
+    return both
 
 
-def _is_less(one: Literal, other: Literal, or_equal: bool) -> bool:
-    left, right = (comparable(pa.repeat(value.scalar, 1)) for value in (one, other))
-    return bool((pc.less_equal if or_equal else pc.less)(left, right)[0].as_py())
+def _is_less(left: Literal, right: Literal, or_equal: bool) -> bool:
+    compare = pc.less_equal if or_equal else pc.less
+    return bool(compare(comparable(_array(left)), comparable(_array(right)))[0].as_py())
 
 
 def comparable(values: pa.Array) -> pa.Array:
-    """Values of a type that pyarrow compares, in the same order."""
+    """Return values as a type that pyarrow can compare, in the same order."""
     if pa.types.is_float16(values.type):
         return values.cast(pa.float32())
     if pa.types.is_string(values.type) or pa.types.is_string_view(values.type) or pa.types.is_binary_view(values.type):

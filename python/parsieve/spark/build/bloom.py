@@ -1,42 +1,38 @@
-"""A table's Bloom index made by Spark's executors: slices to filters, filters to shelves, one commit by the driver.
+"""Tasks that build a Bloom index on Spark's executors.
 
 ```text
-slices ── fill: a filter each ── files in the store ── which filter on which shelf ── arrange ── shelves
-          one task for several                         driver, by sizes alone         one task each
+slices ── fill filters ── files in the store ── assign filters to shelves ── arrange ── shelves
+          one task for several slices           driver, by their sizes       one task for each shelf
 ```
 
-The driver learns some hundred bytes of each slice and column; keys and filters never come to it. The shelves are those
-of a build in one process, byte for byte.
+The driver receives some hundred bytes for each slice and column, but no keys and no filters. The shelves
+have the same bytes as in a local build.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
-from parsieve import _core
-from parsieve.index.bloom import build as bloom
-from parsieve.index.bloom.shelf import SHELF_BYTES, Filled, arranged, on_shelves
+from parsieve.index.bloom.compact import live_filters
+from parsieve.index.bloom.fill import FOLDER, fill, put_filters, put_shelf
+from parsieve.index.bloom.shelf import Filled, arranged, filter_of, on_shelves
 from parsieve.index.log.commit import Shelf
-from parsieve.io.store.store import Store, unique
+from parsieve.io.store.base import Store, unique
 from parsieve.lake.base import ColumnPath, Lake, Location, Slice
-from parsieve.spark.runtime import executors
 
-# In the folder of shelves, where what a killed build leaves is found and removed.
-FOLDER = "shelves"
-# Filters that an executor holds before it writes them.
+# How many bytes of filters an executor holds before it writes them to a file.
 FILE_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
-    """A filter that waits in a file of the store, or what else is known of a slice without one."""
+class StoredFilter:
+    """The filter of a slice in a file of the store. The name of the file is empty if the slice has no filter."""
 
     location: tuple[str, str]
     column_type: str | None
-    # The size of its bits; its bytes in the file have a header, too.
+    # The size of the bits. In the file, the filter also has a header.
     num_bytes: int
     nulls: bool
     nans: bool
@@ -48,71 +44,19 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of one slice: its filters' bytes, or why it could not be read."""
+    """The result of one slice: the number and size of its filters, or why it could not be read."""
 
-    piece: Slice
+    file_slice: Slice
     filters: int
     num_bytes: int
     seconds: float
     error: Exception | None
 
 
-@dataclass
-class Executors:
-    """The hands of `parsieve.index.bloom` that read and write on Spark's executors."""
-
-    spark: Any
-    lake: Lake
-    store: Store
-    shelf_bytes: int = SHELF_BYTES
-    outcomes: list[Outcome] = field(default_factory=list)
-
-    def shelve(
-        self, slices: Sequence[Slice], rates: Mapping[ColumnPath, float]
-    ) -> tuple[dict[ColumnPath, tuple[Shelf, ...]], dict[Location, Exception]]:
-        """Shelves with a filter for each slice and column, read in one scan; and the slices that could not be read."""
-        tasks = [
-            _Filling(self.store, self.lake, slices[start:end], rates)
-            for start, end in executors.shares(self.spark, [piece.size for piece in slices])
-        ]
-        names = ", ".join(".".join(path) for path in rates)
-        found = [
-            one
-            for several in executors.run(self.spark, f"fill filters of {names} of {self.lake.uri}", _fill, tasks)
-            for one in several
-        ]
-        written = dict.fromkeys(one.name for read in found for one in read.held if one.name)
-        try:
-            shelves: dict[ColumnPath, tuple[Shelf, ...]] = dict.fromkeys(rates, ())
-            jobs = [
-                (path, _Shelving(self.store, column_type, tuple(stands)))
-                for at, path in enumerate(rates)
-                for column_type, stands in on_shelves((read.held[at] for read in found), self.shelf_bytes)
-            ]
-            label = f"arrange filters of {names}"
-            made = executors.run(self.spark, label, _shelve, [job for _, job in jobs])
-            for (path, _), shelf in zip(jobs, made, strict=True):
-                shelves[path] += (shelf,)
-        finally:
-            for name in written:
-                self.store.delete(name)
-        failed = {}
-        for piece, read in zip(slices, found, strict=True):
-            size = sum(one.num_bytes for one in read.held)
-            self.outcomes.append(Outcome(piece, len(rates), size, read.seconds, read.error))
-            if read.error is not None:
-                failed[piece.location] = read.error
-        return shelves, failed
-
-    def reshelve(self, shelves: Sequence[Shelf], bound: Mapping[Location, str]) -> tuple[Shelf, ...]:
-        """Fewer shelves with the filters that still count, by one task that holds one of them at a time."""
-        task = (self.store, shelves, bound, self.shelf_bytes)
-        [fewer] = executors.run(self.spark, "arrange filters anew", _reshelve, [task])
-        return fewer
-
-
 @dataclass(frozen=True)
-class _Filling:
+class FillTask:
+    """Slices to fill filters for."""
+
     store: Store
     lake: Lake
     slices: Sequence[Slice]
@@ -120,67 +64,89 @@ class _Filling:
 
 
 @dataclass(frozen=True)
-class _Read:
-    held: list[Held]
+class FilledSlice:
+    """The filters of a slice, in the order of the columns."""
+
+    filters: list[StoredFilter]
     seconds: float
     error: Exception | None
 
 
-def _fill(task: _Filling) -> list[_Read]:
-    """On an executor: some slices into filters, in files that hold no more than fits into memory."""
-    found: list[_Read] = []
+def fill_filters(task: FillTask) -> list[FilledSlice]:
+    """Fill the filters of some slices, on an executor, and write them to files of limited size."""
+    slices: list[FilledSlice] = []
     waiting = bytearray()
     name = unique(FOLDER, "filters")
-    for piece in task.slices:
+    for file_slice in task.slices:
         started = time.monotonic()
-        filled, error = bloom.fill(task.lake, piece, task.rates)
-        held = []
-        for one in filled:
+        filters, error = fill(task.lake, file_slice, task.rates)
+        stored = []
+        for filled in filters:
             start = len(waiting)
-            if one.filter is not None:
-                waiting += one.filter.to_bytes()
-            place = (name, start, len(waiting)) if one.filter is not None else ("", 0, 0)
-            sides = (one.nulls, one.nans, one.unknown)
-            held.append(Held(one.location, one.column_type, one.num_bytes, *sides, *place))
-        found.append(_Read(held, time.monotonic() - started, error))
+            if filled.filter is not None:
+                waiting += filled.filter.to_bytes()
+            place = (name, start, len(waiting)) if filled.filter is not None else ("", 0, 0)
+            flags = (filled.nulls, filled.nans, filled.unknown)
+            stored.append(StoredFilter(filled.location, filled.column_type, filled.num_bytes, *flags, *place))
+        slices.append(FilledSlice(stored, time.monotonic() - started, error))
         if len(waiting) >= FILE_BYTES:
             task.store.put(name, bytes(waiting))
             waiting, name = bytearray(), unique(FOLDER, "filters")
     if waiting:
         task.store.put(name, bytes(waiting))
-    return found
+    return slices
 
 
 @dataclass(frozen=True)
-class _Shelving:
+class ShelfTask:
+    """The filters of a shelf."""
+
     store: Store
     column_type: str
-    held: tuple[Held, ...]
+    filters: tuple[StoredFilter, ...]
 
 
-def _shelve(task: _Shelving) -> Shelf:
-    """On an executor: filters from wherever they wait onto one shelf."""
-    return bloom.put_shelf(task.store, *arranged(task.column_type, _filled(task.store, task.held)))
+def shelf_tasks(
+    store: Store, slices: Sequence[FilledSlice], paths: Sequence[ColumnPath], shelf_bytes: int
+) -> list[tuple[ColumnPath, ShelfTask]]:
+    """Return the shelves of each column. Only the last shelves are smaller than `shelf_bytes`."""
+    return [
+        (path, ShelfTask(store, column_type, tuple(filters)))
+        for at, path in enumerate(paths)
+        for column_type, filters in on_shelves((filled.filters[at] for filled in slices), shelf_bytes)
+    ]
 
 
-def _filled(store: Store, held: Sequence[Held]) -> Iterator[Filled]:
-    """The filters in their order; neighbours lie in one file, and are fetched at once."""
-    files: dict[str, list[Held]] = {}
-    for one in held:
-        if one.name:
-            files.setdefault(one.name, []).append(one)
+def arrange_shelf(task: ShelfTask) -> Shelf:
+    """Store a shelf, on an executor."""
+    return put_shelf(task.store, *arranged(task.column_type, _read_filters(task.store, task.filters)))
+
+
+def _read_filters(store: Store, filters: Sequence[StoredFilter]) -> Iterator[Filled]:
+    """Yield the filters in order. Neighboring filters of a file are read together."""
+    files: dict[str, list[StoredFilter]] = {}
+    for stored in filters:
+        if stored.name:
+            files.setdefault(stored.name, []).append(stored)
     data: dict[tuple[str, int], bytes] = {}
-    for name, within in files.items():
-        pieces = store.get_ranges(name, [(one.start, one.end) for one in within])
-        data |= {(name, one.start): piece for one, piece in zip(within, pieces, strict=True)}
-    for one in held:
-        filter = None
-        if one.name:
-            filter = _core.BloomFilter._restore(data.pop((one.name, one.start)), one.column_type)
-        yield Filled(one.location, filter, one.nulls, one.nans, one.unknown)
+    for name, in_file in files.items():
+        contents = store.get_ranges(name, [(stored.start, stored.end) for stored in in_file])
+        data |= {(name, stored.start): content for stored, content in zip(in_file, contents, strict=True)}
+    for stored in filters:
+        bloom = filter_of(data.pop((stored.name, stored.start)), stored.column_type) if stored.name else None
+        yield Filled(stored.location, bloom, stored.nulls, stored.nans, stored.unknown)
 
 
-def _reshelve(task: tuple[Store, Sequence[Shelf], Mapping[Location, str], int]) -> tuple[Shelf, ...]:
-    """On an executor: shelves into fewer."""
-    store, shelves, bound, shelf_bytes = task
-    return bloom.put(store, bloom.live(store, shelves, bound), shelf_bytes)
+@dataclass(frozen=True)
+class MergeTask:
+    """Shelves to merge."""
+
+    store: Store
+    shelves: Sequence[Shelf]
+    tokens: Mapping[Location, str]
+    shelf_bytes: int
+
+
+def merge_shelves(task: MergeTask) -> tuple[Shelf, ...]:
+    """Store the live filters on fewer shelves, on an executor."""
+    return put_filters(task.store, live_filters(task.store, task.shelves, task.tokens), task.shelf_bytes)

@@ -1,37 +1,32 @@
-"""An index kept in step with its table by Spark's executors: brought up to date, compacted, expired.
+"""Update, compact and expire the index of a table on Spark's executors.
 
-An update reads whole slices that are new or changed, by our own adapters: where rows were deleted, or changed by logs
-or deletion vectors, nothing less says which keys a slice holds now. Its deltas replace what was said of them before.
+An update reads new and changed slices completely, because after deletes or with log files and deletion vectors nothing
+less shows which keys a slice has now. Its deltas replace the earlier rows of these slices.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
-from parsieve.index.bloom import build as bloom
-from parsieve.index.bloom.shelf import SHELF_BYTES
-from parsieve.index.log.commit import Base, ColumnState, Commit, DeltaPart, Log
-from parsieve.index.settling import settle, unsettled, warn_of
-from parsieve.index.sieve import compact as upkeep
-from parsieve.index.sieve.update import Changes, follow, overgrown
+from parsieve.index.bloom.update import update as update_bloom
+from parsieve.index.build.settle import log_left_out, settle, unsettled
+from parsieve.index.log.columns import paths_of
+from parsieve.index.log.commit import Log
+from parsieve.index.sieve.compact import compact as compact_sieve
+from parsieve.index.sieve.update import update as update_sieve
 from parsieve.index.table_index import TableIndex
-from parsieve.index.view import View
-from parsieve.io.store.store import Store
-from parsieve.lake.base import AsOf, ColumnPath, Lake, Slice
-from parsieve.spark.build import runs
-from parsieve.spark.build.bloom import Executors
-from parsieve.spark.build.build import MEMORY, Column, Found, build_at, paths_of, read
-from parsieve.spark.build.runs import Run
-from parsieve.spark.runtime import executors
-from parsieve.spark.tables import lake_and_store
+from parsieve.spark.build.executor import MEMORY, SparkExecutor
+from parsieve.spark.tables import lake_and_store, view_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from parsieve.index.view import View
+    from parsieve.lake.base import AsOf
+
+Column = str | Sequence[str]
 
 
 def update_index(
@@ -44,12 +39,12 @@ def update_index(
     compaction: bool = True,
     memory: int = MEMORY,
 ) -> View:
-    """Bring every indexed column to the table as it is now: executors read the slices that are new or changed.
+    """Bring the index up to date with the table. The executors read only new and changed files.
 
-    Nothing is read or written where nothing changed. Call it after a write, or in `foreachBatch` of a streaming query;
-    until it is done, whatever changed is kept by every answer. The arguments are those of `build_index`.
+    If nothing changed, nothing is read or written. Call it after a write, or in `foreachBatch` of a streaming query.
+    Until it is done, every query keeps the changed files. The arguments are the same as for `build_index`.
 
-    Columns whose deltas have grown too many are compacted afterwards, unless `compaction` is false.
+    Columns that have too many updates are compacted, unless `compaction` is false.
 
     >>> import tempfile, parsieve.spark as pss
     >>> spark = pss.session()  # doctest: +SKIP
@@ -63,51 +58,10 @@ def update_index(
     lake, store = lake_and_store(spark, table, index_location, storage_options)
     log = Log(store)
     snapshot = settle(lake, lake.snapshot(as_of))
-    warn_of(unsettled(snapshot), f"the index in {log.store}")
-    hands = _Hands(spark, lake, log.store, memory)
-    try:
-        done, rebuild = follow(log, snapshot, hands)
-    finally:
-        runs.delete(log.store, hands.written)
-    if rebuild:
-        done = build_at(spark, log, lake, snapshot, rebuild, memory=memory).commit
-    if done.blooms:
-        filters = Executors(spark, lake, log.store, min(SHELF_BYTES, memory))
-        done = bloom.update_by(log, snapshot, filters) or done
-    due = overgrown(done)
-    if compaction and due:
-        done = _compacted(spark, log, due)
-    return View(log.store, done, TableIndex(log.store).refresh)
-
-
-@dataclass
-class _Hands:
-    """Executors that read, and that write deltas."""
-
-    spark: Any
-    lake: Lake
-    store: Store
-    memory: int
-    written: list[Run] = field(default_factory=list)
-
-    def read(self, slices: Sequence[Slice], columns: Mapping[ColumnPath, pa.DataType]) -> dict[ColumnPath, Found]:
-        """Runs in the store."""
-        found = read(self.spark, self.store, self.lake, slices, columns, self.memory)
-        self.written += [run for one in found.values() for run in one.runs]
-        return found
-
-    def put(self, changes: Changes, found: Found | None) -> DeltaPart:
-        """The delta, made of the runs by one task: a version has one delta of a column."""
-        if found is None or not found.runs:
-            return changes.put(self.store)
-        [part] = executors.run(self.spark, "write the changes", _merge, [(self.store, changes, found.runs)])
-        return part
-
-
-def _merge(task: tuple[Store, Changes, Sequence[Run]]) -> DeltaPart:
-    """On an executor: runs into a delta."""
-    store, changes, found = task
-    return changes.put(store, [piece for run in runs.pieces(store, found, None, None) for piece in run])
+    log_left_out(unsettled(snapshot), f"the index in {store}")
+    executor = SparkExecutor(spark, store, memory)
+    version = update_sieve(log, lake, snapshot, executor, compaction=compaction)
+    return view_of(log, update_bloom(log, lake, snapshot, executor) or version)
 
 
 def compact(
@@ -118,7 +72,7 @@ def compact(
     index_location: Any = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> View:
-    """Make one base of each column's base and deltas, on the executors: equal to a build from scratch.
+    """Merge the index and its updates into one set of files on the executors, equal to a build from scratch.
 
     >>> import tempfile, parsieve.spark as pss
     >>> spark = pss.session()  # doctest: +SKIP
@@ -130,23 +84,10 @@ def compact(
     >>> pss.compact(spark, folder).version
     3
     """
-    log = Log(lake_and_store(spark, table, index_location, storage_options)[1])
-    done = _compacted(spark, log, None if columns is None else paths_of(columns))
-    return View(log.store, done, TableIndex(log.store).refresh)
-
-
-def _compacted(spark: Any, log: Log, paths: Sequence[ColumnPath] | None) -> Commit:
-    def make(states: Sequence[ColumnState]) -> list[Base]:
-        tasks = [(log.store, state) for state in states]
-        return executors.run(spark, f"compact {', '.join('.'.join(one.path) for one in states)}", _compact, tasks)
-
-    return upkeep.compact(log, paths, make=make)
-
-
-def _compact(task: tuple[Store, ColumnState]) -> Base:
-    """On an executor: the new base of a column."""
-    store, state = task
-    return upkeep.compacted(store, state, None)
+    _, store = lake_and_store(spark, table, index_location, storage_options)
+    log = Log(store)
+    paths = None if columns is None else paths_of([columns] if isinstance(columns, str) else columns)
+    return view_of(log, compact_sieve(log, SparkExecutor(spark, store), paths))
 
 
 def expire(
@@ -157,9 +98,10 @@ def expire(
     index_location: Any = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> tuple[int, int]:
-    """Remove old versions of an index and files that none of them names; how many of each. The newest version stays.
+    """Remove old versions of an index, and files that no version references. Return how many of each were removed.
 
-    Keep as much as the table itself keeps: an older snapshot is answered by the version that was made for it.
+    The newest version stays. Keep versions as long as the table keeps its snapshots: a query of an older snapshot uses
+    the version that was built for it.
 
     >>> import datetime, tempfile, parsieve.spark as pss
     >>> spark = pss.session()  # doctest: +SKIP
@@ -169,5 +111,6 @@ def expire(
     >>> pss.expire(spark, folder, datetime.timedelta(days=30))
     (0, 0)
     """
-    report = TableIndex(lake_and_store(spark, table, index_location, storage_options)[1]).expire(older_than)
+    _, store = lake_and_store(spark, table, index_location, storage_options)
+    report = TableIndex(store).expire(older_than)
     return report.versions_removed, report.files_removed

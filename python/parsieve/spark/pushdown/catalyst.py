@@ -1,120 +1,123 @@
-"""What Spark asks of a scan, as text and as an expression of pyarrow: exact, or left out."""
+"""Translate the conditions that Spark pushes to a scan into pyarrow expressions, if there is an exact translation."""
 
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from parsieve.spark.runtime.gateway import jvm_of, query_of
+
 
 class Filter(NamedTuple):
-    """The conditions that every row of an answer meets, all of them together.
+    """The conditions that every row of a query's result meets.
 
-    `sql` is Spark's text of each. `expression` is the conjunction of those that could be said exactly, with literals of
-    their own type and instants in UTC; `None` where there is none. It is meant as Spark means it: to Spark, NaN is
-    greater than every number, so `x > 1` holds for NaN.
+    `sql` is Spark's text of each condition. `expression` is the conjunction of the conditions with an exact
+    translation, with typed literals and timestamps in UTC; None if there are none. It has Spark's meaning: NaN is
+    greater than every number, so `x > 1` is true of NaN.
     """
 
     sql: tuple[str, ...]
     expression: pc.Expression | None
-    # The parts of that conjunction, each of which excludes rows by itself.
+    # The parts of that conjunction.
     parts: tuple[pc.Expression, ...] = ()
 
 
 def filter_of(conditions: Iterable[Any]) -> Filter:
-    """The filter of Catalyst's expressions, given as objects of py4j."""
+    """Translate expressions of Catalyst, given as objects of py4j."""
     sql, parts = [], []
     for condition in conditions:
         sql.append(str(condition.sql()))
         parts += [part for part in map(_condition, _conjuncts(condition)) if part is not None]
-    return Filter(tuple(sql), functools.reduce(lambda one, other: one & other, parts) if parts else None, tuple(parts))
+    return Filter(tuple(sql), functools.reduce(operator.and_, parts) if parts else None, tuple(parts))
 
 
 def _conjuncts(condition: Any) -> list[Any]:
-    found, waiting = [], [condition]
-    while waiting:
-        one = waiting.pop()
-        if _name(one) == "And":
-            waiting += [one.right(), one.left()]
+    conjuncts, pending = [], [condition]
+    while pending:
+        part = pending.pop()
+        if _name(part) == "And":
+            pending += [part.right(), part.left()]
         else:
-            found.append(one)
-    return found
+            conjuncts.append(part)
+    return conjuncts
 
 
 def resolved(spark: Any, schema: Any, where: Any) -> Filter:
-    """The filter that SQL text or a `Column` means for rows of a schema, as Spark's optimizer puts it."""
+    """Translate SQL text or a `Column` for rows of a schema, in the form that Spark's optimizer gives it."""
     from pyspark.sql import DataFrame
 
     rows: DataFrame = spark.createDataFrame(spark.sparkContext.emptyRDD(), schema).where(where)
-    # What depends on the moment, such as `current_date()`, means another thing when the DataFrame is read, again and
-    # again; the optimizer has put one moment in its place.
-    passing = spark._jvm.org.apache.spark.sql.catalyst.trees.TreePattern.CURRENT_LIKE()
-    analyzed = rows._jdf.queryExecution().analyzed()
-    if analyzed.containsPattern(passing):
+    # The optimizer replaces expressions such as `current_date()` by their current value, but they have another value
+    # each time the DataFrame is read. So ignore conditions that contain them.
+    current_like = jvm_of(spark).org.apache.spark.sql.catalyst.trees.TreePattern.CURRENT_LIKE()
+    analyzed = query_of(rows).analyzed()
+    if analyzed.containsPattern(current_like):
         parts = _conjuncts(analyzed.condition()) if _name(analyzed) == "Filter" else []
-        return filter_of(part for part in parts if not part.containsPattern(passing))
-    plan = rows._jdf.queryExecution().optimizedPlan()
+        return filter_of(part for part in parts if not part.containsPattern(current_like))
+    plan = query_of(rows).optimizedPlan()
     return filter_of([plan.condition()] if _name(plan) == "Filter" else [])
 
 
-def _condition(one: Any) -> pc.Expression | None:
-    """A condition whose rows are exactly those of Spark's; a conjunction may lose parts, which only widens it."""
-    name = _name(one)
+def _condition(node: Any) -> pc.Expression | None:
+    """Translate a condition. A conjunction may lose parts, which only makes it true of more rows."""
+    name = _name(node)
     if name in ("And", "Or"):
-        left, right = _condition(one.left()), _condition(one.right())
+        left, right = _condition(node.left()), _condition(node.right())
         if left is None or right is None:
-            # Part of a conjunction still holds; part of a disjunction says nothing.
+            # One part of a conjunction is still true of all rows; one part of a disjunction is not.
             return (left if right is None else right) if name == "And" else None
         return left & right if name == "And" else left | right
     if name in ("IsNull", "IsNotNull"):
-        column = _column(one.child())
+        column = _column(node.child())
         return None if column is None else column.is_null() if name == "IsNull" else column.is_valid()
     if name in _COMPARISONS:
-        return _comparison(name, one.left(), one.right())
+        return _comparison(name, node.left(), node.right())
     if name in ("In", "InSet"):
-        return _one_of(one, name)
+        return _membership(node, name)
     if name == "IsNaN":
-        column = _column(one.child())
+        column = _column(node.child())
         return None if column is None else pc.is_nan(column)
     if name == "Not":
-        return _opposite(one.child())
+        return _negation(node.child())
     if name == "StartsWith":
-        return _beginning(one)
-    return _flag(one, True)
+        return _prefix_test(node)
+    return _flag(node, True)
 
 
-def _beginning(one: Any) -> pc.Expression | None:
-    column, prefix = _column(one.left()), _literal(one.right())
+def _prefix_test(node: Any) -> pc.Expression | None:
+    column, prefix = _column(node.left()), _literal(node.right())
     if column is None or prefix is None or not pa.types.is_string(prefix.type) or prefix.as_py() is None:
         return None
     return pc.starts_with(column, prefix.as_py())
 
 
-def _flag(one: Any, value: bool) -> pc.Expression | None:
-    """A column of truths as a condition, which is how Spark puts a comparison with `true`."""
-    column = _column(one)
-    return None if column is None or str(one.dataType().catalogString()) != "boolean" else column == pa.scalar(value)
+def _flag(node: Any, value: bool) -> pc.Expression | None:
+    """Translate a boolean column as a condition. Spark simplifies comparisons with `true` and `false` to this form."""
+    column = _column(node)
+    return None if column is None or str(node.dataType().catalogString()) != "boolean" else column == pa.scalar(value)
 
 
-def _opposite(one: Any) -> pc.Expression | None:
-    """What is left of NOT where Spark has written opposites as themselves: values that differ."""
-    name = _name(one)
+def _negation(node: Any) -> pc.Expression | None:
+    """Translate NOT of a condition. Spark has already rewritten NOT of other comparisons, such as `<`."""
+    name = _name(node)
     if name == "EqualTo":
-        return _comparison("NotEqual", one.left(), one.right())
+        return _comparison("NotEqual", node.left(), node.right())
     if name in ("In", "InSet"):
-        tested = one.value() if name == "In" else one.child()
-        column, values = _column(tested), _members(one, name)
-        # To Spark's sets the two zeros are not the same; and long lists leave out no file in practice.
+        tested = node.value() if name == "In" else node.child()
+        column, values = _column(tested), _members(node, name)
+        # Spark's sets distinguish 0.0 and -0.0. Long lists skip no file in practice.
         if column is None or values is None or len(values) > 100 or pa.types.is_floating(values[0].type):
             return None
-        return functools.reduce(lambda left, right: left & right, (column != value for value in values))
+        return functools.reduce(operator.and_, (column != value for value in values))
     if name == "StartsWith":
-        beginning = _beginning(one)
-        return None if beginning is None else ~beginning
-    return _flag(one, False)
+        prefix_test = _prefix_test(node)
+        return None if prefix_test is None else ~prefix_test
+    return _flag(node, False)
 
 
 _COMPARISONS: dict[str, Callable[[Any, Any], pc.Expression]] = {
@@ -143,73 +146,73 @@ def _comparison(name: str, left: Any, right: Any) -> pc.Expression | None:
     return _COMPARISONS[name](column, value)
 
 
-def _one_of(one: Any, name: str) -> pc.Expression | None:
-    column, values = _column(one.value() if name == "In" else one.child()), _members(one, name)
+def _membership(node: Any, name: str) -> pc.Expression | None:
+    column, values = _column(node.value() if name == "In" else node.child()), _members(node, name)
     if column is None or values is None:
         return None
     return column.isin(pa.array([value.as_py() for value in values], values[0].type))
 
 
-def _members(one: Any, name: str) -> list[pa.Scalar] | None:
-    """The values of a list that are not null, all of one type; None where they are not understood."""
+def _members(node: Any, name: str) -> list[pa.Scalar] | None:
+    """Return the values of a list without nulls, all of the same type; None if a value cannot be translated."""
     if name == "In":
-        values = [_literal(item) for item in _items(one.list())]
+        values = [_literal(item) for item in _items(node.list())]
     else:
-        read = _reader(one.child())
-        values = [None] if read is None else [read(item) for item in _items(one.hset())]
+        read = _reader(node.child())
+        values = [None] if read is None else [read(item) for item in _items(node.hset())]
     if any(value is None for value in values):
         return None
-    # A null in the list makes the answer unknown where it is not true, which no row passes either.
+    # A null in the list turns false into null, and neither selects a row.
     present = [value for value in values if value is not None and value.is_valid]
     return present if present and len({value.type for value in present}) == 1 else None
 
 
 def _items(collection: Any) -> list[Any]:
-    found = []
+    items = []
     iterator = collection.iterator()
     while iterator.hasNext():
-        found.append(iterator.next())
-    return found
+        items.append(iterator.next())
+    return items
 
 
-def _name(one: Any) -> str:
-    return str(one.getClass().getSimpleName())
+def _name(node: Any) -> str:
+    return str(node.getClass().getSimpleName())
 
 
-def _column(one: Any) -> Any | None:
-    """A column or a field of structures, by the names of the table; whatever is computed is none."""
+def _column(node: Any) -> Any | None:
+    """Return the reference to a column or a struct field; None for any other expression."""
     path: list[str] = []
-    while _name(one) == "GetStructField":
-        path.insert(0, one.childSchema().apply(one.ordinal()).name())
-        one = one.child()
-    # What Spark knows of each file, such as its path, is no column of the table.
-    if _name(one) != "AttributeReference" or one.metadata().contains("__metadata_col"):
+    while _name(node) == "GetStructField":
+        path.insert(0, node.childSchema().apply(node.ordinal()).name())
+        node = node.child()
+    # Metadata of files, such as their path, are no columns of the table.
+    if _name(node) != "AttributeReference" or node.metadata().contains("__metadata_col"):
         return None
-    path.insert(0, one.name())
+    path.insert(0, node.name())
     return pc.field(path[0]) if len(path) == 1 else pc.field(*path)
 
 
-def _literal(one: Any) -> pa.Scalar | None:
-    read = _reader(one)
-    if _name(one) == "Literal":
-        value = None if read is None else read(one.value())
-    elif _name(one) == "Cast" and _name(one.child()) == "Literal" and read is not None:
-        # As conditions are before they are optimized.
+def _literal(node: Any) -> pa.Scalar | None:
+    read = _reader(node)
+    if _name(node) == "Literal":
+        value = None if read is None else read(node.value())
+    elif _name(node) == "Cast" and _name(node.child()) == "Literal" and read is not None:
+        # A condition that is not optimized yet contains casts of literals.
         from py4j.protocol import Py4JJavaError
 
         try:
-            value = read(one.eval(None))
+            value = read(node.eval(None))
         except Py4JJavaError:
-            # What fails here fails for Spark, too, if it comes to it.
+            # Spark will fail in the same way if it evaluates the cast.
             return None
     else:
         return None
-    # No NaN, whose meaning differs, and no text that was not UTF-8, which came here changed.
+    # Leave out NaN, whose comparisons differ, and text that was not UTF-8, which py4j changes.
     return None if value is None or value.as_py() != value.as_py() or "\ufffd" in str(value.as_py()) else value
 
 
 def _reader(typed: Any) -> Callable[[Any], pa.Scalar] | None:
-    """How Catalyst's own values of a type are read; `None` for types that are not."""
+    """Return a function that reads Catalyst's internal values of a type; None for other types."""
     data_type = str(typed.dataType().catalogString())
     if data_type in _PLAIN:
         plain = _PLAIN[data_type]
@@ -224,7 +227,7 @@ def _reader(typed: Any) -> Callable[[Any], pa.Scalar] | None:
     return None
 
 
-# What py4j hands over as a Python number or bytes, and what it stands for in Catalyst.
+# Types whose internal values py4j converts to Python numbers or bytes.
 _PLAIN = {
     "boolean": pa.bool_(),
     "tinyint": pa.int8(),

@@ -1,4 +1,4 @@
-"""What Spark asks of a scan, as a question about the table's own columns: only where both mean the same values."""
+"""Turn the conditions of a Spark scan into a predicate on the table, if both sides compare the same values."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ import pyarrow.compute as pc
 
 from parsieve._core import ParsieveError, UnsupportedError
 from parsieve.predicate.builder import is_bytes, is_text
-from parsieve.predicate.expr import Column, Compare, Expr, In, Unknown, both, columns, walk
-from parsieve.predicate.literals import NANOS, UnlikeError
+from parsieve.predicate.expr import Column, Compare, Expr, In, Unknown, all_of, columns, walk
+from parsieve.predicate.messages import NotUnderstoodError
 from parsieve.predicate.read.arrow import parse_expression
 from parsieve.predicate.render import to_spark
+from parsieve.predicate.temporal import NANOS
 from parsieve.spark.pushdown.catalyst import Filter
-from parsieve.spark.pushdown.int96 import HELD, as_held, as_seen
+from parsieve.spark.pushdown.int96 import STORED, as_read, as_stored
 
 Path = tuple[str, ...]
 
-# Spark reads what old writers stored before these in another calendar, by settings and by who wrote a file. What lies
-# above them stays above them.
+# Spark may read older dates and timestamps in another calendar, depending on its settings and on the writer of a file.
+# Newer values stay newer than these limits in both calendars.
 _CALENDAR = dt.date(1582, 10, 16)
 _ZONES = dt.datetime(1900, 1, 2, tzinfo=dt.UTC)
 _DAYS = (_CALENDAR - dt.date(1970, 1, 1)).days
@@ -30,61 +31,63 @@ _MICROS = int(_ZONES.timestamp()) * 10**6
 
 
 class Types:
-    """The columns of a DataFrame that Spark reads from a table: their types, and their field ids where it has those."""
+    """The columns of a table as Spark reads them: their types, and their field ids if the format has them."""
 
     def __init__(self, schema: Any, ids: Mapping[Path, int] | None = None) -> None:
         """`schema` is a `StructType` of Spark."""
         self._types = dict(_leaves(schema.jsonValue()["fields"]))
         self._ids = ids
 
-    def hold(self, column: Column) -> bool:
-        """Whether what Spark calls by a column's name holds the column's values, compared in the same way."""
-        spark = self._types.get(column.path)
-        if spark is None or not _alike(spark, column.value_type):
+    def match(self, column: Column) -> bool:
+        """Return whether Spark reads the same column by this name, and compares its values in the same way."""
+        spark_type = self._types.get(column.path)
+        if spark_type is None or not _same_order(spark_type, column.value_type):
             return False
         return self._ids is None or self._ids.get(column.path) == column.field_id
 
-    def question(self, where: Filter, schema: pa.Schema, moments: bool = True) -> Expr | None:
-        """What is certain of every row that Spark asks for, in the terms of the table; None where nothing is.
+    def predicate(self, where: Filter, schema: pa.Schema, with_timestamps: bool = True) -> Expr | None:
+        """Return a predicate that is true of every row that Spark selects; None if no condition can be translated.
 
-        Nothing is said of moments unless `moments`.
+        Conditions on timestamps are ignored unless `with_timestamps`.
         """
-        cut = [field.name for field in schema if self._types.get((field.name,)) == "timestamp" and field.type == HELD]
-        seen = as_seen(schema, cut) if cut else schema
-        parts = [part for one in where.parts if (part := self._part(one, seen)) is not None]
-        if not moments:
-            parts = [part for part in parts if not any(map(_is_moment, columns(part)))]
+        truncated = [
+            field.name for field in schema if self._types.get((field.name,)) == "timestamp" and field.type == STORED
+        ]
+        spark_schema = as_read(schema, truncated) if truncated else schema
+        parts = [part for condition in where.parts if (part := self._part(condition, spark_schema)) is not None]
+        if not with_timestamps:
+            parts = [part for part in parts if not any(map(_is_timestamp, columns(part)))]
         if not parts:
             return None
-        return as_held(both(*parts), cut) if cut else both(*parts)
+        return as_stored(all_of(*parts), truncated) if truncated else all_of(*parts)
 
     def _part(self, expression: pc.Expression, schema: pa.Schema) -> Expr | None:
         try:
             part = parse_expression(expression, schema, None, nan_is_greatest=True)
-        except (ParsieveError, UnlikeError):
-            # A column that only Spark knows, such as those of Hudi's own.
+        except (ParsieveError, NotUnderstoodError):
+            # Spark has columns that are not in the table's schema, such as Hudi's meta columns.
             return None
-        if isinstance(part, Unknown) or not all(map(self.hold, columns(part))) or _is_of_old(part):
+        if isinstance(part, Unknown) or not all(map(self.match, columns(part))) or _is_ancient(part):
             return None
         return part
 
     def text(self, expr: Expr) -> str:
-        """A typed predicate as Spark's text; `UnsupportedError` where Spark would not read the same columns in it."""
+        """Return a predicate as SQL text of Spark, or raise `UnsupportedError` if a column is not the same to Spark."""
         for column in columns(expr):
-            if not self.hold(column):
+            if not self.match(column):
                 raise UnsupportedError(
-                    f"column {column} of type {column.type} is {self._types.get(column.path, 'not there')} to Spark, "
+                    f"column {column} of type {column.type} is {self._types.get(column.path, 'missing')} to Spark, "
                     "which would find other rows; use pss.read with Spark's own condition"
                 )
         return to_spark(expr)
 
 
-def _is_moment(column: Column) -> bool:
+def _is_timestamp(column: Column) -> bool:
     return bool(pa.types.is_timestamp(column.value_type))
 
 
 def ids_of(schema: str) -> dict[Path, int]:
-    """The field id of each leaf through structs, of a schema as Iceberg writes it down."""
+    """Return the field id of each column and struct field of a schema, given as Iceberg's JSON."""
     return dict(_ids((), json.loads(schema)["fields"]))
 
 
@@ -108,26 +111,26 @@ def _leaves(fields: list[Any], above: Path = ()) -> Iterator[tuple[Path, str]]:
 _INTEGERS = ("byte", "short", "integer", "long")
 
 
-def _alike(spark: str, kind: pa.DataType) -> bool:
-    """Whether a type of Spark's and one of ours have the same values in the same order."""
+def _same_order(spark_type: str, arrow_type: pa.DataType) -> bool:
+    """Return whether a Spark type and an Arrow type have the same values in the same order."""
     types = pa.types
-    if types.is_integer(kind):
-        return spark in _INTEGERS
-    if types.is_decimal(kind):
-        return spark == f"decimal({kind.precision},{kind.scale})"
-    if types.is_timestamp(kind):
-        # Spark cuts nanoseconds off, if it reads them.
-        return kind.unit != "ns" and spark == ("timestamp_ntz" if kind.tz is None else "timestamp")
-    if is_text(kind):
-        return spark == "string"
-    if is_bytes(kind):
-        return spark == "binary"
-    named = {"boolean": pa.bool_(), "float": pa.float32(), "double": pa.float64(), "date": pa.date32()}
-    return spark in named and bool(named[spark] == kind)
+    if types.is_integer(arrow_type):
+        return spark_type in _INTEGERS
+    if types.is_decimal(arrow_type):
+        return spark_type == f"decimal({arrow_type.precision},{arrow_type.scale})"
+    if types.is_timestamp(arrow_type):
+        # Spark truncates nanoseconds, if it reads them.
+        return arrow_type.unit != "ns" and spark_type == ("timestamp_ntz" if arrow_type.tz is None else "timestamp")
+    if is_text(arrow_type):
+        return spark_type == "string"
+    if is_bytes(arrow_type):
+        return spark_type == "binary"
+    same = {"boolean": pa.bool_(), "float": pa.float32(), "double": pa.float64(), "date": pa.date32()}
+    return spark_type in same and bool(same[spark_type] == arrow_type)
 
 
-def _is_of_old(expr: Expr) -> bool:
-    """Whether a moment or day is named that Spark may read otherwise than it is stored."""
+def _is_ancient(expr: Expr) -> bool:
+    """Return whether a literal is so old that Spark may read equal values in another calendar."""
     for part in walk(expr):
         if isinstance(part, Compare):
             values = pa.repeat(part.value.scalar, 1)

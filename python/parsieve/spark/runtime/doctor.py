@@ -1,4 +1,4 @@
-"""Check what a Spark session needs on this machine, and how to install what is missing."""
+"""Check the requirements of a Spark session on this machine, and say how to install missing ones."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from parsieve._core import ParsieveError
 from parsieve.spark.runtime import jars as lake_jars
 from parsieve.spark.runtime.java import choose, find_all, home_for
 from parsieve.spark.runtime.versions import LAKES, Spark, installed
-from parsieve.spark.runtime.workers import wrong_of_path
+from parsieve.spark.runtime.workers import problem_of_path
 
 
 class Item(NamedTuple):
@@ -19,14 +19,16 @@ class Item(NamedTuple):
 
     name: str
     state: str
+    # The version or path that was found, or "".
     found: str
-    mend: str
+    # How to fix it; "" if it is ok.
+    remedy: str
 
 
 def examine(fetch: bool = False) -> list[Item]:
     """Check all requirements; with `fetch`, download missing jars first.
 
-    >>> from parsieve.spark.doctor import examine
+    >>> from parsieve.spark.runtime.doctor import examine
     >>> [item.name for item in examine()][:2]
     ['Python', 'PySpark']
     """
@@ -42,12 +44,12 @@ def examine(fetch: bool = False) -> list[Item]:
 def _pyspark(spark: Spark) -> list[Item]:
     items = [Item("PySpark", "ok", spark.version, "")]
     if spark.line < (4, 0) and sys.version_info >= (3, 12):
-        # PySpark 3.5 imports distutils, which Python 3.12 left to setuptools.
+        # PySpark 3.5 imports distutils. From Python 3.12 on, that is part of setuptools.
         try:
             items.append(Item("setuptools", "ok", version_of("setuptools"), ""))
         except PackageNotFoundError:
-            mend = f"PySpark {spark.version} needs it from Python 3.12 on: pip install setuptools"
-            items.append(Item("setuptools", "missing", "", mend))
+            remedy = f"PySpark {spark.version} needs it from Python 3.12 on: pip install setuptools"
+            items.append(Item("setuptools", "missing", "", remedy))
     return items
 
 
@@ -72,14 +74,14 @@ def _java(spark: Spark) -> Item:
 
 def _executors() -> Item:
     """Check the Python that executors use in sessions that `pss.session` did not start."""
-    executable, wrong = wrong_of_path()
-    if not wrong:
+    executable, problem = problem_of_path()
+    if not problem:
         return Item("executors", "ok", executable, "")
-    mend = (
-        f"optional: {wrong}. Your own session on a cluster needs PYSPARK_PYTHON={sys.executable}; local sessions "
+    remedy = (
+        f"optional: {problem}. Your own session on a cluster needs PYSPARK_PYTHON={sys.executable}; local sessions "
         "and pss.session() work without it"
     )
-    return Item("executors", "optional", executable, mend)
+    return Item("executors", "optional", executable, remedy)
 
 
 def _lakes(spark: Spark, fetch: bool) -> list[Item]:
@@ -91,21 +93,21 @@ def _lakes(spark: Spark, fetch: bool) -> list[Item]:
             except ParsieveError as error:
                 items.append(Item(lake, "optional", "", f"optional: {error}"))
             continue
-        wanted = spark.jars_of((lake,))
-        mend = (
+        jars = spark.jars_of((lake,))
+        remedy = (
             f"only {lake.capitalize()} tables need them; the first pss.session() downloads them, or now: "
             "parsieve spark doctor --fetch"
         )
         if fetch:
             try:
-                lake_jars.ensure(wanted, choose(spark))
+                lake_jars.ensure(jars, choose(spark))
             except ParsieveError as error:
-                mend = str(error)
-        names = ", ".join(jar.name for jar in wanted)
-        if absent := lake_jars.missing(wanted):
-            places = ", ".join(jar.name for jar in absent)
-            said = f"optional: {places} missing from {lake_jars.folder()}, or damaged; {mend}"
-            items.append(Item(lake, "optional", names, said))
+                remedy = str(error)
+        names = ", ".join(jar.name for jar in jars)
+        if absent := lake_jars.missing(jars):
+            absent_names = ", ".join(jar.name for jar in absent)
+            message = f"optional: {absent_names} missing from {lake_jars.folder()}, or damaged; {remedy}"
+            items.append(Item(lake, "optional", names, message))
         else:
             items.append(Item(lake, "ok", f"{names} in {lake_jars.folder()}", ""))
     return items

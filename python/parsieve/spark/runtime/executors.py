@@ -1,7 +1,7 @@
-"""One function for each of some tasks on Spark's executors: what it needs goes there once, small answers come back.
+"""Run a function for each of some tasks on Spark's executors, which get the tasks by broadcast.
 
-No shuffle is asked for: whatever is large lies in the index's store, under names that nobody else has. So a task that
-is tried again, or twice at once, does no harm: only names in the answer that Spark counts are ever used.
+No data is shuffled. Tasks write large results to the index's store under unique names, and return the names. So a task
+can be retried, or run twice at the same time: only the names in the result that Spark accepts are used.
 """
 
 from __future__ import annotations
@@ -15,36 +15,37 @@ from parsieve._core import UnsupportedError
 from parsieve.spark.runtime import workers
 
 Task = TypeVar("Task")
-Answer = TypeVar("Answer")
+Result = TypeVar("Result")
 
 DESCRIPTION = "spark.job.description"
-# More reading tasks than cores, so that they end together; but no more than this needs.
+# Several tasks for each core, so that all cores finish at about the same time.
 TASKS_PER_CORE = 4
+# The most bytes that a task reads, unless one file is larger.
 TASK_BYTES = 512 << 20
 
 
 def parallelism(spark: Any) -> int:
-    """How many tasks the executors run at once, as far as Spark knows."""
+    """Return how many tasks Spark expects to run in parallel."""
     return max(1, int(context_of(spark).defaultParallelism))
 
 
 def shares(spark: Any, sizes: Sequence[int | None]) -> list[tuple[int, int]]:
-    """Neighbours among files of these sizes, of about the same bytes for each task that reads them."""
-    # A slice of log files only has no size; opening one costs something too.
+    """Divide files of these sizes into ranges of about the same number of bytes, one for each task."""
+    # Opening a small file has a cost, too. Slices that have only log files have no size.
     weights = [max(size or 0, 1 << 20) for size in sizes]
     most = min(TASK_BYTES, sum(weights) // (TASKS_PER_CORE * parallelism(spark)) + 1)
-    found: list[tuple[int, int]] = []
-    start = held = 0
-    for at, weight in enumerate(weights):
-        if at > start and held + weight > most:
-            found.append((start, at))
-            start, held = at, 0
-        held += weight
-    return [*found, (start, len(weights))] if weights else []
+    ranges: list[tuple[int, int]] = []
+    start = range_bytes = 0
+    for position, weight in enumerate(weights):
+        if position > start and range_bytes + weight > most:
+            ranges.append((start, position))
+            start, range_bytes = position, 0
+        range_bytes += weight
+    return [*ranges, (start, len(weights))] if weights else []
 
 
-def run(spark: Any, label: str, act: Callable[[Task], Answer], tasks: Sequence[Task]) -> list[Answer]:
-    """What `act`, a function of a module, answers to each task, in order. Spark shows the job by its label."""
+def run(spark: Any, label: str, act: Callable[[Task], Result], tasks: Sequence[Task]) -> list[Result]:
+    """Return the result of a module's function for each task, in order. Spark shows the job with the label."""
     if not tasks:
         return []
     from pyspark import cloudpickle
@@ -58,28 +59,28 @@ def run(spark: Any, label: str, act: Callable[[Task], Answer], tasks: Sequence[T
 
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                answer = pickle.dumps(act(pickle.loads(payload.value[number])))
-                yield pa.RecordBatch.from_arrays([pa.array([number]), pa.array([answer])], names=["task", "answer"])
+                result = pickle.dumps(act(pickle.loads(payload.value[number])))
+                yield pa.RecordBatch.from_arrays([pa.array([number]), pa.array([result])], names=["task", "result"])
 
     try:
         with _described(context, label), workers.own_python(context):
-            one_each = spark.range(0, len(tasks), 1, len(tasks))
-            rows = one_each.mapInArrow(work, "task long, answer binary").collect()
+            numbers = spark.range(0, len(tasks), 1, len(tasks))
+            rows = numbers.mapInArrow(work, "task long, result binary").collect()
     finally:
         payload.destroy()
-    answers = {row.task: row.answer for row in rows}
-    assert len(answers) == len(rows) == len(tasks)
-    return [pickle.loads(answers[number]) for number in range(len(tasks))]
+    results = {row.task: row.result for row in rows}
+    assert len(results) == len(rows) == len(tasks)
+    return [pickle.loads(results[number]) for number in range(len(tasks))]
 
 
 def context_of(spark: Any) -> Any:
-    """The SparkContext of a session."""
+    """Return the SparkContext of a session, or raise `UnsupportedError` for Spark Connect."""
     try:
         return spark.sparkContext
     except Exception as error:
         raise UnsupportedError(
-            "this session of Spark Connect has no SparkContext, which building an index needs: run it in a session of "
-            "the cluster's own, or without Spark by parsieve.index.TableIndex"
+            "this session of Spark Connect has no SparkContext, which is needed to build an index; use a session on "
+            "the cluster itself, or build the index without Spark, with parsieve.index.TableIndex"
         ) from error
 
 

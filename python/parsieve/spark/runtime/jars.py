@@ -1,4 +1,4 @@
-"""The jars of the lakes: downloaded once by the Ivy that Spark brings, checked against pinned checksums at each use."""
+"""Download the jars of the lakes once, with the Ivy in PySpark, and check them against pinned checksums at each use."""
 
 from __future__ import annotations
 
@@ -19,48 +19,48 @@ from parsieve._core import ParsieveError
 from parsieve.spark.runtime.java import Java
 from parsieve.spark.runtime.versions import Jar, cache_folder
 
-# Seconds for all the downloads of one call.
-_PATIENCE = 1800
-# Debian and Fedora keep the trust in authorities here, for every Java of the machine; a packaged one does not look.
+# The timeout for all downloads of one call, in seconds.
+_TIMEOUT = 1800
+# Where Debian and Fedora store the trusted certificates for Java. A packaged Java does not look there.
 _TRUST = ("/etc/ssl/certs/java/cacerts", "/etc/pki/java/cacerts")
 
 
 def folder() -> Path:
-    """Where the jars are kept. One that is put there by hand is as good: its checksum decides."""
+    """Return the folder of the jars. You can also put jars there yourself, if their checksums are right."""
     return cache_folder() / "jars"
 
 
 def ensure(jars: Sequence[Jar], java: Java) -> list[Path]:
-    """The paths of the jars, all verified; what is not there yet is downloaded.
+    """Download the missing jars, verify all of them, and return their paths.
 
-    Processes may do this at once: each brings files in a folder of its own and moves them to their place when they
-    are whole and right.
+    Several processes may do this at the same time: each downloads to its own folder, and moves complete and verified
+    files to the cache.
     """
-    places = folder()
-    missing = [jar for jar in jars if not _good(places / jar.name, jar)]
+    cache = folder()
+    missing = [jar for jar in jars if not _is_valid(cache / jar.name, jar)]
     if missing:
-        places.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".new-", dir=places) as scratch:
-            wanted = [jar for jar in missing if not _from_maven(jar, Path(scratch))]
-            if wanted:
-                _download(wanted, Path(scratch), java)
+        cache.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".new-", dir=cache) as scratch:
+            to_download = [jar for jar in missing if not _copy_from_maven(jar, Path(scratch))]
+            if to_download:
+                _download(to_download, Path(scratch), java)
             for jar in missing:
                 new = Path(scratch) / jar.name
-                if not _good(new, jar):
+                if not _is_valid(new, jar):
                     raise ParsieveError(
-                        f"{jar.name} has not the pinned SHA-256 {jar.sha256}: {_repository() or 'the repository'} "
-                        "served another file, which was thrown away"
+                        f"{jar.name} does not have the pinned SHA-256 {jar.sha256}: "
+                        f"{_repository() or 'the repository'} served another file, which was deleted"
                     )
-                _move(new, places / jar.name, jar)
-    return [places / jar.name for jar in jars]
+                _move(new, cache / jar.name, jar)
+    return [cache / jar.name for jar in jars]
 
 
 def missing(jars: Iterable[Jar]) -> list[Jar]:
-    """Those that are not in the cache, or not right."""
-    return [jar for jar in jars if not _good(folder() / jar.name, jar)]
+    """Return the jars that are missing from the cache, or damaged there."""
+    return [jar for jar in jars if not _is_valid(folder() / jar.name, jar)]
 
 
-def _good(path: Path, jar: Jar) -> bool:
+def _is_valid(path: Path, jar: Jar) -> bool:
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest() == jar.sha256
@@ -72,8 +72,8 @@ def _move(new: Path, place: Path, jar: Jar) -> None:
     try:
         new.replace(place)
     except PermissionError:
-        # Windows does not replace a file that another process has open. If it is right, nothing is lost.
-        if not _good(place, jar):
+        # Windows does not replace a file that another process has open. That is fine if the file is valid.
+        if not _is_valid(place, jar):
             raise
 
 
@@ -81,10 +81,10 @@ def _repository() -> str | None:
     return os.environ.get("PARSIEVE_MAVEN_REPOSITORY") or None
 
 
-def _from_maven(jar: Jar, scratch: Path) -> bool:
-    """Take it from the machine's own Maven repository, where someone may have brought it through a mirror."""
+def _copy_from_maven(jar: Jar, scratch: Path) -> bool:
+    """Copy a jar from the local Maven repository of this user. Return whether it is there."""
     place = Path.home().joinpath(".m2", "repository", *jar.group.split("."), jar.artifact, jar.version, jar.name)
-    if not _good(place, jar):
+    if not _is_valid(place, jar):
         return False
     shutil.copyfile(place, scratch / jar.name)
     return True
@@ -103,7 +103,7 @@ def _download(jars: Sequence[Jar], scratch: Path, java: Java) -> None:
         encoding="utf-8",
     )
     command = [str(java.home / "bin" / ("java.exe" if sys.platform == "win32" else "java"))]
-    # Below one folder, so that an answer of another repository is never taken from Ivy's shared cache.
+    # Use an own folder, so that Ivy does not take files from its shared cache, which may be of another repository.
     command += [f"-Divy.default.ivy.user.dir={scratch / 'ivy'}"]
     for store in _TRUST if java.packaged else ():
         if Path(store).is_file():
@@ -121,26 +121,24 @@ def _download(jars: Sequence[Jar], scratch: Path, java: Java) -> None:
         )
         command += ["-settings", str(settings)]
     print(f"parsieve: downloading {', '.join(jar.name for jar in jars)}", file=sys.stderr)
-    said = f"Error no answer within {_PATIENCE} s"
+    output = f"Error no answer within {_TIMEOUT} s"
     with contextlib.suppress(subprocess.TimeoutExpired):
-        answer = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=_PATIENCE)
-        said = answer.stdout
+        answer = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=_TIMEOUT)
+        output = answer.stdout
     absent = [jar for jar in jars if not (scratch / jar.name).is_file()]
     if absent:
-        lines = [line.strip() for line in said.splitlines() if re.search("xception|rror ", line)]
-        why = lines[0][:500] if lines else "the repository does not have it"
+        lines = [line.strip() for line in output.splitlines() if re.search("xception|rror ", line)]
+        reason = lines[0][:500] if lines else "the repository does not have it"
         raise ParsieveError(
-            f"{', '.join(jar.name for jar in absent)} could not be downloaded: {why}. Set PARSIEVE_MAVEN_REPOSITORY to "
-            f"a Maven repository that this machine reaches, or put the files into {folder()}"
+            f"{', '.join(jar.name for jar in absent)} could not be downloaded: {reason}. Set PARSIEVE_MAVEN_REPOSITORY "
+            f"to a Maven repository that this machine can access, or put the files into {folder()}"
         )
 
 
 def _ivy() -> Path:
-    """The Ivy among the jars of PySpark."""
+    """Return the jar of Ivy in PySpark."""
     spec = find_spec("pyspark")
-    found = sorted((Path(spec.origin).parent / "jars").glob("ivy-*.jar")) if spec and spec.origin else []
-    if not found:
-        raise ParsieveError(
-            f"PySpark has no Ivy among its jars, so nothing can be downloaded; put the jars into {folder()}"
-        )
-    return found[-1]
+    ivy_jars = sorted((Path(spec.origin).parent / "jars").glob("ivy-*.jar")) if spec and spec.origin else []
+    if not ivy_jars:
+        raise ParsieveError(f"cannot download jars, because PySpark has no jar of Ivy; put the jars into {folder()}")
+    return ivy_jars[-1]

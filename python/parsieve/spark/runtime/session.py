@@ -1,4 +1,4 @@
-"""A local Spark session with the jars of the lakes, on whichever Java fits."""
+"""Start a local Spark session with the jars of the lakes, on a suitable Java."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from parsieve.spark.runtime.versions import LAKES, installed
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# How the session that we started was asked for, kept in its own configuration.
-_ASKED = "spark.parsieve.session"
+# The setting that stores the arguments of `session` in the session that it started.
+_ARGUMENTS = "spark.parsieve.session"
 
 _EXTENSIONS = {
     "delta": "io.delta.sql.DeltaSparkSessionExtension",
@@ -34,18 +34,17 @@ def session(
     warehouse: str | os.PathLike[str] = "spark-warehouse",
     config: Mapping[str, Any] | None = None,
 ) -> SparkSession:
-    """Start a local Spark session that knows Hudi, Delta and Iceberg, or give the one that was started so before.
+    """Start a local Spark session for Hudi, Delta and Iceberg, or return the running one with the same arguments.
 
-    The jars are downloaded once and verified at every start; `parsieve spark doctor` tells what is there and what is
-    missing. A session of your own or of a cluster needs none of this: every function of `parsieve.spark` takes it as
-    it is.
+    The jars are downloaded once, and verified at every start; `parsieve spark doctor` lists missing ones. You do not
+    need this function if you have your own session or one of a cluster: every function of `parsieve.spark` accepts it.
 
     Args:
-        lakes: some of `"hudi"`, `"delta"`, `"iceberg"`; by default all that go with the installed PySpark.
+        lakes: Some of `"hudi"`, `"delta"` and `"iceberg"`. None is all that the installed PySpark supports.
         master: Spark's master; `local[2]` uses two threads.
-        memory: of the driver, which in a local session does all the work.
-        warehouse: the folder of managed tables; the catalog `iceberg` lies below it.
-        config: settings of Spark by their names, before which the defaults here give way.
+        memory: The memory of the driver, which does all the work in a local session.
+        warehouse: The folder of managed tables. The catalog `iceberg` is in a folder below it.
+        config: Spark settings by name. They override the defaults of this function.
 
     >>> import parsieve.spark as pss
     >>> spark = pss.session(lakes=["delta"], master="local[2]", memory="1g")
@@ -54,28 +53,28 @@ def session(
     >>> spark.stop()
     """
     spark = installed()
-    chosen = tuple(lake for lake in LAKES if lake in spark.jars) if lakes is None else _several(lakes)
-    wanted = spark.jars_of(chosen)
+    chosen = tuple(lake for lake in LAKES if lake in spark.jars) if lakes is None else _lake_names(lakes)
+    jars = spark.jars_of(chosen)
 
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
     settings = _settings(chosen, Path(warehouse).absolute(), memory)
     settings |= {name: _text(value) for name, value in (config or {}).items()}
-    asked = repr((chosen, master, sorted(settings.items())))
+    arguments = repr((chosen, master, sorted(settings.items())))
     if (running := SparkContext._active_spark_context) is not None:
-        if running.getConf().get(_ASKED) == asked:
+        if running.getConf().get(_ARGUMENTS) == arguments:
             return SparkSession.builder.getOrCreate()
         raise RuntimeError(
-            "a Spark session with other settings runs in this process, and its jars and memory can no longer change: "
-            "stop it first, or use it as it is"
+            "a Spark session with other settings is already running in this process, and its jars and memory cannot "
+            "change: stop it first, or use it without pss.session()"
         )
     if SparkContext._gateway is not None:
         _end_idle_machine()
     java = choose(spark)
-    places = lake_jars.ensure(wanted, java)
-    settings["spark.jars"] = ",".join(filter(None, [*map(str, places), settings.get("spark.jars", "")]))
-    builder = SparkSession.builder.master(master).config(_ASKED, asked)
+    paths = lake_jars.ensure(jars, java)
+    settings["spark.jars"] = ",".join(filter(None, [*map(str, paths), settings.get("spark.jars", "")]))
+    builder = SparkSession.builder.master(master).config(_ARGUMENTS, arguments)
     for name, value in settings.items():
         builder = builder.config(name, value)
     with _environment(JAVA_HOME=str(home_for(java, spark)), PYSPARK_PYTHON=sys.executable):
@@ -84,9 +83,9 @@ def session(
     return started
 
 
-def _several(lakes: Iterable[str]) -> tuple[str, ...]:
+def _lake_names(lakes: Iterable[str]) -> tuple[str, ...]:
     if isinstance(lakes, str):
-        raise TypeError(f"lakes is a collection of names, such as [{lakes!r}]")
+        raise TypeError(f"lakes must be a collection of names, such as [{lakes!r}]")
     return tuple(dict.fromkeys(lakes))
 
 
@@ -95,11 +94,11 @@ def _text(value: Any) -> str:
 
 
 def _settings(lakes: tuple[str, ...], warehouse: Path, memory: str) -> dict[str, str]:
-    """What the lakes ask for in their manuals, and what suits one machine."""
+    """Return the settings that the manuals of the lakes require, and settings for a single machine."""
     settings = {
         "spark.app.name": "parsieve",
         "spark.driver.memory": memory,
-        # A local session talks to nobody, and the name of a machine often does not resolve.
+        # A local session needs no network, and the name of a machine often does not resolve.
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.ui.enabled": "false",
@@ -107,18 +106,18 @@ def _settings(lakes: tuple[str, ...], warehouse: Path, memory: str) -> dict[str,
         "spark.sql.shuffle.partitions": str(os.cpu_count() or 2),
     }
     if lakes:
-        # Hudi's comes after Delta's: each parser hands on what it does not know.
+        # The order matters: each parser passes statements that it does not know on to the next one.
         settings["spark.sql.extensions"] = ",".join(_EXTENSIONS[lake] for lake in _EXTENSIONS if lake in lakes)
     if "delta" in lakes:
         settings["spark.sql.catalog.spark_catalog"] = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
-        # The log of a small table in fifty partitions is slow on one machine.
+        # The default is 50 partitions, which is slow on one machine.
         settings["spark.databricks.delta.snapshotPartitions"] = "2"
     elif "hudi" in lakes:
         settings["spark.sql.catalog.spark_catalog"] = "org.apache.spark.sql.hudi.catalog.HoodieCatalog"
     if "hudi" in lakes:
         settings["spark.serializer"] = "org.apache.spark.serializer.KryoSerializer"
         settings["spark.kryo.registrator"] = "org.apache.spark.HoodieSparkKryoRegistrar"
-        # Hudi measures objects with a library that attaches to its own machine, and complains where it may not.
+        # Hudi measures objects with a library that attaches to its own JVM, and logs warnings if it may not.
         settings["spark.driver.extraJavaOptions"] = "-Djdk.attach.allowAttachSelf=true -Djol.skipHotspotSAAttach=true"
     if "iceberg" in lakes:
         settings["spark.sql.catalog.iceberg"] = "org.apache.iceberg.spark.SparkCatalog"
@@ -129,7 +128,7 @@ def _settings(lakes: tuple[str, ...], warehouse: Path, memory: str) -> dict[str,
 
 @contextmanager
 def _environment(**variables: str) -> Iterator[None]:
-    """Set variables that Spark reads only while it starts."""
+    """Set environment variables that Spark reads only when it starts."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:
@@ -143,18 +142,18 @@ def _environment(**variables: str) -> Iterator[None]:
 
 
 def _end_idle_machine() -> None:
-    """End the Java process that a stopped session left: memory and jars are given only to a new one."""
+    """End the Java process of a stopped session. Only a new process gets other memory and jars."""
     from pyspark import SparkContext
 
     gateway = SparkContext._gateway
     process = getattr(gateway, "proc", None)
     if process is None:
         raise RuntimeError(
-            "this program runs under spark-submit, which has started Java already: give it the jars with --jars, and "
-            "make the session with SparkSession.builder"
+            "this program runs under spark-submit, which has already started Java: pass it the jars with --jars, and "
+            "create the session with SparkSession.builder"
         )
     gateway.shutdown()
-    # It waits for the end of its input, and then goes.
+    # The process exits at the end of its input.
     process.stdin.close()
     process.wait(timeout=60)
     SparkContext._gateway = SparkContext._jvm = None

@@ -1,4 +1,4 @@
-"""Which PySpark is there, and what fits it: its Java, and the jars of the lakes with their checksums."""
+"""Find the installed PySpark, and the versions of Java and the lakes' jars that it needs, with their checksums."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LAKES = ("hudi", "delta", "iceberg")
 
 
 class Jar(NamedTuple):
-    """One file of a Maven repository, and the SHA-256 that it must have."""
+    """A file of a Maven repository, and the SHA-256 that it must have."""
 
     group: str
     artifact: str
@@ -25,12 +25,12 @@ class Jar(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The name of the file."""
+        """Return the name of the file."""
         return f"{self.artifact}-{self.version}.jar"
 
 
 class Spark(NamedTuple):
-    """An installed PySpark and what it needs."""
+    """An installed PySpark: its version, the major versions of Java that it runs on, and the jars of each lake."""
 
     version: str
     line: tuple[int, int]
@@ -38,21 +38,21 @@ class Spark(NamedTuple):
     jars: dict[str, tuple[Jar, ...]]
 
     def jars_of(self, lakes: tuple[str, ...]) -> tuple[Jar, ...]:
-        """The jars for some lakes, or an error that says which PySpark has them."""
+        """Return the jars of some lakes, or raise `UnsupportedError` if there are none for this PySpark."""
         if unknown := set(lakes) - set(LAKES):
-            raise ValueError(f"lakes are {', '.join(LAKES)}, not {', '.join(sorted(unknown))}")
+            raise ValueError(f"unknown lakes: {', '.join(sorted(unknown))}; lakes are {', '.join(LAKES)}")
         for lake in lakes:
             if lake not in self.jars:
                 lines = " or ".join(f"{major}.{minor}" for (major, minor), jars in _JARS.items() if lake in jars)
                 newest = max(line for line, jars in _JARS.items() if lake in jars)
                 raise UnsupportedError(
-                    f"there are no jars of {lake} for PySpark {self.version}; it goes with PySpark {lines}: "
+                    f"there are no jars of {lake} for PySpark {self.version}, only for PySpark {lines}: "
                     f"pip install 'pyspark=={newest[0]}.{newest[1]}.*'"
                 )
         return tuple(jar for lake in lakes for jar in self.jars[lake])
 
 
-# Which versions run together was found by running them; the checksums are those of Maven's central repository.
+# We tested that these versions work together. The checksums are from Maven's central repository.
 _JARS: dict[tuple[int, int], dict[str, tuple[Jar, ...]]] = {
     (3, 5): {
         "hudi": (
@@ -114,7 +114,7 @@ _JARS: dict[tuple[int, int], dict[str, tuple[Jar, ...]]] = {
 
 
 def installed() -> Spark:
-    """The PySpark of this environment; an error that says how to install it where there is none."""
+    """Return the PySpark of this environment, or raise `ModuleNotFoundError` with the command to install it."""
     try:
         version = version_of("pyspark")
     except PackageNotFoundError:
@@ -123,12 +123,12 @@ def installed() -> Spark:
     line = (int(numbers[1]), int(numbers[2])) if numbers else (0, 0)
     if line < (3, 5):
         raise UnsupportedError(f"parsieve needs PySpark 3.5 or newer; this is {version}")
-    # Spark 3.5 does not start on 21; Spark 4 does on both.
+    # Spark 3.5 does not start on Java 21; Spark 4 starts on 17 and 21.
     return Spark(version, line, (17,) if line < (4, 0) else (17, 21), _JARS.get(line, {}))
 
 
 def cache_folder() -> Path:
-    """Where downloads are kept: PARSIEVE_CACHE, or the platform's folder for caches of this user."""
+    """Return the folder for downloads: PARSIEVE_CACHE, or the user's cache folder on this platform."""
     if chosen := os.environ.get("PARSIEVE_CACHE"):
         return Path(chosen).absolute()
     if sys.platform == "win32":

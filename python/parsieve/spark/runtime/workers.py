@@ -1,4 +1,4 @@
-"""The Python of Spark's executors: the driver's own for our jobs in a local session, and checked before the first."""
+"""Check that Spark's executors can import parsieve, and use the driver's Python in local sessions."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 
 from parsieve._core import ParsieveError, __version__
 
-# Applications whose executors can run our code, each with the Python that it was asked for.
+# The applications whose executors can run parsieve, each with the Python that the executors run.
 _checked: set[tuple[str, str]] = set()
 _lock = threading.Lock()
 
 
 class Worker(NamedTuple):
-    """A Python that runs tasks, and its version of parsieve or why there is none."""
+    """A Python that runs tasks, with its version of parsieve, or the error of importing it."""
 
     executable: str
     python: str
@@ -28,10 +28,10 @@ class Worker(NamedTuple):
 
 @contextmanager
 def own_python(context: Any) -> Iterator[None]:
-    """Let functions that are handed to Spark meanwhile run on the driver's own Python, where it is on this machine.
+    """Run functions that are passed to Spark in this context on the driver's Python, if the session is local.
 
-    Spark takes `python3` from PATH unless it is told otherwise, which is another one wherever the environment of the
-    driver was not activated. What the user chose, for a session or by PYSPARK_PYTHON, is left alone.
+    By default, Spark takes `python3` from PATH, which is another Python if the driver's environment is not activated.
+    A choice of the user, in the session or by PYSPARK_PYTHON, stays in effect.
     """
     is_chosen = os.environ.get("PYSPARK_PYTHON") or context.getConf().get("spark.pyspark.python")
     if is_chosen or context.pythonExec != "python3" or not str(context.master).startswith("local"):
@@ -46,11 +46,11 @@ def own_python(context: Any) -> Iterator[None]:
 
 @contextmanager
 def ready(spark: Any) -> Iterator[None]:
-    """Check the executors, and let functions that are handed to Spark meanwhile run on the right Python."""
+    """Check the executors, and run functions that are passed to Spark in this context on the right Python."""
     try:
         context = spark.sparkContext
     except Exception:
-        # Spark Connect, whose server's executors are nobody's here.
+        # With Spark Connect, the executors belong to the server and cannot be checked from here.
         yield
         return
     check(context)
@@ -59,27 +59,27 @@ def ready(spark: Any) -> Iterator[None]:
 
 
 def check(context: Any) -> None:
-    """Raise `ParsieveError`, in one line, unless the executors can import this version of parsieve.
+    """Raise `ParsieveError`, with a message of one line, unless the executors can import this version of parsieve.
 
-    A small job asks an executor, once for each application.
+    Runs a small job on an executor, once for each application.
     """
     with own_python(context):
         key = str(context.applicationId), str(context.pythonExec)
         if key in _checked:
             return
         try:
-            [worker] = context.parallelize([0], 1).mapPartitions(_look()).collect()
+            [worker] = context.parallelize([0], 1).mapPartitions(_import_parsieve()).collect()
         except Exception as error:
-            raise ParsieveError(_refusal(f"no task runs on {key[1]}: {_cause(error)}")) from None
-    if (wrong := _wrong(Worker(*worker))) is not None:
-        raise ParsieveError(_refusal(wrong))
+            raise ParsieveError(_message(f"no task runs on {key[1]}: {_cause(error)}")) from None
+    if (problem := _problem(Worker(*worker))) is not None:
+        raise ParsieveError(_message(problem))
     with _lock:
         _checked.add(key)
 
 
-def _look() -> Any:
-    # Within another function, it goes to the executor by its code: there may be no module to import it from.
-    def look(_: Any) -> Any:
+def _import_parsieve() -> Any:
+    # A nested function is pickled with its code, so that it runs on executors without the package.
+    def import_parsieve(_: Any) -> Any:
         import sys
 
         python = "{}.{}".format(*sys.version_info[:2])
@@ -90,51 +90,51 @@ def _look() -> Any:
         except Exception as error:
             return [(sys.executable, python, None, f"{type(error).__name__}: {error}")]
 
-    return look
+    return import_parsieve
 
 
-def _wrong(worker: Worker) -> str | None:
-    mine = "{}.{}".format(*sys.version_info[:2])
+def _problem(worker: Worker) -> str | None:
+    driver = "{}.{}".format(*sys.version_info[:2])
     if worker.parsieve is None:
         return f"{worker.executable} cannot import parsieve ({worker.error})"
-    if worker.python != mine:
-        return f"{worker.executable} is Python {worker.python}, and the driver's is {mine}"
+    if worker.python != driver:
+        return f"{worker.executable} is Python {worker.python}, but the driver has Python {driver}"
     if worker.parsieve != __version__:
-        return f"{worker.executable} has parsieve {worker.parsieve}, and the driver has {__version__}"
+        return f"{worker.executable} has parsieve {worker.parsieve}, but the driver has {__version__}"
     return None
 
 
-def _refusal(wrong: str) -> str:
+def _message(problem: str) -> str:
     return (
-        f"Spark's executors cannot run parsieve: {wrong}. Before the session starts, set PYSPARK_PYTHON (or "
-        f"spark.pyspark.python) to a Python that has it, here {sys.executable}; pss.session() does that by itself"
+        f"Spark's executors cannot run parsieve: {problem}. Before the session starts, set PYSPARK_PYTHON (or "
+        f"spark.pyspark.python) to a Python that has it, here {sys.executable}; pss.session() does that for you"
     )
 
 
 def _cause(error: Exception) -> str:
-    """The line of an error of Spark that says what is wrong."""
+    """Return the most specific line of an error of Spark."""
     lines = [line.strip() for line in str(error).splitlines()]
-    told = [line for line in lines if "PYTHON_VERSION_MISMATCH" in line or "Cannot run program" in line]
-    named = [line for line in lines if line.startswith(("ModuleNotFoundError", "ImportError", "Caused by:"))]
-    return (told or named[-1:] or lines[:1] or [type(error).__name__])[0]
+    specific = [line for line in lines if "PYTHON_VERSION_MISMATCH" in line or "Cannot run program" in line]
+    exceptions = [line for line in lines if line.startswith(("ModuleNotFoundError", "ImportError", "Caused by:"))]
+    return (specific or exceptions[-1:] or lines[:1] or [type(error).__name__])[0]
 
 
 def of_path() -> Worker:
-    """Return the Python that executors of a session of the user's own take on this machine."""
+    """Return the Python that executors on this machine use by default, in sessions that parsieve did not start."""
     executable = os.environ.get("PYSPARK_PYTHON", "python3")
     code = (
         "import sys, parsieve; print(sys.executable, '%d.%d' % sys.version_info[:2], parsieve.__version__, sep='\\n')"
     )
     try:
-        done = subprocess.run([executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+        process = subprocess.run([executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         return Worker(executable, "", None, str(error))
-    if done.returncode:
-        return Worker(executable, "", None, (done.stderr.strip().splitlines() or ["it fails"])[-1])
-    return Worker(*done.stdout.splitlines()[:3])
+    if process.returncode:
+        return Worker(executable, "", None, (process.stderr.strip().splitlines() or ["it failed"])[-1])
+    return Worker(*process.stdout.splitlines()[:3])
 
 
-def wrong_of_path() -> tuple[str, str]:
-    """Return that Python, and why it would not do; "" where it does."""
+def problem_of_path() -> tuple[str, str]:
+    """Return the default Python of executors, and why it cannot run parsieve; "" if it can."""
     worker = of_path()
-    return worker.executable, _wrong(worker) or ""
+    return worker.executable, _problem(worker) or ""

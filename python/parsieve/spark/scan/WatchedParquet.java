@@ -10,8 +10,8 @@ import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat;
 import org.apache.spark.unsafe.Platform;
 import org.apache.spark.util.SerializableConfiguration;
 
-// Spark's own reader of Parquet files, which fails where a file is no longer the one that the driver listed.
-// Spark cuts a file into parts by the size that it listed: of a longer file that took its place it would miss rows.
+// Spark's own reader of Parquet files, but it fails if a file is no longer the one that the driver listed.
+// Spark splits a file into parts by its listed size, so it would miss rows of a longer file that replaced it.
 public class WatchedParquet extends ParquetFileFormat {
     public scala.Function1 buildReaderWithPartitionValues(
             org.apache.spark.sql.SparkSession session,
@@ -43,8 +43,8 @@ public class WatchedParquet extends ParquetFileFormat {
             } catch (Throwable error) {
                 watch.explain(error);
             }
-            // The footer was read and the file opened: if it is the listed one now, both were.
-            watch.look();
+            // Spark has read the footer and opened the file. If it is still the listed file, both steps used that file.
+            watch.check();
             return new Rows(rows, watch);
         }
     }
@@ -60,13 +60,13 @@ public class WatchedParquet extends ParquetFileFormat {
             this.isLocal = "file".equals(file.toPath().toUri().getScheme());
         }
 
-        // Throws what is wrong with a read that failed: another file than the listed one may not be readable.
+        // Throws a conflict if the file was replaced, which may be why a read failed, or else the error of the read.
         public void explain(Throwable error) {
-            look();
+            check();
             Platform.throwException(error);
         }
 
-        public void look() {
+        public void check() {
             Path path = file.toPath();
             try {
                 FileSystem filesystem = path.getFileSystem(conf);
@@ -79,7 +79,7 @@ public class WatchedParquet extends ParquetFileFormat {
             } catch (java.io.IOException error) {
                 Platform.throwException(error);
             }
-            // Neither a RuntimeException nor an IOException: spark.sql.files.ignoreCorruptFiles would pass over those.
+            // With spark.sql.files.ignoreCorruptFiles, Spark would ignore a RuntimeException or an IOException.
             Platform.throwException(new SparkException(
                 "ConflictError: " + path + " changed since the plan; run the query on a new DataFrame"));
         }
@@ -99,8 +99,8 @@ public class WatchedParquet extends ParquetFileFormat {
             if (more && !hasNextInner()) {
                 more = false;
                 if (watch.isLocal) {
-                    // It may have been written over where it lies. Streams of object stores notice that themselves.
-                    watch.look();
+                    // The file may have been overwritten in place. Streams of object stores detect that themselves.
+                    watch.check();
                 }
             }
             return more;

@@ -1,7 +1,7 @@
-"""Spark's own list of a table's files, with those left out that a query does not need.
+"""Wrap Spark's list of a table's files, and leave out the files that a query does not need.
 
-The list that Spark made is asked as before, so partitions, deletes and log files stay its affair; what it answers is
-thinned out while each query is planned. Nothing of this runs on executors, and no jar is needed.
+Spark makes the list as before, so partitions, deletes and log files work as without parsieve. Each time Spark plans a
+query, `PrunedIndex` removes files from the list. This code runs on the driver only, and needs no jar.
 """
 
 from __future__ import annotations
@@ -11,53 +11,49 @@ import itertools
 import logging
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Self
+from typing import Any
 from weakref import WeakValueDictionary
 
 from parsieve._core import UnsupportedError
 from parsieve.spark.pushdown.catalyst import Filter, filter_of
-from parsieve.spark.scan.last_scan import Scan, scan_of
+from parsieve.spark.runtime.gateway import gateway_of, java_session, jvm_of, query_of
+from parsieve.spark.scan.record import Scan, log_scan
 from parsieve.spark.scan.watched import watched
 
-# Paths as the engine writes them and what the query asks for -> those of the paths that must be read. One with a method
-# `stale` is asked which of those may have been replaced since Spark listed them; these are looked at again.
+# Returns the listed paths that a query must read, given all listed paths and the query's filter. A `Keep` may have two
+# attributes: `plan`, the plan behind its last answer, and `stale`, a method that returns the kept paths whose files may
+# have changed since Spark listed them. Spark gets the current size of stale files.
 Keep = Callable[[Sequence[str], Filter], "set[str]"]
 
-# Those that Java still holds, by their names.
+# Adds to the paths of one folder what a `Keep` must know of their files; gets the folder's partition values, too.
+LabelPaths = Callable[[Any, Sequence[str]], Sequence[str]]
+
+# The paths in a folder, and the sizes of the files, if known.
+Folder = tuple[Sequence[str], Sequence[int | None]]
+
+# The file indexes that Java still refers to, by name.
 _living: WeakValueDictionary[str, PrunedIndex] = WeakValueDictionary()
 _numbers = itertools.count()
 
 _log = logging.getLogger("parsieve.spark")
 
 
-class ListedPath(str):
-    """A path as a file index lists it, with the names of the logs that Spark merges into that file of Hudi's."""
+def prune(frame: Any, keep: Keep, table: str = "", label_paths: LabelPaths | None = None) -> Any:
+    """Return the same DataFrame, but with a scan that asks `keep` which files each query needs.
 
-    __slots__ = ("logs",)
-    # None where that is not known.
-    logs: frozenset[str] | None
-
-    def __new__(cls, path: str, logs: frozenset[str] | None) -> Self:
-        """A text that knows more."""
-        made = super().__new__(cls, path)
-        made.logs = logs
-        return made
-
-
-def prune(frame: Any, keep: Keep, table: str = "") -> Any:
-    """The same DataFrame, whose scan asks `keep` at every query which files it needs.
-
-    `frame` is what `spark.read...load(...)` gives for plain Parquet or Hudi: one relation over files. `keep` gets paths
-    as they are listed (local ones without `file:`, those of Hudi as `ListedPath`s) and the query's filter, and answers
-    with those that must be read; where it fails, all are. Two such frames are equal to Spark, for its cache, where
-    table and `keep` are equal. `table` is what logs call it.
+    `frame` must be a single relation over files, as `spark.read...load(...)` returns it for plain Parquet or Hudi.
+    `keep` gets the paths as Spark lists them (local paths without `file:`) and the query's filter, and returns the
+    paths that must be read. If it fails, Spark reads all files. Spark's cache treats two such DataFrames as equal if
+    their tables and their `keep` are equal. `table` is the name of the table in logs.
     """
+    from pyspark.sql import DataFrame
+
     spark = frame.sparkSession
     relation = _relation(frame)
     location = relation.location()
-    _listen(spark)
-    thinned = relation.copy(
-        PrunedIndex(spark, location, keep, table),
+    _start_callbacks(spark)
+    pruned_relation = relation.copy(
+        PrunedIndex(spark, location, keep, table, label_paths),
         relation.partitionSchema(),
         relation.dataSchema(),
         relation.bucketSpec(),
@@ -65,32 +61,30 @@ def prune(frame: Any, keep: Keep, table: str = "") -> Any:
         relation.options(),
         relation.sparkSession(),
     )
-    from pyspark.sql import DataFrame
-
-    found = DataFrame(spark._jsparkSession.baseRelationToDataFrame(thinned), spark)
+    pruned = DataFrame(java_session(spark).baseRelationToDataFrame(pruned_relation), spark)
     names = ["`{}`".format(name.replace("`", "``")) for name in frame.columns]
-    return found if found.columns == frame.columns else found.select(*names)
+    return pruned if pruned.columns == frame.columns else pruned.select(*names)
 
 
-def listed(frame: Any) -> list[str]:
-    """All files that a frame of `prune` or for it would read, as `keep` gets them."""
-    jvm, location = frame.sparkSession._jvm, _relation(frame).location()
-    nothing = jvm.scala.collection.mutable.ArrayBuffer().toList()
-    folders = location.listFiles(nothing, nothing)
-    return [path for within, _ in _paths(location, folders) for path in within]
+def list_paths(frame: Any, label_paths: LabelPaths | None = None) -> list[str]:
+    """Return the paths of all files of a DataFrame that `prune` accepts, as `keep` gets them."""
+    jvm, location = jvm_of(frame.sparkSession), _relation(frame).location()
+    no_filters = jvm.scala.collection.mutable.ArrayBuffer().toList()
+    folders = _folders(location.listFiles(no_filters, no_filters), label_paths)
+    return [path for paths, _ in folders for path in paths]
 
 
-def relist(frame: Any) -> None:
-    """Let Spark forget what it remembers of the files of a frame for `prune`."""
+def refresh(frame: Any) -> None:
+    """Make Spark list the files of a DataFrame again, if `prune` accepts it."""
     with contextlib.suppress(UnsupportedError):
         _relation(frame).location().refresh()
 
 
 def _relation(frame: Any) -> Any:
-    """The relation over files that a frame is, and nothing else."""
-    plan = frame._jdf.queryExecution().analyzed()
+    """Return the relation over files that a DataFrame consists of."""
+    plan = query_of(frame).analyzed()
     while plan.getClass().getSimpleName() == "SubqueryAlias" or (
-        # Hudi puts one above its relation, which brings the columns into the table's order and changes nothing else.
+        # Hudi projects its relation to bring the columns into the table's order.
         plan.getClass().getSimpleName() == "Project"
         and plan.output().size() == plan.child().output().size()
         and plan.outputSet().equals(plan.child().outputSet())
@@ -98,246 +92,208 @@ def _relation(frame: Any) -> Any:
         plan = plan.child()
     relation = plan.relation() if plan.getClass().getSimpleName() == "LogicalRelation" else None
     if relation is not None and ".delta." in relation.getClass().getName():
-        raise UnsupportedError("a Delta table would lose its deletion vectors in this way; use delta.read")
+        raise UnsupportedError(
+            "cannot prune this DataFrame: a Delta table would lose its deletion vectors; use pss.read"
+        )
     if relation is None or relation.getClass().getSimpleName() != "HadoopFsRelation":
         raise UnsupportedError(
-            "files can be left out of a DataFrame that spark.read gives for a folder of Parquet files or a Hudi table, "
-            f"and of nothing that was made of it; this is {plan.getClass().getSimpleName()}"
+            "cannot prune this DataFrame: it must be what spark.read returns for a folder of Parquet files or a Hudi "
+            f"table, not {plan.getClass().getSimpleName()}"
         )
     return relation
 
 
-def _listen(spark: Any) -> None:
+def _start_callbacks(spark: Any) -> None:
     """Let Java call Python, as PySpark does for streams."""
     from pyspark.java_gateway import ensure_callback_server_started
 
-    ensure_callback_server_started(spark.sparkContext._gateway)
+    ensure_callback_server_started(gateway_of(spark))
 
 
 class PrunedIndex:
-    """A `FileIndex` of Spark: another one, and what `keep` leaves of its files."""
+    """A `FileIndex` of Spark that wraps another one, and lists only the files that `keep` returns."""
 
-    def __init__(self, spark: Any, inner: Any, keep: Keep, table: str = "") -> None:
-        """Wrap `inner`, a `FileIndex` of py4j."""
+    def __init__(
+        self, spark: Any, inner: Any, keep: Keep, table: str = "", label_paths: LabelPaths | None = None
+    ) -> None:
+        """Wrap `inner`, a `FileIndex` in the JVM."""
         self._spark = spark
-        self._jvm = spark._jvm
+        self._jvm = jvm_of(spark)
         self._table = table
-        # The last scan that was planned.
+        # The last scan that Spark planned.
         self._scan: Scan | None = None
         self._inner = inner
         self._keep = keep
+        self._label_paths = label_paths
         self._hash = int(inner.hashCode())
         self._name = f"parsieve.PrunedIndex-{next(_numbers)}"
         _living[self._name] = self
 
     def __getattr__(self, name: str) -> Any:
-        """Whatever else Spark asks of a `FileIndex`, the wrapped one answers."""
+        """Pass all other methods of a `FileIndex` on to the wrapped one."""
         if name.startswith("_"):
             raise AttributeError(name)
         return getattr(self._inner, name)
 
     def listFiles(self, partition_filters: Any, data_filters: Any) -> Any:  # noqa: N802
-        """The folders and files to read: called by Spark once for each plan of a query."""
+        """Return the folders and files to read. Spark calls this once for each plan of a query."""
         listed = self._inner.listFiles(partition_filters, data_filters)
         try:
-            return self._thinned(listed, [*_sequence(partition_filters), *_sequence(data_filters)])
+            return self._without_skipped(listed, [*_sequence(partition_filters), *_sequence(data_filters)])
         except Exception as error:
-            kept_all(error)
-            self._scan = self._seen_whole(listed, error)
+            warn_all_kept(error)
+            self._scan = self._record_failure(listed, error)
             return listed
 
-    def _seen_whole(self, listed: Any, error: Exception) -> Scan | None:
+    def _record_failure(self, listed: Any, error: Exception) -> Scan | None:
         try:
-            sizes = _sizes(_paths(self._inner, listed))
+            sizes = _sizes(_folders(listed, self._label_paths))
         except Exception:
             return None
-        return scan_of(self._table, sizes, set(sizes), None, f"no file was skipped: {first_line(error)}")
+        return log_scan(self._table, sizes, set(sizes), None, f"no file was skipped: {first_line(error)}")
 
     def equals(self, other: Any) -> bool:
-        """Whether Spark may take one for the other, as it does for cached answers."""
-        # Java hands over its own side of the other, which only its name leads back to the Python side.
+        """Return whether Spark may use one index in place of the other, as it does for cached results."""
+        # `other` is the Java side of a file index; only its name leads back to the Python object.
         if not self._jvm.java.lang.reflect.Proxy.isProxyClass(other.getClass()):
             return False
-        found = _living.get(str(other.toString()))
-        return found is self or bool(
-            found is not None and self._keep == found._keep and self._inner.equals(found._inner)
+        index = _living.get(str(other.toString()))
+        return index is self or bool(
+            index is not None and self._keep == index._keep and self._inner.equals(index._inner)
         )
 
     def hashCode(self) -> int:  # noqa: N802
-        """Equal ones have equal ones."""
+        """Return a hash code. Equal indexes must have equal hash codes."""
         return self._hash
 
     def toString(self) -> str:  # noqa: N802
-        """Its name, which no other has."""
+        """Return the name of this index, which is unique."""
         return self._name
 
-    def _thinned(self, listed: Any, conditions: list[Any]) -> Any:
-        folders = [(folder, folder.files()) for folder in _sequence(listed)]
-        paths = _paths(self._inner, listed)
-        sizes = _sizes(paths)
+    def _without_skipped(self, listed: Any, conditions: list[Any]) -> Any:
+        """Return the listed folders without the files that `keep` leaves out, and with the current size of others."""
+        folders = _folders(listed, self._label_paths)
+        sizes = _sizes(folders)
         kept = self._keep(list(sizes), filter_of(conditions))
-        self._scan = scan_of(self._table, sizes, kept, getattr(self._keep, "plan", None))
-        ask = getattr(self._keep, "stale", None)
-        stale = set() if ask is None else set(ask(kept))
+        self._scan = log_scan(self._table, sizes, kept, getattr(self._keep, "plan", None))
+        find_stale = getattr(self._keep, "stale", None)
+        stale = set() if find_stale is None else set(find_stale(kept))
         if not stale and len(kept) >= len(sizes) and kept.issuperset(sizes):
             return listed
-        renew = Renewal(self._spark) if stale else None
-        answer = self._jvm.scala.collection.mutable.ArrayBuffer()
-        for (folder, files), (within, _) in zip(folders, paths, strict=True):
-            left = self._jvm.scala.collection.mutable.ArrayBuffer()
-            for start, end in runs(within, kept - stale):
-                left.appendAll(files.slice(start, end))
-            if renew is not None:
-                for at, path in enumerate(within):
+        renewal = Renewal(self._spark) if stale else None
+        pruned = self._jvm.scala.collection.mutable.ArrayBuffer()
+        for folder, (paths, _) in zip(_sequence(listed), folders, strict=True):
+            files, kept_files = folder.files(), self._jvm.scala.collection.mutable.ArrayBuffer()
+            for start, end in ranges_of(paths, kept - stale):
+                kept_files.appendAll(files.slice(start, end))
+            if renewal is not None:
+                for position, path in enumerate(paths):
                     if path in kept and path in stale:
-                        getattr(left, "$plus$eq")(renew(files.apply(at)))
-            if not left.isEmpty():
-                getattr(answer, "$plus$eq")(folder.copy(folder.values(), left.toList()))
-        return answer.toList()
+                        getattr(kept_files, "$plus$eq")(renewal(files.apply(position)))
+            if not kept_files.isEmpty():
+                getattr(pruned, "$plus$eq")(folder.copy(folder.values(), kept_files.toList()))
+        return pruned.toList()
 
     class Java:
-        """What py4j presents to Java."""
+        """The Java interfaces that py4j implements with this class."""
 
         implements = ("org.apache.spark.sql.execution.datasources.FileIndex",)
 
 
 class Renewal:
-    """Replaces what Spark listed of a file by what is true of it now."""
+    """Replaces the size and time that Spark listed for a file by the current ones."""
 
     def __init__(self, spark: Any) -> None:
-        """Use the session's settings."""
-        self._settings = spark._jsparkSession.sessionState().newHadoopConf()
+        """Read files with the session's Hadoop settings."""
+        self._settings = java_session(spark).sessionState().newHadoopConf()
 
     def __call__(self, listed: Any) -> Any:
-        """Return the file with its size and time of now; as it was listed where it is gone."""
+        """Return the file with its current size and time, or unchanged if it is gone."""
         from py4j.protocol import Py4JJavaError
 
         path = listed.getPath()
         try:
             now = path.getFileSystem(self._settings).getFileStatus(path)
         except Py4JJavaError:
-            # To say what is wrong with it is for the task that reads it.
+            # The task that reads the file reports the problem.
             return listed
         return listed.copy(now, listed.metadata())
 
 
 def scan_by_name(name: str) -> Scan | None:
     """Return the last scan of the file index with a name."""
-    found = _living.get(name)
-    return None if found is None else found._scan
+    index = _living.get(name)
+    return None if index is None else index._scan
 
 
-# The paths of a folder and the sizes of its files, where they are known.
-Folder = tuple[Sequence[str], Sequence[int | None]]
-
-
-def _paths(location: Any, folders: Any) -> list[Folder]:
-    """The paths of each folder that a file index lists, and the sizes of the files."""
-    has_logs = "Hoodie" in str(location.getClass().getSimpleName())
-    found: list[Folder] = []
-    for folder in _sequence(folders):
+def _folders(listed: Any, label_paths: LabelPaths | None) -> list[Folder]:
+    """Return the paths and sizes of the files in each folder that a file index listed."""
+    folders: list[Folder] = []
+    for folder in _sequence(listed):
         files = files_of(folder.files())
         paths: Sequence[str] = [path for path, _ in files]
-        found.append((_with_logs(folder.values(), paths) if has_logs else paths, [size for _, size in files]))
-    return found
+        if label_paths is not None:
+            paths = label_paths(folder.values(), paths)
+        folders.append((paths, [size for _, size in files]))
+    return folders
 
 
 def _sizes(folders: Sequence[Folder]) -> dict[str, int | None]:
     return {path: size for paths, sizes in folders for path, size in zip(paths, sizes, strict=True)}
 
 
-def _with_logs(values: Any, paths: Sequence[str]) -> list[ListedPath]:
-    """The files of one folder of a Hudi table with their logs, which hang on the partition's values there."""
-    logs: dict[str, frozenset[str]] | None = {}
-    if "FileSliceMapping" in str(values.getClass().getSimpleName()):
-        logs = _logs_by_group(values)
-    return [
-        # A group without a base file is listed by one of its logs, whose name begins with a dot.
-        ListedPath(path, None if logs is None else logs.get(_NAME.split(path)[1].partition("_")[0], frozenset()))
-        for path in paths
-    ]
-
-
-_NAME = re.compile(r"/\.?(?=[^/]*$)")
-# How releases of Hudi print a log file, and the file slice around it after its group's name.
-_GROUP = re.compile(r"(\S+) -> FileSlice")
-_LOG = re.compile(r"HoodieLogFile[({]pathStr='?(.*?)'?, file(?:Size|Len)=-?\d+[)}]")
-
-
-def _logs_by_group(values: Any) -> dict[str, frozenset[str]] | None:
-    """The logs of each file group that has some; None where this Hudi does not show them."""
-    try:
-        held = values.getClass().getDeclaredField("slices")
-        held.setAccessible(True)
-        slices = held.get(values)
-        # One call for all of them.
-        lines = str(slices.mkString("\n")).split("\n")
-        count = int(slices.size())
-    except Exception as error:
-        kept_all(error)
-        return None
-    found = {}
-    for line in lines:
-        group = _GROUP.match(line)
-        names = frozenset(path.rpartition("/")[2] for path in _LOG.findall(line))
-        if group is None or len(names) != line.count("HoodieLogFile") or not names:
-            return None
-        found[group[1]] = names
-    return found if len(found) == count else None
-
-
-def kept_all(error: Exception) -> None:
-    """Say that nothing was left out: to read too much is slow, to fail or to read too little is worse."""
+def warn_all_kept(error: Exception) -> None:
+    """Log that no file was skipped. Reading too much is slow; failing or reading too little would be worse."""
     _log.warning("no file was skipped: %s", first_line(error))
 
 
 def first_line(error: Exception) -> str:
-    """Return the kind of an error and the first line of its message."""
+    """Return the type of an error and the first line of its message."""
     return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
 
 
-def chosen(keep: Keep, paths: Sequence[str], where: Filter) -> set[str]:
-    """What `keep` leaves of the paths; all of them where it fails."""
+def choose(keep: Keep, paths: Sequence[str], where: Filter) -> set[str]:
+    """Return the paths that `keep` returns, or all of them if it fails."""
     try:
         return keep(paths, where)
     except Exception as error:
-        kept_all(error)
+        warn_all_kept(error)
         return set(paths)
 
 
 def _sequence(items: Any) -> Iterator[Any]:
-    for at in range(items.size()):
-        yield items.apply(at)
+    for position in range(items.size()):
+        yield items.apply(position)
 
 
-# How Hadoop prints the state of a file, of whichever class; one call brings a whole list.
+# How Hadoop prints the status of a file of any class. One call transfers a whole list.
 _PRINTED = re.compile(r"\{path=(.*?); isDirectory=(?:false; length=(\d+);)?")
 
 
 def files_of(files: Any) -> list[tuple[str, int | None]]:
-    """The path of each file of a list, and its size."""
+    """Return the path and the size of each file of a Scala list."""
     count = files.size()
     printed = [_PRINTED.search(line) for line in str(files.mkString("\n")).split("\n")] if count else []
     if len(printed) == count and all(printed):
-        return [(plain_path(found[1]), int(found[2]) if found[2] else None) for found in printed if found]
-    # A name with a line's end in it, or a filesystem that prints something else.
-    listed = [files.apply(at) for at in range(count)]
+        return [(plain_path(match[1]), int(match[2]) if match[2] else None) for match in printed if match]
+    # A name contains a line break, or the filesystem prints files in another way.
+    listed = [files.apply(position) for position in range(count)]
     return [(plain_path(str(file.getPath().toString())), int(file.getLen())) for file in listed]
 
 
 def plain_path(path: str) -> str:
-    """A path of Hadoop, without the scheme where it is local."""
+    """Return a path of Hadoop, without the scheme if it is local."""
     return re.sub(r"^file:(//(?=/))?", "", path)
 
 
-def runs(paths: Sequence[str], kept: set[str]) -> Iterator[tuple[int, int]]:
-    """Where the kept ones stand, as ranges: Java is called once for each, not once for each file."""
+def ranges_of(paths: Sequence[str], kept: set[str]) -> Iterator[tuple[int, int]]:
+    """Yield the positions of the kept paths as ranges, so that Java is called once for each range."""
     start = None
-    for at, path in enumerate(paths):
+    for position, path in enumerate(paths):
         if path in kept:
-            start = at if start is None else start
+            start = position if start is None else start
         elif start is not None:
-            yield start, at
+            yield start, position
             start = None
     if start is not None:
         yield start, len(paths)

@@ -1,118 +1,48 @@
-"""`last_scan`: which files the last scan of a DataFrame skipped, and why."""
+"""`last_scan`: find the record of the last scan of a DataFrame."""
 
 from __future__ import annotations
 
-import logging
 import threading
-from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections import OrderedDict
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
+
+from parsieve.spark.runtime.gateway import jvm_of, query_of
+from parsieve.spark.scan.file_index import scan_by_name
+from parsieve.spark.scan.record import Scan
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from parsieve.plan.plan import Plan
-
-_log = logging.getLogger("parsieve.spark")
-
-# Scans of DataFrames whose files are chosen when they are made; the oldest are forgotten.
+# How many scans of Delta and Iceberg tables are remembered; the oldest are forgotten.
 MOST_KEPT = 100
 
-
-@dataclass(frozen=True)
-class Scan:
-    """How much of a table one scan read, and why the rest was skipped.
-
-    `table` is a path or URI. Spark got `files_kept` of its `files_total` files, with `bytes_kept` of `bytes_total`
-    bytes; both are None if sizes are unknown. `evidence` shows why files were skipped, and `notes` why others were not.
-
-    >>> from parsieve.spark.scans import Scan
-    >>> print(Scan("lake/orders", 51, 200, 78_000_000, 305_000_000))
-    orders: 51 of 200 files, 78 of 305 MB
-    """
-
-    table: str
-    files_kept: int
-    files_total: int
-    bytes_kept: int | None = None
-    bytes_total: int | None = None
-    _failure: str = field(default="", repr=False)
-    _plan: Plan | None = field(default=None, repr=False, compare=False)
-
-    @cached_property
-    def evidence(self) -> dict[str, int]:
-        """How many files each kind of evidence skipped, such as `{"sieve index": 149}`."""
-        if self._plan is None:
-            return {}
-        return dict(Counter(skip.evidence for skip in self._plan.skipped).most_common())
-
-    @cached_property
-    def notes(self) -> tuple[str, ...]:
-        """The reasons why files were kept in doubt, each with the number of files."""
-        failures = (self._failure,) if self._failure else ()
-        if self._plan is None:
-            return failures
-        counts = Counter(doubt for keep in self._plan.kept for doubt in keep.doubt)
-        doubts = (f"{doubt} ({count} files)" for doubt, count in counts.most_common())
-        return (*failures, *self._plan._notes, *doubts)
-
-    def __str__(self) -> str:
-        name = self.table.rstrip("/").rpartition("/")[2] or self.table
-        text = f"{name}: {self.files_kept} of {self.files_total} files"
-        if self.bytes_kept is None or self.bytes_total is None:
-            return text
-        return f"{text}, {_of(self.bytes_kept, self.bytes_total)}"
-
-
-def _of(part: int, whole: int) -> str:
-    unit, size = next((one for one in _UNITS if whole >= 10 * one[1]), _UNITS[-1])
-    return f"{round(part / size)} of {round(whole / size)} {unit}"
-
-
-_UNITS = (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3), ("bytes", 1))
-
-
-def scan_of(table: str, sizes: Mapping[str, int | None], kept: set[str], plan: Plan | None, failure: str = "") -> Scan:
-    """Return what is known of a scan, and log it: `sizes` are all its files."""
-    all_sizes = list(sizes.values())
-    left = [sizes[path] for path in sizes if path in kept]
-    scan = Scan(table, len(left), len(all_sizes), _sum(left), _sum(all_sizes), failure, plan)
-    _log.info("%s", scan)
-    return scan
-
-
-def _sum(sizes: list[int | None]) -> int | None:
-    known = [size for size in sizes if size is not None]
-    return sum(known) if len(known) == len(sizes) else None
-
-
-# By what identifies the relation of a DataFrame, which every DataFrame made of it holds too.
-_scans: OrderedDict[str, Callable[[], Scan | None]] = OrderedDict()
+# Scans of DataFrames whose files were chosen when they were created, by the identity of the DataFrame's relation.
+# DataFrames that are derived from such a DataFrame have the same relation.
+_scans: OrderedDict[str, Scan] = OrderedDict()
 _lock = threading.Lock()
 
 
 def remember(frame: DataFrame, scan: Scan) -> None:
-    """Keep the scan of a DataFrame whose files were chosen when it was made."""
+    """Store the scan of a DataFrame whose files were chosen when it was created."""
     with _lock:
-        for key in _keys(frame):
-            _scans[key] = lambda: scan
+        for key in _relation_keys(frame):
+            _scans[key] = scan
             _scans.move_to_end(key)
         while len(_scans) > MOST_KEPT:
             _scans.popitem(last=False)
 
 
-def _keys(frame: Any) -> Iterator[str]:
-    """What identifies each relation that a DataFrame reads."""
+def _relation_keys(frame: Any) -> Iterator[str]:
+    """Yield a key for each relation that a DataFrame reads: the name of our file index, or an identity in the JVM."""
     spark = frame.sparkSession
 
-    def identity(of: Any) -> str:
-        return f"{spark.sparkContext.applicationId}/{spark._jvm.java.lang.System.identityHashCode(of)}"
+    def identity(java_object: Any) -> str:
+        return f"{spark.sparkContext.applicationId}/{jvm_of(spark).java.lang.System.identityHashCode(java_object)}"
 
-    leaves = frame._jdf.queryExecution().analyzed().collectLeaves()
-    for at in range(leaves.size()):
-        leaf = leaves.apply(at)
+    leaves = query_of(frame).analyzed().collectLeaves()
+    for position in range(leaves.size()):
+        leaf = leaves.apply(position)
         match str(leaf.getClass().getSimpleName()):
             case "LogicalRelation" if str(leaf.relation().getClass().getSimpleName()) == "HadoopFsRelation":
                 location = leaf.relation().location()
@@ -123,11 +53,11 @@ def _keys(frame: Any) -> Iterator[str]:
 
 
 def _plan_scans(frame: Any) -> None:
-    """Let Spark ask for the files of each scan, as it does before a query runs."""
-    leaves = frame._jdf.queryExecution().sparkPlan().collectLeaves()
-    for at in range(leaves.size()):
-        if str(leaves.apply(at).getClass().getSimpleName()) == "FileSourceScanExec":
-            leaves.apply(at).selectedPartitions()
+    """Make Spark list the files of each scan, as it does before a query runs."""
+    leaves = query_of(frame).sparkPlan().collectLeaves()
+    for position in range(leaves.size()):
+        if str(leaves.apply(position).getClass().getSimpleName()) == "FileSourceScanExec":
+            leaves.apply(position).selectedPartitions()
 
 
 def last_scan(frame: DataFrame) -> Scan | None:
@@ -153,17 +83,15 @@ def last_scan(frame: DataFrame) -> Scan | None:
     >>> scan.files_kept, scan.files_total
     (1, 10)
     """
-    from parsieve.spark.scan.file_index import scan_by_name
-
-    for key in _keys(frame):
+    for key in _relation_keys(frame):
         with _lock:
-            chosen = _scans.get(key)
-        if chosen is not None:
-            return chosen()
+            scan = _scans.get(key)
+        if scan is not None:
+            return scan
         if key.startswith("parsieve."):
-            found = scan_by_name(key)
-            if found is None:
+            scan = scan_by_name(key)
+            if scan is None:
                 _plan_scans(frame)
-                found = scan_by_name(key)
-            return found
+                scan = scan_by_name(key)
+            return scan
     return None

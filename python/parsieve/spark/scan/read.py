@@ -1,33 +1,40 @@
-"""`read`: a table as a DataFrame whose scans open the files that the planner keeps."""
+"""`read` and `read_plan`: a table, or the rows of a plan, as a DataFrame that opens only the files it needs."""
 
 from __future__ import annotations
 
-import datetime as dt
-import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.compute as pc
 
-from parsieve._core import ParsieveError, UnsupportedError
-from parsieve.errors import ConflictError
-from parsieve.lake.base import AsOf, Lake, Location, Snapshot
-from parsieve.lake.open import open_lake
-from parsieve.lake.storage.storage import Storage
+from parsieve._core import UnsupportedError
+from parsieve.lake.base import AsOf, Lake
+from parsieve.plan.open_table import OpenTable
+from parsieve.plan.record import PlanRecord
 from parsieve.predicate.parse import parse
-from parsieve.spark.pushdown.conditions import Types, ids_of
-from parsieve.spark.scan import delta, file_index, hudi, iceberg
-from parsieve.spark.scan.kept_files import Keeper
+from parsieve.spark.runtime.gateway import has_jvm
+from parsieve.spark.scan.delta import DeltaScan
+from parsieve.spark.scan.folder import FolderScan
+from parsieve.spark.scan.format_scan import FormatScan, changed_since
+from parsieve.spark.scan.hudi import HudiScan
+from parsieve.spark.scan.iceberg import IcebergScan
 from parsieve.spark.tables import is_name, lake_of, refuse_second_place
 from parsieve.table import Table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_log = logging.getLogger("parsieve.spark")
+SCANS: dict[str, type[FormatScan]] = {
+    "parquet": FolderScan,
+    "delta": DeltaScan,
+    "iceberg": IcebergScan,
+    "hudi": HudiScan,
+}
 
-# Of a folder whose files are replaced while Spark looks at it.
-ATTEMPTS = 10
+
+def scan_of(spark: Any, lake: Lake, name: str | None = None, as_of: AsOf = None) -> FormatScan:
+    """Return how Spark reads a table at a state. `name` is the table's name in Spark's catalog, if it has one."""
+    return SCANS[lake.format](spark, lake, name, as_of)
 
 
 def read(
@@ -68,205 +75,60 @@ def read(
     >>> pss.read(spark, folder, "id IN (7, 700)").count()
     2
     """
-    return read_also(spark, table, where, as_of, index_location, storage_options, timezone)
+    scan, opened = open_scan(spark, table, as_of, index_location, storage_options)
+    frame: DataFrame = read_opened(scan, opened, where, timezone)
+    return frame
 
 
-def read_also(
+def open_scan(
     spark: Any,
     table: Any,
-    where: Any,
-    as_of: AsOf,
-    index_location: Any,
-    storage_options: Mapping[str, str] | None,
-    timezone: str | None,
-    also: Sequence[pc.Expression] = (),
-) -> Any:
-    """What `read` gives, of fewer files: `also` are conditions that the caller will put to every row by other means."""
-    if not hasattr(spark, "_jvm"):
+    as_of: AsOf = None,
+    index_location: Any = None,
+    storage_options: Mapping[str, str] | None = None,
+) -> tuple[FormatScan, OpenTable]:
+    """Open the table that `read` gets, and return it with the way in which Spark reads it."""
+    if not has_jvm(spark):
         raise UnsupportedError(
             "pss.read does not work with Spark Connect, which shows clients no file lists; from PySpark 4.1 on, call "
             'pss.register(spark) and use spark.read.format("parsieve")'
         )
-    found, name = _table(spark, table, index_location, storage_options)
-    if found.format == "hudi" and isinstance(as_of, dt.datetime):
-        as_of = _snapshot_id(found, as_of)
+    if isinstance(table, Table):
+        refuse_second_place(index_location, storage_options)
+        return scan_of(spark, table.opened.lake, None, as_of), table.opened
+    lake = lake_of(spark, table, storage_options)
+    name = table if is_name(table) else None
+    return scan_of(spark, lake, name, as_of), OpenTable.of(lake, index_location)
+
+
+def read_opened(
+    scan: FormatScan,
+    table: OpenTable,
+    where: Any = None,
+    timezone: str | None = None,
+    also: Sequence[pc.Expression] = (),
+) -> Any:
+    """Return the DataFrame of `read`.
+
+    Files are skipped by the conditions in `also`, too. The caller must apply these conditions to the rows.
+    """
     condition = where
     if where is not None and not isinstance(where, str) and not hasattr(where, "_jc"):
-        zone = timezone or spark.conf.get("spark.sql.session.timeZone")
-        expr = parse(where, found._snapshot(as_of).schema, zone)
-        whole = _whole(spark, found, name, as_of)
-        condition = Types(whole.schema, _ids(found, whole)).text(expr)
-    if found.format == "delta":
-        return _delta(spark, found, condition, as_of, also)
-    if found.format == "iceberg":
-        return _iceberg(spark, found, name, condition, as_of, also)
-    before = _folder_now(found)
-    whole = _whole(spark, found, name, as_of)
-    keep = Keeper(spark, found, Types(whole.schema), as_of, also)
-    if before is not None:
-        keep.listed_after(before)
-    try:
-        frame = file_index.prune(whole, keep, found.uri)
-    except UnsupportedError as error:
-        # Another reader of Hudi's, by the session's settings.
-        _log.warning("no file will be skipped: %s", error)
-        frame = whole
-    return frame if condition is None else frame.where(condition)
+        zone = timezone or scan.spark.conf.get("spark.sql.session.timeZone")
+        predicate = parse(where, table.snapshot(scan.as_of).schema, zone)
+        condition = scan.types().text(predicate)
+    if scan.chooses_files_once and condition is None and not also:
+        return scan.whole()
+    return scan.pruned(scan.keeper(table, also), condition)
 
 
-def _folder_now(table: Table) -> Snapshot | None:
-    """The files of a plain folder; None for other tables, and where only Spark can list it."""
-    if table.format != "parquet":
-        return None
-    try:
-        return table._snapshot(None)
-    except (ParsieveError, OSError) as error:
-        _log.warning("replaced files will be noticed only when they are read: %s", error)
-        return None
-
-
-def _table(spark: Any, table: Any, location: Any, options: Mapping[str, str] | None) -> tuple[Table, str | None]:
-    """The table, and its name in Spark's catalog if it was named so."""
-    if isinstance(table, Table):
-        refuse_second_place(location, options)
-        return table, None
-    lake = lake_of(spark, table, options)
-    return Table(lake, location), table if is_name(table) else None
-
-
-def address(lake: Lake) -> str:
-    """The table's folder as Spark opens it, whose own filesystem of plain paths may be another."""
-    uri = lake.uri
-    if "://" in uri:
-        return uri
-    if getattr(getattr(lake, "_storage", None), "filesystem", None) is not None:
-        raise UnsupportedError(f"Spark cannot use the filesystem that {uri} was opened with; give it the table's URI")
-    return f"file:{uri}"
-
-
-def plain(spark: Any, lake: Lake) -> Any:
-    """A folder of Parquet files as Spark reads it. Its name is no pattern to us, whatever signs are in it.
-
-    Spark lists the files and then reads a footer for the columns, which fails where that file was replaced in between.
-    """
-    reader = spark.read.option("__globPaths__", "false")
-    folder = address(lake)
-    for attempt in range(ATTEMPTS):
-        before = _tokens(lake)
-        try:
-            return reader.parquet(folder)
-        except Exception as error:
-            is_last, after = attempt == ATTEMPTS - 1, _tokens(lake)
-            # A file without a token may have changed unseen, so the first attempts prove nothing of it.
-            if before is None or (before == after and (is_last or all(before.values()))):
-                raise
-            if is_last:
-                why = "files changed since the plan while Spark read their columns"
-                raise ConflictError(f"{lake.uri}: {why}, {ATTEMPTS} times in a row; try again") from error
-    raise AssertionError("unreachable")
-
-
-def _tokens(lake: Lake) -> dict[Location, str] | None:
-    try:
-        return lake.snapshot().tokens
-    except (ParsieveError, OSError):
-        return None
-
-
-def _whole(spark: Any, table: Table, name: str | None, as_of: AsOf) -> Any:
-    """The whole table as Spark reads it."""
-    lake = table._lake
-    match table.format:
-        case "parquet":
-            if as_of is not None:
-                # It has no states, and says so.
-                lake.snapshot(as_of)
-            # Spark's catalog knows of partitions that lie elsewhere.
-            return _of_catalog(spark, name) if name is not None else plain(spark, lake)
-        case "hudi":
-            return hudi.load(spark, address(lake), storage_of(lake), None if as_of is None else str(as_of))
-        case "delta":
-            return delta.read(spark, address(lake), _everything, None, _version(table, as_of))
-        case _:
-            return iceberg.load(spark, name or address(lake), _version(table, as_of))
-
-
-def _of_catalog(spark: Any, name: str) -> Any:
-    frame = spark.table(name)
-    # The catalog keeps the sizes of files from the last time that anybody listed them.
-    file_index.relist(frame)
-    return frame
-
-
-def storage_of(lake: Lake) -> Storage:
-    """Return the folder of a Hudi table."""
-    from parsieve.lake.hudi.table import Hudi
-
-    assert isinstance(lake, Hudi)
-    return lake.storage
-
-
-def _everything(paths: Any, where: Any) -> set[str]:
-    return set(paths)
-
-
-def _snapshot_id(table: Table, as_of: AsOf) -> Any:
-    return table._snapshot(as_of).id
-
-
-def _version(table: Table, as_of: AsOf) -> int | None:
-    """A version of Delta's or a snapshot of Iceberg's, by its number."""
-    if as_of is None or isinstance(as_of, int):
-        return as_of
-    return int(as_of) if isinstance(as_of, str) and as_of.isdigit() else int(_snapshot_id(table, as_of))
-
-
-def _delta(spark: Any, table: Table, where: Any, as_of: AsOf, also: Sequence[pc.Expression]) -> Any:
-    # Whatever is written from here on, Spark and the planner look at this version.
-    state = delta.State(spark, address(table._lake), _version(table, as_of))
-    if where is None and not also:
-        return state.read(_everything)
-    keep = Keeper(spark, table, Types(state.schema), state.version, also)
-    return state.read(keep, "true" if where is None else where)
-
-
-def _ids(table: Table, whole: Any) -> dict[tuple[str, ...], int] | None:
-    """The field ids of columns, where they decide which one is meant."""
-    if table.format != "iceberg":
-        return None
-    jvm = whole.sparkSession._jvm
-    return ids_of(str(jvm.org.apache.iceberg.SchemaParser.toJson(iceberg.table_of(whole).schema())))
-
-
-def _iceberg(spark: Any, table: Table, name: str | None, where: Any, as_of: AsOf, also: Sequence[pc.Expression]) -> Any:
-    source = name or address(table._lake)
-    number = _version(table, as_of)
-    whole = iceberg.load(spark, source, number)
-    if where is None and not also:
-        return whole
-    where = "true" if where is None else where
-    native = iceberg.table_of(whole)
-    latest = native.currentSnapshot()
-    if latest is None:
-        return whole.where(where)
-    keep = Keeper(
-        spark,
-        _as_spark_has_it(table, native),
-        Types(whole.schema, _ids(table, whole)),
-        number if number is not None else int(latest.snapshotId()),
-        also,
-    )
-    return iceberg.pruned(spark, source, whole, keep, where, number, latest)
-
-
-def _as_spark_has_it(table: Table, native: Any) -> Table:
-    """The same table by the metadata file that Spark goes by, which a folder alone does not tell; or as it is."""
-    try:
-        file = str(native.operations().current().metadataFileLocation())
-        lake = open_lake(file, "iceberg", table._lake.storage_options or None)
-    except (ParsieveError, OSError, ValueError) as error:
-        _log.warning("Iceberg's metadata file cannot be read here: %s", error)
-        return table
-    same = Table(lake, table._index)
-    same._footers = table._footers
-    return same
+def read_plan(plan: PlanRecord, spark: SparkSession, name: str | None = None) -> DataFrame:
+    """Return the rows of a plan, as `Plan.to_spark` does."""
+    if not has_jvm(spark):
+        raise UnsupportedError("Spark Connect shows no file lists to its clients; plan.files works with any engine")
+    frame: DataFrame = scan_of(spark, plan.lake, name, plan.snapshot.id).from_plan(plan)
+    columns = plan.snapshot.schema.names
+    for column in columns:
+        if column not in frame.columns:
+            raise changed_since(plan, f"Spark finds no column {column!r} in it")
+    return frame.select(*("`" + column.replace("`", "``") + "`" for column in columns))

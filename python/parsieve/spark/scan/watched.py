@@ -1,7 +1,7 @@
-"""Spark's reader of plain Parquet files, made to fail where a file was replaced after Spark had listed it.
+"""Make Spark's reader of plain Parquet files fail if a file was replaced after Spark listed it.
 
-The class is `WatchedParquet.java`. Spark carries the compiler of its own generated code, Janino, which also compiles
-this one: once for each session, for the Spark that runs. Executors get it as they get the jars of `--jars`.
+The reader is the class in `WatchedParquet.java`. Each session compiles it once, against the running Spark, with Janino,
+the compiler that Spark uses for its generated code. Executors get the class as they get the jars of `--jars`.
 """
 
 from __future__ import annotations
@@ -12,44 +12,46 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from parsieve.spark.runtime.gateway import gateway_of, java_context, jvm_of
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _log = logging.getLogger("parsieve.spark")
 
-# Set to "false" to read files with Spark's own class, which other engines inside Spark may look for.
+# Set to "false" to read files with Spark's own class, for engines inside Spark that look for that class.
 SETTING = "spark.parsieve.watchFiles"
 _PLAIN = "org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat"
-# The application whose executors have the class, and the class there; None where it cannot be made.
-_made: tuple[str, Any] | None = None
+# The application whose executors have the class, and an instance of it; None if it cannot be compiled.
+_compiled: tuple[str, Any] | None = None
 
 
 def watched(spark: SparkSession, file_format: Any) -> Any:
-    """Return a format that reads as the given one does and notices replaced files; the given one if there is none."""
+    """Return a file format that reads like the given one and detects replaced files, or the given one if impossible."""
     if str(file_format.getClass().getName()) != _PLAIN or spark.conf.get(SETTING, "true") == "false":
         return file_format
-    made = _format_for(spark)
-    return file_format if made is None else made
+    watching = _format_for(spark)
+    return file_format if watching is None else watching
 
 
 def _format_for(spark: SparkSession) -> Any:
-    global _made
+    global _compiled
     application = str(spark.sparkContext.applicationId)
-    if _made is None or _made[0] != application:
-        found = None
+    if _compiled is None or _compiled[0] != application:
+        file_format = None
         try:
-            found = _make(spark)
+            file_format = _compile(spark)
         except Exception as error:
-            said = (str(error).splitlines() or [""])[0]
-            _log.warning("files that are replaced while Spark reads them will not be noticed: %s", said)
-        _made = application, found
-    return _made[1]
+            reason = (str(error).splitlines() or [""])[0]
+            _log.warning("files that are replaced while Spark reads them will not be noticed: %s", reason)
+        _compiled = application, file_format
+    return _compiled[1]
 
 
-def _make(spark: Any) -> Any:
-    jvm, context = spark._jvm, spark.sparkContext
+def _compile(spark: Any) -> Any:
+    jvm, gateway = jvm_of(spark), gateway_of(spark)
     source = (files("parsieve.spark.scan") / "WatchedParquet.java").read_text(encoding="utf-8")
-    # Scala 2.13 moved what Spark calls Seq.
+    # Spark's Seq is another class from Scala 2.13 on.
     is_old = str(jvm.scala.util.Properties.versionNumberString()).startswith("2.12")
     source = source.replace("SEQ", f"scala.collection.{'' if is_old else 'immutable.'}Seq")
     parent = jvm.Thread.currentThread().getContextClassLoader()
@@ -62,10 +64,10 @@ def _make(spark: Any) -> Any:
     with zipfile.ZipFile(jar, "w") as archive:
         for name in classes:
             archive.writestr(str(name).replace(".", "/") + ".class", bytes(classes[name]))
-    context._jsc.addJar(str(jar))
-    places = context._gateway.new_array(jvm.java.net.URL, 1)
+    java_context(spark).addJar(str(jar))
+    places = gateway.new_array(jvm.java.net.URL, 1)
     places[0] = jvm.java.io.File(str(jar)).toURI().toURL()
     loader = jvm.java.net.URLClassLoader(places, parent)
-    no_types = context._gateway.new_array(jvm.java.lang.Class, 0)
-    made = loader.loadClass("parsieve.WatchedParquet").getDeclaredConstructor(no_types)
-    return made.newInstance(context._gateway.new_array(jvm.java.lang.Object, 0))
+    no_types = gateway.new_array(jvm.java.lang.Class, 0)
+    constructor = loader.loadClass("parsieve.WatchedParquet").getDeclaredConstructor(no_types)
+    return constructor.newInstance(gateway.new_array(jvm.java.lang.Object, 0))

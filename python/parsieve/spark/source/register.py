@@ -1,4 +1,4 @@
-"""`register`: makes `spark.read.format("parsieve")` known to a session of PySpark 4.1 or newer, or of Spark Connect."""
+"""`register`: add the data source `spark.read.format("parsieve")` to a session of PySpark 4.1 or newer."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ if TYPE_CHECKING:
 
 
 def register(spark: SparkSession) -> None:
-    """Let a session, also one of Spark Connect, read tables by `spark.read.format("parsieve")`.
+    """Let a session read tables with `spark.read.format("parsieve")`. Works for sessions of Spark Connect, too.
 
-    Use `read` wherever it works: it leaves reading to Spark. Here each row comes through Python, in two to three times
-    the time; what is saved are the files that need not be opened. They are chosen by the option `where` alone, SQL as
-    `Table.plan` takes it, and the DataFrame holds the rows for which it is true. Conditions that are put to the
-    DataFrame later filter its rows as ever, and leave no file out.
+    Use `read` wherever it works: there, Spark reads the files itself. This data source moves each row through Python,
+    which takes two to three times as long, but it still skips files. Only the option `where` skips files. It is SQL as
+    `Table.plan` takes it, and the DataFrame contains the rows for which it is true. Later conditions on the DataFrame
+    filter its rows, but skip no files.
 
-    The other options are `as_of`, `format`, `index_location`, `storage_options` (a JSON object) and `timezone`, as
-    `open_table` and `Table.plan` take them. All columns are read, or those of `spark.read.schema(...)`, which must have
-    the table's types. A DataFrame keeps to one state of the table: of Delta and Iceberg that of `load`, of plain
-    folders and Hudi that of its first action. The package must be installed where Spark's driver (the server, for
-    Spark Connect) and executors run, and the table must be reachable from there.
+    The other options are `as_of`, `format`, `index_location`, `storage_options` (a JSON object) and `timezone`, as for
+    `open_table` and `Table.plan`. The DataFrame has all columns, unless you select some with `spark.read.schema(...)`,
+    which must have the table's types. It stays at one state of the table: for Delta and Iceberg, the state at `load`;
+    for plain folders and Hudi, the state at its first action. The package must be installed on Spark's driver (for
+    Spark Connect, the server) and executors, and they must be able to access the table.
 
     >>> import parsieve.spark as pss
     >>> spark = pss.session()  # doctest: +SKIP
@@ -36,8 +36,8 @@ def register(spark: SparkSession) -> None:
     line = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
     if line < (4, 1):
         raise UnsupportedError(
-            f'spark.read.format("parsieve") needs PySpark 4.1 or newer, and this is {pyspark.__version__}; '
-            "pss.read does the same, and faster"
+            f'spark.read.format("parsieve") needs PySpark 4.1 or newer, but this is {pyspark.__version__}; '
+            "use pss.read, which does the same, and faster"
         )
     from parsieve.spark.source.source import ParsieveSource
 

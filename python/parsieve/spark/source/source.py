@@ -1,7 +1,7 @@
-"""`spark.read.format("parsieve")`: a table by our own reader, for sessions that show no lists of files (Spark Connect).
+"""`spark.read.format("parsieve")`: read a table with parsieve's own reader, for sessions of Spark Connect.
 
-The files are chosen by the option `where`, and by nothing that Spark hands over: until Spark 4.1.4 what a source has
-answered to one query's conditions is kept for every other query of the same DataFrame (docs/design/spark-read.md).
+Only the option `where` skips files. Conditions from Spark are not used: up to Spark 4.1.4, the partitions that a source
+returns for the conditions of one query are reused by all other queries of the DataFrame (docs/design/spark-read.md).
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from parsieve.errors import no_column
 from parsieve.lake.rows.file_rows import foreign
 from parsieve.plan.engines import Rows
 from parsieve.spark.source.request import Request, shares
-from parsieve.spark.source.types import cast, seen
+from parsieve.spark.source.types import cast, spark_schema
 
 
 class ParsieveSource(datasource.DataSource):  # type: ignore[misc]
-    """One load: a table by its path, the rows for which `where` is true.
+    """A table at a path, with the rows for which `where` is true.
 
     >>> import parsieve.spark as pss
     >>> spark = pss.session()  # doctest: +SKIP
@@ -31,54 +31,54 @@ class ParsieveSource(datasource.DataSource):  # type: ignore[misc]
     """
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        """Look at the table, so that whatever is wrong is said by `load`."""
+        """Open the table, so that `load` reports errors."""
         super().__init__(options)
-        self._request, self._columns, self._instants = Request.of(options).settled()
+        self._request, self._columns, self._int96 = Request.of(options).pinned()
 
     @classmethod
     def name(cls) -> str:
-        """What `format` is given."""
+        """Return the name that users pass to `format`."""
         return "parsieve"
 
     def schema(self) -> Any:
-        """All columns of the table."""
-        return _struct(seen(self._columns, self._instants))
+        """Return all columns of the table."""
+        return _struct(spark_schema(self._columns, self._int96))
 
     def reader(self, schema: Any) -> ParsieveReader:
-        """What plans and reads the columns that the user named, or all."""
+        """Return the reader of the columns in a schema, or raise `TypeError` if it has other types than the table."""
         for field in schema:
             if field.name not in self._columns.names:
                 raise no_column(field.name, self._columns.names)
-            [held] = _struct(seen(pa.schema([self._columns.field(field.name)]), self._instants))
-            if held.dataType.simpleString() != field.dataType.simpleString():
+            [column] = _struct(spark_schema(pa.schema([self._columns.field(field.name)]), self._int96))
+            if column.dataType.simpleString() != field.dataType.simpleString():
                 raise TypeError(
-                    f"column {field.name} is {held.dataType.simpleString()}, not {field.dataType.simpleString()}; "
+                    f"column {field.name} is {column.dataType.simpleString()}, not {field.dataType.simpleString()}; "
                     "load it as it is, and cast it then"
                 )
         return ParsieveReader(self._request, schema)
 
 
 class ParsieveReader(datasource.DataSourceReader):  # type: ignore[misc]
-    """The rows of one load. It answers nothing that depends on a query, since Spark asks it once for all of them."""
+    """Reads the rows of one load. Spark uses the same partitions for all queries of a DataFrame."""
 
     def __init__(self, request: Request, schema: Any) -> None:
-        """Nothing is looked at yet."""
+        """Store the request. Nothing is read yet."""
         self._request, self._schema = request, schema
 
     def partitions(self) -> Sequence[datasource.InputPartition]:
-        """Some of the files that can hold a row of the answer for each task."""
+        """Plan the request, and return a partition with some of the kept files for each task."""
         return [datasource.InputPartition(rows) for rows in shares(self._request.plan())]
 
     def read(self, partition: datasource.InputPartition | None) -> Iterator[pa.RecordBatch]:
-        """The rows of some files, on an executor; None where no file is left."""
+        """Yield the rows of a partition. Runs on executors. If no file was kept, Spark passes None."""
         if partition is None:
             return
         rows: Rows = partition.value
-        wanted = to_arrow_schema(self._schema)
+        schema = to_arrow_schema(self._schema)
         with foreign(self._request.path):
-            for batch in rows.reader(wanted.names):
+            for batch in rows.reader(schema.names):
                 if batch.num_rows:
-                    yield cast(batch, wanted)
+                    yield cast(batch, schema)
 
 
 def _struct(schema: pa.Schema) -> Any:

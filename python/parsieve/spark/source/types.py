@@ -1,6 +1,6 @@
-"""The types as which Spark sees a table's columns, and batches of the table cast to them without a change of value.
+"""Map the types of a table's columns to types that Spark has, and cast batches to them without changing values.
 
-Nothing here needs PySpark.
+This module does not need PySpark.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ _TEXTS = (pt.is_string, pt.is_large_string, pt.is_string_view)
 _LISTS = (pt.is_list, pt.is_large_list, pt.is_fixed_size_list, pt.is_list_view, pt.is_large_list_view)
 
 
-def seen(schema: pa.Schema, instants: Collection[str] = ()) -> pa.Schema:
-    """The columns as Spark reads them from Parquet; `instants` are those in nanoseconds without a zone that have one.
+def spark_schema(schema: pa.Schema, int96: Collection[str] = ()) -> pa.Schema:
+    """Return the columns as Spark reads them from Parquet. Columns in `int96` get a time zone in Spark.
 
     >>> import pyarrow as pa
-    >>> from parsieve.spark.seen import seen
-    >>> seen(pa.schema({"n": pa.uint32(), "at": pa.timestamp("ns")}), ["at"]).types
+    >>> from parsieve.spark.source.types import spark_schema
+    >>> spark_schema(pa.schema({"n": pa.uint32(), "at": pa.timestamp("ns")}), ["at"]).types
     [DataType(int64), TimestampType(timestamp[us, tz=UTC])]
     """
     return pa.schema(
         [
-            (field.name, pa.timestamp("us", "UTC") if field.name in instants else _type(field.name, field.type))
+            (field.name, pa.timestamp("us", "UTC") if field.name in int96 else _type(field.name, field.type))
             for field in schema
         ]
     )
@@ -71,18 +71,18 @@ def _type(name: str, kind: pa.DataType) -> pa.DataType:
     )
 
 
-def cast(batch: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch:
-    """A batch as Spark is to see it; an error where a value cannot be told so."""
-    columns = [_cast(batch.column(name), kind) for name, kind in zip(wanted.names, wanted.types, strict=True)]
-    return pa.RecordBatch.from_arrays(columns, wanted.names)
+def cast(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Cast a batch to a schema of Spark. Raises an error if a value has no equal in its new type."""
+    columns = [_cast(batch.column(name), kind) for name, kind in zip(schema.names, schema.types, strict=True)]
+    return pa.RecordBatch.from_arrays(columns, schema.names)
 
 
 def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
     if pt.is_timestamp(column.type) and pt.is_timestamp(kind):
         if column.type.unit == "ns":
-            # Spark knows no nanoseconds, and cuts them off wherever it reads them.
+            # Spark truncates nanoseconds wherever it reads them.
             column = pc.floor_temporal(column, unit="microsecond")
-        # Without a zone they are those of UTC, as INT96 is.
+        # INT96 timestamps have no time zone in Arrow, but are in UTC.
         return column.cast(pa.timestamp("us", column.type.tz)).view(kind)
     if pt.is_dictionary(column.type) or pt.is_run_end_encoded(column.type):
         column = column.dictionary_decode() if pt.is_dictionary(column.type) else pc.run_end_decode(column)

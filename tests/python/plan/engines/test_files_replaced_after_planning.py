@@ -221,8 +221,8 @@ def test_a_write_to_a_pinned_file_is_noticed(file: Path) -> None:
 
 def checked_files(folder: Path) -> CheckedFiles:
     table = ps.open_table(folder)
-    snapshot = table._lake.snapshot()
-    files = table._lake.files(snapshot, snapshot.slices)
+    snapshot = table.opened.lake.snapshot()
+    files = table.opened.lake.files(snapshot, snapshot.slices)
     assert files is not None
     return files
 

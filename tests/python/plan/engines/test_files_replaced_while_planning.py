@@ -14,6 +14,8 @@ import pytest
 import parsieve as ps
 from parsieve.lake.storage.storage import Storage
 from parsieve.plan.evidence.footers import REPLACED
+from parsieve.plan.make import PlanOptions
+from parsieve.predicate.bind import bind
 
 SCHEMA = pa.schema({"x": pa.int64(), "y": pa.int64()})
 
@@ -46,10 +48,10 @@ def test_footers_and_filters_of_different_versions_are_not_combined(file: Path) 
     wait_for_token(file)
     table = ps.open_table(file.parent)
     assert table.plan("x = 7").files == [str(file)]
-    listed = table._snapshot(None)
+    listed = table.opened.snapshot()
     # The old footer excludes the first row group, and the new filters exclude the second.
     write(file, {"x": [5, 7, 9], "y": [0, 0, 0]}, {"x": [1, 3, 8, 20], "y": [0, 0, 0, 0]})
-    plan = table._plan(listed, "x = 7")
+    plan = table.opened.plan(bind("x = 7", listed.schema), listed)
     assert plan.files == [str(file)]
     assert plan.to_arrow()["x"].to_pylist() == [7]
 
@@ -59,10 +61,10 @@ def test_the_index_and_footers_of_different_versions_are_not_combined(file: Path
     wait_for_token(file)
     table = ps.open_table(file.parent)
     table.build_index(["x", "y"], "sieve")
-    listed = table._snapshot(None)
+    listed = table.opened.snapshot()
     # The old version matches by x, and the new one by y.
     write(file, {"x": [8, 9], "y": [5, 9]})
-    plan = table._plan(listed, "x = 7 OR y = 5", row_groups=True)
+    plan = table.opened.plan(bind("x = 7 OR y = 5", listed.schema), listed, PlanOptions(True))
     assert plan.files == [str(file)]
     assert plan.kept[0].doubt == (REPLACED,)
     assert plan.to_arrow()["y"].to_pylist() == [5]
@@ -74,7 +76,7 @@ def test_a_replacement_between_footer_and_filters_is_noticed_without_a_token(
 ) -> None:
     write(file, {"x": [1, 3], "y": [0, 0]}, {"x": [5, 7, 9], "y": [0, 0, 0]})
     table = ps.open_table(file.parent)
-    original = type(table._lake).open_base
+    original = type(table.opened.lake).open_base
     opened = 0
 
     def open_base(self: Any, data_slice: Any) -> Any:
@@ -84,7 +86,7 @@ def test_a_replacement_between_footer_and_filters_is_noticed_without_a_token(
             write(file, {"x": [5, 7, 9], "y": [0, 0, 0]}, {"x": [1, 3, 8, 20], "y": [0, 0, 0, 0]})
         return original(self, data_slice)
 
-    monkeypatch.setattr(type(table._lake), "open_base", open_base)
+    monkeypatch.setattr(type(table.opened.lake), "open_base", open_base)
     plan = table.plan("x = 7")
     assert opened == 2
     assert plan.files == [str(file)]
@@ -96,11 +98,13 @@ def test_replaced_objects_of_stores_are_noticed(file: Path) -> None:
     store = obstore.store.MemoryStore()
     store.put("t/a.parquet", file.read_bytes())
     table = ps.open_table((store, "t"))
-    assert table._snapshot(None).slices[0].token
+    assert table.opened.snapshot().slices[0].token
     for _ in range(2):
         plan = table.plan("x = 7")
         assert plan.files == []
         assert "Bloom filters" in plan.skipped[0].evidence
-    listed = table._snapshot(None)
+    listed = table.opened.snapshot()
     store.put("t/a.parquet", file.read_bytes() + b"")
-    assert table._plan(listed, "x = 8 OR y = 3", row_groups=True).kept[0].doubt == (REPLACED,)
+    assert table.opened.plan(bind("x = 8 OR y = 3", listed.schema), listed, PlanOptions(True)).kept[0].doubt == (
+        REPLACED,
+    )

@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import parsieve as ps
-from parsieve.plan import make
-from parsieve.plan.cost import medium, model
+from parsieve.plan import cost_model, make
+from parsieve.plan.cost import medium
 from parsieve.plan.cost.experience import Experience
 
 FILES, ROWS = 12, 400
@@ -42,7 +42,7 @@ def large_files(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def num_opened(plan: ps.Plan) -> int:
-    return len(plan._opened)
+    return len(plan.record.row_groups)
 
 
 def index_table(folder: Path, kind: str = "sieve") -> ps.Table:
@@ -81,7 +81,7 @@ def test_only_a_sample_is_opened_if_it_has_no_filters(tmp_path: Path) -> None:
     table = index_table(tmp_path)
     everywhere = "key BETWEEN 100 AND 200"
     plan = table.plan(everywhere)
-    assert len(plan.files) > num_opened(plan) == model.SAMPLE
+    assert len(plan.files) > num_opened(plan) == cost_model.SAMPLE
     assert f"footers of {len(plan.files) - num_opened(plan)} more files: not worth reading" in plan.explain()
     assert num_opened(table.plan(everywhere, row_groups=True)) == len(plan.files)
     assert num_opened(table.plan(everywhere, row_groups=False)) == 0
@@ -92,7 +92,7 @@ def test_all_footers_are_read_if_they_exclude_row_groups(tmp_path: Path) -> None
     write(tmp_path, filters=False, row_group_size=50, sort=True)
     table = index_table(tmp_path)
     plan = table.plan("key BETWEEN 100 AND 200")
-    assert num_opened(plan) == len(plan.files) > model.SAMPLE
+    assert num_opened(plan) == len(plan.files) > cost_model.SAMPLE
     assert all(groups is not None and len(groups) == 1 for groups in plan.row_groups.values())
     assert plan.to_arrow().num_rows == 51
 

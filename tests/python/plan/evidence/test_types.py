@@ -19,7 +19,7 @@ from support.models.predicate_reference import rows
 import parsieve as ps
 from parsieve.predicate import Expr, IsNull, Not
 from parsieve.predicate.builder import Builder, Operand, python_value
-from parsieve.predicate.column_names import Names
+from parsieve.predicate.column_names import ColumnNames
 
 UTC = dt.UTC
 DAY = dt.datetime(2026, 1, 31, 12, 30)
@@ -68,7 +68,7 @@ CASES: dict[str, tuple[pa.DataType, list[Any]]] = {
 
 
 def predicates(column: str, schema: pa.Schema, values: list[Any]) -> list[Expr]:
-    build, operand = Builder(), Operand(Names(schema).find([column]))
+    build, operand = Builder(), Operand(ColumnNames(schema).find([column]))
     exprs: list[Expr] = [IsNull(operand.column), Not(IsNull(operand.column))]
     typed = [python_value(value) for value in values]
     for value in typed:
@@ -122,7 +122,7 @@ def test_all_engines_return_the_matching_rows_of_every_type(tmp_path: Path, name
                     continue
                 duckdb_rows = plan.to_duckdb(con).project("row").fetchall()
                 assert sorted(row for (row,) in duckdb_rows) == expected, str(expr)
-        non_null = table.plan(Not(IsNull(Names(table.schema).find(["x"]))))
+        non_null = table.plan(Not(IsNull(ColumnNames(table.schema).find(["x"]))))
         assert len(non_null.files) == 3
 
 

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import json
 import math
+import pickle
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from parsieve.io.sources import RangeReader
+from parsieve.io.ranges import RangeReader
 from parsieve.lake import Lake, Slice, Snapshot
 from parsieve.lake.base import ColumnPath
 from parsieve.lake.rows.columns import leaf_field, leaf_of
 from parsieve.plan.evidence.file_columns import FileLeaves, WantedLeaf
 from parsieve.plan.evidence.footers import open_footer
-from parsieve.predicate.column_names import Names
+from parsieve.predicate.column_names import ColumnNames
 
 
 def leaf_paths(schema: pa.Schema) -> list[ColumnPath]:
@@ -50,7 +51,7 @@ def path_in_base(lake: Lake, piece: Slice, schema: pa.Schema, path: ColumnPath) 
     reader = RangeReader(lake.open_base(piece))
     try:
         file = open_footer(reader)
-        found = FileLeaves(file).find(WantedLeaf(schema, Names(schema).find(path)))
+        found = FileLeaves(file).find(WantedLeaf(schema, ColumnNames(schema).find(path)))
         return None if found is None else tuple(file.columns[found])
     finally:
         reader.close()
@@ -71,9 +72,36 @@ def keys_of(lake: Lake, piece: Slice, schema: pa.Schema, paths: list[ColumnPath]
     return pa.Table.from_batches(batches, schema=expected)
 
 
+def check_columns(snapshot: Snapshot) -> None:
+    """Each column says what the objects say, for all slices, for one, and for a selection."""
+    slices = snapshot.slices
+    pieces = list(slices)
+    chosen = list(range(0, len(pieces), 3))
+    for name in ("partition", "group", "token", "path", "size", "num_rows", "clean"):
+        assert getattr(slices, name).to_pylist() == [getattr(piece, name) for piece in pieces]
+        part = getattr(slices.select(pa.array(chosen, pa.int64())), name)
+        assert part.to_pylist() == [getattr(pieces[number], name) for number in chosen]
+    for name, column in slices.partition_values.items():
+        for piece, number in zip(pieces, column.numbers.to_pylist(), strict=True):
+            assert (number is not None) == (name in piece.partition_values)
+            assert number is None or column.values[number] == piece.partition_values[name]
+    assert all(one is other for one, other in zip(pieces, slices, strict=True))
+    if pieces:
+        assert slices[-1] is pieces[-1]
+        assert slices[0:2] == tuple(pieces[0:2])
+    restored = pickle.loads(pickle.dumps(slices.thinned(chosen)))
+    for name in ("partition", "group", "token", "path", "size", "num_rows", "clean"):
+        assert getattr(restored, name).equals(getattr(slices, name))
+    assert [piece.partition_values for piece in restored] == [piece.partition_values for piece in pieces]
+    assert [piece.native is not None for piece in restored] == [number in chosen for number in range(len(pieces))]
+    assert restored.same_rows(slices) == all(piece.token for piece in pieces)
+    assert snapshot.tokens == {piece.location: piece.token for piece in pieces}
+
+
 def check_snapshot(lake: Lake, snapshot: Snapshot, full: pa.Table) -> dict[Any, pa.Table]:
     """Compare a snapshot with what the format's own reader says; gives the live rows of each location."""
     assert rows(lake.read(snapshot, snapshot.slices).read_all().select(full.column_names)) == rows(full)
+    check_columns(snapshot)
     paths = leaf_paths(snapshot.schema)
     by_location = {}
     found = []

@@ -1,0 +1,222 @@
+"""Compare parsieve's first plan of a Delta table of many files with `deltalake`'s load of its log.
+
+It measures time and memory of the first plan, and the time of a warm plan. The table has a log and no data: the
+statistics of one column answer the point queries. Each measurement runs in a new process, and the contenders take
+turns. Both read another table before the clock starts, so imports do not count.
+
+    .venv/bin/python benches/python/many_files.py [--files 100000] [--warm-files 300000] [--rounds 5] [--save]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+# Files that one commit adds, and rows of a file.
+PER_COMMIT = 1000
+ROWS = 1000
+# Targets: a first plan takes at most three times `deltalake`'s load, and 1 KB for each file; a warm plan 10 ms.
+MOST_TIMES, MOST_BYTES, MOST_SECONDS = 3.0, 1024, 0.010
+WARM_PLANS = 20
+_STATUS = Path("/proc/self/status")
+
+
+def make_table(folder: Path, files: int, checkpoint: bool) -> Path:
+    """Write the log of a table, as JSON commits alone, or with a checkpoint of the last version by `deltalake`."""
+    from deltalake import DeltaTable
+
+    log = folder / "_delta_log"
+    log.mkdir(parents=True)
+    for version, start in enumerate(range(0, files, PER_COMMIT)):
+        actions = list(_actions(start, min(files, start + PER_COMMIT)))
+        lines = [json.dumps(action, separators=(",", ":")) for action in actions]
+        (log / f"{version:020}.json").write_text("\n".join(lines) + "\n")
+    if checkpoint:
+        DeltaTable(str(folder)).create_checkpoint()
+    return folder
+
+
+def _actions(start: int, end: int) -> Iterator[dict[str, Any]]:
+    if not start:
+        fields: list[dict[str, Any]] = [
+            {"name": name, "type": "long", "nullable": True, "metadata": {}} for name in ("id", "amount")
+        ]
+        schema = json.dumps({"type": "struct", "fields": fields})
+        yield {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}
+        about = {"id": str(uuid.UUID(int=1)), "format": {"provider": "parquet", "options": {}}, "configuration": {}}
+        yield {"metaData": about | {"schemaString": schema, "partitionColumns": [], "createdTime": 1_700_000_000_000}}
+    random_ = random.Random(start)
+    yield {"commitInfo": {"timestamp": 1_700_000_000_000 + start, "operation": "WRITE"}}
+    for number in range(start, end):
+        stats = {
+            "numRecords": ROWS,
+            "minValues": {"id": number * ROWS},
+            "maxValues": {"id": (number + 1) * ROWS - 1},
+            "nullCount": {"id": 0},
+        }
+        name = f"part-{number % PER_COMMIT:05}-{uuid.UUID(int=random_.getrandbits(128))}-c000.snappy.parquet"
+        yield {
+            "add": {
+                "path": name,
+                "partitionValues": {},
+                "size": 10_000 + number % 977,
+                "modificationTime": 1_700_000_000_000 + number,
+                "dataChange": True,
+                "stats": json.dumps(stats, separators=(",", ":")),
+            }
+        }
+
+
+def _load(folder: str) -> Callable[[], Any]:
+    from deltalake import DeltaTable
+
+    return lambda: DeltaTable(folder)
+
+
+def _first_plan(folder: str) -> Callable[[], Any]:
+    import parsieve as ps
+
+    # No file is opened: the table has none, and the statistics say all.
+    return lambda: ps.open_table(folder).plan(f"id = {5 * ROWS + 7}", row_groups=False).files
+
+
+CONTENDERS = {"deltalake": _load, "parsieve": _first_plan}
+
+
+def measure_first(name: str, tiny: str, folder: str) -> dict[str, float]:
+    """Measure one contender in this process."""
+    CONTENDERS[name](tiny)()
+    run, before = CONTENDERS[name](folder), _forget_peak()
+    started, worked = time.perf_counter(), time.process_time()
+    answer = run()
+    seconds, work = time.perf_counter() - started, time.process_time() - worked
+    if name == "parsieve" and len(answer) != 1:
+        raise AssertionError(f"a point is in one file, not in {len(answer)}")
+    return {"seconds": seconds, "work": work, "bytes": _peak() - before}
+
+
+def measure_warm(folder: str) -> dict[str, float]:
+    """Measure plans of a table that was planned before: with the freshness check, and the check alone."""
+    import parsieve as ps
+    from parsieve.lake import open_lake
+
+    table = ps.open_table(folder)
+    # The check of another object of the same table costs as much as that of the table's own.
+    lake = open_lake(folder)
+    lake.snapshot()
+    table.plan("id = 7", row_groups=False)
+    plans, checks = [], []
+    for number in range(WARM_PLANS):
+        started = time.perf_counter()
+        lake.snapshot()
+        checked = time.perf_counter()
+        assert len(table.plan(f"id = {number * ROWS + 7}", row_groups=False).files) == 1
+        plans.append(time.perf_counter() - checked)
+        checks.append(checked - started)
+    return {"plan": statistics.median(plans), "check": statistics.median(checks), "least": min(plans)}
+
+
+def _forget_peak() -> int:
+    """Return how much memory this process has, and measure its peak from here on."""
+    if not _STATUS.exists():
+        return _peak()
+    Path("/proc/self/clear_refs").write_text("5")
+    return _peak("VmRSS")
+
+
+def _peak(name: str = "VmHWM") -> int:
+    if not _STATUS.exists():
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    line = next(line for line in _STATUS.read_text().splitlines() if line.startswith(name))
+    return int(line.split()[1]) * 1024
+
+
+def in_a_process(*arguments: str) -> dict[str, float]:
+    """Run one measurement in a process of its own."""
+    command = [sys.executable, __file__, "--measure", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(done.stderr)
+    measured: dict[str, float] = json.loads(done.stdout)
+    return measured
+
+
+def first_plans(folder: Path, tiny: Path, files: int, rounds: int) -> dict[str, Any]:
+    """Measure all contenders on one table, in turns, and print them."""
+    measured: dict[str, list[dict[str, float]]] = {name: [] for name in CONTENDERS}
+    for _ in range(rounds):
+        for name, runs in measured.items():
+            runs.append(in_a_process("first", name, str(tiny), str(folder)))
+    pairs = list(zip(measured["deltalake"], measured["parsieve"], strict=True))
+    ratios = {kind: [ours[kind] / theirs[kind] for theirs, ours in pairs] for kind in ("seconds", "work")}
+    least = {name: {kind: min(run[kind] for run in runs) for kind in runs[0]} for name, runs in measured.items()}
+    case = {
+        "files": files,
+        "least": least,
+        "times": statistics.median(ratios["seconds"]),
+        "times_of_work": statistics.median(ratios["work"]),
+        "bytes_per_file": statistics.median(run["bytes"] for run in measured["parsieve"]) / files,
+    }
+    for name, figures in least.items():
+        per_file = figures["bytes"] / files
+        print(
+            f"  {name:10} {figures['seconds']:7.3f} s  {figures['work']:7.3f} s of work  {per_file:6.0f} bytes a file"
+        )
+    print(
+        f"  parsieve takes {case['times']:.1f} times as long, {case['times_of_work']:.1f} times the work, "
+        f"and {case['bytes_per_file']:.0f} bytes a file (medians; targets {MOST_TIMES:.0f} and {MOST_BYTES})"
+    )
+    return case
+
+
+def main() -> None:
+    """Run the bench, or one measurement of it."""
+    if sys.argv[1:2] == ["--measure"]:
+        kind, *arguments = sys.argv[2:]
+        print(json.dumps(measure_first(*arguments) if kind == "first" else measure_warm(*arguments)))
+        return
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--files", type=int, default=100_000)
+    parser.add_argument("--warm-files", type=int, default=300_000)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--smoke", action="store_true", help="small: does it run, and are the answers right")
+    parser.add_argument("--save", action="store_true")
+    options = parser.parse_args()
+    if options.smoke:
+        options.files, options.warm_files, options.rounds = 2000, 3000, 1
+    cases: list[dict[str, Any]] = []
+    with tempfile.TemporaryDirectory(prefix="parsieve-many-files-") as root:
+        tiny = make_table(Path(root, "tiny"), 1, checkpoint=True)
+        for form in ("checkpoint", "commits"):
+            folder = make_table(Path(root, form), options.files, checkpoint=form == "checkpoint")
+            print(f"{options.files:,} files, {form}")
+            case = first_plans(folder, tiny, options.files, options.rounds)
+            cases.append({"case": f"first plan, {form}"} | case)
+        folder = make_table(Path(root, "warm"), options.warm_files, checkpoint=True)
+        warm = in_a_process("warm", str(folder))
+        print(
+            f"{options.warm_files:,} files, warm\n  plan {warm['plan'] * 1e3:.1f} ms (least {warm['least'] * 1e3:.1f}; "
+            f"target {MOST_SECONDS * 1e3:.0f} and the check), of which freshness check {warm['check'] * 1e3:.2f} ms"
+        )
+        cases.append({"case": "warm plan", "files": options.warm_files} | warm)
+    print(f"load {os.getloadavg()[0]:.1f}")
+    if options.save:
+        import record
+
+        record.save("many-files", cases, ("deltalake", "pyarrow"))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""The steps that builds and updates of both kinds of index share."""

@@ -1,0 +1,74 @@
+"""The interface of executors, which read the slices of a table and write the files of its index.
+
+`LocalExecutor` does so in this process, `SparkExecutor` on Spark. Everything else about builds, updates and compactions
+is the same for both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Protocol, Self, TypeVar
+
+import pyarrow as pa
+
+from parsieve.lake.base import ColumnPath, Lake, Location, Slice
+
+if TYPE_CHECKING:
+    from parsieve.index.log.commit import Base, ColumnState, DeltaPart, Shelf
+    from parsieve.index.sieve.delta import Delta
+
+
+class ColumnRows(Protocol):
+    """The sorted rows of one column of some slices. The lists have one entry per slice."""
+
+    nulls: list[int]
+    nans: list[int]
+    # Whether the slice could not be read, or has values of another type.
+    unread: list[bool]
+    # Why slices could not be read, by their position.
+    failed: dict[int, Exception]
+
+
+RowsT = TypeVar("RowsT", bound=ColumnRows)
+Shelves = tuple["Shelf", ...]
+
+
+class Executor(Protocol[RowsT]):
+    """Reads slices of a table, and writes index files. The caller commits a version that references these files.
+
+    An executor is a context manager. At the end of the `with` block it removes the rows that it has read.
+    """
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    def read_rows(
+        self, lake: Lake, slices: Sequence[Slice], columns: Mapping[ColumnPath, pa.DataType]
+    ) -> dict[ColumnPath, RowsT]:
+        """Read some columns of some slices in one scan, and sort their rows by key."""
+
+    def build_bases(
+        self, rows: Mapping[ColumnPath, RowsT], locations: Sequence[Location], instant: int
+    ) -> dict[ColumnPath, Base]:
+        """Merge the rows of each column into a Sieve index, and store it."""
+
+    def write_delta(self, delta: Delta, rows: RowsT | None) -> DeltaPart | None:
+        """Store a delta of one column with these rows. Return None if it is too large, so that a build is due."""
+
+    def compact(self, states: Sequence[ColumnState]) -> list[Base]:
+        """Merge the base and the deltas of each column into a new base, and store it."""
+
+    def fill_shelves(
+        self, lake: Lake, slices: Sequence[Slice], rates: Mapping[ColumnPath, float]
+    ) -> tuple[dict[ColumnPath, Shelves], dict[Location, Exception]]:
+        """Store shelves with a Bloom filter for each slice and column, read in one scan.
+
+        `rates` are the false positive rates. Also return why slices could not be read.
+        """
+
+    def merge_shelves(self, shelves: Sequence[Shelf], tokens: Mapping[Location, str]) -> Shelves:
+        """Store the live filters of these locations on fewer shelves."""

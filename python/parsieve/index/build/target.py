@@ -1,0 +1,77 @@
+"""The snapshot to which a build or an update brings an index."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import pyarrow as pa
+
+from parsieve.errors import ColumnNotFoundError
+from parsieve.index.log.columns import current_field
+from parsieve.index.log.commit import BloomState, ColumnState, TableState
+from parsieve.index.log.renewals import Renewed
+from parsieve.lake.base import ColumnPath, Location, Slice, Snapshot
+from parsieve.lake.slices import locations_and_tokens
+
+
+@dataclass(frozen=True)
+class Target:
+    """A snapshot of the table, and the locations in it that an index can cover."""
+
+    snapshot: Snapshot
+    table: TableState
+    tokens: Mapping[Location, str]
+
+    @classmethod
+    def of(cls, snapshot: Snapshot) -> Target:
+        """Return the target for a snapshot. Slices without a token, and locations with two slices, are not covered."""
+        tokens: dict[Location, str] = {}
+        duplicates = set()
+        for location, token in zip(*locations_and_tokens(snapshot.slices), strict=True):
+            if location in tokens:
+                duplicates.add(location)
+            tokens[location] = token
+        covered = {location: token for location, token in tokens.items() if token and location not in duplicates}
+        return cls(snapshot, TableState.of(snapshot), covered)
+
+    @cached_property
+    def slices(self) -> list[Slice]:
+        """Return the covered slices, sorted by location. The position of a slice is its number in a new index."""
+        return _sorted(file_slice for file_slice in self.snapshot.slices if file_slice.location in self.tokens)
+
+    def find_column(self, state: ColumnState | BloomState) -> tuple[ColumnPath, pa.Field] | None:
+        """Return the current path and field of an indexed column, or None if the table no longer has it."""
+        try:
+            return current_field(self.snapshot.schema, state.path, state.field_id)
+        except ColumnNotFoundError:
+            return None
+
+    def changed_slices(self, bound: Mapping[Location, str], renewed: Renewed) -> list[Slice]:
+        """Return the slices that an index bound to these tokens has to read, sorted by location.
+
+        `renewed` has the earlier tokens of slices that still have the same rows.
+        """
+        changed = []
+        for file_slice in self.snapshot.slices:
+            location = file_slice.location
+            token, old_token = self.tokens.get(location), bound.get(location)
+            has_same_rows = bool(old_token) and old_token in renewed.get(location, ())
+            if token is not None and token != old_token and not has_same_rows:
+                changed.append(file_slice)
+        return _sorted(changed)
+
+    def bindings(self, failed: Iterable[Location]) -> dict[Location, str]:
+        """Return the tokens to bind. Slices that could not be read get none, so that the next update reads them."""
+        return {**self.tokens, **dict.fromkeys(failed, "")}
+
+
+def require_readable(slices: Sequence[Slice], failed: Mapping[Location, Exception]) -> None:
+    """Raise the first error if no slice could be read: do not build an empty index."""
+    if slices and len(failed) == len(slices):
+        raise failed[slices[0].location]
+
+
+def _sorted(slices: Iterable[Slice]) -> list[Slice]:
+    return sorted(slices, key=lambda file_slice: file_slice.location)

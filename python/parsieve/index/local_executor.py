@@ -1,0 +1,148 @@
+"""The executor that reads slices and writes index files in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+import pyarrow as pa
+
+from parsieve import _core
+from parsieve.index.bloom.compact import live_filters
+from parsieve.index.bloom.fill import fill, put_filters
+from parsieve.index.bloom.shelf import SHELF_BYTES
+from parsieve.index.bloom.waiting import Budget, WaitingFilters
+from parsieve.index.scan.runs import UNSORTED_SHARE, WAITING_SHARE, check_memory, gather, merge
+from parsieve.index.scan.spill import Room
+from parsieve.index.sieve.base import put_base
+from parsieve.index.sieve.compact import compact_column
+from parsieve.io.parallel import ProgressBar, map_in_threads, run_in_threads, thread_count
+
+if TYPE_CHECKING:
+    from parsieve.index.build.executor import Shelves
+    from parsieve.index.log.commit import Base, ColumnState, DeltaPart, Shelf
+    from parsieve.index.scan.runs import Gathered
+    from parsieve.index.sieve.delta import Delta
+    from parsieve.io.store.base import Store
+    from parsieve.lake.base import ColumnPath, Lake, Location, Slice
+
+# A change takes this many times more memory in a delta than in a run.
+CHANGE_COST = 5
+
+
+@dataclass
+class LocalExecutor:
+    """Reads slices in threads, and spills rows that exceed the memory to a temporary folder."""
+
+    store: Store
+    memory: int = 1 << 30
+    threads: int | None = None
+    # Whether to show a progress bar on standard error, and the label before it; None shows it on a terminal.
+    progress: bool | None = None
+    label: str = "index"
+    # Where to spill rows that exceed the memory; None is the system's temporary folder.
+    spill: Path | str | None = None
+    options: _core.SieveOptions | None = None
+    _room: Room | None = field(default=None, repr=False)
+
+    def __enter__(self) -> Self:
+        check_memory(self.memory)
+        self._room = self._new_room()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._rows_room().__exit__(kind, error, trace)
+        self._room = None
+
+    def _rows_room(self) -> Room:
+        assert self._room is not None, "use the executor in a with statement"
+        return self._room
+
+    @property
+    def _threads(self) -> int:
+        return thread_count(self.threads)
+
+    def read_rows(
+        self, lake: Lake, slices: Sequence[Slice], columns: Mapping[ColumnPath, pa.DataType]
+    ) -> dict[ColumnPath, Gathered]:
+        """Read some columns of some slices in one scan, and sort their rows by key."""
+        axes = {path: _core.SieveAxis(data_type) for path, data_type in columns.items()}
+        label = f"{self.label} {', '.join('.'.join(path) for path in columns)}"
+        with ProgressBar(len(slices), label=label, show=self.progress) as bar:
+            return gather(
+                lake,
+                slices,
+                axes,
+                self._rows_room(),
+                memory=self.memory,
+                threads=self._threads,
+                advance=bar.step,
+            )
+
+    def build_bases(
+        self, rows: Mapping[ColumnPath, Gathered], locations: Sequence[Location], instant: int
+    ) -> dict[ColumnPath, Base]:
+        """Merge the rows of each column into a Sieve index, and store it."""
+        room = self._rows_room()
+
+        def build(column: Gathered) -> Base:
+            built = merge(column, locations, instant, room, memory=self.memory, options=self.options)
+            return put_base(self.store, column.axis, built, instant)
+
+        bases = map_in_threads(build, rows.values(), self._threads, "parsieve-index")
+        return dict(zip(rows, bases, strict=True))
+
+    def write_delta(self, delta: Delta, rows: Gathered | None) -> DeltaPart | None:
+        """Store a delta of one column with these rows. Return None if it does not fit into memory."""
+        if rows is None:
+            return delta.put(self.store)
+        if rows.runs.num_bytes * CHANGE_COST > self.memory:
+            # A build sorts on disk instead.
+            return None
+        return delta.put(self.store, rows.runs.all_blocks())
+
+    def compact(self, states: Sequence[ColumnState]) -> list[Base]:
+        """Merge the base and the deltas of each column into a new base, and store it."""
+        return [compact_column(self.store, state, self.options) for state in states]
+
+    def fill_shelves(
+        self, lake: Lake, slices: Sequence[Slice], rates: Mapping[ColumnPath, float]
+    ) -> tuple[dict[ColumnPath, Shelves], dict[Location, Exception]]:
+        """Store shelves with a Bloom filter for each slice and column; also return why slices could not be read."""
+        failed: dict[Location, Exception] = {}
+        budget = Budget(int(self.memory * UNSORTED_SHARE))
+        with self._new_room() as room:
+            waiting = {path: WaitingFilters(room, len(slices)) for path in rates}
+
+            def read(number: int) -> None:
+                filters, error = fill(lake, slices[number], rates, budget)
+                for column, filled in zip(waiting.values(), filters, strict=True):
+                    column.put(number, filled)
+                if error is not None:
+                    failed[slices[number].location] = error
+
+            run_in_threads(read, range(len(slices)), self._threads, "parsieve-index")
+            shelves = {path: put_filters(self.store, column, self._shelf_bytes) for path, column in waiting.items()}
+        return shelves, failed
+
+    def merge_shelves(self, shelves: Sequence[Shelf], tokens: Mapping[Location, str]) -> Shelves:
+        """Store the live filters of these locations on fewer shelves."""
+        with self._new_room() as room:
+            waiting = WaitingFilters(room, 0)
+            for filled in live_filters(self.store, shelves, tokens):
+                waiting.append(filled)
+            return put_filters(self.store, waiting, self._shelf_bytes)
+
+    def _new_room(self) -> Room:
+        """Return a memory budget for rows or filters that wait. The rest goes to temporary files."""
+        return Room(int(self.memory * WAITING_SHARE), self.spill)
+
+    @property
+    def _shelf_bytes(self) -> int:
+        """Return the size of a shelf, whose rows are in memory twice while they are stored."""
+        return min(SHELF_BYTES, max(1, self.memory // 4))

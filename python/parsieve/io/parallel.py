@@ -1,0 +1,86 @@
+"""Run work in threads, in order, and show its progress."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import TextIO, TypeVar
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def thread_count(threads: int | None) -> int:
+    """Return the number of threads to use; None means one per processor that this process may use."""
+    if threads is None:
+        # A container may allow fewer processors than the machine has.
+        affinity = getattr(os, "sched_getaffinity", None)
+        return len(affinity(0)) if affinity else os.cpu_count() or 1
+    if threads < 1:
+        raise ValueError(f"threads must be at least 1, not {threads}")
+    return threads
+
+
+def map_in_threads(
+    work: Callable[[Item], Result], items: Iterable[Item], threads: int, name: str = "parsieve"
+) -> Iterator[Result]:
+    """Yield the results in the order of the items. The first error cancels the items that have not started."""
+    items = list(items)
+    if threads <= 1 or len(items) < 2:
+        yield from map(work, items)
+        return
+    with ThreadPoolExecutor(min(threads, len(items)), name) as pool:
+        try:
+            yield from pool.map(work, items)
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def run_in_threads(work: Callable[[Item], object], items: Iterable[Item], threads: int, name: str = "parsieve") -> None:
+    """Do the work for each item. The first error cancels the items that have not started."""
+    for _ in map_in_threads(work, items, threads, name):
+        pass
+
+
+class ProgressBar:
+    """A progress bar over files on a terminal. `show` overrides whether the stream is one. Threads may share it."""
+
+    WIDTH = 30
+
+    def __init__(self, total: int, stream: TextIO | None = None, *, label: str = "", show: bool | None = None) -> None:
+        self._total, self._done, self._failed = total, 0, 0
+        self._label = f"{label} " if label else ""
+        self._stream = sys.stderr if stream is None else stream
+        self._visible = total > 0 and (self._stream.isatty() if show is None else show)
+        self._begun = time.monotonic()
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> ProgressBar:
+        self._draw()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._visible:
+            print(file=self._stream)
+
+    def step(self, failed: bool = False) -> None:
+        """Count one more file."""
+        with self._lock:
+            self._done += 1
+            self._failed += failed
+            self._draw()
+
+    def _draw(self) -> None:
+        if not self._visible:
+            return
+        share = self._done / max(self._total, 1)
+        bar = "#" * round(share * self.WIDTH)
+        left = (time.monotonic() - self._begun) / share * (1 - share) if self._done else 0
+        failed = f", {self._failed} failed" if self._failed else ""
+        files = "file" if self._total == 1 else "files"
+        text = f"{self._label}[{bar:<{self.WIDTH}}] {self._done:,}/{self._total:,} {files}{failed}, {left:.0f} s left"
+        print(f"\r{text:<79}", end="", file=self._stream, flush=True)

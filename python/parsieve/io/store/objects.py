@@ -1,0 +1,83 @@
+"""An index in an object store."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from typing import Any
+
+from parsieve._core import UnsupportedError
+from parsieve.io.object_store import os_errors
+from parsieve.io.sources import REMOTE_GAP
+from parsieve.io.store.base import Data, Store, Stored, chunks_of
+
+
+class ObjectStore(Store):
+    """A folder in a bucket, accessed through an obstore store."""
+
+    gap = REMOTE_GAP
+
+    def __init__(self, store: Any, prefix: str = "", name: str | None = None) -> None:
+        super().__init__()
+        try:
+            import obstore
+        except ImportError:
+            raise UnsupportedError(
+                "an index on an object store needs the package obstore: pip install obstore"
+            ) from None
+        self._obstore = obstore
+        self._store = store
+        self._prefix = prefix.strip("/") + "/" if prefix.strip("/") else ""
+        self._name = name or f"{store!r}/{self._prefix}"
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        import obstore
+
+        super().__setstate__(state)
+        self._obstore = obstore
+
+    def __str__(self) -> str:
+        return self._name
+
+    def _get(self, name: str) -> bytes:
+        with os_errors(self):
+            return bytes(self._obstore.get(self._store, self._prefix + name).bytes())
+
+    def _get_range(self, name: str, start: int, end: int) -> bytes:
+        with os_errors(self):
+            return bytes(self._obstore.get_range(self._store, self._prefix + name, start=start, end=end))
+
+    def put(self, name: str, data: Data) -> None:
+        """Write a file."""
+        # A multipart upload is not conditional, which is safe because no other writer uses this name.
+        source = data if isinstance(data, bytes) else chunks_of(data)
+        with os_errors(self):
+            self._obstore.put(self._store, self._prefix + name, source)
+
+    def put_if_absent(self, name: str, data: bytes) -> bool:
+        """Write a file unless its name is taken."""
+        from obstore.exceptions import AlreadyExistsError, PreconditionError
+
+        try:
+            self._obstore.put(self._store, self._prefix + name, data, mode="create", use_multipart=False)
+        except (AlreadyExistsError, PreconditionError):
+            return False
+        except Exception as error:
+            raise OSError(f"{self}/{name}: the write failed, but may have reached the store: {error}") from error
+        return True
+
+    def list(self, folder: str) -> list[Stored]:
+        """Return the files of a folder."""
+        files = []
+        with os_errors(self):
+            for page in self._obstore.list(self._store, f"{self._prefix}{folder}/"):
+                for meta in page:
+                    name = meta["path"].removeprefix(self._prefix)
+                    files.append(Stored(name, int(meta["size"]), meta["last_modified"].timestamp()))
+        self._count(0)
+        return sorted(files)
+
+    def delete(self, name: str) -> None:
+        """Remove a file."""
+        with contextlib.suppress(FileNotFoundError), os_errors(self):
+            self._obstore.delete(self._store, self._prefix + name)

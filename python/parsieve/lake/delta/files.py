@@ -1,0 +1,310 @@
+"""The data files in Delta's log as columns: from checkpoints, from the actions of commits, and both together."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from parsieve._core import hash_column
+
+_TEXT = pa.string()
+_VALUES = pa.map_(_TEXT, _TEXT)
+_VECTOR = pa.struct(
+    {"storageType": _TEXT, "pathOrInlineDv": _TEXT, "offset": pa.int64(), "sizeInBytes": pa.int64()}
+    | {"cardinality": pa.int64()}
+)
+_VECTOR_NAMES = [one.name for one in _VECTOR]
+# Files that commits added and that are held as objects.
+_ROWS = 1 << 13
+# The path of a file, and what distinguishes its deletion vector from others.
+Key = str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LogFiles:
+    """Data files that `add` actions name, with an entry in each column for each file."""
+
+    # Below the table, or an address.
+    path: pa.StringArray
+    # The texts of the partition values, by the columns' physical names.
+    partition_values: pa.MapArray
+    size: pa.Int64Array
+    # Milliseconds since 1970.
+    modified: pa.Int64Array
+    # Statistics as JSON. Together they may take more than Arrow holds in one array.
+    stats: pa.ChunkedArray
+    # Deletion vectors, null for files that have none.
+    vector: pa.StructArray
+
+    def __len__(self) -> int:
+        return len(self.path)
+
+    @classmethod
+    def of_adds(cls, adds: pa.StructArray) -> LogFiles | None:
+        """Return the files of a checkpoint's column `add`; None if it has none."""
+        numbers = pc.indices_nonzero(adds.is_valid())
+        count = len(numbers)
+        if not count:
+            return None
+        first, last = numbers[0].as_py(), numbers[-1].as_py()
+        if last - first + 1 == count:
+            adds, numbers = adds.slice(first, count), None
+        names = [one.name for one in adds.type]
+
+        def column(name: str) -> pa.Array:
+            values = adds.field(names.index(name))
+            return values if numbers is None else values.take(numbers)
+
+        path, stats = column("path").cast(_TEXT), pa.nulls(count, _TEXT)
+        if "stats" in names:
+            stats = column("stats").cast(_TEXT)
+            stats.validate(full=True)
+        path.validate(full=True)
+        vector = _vectors(column("deletionVector")) if "deletionVector" in names else pa.nulls(count, _VECTOR)
+        return cls(
+            path=_unquoted(path),
+            partition_values=_maps(column("partitionValues")),
+            size=_numbers(column("size")),
+            modified=_numbers(column("modificationTime")),
+            stats=pa.chunked_array([stats]),
+            vector=vector,
+        )
+
+    @staticmethod
+    def concatenated(parts: Sequence[LogFiles]) -> LogFiles:
+        """Return the files of all parts."""
+        parts = [part for part in parts if len(part)] or list(parts[:1])
+        if len(parts) == 1:
+            return parts[0]
+        return LogFiles(
+            path=pa.concat_arrays([part.path for part in parts]),
+            partition_values=pa.concat_arrays([part.partition_values for part in parts]),
+            size=pa.concat_arrays([part.size for part in parts]),
+            modified=pa.concat_arrays([part.modified for part in parts]),
+            stats=pa.chunked_array(_coalesced([chunk for part in parts for chunk in part.stats.chunks]), _TEXT),
+            vector=pa.concat_arrays([part.vector for part in parts]),
+        )
+
+    def take(self, numbers: pa.Array) -> LogFiles:
+        """Return the files at some positions."""
+        return LogFiles(
+            path=self.path.take(numbers),
+            partition_values=self.partition_values.take(numbers),
+            size=self.size.take(numbers),
+            modified=self.modified.take(numbers),
+            stats=_taken(self.stats, numbers),
+            vector=self.vector.take(numbers),
+        )
+
+    @property
+    def clean(self) -> pa.BooleanArray:
+        """Whether each file has no deletion vector."""
+        return self.vector.is_null()
+
+    @property
+    def vector_ids(self) -> pa.StringArray:
+        """What distinguishes the deletion vectors of a file; "" if it has none."""
+        if self.vector.null_count == len(self):
+            return pa.repeat(pa.scalar("", _TEXT), len(self))
+        kind, place, offset = (
+            pc.struct_field(self.vector, name) for name in ("storageType", "pathOrInlineDv", "offset")
+        )
+        at = pc.fill_null(pc.binary_join_element_wise("@", offset.cast(_TEXT), ""), "")
+        return pc.fill_null(pc.binary_join_element_wise(kind, place, at, ""), "")
+
+    def without(self, keys: Collection[Key]) -> LogFiles:
+        """Return the files but those with a path and deletion vector among `keys`."""
+        if not keys:
+            return self
+        paths = pa.array({key.partition("\0")[0] for key in keys}, _TEXT)
+        suspects = pc.indices_nonzero(pc.is_in(self.path, value_set=paths))
+        names = zip(suspects.to_pylist(), self.take(suspects)._keys(), strict=True)
+        return self._but([number for number, key in names if key in keys])
+
+    def without_duplicates(self) -> LogFiles:
+        """Return the files with only the last one of each path and deletion vector."""
+        # Paths with different hashes are different.
+        hashes = hash_column(self.path)
+        hashes = hashes.take(pc.sort_indices(hashes))
+        if not pc.any(pc.equal(hashes[1:], hashes[:-1])).as_py():
+            return self
+        last: dict[Key, int] = {}
+        gone = []
+        for number, key in enumerate(self._keys()):
+            if key in last:
+                gone.append(last[key])
+            last[key] = number
+        return self._but(gone)
+
+    def _keys(self) -> list[Key]:
+        pairs = zip(self.path.to_pylist(), self.vector_ids.to_pylist(), self.clean.to_pylist(), strict=True)
+        return [path if is_clean else f"{path}\0{vector}" for path, vector, is_clean in pairs]
+
+    def _but(self, gone: Sequence[int]) -> LogFiles:
+        if not gone:
+            return self
+        everything = pa.array(range(len(self)), pa.int64())
+        return self.take(everything.filter(pc.invert(pc.is_in(everything, value_set=pa.array(gone, pa.int64())))))
+
+    def texts(self, column: str) -> pa.StringArray:
+        """Return the text of a column's value in each file, null if there is none."""
+        if not len(self.partition_values.items):
+            return pa.nulls(len(self), _TEXT)
+        return pc.map_lookup(self.partition_values, pa.scalar(column, _TEXT), "last")
+
+
+class NewFiles:
+    """The files that commits add, until a commit removes them."""
+
+    def __init__(self) -> None:
+        # The position of each file among all that were added.
+        self._live: dict[Key, int] = {}
+        self._count = 0
+        # Columns of files that were added first, and lists for the others.
+        self._parts: list[LogFiles] = []
+        self._clear()
+
+    def _clear(self) -> None:
+        self._path: list[str] = []
+        self._values: list[list[tuple[str, Any]]] = []
+        self._size: list[int] = []
+        self._modified: list[int] = []
+        self._stats: list[Any] = []
+        self._vector: list[Any] = []
+
+    def add(self, adds: Sequence[Mapping[str, Any]]) -> None:
+        """Apply `add` actions in their order."""
+        paths = [_unquote(add["path"]) for add in adds]
+        vectors = [add.get("deletionVector") for add in adds]
+        keys = paths if vectors.count(None) == len(vectors) else list(map(key_of, paths, vectors))
+        self._path += paths
+        self._values += [list((add["partitionValues"] or {}).items()) for add in adds]
+        self._size += [int(add["size"]) for add in adds]
+        self._modified += [int(add["modificationTime"]) for add in adds]
+        self._stats += [add.get("stats") for add in adds]
+        self._vector += [vector and {name: vector.get(name) for name in _VECTOR_NAMES} for vector in vectors]
+        self._live.update(zip(keys, range(self._count, self._count + len(keys)), strict=True))
+        self._count += len(keys)
+        if len(self._path) >= _ROWS:
+            self._flush()
+
+    def remove(self, remove: Mapping[str, Any]) -> Key:
+        """Apply a `remove` action, and return the key of the file."""
+        key = key_of(_unquote(remove["path"]), remove.get("deletionVector"))
+        self._live.pop(key, None)
+        return key
+
+    def keys(self) -> Collection[Key]:
+        """Return the keys of the files that are left."""
+        return self._live.keys()
+
+    def columns(self) -> LogFiles:
+        """Return the files that are left."""
+        self._flush()
+        files = LogFiles.concatenated(self._parts)
+        if len(self._live) == self._count:
+            return files
+        return files.take(pa.array(self._live.values(), pa.int64()))
+
+    def _flush(self) -> None:
+        """Turn the lists into columns, which take less memory."""
+        files = LogFiles(
+            path=pa.array(self._path, _TEXT),
+            partition_values=pa.array(self._values, _VALUES),
+            size=pa.array(self._size, pa.int64()),
+            modified=pa.array(self._modified, pa.int64()),
+            stats=_chunked(self._stats),
+            vector=pa.array(self._vector, _VECTOR),
+        )
+        self._parts.append(files)
+        self._clear()
+
+
+def key_of(path: str, vector: Mapping[str, Any] | None) -> Key:
+    """Return what identifies a file with its deletion vector in the log."""
+    if vector is None:
+        return path
+    offset = "" if vector.get("offset") is None else f"@{vector['offset']}"
+    return f"{path}\0{vector['storageType']}{vector['pathOrInlineDv']}{offset}"
+
+
+def _unquote(path: str) -> str:
+    return unquote(path) if "%" in path else path
+
+
+def _coalesced(chunks: Sequence[pa.Array]) -> list[pa.Array]:
+    """Return the same entries in fewer arrays. Each refresh of a table adds a small array."""
+    found: list[list[pa.Array]] = []
+    for chunk in chunks:
+        if found and sum(map(len, found[-1])) + len(chunk) <= _ROWS:
+            found[-1].append(chunk)
+        else:
+            found.append([chunk])
+    return [pa.concat_arrays(few) if len(few) > 1 else few[0] for few in found]
+
+
+def _taken(column: pa.ChunkedArray, numbers: pa.Array) -> pa.ChunkedArray:
+    """Return the entries at some positions. Arrow's `take` would first copy all chunks into one."""
+    if column.num_chunks < 2:
+        return column.take(numbers)
+    ends = list(accumulate(len(chunk) for chunk in column.chunks))
+    parts: list[tuple[int, list[int]]] = []
+    for number in numbers.to_pylist():
+        chunk = bisect_right(ends, number)
+        if not parts or parts[-1][0] != chunk:
+            parts.append((chunk, []))
+        parts[-1][1].append(number - ends[chunk] + len(column.chunk(chunk)))
+    return pa.chunked_array([column.chunk(chunk).take(pa.array(at, pa.int64())) for chunk, at in parts], _TEXT)
+
+
+def _chunked(texts: Sequence[Any]) -> pa.ChunkedArray:
+    """Return statistics as a column, with null for texts that are not valid Unicode."""
+    try:
+        column = pa.array(texts, _TEXT)
+    except (pa.ArrowException, UnicodeError):
+        column = pa.array([text if _is_unicode(text) else None for text in texts], _TEXT)
+    return column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])
+
+
+def _is_unicode(text: Any) -> bool:
+    try:
+        return isinstance(text, str) and text.encode() is not None
+    except UnicodeError:
+        return False
+
+
+def _unquoted(paths: pa.StringArray) -> pa.StringArray:
+    quoted = pc.match_substring(paths, "%")
+    if not pc.any(quoted).as_py():
+        return paths
+    return pc.replace_with_mask(paths, quoted, pa.array(map(_unquote, paths.filter(quoted).to_pylist()), _TEXT))
+
+
+def _numbers(values: pa.Array) -> pa.Int64Array:
+    if values.null_count:
+        raise ValueError("a file without a size or a time")
+    return values.cast(pa.int64())
+
+
+def _maps(values: pa.Array) -> pa.MapArray:
+    return values if values.type.equals(_VALUES) else values.cast(_VALUES)
+
+
+def _vectors(values: pa.Array) -> pa.StructArray:
+    if values.null_count == len(values):
+        return pa.nulls(len(values), _VECTOR)
+    names = [one.name for one in values.type]
+    children = [
+        pc.struct_field(values, name).cast(_VECTOR.field(name).type)
+        if name in names
+        else pa.nulls(len(values), _VECTOR.field(name).type)
+        for name in _VECTOR_NAMES
+    ]
+    return pa.StructArray.from_arrays(children, fields=list(_VECTOR), mask=values.is_null())

@@ -1,0 +1,187 @@
+"""The slices of a Delta table, made of the columns of its log."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from parsieve.lake.delta.files import LogFiles
+from parsieve.lake.delta.schema import DoubtfulValueError, partition_value, physical
+from parsieve.lake.delta.statistics import row_counts
+from parsieve.lake.rows.columns import Matching
+from parsieve.lake.slices import PartitionColumn, Slices, repeated
+from parsieve.lake.storage.storage import Storage
+
+_NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DeltaFile:
+    """The adapter's data for reading a data file."""
+
+    storage: Storage
+    path: str
+    size: int
+    vector: Mapping[str, Any] | None
+    schema: pa.Schema
+    matching: Matching
+    constants: Mapping[str, object]
+    # Columns whose value engines read in different ways, with the reason.
+    doubtful: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TableState:
+    """The properties that all slices of a snapshot share."""
+
+    storage: Storage
+    schema: pa.Schema
+    matching: Matching
+    partitions: Sequence[pa.Field]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Texts:
+    """A partition column in the log: its distinct texts, and their values."""
+
+    column: PartitionColumn
+    meanings: Sequence[tuple[object, str]]
+
+    @classmethod
+    def of(cls, texts: pa.StringArray, kind: pa.DataType) -> _Texts:
+        coded = texts.dictionary_encode()
+        distinct: list[str | None] = [*coded.dictionary.to_pylist(), None]
+        numbers = pc.fill_null(coded.indices, len(distinct) - 1)
+        return cls(PartitionColumn(distinct, numbers), [_meaning(text, kind) for text in distinct])
+
+    def values(self) -> PartitionColumn:
+        """Return the values that all engines read in the same way."""
+        certain = pa.array([None if doubt else at for at, (_, doubt) in enumerate(self.meanings)], pa.int32())
+        return PartitionColumn([value for value, _ in self.meanings], certain.take(self.column.numbers))
+
+    def meaning(self, number: int) -> tuple[object, str]:
+        """Return the value of a column in a slice, and why it is doubtful, or ""."""
+        position: int = self.column.numbers[number].as_py()
+        return self.meanings[position]
+
+
+def _meaning(text: str | None, kind: pa.DataType) -> tuple[object, str]:
+    try:
+        value, is_certain = partition_value(text, kind)
+    except DoubtfulValueError as doubt:
+        # Values in the file must not replace it.
+        return None, str(doubt)
+    return value, "" if is_certain else "a time without a zone"
+
+
+class DeltaSlices(Slices):
+    """The slices of a Delta table."""
+
+    def __init__(self, table: TableState, files: LogFiles, texts: Mapping[str, _Texts] | None = None) -> None:
+        self._table = table
+        self._files = files
+        self._texts = texts or {
+            field.name: _Texts.of(files.texts(physical(field)), field.type) for field in table.partitions
+        }
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+    @cached_property
+    def partition(self) -> pa.StringArray:
+        """The folder names of the partition columns, joined by slashes."""
+        folders = []
+        for field in self._table.partitions:
+            column = self._texts[field.name].column
+            names = [f"{physical(field)}={_NULL_FOLDER if text is None else text}" for text in column.values]
+            folders.append(pa.array(names, pa.string()).take(column.numbers))
+        return pc.binary_join_element_wise(*folders, "/") if folders else repeated("", len(self))
+
+    @property
+    def group(self) -> pa.StringArray:
+        """The path of each file as the log names it."""
+        return self._files.path
+
+    @cached_property
+    def token(self) -> pa.StringArray:
+        """Size, time and deletion vector of each file."""
+        size, modified = self._files.size.cast(pa.string()), self._files.modified.cast(pa.string())
+        return pc.binary_join_element_wise(size, modified, self._files.vector_ids, "-")
+
+    @cached_property
+    def path(self) -> pa.StringArray:
+        """The path of each file as an engine opens it."""
+        storage = self._table.storage
+        inside = pc.binary_join_element_wise(storage.address(storage.join("")), self._files.path, "")
+        outside = _is_outside(self._files.path)
+        if not pc.any(outside).as_py():
+            return inside
+        places = [self._place(path) for path in self._files.path.filter(outside).to_pylist()]
+        addresses = pa.array([storage.address(path) for storage, path in places], pa.string())
+        return pc.replace_with_mask(inside, outside, addresses)
+
+    @property
+    def size(self) -> pa.Int64Array:
+        """The bytes of each file."""
+        return self._files.size
+
+    @cached_property
+    def num_rows(self) -> pa.Int64Array:
+        """The rows of each file, by its statistics."""
+        return row_counts(self._files.stats)
+
+    @property
+    def clean(self) -> pa.BooleanArray:
+        """Whether each file has no deletion vector."""
+        return self._files.clean
+
+    @cached_property
+    def partition_values(self) -> Mapping[str, PartitionColumn]:
+        """The partition columns, where their values are certain."""
+        return {name: texts.values() for name, texts in self._texts.items()}
+
+    def native(self, number: int) -> DeltaFile:
+        """Return the adapter's data for reading a file."""
+        storage, path = self._place(self._files.path[number].as_py())
+        meanings = {name: texts.meaning(number) for name, texts in self._texts.items()}
+        return DeltaFile(
+            storage=storage,
+            path=path,
+            size=self._files.size[number].as_py(),
+            vector=self._files.vector[number].as_py(),
+            schema=self._table.schema,
+            matching=self._table.matching,
+            constants={name: value for name, (value, _) in meanings.items()},
+            doubtful={name: doubt for name, (_, doubt) in meanings.items() if doubt},
+        )
+
+    def select(self, numbers: pa.Array) -> Slices:
+        """Return the slices at some positions."""
+        texts = {
+            name: _Texts(PartitionColumn(one.column.values, one.column.numbers.take(numbers)), one.meanings)
+            for name, one in self._texts.items()
+        }
+        chosen = DeltaSlices(self._table, self._files.take(numbers), texts)
+        if "num_rows" in self.__dict__:
+            chosen.__dict__["num_rows"] = self.num_rows.take(numbers)
+        return chosen
+
+    def _place(self, path: str) -> tuple[Storage, str]:
+        return place_of(self._table.storage, path)
+
+
+def place_of(table: Storage, path: str) -> tuple[Storage, str]:
+    """Return the storage of a file that the log names, and its path there: below the table, or elsewhere in a clone."""
+    if "://" in path or path.startswith(("/", "file:")):
+        storage = Storage(path, table.options)
+        return storage, storage.root
+    return table, table.join(path)
+
+
+def _is_outside(paths: pa.StringArray) -> pa.BooleanArray:
+    return pc.or_(pc.match_substring(paths, "://"), pc.or_(pc.starts_with(paths, "/"), pc.starts_with(paths, "file:")))

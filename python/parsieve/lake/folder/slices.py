@@ -1,0 +1,121 @@
+"""The slices of a plain folder, made of its listing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import pyarrow as pa
+
+from parsieve.lake.folder import hive
+from parsieve.lake.slices import PartitionColumn, Slices
+from parsieve.lake.storage.listing import ListedFile
+from parsieve.lake.storage.storage import Storage
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FolderFile:
+    """The adapter's data for reading a file."""
+
+    path: str
+    schema: pa.Schema
+    # The file's own schema, if it was read to find the table's.
+    physical: pa.Schema | None
+
+
+class FolderSlices(Slices):
+    """The slices of a plain folder."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        schema: pa.Schema,
+        columns: pa.RecordBatch,
+        folders: Mapping[str, Mapping[str, object]],
+        physical: Mapping[str, pa.Schema],
+    ) -> None:
+        """`folders` are the partition values of each folder; `physical` are the schemas of files by their paths."""
+        self._storage = storage
+        self._schema = schema
+        self._columns = columns
+        self._folders = folders
+        self._physical = physical
+
+    @classmethod
+    def listed(
+        cls,
+        storage: Storage,
+        schema: pa.Schema,
+        files: Sequence[ListedFile],
+        partitions: Sequence[pa.Field],
+        physical: Mapping[str, pa.Schema],
+    ) -> FolderSlices:
+        """Return the slices of listed files."""
+        groups = [file.relative for file in files]
+        folders = [group.rpartition("/")[0] for group in groups]
+        values = {folder: hive.values_of(folder, partitions) for folder in dict.fromkeys(folders)}
+        places = {folder: at for at, folder in enumerate(values)}
+        columns = {
+            "group": pa.array(groups, pa.string()),
+            "folder": pa.array([places[folder] for folder in folders], pa.int32()),
+            "token": pa.array([file.token for file in files], pa.string()),
+            "path": pa.array([file.path for file in files], pa.string()),
+            "size": pa.array([file.size for file in files], pa.int64()),
+        }
+        return cls(storage, schema, pa.RecordBatch.from_pydict(columns), values, physical)
+
+    def __len__(self) -> int:
+        return int(self._columns.num_rows)
+
+    @cached_property
+    def partition(self) -> pa.StringArray:
+        """The folder of each file."""
+        return pa.array(list(self._folders), pa.string()).take(self._columns["folder"])
+
+    @property
+    def group(self) -> pa.StringArray:
+        """The path of each file below the folder."""
+        return self._columns["group"]
+
+    @property
+    def token(self) -> pa.StringArray:
+        """The version of each file, "" if it is too young to have one."""
+        return self._columns["token"]
+
+    @cached_property
+    def path(self) -> pa.StringArray:
+        """The path of each file as an engine opens it."""
+        paths = self._columns["path"].to_pylist()
+        return pa.array([self._storage.address(path) for path in paths], pa.string())
+
+    @property
+    def size(self) -> pa.Int64Array:
+        """The bytes of each file."""
+        return self._columns["size"]
+
+    @property
+    def num_rows(self) -> pa.Int64Array:
+        """Null: a listing does not count rows."""
+        return pa.nulls(len(self), pa.int64())
+
+    @property
+    def clean(self) -> pa.BooleanArray:
+        """True: nothing in a plain folder deletes rows."""
+        return pa.repeat(pa.scalar(True), len(self))
+
+    @cached_property
+    def partition_values(self) -> Mapping[str, PartitionColumn]:
+        """The columns in the names of the folders."""
+        rows = list(self._folders.values())
+        names = rows[0] if rows else ()
+        return {name: PartitionColumn([row[name] for row in rows], self._columns["folder"]) for name in names}
+
+    def native(self, number: int) -> FolderFile:
+        """Return the adapter's data for reading a file."""
+        path = self._columns["path"][number].as_py()
+        return FolderFile(path, self._schema, self._physical.get(path))
+
+    def select(self, numbers: pa.Array) -> Slices:
+        """Return the slices at some positions."""
+        return FolderSlices(self._storage, self._schema, self._columns.take(numbers), self._folders, self._physical)

@@ -1,0 +1,197 @@
+"""The slices of an Iceberg table, made of the columns of its manifests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from parsieve.io.sources import local_path
+from parsieve.lake.iceberg.manifests import DataFiles, Deletes
+from parsieve.lake.iceberg.statistics import partition_reader
+from parsieve.lake.rows.columns import FIELD_ID, Find, Matching
+from parsieve.lake.slices import PartitionColumn, Slices, repeated
+
+_NO_DELETES = Deletes()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class IcebergFile:
+    """The adapter's data for reading a data file."""
+
+    path: str
+    format: str
+    is_encrypted: bool
+    deletes: Deletes
+    io: Any
+    schema: pa.Schema
+    matching: Matching
+
+
+class TableState:
+    """The properties that all slices of a snapshot share."""
+
+    def __init__(self, table: Any, iceberg_schema: Any, schema: pa.Schema, find: Callable[..., Find]) -> None:
+        self.io = table.io
+        self.schema = schema
+        self.location = table.location().rstrip("/") + "/"
+        self.specs = table.metadata.specs()
+        self._iceberg_schema = iceberg_schema
+        self._find = find
+        self._names = {
+            int(field.metadata[FIELD_ID]): field.name
+            for field in schema
+            if field.metadata and FIELD_ID in field.metadata
+        }
+        self._defaults = _defaults(iceberg_schema.fields)
+        self._identities: dict[int, list[tuple[int, int, Callable[[Any], Any]]]] = {}
+
+    def folder(self, spec_id: int, record: Any) -> str:
+        """Return the path of a partition, "" in a table without partitions."""
+        spec = self.specs[spec_id]
+        folder: str = spec.partition_to_path(record, self._iceberg_schema) if spec.fields else ""
+        return folder
+
+    def values(self, spec_id: int, record: Any) -> dict[int, Any]:
+        """Return the values of the top-level columns that a partition stores unchanged, by field id."""
+        if spec_id not in self._identities:
+            self._identities[spec_id] = [
+                (place, field.source_id, partition_reader(self.schema.field(self._names[field.source_id]).type))
+                for place, field in enumerate(self.specs[spec_id].fields)
+                if str(field.transform) == "identity" and field.source_id in self._names
+            ]
+        return {number: read(record[place]) for place, number, read in self._identities[spec_id]}
+
+    def name(self, number: int) -> str:
+        """Return the name of a column by its field id."""
+        name: str = self._names[number]
+        return name
+
+    def matching(self, values: Mapping[int, Any]) -> Matching:
+        """Return how the columns of a file are found in a partition with these values."""
+        defaults = self._defaults | {str(number).encode(): value for number, value in values.items()}
+        return Matching(self._find, defaults)
+
+
+def _defaults(fields: Any) -> dict[bytes, object]:
+    """Return the defaults of columns and of fields in structs, by field id."""
+    defaults: dict[bytes, object] = {}
+    for field in fields:
+        if getattr(field, "initial_default", None) is not None:
+            defaults[str(field.field_id).encode()] = field.initial_default
+        defaults |= _defaults(getattr(field.field_type, "fields", ()))
+    return defaults
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Partition:
+    """The properties that all files of a partition share."""
+
+    folder: str
+    values: Mapping[int, Any]
+    matching: Matching
+
+
+class IcebergSlices(Slices):
+    """The slices of an Iceberg table."""
+
+    def __init__(self, table: TableState, files: DataFiles, partitions: list[_Partition] | None = None) -> None:
+        self._table = table
+        self._files = files
+        self._partitions = [] if partitions is None else partitions
+        for (spec_id, _), record in files.partitions if partitions is None else ():
+            values = table.values(spec_id, record)
+            self._partitions.append(_Partition(table.folder(spec_id, record), values, table.matching(values)))
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+    @cached_property
+    def partition(self) -> pa.StringArray:
+        """The path of each file's partition."""
+        if not self._partitions:
+            return repeated("", len(self))
+        return pa.array([one.folder for one in self._partitions], pa.string()).take(self._files["partition"])
+
+    @cached_property
+    def group(self) -> pa.StringArray:
+        """The path of each file below the table's location, or its whole address."""
+        paths = self._files["path"]
+        is_below = pc.starts_with(paths, self._table.location)
+        length = len(self._table.location.encode())
+        below = pc.binary_slice(paths.view(pa.binary()), length, (1 << 31) - 1).view(pa.string())
+        return pc.if_else(is_below, below, paths)
+
+    @cached_property
+    def token(self) -> pa.StringArray:
+        """Size, rows and the commit of each file, and its deletes."""
+        numbers = (self._files[name].cast(pa.string()) for name in ("size", "rows", "added"))
+        tokens = pc.binary_join_element_wise(*numbers, "-")
+        if not self._files.deletes:
+            return tokens
+        texts = tokens.to_pylist()
+        for number, deletes in self._files.deletes.items():
+            texts[number] = "|".join([texts[number], *deletes.identities])
+        return pa.array(texts, pa.string())
+
+    @cached_property
+    def path(self) -> pa.StringArray:
+        """The path of each file as an engine opens it."""
+        paths = self._files["path"]
+        is_local = pc.starts_with(paths, "file:")
+        if not pc.any(is_local).as_py():
+            return paths
+        local = pa.array(map(local_path, paths.filter(is_local).to_pylist()), pa.string())
+        return pc.replace_with_mask(paths, is_local, local)
+
+    @property
+    def size(self) -> pa.Int64Array:
+        """The bytes of each file."""
+        return self._files["size"]
+
+    @property
+    def num_rows(self) -> pa.Int64Array:
+        """The rows of each file."""
+        return self._files["rows"]
+
+    @cached_property
+    def clean(self) -> pa.BooleanArray:
+        """Whether each file has no deletes."""
+        deletes = self._files.deletes
+        return pa.array([number not in deletes for number in range(len(self))]) if deletes else _all_true(len(self))
+
+    @cached_property
+    def partition_values(self) -> Mapping[str, PartitionColumn]:
+        """The columns that partitions store unchanged."""
+        columns = {}
+        for number in dict.fromkeys(number for one in self._partitions for number in one.values):
+            known = [at if number in one.values else None for at, one in enumerate(self._partitions)]
+            values = [one.values.get(number) for one in self._partitions]
+            places = pa.array(known, pa.int32()).take(self._files["partition"])
+            columns[self._table.name(number)] = PartitionColumn(values, places)
+        return columns
+
+    def native(self, number: int) -> IcebergFile:
+        """Return the adapter's data for reading a file."""
+        partition = self._partitions[self._files["partition"][number].as_py()]
+        return IcebergFile(
+            path=self._files["path"][number].as_py(),
+            format=self._files["format"][number].as_py(),
+            is_encrypted=self._files["is_encrypted"][number].as_py(),
+            deletes=self._files.deletes.get(number, _NO_DELETES),
+            io=self._table.io,
+            schema=self._table.schema,
+            matching=partition.matching,
+        )
+
+    def select(self, numbers: pa.Array) -> Slices:
+        """Return the slices at some positions."""
+        return IcebergSlices(self._table, self._files.take(numbers), self._partitions)
+
+
+def _all_true(count: int) -> pa.BooleanArray:
+    return pa.repeat(pa.scalar(True), count)

@@ -1,0 +1,142 @@
+"""The executor that reads slices and writes index files on Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+import pyarrow as pa
+
+from parsieve import _core
+from parsieve.index.bloom.shelf import SHELF_BYTES
+from parsieve.index.scan.runs import check_memory
+from parsieve.spark.build import bloom, runs, sieve
+from parsieve.spark.build.sieve import StoredRows
+from parsieve.spark.runtime import executors
+
+if TYPE_CHECKING:
+    from parsieve.index.build.executor import Shelves
+    from parsieve.index.log.commit import Base, ColumnState, DeltaPart, Shelf
+    from parsieve.index.sieve.delta import Delta
+    from parsieve.io.store.base import Store
+    from parsieve.lake.base import ColumnPath, Lake, Location, Slice
+
+# How much of a table's rows a task holds in memory.
+MEMORY = 256 << 20
+
+
+@dataclass
+class SparkExecutor:
+    """Reads slices and writes index files in tasks on Spark's executors."""
+
+    spark: Any
+    store: Store
+    memory: int = MEMORY
+    # The options of a Sieve index, and in how many parts to build it; None depends on the number of rows.
+    options: Mapping[str, Any] | None = None
+    parts: int | None = None
+    # The size of a shelf of filters; None is the size for the memory.
+    shelf_bytes: int | None = None
+    # The slices that filters were filled for so far.
+    outcomes: list[bloom.Outcome] = field(default_factory=list)
+    _runs: list[runs.Run] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        check_memory(self.memory)
+        # Reject wrong options before reading the table.
+        _core.SieveOptions(**(self.options or {}))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        written, self._runs = self._runs, []
+        runs.delete(self.store, written)
+
+    def read_rows(
+        self, lake: Lake, slices: Sequence[Slice], columns: Mapping[ColumnPath, pa.DataType]
+    ) -> dict[ColumnPath, StoredRows]:
+        """Read some columns of some slices in one scan, and store their rows as sorted runs."""
+        tasks = [
+            sieve.ReadTask(self.store, lake, slices[start:end], start, columns, self.memory)
+            for start, end in executors.shares(self.spark, [file_slice.size for file_slice in slices])
+        ]
+        label = f"read {', '.join('.'.join(path) for path in columns)} of {lake.uri}"
+        rows = {path: StoredRows(data_type) for path, data_type in columns.items()}
+        for answer in executors.run(self.spark, label, sieve.read, tasks):
+            for path, column in answer.items():
+                rows[path].append(column)
+        self._runs += [run for column in rows.values() for run in column.runs]
+        return rows
+
+    def build_bases(
+        self, rows: Mapping[ColumnPath, StoredRows], locations: Sequence[Location], instant: int
+    ) -> dict[ColumnPath, Base]:
+        """Merge the rows of each column into a Sieve index, and store it."""
+        jobs = [
+            sieve.ColumnJob(self.store, column.type, tuple(column.runs), len(locations), dict(self.options or {}), path)
+            for path, column in rows.items()
+        ]
+        built = sieve.build_parts(self.spark, jobs, self.parts)
+        return {
+            job.path: sieve.join_parts(job, parts, rows[job.path], locations, instant)
+            for job, parts in zip(jobs, built, strict=True)
+        }
+
+    def write_delta(self, delta: Delta, rows: StoredRows | None) -> DeltaPart:
+        """Store a delta of one column with these rows, in one task."""
+        if rows is None or not rows.runs:
+            return delta.put(self.store)
+        task = sieve.DeltaTask(self.store, delta, rows.runs)
+        [part] = executors.run(self.spark, "write the changes", sieve.write_delta, [task])
+        return part
+
+    def compact(self, states: Sequence[ColumnState]) -> list[Base]:
+        """Merge the base and the deltas of each column into a new base, and store it."""
+        label = f"compact {', '.join('.'.join(state.path) for state in states)}"
+        tasks = [sieve.CompactTask(self.store, state) for state in states]
+        return executors.run(self.spark, label, sieve.compact, tasks)
+
+    def fill_shelves(
+        self, lake: Lake, slices: Sequence[Slice], rates: Mapping[ColumnPath, float]
+    ) -> tuple[dict[ColumnPath, Shelves], dict[Location, Exception]]:
+        """Store shelves with a Bloom filter for each slice and column; also return why slices could not be read."""
+        tasks = [
+            bloom.FillTask(self.store, lake, slices[start:end], rates)
+            for start, end in executors.shares(self.spark, [file_slice.size for file_slice in slices])
+        ]
+        names = ", ".join(".".join(path) for path in rates)
+        answers = executors.run(self.spark, f"fill filters of {names} of {lake.uri}", bloom.fill_filters, tasks)
+        filled = [filled_slice for answer in answers for filled_slice in answer]
+        files = dict.fromkeys(stored.name for part in filled for stored in part.filters if stored.name)
+        try:
+            shelves: dict[ColumnPath, Shelves] = dict.fromkeys(rates, ())
+            jobs = bloom.shelf_tasks(self.store, filled, list(rates), self._shelf_bytes)
+            label = f"arrange filters of {names}"
+            stored_shelves = executors.run(self.spark, label, bloom.arrange_shelf, [task for _, task in jobs])
+            for (path, _), shelf in zip(jobs, stored_shelves, strict=True):
+                shelves[path] += (shelf,)
+        finally:
+            for name in files:
+                self.store.delete(name)
+        failed = {}
+        for file_slice, part in zip(slices, filled, strict=True):
+            num_bytes = sum(stored.num_bytes for stored in part.filters)
+            self.outcomes.append(bloom.Outcome(file_slice, len(rates), num_bytes, part.seconds, part.error))
+            if part.error is not None:
+                failed[file_slice.location] = part.error
+        return shelves, failed
+
+    def merge_shelves(self, shelves: Sequence[Shelf], tokens: Mapping[Location, str]) -> Shelves:
+        """Store the live filters of these locations on fewer shelves, in one task."""
+        task = bloom.MergeTask(self.store, shelves, tokens, self._shelf_bytes)
+        [merged] = executors.run(self.spark, "merge shelves of filters", bloom.merge_shelves, [task])
+        return merged
+
+    @property
+    def _shelf_bytes(self) -> int:
+        return min(SHELF_BYTES, self.memory) if self.shelf_bytes is None else self.shelf_bytes

@@ -1,0 +1,162 @@
+"""Plain folders of Parquet files, whose files can be replaced under their names at any time."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Sequence
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from parsieve._core import ParsieveError, UnsupportedError
+from parsieve.errors import ConflictError
+from parsieve.lake.base import Location, Snapshot
+from parsieve.lake.folder.table import ParquetDir
+from parsieve.plan.open_table import OpenTable
+from parsieve.plan.record import PlanRecord
+from parsieve.spark.pushdown.catalyst import Filter
+from parsieve.spark.scan import file_index
+from parsieve.spark.scan.format_scan import ListedScan, PlannedFiles, changed_since, condition_of
+from parsieve.spark.scan.kept_files import Keeper, comparable
+
+_log = logging.getLogger("parsieve.spark")
+
+# How often to try if files of the folder are replaced while Spark reads their columns.
+ATTEMPTS = 10
+
+
+class FolderScan(ListedScan):
+    """A plain folder of Parquet files."""
+
+    lake: ParquetDir
+    # The folder before Spark listed it; None if only Spark can list it.
+    _before: Snapshot | None = None
+
+    def whole(self) -> Any:
+        """Return all files that Spark lists in the folder, or all partitions in Spark's catalog."""
+        return self._frame
+
+    @cached_property
+    def _frame(self) -> Any:
+        if self.as_of is not None:
+            # Raises: a folder has no earlier states.
+            self.lake.snapshot(self.as_of)
+        if self.name is None:
+            return self._load()
+        # The catalog may have partitions outside of the folder.
+        self._before = self._snapshot()
+        frame = self.spark.table(self.name)
+        # The catalog remembers the sizes of files from an earlier listing.
+        file_index.refresh(frame)
+        return frame
+
+    def _load(self) -> Any:
+        """Load the folder.
+
+        Spark lists the files and then reads a footer for the columns, which fails if that file is replaced in between.
+        """
+        # Without this option, Spark reads `[ ] { } * ?` in the folder's name as a pattern.
+        reader = self.spark.read.option("__globPaths__", "false")
+        address = self._address()
+        for attempt in range(ATTEMPTS):
+            self._before = self._snapshot()
+            try:
+                return reader.parquet(address)
+            except Exception as error:
+                before, after = _tokens(self._before), _tokens(self._snapshot())
+                is_last = attempt == ATTEMPTS - 1
+                # A file without a token may have changed unnoticed, so equal tokens only prove something if all exist.
+                if before is None or (before == after and (is_last or all(before.values()))):
+                    raise
+                if is_last:
+                    reason = "files changed since the plan while Spark read their columns"
+                    raise ConflictError(f"{self.lake.uri}: {reason}, {ATTEMPTS} times in a row; try again") from error
+        raise AssertionError("unreachable")
+
+    def _snapshot(self) -> Snapshot | None:
+        try:
+            return self.lake.snapshot()
+        except (ParsieveError, OSError) as error:
+            _log.warning("replaced files will be noticed only when they are read: %s", error)
+            return None
+
+    def keeper(self, table: OpenTable, also: Sequence[pc.Expression]) -> Keeper:
+        """Return a `Keep` that looks at the folder again for each query."""
+        types = self.types()
+        return FolderKeeper(self.spark, table, types, also, self._before)
+
+    def from_plan(self, plan: PlanRecord) -> Any:
+        """Return the rows of a plan. Files that were added since the plan are not read."""
+        try:
+            current = {piece.path: piece for piece in self.lake.snapshot().slices}
+        except FileNotFoundError:
+            current = {}
+        for piece in plan.slices():
+            listed = current.get(piece.path)
+            if listed is None:
+                raise changed_since(plan, f"{piece.path} is gone")
+            # A kept file with a token was proven unchanged when it was planned, so a file without one is a newer file.
+            if piece.token and not listed.same_rows(piece):
+                raise changed_since(plan, f"{piece.path} was written anew")
+        keep = PlannedFiles.of(plan)
+        keep(file_index.list_paths(self.whole()), Filter((), None))
+        if keep.missing:
+            raise UnsupportedError(f"Spark does not list {min(keep.missing)} below {self.lake.uri}; use to_arrow")
+        return self._prune(keep).where(condition_of(plan, self.types()))
+
+    @classmethod
+    def int96_columns(cls, lake: ParquetDir, snapshot: Snapshot) -> frozenset[str]:
+        """Return the columns that the first file stores as INT96. The table has the columns of that file."""
+        candidates = {field.name for field in snapshot.schema if field.type == pa.timestamp("ns")}
+        if not candidates:
+            return frozenset()
+        with pq.ParquetFile(lake.storage.open(snapshot.slices[0].native.path)) as file:
+            columns = [file.schema.column(number) for number in range(len(file.schema))]
+        return frozenset(
+            column.path for column in columns if column.physical_type == "INT96" and column.path in candidates
+        )
+
+
+class FolderKeeper(Keeper):
+    """A `Keep` for a plain folder, which plans each query on the files that exist at that moment."""
+
+    def __init__(
+        self, spark: Any, table: OpenTable, types: Any, also: Sequence[pc.Expression], before: Snapshot | None
+    ) -> None:
+        """`before` is the folder before Spark listed it."""
+        super().__init__(spark, table, types, None, also)
+        self._before = before
+        # The folder when the last query was planned.
+        self._now: Snapshot | None = None
+
+    def _snapshot(self, paths: Sequence[str]) -> Snapshot:
+        # A file can be replaced under its name, so an older snapshot proves nothing about it.
+        self._now = self._table.snapshot(None)
+        return self._now
+
+    def stale(self, paths: Collection[str]) -> set[str]:
+        """Return the paths whose files may not be the ones that Spark listed.
+
+        Spark reads a file up to its listed size, so it would lose rows of a longer file that replaced it.
+        """
+        if self._before is None:
+            return set()
+        now, self._now = self._now or self._table.snapshot(None), None
+        tokens = _tokens_by_path(now)
+        # Equal snapshots share their slices, which saves the work for the second one.
+        before = tokens if now.slices is self._before.slices else _tokens_by_path(self._before)
+        names = {path: comparable(path) for path in paths}
+        return {path for path, name in names.items() if name in tokens and (tokens[name] or None) != before.get(name)}
+
+
+def _tokens(snapshot: Snapshot | None) -> dict[Location, str] | None:
+    return None if snapshot is None else snapshot.tokens
+
+
+def _tokens_by_path(snapshot: Snapshot) -> dict[str, str]:
+    slices = snapshot.slices
+    pairs = zip(slices.path.to_pylist(), slices.token.to_pylist(), strict=True)
+    return {comparable(path): token for path, token in pairs if path}
