@@ -101,8 +101,8 @@ def test_a_file_that_fails_does_not_stop_the_others(folder: Path, capsys: pytest
 
 
 def test_a_second_run_processes_the_remaining_files(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    done = folder_run.parquet_files(folder)[:2]
-    for path in done:
+    finished = folder_run.parquet_files(folder)[:2]
+    for path in finished:
         ps.add_filters(path, columns="id")
     _, out, _ = run(capsys, "add", str(folder), "-c", "id", "--json")
     assert json.loads(out)["summary"] | {"bytes_before": 0, "bytes_after": 0} == {

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from support.aging import wait_until_old
 
 import parsieve as ps
 from parsieve.cli import main
@@ -20,7 +20,7 @@ def folder(tmp_path: Path) -> Path:
     for number in range(3):
         table = pa.table({"id": range(number, 30, 3), "a,b": [number] * 10, "flag": [True] * 10})
         pq.write_table(table, tmp_path / f"part-{number}.parquet", row_group_size=5)
-    time.sleep(0.1)
+    wait_until_old(tmp_path)
     return tmp_path
 
 
@@ -41,7 +41,7 @@ def test_probe_shows_the_reason_for_each_answer(folder: Path, capsys: Any) -> No
 
 def test_explain_lists_predicates_without_evidence(tmp_path: Path) -> None:
     pq.write_table(pa.table({"id": [1, 2]}), tmp_path / "part-0.parquet", write_statistics=False)
-    time.sleep(0.1)
+    wait_until_old(tmp_path)
     table = ps.open_table(str(tmp_path))
     explanation = table.plan("id = 7", row_groups=False).explain()
     assert "no evidence for id = 7: no min/max statistics, index or filter" in explanation
@@ -91,7 +91,7 @@ def test_a_column_name_may_contain_a_comma(folder: Path, capsys: Any) -> None:
     path = str(folder / "part-0.parquet")
     assert main(["add", path, "-c", "a,b", "-c", "id"]) == 0
     with ps.open_filters(path) as filters:
-        assert {place.column for place in filters.ranges()} == {"a,b", "id"}
+        assert {byte_range.column for byte_range in filters.ranges()} == {"a,b", "id"}
     assert main(["index", "build", str(folder), "a,b"]) == 0
     assert ps.open_table(str(folder)).index_kinds() == {"a,b": "sieve"}
 

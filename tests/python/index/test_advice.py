@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from support.aging import wait_until_old
 from support.places import index_of
 
 import parsieve as ps
@@ -27,7 +27,7 @@ def table_of(folder: Path, values: Callable[[int], pa.Array], padding: int = 2_0
         pq.write_table(
             pa.table({"key": key, "noise": pa.array([noise] + [b""] * (len(key) - 1))}), folder / f"{part:02}.parquet"
         )
-    time.sleep(0.1)
+    wait_until_old(folder)
     return ps.open_table(str(folder))
 
 
@@ -147,7 +147,7 @@ def test_both_kinds_are_built_and_unknown_kinds_are_rejected(tmp_path: Path) -> 
 
 def test_neither_kind_is_built_if_one_is_unsupported(tmp_path: Path) -> None:
     pq.write_table(pa.table({"id": [1, 2], "flag": [True, False]}), tmp_path / "0.parquet")
-    time.sleep(0.1)
+    wait_until_old(tmp_path)
     table = ps.open_table(tmp_path)
     with pytest.raises(ps.UnsupportedError, match="BOOLEAN"):
         table.build_index(["id", "flag"], kind="both")
@@ -181,7 +181,7 @@ def test_types_that_pyarrow_cannot_sort_get_advice_and_an_index(tmp_path: Path, 
 def test_advice_and_builds_skip_unreadable_files(tmp_path: Path) -> None:
     table_of(tmp_path, scattered)
     pq.write_table(pa.table({"key": ["text"], "noise": [b""]}), tmp_path / "07.parquet")
-    time.sleep(0.1)
+    wait_until_old(tmp_path)
     table = ps.open_table(str(tmp_path))
     [advice] = table.advise("key")
     assert advice.recommendation == "sieve"

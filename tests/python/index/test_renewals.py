@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from support.aging import wait_until_old
 from support.places import index_of
 
 import parsieve as ps
@@ -29,7 +29,7 @@ def folder(tmp_path: Path) -> Path:
         path = tmp_path / f"day={number % 2}" / f"part-{number}.parquet"
         path.parent.mkdir(exist_ok=True)
         pq.write_table(pa.table({"id": range(number, 600, FILES), "n": [str(n) for n in range(100)]}), path)
-    time.sleep(0.1)
+    wait_until_old(tmp_path)
     return tmp_path
 
 
@@ -63,7 +63,7 @@ def test_files_with_new_filters_are_not_read_again(folder: Path, read: list[str]
     assert len(table.plan("id = 17", row_groups=False).files) == 1
     for path in files(folder)[:4]:
         assert ps.add_filters(path, columns="id").written
-    time.sleep(0.1)
+    wait_until_old(folder)
     # Until the update, the index does not cover them and plans keep them.
     assert len(table.plan("id = 17", row_groups=False).files) >= 4
     assert_plans_are_correct(table)
@@ -83,11 +83,11 @@ def test_several_changes_of_filters_are_followed(folder: Path, read: list[str]) 
     table.build_index("id", kind="both")
     first = files(folder)[0]
     ps.add_filters(first, columns="id")
-    time.sleep(0.1)
+    wait_until_old(folder)
     ps.add_filters(first, columns="n")
-    time.sleep(0.1)
+    wait_until_old(folder)
     ps.drop_filters(first, columns="id")
-    time.sleep(0.1)
+    wait_until_old(folder)
     read.clear()
     table.update_index()
     assert read == []
@@ -101,12 +101,12 @@ def test_files_with_changed_rows_are_read_again(folder: Path, read: list[str]) -
     table.build_index("id", kind="both")
     before, between, after, touched = files(folder)[:4]
     pq.write_table(pa.table({"id": [1000], "n": ["x"]}), before)
-    time.sleep(0.1)
+    wait_until_old(folder)
     ps.add_filters(before, columns="id")
     ps.add_filters(between, columns="id")
-    time.sleep(0.1)
+    wait_until_old(folder)
     pq.write_table(pa.table({"id": [1001], "n": ["x"]}), between)
-    time.sleep(0.1)
+    wait_until_old(folder)
     ps.add_filters(between, columns="id")
     ps.add_filters(after, columns="id")
     # Rewrite it in place with the same size, immediately.
@@ -114,9 +114,9 @@ def test_files_with_changed_rows_are_read_again(folder: Path, read: list[str]) -
     with after.open("r+b") as file:
         file.write(data)
     ps.add_filters(touched, columns="id")
-    time.sleep(0.1)
+    wait_until_old(folder)
     os.utime(touched)
-    time.sleep(0.1)
+    wait_until_old(folder)
     read.clear()
     table.update_index()
     assert len(set(read)) == 4
@@ -133,7 +133,7 @@ def test_a_damaged_renewal_is_ignored(folder: Path, read: list[str], bytes_: byt
     ps.add_filters(files(folder)[0], columns="id")
     [note] = (index_of(folder) / "renewals").iterdir()
     note.write_bytes(bytes_)
-    time.sleep(0.1)
+    wait_until_old(folder)
     read.clear()
     table.update_index()
     assert len(read) == 1
@@ -145,10 +145,10 @@ def test_a_renewal_of_another_file_is_ignored(folder: Path, read: list[str]) -> 
     table.build_index("id", kind="sieve")
     source, target = files(folder)[0], files(folder)[2]
     ps.add_filters(source, columns="id")
-    time.sleep(0.1)
+    wait_until_old(folder)
     # The file with the known token replaces another file, at another path.
     source.replace(target)
-    time.sleep(0.1)
+    wait_until_old(folder)
     read.clear()
     table.update_index()
     assert read == [target.relative_to(folder).as_posix()]
@@ -167,10 +167,10 @@ def test_no_renewal_is_written_for_a_file_that_changed_just_before(
         places = RewriteTarget(path, None, "refuse", False, False)
     # A write within the tick would leave the same timestamps, so the copied rows may be outdated.
     with places:
-        time.sleep(0.2)
+        wait_until_old(folder)
         places.write(path.stat().st_size, [], lambda: iter(()), lambda _: None)
     assert not (index_of(folder) / "renewals").exists()
-    time.sleep(0.1)
+    wait_until_old(folder)
     with RewriteTarget(path, None, "refuse", False, False) as places:
         places.write(path.stat().st_size, [], lambda: iter(()), lambda _: None)
     assert len(list((index_of(folder) / "renewals").iterdir())) == 1

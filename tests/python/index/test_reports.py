@@ -156,19 +156,19 @@ def test_expiry_removes_the_files_of_expired_versions(folder: Path) -> None:
     table.build_index("k", kind="sieve")
     assert on_disk(folder) == 2 * first.bytes_stored
 
-    kept = table.expire_index()
-    assert (kept.versions_removed, kept.files_removed, kept.bytes_freed) == (0, 0, 0)
-    [remaining] = kept.remaining
+    first_report = table.expire_index()
+    assert (first_report.versions_removed, first_report.files_removed, first_report.bytes_freed) == (0, 0, 0)
+    [remaining] = first_report.remaining
     assert remaining.bytes == first.bytes_stored
     assert "expire_index(older_than=0) removes them" in remaining.reason
     assert remaining.until is not None
     assert remaining.until > dt.datetime.now(dt.UTC) + dt.timedelta(days=6)
-    assert f"remain until {remaining.until:%Y-%m-%d}" in str(kept)
+    assert f"remain until {remaining.until:%Y-%m-%d}" in str(first_report)
 
-    freed = table.expire_index(older_than=0)
-    assert freed.versions_removed == 1
-    assert freed.bytes_freed >= first.bytes_stored
-    assert freed.remaining == ()
+    second_report = table.expire_index(older_than=0)
+    assert second_report.versions_removed == 1
+    assert second_report.bytes_freed >= first.bytes_stored
+    assert second_report.remaining == ()
     assert on_disk(folder) == first.bytes_stored
     assert table.verify_index() == []
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import obstore.store
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from support.aging import wait_until_old
 from support.places import index_of
 
 import parsieve as ps
@@ -26,12 +26,12 @@ def folder(tmp_path: Path) -> Path:
     folder.mkdir()
     for part in range(2):
         pq.write_table(pa.table({"id": range(part, 300, 3), "f": [float(part)] * 100}), folder / f"{part}.parquet")
-    time.sleep(0.1)
+    wait_until_old(tmp_path)
     table = ps.open_table(folder)
     table.build_index("id", kind="both")
     table.build_index("f", kind="sieve")
     pq.write_table(pa.table({"id": range(2, 300, 3), "f": [2.0] * 100}), folder / "2.parquet")
-    time.sleep(0.1)
+    wait_until_old(tmp_path)
     table.update_index()
     return folder
 
@@ -131,7 +131,7 @@ def test_an_unreachable_store_keeps_files_and_fails_maintenance(folder: Path) ->
 
 def test_maintenance_needs_an_index_and_plans_do_not(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pq.write_table(pa.table({"id": [1, 2]}), tmp_path / "0.parquet")
-    time.sleep(0.1)
+    wait_until_old(tmp_path)
     table = ps.open_table(tmp_path)
 
     def assert_no_index() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -168,7 +167,6 @@ def test_a_file_that_is_replaced_while_it_is_read_is_left_out(
         write(tmp_path / "t" / f"{part}.parquet", part)
     lake = open_lake(tmp_path / "t")
     snapshot = settle(lake, lake.snapshot())
-    time.sleep(0.001)
     write(tmp_path / "t" / "1.parquet", 7)
     with caplog.at_level(logging.WARNING, "parsieve.index"):
         view = TableIndex(tmp_path / "index").build(lake, snapshot, ["k"])

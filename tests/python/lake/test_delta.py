@@ -10,7 +10,6 @@ import os
 import random
 import shutil
 import struct
-import time
 import uuid
 import zlib
 from decimal import Decimal
@@ -23,6 +22,7 @@ import pyarrow.parquet as pq
 import pyroaring
 import pytest
 from deltalake import DeltaTable, QueryBuilder, write_deltalake
+from support.aging import wait_until_old
 from support.models.lake_truth import check_snapshot, check_tokens, commit, path_in_base
 
 import parsieve as ps
@@ -420,12 +420,12 @@ def test_a_version_is_read_once_and_a_new_table_is_noticed(tmp_path: Path) -> No
     path = str(tmp_path / "t")
     write_deltalake(path, pa.table({"a": [1]}))
     lake = open_lake(path)
-    time.sleep(0.1)
+    wait_until_old(tmp_path)
     first = lake.snapshot()
     assert lake.snapshot() is first
     assert first.statistics(("a",)) is first.statistics(("a",))
     write_deltalake(path, pa.table({"a": [2]}), mode="append")
-    time.sleep(0.1)
+    wait_until_old(tmp_path)
     assert len(lake.snapshot().slices) == 2
     assert lake.snapshot(0).id == 0
     shutil.rmtree(path)

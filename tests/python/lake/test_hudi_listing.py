@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import shutil
-import time
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from support.aging import wait_until_old
 from support.hudi_tables import HudiTable
 
 import parsieve as ps
@@ -27,7 +27,7 @@ def rows(first: int, last: int, version: int = 0) -> pa.Table:
 def table(tmp_path: Path) -> HudiTable:
     hudi = HudiTable(tmp_path / "t", SCHEMA)
     hudi.commit({f"g{group}-0": rows(group * 10, group * 10 + 10) for group in range(3)})
-    time.sleep(0.1)
+    wait_until_old(tmp_path)
     return hudi
 
 
@@ -37,15 +37,15 @@ class Reopened:
     def __init__(self, table: HudiTable) -> None:
         self.uri = str(table.folder)
         self.lake = open_lake(self.uri)
-        self.seen = self.lake.snapshot()
+        self.last = self.lake.snapshot()
 
     def check(self, *, remembered: bool) -> None:
         """Compare snapshots and rows. `remembered`: whether the previous slices must be reused, or must not be."""
         current, fresh = self.lake.snapshot(), open_lake(self.uri).snapshot()
         assert current.id == fresh.id
         assert current.tokens == fresh.tokens
-        assert (current.slices is self.seen.slices) is remembered
-        self.seen = current
+        assert (current.slices is self.last.slices) is remembered
+        self.last = current
         names = self.lake.read(current, current.slices, ["name"]).read_all()["name"].to_pylist()
         assert sorted(names) == sorted(
             open_lake(self.uri).read(fresh, fresh.slices, ["name"]).read_all()["name"].to_pylist()
@@ -63,31 +63,31 @@ def test_an_unchanged_timeline_is_listed_once(table: HudiTable) -> None:
 def test_a_commit_a_rollback_and_a_restore_are_noticed(table: HudiTable) -> None:
     reopened = Reopened(table)
     second = table.commit({"g1-0": rows(10, 20, 1), "g5-0": rows(50, 60)})
-    time.sleep(0.1)
+    wait_until_old(table.folder)
     reopened.check(remembered=False)
-    assert reopened.seen.id == second
+    assert reopened.last.id == second
     reopened.check(remembered=True)
     # A rollback removes the instant and adds one of its own.
     begun = table.begin("rollback")
     reopened.check(remembered=False)
     (table.timeline / f"{second}.commit").unlink()
     reopened.check(remembered=False)
-    assert reopened.seen.id < second
+    assert reopened.last.id < second
     table.forget(second)
     (table.timeline / f"{begun}.rollback").write_bytes(b"x")
-    time.sleep(0.1)
+    wait_until_old(table.folder)
     reopened.check(remembered=False)
     reopened.check(remembered=True)
     third = table.commit({"g1-0": rows(10, 20, 3)})
     fourth = table.commit({"g2-0": rows(20, 30, 4)})
-    time.sleep(0.1)
+    wait_until_old(table.folder)
     reopened.check(remembered=False)
     begun = table.begin("restore")
     for instant in (fourth, third):
         table.forget(instant)
         reopened.check(remembered=False)
     (table.timeline / f"{begun}.restore").write_bytes(b"x")
-    time.sleep(0.1)
+    wait_until_old(table.folder)
     reopened.check(remembered=False)
     reopened.check(remembered=True)
     assert ps.open_table(reopened.uri).plan("id = 12").to_arrow()["name"].to_pylist() == ["n12-0"]
@@ -99,16 +99,16 @@ def test_a_commit_a_rollback_and_a_restore_are_noticed(table: HudiTable) -> None
 def test_everything_is_listed_while_an_action_is_pending(table: HudiTable, action: str) -> None:
     reopened = Reopened(table)
     instant = table.begin(action)
-    time.sleep(0.1)
+    wait_until_old(table.folder)
     reopened.check(remembered=False)
     reopened.check(remembered=False)
     for path in table.timeline.glob(f"{instant}.*"):
         path.unlink()
-    time.sleep(0.1)
+    wait_until_old(table.folder)
     reopened.check(remembered=False)
     # A requested action has not begun yet.
     (table.timeline / f"{table.instant()}.compaction.requested").touch()
-    time.sleep(0.1)
+    wait_until_old(table.folder)
     reopened.check(remembered=False)
     reopened.check(remembered=True)
 
@@ -117,18 +117,18 @@ def test_a_clean_and_an_archived_instant_are_noticed(table: HudiTable) -> None:
     first = min(path.name for path in table.timeline.glob("*.commit")).partition(".")[0]
     reopened = Reopened(table)
     table.commit({"g1-0": rows(10, 20, 1)})
-    time.sleep(0.1)
+    wait_until_old(table.folder)
     reopened.check(remembered=False)
     assert reopened.lake.snapshot(first).id == first
     (table.timeline / f"{table.instant()}.clean").write_bytes(b"")
-    time.sleep(0.1)
+    wait_until_old(table.folder)
     # The clean changes which instants can still be read.
     with pytest.raises(ps.UnsupportedError, match="how far"):
         reopened.lake.snapshot(first)
     reopened.check(remembered=False)
     for path in table.timeline.glob(f"{first}.*"):
         shutil.move(path, table.timeline / "archived" / path.name)
-    time.sleep(0.1)
+    wait_until_old(table.folder)
     reopened.check(remembered=False)
     with pytest.raises(ValueError, match="begins at"):
         reopened.lake.snapshot(first)
@@ -151,16 +151,16 @@ def test_another_table_at_the_same_place_is_noticed(table: HudiTable, tmp_path: 
     shutil.rmtree(table.folder)
     other = HudiTable(table.folder, SCHEMA)
     other.commit({f"g{group}-0": rows(group * 10, group * 10 + 5, 7) for group in range(3)})
-    time.sleep(0.1)
+    wait_until_old(tmp_path)
     reopened.check(remembered=False)
-    assert reopened.seen.id == other.timeline.joinpath(max(other.timeline.glob("*.commit")).name).name.partition(".")[0]
+    assert reopened.last.id == other.timeline.joinpath(max(other.timeline.glob("*.commit")).name).name.partition(".")[0]
 
 
 def test_snapshots_of_two_instants_are_distinct(table: HudiTable) -> None:
     lake = open_lake(str(table.folder))
     first = lake.snapshot()
     second = table.commit({"g1-0": rows(10, 20, 1)})
-    time.sleep(0.1)
+    wait_until_old(table.folder)
     for _ in range(2):
         assert lake.snapshot().id == second
         assert lake.snapshot(first.id).tokens == first.tokens
@@ -172,7 +172,7 @@ def test_an_index_follows_a_table_with_remembered_slices(table: HudiTable) -> No
     opened.build_index("id", kind="sieve")
     assert len(opened.plan("id = 12").files) == 1
     table.commit({"g2-0": rows(20, 30, 1), "g6-0": rows(12, 13, 9)})
-    time.sleep(0.1)
+    wait_until_old(table.folder)
     assert sorted(opened.plan("id = 12").to_arrow()["name"].to_pylist()) == ["n12-0", "n12-9"]
     opened.update_index()
     assert len(opened.plan("id = 12", row_groups=False).files) == 2

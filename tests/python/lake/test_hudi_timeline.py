@@ -60,10 +60,17 @@ A, B, C, D, E = (f"2026010100000{place}000" for place in range(1, 6))
 
 @pytest.mark.parametrize("version", [6, 8])
 def test_completed_and_archived_instants_hold(tmp_path: Path, version: int) -> None:
-    done = (lambda instant, action: f"{instant}_{instant[:-3]}999.{action}") if version >= 8 else "{}.{}".format
-    names = {done(B, "commit"): b"", f"{B}.commit.requested": b"", f"{B}.inflight": b"", done(C, "deltacommit"): b""}
+    completed_name = (
+        (lambda instant, action: f"{instant}_{instant[:-3]}999.{action}") if version >= 8 else "{}.{}".format
+    )
+    names = {
+        completed_name(B, "commit"): b"",
+        f"{B}.commit.requested": b"",
+        f"{B}.inflight": b"",
+        completed_name(C, "deltacommit"): b"",
+    }
     names |= {f"{A}.deltacommit.inflight": b"", f"{D}.clustering.requested": b"", f"{E}.compaction.inflight": b""}
-    names |= {done(D, "rollback"): b"", "nonsense": b"", ".crc": b""}
+    names |= {completed_name(D, "rollback"): b"", "nonsense": b"", ".crc": b""}
     timeline = read_timeline(table(tmp_path, names, version))
     assert timeline.completed == {B, C}
     assert timeline.pending == {A, D, E}

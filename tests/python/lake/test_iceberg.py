@@ -292,18 +292,23 @@ def test_a_dropped_partition_column_is_ignored(catalog: SqlCatalog) -> None:
     ]
 
 
+def now_in_its_own_millisecond() -> dt.datetime:
+    """Return the time, once the clock shows a later millisecond: snapshots have timestamps in milliseconds."""
+    now = time.time_ns()
+    while time.time_ns() // 10**6 == now // 10**6:
+        time.sleep(0.0001)
+    return dt.datetime.fromtimestamp(now // 10**6 / 1000, dt.UTC)
+
+
 def test_snapshots_are_found_by_id_time_and_tag(catalog: SqlCatalog) -> None:
     rows = pa.table({"a": [1]})
     table = catalog.create_table("n.t", rows.schema)
     empty = open_lake(table).snapshot()
     assert (empty.id, list(empty.slices), empty.schema.names) == (None, [], ["a"])
     assert open_lake(table).read(empty, ()).read_all().num_rows == 0
-    start = dt.datetime.now(dt.UTC)
-    time.sleep(0.01)
+    start = now_in_its_own_millisecond()
     table.append(rows)
-    time.sleep(0.01)
-    between = dt.datetime.now(dt.UTC)
-    time.sleep(0.01)
+    between = now_in_its_own_millisecond()
     table.append(rows)
     first, second = table.metadata.snapshots
     table.manage_snapshots().create_tag(first.snapshot_id, "old").commit()
@@ -478,7 +483,7 @@ def test_a_rewritten_file_is_noticed_when_it_is_added_again(
 
 
 @pytest.mark.parametrize("version", ["1", "2"])
-def test_columns_of_manifests_are_what_pyiceberg_plans(catalog: SqlCatalog, version: str) -> None:
+def test_columns_of_manifests_equal_the_files_that_pyiceberg_plans(catalog: SqlCatalog, version: str) -> None:
     day, moment = dt.date(2026, 1, 31), dt.datetime(2026, 1, 31, 12, tzinfo=dt.UTC)
     kinds = {"a": pa.int64(), "b": pa.int32(), "p": pa.string(), "day": pa.date32(), "at": pa.timestamp("us", "UTC")}
     rows = [
@@ -501,21 +506,21 @@ def test_columns_of_manifests_are_what_pyiceberg_plans(catalog: SqlCatalog, vers
     planned = {local_path(str(task.file.file_path)): task.file for task in table.scan().plan_files()}
     slices = snapshot.slices
     assert sorted(planned) == sorted(slices.path.to_pylist())
-    for number, piece in enumerate(slices):
-        file = planned[str(piece.path)]
-        assert (piece.size, piece.num_rows) == (file.file_size_in_bytes, file.record_count)
-        assert piece.partition_values["p"] == file.partition[0]
-        assert ("b" in piece.partition_values) == (len(file.partition) == 2)
+    for number, data_slice in enumerate(slices):
+        file = planned[str(data_slice.path)]
+        assert (data_slice.size, data_slice.num_rows) == (file.file_size_in_bytes, file.record_count)
+        assert data_slice.partition_values["p"] == file.partition[0]
+        assert ("b" in data_slice.partition_values) == (len(file.partition) == 2)
         for name, kind in kinds.items():
-            told = snapshot.statistics((name,))
-            assert told is not None
+            statistics = snapshot.statistics((name,))
+            assert statistics is not None
             at = table.schema().find_field(name).field_id
             for array, held, is_upper in (
-                (told.lower, file.lower_bounds, False),
-                (told.upper, file.upper_bounds, True),
+                (statistics.lower, file.lower_bounds, False),
+                (statistics.upper, file.upper_bounds, True),
             ):
                 decoded = _decoded((held or {}).get(at), kind, is_upper)
                 expected = None if decoded is None else _array([decoded], kind)[0].as_py()
                 assert array[number].as_py() == expected
-            assert told.null_count[number].as_py() == (file.null_value_counts or {}).get(at)
-            assert told.value_count[number].as_py() == (file.value_counts or {}).get(at)
+            assert statistics.null_count[number].as_py() == (file.null_value_counts or {}).get(at)
+            assert statistics.value_count[number].as_py() == (file.value_counts or {}).get(at)

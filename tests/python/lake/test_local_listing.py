@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from support.aging import wait_until_old
 
 from parsieve.lake.storage.listing import ListedFile, LocalListing
 
@@ -68,7 +69,7 @@ def test_random_changes_of_a_folder_are_noticed(tmp_path: Path, seed: int) -> No
         assert_same(listing.files(), LocalListing(str(root)).files())
         if random_.random() < 0.05:
             time.sleep(0.06)
-    time.sleep(0.1)
+    wait_until_old(tmp_path)
     assert listing.files() == LocalListing(str(root)).files()
     files = listing.files()
     assert all(file.token for file in files)
@@ -78,7 +79,7 @@ def test_random_changes_of_a_folder_are_noticed(tmp_path: Path, seed: int) -> No
 def test_a_file_may_replace_a_folder(tmp_path: Path) -> None:
     (tmp_path / "t" / "a").mkdir(parents=True)
     (tmp_path / "t" / "a" / "x").write_bytes(b"1")
-    time.sleep(0.1)
+    wait_until_old(tmp_path)
     listing = LocalListing(str(tmp_path / "t"))
     assert [file.relative for file in listing.files()] == ["a/x"]
     shutil.rmtree(tmp_path / "t" / "a")

@@ -19,17 +19,13 @@ import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 import pytest
 from pyarrow import fs
+from support.aging import wait_until_old
 from support.models.lake_truth import check_snapshot, check_tokens, path_in_base, rows
 
 import parsieve as ps
 from parsieve.lake import Changes, Location, Snapshot, open_lake
 from parsieve.lake.folder.table import ParquetDir
 from parsieve.lake.storage.listing import TICK_NS
-
-
-def wait_for_tokens() -> None:
-    """Wait until new files are old enough to have a token."""
-    time.sleep(TICK_NS / 1e9 + 0.005)
 
 
 def some_rows(seed: int, count: int) -> pa.Table:
@@ -53,7 +49,7 @@ def hive_text(value: Any) -> str:
     return "__HIVE_DEFAULT_PARTITION__" if value is None else str(value)
 
 
-def test_random_histories_by_three_writers(tmp_path: Path) -> None:
+def test_random_histories_by_three_writers_are_read_correctly(tmp_path: Path) -> None:
     random_ = random.Random(5)
     lake, histories = open_lake(str(tmp_path)), []
     for step in range(12):
@@ -75,7 +71,7 @@ def test_random_histories_by_three_writers(tmp_path: Path) -> None:
             frame.write_parquet(folder / f"{step}.parquet")
         elif len(files) > 1:
             random_.choice(files).unlink()
-        wait_for_tokens()
+        wait_until_old(tmp_path)
         snapshot = lake.snapshot()
         full = pads.dataset(
             tmp_path,
@@ -258,17 +254,17 @@ def test_nan_rows_survive_pyarrows_statistics(tmp_path: Path) -> None:
     pq.write_table(table, tmp_path / "1.parquet")
     lake = open_lake(tmp_path)
     snapshot = lake.snapshot()
-    f, x, one = pc.field("f"), pc.field("s", "x"), pc.scalar(1.0)
+    f, x, literal = pc.field("f"), pc.field("s", "x"), pc.scalar(1.0)
     lost = 0
     for condition in (
-        f != one,
-        ~(f == one),
-        ~(f >= one),
+        f != literal,
+        ~(f == literal),
+        ~(f >= literal),
         f.isin([nan]),
         pc.is_nan(f),
-        x != one,
-        ~(x <= one),
-        pc.field(0) != one,
+        x != literal,
+        ~(x <= literal),
+        pc.field(0) != literal,
     ):
         expected = table.filter(condition)
         assert lake.read(snapshot, snapshot.slices, ["i"], condition).read_all() == expected.select(["i"])
@@ -329,7 +325,7 @@ def test_a_rewrite_within_a_tick_never_counts_as_unchanged(tmp_path: Path, monke
     assert not before.same_rows(after)
     assert before.token == ""
     assert [data_slice.location for data_slice in Changes.between(first.tokens, second).changed] == [after.location]
-    wait_for_tokens()
+    wait_until_old(tmp_path)
     third = lake.snapshot().slices[0]
     assert third.token
     assert third.same_rows(lake.snapshot().slices[0])
@@ -339,7 +335,8 @@ def test_a_file_with_a_future_time_has_no_token(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"a": [1]}), path)
     os.utime(path, (0, int(time.time()) + 5000))
-    wait_for_tokens()
+    while path.stat().st_ctime_ns > time.time_ns() - TICK_NS:
+        time.sleep(0.005)
     # A later write could produce the same time.
     assert open_lake(tmp_path).snapshot().slices[0].token == ""
 
@@ -347,11 +344,11 @@ def test_a_file_with_a_future_time_has_no_token(tmp_path: Path) -> None:
 def test_ctime_reveals_a_rewrite_with_equal_size_and_mtime(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"a": [1]}), path)
-    wait_for_tokens()
+    wait_until_old(tmp_path)
     before, stat = open_lake(tmp_path).snapshot().slices[0], path.stat()
     pq.write_table(pa.table({"a": [2]}), path)
     os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
-    wait_for_tokens()
+    wait_until_old(tmp_path)
     after = open_lake(tmp_path).snapshot().slices[0]
     assert path.stat().st_mtime_ns == stat.st_mtime_ns
     assert before.token
@@ -362,7 +359,7 @@ def test_ctime_reveals_a_rewrite_with_equal_size_and_mtime(tmp_path: Path) -> No
 def test_a_change_during_a_read_is_a_conflict(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"a": [1]}), path)
-    wait_for_tokens()
+    wait_until_old(tmp_path)
     lake = open_lake(tmp_path)
     keys = lake.read_keys(lake.snapshot().slices[0], [("a",)])
     next(keys)
@@ -459,12 +456,12 @@ def test_unchanged_slices_are_the_same_objects_and_changes_are_noticed(tmp_path:
     paths = [tmp_path / f"day=1/{name}.parquet" for name in "abcd"]
     for path in paths:
         pq.write_table(pa.table({"a": [1]}), path)
-    wait_for_tokens()
+    wait_until_old(tmp_path)
     lake = open_lake(tmp_path)
     first = lake.snapshot()
-    again = lake.snapshot()
-    assert again.slices is first.slices
-    assert again.instant > first.instant
+    second = lake.snapshot()
+    assert second.slices is first.slices
+    assert second.instant > first.instant
     # Change one file in place with the same size and time, delete one, add one, and replace one with a link.
     old = paths[0].stat()
     with paths[0].open("r+b") as file:
@@ -477,7 +474,7 @@ def test_unchanged_slices_are_the_same_objects_and_changes_are_noticed(tmp_path:
     os.utime(elsewhere, ns=(old.st_atime_ns, paths[2].stat().st_mtime_ns))
     paths[2].unlink()
     paths[2].symlink_to(elsewhere)
-    wait_for_tokens()
+    wait_until_old(tmp_path)
     later = lake.snapshot()
     changes = Changes.between(first.tokens, later)
     assert [data_slice.group for data_slice in changes.changed] == ["day=1/a.parquet", "day=1/c.parquet"]
@@ -493,7 +490,7 @@ def test_unchanged_slices_are_the_same_objects_and_changes_are_noticed(tmp_path:
 
 def test_files_have_no_token_after_the_clock_was_set_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pq.write_table(pa.table({"a": [1]}), tmp_path / "a.parquet")
-    wait_for_tokens()
+    wait_until_old(tmp_path)
     lake = open_lake(tmp_path)
     assert lake.snapshot().slices[0].token
     past = time.time_ns() - 10**12

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyarrow import fs
+from support.aging import wait_until_old
 
 import parsieve as ps
 from parsieve.cli import main
@@ -109,7 +109,7 @@ def test_the_index_of_a_single_file_needs_an_index_location(folder: Path, tmp_pa
     with pytest.raises(ps.UnsupportedError, match=r"0\.parquet is a file, .*: pass one as index_location="):
         table.build_index("id")
     # A file that changed within the last tick has no token yet.
-    time.sleep(0.1)
+    wait_until_old(tmp_path)
     elsewhere = ps.open_table(file, index_location=tmp_path / "index")
     elsewhere.build_index("id")
     assert elsewhere.plan("id = 6", stale="error").to_arrow().num_rows == 1

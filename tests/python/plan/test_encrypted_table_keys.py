@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import time
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pyarrow.parquet.encryption as pe
 import pytest
+from support.aging import wait_until_old
 from support.encrypted_files import Kms, encrypted
 from support.models.lake_truth import rows as texts
 from support.models.plan_truth import INDEXED, check_plans, some_rows
@@ -49,7 +49,7 @@ def folder(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
             plaintext_footer=request.param == "plaintext footer",
             double_wrapping=request.param == "double wrapping",
         )
-    time.sleep(0.1)
+    wait_until_old(tmp_path)
     return tmp_path
 
 
@@ -59,7 +59,7 @@ def uniform(tmp_path: Path) -> Path:
     for number in range(PARTS):
         path = tmp_path / f"part-{number}.parquet"
         pq.write_table(part(number), path, row_group_size=1000, encryption_properties=properties)
-    time.sleep(0.1)
+    wait_until_old(tmp_path)
     return tmp_path
 
 
@@ -130,7 +130,7 @@ def has_plaintext_footers(folder: Path) -> bool:
 def test_an_update_reads_encrypted_columns_only_if_they_are_exposed(folder: Path) -> None:
     plain = folder / "part-9.parquet"
     pq.write_table(part(0).slice(0, 10), plain)
-    time.sleep(0.1)
+    wait_until_old(folder)
     table = ps.open_table(str(folder), decryption=service())
     table.build_index("secret", kind="both")
     # Only one of five files is not encrypted. Plans always keep the others.
@@ -148,7 +148,7 @@ def test_an_update_reads_encrypted_columns_only_if_they_are_exposed(folder: Path
 def test_plain_and_exposed_columns_are_indexed_together(tmp_path: Path) -> None:
     for number in range(PARTS):
         encrypted(tmp_path / f"part-{number}.parquet", part(number), plaintext_footer=True)
-    time.sleep(0.1)
+    wait_until_old(tmp_path)
     table = ps.open_table(str(tmp_path), decryption=service())
     report = table.build_index(["open", "secret"], kind="sieve", expose="secret")
     assert report.columns == {"open": "sieve", "secret": "sieve"}
@@ -172,7 +172,7 @@ def test_keys_are_accepted_as_bytes(uniform: Path) -> None:
     assert table.verify_index() == []
     # Filters that were added with the same keys are used.
     ps.add_filters(uniform / "part-0.parquet", columns="secret", encryption=UNIFORM, existing="replace")
-    time.sleep(0.1)
+    wait_until_old(uniform)
     plan = ps.open_table(str(uniform), decryption=UNIFORM).plan("secret = 'secret 00001x'")
     assert not any(path.endswith("part-0.parquet") for path in plan.files)
 
@@ -188,7 +188,7 @@ def test_random_predicates_on_encrypted_files_lose_no_row(tmp_path: Path, index:
         options = {} if number == 2 else {"encryption_properties": properties}
         pq.write_table(table, tmp_path / f"part-{number}.parquet", row_group_size=6, **options)
     ps.add_filters(tmp_path / "part-1.parquet", columns=["id", "name"], encryption=UNIFORM)
-    time.sleep(0.1)
+    wait_until_old(tmp_path)
     opened = ps.open_table(str(tmp_path), decryption=UNIFORM)
     full = opened.plan().to_arrow()
     assert texts(full) == texts(pa.concat_tables(parts))
@@ -200,7 +200,7 @@ def test_random_predicates_on_encrypted_files_lose_no_row(tmp_path: Path, index:
 
 def test_keys_of_single_columns_are_accepted_as_bytes(tmp_path: Path) -> None:
     used_keys = encrypted(tmp_path / "part-0.parquet", part(0))
-    time.sleep(0.1)
+    wait_until_old(tmp_path)
     keys = {"footer_key": used_keys["footer"], "column_keys": {"secret": used_keys["one"], "other": used_keys["two"]}}
     plan = ps.open_table(str(tmp_path), decryption=keys).plan("other = 8")
     assert plan.to_arrow()["secret"].to_pylist() == ["secret 00008"]
@@ -215,7 +215,7 @@ def test_keys_of_single_columns_are_accepted_as_bytes(tmp_path: Path) -> None:
 
 def test_plain_files_need_no_footer_key(tmp_path: Path) -> None:
     pq.write_table(part(0), tmp_path / "part-0.parquet")
-    time.sleep(0.1)
+    wait_until_old(tmp_path)
     table = ps.open_table(str(tmp_path), decryption={"column_keys": {"secret": bytes(16)}})
     assert table.plan("other = 8").to_arrow()["secret"].to_pylist() == ["secret 00008"]
     assert table.build_index("secret", kind="sieve").columns == {"secret": "sieve"}
@@ -232,7 +232,7 @@ def test_encrypted_files_of_other_writers_are_read(tmp_path: Path) -> None:
         data = (REAL / f"{name}.parquet.encrypted").read_bytes()
         (tmp_path / name).mkdir()
         (tmp_path / name / "part-0.parquet").write_bytes(data)
-    time.sleep(0.1)
+    wait_until_old(tmp_path)
     table = ps.open_table(str(tmp_path / "uniform_encryption"), decryption=keys)
     assert table.plan("double_field >= 0").to_arrow(["double_field"]).num_rows > 0
     assert table.plan("double_field < -1e9").files == []
@@ -244,7 +244,7 @@ def test_encrypted_files_of_other_writers_are_read(tmp_path: Path) -> None:
 
 def test_keys_that_pyarrow_cannot_use_fail_with_an_explanation(tmp_path: Path) -> None:
     used_keys = encrypted(tmp_path / "part-0.parquet", part(0), plaintext_footer=True, double_wrapping=True)
-    time.sleep(0.1)
+    wait_until_old(tmp_path)
     keys = {"footer_key": used_keys.get("footer", bytes(16)), "column_keys": {"secret": bytes(16)}}
     with pytest.raises(ps.ParsieveError):
         ps.open_table(str(tmp_path), decryption=keys).plan("open = 8").to_arrow()
@@ -270,7 +270,7 @@ def test_wrong_keys_skip_nothing(folder: Path, uniform: Path, where: str) -> Non
             ps.open_table(str(uniform), decryption=keys).plan(where)
     for number in range(PARTS):
         encrypted(folder / f"part-{number}.parquet", part(number), plaintext_footer=True)
-    time.sleep(0.1)
+    wait_until_old(folder)
     for client in (WrongKeys({}), Unavailable({})):
         with pytest.raises((ps.DecryptionError, RuntimeError)):
             ps.open_table(str(folder), decryption=client).plan(where).to_arrow()
@@ -290,7 +290,7 @@ def test_wrong_keys_skip_nothing(folder: Path, uniform: Path, where: str) -> Non
 
 def test_a_wrong_key_of_one_column_fails(tmp_path: Path) -> None:
     used_keys = encrypted(tmp_path / "part-0.parquet", part(0), plaintext_footer=True)
-    time.sleep(0.1)
+    wait_until_old(tmp_path)
     keys = {"footer_key": used_keys["footer"], "column_keys": {"secret": bytes(16), "other": used_keys["two"]}}
     table = ps.open_table(str(tmp_path), decryption=keys)
     with pytest.raises(ps.DecryptionError):
@@ -299,7 +299,7 @@ def test_a_wrong_key_of_one_column_fails(tmp_path: Path) -> None:
 
 def test_plain_and_encrypted_files_are_read_together(uniform: Path) -> None:
     pq.write_table(part(1), uniform / "part-1.parquet")
-    time.sleep(0.1)
+    wait_until_old(uniform)
     assert_engines_return_all_rows(ps.open_table(str(uniform), decryption=UNIFORM))
 
 

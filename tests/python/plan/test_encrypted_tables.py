@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
+from support.aging import wait_until_old
 from support.encrypted_files import TABLE, encrypted
 from support.places import index_of
 
@@ -17,7 +17,7 @@ def folder(tmp_path: Path) -> Path:
     """Write files with plaintext footers, one plaintext column and two encrypted columns."""
     for part in range(3):
         encrypted(tmp_path / f"part-{part}.parquet", plaintext_footer=True)
-    time.sleep(0.1)
+    wait_until_old(tmp_path)
     return tmp_path
 
 
@@ -66,13 +66,13 @@ def test_encrypted_columns_cannot_be_indexed(folder: Path, kind: str) -> None:
 
 def test_files_with_encrypted_footers_are_kept_if_the_schema_is_known(tmp_path: Path) -> None:
     encrypted(tmp_path / "part-0.parquet")
-    time.sleep(0.1)
+    wait_until_old(tmp_path)
     # The schema comes from the first file, whose footer is encrypted.
     with pytest.raises(ps.UnsupportedError, match="encrypted"):
         _ = ps.open_table(str(tmp_path)).schema
     (tmp_path / "part-0.parquet").rename(tmp_path / "part-1.parquet")
     encrypted(tmp_path / "part-0.parquet", plaintext_footer=True)
-    time.sleep(0.1)
+    wait_until_old(tmp_path)
     plan = ps.open_table(str(tmp_path)).plan("open = 5000")
     assert plan.files == [str(tmp_path / "part-1.parquet")]
     assert "footer cannot be read" in plan.explain()

@@ -7,7 +7,6 @@ Spark wrote.
 from __future__ import annotations
 
 import random
-import time
 from pathlib import Path
 
 import duckdb
@@ -16,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from support.aging import wait_until_old
 from support.hudi_tables import HudiTable
 from support.models.lake_truth import rows as row_texts
 from support.models.plan_truth import build, check_no_more_is_kept, check_plans, some_rows
@@ -61,7 +61,7 @@ def test_plans_of_a_changing_folder_are_correct(tmp_path: Path, seed: int, index
     for name in NAMES[1:4]:
         tables[name] = draw_rows(15, random_.randrange(100))
         write(tables[name], path_of(name), random_)
-    time.sleep(0.1)
+    wait_until_old(tmp_path)
     table = ps.open_table(str(folder))
     build(table, index)
     for step in range(8):
@@ -86,7 +86,7 @@ def test_plans_of_a_changing_folder_are_correct(tmp_path: Path, seed: int, index
             path_of("h.parquet").parent.mkdir(exist_ok=True)
             path_of(name).replace(path_of("h.parquet"))
         if step % 3 == 2:
-            time.sleep(0.1)
+            wait_until_old(tmp_path)
             table.update_index(progress=False)
             assert table.verify_index() == []
         full = table.plan().to_arrow()
@@ -95,7 +95,7 @@ def test_plans_of_a_changing_folder_are_correct(tmp_path: Path, seed: int, index
         assert row_texts(full.select(["id"])) == row_texts(expected)
         check_plans(table, full, random_, 3)
         check_no_more_is_kept(table, full, random_)
-    time.sleep(0.1)
+    wait_until_old(tmp_path)
     table.update_index(progress=False)
     assert table.verify_index() == []
 
@@ -114,7 +114,7 @@ def test_plans_of_a_changing_hudi_table_are_correct(tmp_path: Path, seed: int, i
 
     tables = {f"g{group}": draw_rows(group * 20) for group in range(3)}
     history = {hudi_table.commit(tables): dict(tables)}
-    time.sleep(0.1)
+    wait_until_old(tmp_path)
     table = ps.open_table(str(hudi_table.folder))
     for kind in ("sieve", "bloom") if index == "both" else (index,):
         table.build_index(["id", "name", "real"], kind=kind, progress=False)
@@ -133,7 +133,7 @@ def test_plans_of_a_changing_hudi_table_are_correct(tmp_path: Path, seed: int, i
             tables[group] = tables[group].slice(0, 3) if operation == "delete" else draw_rows(step * 50)
             history[hudi_table.commit({group: tables[group]})] = dict(tables)
         if step % 3 == 2:
-            time.sleep(0.1)
+            wait_until_old(tmp_path)
             table.update_index(progress=False)
             assert table.verify_index() == []
         for instant in (None, random_.choice(sorted(history))):
@@ -151,7 +151,7 @@ def test_updates_of_copy_on_write_tables_compact_the_index(tmp_path: Path) -> No
     write_deltalake(str(tmp_path / "delta"), table)
     (tmp_path / "plain").mkdir()
     pq.write_table(table, tmp_path / "plain" / "0.parquet")
-    time.sleep(0.1)
+    wait_until_old(tmp_path)
     tables = {kind: ps.open_table(str(tmp_path / kind)) for kind in ("hudi", "delta", "plain")}
     for opened in tables.values():
         opened.build_index("id", kind="both")
@@ -160,7 +160,7 @@ def test_updates_of_copy_on_write_tables_compact_the_index(tmp_path: Path) -> No
         write_deltalake(str(tmp_path / "delta"), table, mode="append")
         DeltaTable(str(tmp_path / "delta")).delete(f"id = {number}")
         pq.write_table(table, tmp_path / "plain" / f"{number + 1}.parquet")
-        time.sleep(0.1)
+        wait_until_old(tmp_path)
         for opened in tables.values():
             opened.update_index()
             assert opened.verify_index() == []

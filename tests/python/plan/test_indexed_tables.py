@@ -7,7 +7,6 @@ import json
 import math
 import os
 import shutil
-import time
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import Phase, given, settings
 from pyarrow import fs
+from support.aging import wait_until_old
 from support.models.predicate_reference import rows
 from support.models.predicate_strategies import PREDICATES, tables
 from support.places import index_of
@@ -44,13 +44,8 @@ def folder(tmp_path: Path) -> Path:
     for part in range(10):
         ids = [*range(part, 10_000, 10), 0, 10_000]
         write(tmp_path / f"part-{part}.parquet", {"id": ids, "other": [part] * len(ids), "f": [float(n) for n in ids]})
-    wait_for_tokens()
+    wait_until_old(tmp_path)
     return tmp_path
-
-
-def wait_for_tokens() -> None:
-    """Wait until files have tokens. Their change times are current, although `write` sets back modification times."""
-    time.sleep(0.1)
 
 
 def parts(plan: ps.Plan) -> list[str]:
@@ -87,7 +82,7 @@ def test_open_ranges_need_no_footers_if_the_index_is_exact(tmp_path: Path) -> No
     for part in range(20):
         values = range(part * 10, part * 10 + 10)
         write(tmp_path / f"part-{part}.parquet", {"id": values, "f": [float(n) for n in values], "t": ["x" * 60] * 10})
-    wait_for_tokens()
+    wait_until_old(tmp_path)
     ps.open_table(str(tmp_path)).build_index(["id", "f", "t"], kind="sieve")
     for where, expected in {
         "id > 189": ["19"],
@@ -105,7 +100,7 @@ def test_open_ranges_need_no_footers_if_the_index_is_exact(tmp_path: Path) -> No
     assert plan.requests >= 20
     # After an update, the index still contains the old values, and the footer excludes them.
     write(tmp_path / "part-0.parquet", {"id": [5], "f": [5.0], "t": ["x"]})
-    wait_for_tokens()
+    wait_until_old(tmp_path)
     table = ps.open_table(str(tmp_path))
     table.update_index()
     assert parts(table.plan("id < 5")) == []
@@ -126,7 +121,7 @@ def test_a_stale_index_keeps_changed_files(folder: Path) -> None:
     write(folder / "part-3.parquet", {"id": [0, 4242, 10_000], "other": [3] * 3, "f": [1.0] * 3})
     write(folder / "part-10.parquet", {"id": [0, 4242, 10_000], "other": [3] * 3, "f": [1.0] * 3})
     (folder / "part-5.parquet").unlink()
-    wait_for_tokens()
+    wait_until_old(folder)
     plan = table.plan("id = 4242")
     assert parts(plan) == ["10", "2", "3"]
     assert [bool(keep.doubt) for keep in plan.kept] == [True, False, True]
@@ -146,7 +141,7 @@ def test_a_stale_index_is_an_error_on_request(folder: Path) -> None:
     table.build_index("id")
     assert parts(table.plan("id = 4242", stale="error")) == ["2"]
     write(folder / "part-10.parquet", {"id": [0, 10_000], "other": [3] * 2, "f": [1.0] * 2})
-    wait_for_tokens()
+    wait_until_old(folder)
     assert parts(table.plan("id = 4242")) == ["10", "2"]
     with pytest.raises(ps.StaleIndexError, match=r"1 file, such as .*part-10.*update_index"):
         table.plan("id = 4242", stale="error")
@@ -216,7 +211,7 @@ def test_globs_do_not_match_files_of_the_index(folder: Path) -> None:
 def test_the_index_finds_nan(tmp_path: Path) -> None:
     write(tmp_path / "part-0.parquet", {"f": [0.0, 9.0, math.nan]})
     write(tmp_path / "part-1.parquet", {"f": [0.0, 9.0, None]})
-    wait_for_tokens()
+    wait_until_old(tmp_path)
     table = ps.open_table(str(tmp_path))
     assert parts(table.plan("f > 100")) == ["0", "1"]
     table.build_index("f")
@@ -231,7 +226,7 @@ def test_plans_stay_correct_through_maintenance(folder: Path, capsys: pytest.Cap
     table.build_index(["id", "f"])
     assert set(table.index_stats()) == {"id", "f"}
     write(folder / "part-11.parquet", {"id": [4242], "other": [11], "f": [1.0]})
-    wait_for_tokens()
+    wait_until_old(folder)
     table.update_index()
     table.compact_index()
     assert table.verify_index() == []
@@ -310,7 +305,7 @@ def test_random_predicates_lose_no_file_with_an_index(
     written = [data.draw(tables()) for _ in range(3)]
     for number, table in enumerate(written[:2]):
         pq.write_table(table, folder / f"part-{number}.parquet")
-    wait_for_tokens()
+    wait_until_old(folder)
     opened = ps.open_table(str(folder))
     opened.build_index(["i8", "f8", "s", "d", "tz", "st.x", "flag", "u1", "day", "bin"], progress=False)
     # Write the third file after the build.
@@ -323,7 +318,7 @@ def test_random_predicates_lose_no_file_with_an_index(
             for number, table in enumerate(written):
                 if rows(expr, table):
                     assert str(folder / f"part-{number}.parquet") in plan.files, (stale, plan.explain())
-        wait_for_tokens()
+        wait_until_old(folder)
         opened.update_index(progress=False)
     assert columns(expr) is not None
 
@@ -344,7 +339,7 @@ def test_a_replaced_file_with_its_old_size_and_time_is_noticed(tmp_path: Path) -
         (fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem()), "t"),
         (fsspec.filesystem("dir", path=str(tmp_path), fs=fsspec.filesystem("file")), "t"),
     ]
-    time.sleep(0.1)
+    wait_until_old(tmp_path)
     for number, source in enumerate(sources):
         ps.open_table(source, index_location=tmp_path / f"index {number}").build_index("id", "sieve")
     write([70, 77, 79])
@@ -357,7 +352,7 @@ def test_a_file_that_is_replaced_after_the_plan_is_read_completely(tmp_path: Pat
     """The selected row groups belong to the old file, so all row groups of the new file are read."""
     file = tmp_path / "1.parquet"
     pq.write_table(pa.table({"id": [1, 2, 3, 4]}), file, row_group_size=2)
-    time.sleep(0.1)
+    wait_until_old(tmp_path)
     plan = ps.open_table(tmp_path).plan("id = 4", row_groups=True)
     assert plan.row_groups == {str(file): [1]}
     pq.write_table(pa.table({"id": [4, 5, 3, 1]}), file, row_group_size=2)

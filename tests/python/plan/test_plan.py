@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from support.aging import wait_until_old
 
 import parsieve as ps
 from parsieve.cli import main
@@ -30,7 +30,7 @@ def folder(tmp_path: Path) -> Path:
         options = {"bloom_filter_options": {"key": True}}
         pq.write_table(table, partition / f"part-{part}.parquet", row_group_size=50, **options)
     # A file that changed within the last tick of a listing has no token, so its footer would be read again.
-    time.sleep(0.1)
+    wait_until_old(tmp_path)
     return tmp_path
 
 
@@ -102,7 +102,7 @@ def test_footers_are_read_concurrently_and_again_only_for_changed_files(
     # Replace one file, whose old footer would exclude it.
     meet = threading.Barrier(1)
     pq.write_table(pa.table({"id": [142], "key": [1]}), folder / "region=us/part-3.parquet")
-    time.sleep(0.1)
+    wait_until_old(folder)
     assert parts(table.plan("id = 142")) == ["1", "3"]
     assert read == ["region=us/part-3.parquet"]
     assert parts(table.plan("id = 142")) == ["1", "3"]

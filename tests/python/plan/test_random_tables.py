@@ -97,8 +97,8 @@ def test_every_writer_and_engine_keeps_all_matching_rows(writer: str, folder: Pa
         groups, numbers = matching(expr, path)
         expected += numbers
         assert not groups or path in plan.row_groups, (expr, plan.explain())
-        kept = plan.row_groups.get(path)
-        assert groups <= set(groups if kept is None else kept), (expr, plan.explain())
+        kept_groups = plan.row_groups.get(path)
+        assert groups <= set(groups if kept_groups is None else kept_groups), (expr, plan.explain())
     assert sorted(plan.to_arrow(["row"])["row"].to_pylist()) == expected
     assert sorted(plan.to_polars().collect()["row"].to_list()) == expected
     with duckdb.connect() as con:
@@ -121,8 +121,8 @@ def test_pyarrow_never_keeps_fewer_row_groups(folder: Path, data: st.DataObject)
     pq.write_table(table, path, row_group_size=2)
     (fragment,) = pads.dataset(path).get_fragments()
     kept_by_pyarrow = {group.id for group in fragment.subset(filter=to_pyarrow(expr)).row_groups}
-    kept = open_table(path).plan(expr).row_groups.get(path, [])
+    kept_groups = open_table(path).plan(expr).row_groups.get(path, [])
     metadata = pq.read_metadata(path)
-    ours = range(metadata.num_row_groups) if kept is None else kept
+    ours = range(metadata.num_row_groups) if kept_groups is None else kept_groups
     # Ignore row groups without rows: reading them costs nothing.
     assert {group for group in ours if metadata.row_group(group).num_rows} <= kept_by_pyarrow

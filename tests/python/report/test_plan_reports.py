@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import datetime as dt
 import random
-import time
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from support.aging import wait_until_old
 from support.places import index_of
 
 import parsieve as ps
@@ -30,7 +30,7 @@ def table(tmp_path: Path) -> ps.Table:
         columns = {"sorted": rows, "scattered": [ids[row] for row in rows], "country": [row % 20 for row in rows]}
         pq.write_table(pa.table(columns), tmp_path / f"{part}.parquet")
     # A file that was written just now has no token yet and would be in doubt.
-    time.sleep(0.1)
+    wait_until_old(tmp_path)
     return ps.open_table(tmp_path)
 
 
@@ -55,7 +55,7 @@ def summary(table: ps.Table, query: str) -> str:
 def test_a_plan_by_min_max_alone_ignores_indexes_and_filters(table: ps.Table, tmp_path: Path) -> None:
     for path in tmp_path.glob("*.parquet"):
         ps.add_filters(path, columns=["scattered"])
-    time.sleep(0.1)
+    wait_until_old(tmp_path)
     table = ps.open_table(tmp_path)
     assert len(table.plan("scattered = 500").files) < FILES
     assert len(by_minmax(table, "scattered = 500").files) == FILES

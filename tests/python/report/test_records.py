@@ -13,7 +13,7 @@ from parsieve.cli import main
 from parsieve.report.records import page_of_records
 
 
-def chart(**other: Any) -> dict[str, Any]:
+def chart(**changes: Any) -> dict[str, Any]:
     return {
         "title": "Files <read>",
         "says": "Of 200.",
@@ -24,10 +24,10 @@ def chart(**other: Any) -> dict[str, Any]:
             {"name": "min/max", "values": [1, 200], "ours": False},
             {"name": "Sieve", "values": [1.5, None], "ours": True},
         ],
-    } | other
+    } | changes
 
 
-def record(path: Path, **other: Any) -> Path:
+def record(path: Path, **changes: Any) -> Path:
     machine = {"cpu": "A processor", "cores": 2}
     content = {
         "date": "2026-01-31",
@@ -36,7 +36,7 @@ def record(path: Path, **other: Any) -> Path:
         "machine": machine,
         "packages": {"duckdb": "2"},
     }
-    path.write_text(json.dumps(content | {"figures": [chart()]} | other))
+    path.write_text(json.dumps(content | {"figures": [chart()]} | changes))
     return path
 
 

@@ -181,16 +181,16 @@ def test_a_removed_file_is_a_conflict(file: Path, reader: str, con: duckdb.DuckD
 
 @pytest.mark.parametrize("reader", READERS)
 @pytest.mark.parametrize(
-    "other", [{"key": [5]}, {"k": ["5"], "version": ["new"]}, {"k": [2**40], "version": [b"\xff"]}]
+    "columns", [{"key": [5]}, {"k": ["5"], "version": ["new"]}, {"k": [2**40], "version": [b"\xff"]}]
 )
 def test_a_replacement_with_other_columns_is_a_conflict(
-    file: Path, reader: str, other: dict[str, Any], con: duckdb.DuckDBPyConnection
+    file: Path, reader: str, columns: dict[str, Any], con: duckdb.DuckDBPyConnection
 ) -> None:
-    if "counted" in reader and "version" in other:
+    if "counted" in reader and "version" in columns:
         pytest.skip("counting does not read the column with other values")
     plan = ps.open_table(file.parent).plan("k = 5")
     read = READERS[reader](plan, con)
-    pq.write_table(pa.table(other), file)
+    pq.write_table(pa.table(columns), file)
     with pytest.raises((ps.ConflictError, duckdb.Error), match=r"plan again"):
         read()
 

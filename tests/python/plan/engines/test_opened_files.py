@@ -6,7 +6,6 @@ import ctypes
 import os
 import struct
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -16,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
+from support.aging import wait_until_old
 
 import parsieve as ps
 
@@ -55,7 +55,7 @@ def folder(tmp_path: Path) -> Path:
         key = [*range(part, 6_000, FILES), 0, 6_000]
         rows = {"key": pa.array(key, pa.int64()), "row": [part * 10_000 + number for number in range(len(key))]}
         pq.write_table(pa.table(rows), tmp_path / f"part-{part:02}.parquet", row_group_size=100)
-    time.sleep(0.1)
+    wait_until_old(tmp_path)
     return tmp_path
 
 
@@ -90,14 +90,14 @@ def test_all_engines_open_only_the_files_of_the_plan(folder: Path, kind: str) ->
             if key in keys
         )
         plan = table.plan(where)
-        kept = {Path(path).name for path in plan.files}
+        planned = {Path(path).name for path in plan.files}
         if kind == "sieve" or "BETWEEN" not in where:
-            assert len(kept) <= len(keys) + (kind == "bloom")
+            assert len(planned) <= len(keys) + (kind == "bloom")
         for name, rows in ENGINES.items():
             with count_opened(folder) as counts:
                 actual = sorted(rows(plan))
             assert actual == expected, (name, where)
-            assert set(counts) == kept, (name, where)
+            assert set(counts) == planned, (name, where)
     with count_opened(folder) as counts:
         pq.read_table(folder)
     # Check that the kernel counts: without a plan, all files are opened.
@@ -141,7 +141,7 @@ def test_an_update_opens_only_changed_files(folder: Path, kind: str) -> None:
         pq.write_table(pa.table({"key": [7_000], "row": [1]}), folder / name)
     (folder / "part-05.parquet").unlink()
     (folder / "part-06.parquet").rename(folder / "part-13.parquet")
-    time.sleep(0.1)
+    wait_until_old(folder)
     with count_opened(folder) as counts:
         table.update_index()
     assert set(counts) == {"part-03.parquet", "part-12.parquet", "part-13.parquet"}
@@ -177,7 +177,7 @@ def test_a_plan_by_keys_opens_only_the_files_of_its_keys(folder: Path, kind: str
 def test_a_second_plan_of_a_delta_table_does_not_read_the_log(tmp_path: Path) -> None:
     for part in range(FILES):
         write_deltalake(str(tmp_path), pa.table({"key": [part, 1000 - part]}), mode="append")
-    time.sleep(0.1)
+    wait_until_old(tmp_path)
     ps.open_table(str(tmp_path)).build_index("key", kind="sieve")
     table = ps.open_table(str(tmp_path))
     log = tmp_path / "_delta_log"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import random
-import time
 from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from support.aging import wait_until_old
 from support.footer_edit import BINARY, I32, KEY_VALUES, MAX_VALUE, MIN_VALUE, SCHEMA, STRUCT, Struct, edit, statistics
 
 import parsieve as ps
@@ -76,7 +76,7 @@ def folder(tmp_path: Path, form: str) -> Path:
         assert parquet_file.schema.column(0).physical_type == form.partition(",")[0]
         assert parquet_file.schema_arrow.field("x").type == pa.decimal128(precision, SCALE)
         assert [int(value.scaleb(SCALE)) for value in parquet_file.read()["x"].to_pylist()] == values
-    time.sleep(0.1)
+    wait_until_old(tmp_path)
     return tmp_path
 
 
@@ -85,7 +85,7 @@ def test_decimals_of_each_form_lose_no_row(folder: Path, form: str, evidence: st
     if evidence == "filters":
         reports = [ps.add_filters(path, columns="x") for path in sorted(folder.glob("*.parquet"))]
         assert all(file_report.added for file_report in reports), "each file must get a filter"
-        time.sleep(0.1)
+        wait_until_old(folder)
     table = ps.open_table(str(folder))
     if evidence in ("bloom", "sieve", "both"):
         table.build_index("x", kind=evidence)
@@ -128,7 +128,7 @@ def test_bounds_of_byte_array_decimals_are_not_used(tmp_path: Path) -> None:
             group |= {MIN_VALUE: (BINARY, b"\x03"), MAX_VALUE: (BINARY, b"\xfb")}
 
     edit(path, change)
-    time.sleep(0.1)
+    wait_until_old(tmp_path)
     table = ps.open_table(str(tmp_path))
     for value in values:
         plan = table.plan(f"x = {Decimal(value).scaleb(-SCALE)}", row_groups=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
@@ -13,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from support.aging import wait_until_old
 
 import parsieve as ps
 
@@ -43,7 +43,7 @@ def test_a_file_with_a_wider_type_is_kept_for_values_outside_the_tables_type(tmp
             pq.write_table(
                 pa.table({"x": array}), folder_of_case / f"{number}.parquet", bloom_filter_options={"x": True}
             )
-    time.sleep(0.1)
+    wait_until_old(tmp_path)
     for kind in (None, "sieve", "bloom"):
         more, same = (ps.open_table(str(path)) for path in (folder, same_type))
         if kind is not None:
@@ -72,14 +72,14 @@ def test_an_index_from_before_a_change_of_the_type_keeps_the_file(tmp_path: Path
 
     for name in ("0", "1"):
         write(name, 7, pa.int32())
-    time.sleep(0.1)
+    wait_until_old(tmp_path)
     table = ps.open_table(str(tmp_path))
     table.build_index("x", kind="both", progress=False)
     for data_type in (pa.int64(), pa.int32()):
         write("0", 7, data_type)
         if data_type == pa.int64():
             write("1", 2**40, data_type)
-        time.sleep(0.1)
+        wait_until_old(tmp_path)
         for updated in (False, True):
             if updated:
                 table.update_index(progress=False)

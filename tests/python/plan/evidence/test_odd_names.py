@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from support.aging import wait_until_old
 
 import parsieve as ps
 
@@ -39,7 +39,7 @@ def test_file_names_are_not_interpreted_as_patterns(tmp_path: Path, below: str) 
 def test_column_names_are_not_interpreted_as_patterns(tmp_path: Path, column: str) -> None:
     for part in range(3):
         pq.write_table(pa.table({"row": [part], column: [part + 10]}), tmp_path / f"{part}.parquet")
-    time.sleep(0.1)
+    wait_until_old(tmp_path)
     table = ps.open_table(str(tmp_path))
     quoted = column.replace('"', '""')
     for kind in ("sieve", "bloom"):
@@ -56,7 +56,7 @@ def test_column_names_are_not_interpreted_as_patterns(tmp_path: Path, column: st
 def test_a_column_may_have_an_empty_name(tmp_path: Path) -> None:
     for part in range(3):
         pq.write_table(pa.table({"row": [part], "": [part]}), tmp_path / f"{part}.parquet")
-    time.sleep(0.1)
+    wait_until_old(tmp_path)
     table = ps.open_table(str(tmp_path))
     assert table.build_index("", progress=False).columns == {"": "sieve"}
     assert rows_of_all_engines(table.plan('"" = 1')) == [[1]] * 3

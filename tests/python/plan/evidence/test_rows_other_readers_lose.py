@@ -33,8 +33,8 @@ def keeps(path: str, where: Any, **options: Any) -> bool:
     return ps.open_table(path).plan(where, **options).files == [path]
 
 
-def set_bounds(path: str, lower: bytes | None, upper: bytes | None, **more: tuple[int, Any] | None) -> None:
-    """Replace the statistics of the column. `more` are further fields by their names in `footer_edit`."""
+def set_bounds(path: str, lower: bytes | None, upper: bytes | None, **fields: tuple[int, Any] | None) -> None:
+    """Replace the statistics of the column. `fields` are further fields by their names in `footer_edit`."""
 
     def change(metadata: footer.Struct) -> None:
         for column_statistics in footer.statistics(metadata):
@@ -42,7 +42,7 @@ def set_bounds(path: str, lower: bytes | None, upper: bytes | None, **more: tupl
                 column_statistics.pop(number, None)
                 if value is not None:
                     column_statistics[number] = (footer.BINARY, value)
-            for name, field in more.items():
+            for name, field in fields.items():
                 column_statistics.pop(getattr(footer, name), None)
                 if field is not None:
                     column_statistics[getattr(footer, name)] = field

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-import time
 import uuid
 from decimal import Decimal
 from pathlib import Path
@@ -14,6 +13,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from support.aging import wait_until_old
 from support.models.predicate_reference import rows
 
 import parsieve as ps
@@ -93,7 +93,7 @@ def test_all_engines_return_the_matching_rows_of_every_type(tmp_path: Path, name
         if "_as_int" in name:
             assert pq.ParquetFile(path).schema.column(0).physical_type == name.rpartition("_")[2].upper()
         parts.append(table)
-    time.sleep(0.1)
+    wait_until_old(tmp_path)
     table = ps.open_table(str(tmp_path))
     full = table.plan().to_arrow()
     exprs = predicates("x", table.schema, values)
@@ -138,7 +138,7 @@ def test_columns_in_nested_structs_match_by_value_and_null(tmp_path: Path) -> No
     ]
     for number, values in enumerate(files):
         pq.write_table(pa.table({"st": pa.array(values, struct_type)}), tmp_path / f"part-{number}.parquet")
-    time.sleep(0.1)
+    wait_until_old(tmp_path)
     expected = {
         "st.inner.x = 7": ("03", 2),
         "st.inner.x > 2147483648": ("3", 1),
@@ -155,7 +155,7 @@ def test_columns_in_nested_structs_match_by_value_and_null(tmp_path: Path) -> No
             plan = table.plan(where, row_groups=True)
             assert plan.to_arrow().num_rows == count, where
             assert plan.to_polars().collect().height == count, where
-            kept = {path[-9] for path in plan.files}
-            assert set(files_kept) <= kept, where
+            kept_parts = {path[-9] for path in plan.files}
+            assert set(files_kept) <= kept_parts, where
             # With predicates on two columns, a file may be kept although no single row matches both.
-            assert len(kept) <= len(files_kept) + 1, where
+            assert len(kept_parts) <= len(files_kept) + 1, where
