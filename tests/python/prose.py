@@ -36,8 +36,8 @@ WIDTH = 120
 # kind below the folder. Lower a figure when you rewrite a part; delete it when the part meets the goal. The check fails
 # on figures that are no longer needed, so both tables end empty.
 MARKS_NOT_YET: dict[str, dict[str, float]] = {
-    "python": {"python": 7.2},
-    "tests/python": {"python": 17.1},
+    "python": {"python": 3.0},
+    "tests/python": {"python": 6.6},
 }
 
 # Pages, or folders of pages, with lines that are too long, and how many.
