@@ -75,7 +75,7 @@ def test_invalid_states_are_rejected(tmp_path: Path, capsys: Any, state: str) ->
 def test_a_string_without_quotes_gets_a_hint(folder: Path, capsys: Any) -> None:
     table = ps.open_table(str(folder))
     for where in ("id = SKU", "id IN (1, SKU)", "id BETWEEN 1 AND SKU", "id LIKE SKU", "id != SKU"):
-        with pytest.raises(ps.ColumnNotFoundError, match=r"in quotes: 'SKU'"):
+        with pytest.raises(ps.ColumnNotFoundError, match=r"in single quotes: 'SKU'"):
             table.plan(where)
     with pytest.raises(ps.ColumnNotFoundError, match=r"single quotes: 'SKU'"):
         table.plan('id = "SKU"')
