@@ -1,4 +1,4 @@
-"""Tables of Parquet files: what a folder, Delta Lake, Iceberg or Hudi holds at an instant, and how it is read."""
+"""Read tables of Parquet files: plain folders, Delta Lake, Iceberg and Hudi, at any version that still exists."""
 
 from parsieve.lake.base import Changes, Lake, Location, Slice, Snapshot, Statistics
 from parsieve.lake.open import open_lake

@@ -1,4 +1,4 @@
-"""A table's earlier state as people write it down: what a text means as `as_of` of each format."""
+"""Parse `as_of` from text: a version, an instant, a time, or the name of a branch or tag."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ STATES = {"delta": "a version, or a time", "hudi": "an instant of 14 or 17 digit
 
 
 def state_of(text: str | None, format: str, called: str = "as_of") -> AsOf:
-    """The state that a text names; `called` is how the text was asked for.
+    """Parse a version, instant or time for tables of a format. Error messages call the option `called`.
 
-    >>> from parsieve.lake.states import state_of
+    >>> from parsieve.lake.as_of import state_of
     >>> state_of("3", "delta"), state_of("20260131120000", "hudi")
     (3, '20260131120000')
     >>> state_of("2026-01-31T12:00:00Z", "delta")
@@ -21,19 +21,19 @@ def state_of(text: str | None, format: str, called: str = "as_of") -> AsOf:
     if text is None:
         return None
     if text.isascii() and text.isdigit():
-        # Hudi's instants are numbers of 14 or 17 digits, and are known as text.
+        # Hudi's instants have 14 or 17 digits and stay text.
         return text if len(text) in (14, 17) and format != "iceberg" else int(text)
     try:
         time = dt.datetime.fromisoformat(text)
     except ValueError:
         if format in STATES:
             raise ValueError(
-                f"{called} of a {format} table is {STATES[format]} such as 2026-01-31T12:00:00Z, not {text!r}"
+                f"{called} of a {format} table must be {STATES[format]} such as 2026-01-31T12:00:00Z, not {text!r}"
             ) from None
-        # A branch or a tag of Iceberg; whatever it is, a plain folder has none.
+        # In Iceberg, this is a branch or a tag. A plain folder rejects any `as_of` later.
         return text
     if time.tzinfo is None:
         if format == "iceberg":
             return text
-        raise ValueError(f"{called} {text} names no time zone; say which, as in {time.isoformat()}Z")
+        raise ValueError(f"{called} {text} has no time zone; add one, as in {time.isoformat()}Z")
     return time

@@ -1,4 +1,4 @@
-"""What the formats have in common: slices with tokens, snapshots, statistics, and the protocol of an adapter."""
+"""Define the types that all table formats share: snapshots, statistics, and `Lake`, the base class of all adapters."""
 
 from __future__ import annotations
 
@@ -30,20 +30,21 @@ AsOf = int | str | dt.datetime | None
 
 
 def utc(moment: AsOf) -> dt.datetime:
-    """A time that a user names, which must say its zone: the table's own is not known to him, nor his to the table."""
+    """Convert a user-supplied datetime to UTC. Naive datetimes are rejected as ambiguous."""
     if not isinstance(moment, dt.datetime):
-        raise TypeError(f"as_of is a version or a datetime, not {moment!r}")
+        raise TypeError(f"as_of must be a version or a datetime, not {moment!r}")
     if moment.tzinfo is None:
-        raise ValueError(f"as_of={moment} has no time zone; give it one, as in datetime(..., tzinfo=timezone.utc)")
+        raise ValueError(f"as_of={moment} has no time zone; add one, as in datetime(..., tzinfo=timezone.utc)")
     return moment.astimezone(dt.UTC)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Statistics:
-    """What is certain of one column, slice by slice: arrays as long as the snapshot's slices, null where unknown.
+    """Statistics of one column that are proven for each slice of a snapshot.
 
-    Every value that is no NaN lies in `lower <= value <= upper`, whatever was deleted. The counts are those of the base
-    file: with deletes, `null_count` is an upper bound of the live nulls. `value_count` counts nulls and NaN too.
+    Each array has one element for each slice, which is null if it is unknown. All values except NaN, including the
+    deleted ones, satisfy `lower <= value <= upper`. The counts refer to the base file. If rows were deleted,
+    `null_count` is an upper bound of the live nulls. `value_count` includes nulls and NaN.
     """
 
     lower: pa.Array
@@ -58,27 +59,27 @@ class Changes:
 
     added: tuple[Slice, ...]
     removed: tuple[Location, ...]
-    # Slices whose live rows may be others now, as they are in the later snapshot.
+    # Slices of the later snapshot whose live rows may differ from the earlier one.
     changed: tuple[Slice, ...]
 
     @classmethod
     def between(cls, tokens: Mapping[Location, str], until: Snapshot) -> Self:
-        """Compare known tokens, such as those of an index, with a snapshot."""
+        """Compare earlier tokens, for example from an index, with a snapshot."""
         slices = until.slices
         added, changed, seen = [], [], set()
         for number, (location, token) in enumerate(zip(*locations_and_tokens(slices), strict=True)):
             seen.add(location)
-            known = tokens.get(location)
-            if known is None:
+            earlier_token = tokens.get(location)
+            if earlier_token is None:
                 added.append(number)
-            elif not known or known != token:
+            elif not earlier_token or earlier_token != token:
                 changed.append(number)
         removed = tuple(location for location in tokens if location not in seen)
         return cls(tuple(slices.at(added)), removed, tuple(slices.at(changed)))
 
 
-def _untold(_: ColumnPath) -> None:
-    """Nothing is known of any column."""
+def _no_statistics(_: ColumnPath) -> None:
+    """Return None: the statistics of every column are unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,109 +100,109 @@ class LeftOut:
 
 @dataclass(frozen=True, eq=False)
 class Snapshot:
-    """A table at an instant."""
+    """The state of a table at one time."""
 
-    # The format's own name: Delta version, Iceberg snapshot id, Hudi instant; None where the format has no history.
+    # The Delta version, Iceberg snapshot ID or Hudi instant. None for formats without a history.
     id: int | str | None
-    # Grows along the table's history where the format has one; for people and ordering, never a proof.
+    # Grows along the table's history, if the format has one. Use it for display and order only: it proves nothing.
     instant: int
-    # Field ids stand in the fields' metadata (PARQUET:field_id) where the format has them.
+    # If the format has field IDs, they are in the metadata of the fields (PARQUET:field_id).
     schema: pa.Schema
-    # Any sequence is taken; it is held as columns.
+    # Any sequence is accepted, and converted to columns.
     slices: Slices
-    # The lake's own statistics; an adapter that has none leaves it out.
-    _statistics: Callable[[ColumnPath], Statistics | None] = field(default=_untold, repr=False)
-    # Of a snapshot from `Lake.settled`: the slices that still have no token, by location, with the reason.
+    # The statistics from the table's own metadata.
+    _statistics: Callable[[ColumnPath], Statistics | None] = field(default=_no_statistics, repr=False)
+    # In a snapshot from `Lake.settled`: the slices that still have no token, with the reason for each.
     unsettled: Mapping[Location, str] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "slices", Slices.of(self.slices))
 
     def statistics(self, column: ColumnPath) -> Statistics | None:
-        """What the table's own metadata say of a column; None where they say nothing."""
-        if column not in self._told:
-            self._told[column] = self._statistics(column)
-        return self._told[column]
+        """Return the statistics of a column from the table's own metadata, or None if there are none."""
+        if column not in self._cached_statistics:
+            self._cached_statistics[column] = self._statistics(column)
+        return self._cached_statistics[column]
 
     @cached_property
-    def _told(self) -> dict[ColumnPath, Statistics | None]:
+    def _cached_statistics(self) -> dict[ColumnPath, Statistics | None]:
         return {}
 
     @cached_property
     def tokens(self) -> dict[Location, str]:
-        """The token of each location."""
+        """Return the token of each location."""
         return dict(zip(*locations_and_tokens(self.slices), strict=True))
 
 
 class Lake(ABC):
-    """A table of one format. Threads may share it.
+    """A table of one format. You can share it between threads.
 
-    A copy in another process, where it comes as a pickle, reads the slices that come with it, and does nothing else.
+    You can also pickle it. The copy can only read slices that were pickled with it.
     """
 
     format: str
-    # The table's folder as the user named it, without a slash at its end.
+    # The table's folder as the user named it, without a trailing slash.
     uri: str
     storage_options: Mapping[str, str]
-    # What the last look at the table gave, so that only what changed since costs anything.
+    # The last snapshot and its inputs, so that the next snapshot only has to read changes.
     _last: Any = None
-    # Of encrypted files, where the adapter can use any.
+    # The keys of encrypted files, if the adapter supports encryption.
     keys: TableKeys | None = None
     # Whether each file has the table's types, or types that widen to them.
     types_are_certain = True
-    # Whether a file may be replaced by another one of the same name.
+    # Whether a file may be replaced by another file with the same name.
     files_may_be_replaced = False
 
     def __getstate__(self) -> dict[str, Any]:
-        """All but the object of a library that it was opened with, what was seen of the table before, and keys."""
-        kept_here = ("_given", "_source", "_last", "keys")
-        return {name: value for name, value in self.__dict__.items() if name not in kept_here}
+        """Return the attributes to pickle: all except library objects, the last snapshot, and the keys."""
+        not_pickled = ("_given", "_source", "_last", "keys")
+        return {name: value for name, value in self.__dict__.items() if name not in not_pickled}
 
     def reopening(self) -> dict[str, Any]:
         """Return the attributes that a copy in another process needs to read the table again."""
         return {}
 
     def beside(self, name: str) -> Any:
-        """A folder in the table's own, as a caller would name it: a path, a URI, or a (filesystem, path) pair."""
+        """Return the address of a folder inside the table's folder: a path, a URI, or a (filesystem, path) pair."""
         return f"{self.uri.rstrip('/')}/{name}"
 
     def places(self) -> Places:
-        """Where the index of the table is stored, unless the caller names another place."""
+        """Return the default locations of the table's index."""
         return Places(self.beside(BELOW))
 
     @abstractmethod
     def snapshot(self, as_of: AsOf = None) -> Snapshot:
-        """The table now, or at a version, snapshot id, instant or time that the format knows."""
+        """Return the current state of the table, or its state at a version, snapshot ID, instant or time."""
 
     def settled(self, snapshot: Snapshot) -> Snapshot:
-        """The snapshot to index: waits once, and briefly, for files that are too young to have a token."""
-        reason = "nothing proves that it is still the version that was read"
+        """Return the snapshot to index. Wait once, and briefly, for files that are too young to have a token."""
+        reason = "it has no token that would prove later that it is unchanged"
         young = pc.indices_nonzero(pc.equal(snapshot.slices.token, "")).to_pylist()
-        return replace(snapshot, unsettled={piece.location: reason for piece in snapshot.slices.at(young)})
+        return replace(snapshot, unsettled={file_slice.location: reason for file_slice in snapshot.slices.at(young)})
 
     def changes(self, since: Snapshot | int | str, until: Snapshot) -> Changes:
-        """What happened between two snapshots, by their tokens.
+        """Compare two snapshots by their tokens.
 
-        An index that holds tokens itself asks `Changes.between`, which needs no earlier snapshot to be there still.
+        An index stores tokens itself. It uses `Changes.between`, so the earlier snapshot may be gone.
         """
         earlier = since if isinstance(since, Snapshot) else self.snapshot(since)
         return Changes.between(earlier.tokens, until)
 
     @abstractmethod
-    def read_keys(self, piece: Slice, columns: Sequence[ColumnPath]) -> Iterator[pa.RecordBatch]:
-        """The live rows of one slice: output column i is the leaf `columns[i]`, of its type in its snapshot's schema.
+    def read_keys(self, file_slice: Slice, columns: Sequence[ColumnPath]) -> Iterator[pa.RecordBatch]:
+        """Yield the live rows of one slice. Output column i is the leaf `columns[i]` with its type in the snapshot.
 
-        A struct that is null makes its leaves null. A column that a file lacks yields its default, else nulls.
+        The leaves of a null struct are null. A column that is missing in the file has its default value, or nulls.
         """
 
-    def count_rows(self, piece: Slice) -> int | None:
+    def count_rows(self, file_slice: Slice) -> int | None:
         """Return how many rows the base file of a slice has, or None if that would take more than a short read."""
-        return piece.num_rows
+        return file_slice.num_rows
 
     def exposing(self, columns: Collection[ColumnPath] | None) -> Lake:
-        """The same table, whose `read_keys` yields these columns even where files encrypt them; None: all columns.
+        """Return the same table, whose `read_keys` also yields these encrypted columns. None allows all columns.
 
-        What `read_keys` yields is written into an index that anybody can read, so that by itself it yields none.
+        Anyone who can read an index can read its keys, so `read_keys` does not decrypt columns by default.
         """
         return self
 
@@ -213,35 +214,35 @@ class Lake(ABC):
         columns: Sequence[str] | None = None,
         filter: Any = None,
     ) -> pa.RecordBatchReader:
-        """The live rows of some slices, as top-level columns of the snapshot's schema (None: all of them).
+        """Return the live rows of some slices, with some top-level columns of the snapshot's schema (None: all).
 
-        `filter` is a pyarrow expression over the snapshot's schema; it may name columns that are not asked for.
+        `filter` is a pyarrow expression over the snapshot's schema. It may also name columns that are not returned.
         """
 
     def files(self, snapshot: Snapshot, slices: Sequence[Slice]) -> CheckedFiles | None:
-        """Return the slices as files whose rows are all live; None if any slice is more than one such file."""
+        """Return the slices as files, or None if any slice is not a single file whose rows are all live."""
         return None
 
-    def version(self, piece: Slice) -> Version | None:
-        """Return what tells the base file, as it is now, from another one of the same name; None if nothing does."""
+    def version(self, file_slice: Slice) -> Version | None:
+        """Return the properties that identify the present version of the base file, or None if there are none."""
         return None
 
     def dataset(self, snapshot: Snapshot, slices: Sequence[Slice]) -> pads.Dataset | None:
-        """Return the slices as a pyarrow dataset with the snapshot's schema; None if that would not be exact."""
+        """Return the slices as a pyarrow dataset, or None if its rows might differ from the table's rows."""
         return None
 
-    def row_groups_usable(self, piece: Slice) -> bool:
-        """Whether the base file alone, so also its row groups and filters, says everything about the live rows."""
-        return piece.clean and piece.path is not None
+    def row_groups_usable(self, file_slice: Slice) -> bool:
+        """Return whether the base file has exactly the live rows, so that its row groups and filters are evidence."""
+        return file_slice.clean and file_slice.path is not None
 
-    def constants(self, piece: Slice) -> Collection[str]:
-        """Columns whose value the table says; what the file holds by their names means nothing."""
-        return piece.partition_values
+    def constants(self, file_slice: Slice) -> Collection[str]:
+        """Return the columns whose values come from the table's metadata. Ignore the file's columns of these names."""
+        return file_slice.partition_values
 
-    def file_keys(self, piece: Slice) -> FileKeys | None:
-        """The keys of the base file's footer and filters."""
-        return None if self.keys is None else self.keys.of(self.open_base(piece))
+    def file_keys(self, file_slice: Slice) -> FileKeys | None:
+        """Return the keys of the base file's footer and filters."""
+        return None if self.keys is None else self.keys.of(self.open_base(file_slice))
 
-    def open_base(self, piece: Slice) -> Any:
-        """The base file as a source that `open_filters` and `RangeReader` take."""
-        return piece.path
+    def open_base(self, file_slice: Slice) -> Any:
+        """Return the base file as a source for `open_filters` and `RangeReader`."""
+        return file_slice.path

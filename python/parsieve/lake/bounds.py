@@ -1,4 +1,4 @@
-"""Minima and maxima as writers left them, made certain: cut strings, rounded numbers and calendars that changed."""
+"""Widen the minima and maxima of writers until they are certain: truncated strings, rounded numbers, old calendars."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import math
 import struct
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal, localcontext
 
-# Writers cut strings at 16 or 32 characters, or at 64 bytes; those below are whole.
+# Writers truncate strings to 16 or 32 characters, or to 64 bytes. Shorter strings are complete.
 CUT_FROM = 16
-# Days before are another day in Spark's old calendar.
+# Spark's old calendar assigns other dates to earlier days.
 GREGORIAN = dt.date(1582, 10, 15)
 EPOCH = dt.date(1970, 1, 1)
 _FIRST_SURROGATE = 0xD800
@@ -18,24 +18,25 @@ EXACT = Context(prec=100)
 
 
 def text_lower(text: str) -> str:
-    """A string that is no greater, byte by byte, than anything that the writer held not less than `text`."""
-    return text[: next((at for at, one in enumerate(text) if ord(one) > 0xFFFF or _lone(one)), len(text))]
+    """Return a lower bound, in byte order, of all strings that a writer may have ordered at or after `text`."""
+    ends = (at for at, character in enumerate(text) if ord(character) > 0xFFFF or _is_surrogate(character))
+    return text[: next(ends, len(text))]
 
 
 def text_upper(text: str) -> str | None:
-    """A string not less than all that begin with `text`, where it may have been cut; None where there is none."""
-    cut = next((at for at, one in enumerate(text) if ord(one) >= _FIRST_SURROGATE), len(text))
+    """Return an upper bound of all strings whose maximum a writer may have truncated to `text`, or None."""
+    cut = next((at for at, character in enumerate(text) if ord(character) >= _FIRST_SURROGATE), len(text))
     if cut == len(text) and len(text.encode()) < CUT_FROM:
         return text
     return _successor(text[:cut])
 
 
-def _lone(one: str) -> bool:
-    return _FIRST_SURROGATE <= ord(one) < _AFTER_SURROGATES
+def _is_surrogate(character: str) -> bool:
+    return _FIRST_SURROGATE <= ord(character) < _AFTER_SURROGATES
 
 
 def _successor(prefix: str) -> str | None:
-    """The least string above all that begin with a prefix of characters below the surrogates."""
+    """Return the least string greater than all strings with this prefix, whose characters precede the surrogates."""
     if not prefix:
         return None
     after = ord(prefix[-1]) + 1
@@ -43,7 +44,7 @@ def _successor(prefix: str) -> str | None:
 
 
 def bytes_upper(data: bytes) -> bytes | None:
-    """Bytes that are not less than all that begin with `data`, where it may have been cut."""
+    """Return an upper bound of all values whose maximum a writer may have truncated to `data`, or None."""
     if len(data) < CUT_FROM:
         return data
     trimmed = data.rstrip(b"\xff")
@@ -51,14 +52,17 @@ def bytes_upper(data: bytes) -> bytes | None:
 
 
 def double_around(value: float) -> tuple[float, float] | None:
-    """The neighbours of a number that was printed and read again; None for what is no number of the axis."""
+    """Return the next doubles below and above a number that a writer printed, or None for NaN."""
     if math.isnan(value):
         return None
     return math.nextafter(value, -math.inf), math.nextafter(value, math.inf)
 
 
 def float_around(value: float) -> tuple[float, float] | None:
-    """The same in single precision."""
+    """Return the next floats of single precision below and above a number, or None for NaN and overflows.
+
+    An infinity is returned unchanged.
+    """
     if math.isnan(value):
         return None
     if math.isinf(value):
@@ -67,20 +71,20 @@ def float_around(value: float) -> tuple[float, float] | None:
         (single,) = struct.unpack("<f", struct.pack("<f", value))
     except OverflowError:
         return None
-    return _float_step(single, -1), _float_step(single, 1)
+    return _next_float(single, -1), _next_float(single, 1)
 
 
-def _float_step(value: float, way: int) -> float:
+def _next_float(value: float, direction: int) -> float:
     if value == 0:
-        return math.copysign(math.ldexp(1, -149), way)
+        return math.copysign(math.ldexp(1, -149), direction)
     (bits,) = struct.unpack("<i", struct.pack("<f", value))
-    step = way if value > 0 else -way
-    found: tuple[float] = struct.unpack("<f", struct.pack("<i", bits + step))
-    return found[0]
+    step = direction if value > 0 else -direction
+    neighbor: tuple[float] = struct.unpack("<f", struct.pack("<i", bits + step))
+    return neighbor[0]
 
 
 def decimal_around(value: Decimal, precision: int, scale: int) -> tuple[Decimal | None, Decimal | None]:
-    """The decimals around a number that a writer may have passed through a double."""
+    """Return the decimals below and above a number that a writer may have converted to a double."""
     if not value.is_finite():
         return None, None
     with localcontext(EXACT):

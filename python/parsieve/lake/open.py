@@ -1,4 +1,4 @@
-"""Which format a table is of, by what lies in its folder."""
+"""Detect the format of a table and open it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _hudi() -> type[Lake]:
     return Hudi
 
 
-# Each adapter is loaded when a table of its format is opened, and its library with it.
+# Adapters import their libraries, so each is imported when the first table of its format is opened.
 _ADAPTERS: dict[str, Callable[[], Callable[[Any, Mapping[str, str] | None], Lake]]] = {
     "parquet": lambda: ParquetDir,
     "delta": _delta,
@@ -46,11 +46,10 @@ def open_lake(
     storage_options: Mapping[str, str] | None = None,
     decryption: Any = None,
 ) -> Lake:
-    """The table at a path, URI or (filesystem, path) pair, or that of a `DeltaTable` or pyiceberg `Table`.
+    """Open the table at a path, URI or (filesystem, path) pair, or the table of a `DeltaTable` or pyiceberg `Table`.
 
-    `decryption` are the keys of encrypted files, in a plain folder of them.
-
-    The format is found by the table's own folder (`_delta_log`, `.hoodie`, `metadata`), or said by `format`.
+    Without `format`, the format is detected from the folders in the table's folder: `_delta_log`, `.hoodie` or
+    `metadata`. `decryption` contains the keys for the encrypted files of a plain folder.
 
     >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq
     >>> from parsieve.lake import open_lake
@@ -59,38 +58,40 @@ def open_lake(
     >>> open_lake(folder).snapshot().slices[0].group
     'part-0.parquet'
     """
-    found = format or _of_object(source) or _of_folder(source, storage_options)
-    if found not in _ADAPTERS:
-        raise ValueError(f"format is one of {', '.join(_ADAPTERS)}, not {found!r}")
+    format = format or _format_of_object(source) or _format_of_folder(source, storage_options)
+    if format not in _ADAPTERS:
+        raise ValueError(f"format must be one of {', '.join(_ADAPTERS)}, not {format!r}")
     if decryption is None:
-        return _ADAPTERS[found]()(source, storage_options)
+        return _ADAPTERS[format]()(source, storage_options)
     keys = TableKeys(decryption)
-    if found != "parquet":
+    if format != "parquet":
         raise UnsupportedError(
-            f"tables of {found.capitalize()} with encrypted files cannot be read: their library takes no keys; read "
-            "them with Spark, or leave decryption out, so that what is encrypted is kept unread"
+            f"cannot read encrypted files of {format.capitalize()} tables, because their library accepts no keys; "
+            "read them with Spark, or omit decryption to keep encrypted files without reading them"
         )
     return ParquetDir(source, storage_options, keys=keys)
 
 
-def _of_object(source: Any) -> str | None:
-    """The format of a library's own object, told by its class so that no library is imported."""
+def _format_of_object(source: Any) -> str | None:
+    """Return the format of a library's table object. It is recognized by class name, without importing a library."""
     names = {f"{kind.__module__.partition('.')[0]}.{kind.__name__}" for kind in type(source).__mro__}
     if "deltalake.DeltaTable" in names:
         return "delta"
     return "iceberg" if "pyiceberg.Table" in names else None
 
 
-def _of_folder(source: Any, storage_options: Mapping[str, str] | None) -> str:
+def _format_of_folder(source: Any, storage_options: Mapping[str, str] | None) -> str:
     if isinstance(source, str) and source.endswith(".metadata.json"):
         return "iceberg"
     storage = Storage(source, storage_options)
     if storage.is_local and not os.path.exists(storage.root):  # noqa: PTH110
         raise storage.missing()
     names = storage.names()
-    found = [kind for kind, mark in (("delta", "_delta_log"), ("hudi", ".hoodie")) if mark in names]
+    formats = [name for name, folder in (("delta", "_delta_log"), ("hudi", ".hoodie")) if folder in names]
     if "metadata" in names and any(name.endswith(".metadata.json") for name in storage.names("metadata")):
-        found.append("iceberg")
-    if len(found) > 1:
-        raise ValueError(f"{storage.uri} is a table of {' and of '.join(found)}; say which with format=")
-    return found[0] if found else "parquet"
+        formats.append("iceberg")
+    if len(formats) > 1:
+        raise ValueError(
+            f"{storage.uri} contains tables of several formats ({', '.join(formats)}); choose with format="
+        )
+    return formats[0] if formats else "parquet"

@@ -68,7 +68,7 @@ def test_invalid_states_are_rejected(tmp_path: Path, capsys: Any, state: str) ->
     assert main(["plan", str(tmp_path), "id = 1", f"--as-of={state}"]) == 2
     assert f"a version, or a time such as 2026-01-31T12:00:00Z, not {state!r}" in capsys.readouterr().err
     assert main(["plan", str(tmp_path), "id = 1", "--as-of", "2026-01-31"]) == 2
-    assert "names no time zone" in capsys.readouterr().err
+    assert "has no time zone" in capsys.readouterr().err
     assert main(["plan", str(tmp_path), "id = 1", "--as-of", "0"]) == 0
 
 

@@ -103,4 +103,4 @@ def test_tables_are_planned_without_obstore() -> None:
     rows, build, options = done.stdout.splitlines()
     assert rows == "1 []"
     assert "can only be read: memory://lake/.parsieve/t needs the package obstore: pip install obstore" in build
-    assert "s3://bucket needs the package obstore: pip install obstore; or give a (filesystem, path) pair" in options
+    assert "s3://bucket needs the package obstore: pip install obstore; or pass a (filesystem, path) pair" in options

@@ -38,7 +38,7 @@ def test_globs_are_rejected(folder: Path, capsys: Any) -> None:
 def test_lists_and_reversed_pairs_are_rejected_as_tables(folder: Path) -> None:
     with pytest.raises(TypeError, match=r"URI of a folder or of one file, or a .* pair, not list"):
         ps.open_table([str(folder / "0.parquet")])  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="ends with a path, not LocalFileSystem"):
+    with pytest.raises(TypeError, match="must end with a path, not LocalFileSystem"):
         ps.open_table((str(folder), fs.LocalFileSystem()))
 
 

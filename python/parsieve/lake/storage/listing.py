@@ -1,4 +1,4 @@
-"""The files below a folder of this machine, with what proves that each is still the same; one `stat` a file."""
+"""List the files below a local folder, with a token for each file. This takes one `stat` for each file."""
 
 from __future__ import annotations
 
@@ -14,160 +14,166 @@ from typing import NamedTuple
 
 from parsieve._core import UnsupportedError
 
-# A file that changed so shortly before it was listed may change again without a new time: its token says nothing.
-# Kernels stamp files by their tick; whole seconds are the mark of a filesystem that knows no finer ones (FAT: two).
+# A file that changed just before it was listed may change again without getting a new timestamp, so it has no token.
+# Kernels set timestamps once per tick. A timestamp of whole seconds may come from a filesystem with coarse timestamps.
+# FAT has the coarsest ones, with two seconds.
 TICK_NS = 50_000_000
 COARSE_NS = 2_000_000_000
 
 
-# Later than any clock shows: for files whose store gives neither an ETag nor a time.
+# A time that never comes, for files of stores that return neither an ETag nor a timestamp.
 NEVER = 1 << 63
 
 
 class ListedFile(NamedTuple):
-    """A file below the folder: its path in it, how to open it, and what proves that it is still the same."""
+    """A file below a folder. `relative` is its path in the folder, and `path` opens it."""
 
     relative: str
     path: str
     size: int
     token: str
-    # Without a token: when the file can have one if it does not change until then, in nanoseconds since 1970.
+    # If there is no token: the time from which the unchanged file can have one, in nanoseconds since 1970.
     settles: int = 0
 
 
-# Kind, size, times of change (of content, of anything) and inode: whatever tells that a file is another one.
-_facts = attrgetter("st_mode", "st_size", "st_mtime_ns", "st_ctime_ns", "st_ino")
-_Facts = tuple[int, int, int, int, int]
-# Gone since the folder was read, or a link to nothing, to something below a file, or to itself: no rows.
-_NOTHING_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
-# By an open folder the kernel finds a file without its way from the root.
-_BY_FOLDER = os.stat in os.supports_dir_fd and os.listdir in os.supports_fd
+# Every property that changes if a file is modified or replaced.
+_properties_of = attrgetter("st_mode", "st_size", "st_mtime_ns", "st_ctime_ns", "st_ino")
+_Properties = tuple[int, int, int, int, int]
+# The errors of `stat` for names without rows: files deleted since the folder was listed, and broken or circular links.
+_NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
+# Relative to an open folder, the kernel finds a file without resolving its whole path.
+_CAN_STAT_IN_FOLDER = os.stat in os.supports_dir_fd and os.listdir in os.supports_fd
 
 
 @dataclass(frozen=True, slots=True)
 class _Folder:
-    """What a folder held: its names as the system gave them, and what was made of each."""
+    """The contents of a folder: its names in the system's order, with their properties, files and subfolders."""
 
     names: list[str]
-    facts: list[_Facts]
-    files: dict[str, tuple[_Facts, ListedFile]]
+    properties: list[_Properties]
+    files: dict[str, tuple[_Properties, ListedFile]]
     folders: list[str]
-    # Whether the facts prove that every file is still the same.
-    is_settled: bool
+    # Whether equal properties prove that every file is unchanged.
+    has_all_tokens: bool
 
 
 def is_ignored(name: str) -> bool:
-    """Whether engines pass over a file or folder of this name; `_column=value` is a partition all the same."""
+    """Return whether engines ignore a file or folder with this name. They do not ignore partitions `_column=value`."""
     return name.startswith(".") or (name.startswith("_") and "=" not in name)
 
 
 def token_of(parts: tuple[object, ...], changed_ns: int, now: int, grain: int) -> tuple[str, int]:
-    """A token of these parts; for a file that changed within the clock's grain, none, and when it can have one."""
+    """Return the token that these parts form, and 0.
+
+    If the file changed within the clock's grain, return "" and the time from which it can have a token.
+    """
     return ("", changed_ns + grain) if changed_ns > now - grain else ("-".join(map(str, parts)), 0)
 
 
 class LocalListing:
-    """A folder, or a single file, listed again and again. Threads may share it.
+    """Lists a folder, or a single file, repeatedly. You can share it between threads.
 
-    What a file gave before is given again where its `stat` is the same: no text is made for it anew, and the very same
-    tuple tells that nothing changed at all.
+    A file with unchanged properties keeps its `ListedFile`, so its texts are created only once. If nothing changed at
+    all, `files` returns the same tuple object again.
     """
 
     def __init__(self, root: str) -> None:
         self._root = root
-        # Replaced as a whole: when it was listed, what each folder held, and the files in order.
+        # The time of the last listing, its folders, and its files in order. One assignment replaces all of them.
         self._last: tuple[int, dict[str, _Folder], tuple[ListedFile, ...]] = (0, {}, ())
 
     def files(self) -> tuple[ListedFile, ...]:
-        """All files that engines do not ignore, sorted by path."""
-        # Taken before the listing: a file that changes while it goes on counts as changed just now.
+        """Return all files that engines do not ignore, sorted by path."""
+        # Read the clock first, so that a file that changes during the listing counts as just changed.
         now = time.time_ns()
         if os.path.isfile(self._root):  # noqa: PTH113
             return (of_path(self._root, now),)
-        before, known, listed = self._last
+        before, last_folders, files = self._last
         if now < before:
-            # The clock was put back, so a file may change again to times that it had.
-            known, listed = {}, ()
-        found: dict[str, _Folder] = {}
+            # The clock was set back, so a changed file may get the same timestamps again.
+            last_folders, files = {}, ()
+        folders: dict[str, _Folder] = {}
         pending = [""]
         while pending:
             below = pending.pop()
-            folder = _look(f"{self._root}/{below}", below, known.get(below), now)
-            found[below] = folder
+            folder = _list_folder(f"{self._root}/{below}", below, last_folders.get(below), now)
+            folders[below] = folder
             pending.extend(f"{below}{name}/" for name in folder.folders)
-        if len(found) != len(known) or any(known.get(below) is not folder for below, folder in found.items()):
-            listed = tuple(sorted(file for folder in found.values() for _, file in folder.files.values()))
-        self._last = now, found, listed
-        return listed
+        if len(folders) != len(last_folders) or any(
+            last_folders.get(below) is not folder for below, folder in folders.items()
+        ):
+            files = tuple(sorted(file for folder in folders.values() for _, file in folder.files.values()))
+        self._last = now, folders, files
+        return files
 
 
-def _look(path: str, below: str, last: _Folder | None, now: int) -> _Folder:
-    """What a folder holds; the very same object where nothing in it changed. What is the same makes no objects."""
-    names, facts = _look_at(path)
-    if last is not None and last.is_settled and names == last.names and facts == last.facts:
+def _list_folder(path: str, below: str, last: _Folder | None, now: int) -> _Folder:
+    """Return the contents of a folder: `last` itself if nothing changed, else with new objects for changes only."""
+    names, properties = _read_folder(path)
+    if last is not None and last.has_all_tokens and names == last.names and properties == last.properties:
         return last
-    files: dict[str, tuple[_Facts, ListedFile]] = {}
+    files: dict[str, tuple[_Properties, ListedFile]] = {}
     folders = []
-    known = {} if last is None else last.files
-    for name, fact in zip(names, facts, strict=True):
-        if S_ISDIR(fact[0]):
-            if not _leads_back(path + name, path[: len(path) - len(below) - 1]):
+    last_files = {} if last is None else last.files
+    for name, present in zip(names, properties, strict=True):
+        if S_ISDIR(present[0]):
+            if not _is_link_to_parent(path + name, path[: len(path) - len(below) - 1]):
                 folders.append(name)
             continue
-        one = known.get(name)
-        if one is None or one[0] != fact or not one[1].token:
-            one = fact, _listed(path + name, below + name, fact, now)
-        files[name] = one
-    return _Folder(names, facts, files, folders, all(file.token for _, file in files.values()))
+        entry = last_files.get(name)
+        if entry is None or entry[0] != present or not entry[1].token:
+            entry = present, _make_listed(path + name, below + name, present, now)
+        files[name] = entry
+    return _Folder(names, properties, files, folders, all(file.token for _, file in files.values()))
 
 
-def _look_at(path: str) -> tuple[list[str], list[_Facts]]:
-    """The names in a folder that engines do not ignore, and what the system says of each; links are followed."""
-    if not _BY_FOLDER:
-        return _stats(os.listdir(path), lambda name: os.stat(path + name))  # noqa: PTH116, PTH208
+def _read_folder(path: str) -> tuple[list[str], list[_Properties]]:
+    """Return the names in a folder that engines do not ignore, and their properties. Follow links."""
+    if not _CAN_STAT_IN_FOLDER:
+        return _stat_all(os.listdir(path), lambda name: os.stat(path + name))  # noqa: PTH116, PTH208
     folder = os.open(path, os.O_RDONLY)
     try:
-        return _stats(os.listdir(folder), partial(os.stat, dir_fd=folder))  # noqa: PTH208
+        return _stat_all(os.listdir(folder), partial(os.stat, dir_fd=folder))  # noqa: PTH208
     finally:
         os.close(folder)
 
 
-def _stats(names: list[str], stat: Callable[[str], os.stat_result]) -> tuple[list[str], list[_Facts]]:
+def _stat_all(names: list[str], stat: Callable[[str], os.stat_result]) -> tuple[list[str], list[_Properties]]:
     names = [name for name in names if name[0] not in "._" or not is_ignored(name)]
     try:
-        # No turn of Python's for a file; what the system said of it is forgotten at once but for a few numbers.
-        return names, list(map(_facts, map(stat, names)))
+        # `map` runs no Python code for each file, and keeps only a few numbers of each `stat_result`.
+        return names, list(map(_properties_of, map(stat, names)))
     except OSError as error:
-        if error.errno not in _NOTHING_THERE:
+        if error.errno not in _NO_FILE:
             raise
-    found = []
+    existing = []
     for name in names:
         try:
-            found.append((name, _facts(stat(name))))
+            existing.append((name, _properties_of(stat(name))))
         except OSError as error:
-            if error.errno not in _NOTHING_THERE:
+            if error.errno not in _NO_FILE:
                 raise
-    return [name for name, _ in found], [one for _, one in found]
+    return [name for name, _ in existing], [properties for _, properties in existing]
 
 
 def of_path(path: str, now: int) -> ListedFile:
-    """A file by itself."""
-    return _listed(path, os.path.basename(path), _facts(os.stat(path)), now)  # noqa: PTH116, PTH119
+    """Return a single file."""
+    return _make_listed(path, os.path.basename(path), _properties_of(os.stat(path)), now)  # noqa: PTH116, PTH119
 
 
-def _listed(path: str, relative: str, facts: _Facts, now: int) -> ListedFile:
+def _make_listed(path: str, relative: str, properties: _Properties, now: int) -> ListedFile:
     try:
         relative.encode()
     except UnicodeEncodeError:
-        raise UnsupportedError(f"the name of {path!r} is no UTF-8, and engines do not open such; rename it") from None
-    _, size, modified, changed, inode = facts
+        raise UnsupportedError(f"file name is not UTF-8: {path!r}; engines cannot open it, so rename it") from None
+    _, size, modified, changed, inode = properties
     latest = max(modified, changed)
     grain = COARSE_NS if latest % 1_000_000_000 == 0 else TICK_NS
     return ListedFile(relative, path, size, *token_of((size, modified, changed, inode), latest, now, grain))
 
 
-def _leads_back(path: str, root: str) -> bool:
-    """Whether a folder is a link to one that it lies in, be it by way of other links."""
+def _is_link_to_parent(path: str, root: str) -> bool:
+    """Return whether a folder is a link to one of the folders that contain it, possibly through other links."""
     if not os.path.islink(path):  # noqa: PTH114
         return False
     target = os.path.realpath(path)

@@ -1,4 +1,4 @@
-"""Hold files in one version while they are read, and prove that they did not change."""
+"""Read one version of each file, and prove that the file did not change meanwhile."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from parsieve.lake.storage.listing import COARSE_NS, TICK_NS
 if TYPE_CHECKING:
     from parsieve.lake.storage.storage import Storage
 
-# How often a file that keeps changing is read again before the reader gives up.
+# The number of attempts to read a file that keeps changing.
 ATTEMPTS = 5
 # Batches of a file are held back until the file is known to be unchanged, up to this many bytes.
 HELD_BYTES = 8 << 20
@@ -30,26 +30,26 @@ FAILURES = (pa.ArrowException, ParsieveError, OSError, ValueError, KeyError)
 class Version:
     """The properties that distinguish one version of a file from another."""
 
-    # The same as the token of the file in a listing, whatever the file's age.
+    # The token that a listing would have for the file, even if the file is too young for a token.
     token: str
     size: int
-    # When the file last changed, in nanoseconds; None if the filesystem does not say.
+    # The time of the last change in nanoseconds, or None if it is unknown.
     changed: int | None = None
     # Other properties of this version from the store, such as an ETag.
     proof: str = ""
 
 
-def local_version(facts: os.stat_result) -> Version:
+def local_version(status: os.stat_result) -> Version:
     """Return the version of a local file."""
-    changed = max(facts.st_mtime_ns, facts.st_ctime_ns)
-    token = f"{facts.st_size}-{facts.st_mtime_ns}-{facts.st_ctime_ns}-{facts.st_ino}"
-    return Version(token, facts.st_size, changed)
+    changed = max(status.st_mtime_ns, status.st_ctime_ns)
+    token = f"{status.st_size}-{status.st_mtime_ns}-{status.st_ctime_ns}-{status.st_ino}"
+    return Version(token, status.st_size, changed)
 
 
 def settle(version: Version) -> None:
-    """Wait until the next change of a local file is certain to give it another time.
+    """Wait until the next change of a local file is certain to give it a new timestamp.
 
-    A kernel stamps files by its tick, so a second change within one tick would go unnoticed.
+    A kernel sets timestamps once per tick, so a second change within one tick would go unnoticed.
     """
     if version.changed is None:
         return
@@ -60,15 +60,15 @@ def settle(version: Version) -> None:
 
 
 def changed_since(name: str) -> ConflictError:
-    """Return the error for a file that cannot be read as it was planned."""
-    return ConflictError(f"{name} was changed since the plan, and again whenever it was read; plan again")
+    """Return the error for a file that keeps changing."""
+    return ConflictError(f"{name} was changed since the plan, and again during each attempt to read it; plan again")
 
 
 class Pinned:
     """One version of a file, open for reading.
 
-    A local file is read through a descriptor, so its bytes stay the same even if another file takes its name.
-    Objects of a store are read by name; `is_unchanged` tells afterwards whether all reads saw the same version.
+    A local file is read through a descriptor, so replacing the file does not affect its bytes. An object of a store is
+    read by name. Afterwards, `is_unchanged` returns whether all reads returned the same version.
     """
 
     def __init__(self, storage: Storage, path: str) -> None:
@@ -79,7 +79,7 @@ class Pinned:
             self._pin()
         else:
             self.version = storage.version(path)
-            # What pyarrow makes a fragment of: a file, or a path on a filesystem.
+            # The source of a pyarrow fragment: an open file, or a path on `filesystem`.
             self.source: Any = path
             self.filesystem = storage.arrow()
 
@@ -87,14 +87,14 @@ class Pinned:
         for _ in range(100):
             descriptor = os.open(self._path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
             close = weakref.finalize(self, os.close, descriptor)
-            # pyarrow reads natively, without Python's lock, through a descriptor of its own.
+            # pyarrow opens the file again, so that it can read without Python's GIL.
             file = pa.OSFile(self._path, "r")
-            facts, named = os.fstat(descriptor), os.stat(self._path)  # noqa: PTH116
-            # The descriptor keeps the inode from being reused, so the same number means the same file.
-            if (facts.st_dev, facts.st_ino) == (named.st_dev, named.st_ino):
-                self._descriptor, self._facts, self._close = descriptor, facts, close
+            status, status_by_name = os.fstat(descriptor), os.stat(self._path)  # noqa: PTH116
+            # While the descriptor is open, the inode cannot be reused. So the same number means the same file.
+            if (status.st_dev, status.st_ino) == (status_by_name.st_dev, status_by_name.st_ino):
+                self._descriptor, self._status, self._close = descriptor, status, close
                 self.source, self.filesystem = file, None
-                self.version = local_version(facts)
+                self.version = local_version(status)
                 return
             close()
         raise changed_since(self._path)
@@ -103,37 +103,37 @@ class Pinned:
         """Wait until the next change of the file is certain to be noticed."""
         if self._descriptor >= 0:
             settle(self.version)
-            self._facts = os.fstat(self._descriptor)
-            self.version = local_version(self._facts)
+            self._status = os.fstat(self._descriptor)
+            self.version = local_version(self._status)
 
     def open(self) -> Any:
-        """Open the file, as pyarrow takes it."""
+        """Open the file for pyarrow."""
         return self.source if self._descriptor >= 0 else self._storage.open(self._path)
 
     @property
     def descriptor(self) -> int:
-        """The open descriptor of a local file; -1 for an object of a store."""
+        """Return the open descriptor of a local file, or -1 for an object of a store."""
         return self._descriptor
 
     def handle(self) -> Any:
-        """Return the local file as one of Python's, for readers that take its descriptor."""
+        """Return the local file as a Python file object, for readers that use its descriptor."""
         return os.fdopen(os.dup(self._descriptor), "rb")
 
     def is_unchanged(self) -> bool:
-        """Tell whether everything read so far is of this version."""
+        """Return whether all reads so far returned this version."""
         if self._descriptor < 0:
             try:
                 return self._storage.version(self._path) == self.version
             except FileNotFoundError:
                 return False
-        now, then = os.fstat(self._descriptor), self._facts
+        now, then = os.fstat(self._descriptor), self._status
         if (now.st_size, now.st_mtime_ns) != (then.st_size, then.st_mtime_ns):
             return False
-        # Another file that takes the name changes the old inode's ctime as well, by its number of links.
+        # Replacing the file by another one also changes the ctime of the old inode, because it loses a link.
         return now.st_ctime_ns == then.st_ctime_ns or now.st_nlink < then.st_nlink
 
     def close(self) -> None:
-        """Release the descriptor. Scans that still run keep pyarrow's own open."""
+        """Close the descriptor. Running scans still have pyarrow's descriptor."""
         if self._descriptor >= 0:
             self._close()
 
@@ -141,37 +141,37 @@ class Pinned:
 def checked(
     batches: Callable[[], Iterator[pa.RecordBatch]], version: Callable[[], Version | None], name: str
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the batches of a file that is opened by name, all of one version.
+    """Yield the batches of a file that is opened by name. All batches come from the same version of the file.
 
-    Read the file again if it changes before a batch was yielded, else raise `ConflictError`.
+    If the file changes before the first batch was yielded, read it again. If it changes later, raise `ConflictError`.
     """
     for attempt in range(ATTEMPTS):
-        before = _present(version, name)
+        before = _present_version(version, name)
         if attempt and before is not None:
             settle(before)
-        held: list[pa.RecordBatch] = []
-        size, began = 0, False
+        pending: list[pa.RecordBatch] = []
+        size, has_yielded = 0, False
         try:
             for batch in batches():
-                held.append(batch)
+                pending.append(batch)
                 size += batch.nbytes
                 if size > HELD_BYTES:
-                    began = True
-                    yield from held
-                    held.clear()
+                    has_yielded = True
+                    yield from pending
+                    pending.clear()
         except FAILURES:
-            if before is None or _present(version, name) == before:
+            if before is None or _present_version(version, name) == before:
                 raise
         else:
-            if before is None or _present(version, name) == before:
-                yield from held
+            if before is None or _present_version(version, name) == before:
+                yield from pending
                 return
-        if began:
+        if has_yielded:
             break
     raise changed_since(name)
 
 
-def _present(version: Callable[[], Version | None], name: str) -> Version | None:
+def _present_version(version: Callable[[], Version | None], name: str) -> Version | None:
     try:
         return version()
     except FileNotFoundError as error:
