@@ -1,5 +1,5 @@
-# Every target sets up what it needs in .venv and .tools; nothing is installed globally.
-# PYTHON chooses the interpreter that .venv is made with.
+# Every target installs its tools in .venv and .tools, and nothing globally.
+# PYTHON is the interpreter for creating .venv.
 PYTHON ?= python3
 .DEFAULT_GOAL := help
 
@@ -14,13 +14,13 @@ SPARK4_BIN := .venv-spark4/bin
 endif
 CARGO_DENY := .tools/bin/cargo-deny
 
-# A virtual environment or conda environment of the shell must not catch what belongs into .venv.
+# Ignore an active virtual environment or conda environment: packages must go into .venv.
 unexport CONDA_PREFIX PYTHONHOME PYTHONPATH
 export VIRTUAL_ENV := $(CURDIR)/.venv
 export PIP_CONSTRAINT := requirements/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-# The Rust tests run with every feature of Cargo.toml but the Python bindings, so that they need no Python.
+# The Rust tests use all features of Cargo.toml except the Python bindings, so they need no Python.
 RUST_FEATURES := $(filter-out default python,$(shell sed -n '/^\[features\]/,/^\[[^f]/s/^\([a-z][a-z0-9_-]*\) *=.*/\1/p' Cargo.toml))
 CARGO_FEATURES := $(if $(RUST_FEATURES),--features "$(RUST_FEATURES)")
 PYTHON_SOURCES := $(foreach folder,python tests/python tests/vectors tests/hostile benches/python benches/spark examples docs/scripts,$(if $(wildcard $(folder)/*.py $(folder)/*/*.py),$(folder)))
@@ -30,45 +30,61 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: demo
-demo: develop .venv/stamp-demo ## a filter of a real column; a lake of late events, asked without and with parsieve
+demo: develop .venv/stamp-demo ## filter a real column, and query a table of late events without and with parsieve
 	$(BIN)/python examples/01_filter_a_column.py
 	$(BIN)/parsieve demo
 
-# With -j2 the longest goes first, beside the two others.
+# With -j2, the longest target runs first, in parallel with the other two.
 .PHONY: test
 test: test-spark test-rust test-python ## all tests: Rust, layers, Python, README, examples and Spark
 
 .PHONY: test-rust
-test-rust: ## the Rust tests, with the test that the layers point one way; random ones as in the run before
+test-rust: ## the Rust tests, including the check of the layers; random tests use a fixed seed
 	PROPTEST_RNG_SEED=$${PROPTEST_RNG_SEED:-1} cargo test --locked $(CARGO_FEATURES)
 
 .PHONY: compile-test-rust
-compile-test-rust: ## compile the Rust tests, and run none
+compile-test-rust: ## compile the Rust tests without running them
 	cargo test --locked $(CARGO_FEATURES) --no-run
 
 .PHONY: test-python
-test-python: develop .venv/stamp-test ## the Python tests, with the README's code and the examples
+test-python: develop .venv/stamp-test ## the Python tests, including the code of the README and the examples
 	$(BIN)/python -m pytest
 
-# What runs on Spark has an environment of its own; the extension is the one that develop builds beside the sources.
+# Spark has its own environment. PYTHONPATH makes it use the extension that `develop` builds in the source tree.
 .PHONY: test-spark
-test-spark: develop .venv-spark/stamp-spark ## the tests on Spark, with Hudi, Delta and Iceberg; downloads their jars once
+test-spark: develop .venv-spark/stamp-spark ## the Spark tests, with Hudi, Delta and Iceberg; downloads their jars once
 	PYTHONPATH=$(CURDIR)/python $(SPARK_BIN)/python -m pytest tests/python/spark --durations=12
 
-# Hudi has no jars for it. What takes long for reasons of its own is left to test-spark.
+# Hudi has no jars for Spark 4. The slowest tests run in test-spark only.
 SPARK4_TESTS := $(addprefix tests/python/spark/test_,file_index.py build.py key_filter.py replaced_files.py last_scan.py session.py source.py)
 
 .PHONY: test-spark4
-test-spark4: develop .venv-spark4/stamp-spark4 ## a share of them on the newest PySpark: plain Parquet, Delta and Iceberg
+test-spark4: develop .venv-spark4/stamp-spark4 ## some Spark tests on PySpark 4: plain Parquet, Delta and Iceberg
 	PYTHONPATH=$(CURDIR)/python $(SPARK4_BIN)/python -m pytest $(SPARK4_TESTS) -k "not many_reads and not stopped_session"
 
 .PHONY: test-slow
-test-slow: develop .venv/stamp-test .venv-spark/stamp-spark ## what takes long: a thousand kills of each kind, long models, a cluster
+test-slow: develop .venv/stamp-test .venv-spark/stamp-spark ## the slow tests: a thousand kills of each kind, long models, a cluster
 	$(BIN)/python -m pytest -m slow --ignore tests/python/spark
 	PYTHONPATH=$(CURDIR)/python $(SPARK_BIN)/python -m pytest -m slow tests/python/spark
 
+# The tests that fail for most mistakes, chosen so that all of them take less than a minute.
+QUICK_TESTS := $(addprefix tests/python/,test_layers.py test_imports.py core/test_filter.py core/test_hash_vectors.py \
+	predicate/test_languages.py plan/test_plan.py plan/evidence/test_negations.py lake/test_plain_folders.py \
+	index/test_table_index.py filters/test_added_filters.py io/test_atomic_replacement.py)
+
+.PHONY: quick
+quick: develop .venv/stamp-check ## lints, types and the tests that matter most, in less than 90 seconds
+	$(MAKE) -j2 test-rust quick-python
+
+.PHONY: quick-python
+quick-python:
+	$(BIN)/ruff check $(PYTHON_SOURCES)
+	$(BIN)/ruff format --check $(PYTHON_SOURCES)
+	$(BIN)/mypy $(PYTHON_SOURCES)
+	$(BIN)/python -m pytest -q $(QUICK_TESTS)
+
 .PHONY: check
-check: develop .venv/stamp-check $(CARGO_DENY) ## formats, lints, types, stubs, prose and licenses
+check: develop .venv/stamp-check $(CARGO_DENY) ## check formatting, lints, types, stubs, prose and licenses
 	cargo fmt --check
 	PYO3_PYTHON=$(CURDIR)/$(BIN)/python cargo clippy --locked --all-targets --all-features -- -D warnings
 	$(BIN)/ruff check $(PYTHON_SOURCES)
@@ -80,45 +96,47 @@ check: develop .venv/stamp-check $(CARGO_DENY) ## formats, lints, types, stubs, 
 	$(CARGO_DENY) --locked check bans licenses sources
 
 .PHONY: format
-format: .venv/stamp-check ## rewrite Rust and Python in the house format
+format: .venv/stamp-check ## format the Rust and Python code
 	cargo fmt
 	$(BIN)/ruff check --fix $(PYTHON_SOURCES)
 	$(BIN)/ruff format $(PYTHON_SOURCES)
 
 .PHONY: bench
-bench: develop .venv/stamp-bench ## the Rust and Python benches beside their peers; writes benches/results
+bench: develop .venv/stamp-bench ## the Rust and Python benches, compared with other libraries; writes benches/results
 	cargo bench --locked $(CARGO_FEATURES) --bench main
 	$(BIN)/python benches/python/main.py
 	$(BIN)/python benches/python/rewrite.py --save
 	$(BIN)/python benches/python/probe.py --save
 	$(BIN)/python benches/python/tables.py --save
+	$(BIN)/python benches/python/many_files.py --save
 	$(BIN)/python benches/python/layouts.py --save
 	cargo bench --locked $(CARGO_FEATURES) --bench sieve
 
 .PHONY: bench-spark
-bench-spark: develop .venv-spark/stamp-bench-spark ## the benches on Spark; the table of 20 million rows stays in target/thesis
+bench-spark: develop .venv-spark/stamp-bench-spark ## the Spark benches; keeps a table of 20 million rows in target/thesis
 	PYTHONPATH=$(CURDIR)/python $(SPARK_BIN)/python benches/spark/build.py --scale 3.34 --save
 	PYTHONPATH=$(CURDIR)/python $(SPARK_BIN)/python benches/spark/engines.py --save
 	PYTHONPATH=$(CURDIR)/python $(SPARK_BIN)/python benches/spark/thesis.py target/thesis --save
 
 .PHONY: bench-smoke
-bench-smoke: develop .venv/stamp-bench ## every bench once, small: do they run and agree
+bench-smoke: develop .venv/stamp-bench ## run every bench once with little data, and compare the results
 	cargo bench --locked $(CARGO_FEATURES) --bench main -- --smoke
 	$(BIN)/python benches/python/main.py --smoke
 	$(BIN)/python benches/python/rewrite.py --smoke
 	$(BIN)/python benches/python/probe.py --smoke
 	$(BIN)/python benches/python/tables.py --smoke
+	$(BIN)/python benches/python/many_files.py --smoke
 	$(BIN)/python benches/python/layouts.py --smoke
 	cargo bench --locked $(CARGO_FEATURES) --bench sieve -- --smoke
 
-# Coverage for libFuzzer by flags that stable Rust takes, so that neither nightly nor cargo-fuzz is needed.
+# These flags give libFuzzer its coverage on stable Rust, without a nightly toolchain or cargo-fuzz.
 FUZZ_TARGETS := $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs)))
 FUZZ_FLAGS := -Cpasses=sancov-module $(addprefix -Cllvm-args=-sanitizer-coverage-,level=4 inline-8bit-counters pc-table trace-compares)
 FUZZ_HOST = $(shell rustc -vV | sed -n 's/^host: //p')
 FUZZ_SECONDS ?= 3600
 
 .PHONY: fuzz
-fuzz: ## every fuzz target for FUZZ_SECONDS (an hour), from seeds made anew and what is in fuzz/corpus
+fuzz: ## run every fuzz target for FUZZ_SECONDS (an hour), with new seeds and the files in fuzz/corpus
 	cd fuzz && RUSTFLAGS="$(FUZZ_FLAGS)" cargo build --locked --release --target $(FUZZ_HOST)
 	@cd fuzz && set -e; for target in $(FUZZ_TARGETS); do \
 		echo "fuzzing $$target for $(FUZZ_SECONDS) s"; mkdir -p corpus/$$target artifacts/$$target; \
@@ -128,32 +146,32 @@ fuzz: ## every fuzz target for FUZZ_SECONDS (an hour), from seeds made anew and 
 		tail -1 artifacts/$$target.log; done
 
 .PHONY: fuzz-smoke
-fuzz-smoke: ## every fuzz target for a minute
+fuzz-smoke: ## run every fuzz target for a minute
 	$(MAKE) fuzz FUZZ_SECONDS=60
 
 .PHONY: docs
-docs: develop .venv/stamp-docs ## build the documents into site/, strictly
+docs: develop .venv/stamp-docs ## build the documentation into site/; warnings are errors
 	$(BIN)/mkdocs build --strict
 
 .PHONY: wheel
-wheel: .venv/stamp-build ## a wheel and a source distribution in dist/
+wheel: .venv/stamp-build ## build a wheel and a source distribution in dist/
 	$(BIN)/maturin build --release --locked --out dist
 	$(BIN)/maturin sdist --out dist
 
-# Other Pythons than that of .venv: names, or paths of interpreters.
+# Python interpreters other than the one of .venv, as names or paths.
 RELEASE_PYTHONS ?= python3.12 python3.13
 
 .PHONY: release-check
-release-check: wheel ## install the wheel into empty environments of RELEASE_PYTHONS, and run the examples there
+release-check: wheel ## install the wheel into empty environments of RELEASE_PYTHONS and run the examples
 	$(BIN)/python tests/release.py $(RELEASE_PYTHONS)
 
 .PHONY: clean
-clean: ## remove everything that make built, .venv and .tools included
+clean: ## remove all build results, including .venv and .tools
 	rm -rf .venv .venv-spark .venv-spark4 .tools target dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	rm -f python/parsieve/_core.*.so python/parsieve/_core.*.pyd python/parsieve/_core.so python/parsieve/_core.pyd
 	find python tests examples benches -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
-# Builds the extension into .venv; cargo knows whether there is anything to do.
+# Build the extension into .venv. Cargo rebuilds it only if a source changed.
 .PHONY: develop
 develop: .venv/stamp-build
 	$(BIN)/maturin develop --release --locked
@@ -165,7 +183,7 @@ develop: .venv/stamp-build
 	$(PYTHON) -m venv --clear .venv
 	@touch $@
 
-# One stamp for each dependency group of pyproject.toml.
+# One stamp file for each dependency group of pyproject.toml.
 .venv/stamp-%: pyproject.toml requirements/constraints.txt .venv/stamp-venv
 	$(BIN)/python -m pip install --quiet 'pip>=25.1'
 	$(BIN)/python -m pip install --quiet --group $*
@@ -193,6 +211,6 @@ develop: .venv/stamp-build
 	PIP_CONSTRAINT=requirements/constraints-spark4.txt $(SPARK4_BIN)/python -m pip install --quiet --group spark4
 	@touch $@
 
-# It runs for a second, so it need not be optimised for minutes.
+# Skip optimization: the tool runs for a second, and an optimized build takes minutes.
 $(CARGO_DENY):
 	CARGO_PROFILE_DEV_DEBUG=false cargo install --debug --locked --root .tools --version 0.20.2 cargo-deny

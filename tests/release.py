@@ -1,6 +1,6 @@
-"""Installs the wheel of dist/ into an empty environment of each interpreter named, and runs the examples there.
+"""Install the wheel of dist/ into an empty environment of each given interpreter, and run the examples there.
 
-`python tests/release.py python3.12 python3.13`; an interpreter is a name or a path.
+Usage: `python tests/release.py python3.12 python3.13`. An interpreter is a name or a path.
 """
 
 import os
@@ -15,9 +15,9 @@ ROOT = Path(__file__).parents[1]
 
 
 def main(interpreters: Sequence[str]) -> int:
-    found = re.search(r'^version = "(.+)"', (ROOT / "Cargo.toml").read_text(encoding="utf-8"), re.MULTILINE)
-    assert found is not None
-    version = found[1]
+    match = re.search(r'^version = "(.+)"', (ROOT / "Cargo.toml").read_text(encoding="utf-8"), re.MULTILINE)
+    assert match is not None
+    version = match[1]
     [wheel] = ROOT.glob(f"dist/parsieve-{version}-*.whl")
     for interpreter in interpreters:
         with tempfile.TemporaryDirectory(prefix="parsieve-release-") as folder:
@@ -26,33 +26,37 @@ def main(interpreters: Sequence[str]) -> int:
 
 
 def check(interpreter: str, wheel: Path, version: str, folder: Path) -> None:
-    """Everything happens in an empty folder, so that nothing of the sources is found by accident."""
-    # What a shell has set for the sources must not help the wheel.
+    """Check a wheel in an empty folder, so that no program imports from the source tree by accident."""
+    # Variables of the shell must not lead to the source tree either.
     environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
     environment["PIP_CONSTRAINT"] = str(ROOT / "requirements/constraints.txt")
 
     def run(*command: str | Path) -> str:
-        done = subprocess.run(
+        result = subprocess.run(
             [str(part) for part in command], cwd=folder, env=environment, capture_output=True, text=True, check=False
         )
-        if done.returncode:
-            raise SystemExit(f"{' '.join(map(str, command))}\n{done.stdout}{done.stderr}")
-        return done.stdout
+        if result.returncode:
+            raise SystemExit(f"{' '.join(map(str, command))}\n{result.stdout}{result.stderr}")
+        return result.stdout
 
     run(interpreter, "-m", "venv", folder / "venv")
     programs = folder / "venv" / ("Scripts" if os.name == "nt" else "bin")
     run(programs / "python", "-m", "pip", "install", "--quiet", wheel)
     python = run(programs / "python", "--version").strip()
-    said = run(programs / "parsieve", "--version").strip()
-    assert said == f"parsieve {version}", said
+    reported = run(programs / "parsieve", "--version").strip()
+    assert reported == f"parsieve {version}", reported
     for example in sorted((ROOT / "examples").glob("*.py")):
-        work = folder / example.stem
-        work.mkdir()
-        done = subprocess.run(
-            [programs / "python", "-W", "error", example], cwd=work, env=environment, capture_output=True, check=False
+        example_folder = folder / example.stem
+        example_folder.mkdir()
+        result = subprocess.run(
+            [programs / "python", "-W", "error", example],
+            cwd=example_folder,
+            env=environment,
+            capture_output=True,
+            check=False,
         )
-        if done.returncode:
-            raise SystemExit(f"{python}: {example.name}\n{done.stderr.decode()}")
+        if result.returncode:
+            raise SystemExit(f"{python}: {example.name}\n{result.stderr.decode()}")
         print(f"{python}: {example.name} runs from {wheel.name}", flush=True)
 
 

@@ -1,8 +1,8 @@
-"""A Delta table of many files: `deltalake`'s load of its log beside parsieve's first plan, its memory, and a warm plan.
+"""Compare parsieve's first plan of a Delta table of many files with `deltalake`'s load of its log.
 
-The table has a log and no data: point queries are planned from the statistics of one column. Each measurement is a
-process of its own, and the contenders take turns. Both have read another table before the clock starts, so imports do
-not count.
+It measures time and memory of the first plan, and the time of a warm plan. The table has a log and no data: the
+statistics of one column answer the point queries. Each measurement runs in a new process, and the contenders take
+turns. Both read another table before the clock starts, so imports do not count.
 
     .venv/bin/python benches/python/many_files.py [--files 100000] [--warm-files 300000] [--rounds 5] [--save]
 """

@@ -1,15 +1,15 @@
-//! Time that others on the machine do not take part in.
+//! CPU time, which other processes on the machine do not change.
 
-/// Whose CPU time counts.
+/// The threads whose CPU time counts.
 #[derive(Clone, Copy)]
 pub(crate) enum Of {
-    /// This thread's.
+    /// The current thread.
     Thread,
-    /// That of all threads.
+    /// All threads of the process.
     Process,
 }
 
-/// Seconds of CPU time, since other work may share the machine.
+/// Returns seconds of CPU time. Elapsed time would include other work on the machine.
 pub(crate) struct Clock(Of, f64);
 
 impl Clock {

@@ -1,8 +1,9 @@
-//! An index of more rows than memory holds: sorted runs in files, merged to segments in files, under a cap on the process.
+//! Builds an index of more rows than fit into memory: sorted runs in files, merged to segments in files, in a process whose
+//! memory is limited.
 //!
-//! Rows are made file by file from their number, so whoever repeats the command gets the same ones. A run is a file that is
-//! renamed when it is whole: an interrupted command sorts only what is missing, and merges anew; what it measured of an index that
-//! is whole it does not measure again. Delete the folder to begin afresh.
+//! The rows of a file follow from its number, so each run of the command has the same rows. A sorted run is renamed when it
+//! is complete. If you repeat an interrupted command, it sorts only the missing runs and merges them again, and it does not
+//! repeat measurements of a complete index. Delete the folder to start from the beginning.
 
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -21,19 +22,19 @@ use crate::layouts::Random;
 use crate::memory::{CAP, limit, peak};
 use serde_json::{Value, json};
 
-/// Rows of a file, which become a run: twice their sixteen bytes, and their pieces, stay far below the cap.
+/// Rows of a file, which become a run. Sorting needs twice sixteen bytes for each row, far below the limit.
 const ROWS_PER_FILE: u64 = 20_000_000;
 
-/// Answers that are checked in the end.
+/// Number of answers that are checked at the end.
 const CHECKED: usize = 1000;
 
-/// Shuffled rows of one file: any keys, any locations.
+/// Returns the shuffled rows of one file, with random keys and locations.
 fn rows_of(file: u64, rows: u64, locations: u32) -> impl Iterator<Item = (u64, u32)> {
     let mut random = Random(file << 40);
     (0..rows).map(move |_| (random.next(), u32::try_from(random.below(u64::from(locations))).unwrap()))
 }
 
-/// What is kept of the making of a run.
+/// The measured cost of a run.
 #[derive(Default)]
 struct Cost {
     bare_sort: f64,
@@ -59,7 +60,7 @@ impl Cost {
     }
 }
 
-/// Makes the run of one file, unless it is there.
+/// Sorts the rows of one file into a run, unless the run exists.
 fn run(folder: &Path, file: u64, rows: u64, locations: u32) -> (PathBuf, Cost) {
     let name = format!("run-{ROWS_PER_FILE}-{locations}-{file}-{rows}");
     let (path, cost_path) = (folder.join(&name), folder.join(format!("{name}.cost")));
@@ -96,7 +97,7 @@ fn run(folder: &Path, file: u64, rows: u64, locations: u32) -> (PathBuf, Cost) {
     (path, cost)
 }
 
-/// The next piece of a run.
+/// Reads the next chunk of a run.
 fn piece(file: &mut File) -> Option<Vec<u8>> {
     let mut length = [0; 4];
     file.read_exact(&mut length).ok()?;
@@ -105,7 +106,8 @@ fn piece(file: &mut File) -> Option<Vec<u8>> {
     Some(piece)
 }
 
-/// Builds the index of so many shuffled rows within the cap, in files below `folder`; prints and gives a line of the record.
+/// Builds the index of `rows` shuffled rows within the limit, in files below `folder`. Prints and returns a line of the
+/// record.
 pub(crate) fn large(rows: u64, locations: u32, folder: &Path) -> Value {
     limit();
     fs::create_dir_all(folder).unwrap();
@@ -186,7 +188,7 @@ pub(crate) fn large(rows: u64, locations: u32, folder: &Path) -> Value {
     members
 }
 
-/// Looks rows of the first file up, each with one ranged read.
+/// Looks up rows of the first file, each with one ranged read.
 fn check(folder: &Path, mut index: Index<u64>, rows: u64, locations: u32) {
     let mut lookups = File::open(folder.join("lookups")).unwrap();
     for (key, location) in rows_of(0, rows, locations).take(CHECKED) {

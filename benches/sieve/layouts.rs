@@ -1,4 +1,4 @@
-//! The layouts of the design: which keys lie in which locations.
+//! The layouts of the design: the distribution of keys over locations.
 
 use parsieve::sieve::Bytes;
 
@@ -45,7 +45,7 @@ fn sparse(rows: u64, random: &mut Random) -> Vec<u64> {
         .collect()
 }
 
-/// Rows of a layout with integer keys.
+/// Returns the rows of a layout with integer keys.
 pub(crate) fn words(layout: &str, rows: u64, locations: u32) -> Vec<(u64, u32)> {
     let random = &mut Random(42);
     let at = |row| location(row, rows, locations);
@@ -81,7 +81,7 @@ pub(crate) fn words(layout: &str, rows: u64, locations: u32) -> Vec<(u64, u32)> 
                 .zip(sparse(rows, random))
                 .map(|(row, key)| {
                     let slot = row * slots / rows;
-                    // January in order, December in another order.
+                    // The days of January are in order, those in December are shuffled.
                     let place = if slot < slots / 2 { slot } else { (slot * 7 + 3) % u64::from(locations) };
                     (key, u32::try_from(place).unwrap())
                 })
@@ -106,7 +106,7 @@ pub(crate) fn words(layout: &str, rows: u64, locations: u32) -> Vec<(u64, u32)> 
                 .collect()
         }
         "zipf" => {
-            // A Pareto rank cut at 120,000 keys: about 24 rows a key, half of them in a few heads.
+            // A Pareto rank cut at 120,000 keys: about 24 rows for each key, and half of all rows in a few keys.
             let universe = 120_000u64;
             (0..rows)
                 .map(|_| {
@@ -120,7 +120,7 @@ pub(crate) fn words(layout: &str, rows: u64, locations: u32) -> Vec<(u64, u32)> 
     }
 }
 
-/// Rows with random UUIDs as text.
+/// Returns rows with random UUIDs as text.
 pub(crate) fn uuids(rows: u64, locations: u32) -> Vec<(Bytes, u32)> {
     let random = &mut Random(43);
     (0..rows)

@@ -1,10 +1,9 @@
-//! The Sieve index over the layouts of the design: bits per row, reads, latencies, build, update and compaction.
+//! Measures the Sieve index on the layouts of the design: bits per row, reads, latencies, build, update and compaction.
 //!
-//! `cargo bench --bench sieve` measures all of it and writes `benches/results/sieve-<date>.json`; `-- --smoke` runs all of it
-//! once and small. Parts: `-- sizes 2000000 [layout]`, `-- build 20000000`, `-- update 1000000`, `-- compaction 2000000`, `-- coarse
-//! 2000000`; and, in
-//! none but its own record, `-- large 600000000 [folder]`, which an interrupted one goes on with. Results are asserted before
-//! they are timed.
+//! `cargo bench --bench sieve` measures everything and writes `benches/results/sieve-<date>.json`. `-- --smoke` runs
+//! everything once on little data. To run one part, pass `-- sizes 2000000 [layout]`, `-- build 20000000`,
+//! `-- update 1000000`, `-- compaction 2000000` or `-- coarse 2000000`. `-- large 600000000 [folder]` has a record of its
+//! own, and continues after an interruption. Results are checked before they are timed.
 #![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "benches read clocks and arguments")]
 #![allow(clippy::print_stdout, reason = "the table is what benches are for")]
 
@@ -56,7 +55,7 @@ fn coarse(rows: u64) {
     }
 }
 
-/// Everything, at the sizes of the design or small.
+/// Measures everything, at the sizes of the design or with little data.
 fn all(smoke: bool) {
     let size = |full: u64, small: u64| if smoke { small } else { full };
     let layouts = sizes(size(2_000_000, 20_000), None);
@@ -70,7 +69,7 @@ fn all(smoke: bool) {
     save("sieve", "cargo bench --locked --bench sieve", results);
 }
 
-/// Rows in any number, in files of a folder and within a cap on memory.
+/// Measures any number of rows, in files of a folder and with limited memory.
 fn at_large(rows: u64, folder: Option<&str>) {
     let folder = folder.map_or_else(|| std::env::temp_dir().join("parsieve-large"), PathBuf::from);
     let builds = [64, 4096].map(|locations| large(rows, locations, &folder.join(locations.to_string())));
@@ -104,7 +103,7 @@ fn main() {
         Some("build") => drop(build_time(rows)),
         Some("update") => drop(update_time(rows)),
         Some("compaction") => drop(compaction_memory(rows)),
-        // What the others start as a process of its own.
+        // The other parts start this one as a separate process.
         Some("capped-build") => capped_build(rows, arguments[3].parse().unwrap()),
         Some("capped-compaction") => capped_compaction(rows, arguments[3].parse().unwrap()),
         Some("coarse") => coarse(rows),

@@ -1,4 +1,4 @@
-//! Builds from shuffled rows, updates and compaction.
+//! Measures builds from shuffled rows, updates and compaction.
 
 use std::fs::File;
 use std::hint::black_box;
@@ -17,7 +17,7 @@ use crate::measure::build;
 use crate::memory::{CAP, in_own_process, limit, peak};
 use serde_json::{Value, json};
 
-/// Rounds of which the best one counts, since others share the machine.
+/// Number of rounds. The best one counts, because other processes share the machine.
 const ROUNDS: usize = 3;
 
 fn shuffled(rows: u64, locations: u32) -> Vec<(u64, u32)> {
@@ -26,14 +26,14 @@ fn shuffled(rows: u64, locations: u32) -> Vec<(u64, u32)> {
     (0..rows).map(|_| (axis::signed(random.next().cast_signed()), any(random))).collect()
 }
 
-/// Seconds of CPU time and of the clock on the wall.
+/// Seconds of CPU time and of elapsed time.
 fn timed<T>(work: impl FnOnce() -> T) -> (f64, f64) {
     let (all, wall) = (Clock::of(Of::Process), Instant::now());
     black_box(&work());
     (all.seconds(), wall.elapsed().as_secs_f64())
 }
 
-/// A build from shuffled pairs beside a bare sort of them, and its memory under a cap.
+/// Compares a build from shuffled pairs with a sort of them, and measures its memory under a limit.
 pub(crate) fn build_time(rows: u64) -> Vec<Value> {
     let mut lines = Vec::new();
     for locations in [64, 4096] {
@@ -55,7 +55,7 @@ pub(crate) fn build_time(rows: u64) -> Vec<Value> {
         let [bare, radix, one, two] = best;
         let arguments = ["capped-build".to_owned(), rows.to_string(), locations.to_string()];
         let [capped_wall, peak] = in_own_process(&arguments);
-        // The threads share the work evenly; on cores of their own they need half of its time.
+        // The threads share the work evenly. With a core for each, they take half of the time.
         println!(
             "{rows} shuffled pairs, {locations} locations, best of {ROUNDS}: sort_unstable {:.2} s, our sort {:.2} s, build with 1 thread {:.2} s ({:.2}x), with 2 {:.2} s of work ({:.2}x on cores of their own), {:.2} s passed ({:.2}x of the sort's {:.2} s); under a cap of {} MiB {capped_wall:.2} s passed and {:.0} MiB were held, {:.0} of them the pairs",
             bare.0,
@@ -92,7 +92,7 @@ pub(crate) fn build_time(rows: u64) -> Vec<Value> {
     lines
 }
 
-/// Builds with two threads under the cap; prints the seconds that passed and the most memory that was held.
+/// Builds with two threads under the limit. Prints the elapsed seconds and the peak memory.
 pub(crate) fn capped_build(rows: u64, locations: u32) {
     limit();
     let pairs = shuffled(rows, locations);
@@ -100,7 +100,7 @@ pub(crate) fn capped_build(rows: u64, locations: u32) {
     println!("{wall} {}", peak());
 }
 
-/// A base of so many rows in a file, streamed there; its root.
+/// Streams a base of `rows` rows to a file, and returns its root.
 fn base_in(file: &mut File, rows: u64, locations: u32) -> Root<u64> {
     let random = &mut Random(8);
     let mut builder = Builder::new(locations, Options::default()).unwrap();
@@ -131,7 +131,7 @@ fn names(locations: u32) -> Vec<Location> {
     (0..locations).map(|at| Location { partition: String::new(), group: format!("{at:08}") }).collect()
 }
 
-/// A file without a name, which is gone with the process.
+/// Returns a file without a name, which the system deletes when the process ends.
 fn tempfile() -> File {
     let path = std::env::temp_dir().join(format!("parsieve-bench-{}", std::process::id()));
     let file = File::options().read(true).write(true).create_new(true).open(&path).unwrap();
@@ -139,8 +139,8 @@ fn tempfile() -> File {
     file
 }
 
-/// Compacts a base of so many rows that lies in a file, with some changes, to another file. Prints the seconds, the index's
-/// bytes, and the most memory that was held before and in all.
+/// Compacts a base in a file, with some changes, to another file. Prints the seconds, the bytes of the index, and the peak
+/// memory before compaction and at the end.
 pub(crate) fn capped_compaction(rows: u64, changes: u64) {
     limit();
     let mut file = tempfile();
@@ -169,7 +169,7 @@ pub(crate) fn capped_compaction(rows: u64, changes: u64) {
     println!("{seconds} {bytes} {before} {}", peak());
 }
 
-/// The memory of compactions of a small index and of one eight times as large, which must not be in proportion to them.
+/// Compares the memory of compacting a small index and one eight times as large. It must not grow in proportion.
 pub(crate) fn compaction_memory(rows: u64) -> Vec<Value> {
     let (changes, mut lines, mut peaks) = (rows / 100, Vec::new(), Vec::new());
     for rows in [rows, rows * 8] {
@@ -195,7 +195,7 @@ pub(crate) fn compaction_memory(rows: u64) -> Vec<Value> {
     lines
 }
 
-/// A delta of as many upserts as there are rows in the base, its bytes, its commit, a look through it, and the compaction.
+/// Measures a delta with one upsert for each row of the base: its bytes, its commit, a lookup and the compaction.
 pub(crate) fn update_time(rows: u64) -> Value {
     let locations = 64;
     let random = &mut Random(6);

@@ -1,4 +1,5 @@
-//! One layout: bits, reads beside min/max and a Bloom filter per location, and the time of points and intervals.
+//! Measures one layout: bits per row, reads compared with min/max and with a Bloom filter for each location, and the time
+//! of lookups.
 
 use std::hint::black_box;
 
@@ -12,13 +13,13 @@ use crate::json::rounded;
 use crate::layouts::Random;
 use serde_json::{Value, json};
 
-/// Keys of the intervals that are asked for.
+/// Number of keys in the queried intervals.
 const SPANS: [usize; 3] = [1, 1000, 1_000_000];
 
-/// The rate of the Bloom filters to compare with.
+/// The false positive rate of the Bloom filters in the comparison.
 const FPP: f64 = 0.01;
 
-/// Builds pairs that are sorted.
+/// Builds an index from sorted pairs.
 pub(crate) fn build<K: Key>(pairs: &[(K, u32)], locations: u32, options: Options) -> Built<K> {
     let mut builder = Builder::new(locations, options).unwrap();
     for (key, location) in pairs {
@@ -36,14 +37,14 @@ fn open<K: Key>(built: &Built<K>, axis: AxisType, options: Options, locations: u
     (index, file)
 }
 
-/// How many locations a point has.
+/// Returns the number of locations of a point.
 fn point_of<K: Key>(index: &Index<K>, key: &K) -> usize {
     let mut out = Vec::new();
     index.point(key, &mut out);
     out.len()
 }
 
-/// Nanoseconds of a point.
+/// Returns the nanoseconds of a point lookup.
 fn time_points<K: Key>(index: &Index<K>, probes: &[K]) -> f64 {
     let mut out = Vec::new();
     let start = Clock::now();
@@ -55,12 +56,12 @@ fn time_points<K: Key>(index: &Index<K>, probes: &[K]) -> f64 {
     start.seconds() * 1e9 / probes.len() as f64
 }
 
-/// Microseconds of a point whose segment must be read first (not the reading itself), the bytes of that one range on average,
-/// and of the largest.
+/// Returns the microseconds of a point lookup that first loads its segment (without the read itself), and the average and
+/// largest number of bytes in the range to read.
 fn time_cold_points<K: Key>(mut index: Index<K>, file: &[u8], probes: &[K]) -> (f64, f64, u64) {
     let (mut bytes, mut largest, mut seconds, mut out) = (0, 0, 0.0, Vec::new());
     for key in probes {
-        // Whatever was loaded for others is forgotten.
+        // Drop the segments that other lookups loaded.
         index = Index::new(index.root().clone());
         let Lookup::Need(needs) = index.lookup(&Query::Point(key.clone())) else { panic!("nothing is loaded") };
         assert_eq!(needs.len(), 1, "a cold point takes one read");
@@ -78,7 +79,7 @@ fn time_cold_points<K: Key>(mut index: Index<K>, file: &[u8], probes: &[K]) -> (
     (seconds * 1e6 / probes.len() as f64, bytes as f64 / probes.len() as f64, largest)
 }
 
-/// Bits per row of the design's model of exact runs, for these very rows: each run's set and about three bits of boundary.
+/// Returns the bits per row of the design's model of exact runs: the set of each run and about three bits for its boundary.
 fn model<K: Key>(pairs: &[(K, u32)], locations: u32) -> f64 {
     let ln_factorial = |n: f64| if n < 2.0 { 0.0 } else { n * n.ln() - n + 0.5 * (std::f64::consts::TAU * n).ln() };
     let mut bits = 0.0;
@@ -95,7 +96,7 @@ fn model<K: Key>(pairs: &[(K, u32)], locations: u32) -> f64 {
     bits / pairs.len() as f64
 }
 
-/// Locations that min/max reads for a present key.
+/// Returns the number of locations that min/max statistics keep for an existing key.
 fn min_max_reads<K: Key>(probes: &[K], index: &Index<K>) -> f64 {
     let spans: Vec<_> = index.root().stats.iter().filter_map(|stats| stats.span.as_ref()).collect();
     let some: Vec<_> = probes.iter().step_by(probes.len().div_ceil(500)).collect();
@@ -103,7 +104,7 @@ fn min_max_reads<K: Key>(probes: &[K], index: &Index<K>) -> f64 {
     reads.sum::<usize>() as f64 / some.len() as f64
 }
 
-/// Bits a row of a Bloom filter of a rate for each location.
+/// Returns the bits per row of Bloom filters with a given false positive rate.
 fn bloom_bits<K: Key>(pairs: &[(K, u32)], locations: u32, fpp: f64) -> f64 {
     let mut distinct = vec![0u64; usize::try_from(locations).unwrap()];
     for key in pairs.chunk_by(|a, b| a == b) {
@@ -114,13 +115,13 @@ fn bloom_bits<K: Key>(pairs: &[(K, u32)], locations: u32, fpp: f64) -> f64 {
     blocks.sum::<u64>() as f64 * 256.0 / pairs.len() as f64
 }
 
-/// Bits a row of a Bloom filter per location that reads hardly more than the exact locations: 1.05 times as many.
+/// Returns the bits per row of Bloom filters that read 1.05 times as many locations as an exact index.
 fn bloom_bits_of_equal_reads<K: Key>(pairs: &[(K, u32)], locations: u32, optimum: f64) -> f64 {
     let fpp = (0.05 * optimum / (f64::from(locations) - optimum).max(1.0)).min(0.5);
     bloom_bits(pairs, locations, fpp)
 }
 
-/// The locations of the rows between two keys.
+/// Returns the locations of the rows between two keys.
 fn truth<K: Key>(pairs: &[(K, u32)], low: &K, high: &K) -> Vec<u32> {
     let from = pairs.partition_point(|pair| pair.0 < *low);
     let mut found: Vec<u32> = pairs[from..].iter().take_while(|pair| pair.0 <= *high).map(|pair| pair.1).collect();
@@ -129,7 +130,7 @@ fn truth<K: Key>(pairs: &[(K, u32)], low: &K, high: &K) -> Vec<u32> {
     found
 }
 
-/// Asserts that nothing is lost, then times; prints a line and gives it as an object of the record.
+/// Checks that no location is lost, and measures. Prints a line and returns it as an object of the record.
 pub(crate) fn measure<K: Key>(
     layout: &str,
     mut pairs: Vec<(K, u32)>,
@@ -142,7 +143,7 @@ pub(crate) fn measure<K: Key>(
     let built = build(&pairs, locations, options);
     let seconds = start.seconds();
     let (mut index, file) = open(&built, axis, options, locations);
-    // One that never keeps a segment decoded, and one that does for all.
+    // One index keeps no decoded segment, the other one keeps all of them.
     let mut stored = index.clone();
     stored.set_cache_bytes(0);
     index.set_cache_bytes(usize::MAX);
@@ -167,7 +168,7 @@ pub(crate) fn measure<K: Key>(
     let stored_point = time_points(&stored, &probes);
     let point = time_points(&index, &probes).min(time_points(&index, &probes));
     let (cold, range, largest_range) = time_cold_points(stored, &file, &probes[..500]);
-    // What the machine needs for a binary search over the same rows at this moment: compare, since others share it.
+    // The time of a binary search in the same rows at the same moment, for comparison on a shared machine.
     let start = Clock::now();
     for key in &probes {
         black_box(pairs.partition_point(|pair| pair.0 < *key));

@@ -1,18 +1,18 @@
-//! A cap on a process's memory, and the most that it has had.
+//! Limits the memory of a process, and measures its peak.
 
 use std::process::Command;
 
-/// Bytes of address space that a capped process may have.
+/// Bytes of address space that a limited process may have.
 pub(crate) const CAP: u64 = 2 << 30;
 
-/// The most memory that this process has had, in KiB.
+/// Returns the peak memory of this process in KiB.
 pub(crate) fn peak() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0)
 }
 
-/// From now on the process dies where it would need more than the cap.
+/// Limits the memory of this process. An allocation beyond the limit aborts it.
 #[cfg(target_os = "linux")]
 pub(crate) fn limit() {
     let limit = libc::rlimit { rlim_cur: CAP, rlim_max: CAP };
@@ -23,7 +23,7 @@ pub(crate) fn limit() {
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn limit() {}
 
-/// Numbers that this program prints, last, in a process of its own: whatever it did before does not count.
+/// Runs this program as a new process, so that its memory starts from zero, and returns the numbers of its last line.
 pub(crate) fn in_own_process<const COUNT: usize>(arguments: &[String]) -> [f64; COUNT] {
     let done = Command::new(std::env::current_exe().unwrap()).args(arguments).output().unwrap();
     assert!(done.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&done.stderr));

@@ -52,7 +52,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// Returns the maximum number of bytes that `work` had allocated at once. Requires `Counting` as the global allocator.
+/// Returns the maximum number of bytes that `work` holds at any time. Requires `Counting` as the global allocator.
 pub fn peak_of(work: impl FnOnce()) -> usize {
     let before = LIVE.with(Cell::get);
     PEAK.with(|peak| peak.set(before));

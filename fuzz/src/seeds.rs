@@ -125,7 +125,7 @@ fn texts(count: u64) -> Vec<(Bytes, u32)> {
     (0..count).map(|i| (Bytes::new(format!("key-{:04}", i * i % 97).as_bytes()), (i % 9) as u32)).collect()
 }
 
-/// Builds an index of pairs in nine locations, some of which have nulls.
+/// Builds an index of pairs in nine locations, including locations with nulls.
 pub fn index<K: Key>(pairs: &[(K, u32)]) -> (Root<K>, Vec<u8>) {
     let mut sorted = pairs.to_vec();
     sorted.sort();

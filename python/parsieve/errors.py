@@ -1,4 +1,4 @@
-"""The exceptions that Rust code does not raise; their base class is `parsieve._core.ParsieveError`."""
+"""The exceptions that Python code raises. Their base class, `ParsieveError`, is in the compiled module."""
 
 import difflib
 import os
@@ -57,8 +57,8 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
     ''
     """
     folded: dict[str, str] = {}
-    for one in names:
-        folded.setdefault(one.casefold(), one)
+    for candidate in names:
+        folded.setdefault(candidate.casefold(), candidate)
     close = difflib.get_close_matches(name.casefold(), folded, n=1, cutoff=0.6)
     return f"; did you mean {folded[close[0]]!r}?" if close and folded[close[0]] != name else ""
 

@@ -1,6 +1,7 @@
-"""Damaged Parquet files, made by a script: `python tests/hostile/corpus.py FOLDER` writes them all.
+"""Generate damaged Parquet files. `python tests/hostile/corpus.py FOLDER` writes all of them.
 
-Each comes from a sound file of pyarrow whose footer, page header, filter header, length or offset is made to lie.
+Each is a valid file of pyarrow with one wrong value in its footer, a page header, a filter header, a length or an
+offset.
 """
 
 from __future__ import annotations
@@ -29,16 +30,16 @@ TABLE = pa.table(
 
 
 class Damaged(NamedTuple):
-    """One damaged file."""
+    """A damaged file."""
 
     name: str
     data: bytes
-    # Whether the damage is in what finds a filter, so that the data still answer for it: nothing may be excluded.
+    # Whether only a filter or its location is damaged. The data is intact, so no matching row group may be excluded.
     keeps: bool = False
 
 
 def sound() -> dict[str, bytes]:
-    """The files that are damaged: every codec, both page versions, dictionaries and the other encodings."""
+    """Return the valid files: every codec, both page versions, dictionaries and the other encodings."""
     kinds: dict[str, dict[str, Any]] = {
         codec: {"compression": codec} for codec in ("none", "snappy", "gzip", "brotli", "zstd", "lz4")
     }
@@ -72,7 +73,7 @@ def sound() -> dict[str, bytes]:
 
 
 class File:
-    """A sound file and where its parts lie."""
+    """A valid file and the positions of its parts."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -82,25 +83,25 @@ class File:
         self.spots = thrift.Walk(self.metadata, 0).spots
 
     def with_footer(self, metadata: bytes) -> bytes:
-        """The file with other metadata, whose length the tail tells truly."""
+        """Return the file with other metadata and the correct length of this metadata."""
         return self.data[: self.footer] + metadata + struct.pack("<I", len(metadata)) + b"PAR1"
 
-    def with_number(self, spot: thrift.Spot, other: bytes) -> bytes:
-        """The file with one number of its metadata replaced."""
-        return self.with_footer(self.metadata[: spot.start] + other + self.metadata[spot.end :])
+    def with_number(self, spot: thrift.Spot, replacement: bytes) -> bytes:
+        """Return the file with one number of its metadata replaced."""
+        return self.with_footer(self.metadata[: spot.start] + replacement + self.metadata[spot.end :])
 
     def numbers(self, field: str) -> list[thrift.Spot]:
-        """The numbers of one field of every ColumnMetaData."""
+        """Return the numbers of one field of every ColumnMetaData."""
         return [spot for spot in self.spots if spot.path.startswith("4.") and spot.path.endswith(f".3.{field}")]
 
 
 def tails(file: File) -> Iterator[Damaged]:
-    """Files cut short, lengths and magics that lie."""
+    """Yield truncated files, and files with wrong lengths or magic bytes."""
     size, length = len(file.data), len(file.metadata)
     for end in [*range(13), *range(13, size, size // 20), file.footer, file.footer + 1, size - 9, size - 8, size - 1]:
         yield Damaged(f"cut at {end}", file.data[:end])
-    for claim in (0, 1, 4, length - 1, length + 1, size - 12, size - 8, size, 2**31 - 1, 2**31, 2**32 - 1):
-        yield Damaged(f"footer of {claim} bytes", file.data[:-8] + struct.pack("<I", claim) + b"PAR1")
+    for claimed_length in (0, 1, 4, length - 1, length + 1, size - 12, size - 8, size, 2**31 - 1, 2**31, 2**32 - 1):
+        yield Damaged(f"footer of {claimed_length} bytes", file.data[:-8] + struct.pack("<I", claimed_length) + b"PAR1")
     for magic in (b"PARE", b"PAR2", b"\0\0\0\0", b"1RAP"):
         yield Damaged(f"magic {magic!r}", file.data[:-4] + magic)
     for end in range(0, length, max(1, length // 25)):
@@ -111,10 +112,10 @@ def tails(file: File) -> Iterator[Damaged]:
 
 
 def footers(file: File) -> Iterator[Damaged]:
-    """Every number of the metadata, with other values."""
+    """Yield files with a wrong value for each number of the metadata."""
     seen: dict[str, int] = {}
     for spot in file.spots:
-        # The second row group and the third key-value pair teach nothing new.
+        # Skip repeated structures: the second row group and further list elements of the same shape add no case.
         shape = ".".join(
             "n" if place and part.isdigit() and int(part) > 20 else part
             for place, part in enumerate(spot.path.split("."))
@@ -122,16 +123,18 @@ def footers(file: File) -> Iterator[Damaged]:
         if spot.path.startswith(("4.1", "5.1")) or seen.setdefault(shape, 0) > 0:
             continue
         seen[shape] += 1
-        for what, other in thrift.lies(file.metadata, spot):
-            yield Damaged(f"field {spot.path} ({spot.kind} {spot.value}) says {what}", file.with_number(spot, other))
+        for description, replacement in thrift.wrong_values(file.metadata, spot):
+            yield Damaged(
+                f"field {spot.path} ({spot.kind} {spot.value}) says {description}", file.with_number(spot, replacement)
+            )
 
 
 def filters(file: File) -> Iterator[Damaged]:
-    """Offsets and lengths of filters that point elsewhere, and headers that lie, all of column `id`."""
+    """Yield files with wrong offsets, lengths and headers of the filters of column `id`."""
     offset, length = file.numbers("14")[0], file.numbers("15")[0]
     header = thrift.Walk(file.data, offset.value)
     size = header.end - offset.value
-    others = (
+    wrong_offsets = (
         -1,
         0,
         1,
@@ -145,7 +148,7 @@ def filters(file: File) -> Iterator[Damaged]:
         2**31 - 1,
         2**62,
     )
-    for value in others:
+    for value in wrong_offsets:
         yield Damaged(f"filter at {value}", file.with_number(offset, thrift.zigzag(value)), keeps=True)
     for value in (
         -(2**31),
@@ -162,43 +165,43 @@ def filters(file: File) -> Iterator[Damaged]:
     ):
         yield Damaged(f"filter of {value} bytes", file.with_number(length, thrift.zigzag(value)), keeps=True)
     for spot in header.spots:
-        for what, other in thrift.lies(file.data, spot):
+        for description, replacement in thrift.wrong_values(file.data, spot):
             data = (
                 file.data[: spot.start]
-                + other[: spot.end - spot.start].ljust(spot.end - spot.start, b"\0")
+                + replacement[: spot.end - spot.start].ljust(spot.end - spot.start, b"\0")
                 + file.data[spot.end :]
             )
-            yield Damaged(f"filter header field {spot.path} says {what}", data, keeps=True)
-    for at in range(offset.value, header.end):
+            yield Damaged(f"filter header field {spot.path} says {description}", data, keeps=True)
+    for position in range(offset.value, header.end):
         for byte in (0, 0x0C, 0x15, 0x19, 0x1C, 0x2C, 0x40, 0x7F, 0x80, 0xFF):
-            if byte != file.data[at]:
-                data = file.data[:at] + bytes([byte]) + file.data[at + 1 :]
-                yield Damaged(f"filter header byte {at - offset.value} is {byte:#x}", data, keeps=True)
+            if byte != file.data[position]:
+                data = file.data[:position] + bytes([byte]) + file.data[position + 1 :]
+                yield Damaged(f"filter header byte {position - offset.value} is {byte:#x}", data, keeps=True)
 
 
 def pages(file: File) -> Iterator[Damaged]:
-    """Page headers that lie, and page bodies whose first bytes do: sizes of values and of what is compressed."""
+    """Yield files with wrong page headers, and with wrong sizes in the first bytes of page bodies."""
     starts = sorted(
         {spot.value for field in ("9", "11") for spot in file.numbers(field) if spot.path.startswith("4.0.")}
     )
     for place, start in enumerate(starts):
         walk = thrift.Walk(file.data, start)
         for spot in walk.spots:
-            for what, other in thrift.lies(file.data, spot):
-                # Later pages move, which is one more lie.
-                data = file.data[: spot.start] + other + file.data[spot.end :]
-                yield Damaged(f"page {place} field {spot.path} says {what}", data)
-        for at in range(walk.end, walk.end + 12):
+            for description, replacement in thrift.wrong_values(file.data, spot):
+                # Later pages move if the lengths differ, so their offsets are wrong too.
+                data = file.data[: spot.start] + replacement + file.data[spot.end :]
+                yield Damaged(f"page {place} field {spot.path} says {description}", data)
+        for position in range(walk.end, walk.end + 12):
             for byte in (0x00, 0x7F, 0xFF):
-                data = file.data[:at] + bytes([byte]) + file.data[at + 1 :]
-                yield Damaged(f"page {place} body byte {at - walk.end} is {byte:#x}", data)
-        for lie in (b"\xff\xff\xff\xff\x07", b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", b"\xff\xff\xff\x7f" * 3):
-            data = file.data[: walk.end] + lie + file.data[walk.end + len(lie) :]
-            yield Damaged(f"page {place} body begins with {lie.hex()}", data)
+                data = file.data[:position] + bytes([byte]) + file.data[position + 1 :]
+                yield Damaged(f"page {place} body byte {position - walk.end} is {byte:#x}", data)
+        for size in (b"\xff\xff\xff\xff\x07", b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", b"\xff\xff\xff\x7f" * 3):
+            data = file.data[: walk.end] + size + file.data[walk.end + len(size) :]
+            yield Damaged(f"page {place} body begins with {size.hex()}", data)
 
 
 def corpus() -> Iterator[Damaged]:
-    """All damaged files; their names say what is wrong with them."""
+    """Yield all damaged files. Their names describe the damage."""
     for name, data in sound().items():
         file = File(data)
         kinds = [pages] if name not in ("snappy", "pages2") else [tails, footers, filters, pages]
@@ -208,7 +211,7 @@ def corpus() -> Iterator[Damaged]:
 
 
 def main(folder: str) -> None:
-    """Write every file of the corpus, numbered, with a list of what is wrong with each."""
+    """Write all files of the corpus, numbered, and a list of their names."""
     Path(folder).mkdir(parents=True, exist_ok=True)
     names = []
     for number, damaged in enumerate(corpus()):

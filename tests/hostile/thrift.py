@@ -1,4 +1,4 @@
-"""A walker over Thrift's compact protocol: where each number, length and list header of a structure lies."""
+"""Find the position of each number, length and list header of a structure in Thrift's compact protocol."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 
 class Spot(NamedTuple):
-    """One number in the bytes of a structure."""
+    """A number in the bytes of a structure."""
 
-    # Field ids from the outermost structure on, such as `4.0.1.2.3.14` (0 and 2 are places in lists).
+    # Field ids from the outermost structure inward, such as `4.0.1.2.3.14` (0 and 2 are positions in lists).
     path: str
-    # "integer", "length" of a string, or "list" for a list's header.
+    # "integer", "length" for the length of a string, or "list" for the header of a list.
     kind: str
     start: int
     end: int
@@ -19,17 +19,17 @@ class Spot(NamedTuple):
 
 
 def varint(value: int) -> bytes:
-    """An unsigned varint."""
+    """Encode an unsigned varint."""
     return bytes([value % 128 | 128]) + varint(value // 128) if value >= 128 else bytes([value])
 
 
 def zigzag(value: int) -> bytes:
-    """A signed varint."""
+    """Encode a signed varint."""
     return varint(value << 1 if value >= 0 else (-value << 1) - 1)
 
 
 class Walk:
-    """One structure from the bytes at `start`; `spots` are its numbers, `end` is the byte after it."""
+    """A structure that begins at `start`. `spots` are its numbers, `end` is the position after its last byte."""
 
     def __init__(self, data: bytes, start: int) -> None:
         self.data, self.end = data, start
@@ -85,8 +85,8 @@ class Walk:
             raise ValueError(f"no writer of these files writes type {kind}")
 
 
-def lies(data: bytes, spot: Spot) -> Iterator[tuple[str, bytes]]:
-    """Other bytes for a number: what it then says, and the bytes."""
+def wrong_values(data: bytes, spot: Spot) -> Iterator[tuple[str, bytes]]:
+    """Yield wrong values for a number: a description and the encoded bytes."""
     if spot.kind == "integer":
         for value in (0, 1, -1, spot.value + 1, spot.value - 1, 2**31 - 1, -(2**31), 2**63 - 1):
             if value != spot.value:

@@ -1,4 +1,4 @@
-"""Lets every test import the independent models beside this file (`oracle`, `disk`, ...), and use one Spark session."""
+"""Settings for all tests: the import path, the Hypothesis profiles, the marks and the shared Spark session."""
 
 import sys
 from collections.abc import Iterator
@@ -11,14 +11,14 @@ from hypothesis import HealthCheck, settings
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-# Whether a change is good must not be a matter of luck, nor of how long a busy machine takes to draw a table: a run
-# takes the examples of the run before. `pytest --hypothesis-profile=others` looks for new ones.
+# Results must not depend on luck or on the load of the machine: Hypothesis has no deadline, and generates the same
+# examples in each run. `pytest --hypothesis-profile=others` searches for new examples.
 PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("others", PATIENT)
 settings.register_profile("same", PATIENT, derandomize=True, database=None)
 settings.load_profile("same")
 
-# PySpark leaves sockets to the collector of garbage, and reads versions with distutils.
+# PySpark leaves sockets for the garbage collector to close, and compares versions with distutils.
 PYSPARK_WARNINGS = [
     "ignore:unclosed <socket:ResourceWarning",
     "ignore:distutils Version classes are deprecated:DeprecationWarning",
@@ -26,14 +26,14 @@ PYSPARK_WARNINGS = [
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what is slow unless a mark is asked for; give what starts a Spark session its time and its warnings."""
+    """Deselect slow tests unless `-m` is given. Give Spark tests a longer timeout and their warning filters."""
     if not config.getoption("-m"):
         slow = [item for item in items if item.get_closest_marker("slow")]
         items[:] = [item for item in items if not item.get_closest_marker("slow")]
         config.hook.pytest_deselected(items=slow)
     for item in items:
         if item.get_closest_marker("spark"):
-            # Starting Java and the first query of each lake take long where other work runs beside them.
+            # On a busy machine, starting Java and the first query of each table format take a long time.
             item.add_marker(pytest.mark.timeout(1200))
             if find_spec("pyspark") is None:
                 item.add_marker(pytest.mark.skip(reason="PySpark is not installed here: make test-spark"))
@@ -44,7 +44,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """A session with the lakes that the installed PySpark has jars for; `iceberg` is its Iceberg catalog."""
+    """Return a session with the table formats that have jars for the installed PySpark.
+
+    Its Iceberg catalog is named `iceberg`.
+    """
     import parsieve.spark as pss
 
     session = pss.session(
@@ -54,11 +57,12 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         config={
             "spark.ui.showConsoleProgress": False,
             "spark.sql.session.timeZone": "UTC",
-            # Queries of some milliseconds are not worth the second compiler of Java, nor its threads. Without it, Java
-            # has 48 MiB for compiled code, throws some away in the course of all tests, and compiles it again.
+            # The queries take milliseconds, so Java's second compiler and its threads do not pay off. With the first
+            # compiler only, Java reserves 48 MiB for compiled code by default, which is too little for all tests: it
+            # would discard code and compile it again.
             "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m "
             "-XX:+UseSerialGC -XX:MetaspaceSize=256m -Xms1g",
-            # A machine may stand still for longer than Spark waits for a process beside it, and nothing is wrong.
+            # A busy machine may pause a healthy process for longer than Spark's default timeouts.
             "spark.network.timeout": "1200s",
             "spark.python.authenticate.socketTimeout": "600s",
         },

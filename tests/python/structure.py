@@ -153,8 +153,25 @@ def longest_chain(edges: set[tuple[str, str]]) -> int:
         return 0
 
 
+def private_definitions() -> set[str]:
+    """Return the private names that the package defines: functions, classes, variables and attributes."""
+    names: set[str] = set()
+    for path in modules().values():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            match node:
+                case ast.FunctionDef(name=name) | ast.ClassDef(name=name) | ast.Name(id=name, ctx=ast.Store()):
+                    names.add(name)
+                case ast.Attribute(attr=name, ctx=ast.Store()) if _is_of_self(node):
+                    names.add(name)
+    return {name for name in names if _is_private(name)}
+
+
 def private_uses() -> list[tuple[str, int, str]]:
-    """Return each use of a private name of another module: by import, or as an attribute of another object."""
+    """Return each use of a private name of another module: by import, or as an attribute of another object.
+
+    Private names of other libraries are not counted.
+    """
+    defined = private_definitions()
     found = []
     for name, path in modules().items():
         tree = ast.parse(path.read_text(encoding="utf-8"))
@@ -171,6 +188,7 @@ def private_uses() -> list[tuple[str, int, str]]:
                 and _is_private(node.attr)
                 and not _is_of_self(node)
                 and node.attr not in own
+                and node.attr in defined
             ):
                 found.append((name, node.lineno, node.attr))
             elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("parsieve"):

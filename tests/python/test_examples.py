@@ -1,4 +1,7 @@
-"""Runs every program of examples/ in an empty folder, warnings as errors; notebooks show what is stored in them."""
+"""Run each program of examples/ in an empty folder, with warnings as errors, and each notebook.
+
+The outputs of a notebook must equal the stored ones.
+"""
 
 import subprocess
 import sys
@@ -13,22 +16,22 @@ NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
-def test_the_example_runs(example: Path, tmp_path: Path) -> None:
+def test_an_example_runs_without_warnings(example: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-W", "error", str(example)]
-    answer = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=500)
-    assert answer.returncode == 0, answer.stderr
-    assert answer.stdout, "an example shows what it found"
+    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=500)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout, "an example must print its results"
 
 
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
-def test_the_notebook_shows_what_is_stored(notebook: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_notebook_has_the_stored_outputs(notebook: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     shown = notebooks.run(notebook)
     assert any(outputs for _, outputs in shown)
     for cell, outputs in shown:
-        assert outputs == cell["outputs"], "python tests/python/support/notebooks.py examples/*.ipynb stores it anew"
+        assert outputs == cell["outputs"], "to update: python tests/python/support/notebooks.py examples/*.ipynb"
 
 
-def test_there_are_examples() -> None:
+def test_examples_and_notebooks_exist() -> None:
     assert EXAMPLES
     assert NOTEBOOKS

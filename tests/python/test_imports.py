@@ -1,4 +1,4 @@
-"""What `import parsieve` must not import: every program pays for it, even one that touches no file and no session."""
+"""`import parsieve` imports no optional library and stays fast. Also: the public names and their annotations."""
 
 import importlib
 import inspect
@@ -10,24 +10,24 @@ import pytest
 
 
 def modules_after(statement: str) -> set[str]:
-    """The modules that a fresh interpreter has loaded after a statement."""
+    """Return the modules that a fresh interpreter has loaded after a statement."""
     program = f"{statement}\nimport sys\nprint(*sys.modules, sep='\\n')"
-    answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=500)
-    return set(answer.stdout.split())
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=500)
+    return set(result.stdout.split())
 
 
 @pytest.mark.parametrize("module", ["duckdb", "fsspec", "numpy", "obstore", "pandas", "polars", "pyarrow", "pyspark"])
-def test_importing_parsieve_leaves_others_alone(module: str) -> None:
+def test_importing_parsieve_does_not_import_optional_libraries(module: str) -> None:
     loaded = modules_after("import parsieve")
     assert "parsieve._core" in loaded
     assert module not in loaded
 
 
 def names_after(statement: str, module: str) -> set[str]:
-    """What tab completion offers of a module in a fresh interpreter, after a statement."""
+    """Return the names that tab completion offers for a module in a fresh interpreter, after a statement."""
     program = f"import parsieve\n{statement}\nfor name in dir({module}): print(name)"
-    answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=500)
-    return set(answer.stdout.split())
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=500)
+    return set(result.stdout.split())
 
 
 @pytest.mark.parametrize("statement", ["pass", "parsieve.open_table; import parsieve.cli", "from parsieve import *"])
@@ -38,19 +38,19 @@ def test_completion_offers_public_names_only(statement: str) -> None:
 
 
 @pytest.mark.parametrize("module", ["index", "lake", "predicate", "spark"])
-def test_completion_of_modules(module: str) -> None:
-    found = importlib.import_module(f"parsieve.{module}")
-    assert sorted(dir(found)) == sorted(found.__all__)
-    assert all(hasattr(found, name) for name in found.__all__)
+def test_dir_of_a_module_lists_its_public_names(module: str) -> None:
+    imported = importlib.import_module(f"parsieve.{module}")
+    assert sorted(dir(imported)) == sorted(imported.__all__)
+    assert all(hasattr(imported, name) for name in imported.__all__)
 
 
 def test_public_modules_need_no_import_of_their_own() -> None:
-    used = modules_after("import parsieve; parsieve.index.TableIndex; parsieve.spark.read; parsieve.lake.open_lake")
-    assert {"parsieve.index", "parsieve.spark", "parsieve.lake"} <= used
-    assert "pyspark" not in used
+    loaded = modules_after("import parsieve; parsieve.index.TableIndex; parsieve.spark.read; parsieve.lake.open_lake")
+    assert {"parsieve.index", "parsieve.spark", "parsieve.lake"} <= loaded
+    assert "pyspark" not in loaded
 
 
-def test_public_functions_say_what_they_return() -> None:
+def test_public_functions_annotate_their_return_types() -> None:
     import parsieve
 
     functions = {
@@ -60,18 +60,20 @@ def test_public_functions_say_what_they_return() -> None:
         if inspect.isfunction(value) and not member.startswith("_")
     }
     assert {"open_table.", "Plan.to_duckdb", "Plan.to_polars", "Plan.to_spark"} <= functions.keys()
-    untyped = [name for name, one in functions.items() if inspect.signature(one).return_annotation in ("Any", Any)]
+    untyped = [
+        name for name, function in functions.items() if inspect.signature(function).return_annotation in ("Any", Any)
+    ]
     assert not untyped
     plan = inspect.signature(parsieve.Table.plan).parameters
     assert plan["where"].annotation == "Where"
 
 
-def test_old_names_of_index_reports() -> None:
+def test_old_names_of_index_reports_are_aliases() -> None:
     from parsieve.index import IndexProblem, IndexStats, findings, inspect
 
     assert inspect.Stats is IndexStats
     assert inspect.Lie is findings.Lie is IndexProblem
 
 
-def test_the_check_can_fail() -> None:
+def test_the_import_check_detects_imports() -> None:
     assert "pyarrow" in modules_after("import pyarrow")

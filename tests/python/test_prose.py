@@ -1,4 +1,4 @@
-"""The prose check finds what it should, and fails."""
+"""The prose check finds marks and long lines, and fails on them."""
 
 import json
 from pathlib import Path
@@ -60,13 +60,13 @@ def test_code_and_tables_are_not_prose(tmp_path: Path, name: str, text: str) -> 
     assert sum(rates(tmp_path).values()) == 0
 
 
-def test_a_mark_is_found_across_lines_and_reported_at_its_first(tmp_path: Path) -> None:
+def test_a_mark_across_lines_is_reported_at_its_first_line(tmp_path: Path) -> None:
     (tmp_path / "page.md").write_text("One.\n\nTwo, as\nwell as three.\n", encoding="utf-8")
     [finding] = prose.measure(tmp_path, ["page.md"], {}, {})[".", "pages"].marks
     assert str(finding) == 'page.md:3: "as well as" (filler): Two, as'
 
 
-def test_a_folder_meets_its_limit_on_its_own(tmp_path: Path) -> None:
+def test_each_folder_must_meet_the_limit(tmp_path: Path) -> None:
     for folder, text in (("good", GOOD), ("bad", BAD)):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "page.md").write_text(f"{GOOD}\n" * 100 + f"{text}\n" * 10, encoding="utf-8")
@@ -74,14 +74,14 @@ def test_a_folder_meets_its_limit_on_its_own(tmp_path: Path) -> None:
     assert complaint.startswith("bad: pages: ")
 
 
-def test_a_part_that_is_not_done_yet_must_not_get_worse(tmp_path: Path) -> None:
+def test_a_listed_part_must_not_exceed_its_listed_limit(tmp_path: Path) -> None:
     (tmp_path / "old" / "inner").mkdir(parents=True)
     page = tmp_path / "old" / "inner" / "page.md"
     page.write_text(f"{BAD}\n", encoding="utf-8")
     present = prose.measure(tmp_path, ["old/inner/page.md"], {"old": {"pages": 0}}, {})["old", "pages"].rate
     assert not complaints(tmp_path, {"old": {"pages": present}})
     assert complaints(tmp_path, {"old": {"pages": present - 1}})
-    assert complaints(tmp_path, {"old": {"rust": present}}), "a limit holds for one kind of file"
+    assert complaints(tmp_path, {"old": {"rust": present}}), "a limit applies to one kind of file"
 
 
 def test_a_limit_that_is_no_longer_needed_fails(tmp_path: Path) -> None:
@@ -94,19 +94,19 @@ def test_a_limit_that_is_no_longer_needed_fails(tmp_path: Path) -> None:
 
 def test_long_lines_of_a_page_fail(tmp_path: Path) -> None:
     long = "word " * 30
-    fine = [
+    exempt = [
         f"| {long} |",
         f"```text\n{long}\n```",
         f"<img alt='{long}'>",
         f"![{long}](a.svg)",
         f"[link](https://x.y/{long})",
     ]
-    (tmp_path / "page.md").write_text("\n\n".join([*fine, long]), encoding="utf-8")
+    (tmp_path / "page.md").write_text("\n\n".join([*exempt, long]), encoding="utf-8")
     assert complaints(tmp_path) == [".: 1 lines with over 120 columns (limit: 0)"]
     assert not complaints(tmp_path, lines={"page.md": 1})
 
 
-def test_the_printed_limits_are_those_of_parts_that_are_not_done(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_printed_limits_omit_parts_that_meet_the_goal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prose, "MARKS_NOT_YET", {"src": {"rust": 9.0}, "docs": {"pages": 9.0}})
     monkeypatch.setattr(prose, "LONG_LINES_NOT_YET", {"docs": 3, "benches": 4})
     finding = prose.Finding("a", 1, "", "")

@@ -1,4 +1,4 @@
-"""The code of README.md and of the pages in docs/ runs, and shows what it says; the reference names what is public."""
+"""The code of README.md and of docs/ runs and prints the shown output. The reference covers all public names."""
 
 import re
 from pathlib import Path
@@ -13,11 +13,11 @@ import parsieve.predicate
 import parsieve.spark
 
 ROOT = Path(__file__).parents[2]
-# Pages that docs/scripts makes when the documents are built.
-MADE = ("figures.html",)
+# Pages that docs/scripts generates when the documentation is built.
+GENERATED = ("figures.html",)
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 GUIDES = [page for page in PAGES if page.parent.name == "guides" and page.stem != "index"]
-# Their test is in spark/test_guides.py.
+# Tested by spark/test_guides.py.
 ON_SPARK = ["docs/guides/hudi.md"]
 
 
@@ -28,7 +28,7 @@ def name_of(page: Path) -> str:
 # A page may start an interpreter for each of its commands.
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("page", [page for page in PAGES if name_of(page) not in ON_SPARK], ids=name_of)
-def test_the_code_of_the_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_code_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     run(name_of(page), blocks(page.read_text(encoding="utf-8")))
 
@@ -38,41 +38,41 @@ def test_the_readme_and_the_guides_show_code(page: Path) -> None:
     assert blocks(page.read_text(encoding="utf-8"))
 
 
-def test_the_reference_names_all_that_is_public() -> None:
+def test_the_reference_lists_every_public_name() -> None:
     text = "\n".join(page.read_text(encoding="utf-8") for page in (ROOT / "docs/reference").glob("*.md"))
-    shown = set(re.findall(r"^::: (\S+)$", text, re.MULTILINE))
+    documented = set(re.findall(r"^::: (\S+)$", text, re.MULTILINE))
     for module in (ps, parsieve.index, parsieve.lake, parsieve.predicate, parsieve.spark):
         for name in module.__all__:
             full = f"{module.__name__}.{name}"
-            # A function that is called as its module is named by both.
-            assert name.startswith("_") or full in shown or f"{full}.{name}" in shown, full
+            # A function with the name of its module appears under both names.
+            assert name.startswith("_") or full in documented or f"{full}.{name}" in documented, full
 
 
-def test_one_version_is_told_everywhere() -> None:
-    told = {
+def test_all_files_state_the_same_version() -> None:
+    patterns = {
         "Cargo.toml": r'(?m)^version = "([^"]+)"$',
         "CHANGELOG.md": r"(?m)^## \[([^\]]+)\] - \d{4}-\d{2}-\d{2}$",
         "docs/limits.md": r"(?m)^parsieve is young: version (\S+)\. ",
     }
-    for name, form in told.items():
-        found = re.search(form, (ROOT / name).read_text(encoding="utf-8"))
-        assert found is not None, name
-        assert found[1] == ps.__version__, name
+    for name, pattern in patterns.items():
+        match = re.search(pattern, (ROOT / name).read_text(encoding="utf-8"))
+        assert match is not None, name
+        assert match[1] == ps.__version__, name
 
 
-def test_every_page_has_its_place_in_the_navigation() -> None:
-    places = re.findall(r"^ +- (?:.+: )?(\S+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
-    assert sorted(places) == sorted(page.relative_to(ROOT / "docs").as_posix() for page in PAGES[1:])
+def test_the_navigation_lists_every_page() -> None:
+    listed = re.findall(r"^ +- (?:.+: )?(\S+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
+    assert sorted(listed) == sorted(page.relative_to(ROOT / "docs").as_posix() for page in PAGES[1:])
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_links_to_our_own_files_lead_there(page: Path) -> None:
+def test_links_to_project_files_have_a_target(page: Path) -> None:
     prose = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
     for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", prose) + re.findall(r'(?:src|srcset)="([^"]+)"', prose):
-        assert "://" in target or (page.parent / target).exists() or target in MADE, target
+        assert "://" in target or (page.parent / target).exists() or target in GENERATED, target
 
 
-def test_blocks_for_spark_and_commands_of_ours_are_run_where_they_can_be() -> None:
+def test_spark_blocks_and_parsieve_commands_are_selected() -> None:
     page = "```sh\nparsieve --version\nparsieve --help\n```\n```sh\npip install .\n```\n```python spark\nx = 1\n```\n"
     assert [(block.language, block.text) for block in blocks(page)] == [
         ("console", "$ parsieve --version\n$ parsieve --help\n")
@@ -80,7 +80,7 @@ def test_blocks_for_spark_and_commands_of_ours_are_run_where_they_can_be() -> No
     assert [block.text for block in blocks(page, spark=True)][1:] == ["x = 1\n"]
 
 
-def test_blocks_of_a_page_share_names_and_pages_do_not() -> None:
+def test_blocks_of_one_page_share_names() -> None:
     page = "# A\n```python\nx = 1\n```\n# B\n```pycon\n>>> x + 1\n2\n```\n```text\nx\n```\n"
     program = blocks(page)
     assert [block.language for block in program] == ["python", "pycon"]
@@ -89,7 +89,7 @@ def test_blocks_of_a_page_share_names_and_pages_do_not() -> None:
         run("other.md", blocks("```python\nx\n```\n"))
 
 
-def test_wrong_output_and_errors_fail_with_their_line() -> None:
+def test_wrong_output_fails_and_errors_point_at_their_line() -> None:
     wrong = blocks("```pycon\n>>> 1 + 1\n3\n```\n")
     with pytest.raises(AssertionError, match=r"Got:\s+2"):
         run("page.md", wrong)
@@ -99,7 +99,7 @@ def test_wrong_output_and_errors_fail_with_their_line() -> None:
     assert caught.traceback[-1].lineno + 1 == 5
 
 
-def test_commands_run_and_what_they_print_is_compared() -> None:
+def test_the_output_of_commands_is_compared() -> None:
     run("page.md", blocks("```console\n$ echo one && echo two\none\n...\n$ parsieve --version\nparsieve ...\n```\n"))
     with pytest.raises(AssertionError, match=r"(?s)expected:\nthree.*got:\none"):
         run("page.md", blocks("```console\n$ echo one\nthree\n```\n"))

@@ -1,12 +1,12 @@
-"""Makes hashes.json: values of every Arrow type, their plain encodings written by hand, and their XXH64.
+"""Write hashes.json: values of every Arrow type, with their plain encodings written by hand and their XXH64 hashes.
 
-Run `python tests/vectors/make_hashes.py` from the repository's root. It needs the `xxhash` package and nothing of
-parsieve, so that the vectors are a second opinion. Tests in Python and Rust may read the result.
+Run `python tests/vectors/make_hashes.py` from the repository's root. The script needs the `xxhash` package. It does not
+import parsieve, so that the vectors are independent of it. Tests in Python and Rust read the result.
 
-One case is an Arrow type (its name and parameters), the physical type of the column (null: the one that pyarrow's
-writer chooses), and values. A value is what Arrow stores, as text: an integer in decimal digits (ticks, days, unscaled
-decimals), a float's bits as "0x...", bytes in hex. `repeat` means value and plain encoding so many times over. `null`
-is a null.
+A case consists of an Arrow type (name and parameters), the physical type of the column (null: the type that pyarrow's
+writer chooses), and values. A value is Arrow's stored value as text: an integer in decimal digits (ticks, days,
+unscaled decimals), the bits of a float as "0x...", bytes in hex. `repeat` is the number of repetitions of both the
+value and its plain encoding. `null` is a null.
 """
 
 import json
@@ -33,7 +33,7 @@ def times(factor: int, code: str) -> Callable[[int], bytes]:
 
 
 def int96(per_second: int) -> Callable[[int], bytes]:
-    """Nanoseconds of the day, then the Julian day."""
+    """Encode timestamps as INT96: the nanoseconds of the day, then the Julian day."""
 
     def encode(value: int) -> bytes:
         days, rest = divmod(value, 86_400 * per_second)
@@ -64,7 +64,7 @@ def integers() -> list[Case]:
         cases += [
             numbers({"name": f"int{bits}"}, None, pack("<" + narrow), signed),
             numbers({"name": f"int{bits}"}, "INT64", pack("<" + wide), signed),
-            # An unsigned column holds bit patterns: 2^32 - 1 is the INT32 ff ff ff ff.
+            # An unsigned column stores bit patterns: 2^32 - 1 is the INT32 ff ff ff ff.
             numbers({"name": f"uint{bits}"}, None, pack("<" + narrow.upper()), unsigned),
             numbers({"name": f"uint{bits}"}, "INT64", pack("<" + wide.upper()), unsigned),
         ]
@@ -74,7 +74,7 @@ def integers() -> list[Case]:
 
 
 def floats() -> list[Case]:
-    # Zero, its negative, one, -1.5, the least subnormal, infinities, a quiet NaN, a negative one, one with a payload.
+    # 0, -0, 1, -1.5, the smallest subnormal, both infinities, a quiet NaN, a negative NaN, a NaN with a payload.
     halves = [0x0000, 0x8000, 0x3C00, 0xBE00, 0x0001, 0x7C00, 0xFC00, 0x7E00, 0xFE00, 0x7C01]
     singles = [0, 1 << 31, 0x3F800000, 0xBFC00000, 1, 0x7F800000, 0xFF800000, 0x7FC00000, 0xFFC00000, 0x7F800001]
     doubles = [0, 1 << 63, 0x3FF << 52, 0xBFF8 << 48, 1, 0x7FF << 52, 0xFFF << 52, 0x7FF8 << 48, 0xFFF8 << 48]
@@ -83,7 +83,7 @@ def floats() -> list[Case]:
     for name, code, all_bits in tables:
         entries = [value(f"0x{bits:0{struct.calcsize(code) * 2}x}", struct.pack(code, bits)) for bits in all_bits]
         cases.append(case({"name": name}, None, [*entries, None]))
-    # To other widths, exactly.
+    # Values that another width represents exactly.
     exact = [("0x3c00", 1.0), ("0xbe00", -1.5), ("0x8000", -0.0), ("0x7c00", float("inf")), ("0x0001", 2.0**-24)]
     for physical, code in (("FLOAT", "<f"), ("DOUBLE", "<d")):
         entries = [value(bits, struct.pack(code, number)) for bits, number in exact]
@@ -102,10 +102,10 @@ def times_and_dates() -> list[Case]:
     day, wide = 86_400_000, [0, 1, -1, 1_700_000_000, -62_135_596_800, 2**53]
     cases = [
         numbers({"name": "date32"}, None, pack("<i"), [0, 1, -1, 19_000, 2**31 - 1, -(2**31)]),
-        # pyarrow stores whole days; arrow-rs the milliseconds as they are.
+        # pyarrow stores whole days, arrow-rs stores milliseconds.
         numbers({"name": "date64"}, None, lambda ms: struct.pack("<i", ms // day), [0, day, -day, 19_000 * day]),
         numbers({"name": "date64"}, "INT64", pack("<q"), [0, day, -day, 1, -1]),
-        # Parquet has no seconds.
+        # Parquet has no unit for seconds.
         numbers({"name": "time32", "unit": "s"}, None, times(1000, "<i"), [0, 1, 86_399]),
         numbers({"name": "time32", "unit": "ms"}, None, pack("<i"), [0, 1, 86_399_999]),
         numbers({"name": "time64", "unit": "us"}, None, pack("<q"), [0, 1, 86_399_999_999]),
@@ -128,7 +128,7 @@ def decimals() -> list[Case]:
             next(w for w in range(1, 33) if -(2 ** (8 * w - 1)) <= number < 2 ** (8 * w - 1)), "big", signed=True
         )
 
-    # Bits, precision, scale and the bytes that pyarrow chooses for that precision.
+    # Bits, precision, scale, and the number of bytes that pyarrow chooses for this precision.
     shapes = [
         *[(32, 1, 0, 1), (32, 2, 0, 1), (32, 3, 1, 2), (32, 9, 2, 4), (64, 10, 2, 5), (64, 18, 6, 8)],
         *[(128, 4, 2, 2), (128, 5, 2, 3), (128, 9, 2, 4), (128, 11, 0, 5), (128, 12, 0, 6), (128, 18, 2, 8)],
@@ -154,7 +154,7 @@ def decimals() -> list[Case]:
 
 
 def strings() -> list[Case]:
-    # Lengths on both sides of what XXH64 (1, 4, 8, 32 bytes) and string views (12 bytes) treat in other ways.
+    # Lengths around the limits at which XXH64 (1, 4, 8, 32 bytes) and string views (12 bytes) change their method.
     lengths = [0, 1, 3, 4, 5, 7, 8, 9, 11, 12, 13, 15, 16, 17, 24, 31, 32, 33, 63, 64, 65, 100, 1000]
     texts = [bytes(97 + index % 26 for index in range(length)) for length in lengths]
     texts += ["grüße".encode(), "世界".encode(), "🦀".encode(), b"\0", b"a\0b"]

@@ -12,8 +12,9 @@ import parsieve as ps
 from parsieve.cli.keyfile import read_keys
 from parsieve.cli.output import Console, cell
 from parsieve.cli.parser import Commands, Parser, rate_of, size_of
-from parsieve.filters.folder_run import Outcome, for_each_file, indexed_folder, parquet_files
-from parsieve.io.atomic import refuse_tables
+from parsieve.filters.folder_run import Outcome, for_each_file, parquet_files
+from parsieve.filters.target import refuse_table_file
+from parsieve.io.index_location import indexed_folder
 from parsieve.io.parallel import ProgressBar
 from parsieve.wording import count
 
@@ -174,7 +175,7 @@ def _all(options: argparse.Namespace, work: Callable[[Path], Any]) -> list[Outco
 def _rewrite_all(options: argparse.Namespace, work: Callable[[Path], ps.RewriteReport]) -> int:
     if options.output is not None:
         raise ValueError("--output works only for a single file; the files of a folder are replaced")
-    refuse_tables(Path(options.file).resolve() / "*.parquet")
+    refuse_table_file(Path(options.file).resolve() / "*.parquet")
     outcomes = _all(options, work)
     reports = [outcome.result for outcome in outcomes if outcome.result is not None]
     failed = [outcome for outcome in outcomes if outcome.error is not None]

@@ -1,6 +1,6 @@
-"""Make filters from a file's own data: column chunks are hashed in threads, and filters wait in a scratch file.
+"""Build filters from the data of a file: threads hash column chunks, and a scratch file holds the finished filters.
 
-Memory is bounded by the threads: each holds the distinct hashes of one column chunk, its filter, and a few pages.
+Each thread needs memory for the distinct hashes of one column chunk, its filter, and a few pages.
 """
 
 from __future__ import annotations
@@ -14,18 +14,16 @@ from types import TracebackType
 from typing import NamedTuple
 
 from parsieve import _core
-from parsieve.filters.open import FileFilters
+from parsieve.filters.open import Chunk, ParquetFile
 from parsieve.io import interrupts
-from parsieve.io.atomic import naming
+from parsieve.io.fd import name_in_errors
 
-Chunk = tuple[int, int]
-
-# Filters that wait in memory until there are more of them.
+# Up to this size, the finished filters stay in memory instead of a scratch file.
 IN_MEMORY = 32 << 20
 
 
-class MadeFilter(NamedTuple):
-    """A filter that was made, and where it waits."""
+class BuiltFilter(NamedTuple):
+    """A finished filter, and where it is in the scratch file."""
 
     num_blocks: int
     ndv: int
@@ -36,32 +34,32 @@ class MadeFilter(NamedTuple):
 
 
 def digest(filter: _core.BloomFilter) -> bytes:
-    """What two filters with the same bits have in common."""
+    """Return a hash of the filter's bits."""
     return hashlib.blake2b(memoryview(filter), digest_size=32).digest()
 
 
-def scan(file: FileFilters, rewriter: _core.Rewriter, chunk: Chunk) -> _core.ChunkScan:
-    """The values of a column chunk, read piece by piece."""
+def scan(file: ParquetFile, rewriter: _core.Rewriter, chunk: Chunk) -> _core.ChunkScan:
+    """Read and hash the values of a column chunk."""
     values = rewriter.scan(chunk)
-    for piece in file._reader.pieces(*values.left()):
+    for data in file.reader.chunks(*values.left()):
         interrupts.check()
-        values.feed(piece)
+        values.feed(data)
     return values
 
 
-class Filters:
-    """The filters that were made of one file, until they are written."""
+class BuiltFilters:
+    """The finished filters of one file, until they are written into it."""
 
-    def __init__(self, file: FileFilters, rewriter: _core.Rewriter, folder: Path) -> None:
+    def __init__(self, file: ParquetFile, rewriter: _core.Rewriter, folder: Path) -> None:
         self._file = file
         self._rewriter = rewriter
         self._folder = folder
-        # Only what is encrypted as its column is goes into it, and no name leads to it where the system allows that.
+        # Filters of encrypted columns are stored encrypted. Where the system allows it, the scratch file has no name.
         self._scratch = tempfile.SpooledTemporaryFile(IN_MEMORY, dir=str(folder), prefix=".parsieve-")  # noqa: SIM115
         self._lock = threading.Lock()
-        self.made: dict[Chunk, MadeFilter] = {}
+        self.by_chunk: dict[Chunk, BuiltFilter] = {}
 
-    def __enter__(self) -> Filters:
+    def __enter__(self) -> BuiltFilters:
         return self
 
     def __exit__(
@@ -69,24 +67,24 @@ class Filters:
     ) -> None:
         self._scratch.close()
 
-    def make(self, chunk: Chunk, fpp: float, max_bytes: int) -> int:
-        """Make the filter of a column chunk; how many distinct values it has."""
+    def build(self, chunk: Chunk, fpp: float, max_bytes: int) -> int:
+        """Build the filter of a column chunk, and return the number of distinct values."""
         filter, ndv, rate = scan(self._file, self._rewriter, chunk).make(fpp, max_bytes)
         encoded = self._rewriter.encode(chunk, filter)
         bits = digest(filter)
-        with self._lock, naming(self._folder):
+        with self._lock, name_in_errors(self._folder):
             start = self._scratch.seek(0, os.SEEK_END)
             self._scratch.write(encoded)
-            self.made[chunk] = MadeFilter(filter.num_blocks, ndv, rate, start, len(encoded), bits)
+            self.by_chunk[chunk] = BuiltFilter(filter.num_blocks, ndv, rate, start, len(encoded), bits)
         return ndv
 
-    def forget(self, column: int) -> None:
-        """Let go of the filters of a column."""
-        self.made = {chunk: made for chunk, made in self.made.items() if chunk[1] != column}
+    def discard(self, column: int) -> None:
+        """Discard the filters of a column."""
+        self.by_chunk = {chunk: built for chunk, built in self.by_chunk.items() if chunk[1] != column}
 
     def encoded(self, chunk: Chunk) -> bytes:
-        """The bytes of a filter in the file."""
-        made = self.made[chunk]
-        self._scratch.seek(made.start)
-        data: bytes = self._scratch.read(made.length)
+        """Return the bytes of a filter in the format of Parquet files."""
+        built = self.by_chunk[chunk]
+        self._scratch.seek(built.start)
+        data: bytes = self._scratch.read(built.length)
         return data

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from parsieve import _core
-from parsieve.filters.build import Chunk, scan
+from parsieve.filters.build import scan
 from parsieve.filters.folder_run import local_folder, over_folder
-from parsieve.filters.open import Decryption, FileFilters, FilterRange
+from parsieve.filters.open import Chunk, ColumnName, Decryption, FilterRange, ParquetFile
 from parsieve.io.parallel import map_in_threads, thread_count
 
 # Above this rate a filter excludes next to nothing.
@@ -20,7 +20,7 @@ class Finding(NamedTuple):
     """A problem with one filter."""
 
     row_group: int
-    column: str | tuple[str, ...]
+    column: ColumnName
     # "false negatives", "useless", "no length", "unreadable", "unproven"
     kind: str
     text: str
@@ -56,45 +56,48 @@ def check_filters(source: Any, *, encryption: Decryption | None = None, threads:
     if (folder := local_folder(source)) is not None:
 
         def check(path: Path) -> list[Finding]:
-            found = check_filters(path, encryption=encryption, threads=1)
-            return [finding._replace(path=str(path)) for finding in found]
+            findings = check_filters(path, encryption=encryption, threads=1)
+            return [finding._replace(path=str(path)) for finding in findings]
 
         def join(by_file: dict[str, list[Finding]]) -> list[Finding]:
-            return [finding for found in by_file.values() for finding in found]
+            return [finding for findings in by_file.values() for finding in findings]
 
         joined: list[Finding] = over_folder(folder, check, join, threads=threads)
         return joined
-    with FileFilters(source, encryption) as file:
-        rewriter = _core.Rewriter(file._file)
-        places = {(place.row_group, file._number(place.column)): place for place in file.ranges()}
+    with ParquetFile(source, encryption) as file:
+        rewriter = _core.Rewriter(file.footer)
+        ranges = dict(zip(file.chunks_with_filters(), file.ranges(), strict=True))
 
-        def prove(chunk: Chunk) -> list[Finding]:
-            return list(_prove(file, rewriter, chunk, places[chunk]))
+        def check_chunk(chunk: Chunk) -> list[Finding]:
+            return list(_check_chunk(file, rewriter, chunk, ranges[chunk]))
 
-        return [finding for of in map_in_threads(prove, places, threads) for finding in of]
+        by_chunk = map_in_threads(check_chunk, ranges, threads)
+        return [finding for findings in by_chunk for finding in findings]
 
 
-def _prove(file: FileFilters, rewriter: _core.Rewriter, chunk: Chunk, place: FilterRange) -> Iterator[Finding]:
-    def say(kind: str, text: str) -> Finding:
+def _check_chunk(file: ParquetFile, rewriter: _core.Rewriter, chunk: Chunk, place: FilterRange) -> Iterator[Finding]:
+    def finding(kind: str, text: str) -> Finding:
         return Finding(place.row_group, place.column, kind, text)
 
     if place.length is None:
-        yield say("no length", "the metadata does not state the length of the filter, so readers need a second request")
+        yield finding(
+            "no length", "the metadata does not state the length of the filter, so readers need a second request"
+        )
     try:
-        filter = file.filter(place.row_group, file._paths[chunk[1]])
+        filter = file.filter(*chunk)
         assert filter is not None
         ndv, excluded, certain = scan(file, rewriter, chunk).excluded(filter)
     except _core.ParsieveError as error:
-        yield say("unreadable", str(error))
+        yield finding("unreadable", str(error))
         return
     if excluded and certain:
-        yield say("false negatives", f"the filter excludes {excluded} of the {ndv} distinct values in the rows")
+        yield finding("false negatives", f"the filter excludes {excluded} of the {ndv} distinct values in the rows")
     elif excluded:
-        yield say(
+        yield finding(
             "unproven", f"the filter excludes {excluded} of the {ndv} values in the dictionary, which rows may contain"
         )
     if filter.estimated_fpp > USELESS:
-        yield say(
+        yield finding(
             "useless",
             f"{filter.num_bytes} bytes are too few for {ndv} distinct values, so the filter excludes almost nothing",
         )

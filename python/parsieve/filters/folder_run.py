@@ -1,17 +1,16 @@
-"""Work on all Parquet files of a folder: several at once, and one that fails does not stop the others."""
+"""Process all Parquet files of a folder in parallel; a file that fails does not stop the others."""
 
 from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from parsieve._core import ParsieveError
 from parsieve.errors import FolderError, describe
-from parsieve.io.index_location import BELOW, next_to_local
 from parsieve.io.parallel import ProgressBar, thread_count
 
 Result = TypeVar("Result")
@@ -30,11 +29,11 @@ class Outcome(NamedTuple, Generic[Result]):
 
 def parquet_files(folder: Path) -> list[Path]:
     """Return the Parquet files in a folder and below it, sorted, without hidden ones (`_` or `.`)."""
-    found = []
-    for place, folders, names in os.walk(folder):
+    paths = []
+    for parent, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if not name.startswith((".", "_"))]
-        found += [Path(place, name) for name in names if name.endswith(SUFFIXES) and not name.startswith((".", "_"))]
-    return sorted(found)
+        paths += [Path(parent, name) for name in names if name.endswith(SUFFIXES) and not name.startswith((".", "_"))]
+    return sorted(paths)
 
 
 def for_each_file(
@@ -54,13 +53,13 @@ def for_each_file(
                 if bar is not None:
                     bar.step(outcomes[path].error is not None)
         finally:
-            # After an interrupt, files that have not been started are left alone.
+            # After an interrupt, do not start more files.
             pool.shutdown(cancel_futures=True)
     return [outcomes[path] for path in files]
 
 
 def local_folder(source: Any) -> Path | None:
-    """Return the local folder that a caller means, or None for a file, a URI or anything else."""
+    """Return the path if the source is a local folder, or None for a file, a URI or anything else."""
     if not isinstance(source, (str, os.PathLike)):
         return None
     path = Path(source).expanduser()
@@ -75,9 +74,10 @@ def over_folder(
     threads: int | None = None,
     before: Callable[[list[Path]], None] | None = None,
 ) -> Any:
-    """Combine the results of all Parquet files below a folder, by their paths.
+    """Process all Parquet files of a folder, and combine the results, which are keyed by path.
 
-    `before` may refuse the files before any is touched. `FolderError` if some fail, once the others are done.
+    If files fail, raise `FolderError` after the others are done. `before` may raise an error for the files before the
+    first of them is processed.
     """
     files = parquet_files(folder)
     if not files:
@@ -85,22 +85,8 @@ def over_folder(
     if before is not None:
         before(files)
     outcomes = for_each_file(work, files, threads=threads)
-    failed = {str(one.path): one.failure for one in outcomes if one.failure is not None}
-    combined = combine({str(one.path): one.result for one in outcomes if one.result is not None})
+    failed = {str(outcome.path): outcome.failure for outcome in outcomes if outcome.failure is not None}
+    combined = combine({str(outcome.path): outcome.result for outcome in outcomes if outcome.result is not None})
     if failed:
         raise FolderError(str(folder), failed, combined, len(files))
     return combined
-
-
-def indexed_folder(path: Path) -> Path | None:
-    """The nearest folder around a file that is a table with an index."""
-    return next((folder for folder, _ in indexes_around(path)), None)
-
-
-def indexes_around(path: Path) -> Iterator[tuple[Path, Path]]:
-    """The folders around a file that are tables with an index, the nearest first, and where the index of each is."""
-    for folder in path.parents:
-        beside = next_to_local(str(folder))
-        for index in [folder / BELOW, *([] if beside is None else [Path(beside)])]:
-            if (index / "commits").is_dir():
-                yield folder, index

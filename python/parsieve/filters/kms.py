@@ -1,7 +1,8 @@
-"""Keys that a key management service wrapped: the material that pyarrow and parquet-java store in a file's metadata.
+"""Unwrap the keys of encrypted files with a key management service (KMS), like pyarrow and parquet-java.
 
-Each key of a file is wrapped by a master key of the service, or by a key of its own which the master key wraps ("double
-wrapping"). The service alone unwraps with master keys; the second step happens here.
+The metadata of a file has "key material" for each key. The key is wrapped either by a master key of the KMS, or by a
+key encryption key that the master key wraps ("double wrapping"). Only the KMS can unwrap with a master key; with a key
+encryption key, this module unwraps itself.
 """
 
 from __future__ import annotations
@@ -12,21 +13,22 @@ import json
 from typing import Any
 
 from parsieve import _core
-from parsieve.filters.open import FileFilters
-from parsieve.io.sources import RangeReader
+from parsieve.filters.open import ParquetFile
+from parsieve.io.ranges import RangeReader
 
 MATERIAL_TYPE = "PKMT1"
 
 
 def keys_of(source: Any, kms: Any, connection: Any = None, aad_prefix: bytes | None = None) -> _core.FileKeys:
-    """The keys of a file whose metadata hold them wrapped; `ps.FileKeys.from_kms` is the name for callers.
+    """Unwrap the keys of a file; the public name is `ps.FileKeys.from_kms`.
 
     Args:
-        source: what `open_filters` takes.
-        kms: a `KmsClient` of `pyarrow.parquet.encryption`, or any object with its `unwrap_key`; or a function that
-            makes one of a `KmsConnectionConfig`, as for pyarrow's `CryptoFactory`; or an `Unwrapper` of many files.
-        connection: the `KmsConnectionConfig` for such a function.
-        aad_prefix: where the file does not hold it.
+        source: The file, as for `open_filters`.
+        kms: A `KmsClient` of `pyarrow.parquet.encryption`, another object with the method `unwrap_key`, a function that
+            returns one for a `KmsConnectionConfig` (as for pyarrow's `CryptoFactory`), or an `Unwrapper` to share
+            between files.
+        connection: The `KmsConnectionConfig` for such a function.
+        aad_prefix: The AAD prefix, if the file does not store it.
     """
     unwrapper = kms if isinstance(kms, Unwrapper) else Unwrapper(kms, connection)
     reader = RangeReader(source)
@@ -40,56 +42,57 @@ def keys_of(source: Any, kms: Any, connection: Any = None, aad_prefix: bytes | N
     finally:
         reader.close()
     footer_key = None if footer_material is None else unwrapper.key(footer_material, "the footer")
-    known = _core.FileKeys(footer_key, None, aad_prefix)
-    with FileFilters(source, known) as file:
+    with ParquetFile(source, _core.FileKeys(footer_key, None, aad_prefix)) as file:
         columns: dict[str | list[str] | tuple[str, ...], bytes] = {
             tuple(path): unwrapper.key(material, f"column {'.'.join(path)!r}")
-            for path, material in file._file.column_key_metadata()
+            for path, material in file.footer.column_key_metadata()
         }
     return _core.FileKeys(footer_key, columns, aad_prefix)
 
 
 class Unwrapper:
-    """Unwraps each key once, for all columns that it encrypts."""
+    """Unwraps keys and remembers them, so that the KMS is asked only once for each."""
 
     def __init__(self, kms: Any, connection: Any = None) -> None:
         if not hasattr(kms, "unwrap_key"):
             if not callable(kms):
-                raise TypeError(f"a KMS has unwrap_key, or is a function that makes one, not {type(kms).__name__}")
+                raise TypeError(
+                    f"kms must be an object with unwrap_key, or a function that returns one, not {type(kms).__name__}"
+                )
             kms = kms(connection)
         self._kms = kms
-        self._known: dict[bytes, bytes] = {}
-        # Keys that wrap other keys, by what the material calls them.
-        self._wrapping: dict[tuple[str, str], bytes] = {}
+        self._keys: dict[bytes, bytes] = {}
+        # Key encryption keys, by their id and their wrapped form.
+        self._encryption_keys: dict[tuple[str, str], bytes] = {}
 
-    def key(self, material: bytes, whose: str) -> bytes:
-        """The key that a file's metadata hold for something."""
-        if material not in self._known:
-            self._known[material] = self._unwrap(_fields(material, whose), whose)
-        return self._known[material]
+    def key(self, material: bytes, owner: str) -> bytes:
+        """Unwrap the key in `material`; `owner` names the footer or column in error messages."""
+        if material not in self._keys:
+            self._keys[material] = self._unwrap(_fields(material, owner), owner)
+        return self._keys[material]
 
-    def _unwrap(self, fields: dict[str, Any], whose: str) -> bytes:
-        master, wrapped = _text(fields, "masterKeyID", whose), _text(fields, "wrappedDEK", whose)
+    def _unwrap(self, fields: dict[str, Any], owner: str) -> bytes:
+        master, wrapped = _text(fields, "masterKeyID", owner), _text(fields, "wrappedDEK", owner)
         if not fields.get("doubleWrapping"):
-            return self._ask(wrapped, master)
-        wrapping = _text(fields, "keyEncryptionKeyID", whose), _text(fields, "wrappedKEK", whose)
-        if wrapping not in self._wrapping:
-            self._wrapping[wrapping] = self._ask(wrapping[1], master)
+            return self._unwrap_with_kms(wrapped, master)
+        encryption_key = _text(fields, "keyEncryptionKeyID", owner), _text(fields, "wrappedKEK", owner)
+        if encryption_key not in self._encryption_keys:
+            self._encryption_keys[encryption_key] = self._unwrap_with_kms(encryption_key[1], master)
         try:
-            name, sealed = base64.b64decode(wrapping[0]), base64.b64decode(wrapped)
+            key_id, sealed = base64.b64decode(encryption_key[0]), base64.b64decode(wrapped)
         except binascii.Error:
-            raise _core.FormatError(f"the key material of {whose} is not valid base64") from None
-        return _core.unwrap_key(self._wrapping[wrapping], sealed, name)
+            raise _core.FormatError(f"the key material of {owner} is not valid base64") from None
+        return _core.unwrap_key(self._encryption_keys[encryption_key], sealed, key_id)
 
-    def _ask(self, wrapped: str, master: str) -> bytes:
+    def _unwrap_with_kms(self, wrapped: str, master: str) -> bytes:
         key = self._kms.unwrap_key(wrapped.encode(), master)
         if not isinstance(key, (bytes, bytearray, str)):
-            raise TypeError(f"the KMS gave no key for {master!r}, but a {type(key).__name__}")
+            raise TypeError(f"unwrap_key of the KMS must return bytes for {master!r}, not {type(key).__name__}")
         return key.encode("latin-1") if isinstance(key, str) else bytes(key)
 
 
 def material_of(metadata: bytes) -> dict[str, Any] | None:
-    """What a file holds of a key as the fields of a KMS's material; None where it is something else."""
+    """Return the fields of a KMS's key material, or None if the key metadata is something else."""
     try:
         fields = json.loads(metadata)
     except ValueError:
@@ -97,23 +100,23 @@ def material_of(metadata: bytes) -> dict[str, Any] | None:
     return fields if isinstance(fields, dict) and fields.get("keyMaterialType") == MATERIAL_TYPE else None
 
 
-def _fields(material: bytes, whose: str) -> dict[str, Any]:
-    """Key material, checked as far as it is used."""
+def _fields(material: bytes, owner: str) -> dict[str, Any]:
+    """Return the fields of key material; raise an error if this version cannot use it."""
     fields = material_of(material)
     if fields is None:
         raise _core.UnsupportedError(
-            f"the key of {whose} is not stored as material of a KMS; give the keys themselves, by ps.FileKeys(...)"
+            f"the metadata has no key material of a KMS for {owner}; pass the keys themselves, with ps.FileKeys(...)"
         )
     if fields.get("internalStorage") is False:
         raise _core.UnsupportedError(
-            f"the key material of {whose} lies in a file of its own, which this version does not read; give the keys "
-            "themselves, by ps.FileKeys(...)"
+            f"the key material of {owner} is in a separate file, which this version does not read; pass the keys "
+            "themselves, with ps.FileKeys(...)"
         )
     return fields
 
 
-def _text(fields: dict[str, Any], name: str, whose: str) -> str:
+def _text(fields: dict[str, Any], name: str, owner: str) -> str:
     value = fields.get(name)
     if not isinstance(value, str):
-        raise _core.FormatError(f"the key material of {whose} has no {name}")
+        raise _core.FormatError(f"the key material of {owner} has no {name}")
     return value

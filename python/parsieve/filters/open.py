@@ -1,4 +1,4 @@
-"""The Bloom filters of Parquet files that exist: where they lie, what they hold, which row groups they exclude."""
+"""Open the Bloom filters of a Parquet file: their ranges, their bits, and the row groups that they exclude."""
 
 from __future__ import annotations
 
@@ -11,57 +11,142 @@ from typing import Any, NamedTuple, TypeVar
 from parsieve import _core
 from parsieve._typing import LeafPath
 from parsieve.errors import ColumnNotFoundError, no_column
-from parsieve.io.sources import Range, RangeReader
+from parsieve.io.ranges import RangeReader
+from parsieve.io.sources import Range
 
-# Magic, length of the footer, magic again.
-LEAST = 12
+# The magic number twice, and the length of the footer between them.
+SMALLEST_FILE = 12
 
 Answer = TypeVar("Answer")
+# Returns the ranges that must be read first, or none and the answer.
 Step = Callable[[_core.Fetched], tuple[list[Range], Answer | None]]
 Decryption = _core.FileKeys | Mapping[str, Any]
+ColumnName = str | tuple[str, ...]
+# The numbers of a row group and a column.
+Chunk = tuple[int, int]
 
 
 class FilterRange(NamedTuple):
-    """Where one filter lies by the file's own metadata, which nobody has checked yet."""
+    """Where a filter is according to the metadata of the file. Nothing has verified it yet."""
 
     row_group: int
-    column: str | tuple[str, ...]
+    column: ColumnName
     offset: int
     length: int | None
+
+
+class ParquetFile:
+    """An open Parquet file with its footer; the other modules of this package use it to read and rewrite filters.
+
+    Columns have numbers, in the order of the footer.
+    """
+
+    def __init__(self, source: Any, decryption: Decryption | None = None) -> None:
+        """Read the footer."""
+        if decryption is not None and not isinstance(decryption, _core.FileKeys):
+            decryption = _core.FileKeys(**decryption)
+        self.reader = RangeReader(source)
+        try:
+            size = self.reader.size
+            if size < SMALLEST_FILE:
+                name = "" if self.reader.name is None else f": {self.reader.name}"
+                raise _core.FormatError(f"not a Parquet file{name} (only {size} bytes)")
+            footer = self.run(lambda fetched: _core.FileReader.open(size, fetched, decryption), _core.Fetched())
+            assert footer is not None
+            self.footer: _core.FileReader = footer
+        except BaseException:
+            self.reader.close()
+            raise
+        self.paths = [tuple(path) for path in self.footer.columns]
+        # The type of each column as `BloomFilter.column_type` spells it; None if the column cannot have a filter.
+        self.types = self.footer.column_types
+        self.num_row_groups = len(self.footer.num_rows)
+        # The columns that each path and each dotted name denotes. Names with dots in them can make one ambiguous.
+        self._numbers: dict[ColumnName, list[int]] = {}
+        for number, path in enumerate(self.paths):
+            self._numbers.setdefault(path, []).append(number)
+            self._numbers.setdefault(".".join(path), []).append(number)
+
+    def __enter__(self) -> ParquetFile:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.reader.close()
+
+    def has_column(self, name: str) -> bool:
+        """Return whether a dotted name denotes at least one column."""
+        return name in self._numbers
+
+    def number_of(self, column: LeafPath) -> int:
+        """Return the number of a column; raise `ColumnNotFoundError` if the name is unknown or ambiguous."""
+        name = column if isinstance(column, str) else tuple(column)
+        numbers = self._numbers.get(name, [])
+        if len(numbers) == 1:
+            return numbers[0]
+        if len(numbers) > 1:
+            paths = ", ".join(str(self.paths[number]) for number in numbers)
+            raise ColumnNotFoundError(f"{column!r} fits several columns; give one of them as a tuple: {paths}")
+        raise no_column(name if isinstance(name, str) else ".".join(name), [str(name) for name in self.names()])
+
+    def name_of(self, number: int) -> ColumnName:
+        """Return the name of a column: dotted, or a tuple if the dotted name is ambiguous."""
+        path = self.paths[number]
+        dotted = ".".join(path)
+        return dotted if len(self._numbers[dotted]) == 1 else path
+
+    def names(self) -> list[ColumnName]:
+        """Return the names of all columns."""
+        return [self.name_of(number) for number in range(len(self.paths))]
+
+    def ranges(self) -> list[FilterRange]:
+        """Return where the filters are, according to the footer."""
+        return [
+            FilterRange(row_group, self.name_of(column), offset, length)
+            for row_group, column, offset, length in self.footer.ranges()
+        ]
+
+    def chunks_with_filters(self) -> list[Chunk]:
+        """Return the column chunks that have a filter."""
+        return [(row_group, column) for row_group, column, _, _ in self.footer.ranges()]
+
+    def filter(self, row_group: int, column: int) -> _core.BloomFilter | None:
+        """Read a filter by the numbers of its row group and column; return None if there is none."""
+        self.reader.check_unchanged()
+        return self.run(lambda fetched: self.footer.filter(row_group, column, fetched))
+
+    def run(self, step: Step[Answer], fetched: _core.Fetched | None = None) -> Answer | None:
+        """Call `step` until it returns an answer, and read the ranges that it needs in between.
+
+        Errors of the core get the name of the file.
+        """
+        if fetched is None:
+            fetched = self.footer.fetched()
+        while True:
+            try:
+                needed, answer = step(fetched)
+            except _core.ParsieveError as error:
+                if self.reader.name is not None:
+                    error.args = (_with_name(str(error), self.reader.name), *error.args[1:])
+                raise
+            if not needed:
+                return answer
+            self.reader.fetch(needed, fetched)
 
 
 class FileFilters:
     """The filters of one file, from `open_filters`. Threads may share it; as a context manager it closes the file."""
 
     def __init__(self, source: Any, decryption: Decryption | None = None) -> None:
-        """Read the footer of `source`; `open_filters` says what that may be."""
-        if decryption is not None and not isinstance(decryption, _core.FileKeys):
-            decryption = _core.FileKeys(**decryption)
-        self._reader = RangeReader(source)
-        try:
-            size = self._reader.size
-            if size < LEAST:
-                name = "" if self._reader.name is None else f": {self._reader.name}"
-                raise _core.FormatError(f"not a Parquet file{name} (only {size} bytes)")
-            opened = self._drive(lambda fetched: _core.FileReader.open(size, fetched, decryption), _core.Fetched())
-            assert opened is not None
-            self._file = opened
-        except BaseException:
-            self._reader.close()
-            raise
-        self._paths = [tuple(path) for path in self._file.columns]
-        self._types = self._file.column_types
-        # A dotted name stands for the columns that it fits, which are several where names hold dots.
-        self._named: dict[str | tuple[str, ...], list[int]] = {}
-        for number, path in enumerate(self._paths):
-            self._named.setdefault(path, []).append(number)
-            self._named.setdefault(".".join(path), []).append(number)
+        """Read the footer of `source`; see `open_filters` for the arguments."""
+        self._parquet = ParquetFile(source, decryption)
 
     @property
-    def columns(self) -> list[str | tuple[str, ...]]:
+    def columns(self) -> list[ColumnName]:
         """The columns that hold data, by the names that other methods take.
 
-        That is dotted text, or a tuple for a column whose dotted text would fit another one too.
+        A name is dotted text, or a tuple if the dotted text would also denote another column.
 
         >>> import io, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
         >>> file = io.BytesIO()
@@ -69,76 +154,77 @@ class FileFilters:
         >>> ps.open_filters(file).columns
         ['id', 'point.x']
         """
-        return [self._name(number) for number in range(len(self._paths))]
+        return self._parquet.names()
 
     @property
     def num_row_groups(self) -> int:
-        """Row groups of the file."""
-        return len(self._file.num_rows)
+        """The number of row groups."""
+        return self._parquet.num_row_groups
 
     @property
     def num_rows(self) -> list[int]:
-        """Rows of each row group."""
-        return self._file.num_rows
+        """The number of rows of each row group."""
+        return self._parquet.footer.num_rows
 
     @property
     def created_by(self) -> str | None:
         """The program that wrote the file."""
-        return self._file.created_by
+        return self._parquet.footer.created_by
 
     @property
     def encrypted(self) -> bool:
         """Whether the file is encrypted or signed."""
-        return self._file.encrypted
+        return self._parquet.footer.encrypted
 
     @property
     def bytes_fetched(self) -> int:
-        """Bytes read of the file so far."""
-        return self._reader.bytes_fetched
+        """The number of bytes read from the file so far."""
+        return self._parquet.reader.bytes_fetched
 
     @property
     def requests(self) -> int:
-        """Reads of the file so far, not counting the look-up of its size."""
-        return self._reader.requests
+        """The number of reads so far, not counting the look-up of the file's size."""
+        return self._parquet.reader.requests
 
     def column_type(self, column: LeafPath) -> str | None:
-        """Physical type and meaning of a column, as `BloomFilter.column_type` names them.
+        """Return the physical and logical type of a column, as `BloomFilter.column_type` spells them.
 
-        `None` for a column whose filters never exclude anything: BOOLEAN, INTERVAL, and types that this version does
-        not know.
+        `None` means that filters of the column never exclude anything: BOOLEAN, INTERVAL, and types that this version
+        does not know.
         """
-        return self._types[self._number(column)]
+        return self._parquet.types[self._parquet.number_of(column)]
 
     def ranges(self) -> list[FilterRange]:
-        """Where the filters lie: row group, column, offset, and length where the writer says it.
+        """Return where the filters are: row group, column, offset, and the length if the writer stored it.
 
-        Nothing is read for that, and nothing checked. Columns whose metadata are closed for want of a key are left out.
+        This neither reads nor verifies the filters. Columns with encrypted metadata are missing unless their key was
+        given.
         """
-        return [
-            FilterRange(row_group, self._name(column), offset, length)
-            for row_group, column, offset, length in self._file.ranges()
-        ]
+        return self._parquet.ranges()
 
     def filter(self, row_group: int, column: LeafPath) -> _core.BloomFilter | None:
-        """Read the filter of one column of one row group; `None` only where there is none.
+        """Read the filter of one column of one row group; return `None` only if there is none.
 
-        It knows the column's type, so a probe of another type converts exactly or raises. A damaged filter is a
-        `FormatError`; one that cannot be used (of a BOOLEAN, compressed, in plaintext for an encrypted column) an
-        `UnsupportedError`; without the right key it is a `DecryptionError`.
+        The filter knows the column's type, so a probe with a value of another type converts it exactly or raises.
+
+        Raises:
+            FormatError: The filter is damaged.
+            UnsupportedError: The filter cannot be used: it is compressed, it belongs to a BOOLEAN column, or it is in
+                plaintext although the column is encrypted.
+            DecryptionError: The key is missing or wrong.
         """
-        number = self._number(column)
+        number = self._parquet.number_of(column)
         if not 0 <= row_group < self.num_row_groups:
             raise IndexError(f"row group {row_group} does not exist; the file has {self.num_row_groups}")
-        self._reader.check()
-        return self._drive(lambda fetched: self._file.filter(row_group, number, fetched))
+        return self._parquet.filter(row_group, number)
 
     def might_contain(self, values: Mapping[Any, Any]) -> list[bool]:
-        """Tell for each row group whether it may hold a row that has one of the values in every column.
+        """Return for each row group whether it may hold a row that has one of the values in every column.
 
-        `False` is certain. Values are one, or a list, tuple, set or Arrow column of them; of a nested column, one
-        element in a row is enough. Whatever leaves a doubt is `True`: no filter, or one that is broken or closed; a
-        value that the column cannot hold exactly; a null; a NaN. Of a large filter only the header and the blocks in
-        question are read.
+        `False` is certain. Pass one value per column, or a list, tuple, set or Arrow column of values. In a nested
+        column, one matching element per row is enough. The result is `True` whenever there is doubt: the filter is
+        missing, damaged or encrypted without a key, the column type cannot represent the value exactly, or the value
+        is null or NaN. Of a large filter, only the header and the blocks in question are read.
 
         >>> import io, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
         >>> file = io.BytesIO()
@@ -149,19 +235,20 @@ class FileFilters:
         """
         if not isinstance(values, Mapping):
             raise TypeError(f"values must be a dict such as {{'id': [1, 2]}}, not {type(values).__qualname__}")
-        numbered = [(self._number(column), of) for column, of in values.items()]
-        probes = [self._file.probe(number, _values(of)) for number, of in numbered]
-        self._reader.check()
+        file = self._parquet
+        numbered = [(file.number_of(column), of_column) for column, of_column in values.items()]
+        probes = [file.footer.probe(number, _values(of_column)) for number, of_column in numbered]
+        file.reader.check_unchanged()
         may_contain: list[bool] = []
-        plaintext: list[tuple[int, int]] = []
+        plaintext: list[Chunk] = []
         while len(may_contain) < self.num_row_groups:
             first = len(may_contain)
-            answer = self._drive(partial(self._file.might_contain, probes, first))
+            answer = file.run(partial(file.footer.might_contain, probes, first))
             assert answer is not None
             may_contain += answer[0]
             plaintext += answer[1]
         if plaintext:
-            columns = sorted({str(self._name(column)) for _, column in plaintext})
+            columns = sorted({str(file.name_of(column)) for _, column in plaintext})
             warnings.warn(
                 f"not trusted: the filters of {', '.join(columns)} are not encrypted, but the columns are",
                 stacklevel=2,
@@ -169,11 +256,11 @@ class FileFilters:
         return may_contain
 
     def close(self) -> None:
-        """Close what was opened for reading; a file object of the caller's stays open."""
-        self._reader.close()
+        """Close what `open_filters` opened; a file object of the caller stays open."""
+        self._parquet.reader.close()
 
     def __enter__(self) -> FileFilters:
-        """Give the filters themselves."""
+        """Return the filters."""
         return self
 
     def __exit__(
@@ -185,43 +272,17 @@ class FileFilters:
     def __repr__(self) -> str:
         return (
             f"<parsieve.FileFilters: {len(self.ranges())} filters, {self.num_row_groups} row groups, "
-            f"{len(self._paths)} columns>"
+            f"{len(self._parquet.paths)} columns>"
         )
 
-    def _drive(self, step: Step[Answer], fetched: _core.Fetched | None = None) -> Answer | None:
-        """Bring what a step needs until it answers."""
-        if fetched is None:
-            fetched = self._file.fetched()
-        while True:
-            try:
-                needed, answer = step(fetched)
-            except _core.ParsieveError as error:
-                # The core knows offsets, and no files.
-                if self._reader.name is not None:
-                    error.args = (_with_name(str(error), self._reader.name), *error.args[1:])
-                raise
-            if not needed:
-                return answer
-            self._reader.fetch(needed, fetched)
 
-    def _number(self, column: LeafPath) -> int:
-        name = column if isinstance(column, str) else tuple(column)
-        found = self._named.get(name, [])
-        if len(found) == 1:
-            return found[0]
-        if len(found) > 1:
-            paths = ", ".join(str(self._paths[number]) for number in found)
-            raise ColumnNotFoundError(f"{column!r} fits several columns; give one of them as a tuple: {paths}")
-        raise no_column(name if isinstance(name, str) else ".".join(name), [str(one) for one in self.columns])
-
-    def _name(self, number: int) -> str | tuple[str, ...]:
-        path = self._paths[number]
-        dotted = ".".join(path)
-        return dotted if len(self._named[dotted]) == 1 else path
+def version_of(filters: FileFilters) -> str:
+    """Return the first part of the file's version token, as a listing of a plain folder spells it."""
+    return filters._parquet.reader.version
 
 
 def _with_name(message: str, name: str) -> str:
-    """A message of the core with the name of the file."""
+    """Add the name of the file to a message of the core."""
     problem = "not a Parquet file"
     if message.startswith(problem):
         return f"{problem}: {name}{message[len(problem) :]}"
@@ -229,20 +290,21 @@ def _with_name(message: str, name: str) -> str:
 
 
 def _values(values: Any) -> Any:
-    """A list of Python values, or an Arrow or numpy column as it is."""
+    """Return Python values as a list; leave Arrow and numpy columns unchanged."""
     if isinstance(values, (list, tuple, set, frozenset, range)):
         return list(values)
     is_column = any(hasattr(values, name) for name in ("__arrow_c_array__", "__arrow_c_stream__", "__array__"))
-    # A numpy number is an array of no dimension.
+    # A numpy scalar is an array without dimensions.
     return values if is_column and getattr(values, "ndim", 1) > 0 else [values]
 
 
 def open_filters(source: Any, decryption: Decryption | None = None) -> FileFilters:
-    """Open the Bloom filters of a Parquet file; only its footer is read.
+    """Open the Bloom filters of a Parquet file. This reads only the footer.
 
     `source` is a path, bytes, a seekable binary file, a URI, or a `(filesystem, path)` pair of pyarrow.fs, fsspec or
-    obstore. `decryption` are the keys of an encrypted file: `FileKeys`, or a dict of the same names. With a plaintext
-    footer or without the keys of some columns, the others can be asked.
+    obstore. `decryption` has the keys of an encrypted file: `FileKeys`, or a dict with the same names. Without the keys
+    of some columns, the filters of the other columns still work. If the footer is not encrypted, `decryption` is
+    optional.
 
     >>> import io, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
     >>> file = io.BytesIO()

@@ -1,4 +1,4 @@
-"""Notes for indexes: a file got other filters and kept its rows, so an index need not read it again."""
+"""Notes for indexes: the filters of a file changed but its rows did not, so an index need not read it again."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import contextlib
 from pathlib import Path
 from typing import Any
 
-from parsieve.filters.folder_run import indexes_around
 from parsieve.io import document
+from parsieve.io.index_location import indexes_above
 from parsieve.io.store.base import unique
 from parsieve.io.store.open import open_store
 
-# The folder of the notes in an index, and the kind of their documents.
+# The name of their folder in an index, and the kind of their documents.
 RENEWALS = "renewals"
 
 
-def note(path: Path, since: str, until: str) -> None:
+def note_same_rows(path: Path, old_token: str, new_token: str) -> None:
     """Record that both tokens denote the same rows of a file. Losing the note only costs a re-read."""
-    for folder, index in indexes_around(path):
+    for folder, index in indexes_above(path):
         relative = path.relative_to(folder).as_posix()
-        fields: dict[str, Any] = {"same": [[relative.rpartition("/")[0], relative, since, until]]}
+        fields: dict[str, Any] = {"same": [[relative.rpartition("/")[0], relative, old_token, new_token]]}
         with contextlib.suppress(OSError):
             open_store(str(index)).put(unique(RENEWALS, "note"), document.write(RENEWALS, fields))

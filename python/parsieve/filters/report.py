@@ -1,12 +1,11 @@
-"""Reports of the filters that were added to a file or dropped from it."""
+"""The report of the filters that were added to a file or dropped from it."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
+from parsieve.filters.open import ColumnName
 from parsieve.wording import count
-
-ColumnName = str | tuple[str, ...]
 
 
 class AddedFilter(NamedTuple):
@@ -44,20 +43,20 @@ class RewriteReport(NamedTuple):
 
     def __str__(self) -> str:
         written = sum(report.written for report in self.files.values())
-        done = [f"{count(len(self.files), 'file')}, {written:,} written"] if self.files else []
-        done.append(f"{count(len(self.added), 'filter')} added, {len(self.dropped):,} dropped")
-        grown = f"{self.bytes_after - self.bytes_before:+,} bytes"
+        changes = [f"{count(len(self.files), 'file')}, {written:,} written"] if self.files else []
+        changes.append(f"{count(len(self.added), 'filter')} added, {len(self.dropped):,} dropped")
+        changes.append(f"{self.bytes_after - self.bytes_before:+,} bytes")
         reasons = [f"{name if isinstance(name, str) else '.'.join(name)}: {why}" for name, why in self.reasons.items()]
-        return "\n".join([f"{self.path}: {'; '.join([*done, grown])}", *reasons])
+        return "\n".join([f"{self.path}: {'; '.join(changes)}", *reasons])
 
 
-def combined(folder: str, files: dict[str, RewriteReport]) -> RewriteReport:
-    """Sum up the reports of the files of a folder."""
+def combine_reports(folder: str, files: dict[str, RewriteReport]) -> RewriteReport:
+    """Return one report that sums up the reports of a folder's files."""
     reports = files.values()
     return RewriteReport(
         folder,
-        [one for report in reports for one in report.added],
-        [one for report in reports for one in report.dropped],
+        [added for report in reports for added in report.added],
+        [dropped for report in reports for dropped in report.dropped],
         {},
         sum(report.bytes_before for report in reports),
         sum(report.bytes_after for report in reports),

@@ -3,39 +3,34 @@
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any
 
 from parsieve import _core
 from parsieve._typing import LeafPath
-from parsieve.filters.build import Chunk, Filters, digest
-from parsieve.filters.folder_run import indexed_folder, local_folder, over_folder
-from parsieve.filters.open import Decryption, FileFilters
-from parsieve.filters.rates import checked_fpp
-from parsieve.filters.renewal_notes import note
-from parsieve.filters.report import AddedFilter, ColumnName, RewriteReport, combined
+from parsieve.filters.build import BuiltFilters, digest
+from parsieve.filters.folder_run import local_folder, over_folder
+from parsieve.filters.open import Chunk, ColumnName, Decryption, ParquetFile
+from parsieve.filters.options import (
+    MAX_BYTES,
+    AddOptions,
+    Columns,
+    FilterSize,
+    checked_fpp,
+    chosen_columns,
+    column_list,
+)
+from parsieve.filters.report import AddedFilter, RewriteReport, combine_reports
+from parsieve.filters.target import RewriteTarget, refuse_table_file
 from parsieve.filters.upload import rewrite_object
-from parsieve.io import atomic, journal
 from parsieve.io.parallel import map_in_threads, thread_count
-from parsieve.io.sources import LocalFile, Range
+from parsieve.io.sources import LocalFile
 
-Columns = LeafPath | Sequence[LeafPath] | Mapping[Any, Any]
-
-# What other writers take as the most, too.
-MAX_BYTES = 128 << 20
-# With fewer distinct values in every row group, most row groups hold each of them.
+# A column with fewer distinct values in every row group gets no filter by `"auto"`: most row groups contain each value.
 FEW_VALUES = 64
-
-
-class _Wish(NamedTuple):
-    """The filters that a column is to get."""
-
-    fpp: float
-    max_bytes: int
 
 
 def add_filters(
@@ -101,86 +96,81 @@ def add_filters(
     """
     if existing not in ("replace", "keep", "error"):
         raise ValueError(f'existing must be "replace", "keep" or "error", not {existing!r}')
-    fpp = checked_fpp(fpp)
-    if (folder := local_folder(source)) is not None and not upload:
-        _refuse_dest(source, dest)
-        options: dict[str, Any] = {"max_bytes": max_bytes, "encryption": encryption, "existing": existing}
-        options |= {"hard_links": hard_links, "in_place": in_place, "dry_run": dry_run}
-        return _in_folder(folder, lambda path: add_filters(path, None, columns, fpp, threads=1, **options), threads)
-    return added(
-        source,
-        dest,
-        columns,
-        fpp,
-        lambda: existing,
+    options = AddOptions(
+        columns=columns,
+        fpp=checked_fpp(fpp),
         max_bytes=max_bytes,
         encryption=encryption,
+        existing=existing,
         hard_links=hard_links,
         in_place=in_place,
         upload=upload,
         threads=threads,
         dry_run=dry_run,
     )
+    if (folder := local_folder(source)) is not None and not upload:
+        _refuse_dest(source, dest)
+        of_file = replace(options, threads=1)
+        return _rewrite_folder(folder, lambda path: add_to_file(path, None, of_file), threads)
+    return add_to_file(source, dest, options)
 
 
-def added(
-    source: Any,
-    dest: Any,
-    columns: Columns,
-    fpp: float,
-    existing: Callable[[], str],
-    *,
-    max_bytes: int = MAX_BYTES,
-    encryption: Decryption | None = None,
-    hard_links: str = "refuse",
-    in_place: bool = False,
-    upload: bool = False,
-    threads: int | None = None,
-    dry_run: bool = False,
+def add_to_file(
+    source: Any, dest: Any, options: AddOptions, existing: Callable[[], str] | None = None
 ) -> RewriteReport:
-    """Do what `add_filters` does. `existing` is called after the file was opened, so that later changes are noticed."""
-    fpp = checked_fpp(fpp)
-    threads = thread_count(threads)
-    if upload:
-        options: dict[str, Any] = {"max_bytes": max_bytes, "encryption": encryption}
-        options |= {"threads": threads, "dry_run": dry_run}
-        return rewrite_object(source, dest, lambda path: added(path, None, columns, fpp, existing, **options), dry_run)
-    with _Places(source, dest, hard_links, in_place, dry_run) as places, FileFilters(places.old, encryption) as file:
-        work = _Work(file, places, encryption)
-        automatic = isinstance(columns, str) and columns == "auto"
-        if automatic and isinstance(dest, str) and dest in file._named:
+    """Add filters to one file or object.
+
+    `existing` decides about existing filters instead of `options.existing`. It is called after the identity of the file
+    has been recorded, so a change of the file after the decision is detected.
+    """
+    options = replace(options, fpp=checked_fpp(options.fpp), threads=thread_count(options.threads))
+    if options.upload:
+        local = replace(options, upload=False, hard_links="refuse", in_place=False)
+        return rewrite_object(source, dest, lambda path: add_to_file(path, None, local, existing), options.dry_run)
+    with (
+        RewriteTarget(source, dest, options.hard_links, options.in_place, options.dry_run) as target,
+        ParquetFile(target.source, options.encryption) as file,
+    ):
+        rewrite = _Rewrite(file, target, options.encryption)
+        if not options.is_automatic:
+            chosen = chosen_columns(file, options)
+            rewrite.require_hashable(chosen)
+            rewrite.require_keys(chosen)
+            reasons: dict[ColumnName, str] = {}
+        elif isinstance(dest, str) and file.has_column(dest):
             raise ValueError(f"dest must be the path of a new file, but {dest!r} is a column: pass columns={dest!r}")
-        wishes, reasons = _auto(work, fpp, max_bytes) if automatic else (_chosen(file, columns, fpp, max_bytes), {})
-        if not automatic:
-            _check(work, wishes)
-        present = {(place.row_group, file._number(place.column)) for place in file.ranges()}
-        wanted = existing()
-        if wanted == "error" and (taken := sorted({column for _, column in present} & wishes.keys())):
-            names = ", ".join(str(file._name(column)) for column in taken)
+        else:
+            chosen, reasons = rewrite.candidates(options.size)
+        present = set(file.chunks_with_filters())
+        mode = options.existing if existing is None else existing()
+        if mode == "error" and (taken := sorted({column for _, column in present} & chosen.keys())):
+            names = ", ".join(str(file.name_of(column)) for column in taken)
             raise ValueError(f'these columns already have filters: {names}; pass existing="replace" or "keep"')
-        with Filters(file, work.rewriter, places.target.parent) as filters:
-            for number, wish in wishes.items():
-                chunks = [(row_group, number) for row_group in range(file.num_row_groups)]
-                if wanted == "keep":
+        with BuiltFilters(file, rewrite.core, target.path.parent) as filters:
+            for column, size in chosen.items():
+                chunks = [(row_group, column) for row_group in range(file.num_row_groups)]
+                if mode == "keep":
                     chunks = [chunk for chunk in chunks if chunk not in present]
-                if chunks and not automatic:
-                    work.start()
-                make = partial(filters.make, fpp=wish.fpp, max_bytes=wish.max_bytes)
-                most = max(map_in_threads(make, chunks, threads), default=0)
-                if automatic:
-                    worth = bool(chunks) and most >= FEW_VALUES
-                    if worth:
-                        work.start()
+                if chunks and not options.is_automatic:
+                    rewrite.start_copy()
+                build = partial(filters.build, fpp=size.fpp, max_bytes=size.max_bytes)
+                most = max(map_in_threads(build, chunks, options.threads or 1), default=0)
+                if options.is_automatic:
+                    if chunks and most >= FEW_VALUES:
+                        rewrite.start_copy()
                     else:
-                        filters.forget(number)
-                    reasons[file._name(number)] = (
-                        "no: every column chunk already has a filter"
-                        if not chunks
-                        else f"yes: up to {most} distinct values in a row group"
-                        if worth
-                        else f"no: at most {most} distinct values in a row group"
-                    )
-            return work.finish([], filters, reasons)
+                        filters.discard(column)
+                    reasons[file.name_of(column)] = _reason(chunks, most)
+            return rewrite.finish([], filters, reasons)
+
+
+def _reason(chunks: Sequence[Chunk], most: int) -> str:
+    """Return why `"auto"` adds filters to these chunks or not; `most` is the highest number of distinct values."""
+    if not chunks:
+        return "no: every column chunk already has a filter"
+    if most < FEW_VALUES:
+        return f"no: at most {most} distinct values in a row group"
+    return f"yes: up to {most} distinct values in a row group"
 
 
 def drop_filters(
@@ -211,30 +201,42 @@ def drop_filters(
     """
     if (folder := local_folder(source)) is not None and not upload:
         _refuse_dest(source, dest)
-        options: dict[str, Any] = {"encryption": encryption, "hard_links": hard_links, "in_place": in_place}
-        options |= {"dry_run": dry_run}
-        return _in_folder(folder, lambda path: drop_filters(path, None, columns, **options), None)
+        drop = partial(
+            drop_filters,
+            columns=columns,
+            encryption=encryption,
+            hard_links=hard_links,
+            in_place=in_place,
+            dry_run=dry_run,
+        )
+        return _rewrite_folder(folder, drop, None)
     if upload:
         drop = partial(drop_filters, columns=columns, encryption=encryption, dry_run=dry_run)
         return rewrite_object(source, dest, drop, dry_run)
-    with _Places(source, dest, hard_links, in_place, dry_run) as places, FileFilters(places.old, encryption) as file:
-        work = _Work(file, places, encryption)
-        everything = range(len(file.columns))
-        wanted = set(everything) if columns is None else {file._number(column) for column in _several(columns)}
-        _readable(work, wanted)
-        present = [(place.row_group, file._number(place.column)) for place in file.ranges()]
-        with Filters(file, work.rewriter, places.target.parent) as nothing:
-            return work.finish([chunk for chunk in present if chunk[1] in wanted], nothing, {})
+    with (
+        RewriteTarget(source, dest, hard_links, in_place, dry_run) as target,
+        ParquetFile(target.source, encryption) as file,
+    ):
+        rewrite = _Rewrite(file, target, encryption)
+        if columns is None:
+            chosen = set(range(len(file.paths)))
+        else:
+            chosen = {file.number_of(column) for column in column_list(columns)}
+        rewrite.require_keys(chosen)
+        dropped = [chunk for chunk in file.chunks_with_filters() if chunk[1] in chosen]
+        with BuiltFilters(file, rewrite.core, target.path.parent) as no_filters:
+            return rewrite.finish(dropped, no_filters, {})
 
 
-def _in_folder(folder: Path, work: Callable[[Path], RewriteReport], threads: int | None) -> RewriteReport:
+def _rewrite_folder(folder: Path, rewrite: Callable[[Path], RewriteReport], threads: int | None) -> RewriteReport:
     """Rewrite all files of a folder. If any of them belongs to a table, raise before anything changes."""
 
-    def refuse(files: list[Path]) -> None:
-        for place in dict.fromkeys(path.resolve().parent for path in files):
-            atomic.refuse_tables(place / "*.parquet")
+    def refuse_tables(files: list[Path]) -> None:
+        for parent in dict.fromkeys(path.resolve().parent for path in files):
+            refuse_table_file(parent / "*.parquet")
 
-    report: RewriteReport = over_folder(folder, work, partial(combined, str(folder)), threads=threads, before=refuse)
+    combine = partial(combine_reports, str(folder))
+    report: RewriteReport = over_folder(folder, rewrite, combine, threads=threads, before=refuse_tables)
     return report
 
 
@@ -243,163 +245,78 @@ def _refuse_dest(source: Any, dest: Any) -> None:
         raise ValueError(f"{source} is a folder, and its files are replaced; dest works only for a single file")
 
 
-class _Places:
-    """The file to read, its state before anything was read, the path to write, and what was begun there."""
+class _Rewrite:
+    """The rewrite of one file with other filters."""
 
-    def __init__(self, source: Any, dest: Any, hard_links: str, in_place: bool, dry_run: bool) -> None:
-        for place in (source, dest):
-            if (isinstance(place, str) and "://" in place) or not isinstance(place, (str, os.PathLike, type(None))):
-                raise _core.UnsupportedError(
-                    f"{place} is not the path of a local file, and objects of a store cannot be changed in place: pass "
-                    'upload=True to replace the whole object, or use open_table(...).build_index(..., kind="bloom")'
-                )
-        if source is None:
-            raise TypeError("source must be the path of a local file or folder, not None")
-        if in_place and dest is not None:
-            raise ValueError("in_place changes the source itself, so it takes no dest")
-        source, dest = Path(source).expanduser(), None if dest is None else Path(dest).expanduser()
-        self.old = Path(os.path.realpath(source))
-        self.dry_run = dry_run
-        self.is_copy = dest is not None
-        # Other names of a file that is changed where it lies see the change.
-        hard_links = "break" if in_place and hard_links == "refuse" else hard_links
-        self.target = atomic.target_of(source, dest, hard_links)
-        self.in_place = journal.InPlace(self.old) if in_place and not dry_run else None
-        self.keep_footer = in_place
-        journal.recover(self.old) if self.in_place is None else None
-        now, state = time.time_ns(), self.old.stat()
-        self.seen, self.settled = atomic.identity(state), atomic.is_settled(state, now)
-        self.replacement: atomic.Replacement | None = None
-
-    def __enter__(self) -> _Places:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        for begun in (self.in_place, self.replacement):
-            if begun is not None:
-                begun.__exit__(kind, error, trace)
-
-    def begin(self) -> atomic.Replacement:
-        """The new file, begun at the first call."""
-        if self.replacement is None:
-            self.replacement = atomic.Replacement(self.old, self.seen, self.target, self.settled)
-        return self.replacement
-
-    def write(self, copy: int, wipe: list[Range], tail: Callable[[], Iterator[bytes]], verify: Any) -> int:
-        """Write what was planned; the size of the new file."""
-        if self.in_place is not None:
-            return self.in_place.finish(self.seen, wipe, tail, verify)
-        size = self.begin().finish(copy, wipe, tail(), verify)
-        renewed = self.replacement.renewed if self.replacement is not None and not self.is_copy else None
-        if renewed is not None and indexed_folder(self.target) is not None:
-            note(self.target, *renewed)
-        return size
-
-
-def _several(columns: Any) -> list[LeafPath]:
-    """One column by its name or its tuple of names, or a collection of columns."""
-    if isinstance(columns, (str, tuple)):
-        return [columns]
-    if isinstance(columns, Iterable):
-        return list(columns)
-    raise TypeError(f"columns must be names, or a dict of options by name, not {type(columns).__qualname__}")
-
-
-def _chosen(file: FileFilters, columns: Any, fpp: float, max_bytes: int) -> dict[int, _Wish]:
-    """The columns that the caller names, with their options."""
-    if not isinstance(columns, Mapping):
-        return {file._number(column): _Wish(fpp, max_bytes) for column in _several(columns)}
-    wishes = {}
-    for column, options in columns.items():
-        number = file._number(column)
-        if options is True:
-            wishes[number] = _Wish(fpp, max_bytes)
-        elif isinstance(options, Mapping):
-            # Values are counted here; `ndv` and `fold` are for writers who must guess.
-            if unknown := options.keys() - {"ndv", "fpp", "fold", "max_bytes"}:
-                raise ValueError(f"unknown options of column {column!r}: {', '.join(sorted(map(str, unknown)))}")
-            rate = options.get("fpp")
-            rate = fpp if rate is None else checked_fpp(rate, f"fpp of column {column!r}")
-            wishes[number] = _Wish(rate, int(options.get("max_bytes", max_bytes)))
-        elif options not in (False, None):
-            raise TypeError(f"the options of column {column!r} must be a dict or True, not {options!r}")
-    return wishes
-
-
-def _check(work: _Work, wishes: Iterable[int]) -> None:
-    """Refuse what cannot be done before anything is read."""
-    file = work.file
-    for number in wishes:
-        if file._types[number] is None:
-            raise _core.UnsupportedError(
-                f"column {file._name(number)!r} cannot have a filter: Parquet defines no hash for its type, or this "
-                "version does not know the type"
-            )
-    _readable(work, wishes)
-
-
-def _readable(work: _Work, wishes: Iterable[int]) -> None:
-    for number in wishes:
-        if not work.is_open(number):
-            raise _core.DecryptionError(f"column {work.file._name(number)!r} is encrypted, and its key is missing")
-
-
-def _auto(work: _Work, fpp: float, max_bytes: int) -> tuple[dict[int, _Wish], dict[ColumnName, str]]:
-    """The columns that may deserve a filter, and why the others do not. Their values decide the rest."""
-    file = work.file
-    wishes, reasons = {}, {}
-    for number, column_type in enumerate(file._types):
-        name = file._name(number)
-        if column_type is None:
-            reasons[name] = "no: Parquet has no hash for its type"
-        elif " real" in column_type:
-            reasons[name] = "no: floating-point columns are rarely filtered by equality"
-        elif not work.is_open(number):
-            reasons[name] = "no: its key is missing"
-        else:
-            wishes[number] = _Wish(fpp, max_bytes)
-    return wishes, reasons
-
-
-class _Work:
-    """One file that gets other filters."""
-
-    def __init__(self, file: FileFilters, places: _Places, encryption: Decryption | None) -> None:
-        self.file = file
-        self.rewriter = _core.Rewriter(file._file)
-        self._places = places
+    def __init__(self, file: ParquetFile, target: RewriteTarget, encryption: Decryption | None) -> None:
+        self.core = _core.Rewriter(file.footer)
+        self._file = file
+        self._target = target
         self._encryption = encryption
-        self._started = False
+        self._is_copying = False
 
-    def is_open(self, number: int) -> bool:
-        """Whether all metadata of a column can be read."""
-        return all(self.rewriter.is_open(row_group, number) for row_group in range(self.file.num_row_groups))
+    def has_keys(self, column: int) -> bool:
+        """Return whether all metadata of a column can be read with the given keys."""
+        return all(self.core.is_open(row_group, column) for row_group in range(self._file.num_row_groups))
 
-    def start(self) -> None:
-        """Begin to copy while filters are made. What is to be wiped of an encrypted file is not known yet."""
-        places = self._places
-        if not (self._started or places.dry_run or self.file.encrypted or places.keep_footer):
-            self._started = True
-            places.begin().start(self._plan([], [])[0])
+    def require_keys(self, columns: Iterable[int]) -> None:
+        """Raise an error if the key of a column is missing."""
+        for column in columns:
+            if not self.has_keys(column):
+                raise _core.DecryptionError(
+                    f"column {self._file.name_of(column)!r} is encrypted, and its key is missing"
+                )
+
+    def require_hashable(self, columns: Iterable[int]) -> None:
+        """Raise an error if a column cannot have a filter."""
+        for column in columns:
+            if self._file.types[column] is None:
+                raise _core.UnsupportedError(
+                    f"column {self._file.name_of(column)!r} cannot have a filter: Parquet defines no hash for its "
+                    "type, or this version does not know the type"
+                )
+
+    def candidates(self, size: FilterSize) -> tuple[dict[int, FilterSize], dict[ColumnName, str]]:
+        """Return the columns whose values decide about a filter, and why the other columns get none."""
+        chosen, reasons = {}, {}
+        for column, column_type in enumerate(self._file.types):
+            name = self._file.name_of(column)
+            if column_type is None:
+                reasons[name] = "no: Parquet has no hash for its type"
+            elif " real" in column_type:
+                reasons[name] = "no: floating-point columns are rarely filtered by equality"
+            elif not self.has_keys(column):
+                reasons[name] = "no: its key is missing"
+            else:
+                chosen[column] = size
+        return chosen, reasons
+
+    def start_copy(self) -> None:
+        """Start to copy the file while filters are built, if the copy does not depend on the plan.
+
+        The plan of an encrypted file may fill plaintext filters with zeros, so its copy has to wait.
+        """
+        target = self._target
+        if not (self._is_copying or target.dry_run or self._file.footer.encrypted or target.keep_footer):
+            self._is_copying = True
+            target.replacement().start(self._plan([], [])[0])
 
     def _plan(self, add: list[tuple[int, int, int]], drop: list[Chunk]) -> Any:
-        keep_footer = self._places.keep_footer
-        plan = self.file._drive(lambda fetched: self.rewriter.plan(add, drop, keep_footer, fetched))
+        keep_footer = self._target.keep_footer
+        plan = self._file.run(lambda fetched: self.core.plan(add, drop, keep_footer, fetched))
         assert plan is not None
         return plan
 
-    def finish(self, drop: list[Chunk], filters: Filters, reasons: dict[ColumnName, str]) -> RewriteReport:
+    def finish(self, drop: list[Chunk], filters: BuiltFilters, reasons: dict[ColumnName, str]) -> RewriteReport:
         """Plan the new file, and write it unless nothing changes."""
-        file, places, made = self.file, self._places, filters.made
-        copy, wipe, placed, footer = self._plan([(*chunk, made[chunk].num_blocks) for chunk in made], drop)
+        file, target, built = self._file, self._target, filters.by_chunk
+        copy, wipe, placed, footer = self._plan([(*chunk, built[chunk].num_blocks) for chunk in built], drop)
         added = [
-            AddedFilter(row_group, file._name(column), offset, length, *made[row_group, column][1:3])
+            AddedFilter(row_group, file.name_of(column), offset, length, *built[row_group, column][1:3])
             for row_group, column, offset, length in placed
         ]
-        written = not places.dry_run and (places.is_copy or bool(placed or drop))
-        size = places.seen[2] if not (placed or drop) else copy + sum(length for *_, length in placed) + len(footer)
+        is_written = not target.dry_run and (target.is_copy or bool(placed or drop))
+        size = target.size if not (placed or drop) else copy + sum(length for *_, length in placed) + len(footer)
 
         def tail() -> Iterator[bytes]:
             for row_group, column, _, length in placed:
@@ -410,35 +327,38 @@ class _Work:
             yield footer
 
         def verify(path: Path) -> None:
-            if not self._is_as_planned(path, added, drop, filters):
+            if not self._matches_plan(path, added, drop, filters):
                 raise RuntimeError(
                     "the new file does not read as planned: this is a bug in parsieve; nothing was replaced"
                 )
 
-        if written:
-            size = places.write(copy, wipe, tail, verify)
-        dropped = [(row_group, file._name(column)) for row_group, column in drop]
+        if is_written:
+            size = target.write(copy, wipe, tail, verify)
+        dropped = [(row_group, file.name_of(column)) for row_group, column in drop]
         return RewriteReport(
-            str(places.target), added, dropped, reasons, places.seen[2], size, file.bytes_fetched, written
+            str(target.path), added, dropped, reasons, target.size, size, file.reader.bytes_fetched, is_written
         )
 
-    def _is_as_planned(self, path: Path, added: list[AddedFilter], drop: list[Chunk], filters: Filters) -> bool:
-        file, made = self.file, filters.made
-        changed = set(drop) | made.keys()
-        kept = {place for place in file.ranges() if (place.row_group, file._number(place.column)) not in changed}
-        ours = {(one.row_group, one.column): one for one in added}
-        with FileFilters(LocalFile(path), self._encryption) as again:
-            found = set(again.ranges())
-            places = [place for place in found if (place.row_group, place.column) in ours]
-            if found - set(places) != kept or len(places) != len(ours) or again.num_rows != file.num_rows:
+    def _matches_plan(self, path: Path, added: list[AddedFilter], drop: list[Chunk], filters: BuiltFilters) -> bool:
+        """Return whether the new file has the planned filters, and all others unchanged."""
+        file, built = self._file, filters.by_chunk
+        changed = set(drop) | built.keys()
+        kept = {place for place in file.ranges() if (place.row_group, file.number_of(place.column)) not in changed}
+        planned = {(filter.row_group, filter.column): filter for filter in added}
+        with ParquetFile(LocalFile(path), self._encryption) as written:
+            ranges = set(written.ranges())
+            places = [place for place in ranges if (place.row_group, place.column) in planned]
+            if ranges - set(places) != kept or len(places) != len(planned):
+                return False
+            if written.footer.num_rows != file.footer.num_rows or written.paths != file.paths:
                 return False
             for place in places:
-                one = ours[place.row_group, place.column]
-                # The length is left out where the old metadata use its field for something else.
-                if place.offset != one.offset or place.length not in (one.length, None):
+                plan = planned[place.row_group, place.column]
+                # The length is missing if the old metadata use its field for something else.
+                if place.offset != plan.offset or place.length not in (plan.length, None):
                     return False
-            for row_group, column in made:
-                filter = again.filter(row_group, again._paths[column])
-                if filter is None or digest(filter) != made[row_group, column].digest:
+            for chunk in built:
+                filter = written.filter(*chunk)
+                if filter is None or digest(filter) != built[chunk].digest:
                     return False
         return True

@@ -1,4 +1,4 @@
-"""Objects of a store, which cannot be changed: fetched, rewritten as a local file, and put back if nobody else did."""
+"""Rewrite objects of a store: download the object, rewrite it locally, and upload it unless it changed meanwhile."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from typing import Any
 from parsieve._core import UnsupportedError
 from parsieve.errors import ConflictError
 from parsieve.filters.report import RewriteReport
-from parsieve.io.atomic import naming
+from parsieve.io.fd import name_in_errors
 from parsieve.io.object_store import store_at
-from parsieve.io.sources import RangeReader
+from parsieve.io.ranges import RangeReader
 
-# What S3 and its like take as one request; only such a request can have a condition.
-LARGEST = 5 << 30
+# The largest upload that S3 and compatible stores accept in one request. Only single requests can be conditional.
+LARGEST_UPLOAD = 5 << 30
 
 
 def is_remote(source: Any) -> bool:
-    """Whether a source is a URI or a store with a path, and not a local file."""
+    """Return whether a source is a URI or a `(store, path)` pair, not a local file."""
     return (isinstance(source, tuple) and len(source) == 2) or (
         isinstance(source, str) and "://" in source and not source.startswith("file://")
     )
 
 
 def rewrite_object(source: Any, dest: Any, rewrite: Callable[[Path], RewriteReport], dry_run: bool) -> RewriteReport:
-    """Do with an object what `rewrite` does with a local file, and upload the whole of it.
+    """Download an object, call `rewrite` with the local file, and upload the new file.
 
-    It is put on the condition that the object is still the one that was read, or that there is none at `dest`.
+    The upload is conditional: it fails if the object has changed since it was read, or if `dest` already exists.
     """
     store, path = _store(source)
     target_store, target = (store, path) if dest is None else _store(dest)
@@ -38,19 +38,19 @@ def rewrite_object(source: Any, dest: Any, rewrite: Callable[[Path], RewriteRepo
     tag = head.get("e_tag")
     if tag is None:
         raise UnsupportedError(f"the store has no ETag for {path}, so a change in the meantime could not be detected")
-    if head["size"] > LARGEST:
-        raise UnsupportedError(f"{path} has {head['size']} bytes; conditional uploads are limited to {LARGEST}")
+    if head["size"] > LARGEST_UPLOAD:
+        raise UnsupportedError(f"{path} has {head['size']} bytes; conditional uploads are limited to {LARGEST_UPLOAD}")
     with tempfile.TemporaryDirectory(prefix="parsieve-") as folder:
         local = Path(folder) / "object.parquet"
         reader = RangeReader((store, path))
-        with naming(local), local.open("wb") as file:
-            for piece in reader.pieces(0, reader.size):
-                file.write(piece)
+        with name_in_errors(local), local.open("wb") as file:
+            for data in reader.chunks(0, reader.size):
+                file.write(data)
         report = rewrite(local)
         if dry_run or not (report.written or dest is not None):
             return report._replace(path=name, bytes_fetched=reader.bytes_fetched, written=False)
-        unchanged = {key: head[key] for key in ("e_tag", "version") if head.get(key) is not None}
-        _put(target_store, target, local, unchanged if dest is None else "create")
+        same_version = {key: head[key] for key in ("e_tag", "version") if head.get(key) is not None}
+        _put(target_store, target, local, same_version if dest is None else "create")
     return report._replace(path=name, bytes_fetched=reader.bytes_fetched, written=True)
 
 
@@ -58,7 +58,7 @@ def _put(store: Any, path: str, local: Path, condition: Any) -> None:
     try:
         store.put(path, local, mode=condition, use_multipart=False)
     except Exception as error:
-        # Told apart by their names, so that obstore is imported only by those who use it.
+        # Recognized by their names, so that obstore need not be imported.
         kind = type(error).__name__
         if kind in ("PreconditionError", "NotFoundError"):
             raise ConflictError(f"{path} was changed in the meantime; nothing was uploaded") from error
@@ -72,7 +72,7 @@ def _put(store: Any, path: str, local: Path, condition: Any) -> None:
 
 
 def _store(source: Any) -> tuple[Any, str]:
-    """The store of obstore that a source names, and the path there."""
+    """Return the obstore store of a source, and the path in it."""
     if isinstance(source, tuple) and len(source) == 2:
         store, path = source
         if hasattr(store, "get_range") and hasattr(store, "put"):

@@ -19,6 +19,8 @@ from parsieve.index.reports import BuildReport, UpdateReport
 from parsieve.index.sizes import lookup_bytes, stored_bytes
 from parsieve.index.view import View
 from parsieve.lake.base import ColumnPath, Lake, LeftOut, Location, Slice, Snapshot
+from parsieve.lake.slices import Slices, locations_and_tokens
+from parsieve.lake.slices import names_of as names_of_slices
 
 
 class Account:
@@ -81,14 +83,14 @@ class Account:
 
     def updated(self, view: View | None, before: Mapping[Location, set[str]], renewed: Renewed) -> UpdateReport:
         """Return the report of an update. `before` has the tokens that the index was bound to."""
-        slices = () if self.snapshot is None else self.snapshot.slices
-        current = {file_slice.location for file_slice in slices}
+        slices = Slices.of(()) if self.snapshot is None else self.snapshot.slices
+        current = set(locations_and_tokens(slices)[0])
         renewed_locations = {
             location
             for location, tokens in renewed.items()
             if location not in self.rows and before.get(location, set()).intersection(tokens)
         }
-        left_out = sum(path_of_slice(file_slice) in self._left_out for file_slice in slices)
+        left_out = sum(name in self._left_out for name in names_of_slices(slices))
         return UpdateReport(
             columns=() if view is None else names_of(view),
             files_read=len(self.rows),

@@ -21,7 +21,7 @@ from parsieve.index.reports import BuildReport, CompactReport, DropReport, Expir
 from parsieve.index.sizes import lookup_bytes, stored_bytes
 from parsieve.index.table_index import TableIndex
 from parsieve.lake.base import ColumnPath, Lake
-from parsieve.predicate.column_names import Names
+from parsieve.predicate.column_names import ColumnNames
 
 if TYPE_CHECKING:
     from parsieve._typing import ColumnName
@@ -293,5 +293,5 @@ def column_paths(columns: ColumnName | Sequence[ColumnName], schema: pa.Schema) 
     """Return the paths of columns that a caller named: one name, or a list of names."""
     # A name may be the empty text, but `()` means no columns.
     names = [columns] if columns != () and isinstance(columns, str | tuple) else list(columns)
-    by_name = Names(schema)
+    by_name = ColumnNames(schema)
     return [by_name.find([name] if isinstance(name, str) else name).path for name in names]

@@ -6,17 +6,19 @@ lake/orders            a plain folder        ->  lake/.parsieve/orders
 lake/orders/year=2026  one of its partitions ->  lake/.parsieve/orders%2Fyear=2026
 ```
 
-No file name is safe below a plain folder: Polars reads every file there, whatever its name, and so does DuckDB with
+No file name is safe below a plain folder: Polars reads all files there, also hidden ones, and so does DuckDB with
 `orders/**`. `docs/design/index-location.md` has the details.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-# Below the root of a table whose format says which files are data.
+# In the root of a table whose format lists its data files.
 BELOW = "_parsieve"
 # Next to a plain folder: the folder of the indexes of all its siblings.
 BESIDE = ".parsieve"
@@ -55,8 +57,8 @@ def next_to(path: str, containers: int = 0) -> str | None:
 def next_to_local(folder: str) -> str | None:
     """Do the same for a local folder. Links are resolved, so each folder has only one index."""
     drive, path = os.path.splitdrive(os.path.realpath(folder))
-    found = next_to(path.replace(os.sep, "/"))
-    return None if found is None else drive + found
+    location = next_to(path.replace(os.sep, "/"))
+    return None if location is None else drive + location
 
 
 def next_to_uri(uri: str) -> str | None:
@@ -64,8 +66,22 @@ def next_to_uri(uri: str) -> str | None:
     scheme, _, rest = uri.partition("://")
     netloc, _, path = rest.partition("/")
     is_path_style = netloc.endswith(".core.windows.net") or netloc.startswith(("s3.", "s3-"))
-    found = next_to(path, int(scheme in ("http", "https") and is_path_style))
-    return None if found is None else f"{scheme}://{netloc}/{found.lstrip('/')}"
+    location = next_to(path, int(scheme in ("http", "https") and is_path_style))
+    return None if location is None else f"{scheme}://{netloc}/{location.lstrip('/')}"
+
+
+def indexes_above(path: Path) -> Iterator[tuple[Path, Path]]:
+    """Yield each parent folder of a file that is an indexed table, nearest first, with the path of its index."""
+    for folder in path.parents:
+        beside = next_to_local(str(folder))
+        for index in [folder / BELOW, *([] if beside is None else [Path(beside)])]:
+            if (index / "commits").is_dir():
+                yield folder, index
+
+
+def indexed_folder(path: Path) -> Path | None:
+    """Return the nearest parent folder of a file that is an indexed table, or None."""
+    return next((folder for folder, _ in indexes_above(path)), None)
 
 
 def _is_partition(name: str) -> bool:

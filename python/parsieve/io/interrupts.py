@@ -18,7 +18,7 @@ _requested = threading.Event()
 def check() -> None:
     """Raise `KeyboardInterrupt` in a worker thread if the user pressed Ctrl-C.
 
-    >>> from parsieve import interrupts
+    >>> from parsieve.io import interrupts
     >>> interrupts.check()
     """
     if _requested.is_set():
@@ -32,9 +32,9 @@ def requested() -> bool:
 
 @contextmanager
 def handled(*, until_exit: bool = False) -> Iterator[None]:
-    """Stop worker threads on Ctrl-C, and quit at once on the second one.
+    """Stop worker threads on the first Ctrl-C, and exit immediately on the second.
 
-    Afterwards Ctrl-C does what it did before; with `until_exit` it ends the process without a traceback.
+    Afterwards the previous handler is restored; with `until_exit`, Ctrl-C then ends the process without a traceback.
     """
     _requested.clear()
     if threading.current_thread() is not threading.main_thread():

@@ -1,4 +1,4 @@
-"""A store of obstore by its URI, with options by the names that deltalake and Polars take too."""
+"""Open obstore stores by URI, with the option names that deltalake and Polars also use."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 from parsieve._core import UnsupportedError
 
 _PROVIDERS = ("aws_", "azure_", "google_")
-# What is about connections and not about one provider: obstore wants it apart, and panics where it is not.
-_OF_CONNECTIONS = frozenset(
+# Options of the HTTP client. obstore takes them as a separate argument, and panics if they are among the others.
+_CLIENT_OPTIONS = frozenset(
     {
         "allow_http",
         "allow_invalid_certificates",
@@ -37,49 +37,48 @@ _OF_CONNECTIONS = frozenset(
 
 
 def store_at(uri: str, options: Mapping[str, str] | None = None) -> Any:
-    """The store whose root is at a URI.
+    """Return the store whose root is a URI.
 
-    `UnsupportedError` where obstore is missing or makes no such store, `ValueError` where it refuses the options.
+    Raises:
+        UnsupportedError: obstore is not installed or does not support the URI.
+        ValueError: obstore does not accept the options.
     """
     try:
         import obstore.store as stores
         from obstore.exceptions import BaseError
     except ImportError:
         raise UnsupportedError(f"{uri} needs the package obstore: pip install obstore") from None
-    of_store: dict[str, str] = {}
-    of_connections: dict[str, str] = {}
+    store_options: dict[str, str] = {}
+    client_options: dict[str, str] = {}
     for name, value in (options or {}).items():
         bare = name.lower()
         for provider in _PROVIDERS:
             bare = bare.removeprefix(provider)
-        if bare in _OF_CONNECTIONS:
-            of_connections[bare] = value
+        if bare in _CLIENT_OPTIONS:
+            client_options[bare] = value
         else:
-            of_store[name] = value
+            store_options[name] = value
     from_url: Any = stores.from_url
     try:
-        return from_url(uri, config=of_store, client_options=of_connections or None)
+        return from_url(uri, config=store_options, client_options=client_options or None)
     except BaseError as error:
-        said = str(error).partition("\n")[0]
+        reason = str(error).partition("\n")[0]
         if options:
             raise ValueError(
-                f"obstore makes no store at {uri} with these storage_options: {said} Options have obstore's names, "
+                f"obstore cannot open {uri} with these storage_options: {reason} Use the option names of obstore, "
                 "such as aws_region, aws_access_key_id, aws_endpoint and aws_allow_http"
             ) from error
-        raise UnsupportedError(f"obstore makes no store at {uri}: {said}") from error
+        raise UnsupportedError(f"obstore cannot open {uri}: {reason}") from error
 
 
 @contextmanager
 def os_errors(where: object) -> Iterator[None]:
-    """Failures of a store as `OSError`, as those of other filesystems are: whoever reads evidence is ready for these.
-
-    obstore's own have many lines of what its parts look like.
-    """
+    """Raise errors of obstore as `OSError`, like other filesystems, with only the first line of the message."""
     try:
         yield
     except Exception as error:
         if isinstance(error, OSError) or type(error).__module__ != "obstore.exceptions":
             raise
-        said = str(error).partition("\n")[0]
-        # The number tells it from what is wrong with a file's bytes.
-        raise OSError(errno.EIO, f"{where}: {said}") from error
+        reason = str(error).partition("\n")[0]
+        # An OSError with a number means that the storage failed; one without means that the file's bytes are wrong.
+        raise OSError(errno.EIO, f"{where}: {reason}") from error

@@ -1,7 +1,6 @@
-"""Reading files by ranges of bytes, wherever they lie: all input of the package goes through here.
+"""Sources of bytes: local files, memory, file objects, and files of pyarrow.fs, fsspec or obstore.
 
-A `Source` knows its size and reads ranges. `RangeReader` makes no more requests than a question needs: near ranges are
-joined, and ranges that lie far apart are fetched at the same time.
+A `Source` knows its size and reads byte ranges. All input of the package comes through `open_source`.
 """
 
 from __future__ import annotations
@@ -13,53 +12,57 @@ import sys
 import threading
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from parsieve import _core
 from parsieve.errors import ConflictError
-from parsieve.io import journal
+from parsieve.io import in_place
+from parsieve.io.fd import BINARY, version_token
 from parsieve.io.object_store import os_errors
 
 Range = tuple[int, int]
 Bytes = bytes | bytearray | memoryview
 
-# An object store takes as long for 64 KiB as for 32 bytes; on a disk, bytes that nobody wants are the dearer ones.
+# Two ranges are read with one request if the gap between them is at most this long. An object store takes as long for
+# 64 KiB as for 32 bytes, but on a local disk, reading unneeded bytes costs more than another request.
 REMOTE_GAP = 64 * 1024
 LOCAL_GAP = 4 * 1024
 REQUESTS_AT_ONCE = 16
-# Names of an object's tag in the answers of filesystems.
+# Keys under which filesystems report the ETag of an object.
 ETAGS = ("ETag", "etag", "e_tag")
-# Of a range that is read from its front to its end: it pays for the request, and stays in a processor's cache.
-PIECE = 2 << 20
 
 
 class Source(ABC):
-    """Bytes of one file, read by ranges."""
+    """The bytes of one file, read by ranges."""
 
+    # The longest gap between two ranges that are read with one request.
     gap = LOCAL_GAP
-    # Whether several threads may read at once, and are worth it.
+    # Whether parallel requests are possible and faster.
     concurrent = False
 
     @abstractmethod
     def size(self) -> int:
-        """Bytes of the whole file."""
+        """Return the size of the file in bytes."""
 
     @abstractmethod
     def read(self, start: int, end: int) -> Bytes:
-        """The bytes of a range, or fewer: the reader asks again for the rest."""
+        """Return the bytes of a range, or only the first of them."""
 
     def changed(self) -> bool:
-        """Whether somebody wrote to the file since it was opened; most sources cannot tell, or see it as they read."""
+        """Return whether the file has changed since it was opened.
+
+        Most sources return False, because they cannot tell, or because `read` raises if the file has changed.
+        """
         return False
 
     def version(self) -> str:
-        """Return how the token of this version begins in a listing of a plain folder; "" if only its size is known."""
+        """Return the first part of this version's token in a listing of a plain folder.
+
+        The result is "" if only the size is known.
+        """
         return ""
 
     def close(self) -> None:  # noqa: B027 - most sources hold nothing open
-        """Let go of what `open_source` opened."""
+        """Close what `open_source` opened."""
 
 
 class _Memory(Source):
@@ -76,11 +79,11 @@ class _Memory(Source):
 
 
 class _FileObject(Source):
-    """A seekable file object of the caller's, who closes it."""
+    """A seekable file object, which the caller closes."""
 
     def __init__(self, file: Any) -> None:
         self._file = file
-        # Position and read belong together.
+        # Keeps a seek and the read after it together.
         self._lock = threading.Lock()
 
     def size(self) -> int:
@@ -97,37 +100,37 @@ class _FileObject(Source):
 
 
 class LocalFile(Source):
-    """A file of this machine. Nobody must close it: the descriptor goes with the object."""
+    """A local file. Closing it is optional: the descriptor is closed when the object is garbage-collected."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._fd = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+        self._fd = os.open(path, os.O_RDONLY | BINARY)
         self._close = weakref.finalize(self, os.close, self._fd)
         self._lock = threading.Lock()
-        seen = os.fstat(self._fd)
-        self._seen = seen.st_size, seen.st_mtime_ns
-        self._version = f"{seen.st_size}-{seen.st_mtime_ns}-{seen.st_ctime_ns}-{seen.st_ino}-"
-        if stat.S_ISDIR(seen.st_mode):
+        state = os.fstat(self._fd)
+        self._size_and_mtime = state.st_size, state.st_mtime_ns
+        self._version = version_token(state) + "-"
+        if stat.S_ISDIR(state.st_mode):
             self.close()
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
 
     def size(self) -> int:
-        """Bytes of the whole file."""
-        return self._seen[0]
+        """Return the size of the file in bytes."""
+        return self._size_and_mtime[0]
 
     def changed(self) -> bool:
-        """Whether its size or time is another one: a footer that was read must not lead into other bytes."""
+        """Return whether size or modification time have changed, so that offsets in the old footer are invalid."""
         if not self._close.alive:
             return False
-        now = os.fstat(self._fd)
-        return (now.st_size, now.st_mtime_ns) != self._seen
+        state = os.fstat(self._fd)
+        return (state.st_size, state.st_mtime_ns) != self._size_and_mtime
 
     def version(self) -> str:
-        """Return the whole token of this version."""
+        """Return the complete token of this version."""
         return self._version
 
     def read(self, start: int, end: int) -> Bytes:
-        """The bytes of a range, or fewer."""
-        # The number of a closed file may be that of another one by now.
+        """Return the bytes of a range, or only the first of them."""
+        # Once the descriptor is closed, the system may reuse its number for another file.
         if not self._close.alive:
             raise ValueError("the file is closed")
         if sys.platform == "win32":
@@ -184,7 +187,7 @@ class _Fsspec(_Remote):
 
 
 class _Obstore(_Remote):
-    # What names this version of the object, where the store has such a name.
+    # The ETag of this version of the object, if the store has ETags.
     _tag: str | None = None
     _version = ""
 
@@ -202,7 +205,7 @@ class _Obstore(_Remote):
         if self._tag is None:
             with os_errors(self._path):
                 return memoryview(self._filesystem.get_range(self._path, start=start, end=end))
-        # The footer of one version must not lead into another one.
+        # Offsets in the footer of one version are invalid in another version.
         options = {"range": (start, end), "if_match": self._tag}
         try:
             with os_errors(self._path):
@@ -214,21 +217,21 @@ class _Obstore(_Remote):
 
 
 def _tagged(size: int, tag: Any) -> str:
-    """Return how the token of an object begins."""
+    """Return the first part of an object's token."""
     return f"{size}-" if tag is None else f"{size}-{str(tag).strip(chr(34))}-"
 
 
 def open_source(source: Any) -> Source:
-    """The source that a caller means: a path, bytes, a file object, a URI, or a filesystem with a path."""
+    """Open a path, bytes, a file object, a URI, or a `(filesystem, path)` pair."""
     if isinstance(source, tuple) and len(source) == 2:
         filesystem, path = source
-        return _on(filesystem, os.fsdecode(path))
+        return _open_on(filesystem, os.fsdecode(path))
     if isinstance(source, str) and "://" in source:
-        return _at(source)
+        return _open_uri(source)
     if isinstance(source, Source):
         return source
     if isinstance(source, (str, os.PathLike)):
-        return _local(source)
+        return _open_local(source)
     if hasattr(source, "read") and hasattr(source, "seek"):
         return _FileObject(source)
     try:
@@ -240,27 +243,20 @@ def open_source(source: Any) -> Source:
         ) from None
 
 
-def _name(source: Any) -> str | None:
-    """The path or URI that a caller gave."""
-    if isinstance(source, tuple) and len(source) == 2:
-        source = source[1]
-    return os.fsdecode(source) if isinstance(source, (str, os.PathLike)) else None
-
-
-def _local(path: str | os.PathLike[str]) -> Source:
-    """A file whose end, as it was when it was opened, is not that of half a change in its place."""
-    path = os.path.expanduser(path)  # noqa: PTH111 - a path of bytes, too
+def _open_local(path: str | os.PathLike[str]) -> Source:
+    """Open a local file whose content is complete: not in the middle of a change in place."""
+    path = os.path.expanduser(path)  # noqa: PTH111 - the path may be bytes
     while True:
-        journal.recover(path)
+        in_place.recover(path)
         file = LocalFile(path)
-        # One that began since the look above is under way, or it is over, and the file has another end.
-        if not journal.is_begun(path) and not file.changed():
+        # A change that started after `recover` has left a journal, or it is complete and has changed the file.
+        if not in_place.has_journal(path) and not file.changed():
             return file
         file.close()
 
 
-def _on(filesystem: Any, path: str) -> Source:
-    # Told apart by their methods, so that none of the three libraries is imported here.
+def _open_on(filesystem: Any, path: str) -> Source:
+    # Recognized by their methods, so that none of the three libraries has to be imported.
     if hasattr(filesystem, "open_input_file"):
         return _PyArrow(filesystem, path)
     if hasattr(filesystem, "cat_file"):
@@ -272,14 +268,14 @@ def _on(filesystem: Any, path: str) -> Source:
     )
 
 
-def _at(uri: str) -> Source:
+def _open_uri(uri: str) -> Source:
     if uri.partition("://")[0] == "file":
-        return _local(local_path(uri))
-    return _on(*filesystem_of(uri))
+        return _open_local(local_path(uri))
+    return _open_on(*filesystem_of(uri))
 
 
 def local_path(uri: str) -> str:
-    """The path of a file: URI."""
+    """Return the path of a file: URI."""
     from urllib.parse import urlsplit
     from urllib.request import url2pathname
 
@@ -287,87 +283,21 @@ def local_path(uri: str) -> str:
 
 
 def filesystem_of(uri: str) -> tuple[Any, str]:
-    """The filesystem of a URI, of pyarrow.fs or else of fsspec, and the path in it."""
+    """Return the filesystem of a URI, from pyarrow.fs or else from fsspec, and the path in it."""
     import pyarrow as pa
     from pyarrow import fs
 
     try:
-        found: tuple[Any, str] = fs.FileSystem.from_uri(uri)
+        filesystem, path = fs.FileSystem.from_uri(uri)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as unknown:
         try:
             from fsspec.core import url_to_fs
 
-            found = url_to_fs(uri)
+            filesystem, path = url_to_fs(uri)
         except (ImportError, ValueError):
             scheme = uri.partition("://")[0]
             raise ValueError(
                 f"no filesystem for {scheme}://; install fsspec with its package for {scheme}, or pass a "
                 "(filesystem, path) pair"
             ) from unknown
-    return found
-
-
-class RangeReader:
-    """Brings the bytes that a question asks for, and counts them. Threads may share it."""
-
-    def __init__(self, source: Any) -> None:
-        self._source = open_source(source)
-        # What to call the file in messages, where it has a name.
-        self.name = _name(source)
-        self._lock = threading.Lock()
-        self.bytes_fetched = 0
-        self.requests = 0
-        try:
-            self.size = self._source.size()
-            # How the token of this version begins in a listing of a plain folder.
-            self.version = self._source.version() or f"{self.size}-"
-        except BaseException:
-            self._source.close()
-            raise
-
-    def fetch(self, needed: Sequence[Range], into: _core.Fetched) -> None:
-        """Read all ranges into `into`."""
-        ranges = needed if len(needed) == 1 else _core.coalesce(list(needed), self._source.gap)
-        if self._source.concurrent and len(ranges) > 1:
-            with ThreadPoolExecutor(min(REQUESTS_AT_ONCE, len(ranges)), "parsieve-read") as pool:
-                # Whatever fails first is raised here, and the rest is waited for.
-                list(pool.map(lambda wanted: self._fetch(wanted, into), ranges))
-        else:
-            for wanted in ranges:
-                self._fetch(wanted, into)
-
-    def check(self) -> None:
-        """`ConflictError` where the file is no longer the one that was opened."""
-        if self._source.changed():
-            raise ConflictError(f"{self.name} was changed since it was opened; open it again")
-
-    def pieces(self, start: int, end: int) -> Iterator[bytes]:
-        """The bytes of a long range one after the other, never many of them at once."""
-        while start < end:
-            data = self._read(start, min(end, start + PIECE))
-            yield data if isinstance(data, bytes) else bytes(data)
-            start += len(data)
-
-    def _fetch(self, wanted: Range, into: _core.Fetched) -> None:
-        start, end = wanted
-        while start < end:
-            data = self._read(start, end)
-            into.insert(start, data)
-            start += len(data)
-
-    def _read(self, start: int, end: int) -> Bytes:
-        data = self._source.read(start, end)
-        if not isinstance(data, bytes):
-            data = memoryview(data).cast("B")
-        if len(data) > end - start:
-            data = data[: end - start]
-        with self._lock:
-            self.requests += 1
-            self.bytes_fetched += len(data)
-        if not data:
-            raise OSError(f"unexpected end of {self.name or 'the source'}: no bytes at {start} to {end} of {self.size}")
-        return data
-
-    def close(self) -> None:
-        """Let go of what was opened for reading; a file object of the caller's stays open."""
-        self._source.close()
+    return filesystem, path

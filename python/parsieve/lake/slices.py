@@ -1,4 +1,4 @@
-"""The slices of a snapshot as columns. `Slice` objects are made only for the slices that a caller asks for."""
+"""The slices of a snapshot as columns. `Slice` objects are made only on demand."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ class Slice:
     size: int | None
     # Rows of the base file, including deleted rows.
     num_rows: int | None
-    # The live rows are exactly those of the base file: no logs, deletion vectors or delete files.
+    # The base file has exactly the live rows: no logs, deletion vectors or delete files.
     clean: bool
     # Columns of the schema that are constant in the slice, as Python values of their types.
     partition_values: Mapping[str, object]
-    # What the adapter needs to read the slice.
+    # The adapter's data for reading the slice.
     native: Any = field(repr=False)
 
     @property
@@ -89,8 +89,8 @@ class PartitionColumn:
 class Slices(Sequence[Slice]):
     """The slices of a snapshot. Each property is an Arrow array with an entry for each slice.
 
-    A `Slice` is made when it is asked for, and is the same object for as long as somebody holds it. Threads may share
-    the slices.
+    A `Slice` is made on demand, and stays the same object while any reference to it exists. Threads may share the
+    slices.
     """
 
     @staticmethod
@@ -134,7 +134,7 @@ class Slices(Sequence[Slice]):
     @property
     @abstractmethod
     def clean(self) -> pa.BooleanArray:
-        """Whether the live rows of each slice are exactly those of its base file."""
+        """Whether each slice has exactly the rows of its base file."""
 
     @property
     @abstractmethod
@@ -143,7 +143,7 @@ class Slices(Sequence[Slice]):
 
     @abstractmethod
     def native(self, number: int) -> Any:
-        """Return what the adapter needs to read a slice."""
+        """Return the adapter's data for reading a slice."""
 
     @abstractmethod
     def select(self, numbers: pa.Array) -> Slices:
@@ -209,7 +209,7 @@ class Slices(Sequence[Slice]):
         return not pc.any(pc.equal(self.token, "")).as_py()
 
     def thinned(self, kept: Iterable[int]) -> Slices:
-        """Return the same slices for a pickle, with what is needed to read those at the positions `kept` alone."""
+        """Return the same slices for a pickle. Only the slices at the positions `kept` can be read."""
         return StoredSlices.copy(self, kept)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -278,7 +278,7 @@ class MadeSlices(Slices):
         }
 
     def native(self, number: int) -> Any:
-        """Return what the adapter needs to read a slice."""
+        """Return the adapter's data for reading a slice."""
         return self._slices[number].native
 
     def select(self, numbers: pa.Array) -> Slices:
@@ -298,7 +298,7 @@ class StoredSlices(Slices):
 
     @classmethod
     def copy(cls, slices: Slices, kept: Iterable[int]) -> StoredSlices:
-        """Return a copy of some slices, with what is needed to read those at the positions `kept`."""
+        """Return a copy of some slices. Only the slices at the positions `kept` can be read."""
         columns = {name: getattr(slices, name) for name in _COLUMNS}
         return cls(columns, slices.partition_values, {number: slices.native(number) for number in kept})
 
@@ -346,7 +346,7 @@ class StoredSlices(Slices):
         return self._values
 
     def native(self, number: int) -> Any:
-        """Return what the adapter needs to read a slice; None for a slice that was thinned out."""
+        """Return the adapter's data of a slice; None for a slice that was thinned out."""
         return self._natives.get(number)
 
     def select(self, numbers: pa.Array) -> Slices:
@@ -356,7 +356,7 @@ class StoredSlices(Slices):
         return StoredSlices(columns, selected(self._values, numbers), natives)
 
     def thinned(self, kept: Iterable[int]) -> Slices:
-        """Return the same slices, with what is needed to read those at the positions `kept`."""
+        """Return the same slices. Only the slices at the positions `kept` can be read."""
         return StoredSlices(self._columns, self._values, {number: self.native(number) for number in kept})
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -27,7 +27,7 @@ from parsieve.plan.evidence.sieve_index import SieveIndexEvidence
 from parsieve.plan.plan import Plan
 from parsieve.plan.record import PlanRecord
 from parsieve.predicate.bind import BoundPredicate
-from parsieve.predicate.builder import explained
+from parsieve.predicate.builder import explain_unknown
 from parsieve.wording import count, size
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def check_arguments(as_of: Any, on_unknown: str) -> None:
 
 def report_unknown(bound: BoundPredicate, on_unknown: str) -> None:
     """Warn the caller of `Table.plan` about each part of the predicate that is not understood, or raise an error."""
-    texts = list(dict.fromkeys(explained(part) for part in bound.unknown))
+    texts = list(dict.fromkeys(explain_unknown(part) for part in bound.unknown))
     if texts and on_unknown == "error":
         raise UnsupportedError("; ".join(texts))
     if on_unknown == "warn":

@@ -1,4 +1,4 @@
-"""Predicates: read from any language into one typed form, and written from it for any engine."""
+"""Predicates: parsed from any supported language into one typed form, and rendered from it for any engine."""
 
 from parsieve.predicate.expr import (
     Always,

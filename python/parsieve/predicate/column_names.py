@@ -1,4 +1,4 @@
-"""Columns by their names: by one rule in every call, below structs by dots or parts."""
+"""Find columns by name: every function uses the same rule, and fields of structs are named by dots or tuples."""
 
 from __future__ import annotations
 
@@ -12,102 +12,105 @@ from parsieve.predicate.expr import Column
 _FIELD_ID = b"PARQUET:field_id"
 
 
-class Names:
-    """The columns of a schema by name."""
+class ColumnNames:
+    """Finds the columns of a schema by name."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
-        # Fields by their names in lower case, once a name is looked up that way.
-        self._folded: dict[str, list[pa.Field]] | None = None
+        # Top-level fields by their case-folded names, filled when it is first needed.
+        self._by_folded_name: dict[str, list[pa.Field]] | None = None
 
     def find(self, parts: Sequence[str], exact: Sequence[bool] | bool = False) -> Column:
-        """Return the column that `parts` name: one of exactly this name, or else the only one but for its capitals.
+        """Return the column of this name, or else the only column whose name differs only in case.
 
-        Parts that are `exact`, as names in quotes are, must be written as the column is.
+        Args:
+            parts: The parts of the name; a field of a struct has several.
+            exact: Whether the case must match, for all parts or for each: a quoted name, for example, is exact.
         """
-        strict = (exact,) * len(parts) if isinstance(exact, bool) else tuple(exact)
-        # A dot is also a part of names: both readings are tried, and must not contradict each other.
-        readings = [(tuple(parts), strict)]
+        is_exact = (exact,) * len(parts) if isinstance(exact, bool) else tuple(exact)
+        # A dot may separate a struct from its field, or be part of a name. Try both; they must not find two columns.
+        readings = [(tuple(parts), is_exact)]
         if len(parts) > 1:
-            readings.append(((".".join(parts),), (any(strict),)))
+            readings.append(((".".join(parts),), (any(is_exact),)))
         elif "." in parts[0]:
             inner = tuple(parts[0].split("."))
-            readings.append((inner, strict * len(inner)))
-        for folded in (False,) if all(strict) else (False, True):
-            found = {
+            readings.append((inner, is_exact * len(inner)))
+        for ignore_case in (False,) if all(is_exact) else (False, True):
+            columns = {
                 column.path: column
-                for path, kept in readings
-                for column in self._all(path, kept if folded else (True,) * len(path))
+                for path, exact_parts in readings
+                for column in self._columns_at(path, exact_parts if ignore_case else (True,) * len(path))
             }
-            if len(found) > 1:
+            if len(columns) > 1:
                 raise ColumnNotFoundError(
                     f"the name {'.'.join(parts)!r} fits several columns: "
-                    + ", ".join(str(column) for column in found.values())
+                    + ", ".join(str(column) for column in columns.values())
                 )
-            if found:
-                return next(iter(found.values()))
+            if columns:
+                return next(iter(columns.values()))
         names = [str(Column((name,), pa.null())) for name in self._schema.names]
         names += (
-            [str(Column(path, pa.null())) for path in _below_structs(self._schema)] if "." in ".".join(parts) else []
+            [str(Column(path, pa.null())) for path in _paths_in_structs(self._schema)] if "." in ".".join(parts) else []
         )
         raise no_column(".".join(parts), names)
 
-    def _named(self, name: str, exact: bool) -> Sequence[pa.Field]:
-        """Return the top-level fields that may have a name."""
+    def _top_level_fields(self, name: str, exact: bool) -> Sequence[pa.Field]:
+        """Return the top-level fields of this name."""
         if exact:
             return [self._schema.field(number) for number in self._schema.get_all_field_indices(name)]
-        if self._folded is None:
-            self._folded = {}
+        if self._by_folded_name is None:
+            self._by_folded_name = {}
             for field in self._schema:
-                self._folded.setdefault(field.name.casefold(), []).append(field)
-        return self._folded.get(name.casefold(), [])
+                self._by_folded_name.setdefault(field.name.casefold(), []).append(field)
+        return self._by_folded_name.get(name.casefold(), [])
 
-    def _all(self, path: tuple[str, ...], exact: tuple[bool, ...]) -> list[Column]:
-        level: list[tuple[tuple[str, ...], pa.Field]] = [((), field) for field in self._named(path[0], exact[0])]
-        found: list[tuple[tuple[str, ...], pa.Field]] = []
-        for depth, (wanted, same) in enumerate(zip(path, exact, strict=True)):
-            found = [
-                ((*above, field.name), field)
-                for above, field in level
-                if field.name == wanted or (not same and field.name.casefold() == wanted.casefold())
+    def _columns_at(self, path: tuple[str, ...], exact: tuple[bool, ...]) -> list[Column]:
+        level: list[tuple[tuple[str, ...], pa.Field]]
+        level = [((), field) for field in self._top_level_fields(path[0], exact[0])]
+        matches: list[tuple[tuple[str, ...], pa.Field]] = []
+        for depth, (name, is_exact) in enumerate(zip(path, exact, strict=True)):
+            matches = [
+                ((*parents, field.name), field)
+                for parents, field in level
+                if field.name == name or (not is_exact and field.name.casefold() == name.casefold())
             ]
             if depth + 1 < len(path):
                 level = [
-                    (above, outer.type.field(number))
-                    for above, outer in found
+                    (parents, outer.type.field(number))
+                    for parents, outer in matches
                     if pa.types.is_struct(outer.type)
                     for number in range(outer.type.num_fields)
                 ]
-        return [Column(at, field.type, field_id(field)) for at, field in found]
+        return [Column(names, field.type, field_id(field)) for names, field in matches]
 
 
 def column_name(schema: pa.Schema, name: str) -> str:
-    """Return the name of a top-level column: exactly this one, or else the only one but for its capitals.
+    """Return the name of a top-level column: this one, or else the only one that differs only in case.
 
     >>> import pyarrow as pa
-    >>> from parsieve.predicate.names import column_name
+    >>> from parsieve.predicate.column_names import column_name
     >>> column_name(pa.schema({"id": pa.int64()}), "ID")
     'id'
     """
     if name in schema.names:
         return name
-    alike = [one for one in schema.names if one.casefold() == name.casefold()]
-    if len(alike) == 1:
-        return str(alike[0])
-    if alike:
-        raise ColumnNotFoundError(f"the name {name!r} fits several columns: {', '.join(alike)}")
+    candidates = [candidate for candidate in schema.names if candidate.casefold() == name.casefold()]
+    if len(candidates) == 1:
+        return str(candidates[0])
+    if candidates:
+        raise ColumnNotFoundError(f"the name {name!r} fits several columns: {', '.join(candidates)}")
     raise no_column(name, schema.names)
 
 
 def field_id(field: pa.Field) -> int | None:
-    """The field id that Parquet and Iceberg give a column."""
+    """Return the field id that Parquet and Iceberg give a column, or None."""
     text = (field.metadata or {}).get(_FIELD_ID)
     return int(text) if text is not None and text.lstrip(b"-").isdigit() else None
 
 
-def _below_structs(schema: pa.Schema) -> list[tuple[str, ...]]:
+def _paths_in_structs(schema: pa.Schema) -> list[tuple[str, ...]]:
     """Return the paths of the columns in structs."""
-    found = []
+    paths = []
     level: list[tuple[tuple[str, ...], pa.Field]] = [((field.name,), field) for field in schema]
     while level:
         level = [
@@ -116,5 +119,5 @@ def _below_structs(schema: pa.Schema) -> list[tuple[str, ...]]:
             if pa.types.is_struct(field.type)
             for inner in field.type
         ]
-        found += [path for path, _ in level]
-    return found
+        paths += [path for path, _ in level]
+    return paths

@@ -1,7 +1,8 @@
-"""The typed form of a predicate: a closed set of frozen classes. `Unknown` alone holds text of the user's.
+"""The typed form of a predicate: a closed set of frozen classes.
 
-Every column of a form is known, and every value is exactly of its column's type. Truth has three values, as in SQL.
-Floating numbers have one order whatever the engine: both zeros are equal, NaN is equal to itself and above all others.
+Every column is resolved, and every value has exactly the type of its column. Only `Unknown` contains text from the
+user. Conditions are true, false or null, as in SQL. Floats have the same order for every engine: both zeros are equal,
+and NaN is equal to itself and greater than all other values.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ Operator = OneOf["=", "!=", "<", "<=", ">", ">="]
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column that holds values, below any number of structs."""
+    """A column that holds values, at the top level or in structs."""
 
     path: tuple[str, ...]
     type: pa.DataType
@@ -26,7 +27,7 @@ class Column:
 
     @property
     def value_type(self) -> pa.DataType:
-        """The type of its values, where the column may hold them behind a dictionary or an extension."""
+        """The type of the values, without a dictionary, run-end encoding or extension around it."""
         return value_type(self.type)
 
     def __str__(self) -> str:
@@ -34,7 +35,7 @@ class Column:
 
 
 def value_type(type: pa.DataType) -> pa.DataType:
-    """A type without the dictionary, runs or extension around it."""
+    """Return a type without the dictionary, run-end encoding or extension around it."""
     while True:
         if isinstance(type, pa.BaseExtensionType):
             type = type.storage_type
@@ -46,31 +47,34 @@ def value_type(type: pa.DataType) -> pa.DataType:
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """A value that is not null, of its column's `value_type`."""
+    """A value of its column's `value_type`, not null."""
 
     scalar: pa.Scalar
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # pyarrow pickles a scalar as a Python value, and has none for nanoseconds without pandas.
-        return _literal_in, (pa.array([self.scalar], self.scalar.type),)
+        # pyarrow pickles a scalar as a Python value, which cannot hold nanoseconds without pandas. An array can.
+        return _unpickle_literal, (pa.array([self.scalar], self.scalar.type),)
 
     def __str__(self) -> str:
         value = self.scalar
         if pa.types.is_temporal(value.type):
-            # Arrow knows days after the year 9999, which Python does not.
+            # Unlike Python, Arrow can format dates after the year 9999.
             return str(value.cast(pa.string()).as_py())
         python = value.as_py()
         return repr(python) if isinstance(python, (str, bytes)) else str(python)
 
 
-def _literal_in(values: pa.Array) -> Literal:
-    """The literal out of a pickle, where an array holds it."""
+def _unpickle_literal(values: pa.Array) -> Literal:
+    """Return the literal that was pickled as an array of one value."""
     return Literal(values[0])
 
 
 @dataclass(frozen=True, slots=True)
 class Compare:
-    """A column beside a value. NaN is compared by `=` and `!=` alone: other comparisons with it are said without it."""
+    """A comparison of a column with a value.
+
+    NaN occurs only with `=` and `!=`. Other comparisons with NaN are expressed without it.
+    """
 
     column: Column
     op: Operator
@@ -82,24 +86,24 @@ class Compare:
 
 @dataclass(frozen=True, slots=True)
 class In:
-    """A column among values: an array of its `value_type` without nulls, NaN and zeros of a floating type."""
+    """A test of a column against a list of values of its `value_type`, without nulls, NaN and floating-point zeros."""
 
     column: Column
     values: pa.Array
 
     def __hash__(self) -> int:
-        # Arrow arrays have no hash.
+        # Arrow arrays are not hashable.
         return hash((self.column, len(self.values), self.values[0]))
 
     def __str__(self) -> str:
-        shown = ", ".join(str(Literal(value)) for value in self.values[:3])
+        listed = ", ".join(str(Literal(value)) for value in self.values[:3])
         more = f", and {len(self.values) - 3} more" if len(self.values) > 3 else ""
-        return f"{self.column} IN ({shown}{more})"
+        return f"{self.column} IN ({listed}{more})"
 
 
 @dataclass(frozen=True, slots=True)
 class IsNull:
-    """A column without a value; that its parents are null counts too."""
+    """A test for null. A column in a struct is null if the struct is."""
 
     column: Column
 
@@ -109,7 +113,7 @@ class IsNull:
 
 @dataclass(frozen=True, slots=True)
 class StartsWith:
-    """A column whose text or bytes begin with those of `prefix`, which is not empty."""
+    """A test for text or bytes that begin with `prefix`, which is not empty."""
 
     column: Column
     prefix: Literal
@@ -120,14 +124,14 @@ class StartsWith:
 
 @dataclass(frozen=True, slots=True)
 class OutOfType:
-    """Equality with something that no value of the column's type equals: false for a value, null for null.
+    """Equality with a value that the column's type cannot represent: false for a value, null for null.
 
-    A file may hold another type than the table, and there it may be true. So this stays a leaf, below NOT too, until
-    it is certain that every file holds the table's type.
+    In a file that stores another type than the table's, it may be true. So it stays a leaf, also below NOT, until it is
+    certain that every file stores the table's type.
     """
 
     column: Column
-    # The condition as people read it.
+    # The condition for messages.
     text: str
 
     def __str__(self) -> str:
@@ -136,7 +140,7 @@ class OutOfType:
 
 @dataclass(frozen=True, slots=True)
 class And:
-    """All of several."""
+    """A conjunction: true if all parts are."""
 
     parts: tuple[Expr, ...]
 
@@ -146,7 +150,7 @@ class And:
 
 @dataclass(frozen=True, slots=True)
 class Or:
-    """One of several."""
+    """A disjunction: true if at least one part is."""
 
     parts: tuple[Expr, ...]
 
@@ -156,7 +160,7 @@ class Or:
 
 @dataclass(frozen=True, slots=True)
 class Not:
-    """The opposite; of what is unknown by null, unknown."""
+    """A negation; null stays null."""
 
     part: Expr
 
@@ -166,7 +170,7 @@ class Not:
 
 @dataclass(frozen=True, slots=True)
 class Always:
-    """True, false, or null whatever the row."""
+    """A constant: true, false or null for every row."""
 
     value: bool | None
 
@@ -176,7 +180,7 @@ class Always:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """What was not understood, for people to read. It excludes nothing, and no engine is handed it."""
+    """A part that was not understood. It excludes nothing and is never passed to an engine."""
 
     text: str
     reason: str
@@ -188,18 +192,18 @@ class Unknown:
 Expr = Compare | In | IsNull | StartsWith | OutOfType | And | Or | Not | Always | Unknown
 
 
-def both(*parts: Expr) -> Expr:
-    """AND, without a conjunction of one."""
+def all_of(*parts: Expr) -> Expr:
+    """Return the conjunction of the parts; a single part stays as it is."""
     return parts[0] if len(parts) == 1 else And(parts)
 
 
-def either(*parts: Expr) -> Expr:
-    """OR, without a disjunction of one."""
+def any_of(*parts: Expr) -> Expr:
+    """Return the disjunction of the parts; a single part stays as it is."""
     return parts[0] if len(parts) == 1 else Or(parts)
 
 
 def walk(expr: Expr) -> Iterator[Expr]:
-    """The expression and all its parts."""
+    """Yield the expression and all its parts."""
     open_parts: list[Expr] = [expr]
     while open_parts:
         part = open_parts.pop()
@@ -211,19 +215,19 @@ def walk(expr: Expr) -> Iterator[Expr]:
 
 
 def columns(expr: Expr) -> list[Column]:
-    """The columns of an expression, each once, in the order in which they are met."""
+    """Return the columns of an expression without duplicates, in order of appearance."""
     leaves = (part for part in walk(expr) if isinstance(part, Compare | In | IsNull | StartsWith | OutOfType))
     return list(_unique(leaf.column for leaf in leaves))
 
 
 def unknowns(expr: Expr) -> list[Unknown]:
-    """What was not understood."""
+    """Return the parts that were not understood."""
     return [part for part in walk(expr) if isinstance(part, Unknown)]
 
 
-def _unique(found: Iterable[Column]) -> Iterator[Column]:
+def _unique(candidates: Iterable[Column]) -> Iterator[Column]:
     seen: set[tuple[str, ...]] = set()
-    for column in found:
+    for column in candidates:
         if column.path not in seen:
             seen.add(column.path)
             yield column

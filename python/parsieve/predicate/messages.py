@@ -1,17 +1,40 @@
-"""Words for messages: types as people name them, and long texts cut short."""
+"""Parts of messages: types as users name them, shortened texts, and why a condition was not understood."""
 
 from __future__ import annotations
 
 import pyarrow as pa
 
-# So much of a predicate is printed in a message.
+# How many characters of a predicate a message contains.
 LONGEST = 200
+
+
+class NotUnderstoodError(Exception):
+    """A part of a predicate was not understood. It never leaves this package: `parse` returns `Unknown` instead.
+
+    The text gives the reason, with `{column}` in place of the column's name. `literal` is what to write instead of the
+    value.
+    """
+
+    def __init__(self, text: str, literal: str | None = None) -> None:
+        super().__init__(text)
+        self.literal = literal
+
+    def __str__(self) -> str:
+        return self.about("the column")
+
+    def about(self, column: str, op: str = "=") -> str:
+        """Return the reason for one column, with the comparison to write instead if there is one."""
+        text = str(self.args[0]).replace("{column}", column)
+        if self.literal is None:
+            return text
+        instead = f"({self.literal})" if op == "IN" else self.literal
+        return f"{text}; write {column} {op} {instead}"
 
 
 def shortened(text: str) -> str:
     """Return a text that fits into a message.
 
-    >>> from parsieve.predicate.words import shortened
+    >>> from parsieve.predicate.messages import shortened
     >>> len(shortened("x = 1 OR " * 1000))
     200
     """

@@ -1,7 +1,7 @@
-"""NOT pushed down to the leaves by the logic of three values, so that evidence and engines see monotone trees only.
+"""Push NOT down to the leaves, so that evidence and engines get monotone predicates.
 
-A row is wanted where the predicate is true; null and false are alike for that. Once no NOT stands above AND or OR,
-`Always(None)` can therefore be read as false. NOT stays above leaves other than `Compare`, nowhere else.
+A row is selected if the predicate is true, so null has the same effect as false. Therefore `Always(None)` becomes false
+once no NOT is above AND or OR. In the result, NOT occurs only directly above leaves other than `Compare`.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _OPPOSITE: dict[Operator, Operator] = {"=": "!=", "!=": "=", "<": ">=", ">=": "<
 
 
 def normalize(expr: Expr, types_are_certain: bool = True) -> Expr:
-    """Return the monotone form, which is true for the same rows.
+    """Return an equivalent predicate without NOT above AND and OR; it is true for the same rows.
 
-    Rows have the table's types, so `OutOfType` is false for all of them. Pass `types_are_certain=False` to keep these
-    leaves for questions about files, which may hold other types.
+    Rows have the table's types, so `OutOfType` is never true for them. Pass `types_are_certain=False` to keep these
+    leaves, for files that may store other types.
 
     >>> import pyarrow as pa
     >>> from parsieve.predicate import normalize, parse
@@ -55,7 +55,7 @@ def _push(expr: Expr, negated: bool, certain: bool) -> Expr:
         case Unknown(text, reason):
             return Unknown(f"NOT ({text})", reason) if negated else expr
         case Compare(column, op, value) if negated:
-            # Right with NaN too, because the order of the typed form is total.
+            # This is correct for NaN too, because the order of the typed form is total.
             return Compare(column, _OPPOSITE[op], value)
         case OutOfType(column) if certain:
             return Not(IsNull(column)) if negated else Always(False)
@@ -64,9 +64,9 @@ def _push(expr: Expr, negated: bool, certain: bool) -> Expr:
 
 
 def _join(parts: list[Expr], conjunction: bool) -> Expr:
-    """AND or OR of monotone parts, flat, without constants."""
+    """Join monotone parts by AND or OR, without nested joins of the same kind and without constants."""
     form = And if conjunction else Or
-    # Each part once, in their order.
+    # A dict keeps the order and removes duplicates.
     flat: dict[Expr, None] = {}
     for part in parts:
         if isinstance(part, Always):
@@ -78,29 +78,29 @@ def _join(parts: list[Expr], conjunction: bool) -> Expr:
             flat[part] = None
     if not flat:
         return Always(conjunction)
-    merged = _merged(list(flat), conjunction)
+    merged = _merge_values(list(flat), conjunction)
     return merged[0] if len(merged) == 1 else form(tuple(merged))
 
 
-def _merged(parts: list[Expr], conjunction: bool) -> list[Expr]:
+def _merge_values(parts: list[Expr], conjunction: bool) -> list[Expr]:
     """Merge single values: `x = 1 OR x = 2` becomes `x IN (1, 2)`, and `x != 1 AND x != 2` its opposite."""
     lists: dict[Column, list[pa.Array]] = {}
     merged: dict[Column | Expr, None] = {}
     for part in parts:
-        column, values = _listed(part, conjunction) or (None, None)
+        column, values = _mergeable_values(part, conjunction) or (None, None)
         if column is None:
             merged[part] = None
         else:
             merged[column] = None
             lists.setdefault(column, []).append(values)
-    return [_among(one, lists[one], conjunction) if isinstance(one, Column) else one for one in merged]
+    return [_join_lists(key, lists[key], conjunction) if isinstance(key, Column) else key for key in merged]
 
 
-def _listed(part: Expr, conjunction: bool) -> tuple[Column, pa.Array] | None:
+def _mergeable_values(part: Expr, conjunction: bool) -> tuple[Column, pa.Array] | None:
     """Return the values that a part compares its column with, if they can be part of a list."""
     match part:
         case Compare(column, op, value) if op == ("!=" if conjunction else "="):
-            return None if _is_apart(value.scalar) else (column, pa.repeat(value.scalar, 1))
+            return None if _needs_comparison(value.scalar) else (column, pa.repeat(value.scalar, 1))
         case In(column, values) if not conjunction:
             return column, values
         case Not(In(column, values)) if conjunction:
@@ -108,15 +108,15 @@ def _listed(part: Expr, conjunction: bool) -> tuple[Column, pa.Array] | None:
     return None
 
 
-def _is_apart(value: pa.Scalar) -> bool:
-    """Whether a value is compared alone, since a list would not match all that is equal to it: zeros and NaN."""
+def _needs_comparison(value: pa.Scalar) -> bool:
+    """Return whether a value cannot be in a list: a list would not match both zeros, or all NaNs."""
     if not pa.types.is_floating(value.type):
         return False
     number = float(value.as_py())
     return number == 0 or math.isnan(number)
 
 
-def _among(column: Column, lists: list[pa.Array], conjunction: bool) -> Expr:
+def _join_lists(column: Column, lists: list[pa.Array], conjunction: bool) -> Expr:
     values = lists[0] if len(lists) == 1 else distinct(pa.concat_arrays(lists))
     if len(values) == 1:
         return Compare(column, "!=" if conjunction else "=", Literal(values[0]))

@@ -1,4 +1,4 @@
-"""Times of numpy: pyarrow ignores how many units a step counts, and refuses a single day."""
+"""Convert numpy times: pyarrow ignores steps of several units, and refuses a scalar with the unit of days."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 
 
-def in_steps(value: Any) -> bool:
-    """Return whether a value or an array counts time in steps of several units, which pyarrow takes for other times."""
+def has_multiple_steps(value: Any) -> bool:
+    """Return whether a value or an array counts time in steps of several units; pyarrow would read it wrongly."""
     dtype = getattr(value, "dtype", None)
     if "numpy" not in sys.modules or getattr(dtype, "kind", None) not in ("m", "M"):
         return False
@@ -18,8 +18,8 @@ def in_steps(value: Any) -> bool:
     return isinstance(dtype, np.dtype) and np.datetime_data(dtype)[1] != 1
 
 
-def scalar_of(value: Any) -> pa.Scalar:
-    """Return a scalar of numpy as one of Arrow."""
+def to_arrow_scalar(value: Any) -> pa.Scalar:
+    """Convert a numpy scalar to Arrow."""
     if getattr(value.dtype, "kind", None) == "M":
         import numpy as np
 

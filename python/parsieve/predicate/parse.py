@@ -1,4 +1,4 @@
-"""`parse`: the typed form of a predicate in any of the languages that people write it in."""
+"""Parse a predicate in any supported language into the typed form."""
 
 from __future__ import annotations
 
@@ -8,23 +8,28 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from parsieve.predicate.builder import among_others, distinct, members, scalar_value, shown
-from parsieve.predicate.column_names import Names
-from parsieve.predicate.expr import Always, And, Column, Expr, Not, Or, both, columns, either
-from parsieve.predicate.literals import UnlikeError, place, zone_named
-from parsieve.predicate.numpy_times import in_steps
+from parsieve.predicate.builder import column_in, distinct, format_value, out_of_type_leaf, scalar_value
+from parsieve.predicate.column_names import ColumnNames
+from parsieve.predicate.expr import Always, And, Column, Expr, Not, Or, all_of, any_of, columns
+from parsieve.predicate.literals import nearest_values
+from parsieve.predicate.messages import NotUnderstoodError
+from parsieve.predicate.numpy_times import has_multiple_steps
+from parsieve.predicate.temporal import zone_named
 
-# Values of `?` in their order, or of `:name` by name.
+# The values of `?` in order, or of `:name` by name.
 Params = Sequence[Any] | Mapping[str, Any]
 
 
 def parse(where: Any, schema: pa.Schema, timezone: str | None = None, params: Params | None = None) -> Expr:
-    """The typed form of `where`: SQL text, a pyarrow Expression, tuples in DNF, a Polars expression, or None.
+    """Parse SQL text, a pyarrow Expression, tuples in DNF, a Polars expression, or None for every row.
 
-    A typed form stays what it is.
+    A predicate that is already in typed form is returned unchanged.
 
-    `timezone` is the time zone of literals without one, where the column has one. `params` are the values of `?` or
-    `:name` in SQL text.
+    Args:
+        where: The predicate.
+        schema: The columns and types of the table.
+        timezone: The time zone of literals without one, for columns that have one.
+        params: The values of `?` or `:name` in SQL text.
 
     >>> import pyarrow as pa, pyarrow.compute as pc
     >>> from parsieve.predicate import parse
@@ -37,7 +42,7 @@ def parse(where: Any, schema: pa.Schema, timezone: str | None = None, params: Pa
     if timezone is not None:
         try:
             zone_named(timezone)
-        except UnlikeError as error:
+        except NotUnderstoodError as error:
             raise ValueError(f"{error}; give a name such as Europe/Madrid, or an offset such as +01:00") from None
     if params is not None and not isinstance(where, str):
         raise TypeError("params= needs a SQL condition with ? or :name")
@@ -51,20 +56,20 @@ def parse(where: Any, schema: pa.Schema, timezone: str | None = None, params: Pa
 
 
 _TOO_DEEP = ValueError("the predicate is nested too deeply to be read")
-# Levels of AND, OR and NOT within each other.
+# The most levels of nested AND, OR and NOT.
 DEEPEST = 100
 
 
 def _is_deep(form: Expr) -> bool:
-    waiting = [(form, 0)]
-    while waiting:
-        part, depth = waiting.pop()
+    pending = [(form, 0)]
+    while pending:
+        part, depth = pending.pop()
         if depth > DEEPEST:
             return True
         if isinstance(part, And | Or):
-            waiting.extend((inner, depth + 1) for inner in part.parts)
+            pending.extend((inner, depth + 1) for inner in part.parts)
         elif isinstance(part, Not):
-            waiting.append((part.part, depth + 1))
+            pending.append((part.part, depth + 1))
     return False
 
 
@@ -73,10 +78,10 @@ def _parse(where: Any, schema: pa.Schema, timezone: str | None, params: Params |
         return Always(True)
     if isinstance(where, Expr):
         for column in columns(where):
-            found = Names(schema).find(column.path, exact=True)
-            if found.value_type != column.value_type:
+            in_schema = ColumnNames(schema).find(column.path, exact=True)
+            if in_schema.value_type != column.value_type:
                 raise TypeError(
-                    f"column {column} is of type {found.type}, and the predicate was made for {column.type}"
+                    f"column {column} is of type {in_schema.type}, but the predicate was made for {column.type}"
                 )
         return where
     if isinstance(where, str):
@@ -94,7 +99,7 @@ def _parse(where: Any, schema: pa.Schema, timezone: str | None, params: Params |
     if isinstance(where, list | tuple):
         from parsieve.predicate.read.tuples import parse_tuples
 
-        # One condition alone is meant as a list of it.
+        # Accept a single condition without a list around it.
         if isinstance(where, tuple) and len(where) == 3 and isinstance(where[1], str):
             where = [where]
         return parse_tuples(where, schema, timezone)
@@ -105,18 +110,18 @@ def _parse(where: Any, schema: pa.Schema, timezone: str | None, params: Params |
 
 
 def parse_keys(keys: Mapping[Any, Any], schema: pa.Schema) -> Expr:
-    """The typed form of a semi-join: every column has one of the values of its Arrow column; nulls join nothing."""
+    """Return the predicate of a semi-join: every column equals one of its keys. Nulls among the keys match nothing."""
     if not isinstance(keys, Mapping):
         raise TypeError(
             f'keys is a dict of columns by their names, as in {{"id": wanted["id"]}}, not {type(keys).__qualname__}'
         )
-    names = Names(schema)
+    names = ColumnNames(schema)
     parts = []
     for name, values in keys.items():
         column = names.find([name] if isinstance(name, str) else name)
-        found, others = _keys(column, _array(column, values))
-        parts.append(either(members(column, found), *among_others(column, others)))
-    return both(*parts) if parts else Always(True)
+        members, others = _convert_keys(column, _array(column, values))
+        parts.append(any_of(column_in(column, members), *out_of_type_leaf(column, others)))
+    return all_of(*parts) if parts else Always(True)
 
 
 def _array(column: Column, values: Any) -> pa.Array:
@@ -126,13 +131,13 @@ def _array(column: Column, values: Any) -> pa.Array:
         return values
     if hasattr(values, "__arrow_c_stream__"):
         return pa.chunked_array(values).combine_chunks()
-    # A text would be taken for a column of its letters.
+    # A string is iterable, but its characters are not meant as keys.
     if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
         kind = type(values).__qualname__
         raise TypeError(f"the keys of {column} are an Arrow column or a list of values, not {kind}")
     if not hasattr(values, "dtype"):
         values = list(values)
-    if in_steps(values) or (isinstance(values, list) and any(map(in_steps, values))):
+    if has_multiple_steps(values) or (isinstance(values, list) and any(map(has_multiple_steps, values))):
         raise TypeError(
             f"the keys of {column} are numpy times in steps of several units, "
             "which are not supported; convert them with astype"
@@ -140,8 +145,8 @@ def _array(column: Column, values: Any) -> pa.Array:
     return pa.array(values)
 
 
-def _keys(column: Column, values: pa.Array) -> tuple[pa.Array, list[str]]:
-    """Return keys as values of the column's type, and those that no value of it equals."""
+def _convert_keys(column: Column, values: pa.Array) -> tuple[pa.Array, list[str]]:
+    """Return the keys as values of the column's type, and the text of keys that the type cannot represent."""
     from parsieve.predicate.expr import value_type
 
     plain = value_type(values.type)
@@ -155,12 +160,12 @@ def _keys(column: Column, values: pa.Array) -> tuple[pa.Array, list[str]]:
         try:
             return values.cast(type), []
         except pa.ArrowInvalid:
-            # Negative keys of an unsigned column.
+            # The column is unsigned, and some keys are negative.
             pass
     try:
-        keys = [value for one in distinct(values) if (value := scalar_value(one)) is not None]
-        spots = [place(value, type) for value in keys]
-    except UnlikeError as error:
+        keys = [value for scalar in distinct(values) if (value := scalar_value(scalar)) is not None]
+        nearest = [nearest_values(value, type) for value in keys]
+    except NotUnderstoodError as error:
         raise TypeError(f"key type {plain} does not match column {column} of type {column.type}: {error}") from None
-    others = [shown(value) for value, spot in zip(keys, spots, strict=True) if not spot.exact]
-    return pa.array([spot.floor for spot in spots if spot.exact], type), others
+    others = [format_value(key) for key, near in zip(keys, nearest, strict=True) if not near.exact]
+    return pa.array([near.floor for near in nearest if near.exact], type), others

@@ -10,7 +10,7 @@ use crate::parquet::pages::delta::{DeltaNumbers, by_length, by_prefix, merge_str
 use crate::parquet::pages::distinct::Distinct;
 use crate::parquet::pages::page::encoding;
 
-/// Number of values hashed at once.
+/// Number of values hashed in one batch.
 const BATCH: usize = 1024;
 
 /// The layout of values in plain encoding.

@@ -14,7 +14,7 @@ type SideRow = (u32, (u64, u64), (u64, u64), bool);
 /// Encode the delta of a commit.
 ///
 /// The numbers in the other arguments refer to `locations`. The runs of `plus` contain inserted
-/// rows, and those of `minus` deleted rows. A location in `dead` loses all its earlier rows.
+/// rows, and `minus` has deleted rows. A location in `dead` loses all its earlier rows.
 #[pyfunction]
 #[pyo3(signature = (axis, *, instant, locations, dead, sides, plus, minus))]
 #[expect(clippy::too_many_arguments, reason = "they are named in Python")]

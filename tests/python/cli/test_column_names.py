@@ -1,4 +1,4 @@
-"""A column that does not exist: the closest name is suggested, in Python and on the command line."""
+"""For a missing column, Python and the command line suggest the closest column name."""
 
 from __future__ import annotations
 
@@ -23,30 +23,30 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("written", "meant"),
+    ("misspelled", "closest"),
     [("custmer_id", "customer_id"), ("CustomerId", "customer_id"), ("address.stret", "address.street")],
 )
-def test_every_call_suggests_the_closest_column(folder: Path, written: str, meant: str) -> None:
+def test_every_call_suggests_the_closest_column(folder: Path, misspelled: str, closest: str) -> None:
     table = ps.open_table(folder)
-    hint = rf"there is no column '{written}'; did you mean '{meant}'\?"
+    hint = rf"there is no column '{misspelled}'; did you mean '{closest}'\?"
     for call in (
-        lambda: table.plan(f"{written} = 'x'"),
-        lambda: table.plan([(written, "=", "x")]),
-        lambda: table.build_index(written),
-        lambda: table.advise(written),
-        lambda: ps.add_filters(folder / "part-0.parquet", columns=[written]),
-        lambda: ps.open_filters(folder / "part-0.parquet").might_contain({written: "x"}),
+        lambda: table.plan(f"{misspelled} = 'x'"),
+        lambda: table.plan([(misspelled, "=", "x")]),
+        lambda: table.build_index(misspelled),
+        lambda: table.advise(misspelled),
+        lambda: ps.add_filters(folder / "part-0.parquet", columns=[misspelled]),
+        lambda: ps.open_filters(folder / "part-0.parquet").might_contain({misspelled: "x"}),
     ):
         with pytest.raises(ps.ColumnNotFoundError, match=hint):
             call()
 
 
-def test_rows_of_a_plan_suggest_columns_too(folder: Path) -> None:
+def test_to_arrow_suggests_the_closest_column(folder: Path) -> None:
     with pytest.raises(ps.ColumnNotFoundError, match="did you mean 'order_id'"):
         ps.open_table(folder).plan("order_id = 1").to_arrow(columns=["oder_id"])
 
 
-def test_a_column_that_is_not_indexed(folder: Path) -> None:
+def test_the_error_for_a_column_without_an_index_lists_indexed_columns(folder: Path) -> None:
     table = ps.open_table(folder)
     table.build_index(["order_id", "customer_id"], kind="sieve")
     for call in (table.drop_index, table.compact_index):
@@ -56,16 +56,16 @@ def test_a_column_that_is_not_indexed(folder: Path) -> None:
             call("x")
 
 
-def test_the_command_line_says_it_in_one_line(folder: Path, capsys: Any) -> None:
+def test_the_command_line_prints_the_suggestion_in_one_line(folder: Path, capsys: Any) -> None:
     assert main(["plan", str(folder), "custmer_id = 'x'"]) == 2
-    said = capsys.readouterr()
-    assert said.err == (
+    printed = capsys.readouterr()
+    assert printed.err == (
         "parsieve: there is no column 'custmer_id'; did you mean 'customer_id'? "
         "The columns are: order_id, customer_id, address\n"
     )
 
 
-def test_nothing_is_suggested_that_is_not_close() -> None:
+def test_distant_names_are_not_suggested() -> None:
     assert did_you_mean("zzz", ["order_id", "customer_id"]) == ""
     assert did_you_mean("", ["a"]) == ""
     names = [f"column_{number}" for number in range(30)]

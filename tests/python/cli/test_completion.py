@@ -1,4 +1,4 @@
-"""Completion scripts, run by the shells themselves."""
+"""Completion scripts, run by the shells."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ def script(tmp_path: Path, capsys: Any) -> Any:
     return write
 
 
-def say(program: str, *arguments: str, folder: Path) -> str:
+def run_shell(program: str, *arguments: str, folder: Path) -> str:
     path = shutil.which(program)
     if path is None:
         pytest.skip(f"{program} is not installed")
-    done = subprocess.run([path, *arguments], cwd=folder, capture_output=True, text=True, check=True, timeout=500)
-    assert done.stderr == ""
-    return done.stdout
+    result = subprocess.run([path, *arguments], cwd=folder, capture_output=True, text=True, check=True, timeout=500)
+    assert result.stderr == ""
+    return result.stdout
 
 
-def test_bash_completes(script: Any, tmp_path: Path) -> None:
+def test_bash_completes_commands_and_options(script: Any, tmp_path: Path) -> None:
     source = script("bash")
     for line, expected in [
         *LINES,
@@ -59,32 +59,34 @@ def test_bash_completes(script: Any, tmp_path: Path) -> None:
             f"source {source}; COMP_WORDS=({words}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); "
             '_parsieve; printf "%s\\n" "${COMPREPLY[@]}"'
         )
-        assert set(say("bash", "--norc", "-c", program, folder=tmp_path).split()) == expected, line
+        assert set(run_shell("bash", "--norc", "-c", program, folder=tmp_path).split()) == expected, line
 
 
-def test_fish_completes(script: Any, tmp_path: Path) -> None:
+def test_fish_completes_commands_and_options(script: Any, tmp_path: Path) -> None:
     source = script("fish")
     for line, expected in LINES:
-        said = say("fish", "--no-config", "-c", f"source {source}; complete -C 'parsieve {line}'", folder=tmp_path)
-        assert {one.split("\t")[0] for one in said.splitlines()} == expected, line
+        output = run_shell(
+            "fish", "--no-config", "-c", f"source {source}; complete -C 'parsieve {line}'", folder=tmp_path
+        )
+        assert {candidate.split("\t")[0] for candidate in output.splitlines()} == expected, line
 
 
-def test_zsh_reads_the_script(script: Any, tmp_path: Path) -> None:
+def test_zsh_loads_the_script(script: Any, tmp_path: Path) -> None:
     source = script("zsh")
-    say("zsh", "-n", str(source), folder=tmp_path)
-    said = say(
+    run_shell("zsh", "-n", str(source), folder=tmp_path)
+    output = run_shell(
         "zsh",
         "-f",
         "-c",
         f"autoload -Uz compinit; compinit -D -u; source {source}; whence -w _parsieve_index_build",
         folder=tmp_path,
     )
-    assert said == "_parsieve_index_build: function\n"
+    assert output == "_parsieve_index_build: function\n"
 
 
 @pytest.mark.parametrize("shell", sorted(SHELLS))
-def test_scripts_know_every_command_and_option(script: Any, shell: str) -> None:
+def test_scripts_contain_every_command_and_option(script: Any, shell: str) -> None:
     text = script(shell).read_text()
     for command in describe(build_parser()).walk():
-        for name in [*command.path[-1:], *(name for one in command.options for name in one.names)]:
+        for name in [*command.path[-1:], *(name for option in command.options for name in option.names)]:
             assert (name.lstrip("-") if shell == "fish" else name) in text

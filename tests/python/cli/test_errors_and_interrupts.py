@@ -1,4 +1,4 @@
-"""What ends a command early: errors, Ctrl-C, and a reader that has seen enough."""
+"""Commands that end early: errors, Ctrl-C, and a reader that closes the pipe."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from parsieve.errors import describe
 from parsieve.io import interrupts
 from parsieve.io.store.local import naming_index_folder
 
-# A build that never ends: each file is read again and again.
+# A build that never ends, since it reads each file again and again.
 ENDLESS = """
 import sys
 from parsieve.lake.folder.table import ParquetDir
 read_keys = ParquetDir.read_keys
-def endless(self, piece, columns):
+def endless(self, slice, columns):
     while True:
-        yield from read_keys(self, piece, columns)
+        yield from read_keys(self, slice, columns)
 ParquetDir.read_keys = endless
 from parsieve.cli import main
 sys.exit(main())
@@ -55,7 +55,7 @@ def files(folder: Path) -> set[Path]:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "kind", "said"),
+    ("arguments", "error_type", "expected"),
     [
         (["plan", "{folder}", "nope = 1"], "ColumnNotFoundError", "there is no column 'nope'"),
         (["plan", "{folder}/absent", "id = 1"], "FileNotFoundError", "absent: no such file or folder"),
@@ -65,25 +65,27 @@ def files(folder: Path) -> set[Path]:
         (["check", "{folder}", "--threads", "0"], "ValueError", "threads"),
     ],
 )
-def test_errors_are_json_with_json(folder: Path, capsys: Any, arguments: list[str], kind: str, said: str) -> None:
-    arguments = [one.format(folder=folder) for one in arguments]
+def test_errors_are_json_with_json(
+    folder: Path, capsys: Any, arguments: list[str], error_type: str, expected: str
+) -> None:
+    arguments = [argument.format(folder=folder) for argument in arguments]
     assert main([*arguments, "--json"]) == 2
-    shown = capsys.readouterr()
-    assert shown.out == ""
-    assert shown.err.count("\n") == 1
-    error = json.loads(shown.err)["error"]
-    assert error["type"] == kind
-    assert said in error["message"]
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.count("\n") == 1
+    error = json.loads(printed.err)["error"]
+    assert error["type"] == error_type
+    assert expected in error["message"]
     assert main(arguments) == 2
     assert capsys.readouterr().err == f"parsieve: {error['message']}\n"
 
 
-def test_files_that_fail_are_one_json_error(folder: Path, capsys: Any) -> None:
+def test_failed_files_are_summarized_in_one_json_error(folder: Path, capsys: Any) -> None:
     (folder / "part-1.parquet").write_bytes(b"no Parquet")
     assert main(["check", str(folder), "--json"]) == 2
-    shown = capsys.readouterr()
-    assert len(json.loads(shown.out)["files"]) == 4
-    error = json.loads(shown.err)["error"]
+    printed = capsys.readouterr()
+    assert len(json.loads(printed.out)["files"]) == 4
+    error = json.loads(printed.err)["error"]
     assert error["message"].startswith(f"1 of 4 files failed: {folder / 'part-1.parquet'}")
 
 
@@ -101,7 +103,7 @@ def test_warnings_are_json_with_json(folder: Path, tmp_path: Path, capsys: Any) 
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"other": 1}', '{"column_keys": ["key"]}', '{"footer_key": "00"}'])
-def test_a_key_file_that_is_wrong_names_itself_and_no_key(tmp_path: Path, text: str) -> None:
+def test_the_error_for_a_bad_key_file_names_the_file_but_no_key(tmp_path: Path, text: str) -> None:
     path = tmp_path / "keys.json"
     path.write_text(text)
     path.chmod(0o600)
@@ -110,20 +112,20 @@ def test_a_key_file_that_is_wrong_names_itself_and_no_key(tmp_path: Path, text: 
     assert text not in str(caught.value)
 
 
-def test_errors_of_the_system_name_a_path() -> None:
+def test_system_errors_are_described_with_their_path() -> None:
     assert describe(OSError(28, "No space left on device", "a/b")) == "a/b: No space left on device"
     assert describe(OSError(28, "No space left on device"), "table") == "table: No space left on device"
     assert describe(OSError("one\n  line")) == "one line"
     assert describe(KeyboardInterrupt()) == "KeyboardInterrupt"
 
 
-def test_an_index_that_cannot_be_written_names_its_place(folder: Path, capsys: Any) -> None:
-    place = folder / "part-0.parquet" / "index"
-    assert main(["index", "build", str(folder), "id", "--kind", "sieve", "--index-location", str(place)]) == 2
+def test_the_error_for_an_unwritable_index_names_its_location(folder: Path, capsys: Any) -> None:
+    location = folder / "part-0.parquet" / "index"
+    assert main(["index", "build", str(folder), "id", "--kind", "sieve", "--index-location", str(location)]) == 2
     assert str(folder / "part-0.parquet") in capsys.readouterr().err
 
 
-def test_a_read_only_table_is_told_where_an_index_can_be() -> None:
+def test_a_build_on_a_read_only_table_suggests_an_index_location() -> None:
     error = OSError(errno.EROFS, "Read-only file system", "orders/_parsieve")
     hint = "use --index-location"
     for arguments, expected in [
@@ -137,7 +139,7 @@ def test_a_read_only_table_is_told_where_an_index_can_be() -> None:
         assert (hint in text) == expected, arguments
 
 
-def test_a_hint_that_the_index_gives_is_not_repeated(tmp_path: Path) -> None:
+def test_the_hint_for_an_index_location_appears_once(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="Read-only") as caught, naming_index_folder(tmp_path / "index"):
         raise OSError(errno.EROFS, os.strerror(errno.EROFS))
     text = _message(caught.value, build_parser().parse_args(["index", "build", "t", "a"]))
@@ -167,7 +169,7 @@ def test_an_interrupted_build_prints_one_line_and_leaves_nothing(folder: Path, t
 
 
 @pytest.mark.skipif(os.name == "nt", reason="needs POSIX signals")
-def test_an_interrupt_stops_threads_and_is_forgotten(folder: Path) -> None:
+def test_an_interrupt_stops_threads_and_is_reset_for_the_next_command(folder: Path) -> None:
     handler = signal.getsignal(signal.SIGINT)
     ps.add_filters(folder / "part-0.parquet", columns="id")
     with pytest.raises(KeyboardInterrupt), interrupts.handled():
@@ -181,7 +183,7 @@ def test_an_interrupt_stops_threads_and_is_forgotten(folder: Path) -> None:
     assert not interrupts.requested()
 
 
-def test_a_thread_may_run_a_command(folder: Path) -> None:
+def test_a_command_runs_in_a_thread(folder: Path) -> None:
     codes: list[int] = []
     thread = threading.Thread(target=lambda: codes.append(main(["check", str(folder)])))
     thread.start()
@@ -191,11 +193,11 @@ def test_a_thread_may_run_a_command(folder: Path) -> None:
 
 @pytest.mark.skipif(os.name == "nt", reason="needs a shell")
 @pytest.mark.parametrize("arguments", [["--help"], ["inspect", "{folder}"], ["plan", "{folder}", "id >= 0"]])
-def test_a_closed_pipe_ends_quietly(folder: Path, arguments: list[str]) -> None:
+def test_a_closed_pipe_ends_a_command_without_an_error(folder: Path, arguments: list[str]) -> None:
     read, write = os.pipe()
     os.close(read)
-    command = [sys.executable, "-m", "parsieve", *(one.format(folder=folder) for one in arguments), "-q"]
+    command = [sys.executable, "-m", "parsieve", *(argument.format(folder=folder) for argument in arguments), "-q"]
     with os.fdopen(write, "w") as closed:
-        done = subprocess.run(command, stdout=closed, stderr=subprocess.PIPE, text=True, check=False, timeout=500)
-    assert done.stderr == ""
-    assert done.returncode == 0
+        result = subprocess.run(command, stdout=closed, stderr=subprocess.PIPE, text=True, check=False, timeout=500)
+    assert result.stderr == ""
+    assert result.returncode == 0

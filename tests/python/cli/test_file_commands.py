@@ -1,4 +1,4 @@
-"""The command line: tables and JSON on standard output, exit codes, and errors of one line."""
+"""Commands for single files: tables and JSON on standard output, exit codes, and errors of one line."""
 
 import io
 import json
@@ -34,18 +34,18 @@ def file(tmp_path: Path) -> str:
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str, code: int) -> str:
-    """What a command prints; nothing goes to standard error unless it fails."""
+    """Return the output of a command. Standard error must be empty unless the command fails."""
     assert main(arguments) == code
-    said = capsys.readouterr()
-    assert (said.err == "") == (code != 2)
+    printed = capsys.readouterr()
+    assert (printed.err == "") == (code != 2)
     if code == 2:
-        assert said.out == ""
-        assert said.err.count("\n") == 1
-        return said.err
-    return said.out
+        assert printed.out == ""
+        assert printed.err.count("\n") == 1
+        return printed.err
+    return printed.out
 
 
-def test_inspect(capsys: pytest.CaptureFixture[str], file: str) -> None:
+def test_inspect_lists_filters_as_table_and_json(capsys: pytest.CaptureFixture[str], file: str) -> None:
     table = run(capsys, "inspect", file, code=0).splitlines()
     assert table[0].endswith("10 filters, 2 row groups, 6 columns")
     assert table[1].split() == ["row_group", "column", "type", "offset", "length"]
@@ -59,7 +59,9 @@ def test_inspect(capsys: pytest.CaptureFixture[str], file: str) -> None:
     assert "values" in run(capsys, "inspect", "--read", file, code=0).splitlines()[1]
 
 
-def test_inspect_shows_what_is_damaged(capsys: pytest.CaptureFixture[str], file: str, tmp_path: Path) -> None:
+def test_inspect_reports_the_error_of_a_damaged_filter(
+    capsys: pytest.CaptureFixture[str], file: str, tmp_path: Path
+) -> None:
     data = bytearray(Path(file).read_bytes())
     data[ps.open_filters(file).ranges()[0].offset] = 0xFF
     (tmp_path / "bad.parquet").write_bytes(data)
@@ -83,7 +85,9 @@ def test_inspect_shows_what_is_damaged(capsys: pytest.CaptureFixture[str], file:
         ("flag", ["true"], "maybe maybe"),
     ],
 )
-def test_probe(capsys: pytest.CaptureFixture[str], file: str, column: str, values: list[str], expect: str) -> None:
+def test_probe_answers_for_each_row_group(
+    capsys: pytest.CaptureFixture[str], file: str, column: str, values: list[str], expect: str
+) -> None:
     code = 0 if "maybe" in expect else 1
     table = run(capsys, "probe", file, column, *values, code=code).splitlines()
     assert table[0].split() == ["row_group", "rows", "answer", "why"]
@@ -92,7 +96,7 @@ def test_probe(capsys: pytest.CaptureFixture[str], file: str, column: str, value
     assert [entry["answer"] for entry in answer["row_groups"]] == expect.split()
 
 
-def test_size(capsys: pytest.CaptureFixture[str]) -> None:
+def test_size_prints_sizes_and_rates(capsys: pytest.CaptureFixture[str]) -> None:
     table = run(capsys, "size", "1000000", "--fpp", "0.01", code=0).splitlines()
     assert table[1].split()[0] == f"{ps.optimal_num_bytes(1_000_000, 0.01):,}"
     rates = ["--fpp", "0.1", "--fpp", "0.001"]
@@ -100,43 +104,43 @@ def test_size(capsys: pytest.CaptureFixture[str]) -> None:
     sizes = [ps.optimal_num_bytes(1_000_000, rate, tight=True) for rate in (0.1, 0.001)]
     assert [row["bytes"] for row in rows] == sizes
     assert 0.09 < rows[0]["fpp"] <= 0.1
-    [kept] = json.loads(run(capsys, "size", "1000", "--bytes", "1024", "--json", code=0))
-    assert (kept["bytes"], kept["bits_per_value"]) == (1024, 8.192)
-    assert kept["fpp"] == ps.false_positive_rate(1024, 1000)
+    [row] = json.loads(run(capsys, "size", "1000", "--bytes", "1024", "--json", code=0))
+    assert (row["bytes"], row["bits_per_value"]) == (1024, 8.192)
+    assert row["fpp"] == ps.false_positive_rate(1024, 1000)
     main(["size", "5", "--bytes", "33"])
     assert capsys.readouterr().err.startswith("parsieve: ")
 
 
 def test_errors_are_one_line(capsys: pytest.CaptureFixture[str], file: str, tmp_path: Path) -> None:
     (tmp_path / "text").write_text("no Parquet file at all")
-    for arguments, said in [
+    for arguments, expected in [
         (["probe", file, "nothing", "1"], "there is no column 'nothing'"),
         (["probe", file, "id", "one"], "'one' is not a value of type INT64 integer"),
         (["inspect", str(tmp_path / "gone")], "gone: No such file or directory"),
         (["inspect", str(tmp_path / "text")], "not a Parquet file: "),
         (["probe", str(tmp_path), "id", "1"], "directory"),
     ]:
-        assert said in run(capsys, *arguments, code=2)
+        assert expected in run(capsys, *arguments, code=2)
 
 
-def test_usage(capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_arguments_fail_and_help_succeeds(capsys: pytest.CaptureFixture[str]) -> None:
     for arguments, code in [([], 2), (["probe"], 2), (["nothing"], 2), (["--help"], 0), (["probe", "--help"], 0)]:
         with pytest.raises(SystemExit) as stop:
             main(arguments)
         assert stop.value.code == code
-        said = capsys.readouterr()
-        assert (said.out == "") == (code == 2)
-        assert ("exit codes:" in said.out) == (arguments == ["--help"])
+        printed = capsys.readouterr()
+        assert (printed.out == "") == (code == 2)
+        assert ("exit codes:" in printed.out) == (arguments == ["--help"])
 
 
-def test_as_a_program(file: str) -> None:
+def test_the_module_runs_as_a_program(file: str) -> None:
     command = [sys.executable, "-W", "error", "-m", "parsieve", "probe", file, "id", "9"]
-    answer = subprocess.run(command, capture_output=True, text=True, check=False, timeout=500)
-    assert (answer.returncode, answer.stderr) == (1, "")
-    assert answer.stdout.splitlines()[1].split() == ["0", "2", "no", "the", "filter", "excludes", "it"]
+    result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=500)
+    assert (result.returncode, result.stderr) == (1, "")
+    assert result.stdout.splitlines()[1].split() == ["0", "2", "no", "the", "filter", "excludes", "it"]
 
 
-def test_a_reader_that_stops_early_is_no_error(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broken_pipe_is_not_an_error(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
     class Closed(io.StringIO):
         def write(self, text: str) -> int:
             raise BrokenPipeError

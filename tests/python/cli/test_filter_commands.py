@@ -1,4 +1,4 @@
-"""The command line of adding, dropping and checking."""
+"""The commands `add`, `drop` and `check`."""
 
 import json
 from pathlib import Path
@@ -11,22 +11,22 @@ import parsieve as ps
 from parsieve.cli import main
 
 
-def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_filters_are_added_checked_and_dropped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = str(tmp_path / "t.parquet")
     pq.write_table(pa.table({"id": range(1000), "few": [1] * 1000}), path, row_group_size=500)
     content = Path(path).read_bytes()
     assert main(["add", path, "--dry-run"]) == 0
-    said = capsys.readouterr().out
-    assert "few: no: at most 1 distinct" in said
-    assert "nothing written" in said
+    printed = capsys.readouterr().out
+    assert "few: no: at most 1 distinct" in printed
+    assert "nothing written" in printed
     assert Path(path).read_bytes() == content
     assert main(["add", path, "-c", "id", "--fpp", "0.001", "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
-    assert [one["ndv"] for one in report["added"]] == [500, 500]
+    assert [filter_report["ndv"] for filter_report in report["added"]] == [500, 500]
     assert main(["check", path]) == 0
     assert "every filter holds every value" in capsys.readouterr().out
     assert main(["drop", path]) == 0
     assert "row_group" in capsys.readouterr().out
     assert ps.open_filters(path).ranges() == []
-    assert main(["add", path, "-c", "nobody"]) == 2
-    assert capsys.readouterr().err.startswith("parsieve: there is no column 'nobody'")
+    assert main(["add", path, "-c", "missing"]) == 2
+    assert capsys.readouterr().err.startswith("parsieve: there is no column 'missing'")

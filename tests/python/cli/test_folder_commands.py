@@ -1,4 +1,4 @@
-"""Whole folders on the command line: all files, some that fail, a second run, tables, and what people see."""
+"""Commands on folders: all files, failing files, a second run, tables, and the progress bar."""
 
 import io
 import json
@@ -12,7 +12,7 @@ import pytest
 import parsieve as ps
 from parsieve.cli import main
 from parsieve.filters import folder_run
-from parsieve.io import atomic
+from parsieve.io import fd
 from parsieve.io.parallel import ProgressBar
 
 
@@ -37,16 +37,16 @@ def folder(tmp_path: Path) -> Path:
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
     code = main(arguments)
-    said = capsys.readouterr()
-    return code, said.out, said.err
+    printed = capsys.readouterr()
+    return code, printed.out, printed.err
 
 
 def versions(folder: Path) -> dict[Path, tuple[int, ...]]:
-    """Which file each is, and when it was changed; not when it was read."""
-    return {path: atomic.identity(path.stat()) for path in folder_run.parquet_files(folder)}
+    """Return the identity of each file: which file it is and when it changed, but not when it was read."""
+    return {path: fd.identity(path.stat()) for path in folder_run.parquet_files(folder)}
 
 
-def test_all_files_get_filters_and_a_second_run_has_nothing_to_do(
+def test_all_files_get_filters_and_a_second_run_changes_nothing(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, out, err = run(capsys, "add", str(folder), "-c", "id")
@@ -100,9 +100,9 @@ def test_a_file_that_fails_does_not_stop_the_others(folder: Path, capsys: pytest
         assert "part-0" in err
 
 
-def test_what_was_interrupted_goes_on(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    done = folder_run.parquet_files(folder)[:2]
-    for path in done:
+def test_a_second_run_processes_the_remaining_files(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    finished = folder_run.parquet_files(folder)[:2]
+    for path in finished:
         ps.add_filters(path, columns="id")
     _, out, _ = run(capsys, "add", str(folder), "-c", "id", "--json")
     assert json.loads(out)["summary"] | {"bytes_before": 0, "bytes_after": 0} == {
@@ -117,7 +117,7 @@ def test_what_was_interrupted_goes_on(folder: Path, capsys: pytest.CaptureFixtur
     }
 
 
-def test_a_false_negative_is_found_in_its_file(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_names_the_file_with_a_false_negative(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run(capsys, "add", str(folder), "-c", "id")
     path = folder_run.parquet_files(folder)[3]
     offset, length = ps.open_filters(path).ranges()[0][2:]
@@ -131,7 +131,7 @@ def test_a_false_negative_is_found_in_its_file(folder: Path, capsys: pytest.Capt
     assert str(path) in out
 
 
-def test_tables_are_refused_before_anything_is_done(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_delta_table_is_rejected_before_any_file_changes(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "_delta_log").mkdir()
     code, _, err = run(capsys, "add", str(folder), "-c", "id")
     assert code == 2
@@ -141,7 +141,7 @@ def test_tables_are_refused_before_anything_is_done(folder: Path, capsys: pytest
     assert run(capsys, "inspect", str(folder))[0] == 0
 
 
-def test_an_empty_folder_and_a_wrong_option(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_empty_folder_is_fine_and_wrong_options_fail(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "0 files" in run(capsys, "add", str(tmp_path))[1]
     code, _, err = run(capsys, "add", str(tmp_path), "-o", "dest")
     assert code == 2
@@ -151,21 +151,21 @@ def test_an_empty_folder_and_a_wrong_option(tmp_path: Path, capsys: pytest.Captu
     assert "threads" in err
 
 
-def test_the_bar_is_for_terminals() -> None:
+def test_the_progress_bar_is_for_terminals_only() -> None:
     class Terminal(io.StringIO):
         def isatty(self) -> bool:
             return True
 
-    for stream, seen in ((Terminal(), True), (io.StringIO(), False)):
+    for stream, is_terminal in ((Terminal(), True), (io.StringIO(), False)):
         with ProgressBar(4, stream) as bar:
             for failed in (False, True, False, False):
                 bar.step(failed)
-        said = stream.getvalue()
-        assert bool(said) == seen
-        assert not seen or (said.endswith("\n") and "4/4 files, 1 failed" in said and "#" * 30 in said)
+        printed = stream.getvalue()
+        assert bool(printed) == is_terminal
+        assert not is_terminal or (printed.endswith("\n") and "4/4 files, 1 failed" in printed and "#" * 30 in printed)
 
 
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs links")
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs symbolic links")
 def test_links_to_folders_are_not_followed(folder: Path) -> None:
     before = folder_run.parquet_files(folder)
     (folder / "again").symlink_to(folder)

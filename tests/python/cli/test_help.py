@@ -1,4 +1,4 @@
-"""Help, versions, and what the command line suggests for arguments that it does not know."""
+"""Help, versions, and suggestions for unknown arguments."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ from parsieve.cli.commands import build_parser
 from parsieve.cli.parser import Parser, days_of, rate_of, read_early, size_of
 
 
-def fails(capsys: Any, *arguments: str) -> str:
-    """Return the error of arguments that no command takes."""
+def usage_error(capsys: Any, *arguments: str) -> str:
+    """Return the error message for invalid arguments."""
     with pytest.raises(SystemExit) as stop:
         main(arguments)
     assert stop.value.code == 2
-    said = capsys.readouterr()
-    assert said.out == ""
-    return str(said.err)
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    return str(printed.err)
 
 
 def parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
-    """Yield a parser and those of its commands."""
+    """Yield a parser and the parsers of its commands."""
     yield parser
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
-            for one in action.choices.values():
-                yield from parsers(one)
+            for subparser in action.choices.values():
+                yield from parsers(subparser)
 
 
 @pytest.mark.parametrize("arguments", [[], ["index"], ["spark"], ["-q"]])
 def test_a_missing_command_prints_the_help(capsys: Any, arguments: list[str]) -> None:
-    said = fails(capsys, *arguments)
-    assert said.startswith("usage: parsieve")
-    assert "commands:" in said
+    error = usage_error(capsys, *arguments)
+    assert error.startswith("usage: parsieve")
+    assert "commands:" in error
 
 
 def test_the_version_names_the_index_format(capsys: Any) -> None:
@@ -65,7 +65,7 @@ def test_every_command_and_option_has_one_line_of_help() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["plna", "t", "a = 1"], "unknown command 'plna'; did you mean 'plan'?"),
         (["index", "biuld", "t", "a"], "unknown command 'biuld'; did you mean 'build'?"),
@@ -80,14 +80,14 @@ def test_every_command_and_option_has_one_line_of_help() -> None:
         (["add", "t", "--fpp", "few"], "'few' is not a rate"),
     ],
 )
-def test_wrong_arguments_are_one_line_with_a_suggestion(capsys: Any, arguments: list[str], said: str) -> None:
-    error = fails(capsys, *arguments)
-    assert said in error
+def test_wrong_arguments_fail_with_one_line_and_a_suggestion(capsys: Any, arguments: list[str], message: str) -> None:
+    error = usage_error(capsys, *arguments)
+    assert message in error
     assert error.startswith("parsieve: ")
     assert error.count("\n") == 1
-    told = json.loads(fails(capsys, *arguments, "--json"))
-    assert told["error"]["type"] == "UsageError"
-    assert said.split(" (try")[0] in told["error"]["message"]
+    output = json.loads(usage_error(capsys, *arguments, "--json"))
+    assert output["error"]["type"] == "UsageError"
+    assert message.split(" (try")[0] in output["error"]["message"]
 
 
 def test_sizes_and_rates_have_units() -> None:
@@ -99,14 +99,14 @@ def test_sizes_and_rates_have_units() -> None:
     assert days_of("0.5").total_seconds() == 43_200
 
 
-def test_how_to_print_is_known_before_arguments_are_parsed() -> None:
+def test_output_options_are_read_before_arguments_are_parsed() -> None:
     assert read_early(["plan", "--", "--json", "-q"])["as_json"] is False
     assert read_early(["-vv", "plan", "--verbose"])["verbose"] == 3
     assert read_early(["--color", "always"])["color"] == "always"
     assert read_early(["--color"])["color"] == "auto"
 
 
-def test_a_parser_refuses_abbreviations() -> None:
+def test_options_cannot_be_abbreviated() -> None:
     parser = Parser(prog="p")
     parser.add_argument("--threads")
     assert parser.parse_known_args(["--thr", "1"])[1] == ["--thr", "1"]

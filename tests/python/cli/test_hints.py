@@ -1,15 +1,15 @@
-"""What the command line says where a newcomer would be left alone: reasons, what to run, what was meant."""
+"""Hints of the command line: reasons for an answer, commands to run, and corrections."""
 
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from support.aging import wait_until_old
 
 import parsieve as ps
 from parsieve.cli import main
@@ -20,36 +20,36 @@ def folder(tmp_path: Path) -> Path:
     for number in range(3):
         table = pa.table({"id": range(number, 30, 3), "a,b": [number] * 10, "flag": [True] * 10})
         pq.write_table(table, tmp_path / f"part-{number}.parquet", row_group_size=5)
-    time.sleep(0.1)
+    wait_until_old(tmp_path)
     return tmp_path
 
 
-def test_probe_says_why(folder: Path, capsys: Any) -> None:
+def test_probe_shows_the_reason_for_each_answer(folder: Path, capsys: Any) -> None:
     path = str(folder / "part-0.parquet")
 
-    def why(*arguments: str) -> list[str]:
+    def reasons(*arguments: str) -> list[str]:
         main(["probe", path, *arguments, "--json"])
-        return [one["why"] for one in json.loads(capsys.readouterr().out)["row_groups"]]
+        return [row_group["why"] for row_group in json.loads(capsys.readouterr().out)["row_groups"]]
 
-    assert why("id", "3") == ["no filter"] * 2
+    assert reasons("id", "3") == ["no filter"] * 2
     ps.add_filters(path, columns="id")
-    assert why("id", "3") == ["the filter does not exclude it", "the filter excludes it"]
-    assert why("flag", "true") == ["filters cannot answer for this type"] * 2
+    assert reasons("id", "3") == ["the filter does not exclude it", "the filter excludes it"]
+    assert reasons("flag", "true") == ["filters cannot answer for this type"] * 2
     assert main(["probe", path, "id", "3"]) == 0
     assert "the filter does not exclude it" in capsys.readouterr().out
 
 
-def test_explain_says_of_what_nothing_is_known(tmp_path: Path) -> None:
+def test_explain_lists_predicates_without_evidence(tmp_path: Path) -> None:
     pq.write_table(pa.table({"id": [1, 2]}), tmp_path / "part-0.parquet", write_statistics=False)
-    time.sleep(0.1)
+    wait_until_old(tmp_path)
     table = ps.open_table(str(tmp_path))
-    said = table.plan("id = 7", row_groups=False).explain()
-    assert "no evidence for id = 7: no min/max statistics, index or filter" in said
+    explanation = table.plan("id = 7", row_groups=False).explain()
+    assert "no evidence for id = 7: no min/max statistics, index or filter" in explanation
     table.build_index("id", kind="sieve")
     assert "no evidence for" not in table.plan("id = 2").explain()
 
 
-def test_an_index_that_is_not_there(folder: Path, capsys: Any) -> None:
+def test_index_commands_need_an_index(folder: Path, capsys: Any) -> None:
     for command in ("stats", "verify", "update", "compact", "drop"):
         assert main(["index", command, str(folder)]) == 2, command
         assert "no index" in capsys.readouterr().err
@@ -62,7 +62,7 @@ def test_an_index_that_is_not_there(folder: Path, capsys: Any) -> None:
 
 
 @pytest.mark.parametrize("state", ["yesterday", "-1", "2026-13-45"])
-def test_states_that_a_format_does_not_know(tmp_path: Path, capsys: Any, state: str) -> None:
+def test_invalid_states_are_rejected(tmp_path: Path, capsys: Any, state: str) -> None:
     deltalake = pytest.importorskip("deltalake")
     deltalake.write_deltalake(str(tmp_path), pa.table({"id": [1]}))
     assert main(["plan", str(tmp_path), "id = 1", f"--as-of={state}"]) == 2
@@ -72,10 +72,10 @@ def test_states_that_a_format_does_not_know(tmp_path: Path, capsys: Any, state: 
     assert main(["plan", str(tmp_path), "id = 1", "--as-of", "0"]) == 0
 
 
-def test_a_text_without_quotes(folder: Path, capsys: Any) -> None:
+def test_a_string_without_quotes_gets_a_hint(folder: Path, capsys: Any) -> None:
     table = ps.open_table(str(folder))
     for where in ("id = SKU", "id IN (1, SKU)", "id BETWEEN 1 AND SKU", "id LIKE SKU", "id != SKU"):
-        with pytest.raises(ps.ColumnNotFoundError, match=r"in quotes: 'SKU'"):
+        with pytest.raises(ps.ColumnNotFoundError, match=r"in single quotes: 'SKU'"):
             table.plan(where)
     with pytest.raises(ps.ColumnNotFoundError, match=r"single quotes: 'SKU'"):
         table.plan('id = "SKU"')
@@ -87,24 +87,24 @@ def test_a_text_without_quotes(folder: Path, capsys: Any) -> None:
     assert "'SKU'" in capsys.readouterr().err
 
 
-def test_a_name_with_a_comma(folder: Path, capsys: Any) -> None:
+def test_a_column_name_may_contain_a_comma(folder: Path, capsys: Any) -> None:
     path = str(folder / "part-0.parquet")
     assert main(["add", path, "-c", "a,b", "-c", "id"]) == 0
     with ps.open_filters(path) as filters:
-        assert {place.column for place in filters.ranges()} == {"a,b", "id"}
+        assert {byte_range.column for byte_range in filters.ranges()} == {"a,b", "id"}
     assert main(["index", "build", str(folder), "a,b"]) == 0
     assert ps.open_table(str(folder)).index_kinds() == {"a,b": "sieve"}
 
 
-def test_add_says_what_became_of_filters_that_were_there(folder: Path, capsys: Any) -> None:
+def test_add_reports_existing_filters_and_how_to_treat_them(folder: Path, capsys: Any) -> None:
     path = str(folder / "part-0.parquet")
     assert main(["add", path, "-c", "id"]) == 0
     assert "existing" not in capsys.readouterr().err
     assert main(["add", path, "-c", "id"]) == 0
     assert "replaced 2 existing filters (use --existing keep to leave them)" in capsys.readouterr().err
     assert main(["add", path, "-c", "id", "--existing", "keep"]) == 0
-    said = capsys.readouterr()
-    assert "nothing written" in said.out
-    assert "existing" not in said.err
+    printed = capsys.readouterr()
+    assert "nothing written" in printed.out
+    assert "existing" not in printed.err
     assert main(["add", str(folder), "-c", "id"]) == 0
     assert "use --existing replace to replace them" in capsys.readouterr().err

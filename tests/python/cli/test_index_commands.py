@@ -1,4 +1,4 @@
-"""`parsieve index`: each command prints what it did, for people and for programs."""
+"""`parsieve index`: each command prints its result as text or JSON."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def write(folder: Path, part: int) -> None:
 
 
 def run(capsys: Any, *arguments: object, code: int = 0) -> str:
-    """Run a command of the index and return what it printed as data."""
+    """Run an index command and return its standard output."""
     assert main(["index", *map(str, arguments)]) == code
     return str(capsys.readouterr().out)
 
 
-def test_each_command_prints_what_it_did(folder: Path, capsys: Any) -> None:
+def test_each_command_prints_its_result(folder: Path, capsys: Any) -> None:
     built = run(capsys, "build", folder, "id", "--memory", "64MiB", "--threads", "1")
     assert "id" in built
     assert " s" in built or " ms" in built
@@ -48,9 +48,9 @@ def test_each_command_prints_what_it_did(folder: Path, capsys: Any) -> None:
 
 def problems(capsys: Any, folder: Path) -> str:
     assert main(["index", "verify", str(folder)]) == 0
-    said = capsys.readouterr()
-    assert said.out == ""
-    return str(said.err)
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    return str(printed.err)
 
 
 def test_each_command_prints_json(folder: Path, capsys: Any) -> None:
@@ -61,34 +61,34 @@ def test_each_command_prints_json(folder: Path, capsys: Any) -> None:
         assert isinstance(json.loads(run(capsys, command[0], folder, *command[1:], "--json")), dict), command
 
 
-def test_messages_give_hints_for_a_shell(folder: Path, capsys: Any) -> None:
+def test_hints_are_shell_commands(folder: Path, capsys: Any) -> None:
     run(capsys, "build", folder, "id")
     run(capsys, "build", folder, "id")
     assert "`parsieve index expire --older-than 0` removes them now" in run(capsys, "expire", folder)
 
 
-def test_a_build_of_nothing_says_why_and_how_to_force_it(folder: Path, capsys: Any) -> None:
+def test_a_build_without_an_index_explains_why_and_how_to_force_it(folder: Path, capsys: Any) -> None:
     assert main(["index", "build", str(folder), "sorted"]) == 0
-    said = capsys.readouterr()
-    assert said.out.startswith("sorted: no index")
-    assert said.out.endswith("; --kind sieve builds one anyway\n")
+    printed = capsys.readouterr()
+    assert printed.out.startswith("sorted: no index")
+    assert printed.out.endswith("; --kind sieve builds one anyway\n")
     assert ps.open_table(folder).index_kinds() == {}
     run(capsys, "build", folder, "sorted", "--kind", "sieve")
     assert ps.open_table(folder).index_kinds() == {"sorted": "sieve"}
 
 
-def test_stats_are_a_table_with_sizes_on_disk(folder: Path, capsys: Any) -> None:
+def test_stats_print_a_table_with_sizes_on_disk(folder: Path, capsys: Any) -> None:
     run(capsys, "build", folder, "id", "--kind", "both")
     run(capsys, "build", folder, "sorted", "--kind", "bloom")
     head, *rows = run(capsys, "stats", folder).splitlines()
     assert "on disk" in head
     assert sorted(row.split()[:2] for row in rows) == [["id", "both"], ["sorted", "bloom"]]
-    told = json.loads(run(capsys, "stats", folder, "--json"))
-    assert {name: one["kind"] for name, one in told.items()} == {"id": "both", "sorted": "bloom"}
+    stats = json.loads(run(capsys, "stats", folder, "--json"))
+    assert {name: column["kind"] for name, column in stats.items()} == {"id": "both", "sorted": "bloom"}
     view = ps.open_table(folder).opened.index.look()
     assert view is not None
     stored = {part.name: part.size for part in view.commit.parts()}
-    assert told["id"]["bytes_lookup"] < told["id"]["bytes_stored"] < sum(stored.values())
+    assert stats["id"]["bytes_lookup"] < stats["id"]["bytes_stored"] < sum(stored.values())
 
 
 @pytest.mark.parametrize("command", ["update", "compact", "drop", "verify", "stats"])

@@ -26,17 +26,17 @@ def folder(tmp_path: Path) -> Path:
         ids = range(part * 100, part * 100 + 100)
         times = pa.array(ids, pa.timestamp("s", "UTC"))
         pq.write_table(
-            pa.table({"order_id": ids, "customer_id": [str(one) for one in ids], "at": times, "n": [7] * 100}),
+            pa.table({"order_id": ids, "customer_id": [str(number) for number in ids], "at": times, "n": [7] * 100}),
             table / f"part-{part}.parquet",
         )
     return table
 
 
 def run(capsys: Any, *arguments: object, code: int = 0) -> tuple[str, str]:
-    """Run a command and return what it printed."""
-    assert main([str(one) for one in arguments]) == code
-    said = capsys.readouterr()
-    return said.out, said.err
+    """Run a command and return its standard output and standard error."""
+    assert main([str(argument) for argument in arguments]) == code
+    printed = capsys.readouterr()
+    return printed.out, printed.err
 
 
 def test_plan_ends_with_a_summary(folder: Path, capsys: Any) -> None:
@@ -44,13 +44,13 @@ def test_plan_ends_with_a_summary(folder: Path, capsys: Any) -> None:
     assert out == f"{folder}/part-1.parquet\n"
     assert re.fullmatch(r"1 of 9 files, [\d.]+ of [\d.]+ kB, [\d.,]+ m?s\n", err)
     assert run(capsys, "plan", folder, "order_id = 142", "-q") == (out, "")
-    told, err = run(capsys, "plan", folder, "order_id = 142", "--json")
+    output, err = run(capsys, "plan", folder, "order_id = 142", "--json")
     assert err == ""
-    assert json.loads(told)["files"] == [f"{folder}/part-1.parquet"]
+    assert json.loads(output)["files"] == [f"{folder}/part-1.parquet"]
     assert "skipped 8 files" in run(capsys, "plan", folder, "order_id = 142", "--explain")[0]
 
 
-def test_plan_of_no_file_is_a_success_unless_asked(folder: Path, capsys: Any) -> None:
+def test_a_plan_without_files_fails_only_with_exit_code(folder: Path, capsys: Any) -> None:
     out, err = run(capsys, "plan", folder, "order_id = -1")
     assert out == ""
     assert err.startswith("0 of 9 files, 0 of ")
@@ -59,7 +59,7 @@ def test_plan_of_no_file_is_a_success_unless_asked(folder: Path, capsys: Any) ->
     run(capsys, "plan", folder, "order_id = -1", "--exit-code", "--json", code=1)
 
 
-def test_plan_warns_of_what_it_does_not_understand(folder: Path, capsys: Any) -> None:
+def test_plan_warns_about_unknown_functions(folder: Path, capsys: Any) -> None:
     out, err = run(capsys, "plan", folder, "length(customer_id) = 3 AND order_id = 142")
     assert len(out.splitlines()) == 1
     assert err.startswith("parsieve: warning: ")
@@ -76,27 +76,27 @@ def test_plan_warns_of_what_it_does_not_understand(folder: Path, capsys: Any) ->
     assert err.startswith("parsieve: LENGTH(customer_id) = 3 excludes nothing: ")
 
 
-def test_messages_name_options_of_the_shell(folder: Path, capsys: Any) -> None:
+def test_warnings_suggest_a_remedy_for_the_shell(folder: Path, capsys: Any) -> None:
     assert "write the value itself" in run(capsys, "plan", folder, "order_id = ?")[1]
 
 
-def test_plan_assumes_a_time_zone(folder: Path, capsys: Any) -> None:
+def test_plan_accepts_a_time_zone(folder: Path, capsys: Any) -> None:
     where = "at = '1970-01-01 00:01:00'"
     assert len(run(capsys, "plan", folder, where)[0].splitlines()) == 9
     assert len(run(capsys, "plan", folder, where, "--timezone", "UTC")[0].splitlines()) == 1
 
 
-def test_a_table_is_opened_as_the_options_say(folder: Path, tmp_path: Path, capsys: Any) -> None:
-    place = tmp_path / "elsewhere"
-    run(capsys, "index", "build", folder, "order_id", "--kind", "sieve", "--index-location", place)
-    assert ps.open_table(folder, index_location=place).index_kinds() == {"order_id": "sieve"}
+def test_options_choose_the_index_location_and_the_format(folder: Path, tmp_path: Path, capsys: Any) -> None:
+    location = tmp_path / "elsewhere"
+    run(capsys, "index", "build", folder, "order_id", "--kind", "sieve", "--index-location", location)
+    assert ps.open_table(folder, index_location=location).index_kinds() == {"order_id": "sieve"}
     assert ps.open_table(folder).index_kinds() == {}
-    run(capsys, "index", "stats", folder, "--index-location", place)
-    run(capsys, "plan", folder, "order_id = 1", "--index-location", place, "--format", "parquet")
+    run(capsys, "index", "stats", folder, "--index-location", location)
+    run(capsys, "plan", folder, "order_id = 1", "--index-location", location, "--format", "parquet")
     run(capsys, "plan", folder, "order_id = 1", "--format", "delta", code=2)
 
 
-def test_report_takes_a_time_zone_and_an_index_location(folder: Path, tmp_path: Path, capsys: Any) -> None:
+def test_report_accepts_a_time_zone_and_an_index_location(folder: Path, tmp_path: Path, capsys: Any) -> None:
     page = tmp_path / "page.html"
     where = ["--where", "at = '1970-01-01 00:01:00'", "--timezone", "UTC"]
     out, err = run(capsys, "report", folder, *where, "-o", page, "--index-location", tmp_path / "index")
@@ -105,7 +105,7 @@ def test_report_takes_a_time_zone_and_an_index_location(folder: Path, tmp_path: 
     assert run(capsys, "report", folder, *where, "-o", page, "-q")[1] == ""
 
 
-def test_advice_is_a_table(folder: Path, capsys: Any) -> None:
+def test_advice_is_printed_as_a_table(folder: Path, capsys: Any) -> None:
     out, err = run(capsys, "advise", folder)
     head, *rows = out.splitlines()
     for name in ("column", "kind", "on disk", "for lookups", "files for a key", "missing key", "interval", "note"):
@@ -116,7 +116,7 @@ def test_advice_is_a_table(folder: Path, capsys: Any) -> None:
     assert len(json.loads(run(capsys, "advise", folder, "n", "--json")[0])) == 1
 
 
-def test_advice_shows_what_an_index_costs_and_saves() -> None:
+def test_advice_shows_the_costs_and_savings_of_an_index() -> None:
     reads = {"minmax_reads": 200.04, "bloom_reads": 3.0, "sieve_reads": 1.96}
     absent = {"minmax_absent": 199.0, "bloom_absent": 1.99, "sieve_absent": 0.5}
     size = {"sieve_bytes": 31_000_000, "bloom_bytes": 900_000, "build_seconds": 1.0, "sieve_lookup_bytes": 16_100_000}
@@ -138,7 +138,7 @@ def test_verbose_shows_the_log(folder: Path, capsys: Any) -> None:
     assert logging.getLogger("parsieve").handlers == []
 
 
-def test_colors_are_for_terminals(folder: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_output_is_colored_on_terminals_only(folder: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     arguments = ["plan", folder, "order_id = 1"]
     assert "\033[" not in run(capsys, *arguments)[1]
     assert "\033[" in run(capsys, *arguments, "--color", "always")[1]

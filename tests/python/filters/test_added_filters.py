@@ -1,4 +1,4 @@
-"""Filters added to files that exist: the same rows, the same bytes before the footer, no value excluded."""
+"""Add filters to existing files: rows and the bytes before the footer stay the same, and no value is excluded."""
 
 import shutil
 from pathlib import Path
@@ -21,7 +21,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "v2": {"data_page_version": "2.0", "use_dictionary": False, "compression": "zstd", "write_page_index": True},
     **{codec: {"compression": codec} for codec in ENCODED[3:]},
 }
-# A file does not tell these from integers.
+# In a file these types look like integers.
 DURATIONS = [pa.duration(unit) for unit in oracle.PER_SECOND]
 
 
@@ -31,12 +31,12 @@ def footer_start(path: Path) -> int:
 
 
 def add(path: Path, **options: Any) -> ps.RewriteReport:
-    """Adds filters, and checks what must be true of every file that gets some."""
+    """Add filters, and check the properties of every file with added filters."""
     before = path.read_bytes()
     start = footer_start(path)
     report = ps.add_filters(path, **options)
     after = path.read_bytes()
-    assert after[:start] == before[:start], "nothing before the old footer changes"
+    assert after[:start] == before[:start], "the bytes before the old footer do not change"
     assert (report.bytes_before, report.bytes_after) == (len(before), len(after))
     for added in report.added:
         assert start <= added.offset < len(after)
@@ -75,7 +75,7 @@ def nested_table() -> pa.Table:
 
 
 @pytest.mark.parametrize("encoded", ENCODED)
-def test_nested_columns_in_every_form_of_page(tmp_path: Path, encoded: str) -> None:
+def test_nested_columns_in_every_page_format(tmp_path: Path, encoded: str) -> None:
     path, table = tmp_path / "t.parquet", nested_table()
     sorting = [pq.SortingColumn(0)]
     table = table.replace_schema_metadata({"who": "am I", "kept": "yes"})
@@ -111,14 +111,14 @@ def test_nested_columns_in_every_form_of_page(tmp_path: Path, encoded: str) -> N
 
 @pytest.mark.parametrize("data_type", oracle.TYPES, ids=oracle.name)
 @pytest.mark.parametrize("dictionary", [True, False])
-def test_every_type(tmp_path: Path, data_type: Any, dictionary: bool) -> None:
+def test_filters_are_added_to_columns_of_every_type(tmp_path: Path, data_type: Any, dictionary: bool) -> None:
     path = tmp_path / "t.parquet"
     column = oracle.array_of(data_type, oracle.raws(data_type, 300))
     pq.write_table(pa.table({"c": column}), path, row_group_size=150, use_dictionary=dictionary)
     rows = pq.read_table(path)
     add(path, columns="c")
     same_rows(path, rows)
-    # A filter of the column in memory has the very same bits, which are those of pyarrow's writer (see `interop`).
+    # A filter built in memory has the same bits. The tests in `interop` compare those with pyarrow's writer.
     with ps.open_filters(path) as filters:
         for number in range(filters.num_row_groups):
             ours = filters.filter(number, "c")
@@ -130,7 +130,7 @@ def test_every_type(tmp_path: Path, data_type: Any, dictionary: bool) -> None:
             assert data_type in DURATIONS or ours.check(part).false_count == 0
 
 
-def test_a_file_of_duckdb_and_its_own_probe(tmp_path: Path) -> None:
+def test_duckdb_uses_filters_that_were_added_to_its_file(tmp_path: Path) -> None:
     path = tmp_path / "t.parquet"
     query = "SELECT k AS id, 'n' || k AS name, k::DECIMAL(9,2) AS d FROM range(20000) t(k)"
     with duckdb.connect() as connection:
@@ -150,7 +150,7 @@ def test_a_file_of_duckdb_and_its_own_probe(tmp_path: Path) -> None:
         assert sum(absent) > 0.98 * len(absent)
 
 
-def test_old_filters_are_replaced_kept_or_an_error(tmp_path: Path) -> None:
+def test_existing_filters_are_replaced_kept_or_an_error(tmp_path: Path) -> None:
     path = tmp_path / "t.parquet"
     table = pa.table({"id": range(1000), "other": range(1000)})
 
@@ -174,7 +174,7 @@ def test_old_filters_are_replaced_kept_or_an_error(tmp_path: Path) -> None:
     assert not {place.offset for place in now} & {place.offset for place in old}
 
 
-def test_dropped_filters_are_gone_and_rows_stay(tmp_path: Path) -> None:
+def test_dropping_filters_keeps_the_rows(tmp_path: Path) -> None:
     path = tmp_path / "t.parquet"
     pq.write_table(nested_table(), path, row_group_size=200)
     rows, footer = pq.read_table(path), path.read_bytes()[footer_start(path) :]
@@ -183,12 +183,12 @@ def test_dropped_filters_are_gone_and_rows_stay(tmp_path: Path) -> None:
     assert [place.column for place in ps.open_filters(path).ranges()] == ["text", "text"]
     assert ps.drop_filters(path).dropped == [(0, "text"), (1, "text")]
     same_rows(path, rows)
-    assert path.read_bytes().endswith(footer), "the footer is again what it was"
+    assert path.read_bytes().endswith(footer), "the footer is the same as before the filters were added"
     again = ps.drop_filters(path)
     assert (again.written, again.dropped) == (False, [])
 
 
-def test_auto_says_why(tmp_path: Path) -> None:
+def test_auto_reports_its_reasons(tmp_path: Path) -> None:
     path = tmp_path / "t.parquet"
     pq.write_table(nested_table(), path)
     report = add(path)
@@ -203,7 +203,7 @@ def test_auto_says_why(tmp_path: Path) -> None:
     assert again.reasons["id"] == "no: every column chunk already has a filter"
 
 
-def test_options_of_pyarrow_and_sizes(tmp_path: Path) -> None:
+def test_options_of_pyarrow_and_size_limits(tmp_path: Path) -> None:
     path = tmp_path / "t.parquet"
     pq.write_table(pa.table({"a": range(10000), "b": range(10000), "c": range(10000)}), path)
     report = add(path, columns={"a": {"ndv": 5, "fpp": 0.1}, "b": True, "c": False}, fpp=0.001, max_bytes=4096)
@@ -221,7 +221,7 @@ def test_options_of_pyarrow_and_sizes(tmp_path: Path) -> None:
             ps.add_filters(path, columns="a", max_bytes=wrong_size)
 
 
-def test_a_dry_run_and_a_destination(tmp_path: Path) -> None:
+def test_a_dry_run_writes_nothing_and_dest_gets_a_new_file(tmp_path: Path) -> None:
     path, dest = tmp_path / "t.parquet", tmp_path / "new.parquet"
     pq.write_table(pa.table({"a": range(100)}), path)
     content = path.read_bytes()
@@ -244,7 +244,7 @@ def test_a_dry_run_and_a_destination(tmp_path: Path) -> None:
     ("column", "error"),
     [("nobody", ps.ColumnNotFoundError), ("flag", ps.UnsupportedError), (["id", "struct"], ps.ColumnNotFoundError)],
 )
-def test_impossible_wishes_write_nothing(tmp_path: Path, column: Any, error: type[Exception]) -> None:
+def test_invalid_arguments_write_nothing(tmp_path: Path, column: Any, error: type[Exception]) -> None:
     path = tmp_path / "t.parquet"
     pq.write_table(nested_table(), path)
     content = path.read_bytes()
@@ -254,7 +254,7 @@ def test_impossible_wishes_write_nothing(tmp_path: Path, column: Any, error: typ
     assert [entry.name for entry in tmp_path.iterdir()] == ["t.parquet"]
 
 
-def test_only_the_pages_of_the_columns_are_read(tmp_path: Path) -> None:
+def test_only_pages_of_the_chosen_columns_are_read(tmp_path: Path) -> None:
     path = tmp_path / "t.parquet"
     table = pa.table({"id": range(50_000), "blob": [bytes(100)] * 50_000})
     pq.write_table(table, path, use_dictionary=False, compression="none")
@@ -267,7 +267,7 @@ REAL_FILES = sorted((REAL / "no-bloom").glob("*.parquet")) + sorted(REAL.glob("*
 
 @pytest.mark.skipif(not REAL_FILES, reason="the files of apache/parquet-testing are not on this machine")
 @pytest.mark.parametrize("file", REAL_FILES, ids=lambda file: file.name)
-def test_real_files(tmp_path: Path, file: Path) -> None:
+def test_filters_are_added_to_files_of_other_writers(tmp_path: Path, file: Path) -> None:
     path = tmp_path / file.name
     shutil.copy(file, path)
     with ps.open_filters(path) as filters:

@@ -1,4 +1,4 @@
-"""Filters proved by the data."""
+"""Check filters against the data."""
 
 import io
 from pathlib import Path
@@ -16,7 +16,7 @@ def test_good_filters_have_no_findings(tmp_path: Path) -> None:
     assert ps.check_filters(path) == []
 
 
-def test_a_filter_that_lost_bits_is_found() -> None:
+def test_a_filter_with_missing_bits_is_reported() -> None:
     file = io.BytesIO()
     options = {"use_dictionary": False, "bloom_filter_options": {"id": {"ndv": 100}}}
     pq.write_table(pa.table({"id": range(100)}), file, **options)
@@ -32,7 +32,7 @@ def test_a_filter_that_lost_bits_is_found() -> None:
     assert [one.kind for one in ps.check_filters(data)] == ["unreadable"]
 
 
-def test_a_full_filter_is_useless() -> None:
+def test_a_full_filter_is_reported_as_useless() -> None:
     file = io.BytesIO()
     pq.write_table(pa.table({"id": range(10_000)}), file, bloom_filter_options={"id": {"ndv": 10}})
     assert [one.kind for one in ps.check_filters(file)] == ["useless"]

@@ -1,4 +1,4 @@
-"""Several processes that change one file: nobody's filters are lost without a word."""
+"""Several processes that change one file: no filters are lost without an error."""
 
 import subprocess
 import sys
@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import parsieve as ps
-from parsieve.io import atomic
+from parsieve.io import fd
 
 PROGRAM = """
 import sys, parsieve as ps
@@ -57,15 +57,15 @@ def test_two_processes_add_both_their_filters(tmp_path: Path, ways: tuple[str, s
         assert [entry.name for entry in tmp_path.iterdir()] == ["t.parquet"]
 
 
-def test_the_one_who_comes_second_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_slower_of_two_rewrites_gets_a_conflict_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "t.parquet"
     pq.write_table(pa.table({"a": range(900), "b": range(900)}), path)
-    lock, met = atomic.lock, threading.Barrier(2, timeout=200)
+    lock, met = fd.lock, threading.Barrier(2, timeout=200)
     results: list[object] = []
 
-    def meet(source: Path, fd: int) -> None:
+    def meet(source: Path, descriptor: int) -> None:
         met.wait()
-        lock(source, fd)
+        lock(source, descriptor)
 
     def add(column: str) -> None:
         try:
@@ -73,12 +73,12 @@ def test_the_one_who_comes_second_is_told(tmp_path: Path, monkeypatch: pytest.Mo
         except ps.ConflictError as error:
             results.append(str(error))
 
-    monkeypatch.setattr(atomic, "lock", meet)
+    monkeypatch.setattr(fd, "lock", meet)
     threads = [threading.Thread(target=add, args=(column,)) for column in "ab"]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(isinstance(result, str) for result in results) == [False, True], "one is told, the other is done"
+    assert sorted(isinstance(result, str) for result in results) == [False, True], "one fails, one succeeds"
     assert "nothing was replaced" in next(result for result in results if isinstance(result, str))
     assert len(ps.open_filters(path).ranges()) == 1

@@ -1,4 +1,4 @@
-"""Damaged files: an error with a type from `filter`, "maybe" from `might_contain`, and never a wrong "no"."""
+"""Damaged files: `filter` raises a specific error, `might_contain` returns "maybe", and no answer is a wrong "no"."""
 
 import io
 import struct
@@ -14,7 +14,7 @@ KEYS = list(range(1000, 2000))
 
 
 def make() -> tuple[bytes, int, int]:
-    """A file with one filter: its bytes, and the filter's offset and length."""
+    """Return the bytes of a file with one filter, and the filter's offset and length."""
     file = io.BytesIO()
     table = pa.table({"id": pa.array(KEYS, pa.int64()), "flag": [key % 2 == 0 for key in KEYS]})
     pq.write_table(table, file, bloom_filter_options={"id": {"ndv": 1000, "fpp": 0.001}})
@@ -28,7 +28,7 @@ HEADER = len(FILE[OFFSET : OFFSET + LENGTH]) % 32
 
 
 def varint(value: int, length: int = 0) -> bytes:
-    """A zigzag varint of at least so many bytes."""
+    """Encode a zigzag varint in at least `length` bytes."""
     rest = value << 1 if value >= 0 else (-value << 1) - 1
     digits = [rest % 128]
     while rest := rest // 128:
@@ -38,9 +38,9 @@ def varint(value: int, length: int = 0) -> bytes:
 
 
 def with_field(old: int, new: int) -> bytes:
-    """The file with one number of its footer replaced; the footer keeps its length."""
+    """Return the file with one number in the footer replaced; the footer keeps its length."""
     place = varint(old)
-    assert FILE.count(place, FOOTER) == 1, "the number is there once"
+    assert FILE.count(place, FOOTER) == 1, "the footer has the number exactly once"
     at = FILE.index(place, FOOTER)
     replaced = varint(new, len(place))
     assert len(replaced) == len(place)
@@ -48,7 +48,7 @@ def with_field(old: int, new: int) -> bytes:
 
 
 def check(file: bytes, error: Any = ps.FormatError) -> None:
-    """The filter is refused by name, and excludes nothing: not what is there, not what is not."""
+    """Check that reading the filter raises an error, and that `might_contain` excludes nothing."""
     with ps.open_filters(file) as filters:
         with pytest.raises(error):
             filters.filter(0, "id")
@@ -57,7 +57,7 @@ def check(file: bytes, error: Any = ps.FormatError) -> None:
         assert filters.might_contain({"id": 5, "flag": True}) == [True]
 
 
-def test_the_file_is_sound_before_it_is_damaged() -> None:
+def test_the_undamaged_file_is_valid() -> None:
     with ps.open_filters(FILE) as filters:
         assert filters.ranges() == [(0, "id", OFFSET, LENGTH)]
         assert filters.might_contain({"id": 5}) == [False]
@@ -67,17 +67,17 @@ def test_the_file_is_sound_before_it_is_damaged() -> None:
 @pytest.mark.parametrize(
     "offset", [0, 1, -1, 4, OFFSET - 1, OFFSET + 1, OFFSET + HEADER, FOOTER, FOOTER - 1, len(FILE)]
 )
-def test_offsets_that_point_elsewhere(offset: int) -> None:
+def test_wrong_offsets_are_errors(offset: int) -> None:
     check(with_field(OFFSET, offset), ps.ParsieveError)
 
 
 @pytest.mark.parametrize("change", [-1, 1, -32, 32, -64, 64, -HEADER, 32 - LENGTH, -LENGTH, -2 * LENGTH, 1000])
-def test_lengths_that_disagree_with_the_header(change: int) -> None:
-    """A shorter bitset would choose another block for each value: readers that take it answer a wrong no."""
+def test_lengths_that_contradict_the_header_are_errors(change: int) -> None:
+    """In a shorter bitset each value has another block, so a reader that accepts it gives a wrong "no"."""
     check(with_field(LENGTH, LENGTH + change))
 
 
-def test_every_other_byte_of_the_header() -> None:
+def test_a_change_of_any_header_byte_excludes_no_value() -> None:
     for at in range(OFFSET, OFFSET + HEADER):
         for byte in range(256):
             if byte == FILE[at]:
@@ -94,10 +94,12 @@ def test_every_other_byte_of_the_header() -> None:
                 assert filters.might_contain({"id": 1234}) == [True]
 
 
-def test_ragged_compressed_and_unknown_filters() -> None:
+def test_filters_of_odd_size_or_unknown_kind_are_refused() -> None:
     sound = FILE[OFFSET : OFFSET + LENGTH]
     for header in (
-        sound[:HEADER].replace(varint(LENGTH - HEADER), varint(LENGTH - HEADER - 1)),  # no whole number of blocks
+        sound[:HEADER].replace(
+            varint(LENGTH - HEADER), varint(LENGTH - HEADER - 1)
+        ),  # not a multiple of the block size
         sound[: HEADER - 4] + b"\x2c\x00\x00\x00",  # compressed
         sound[: HEADER - 8] + b"\x2c\x00\x00" + sound[HEADER - 5 : HEADER],  # another hash
         bytes(HEADER),
@@ -107,7 +109,7 @@ def test_ragged_compressed_and_unknown_filters() -> None:
         check(FILE[:OFFSET] + header + FILE[OFFSET + HEADER :], ps.ParsieveError)
 
 
-def test_files_cut_short_and_files_that_are_none() -> None:
+def test_truncated_files_and_other_files_are_errors() -> None:
     for end in [*range(40), *range(40, len(FILE), 61)]:
         with pytest.raises(ps.ParsieveError):
             ps.open_filters(FILE[:end])
@@ -116,7 +118,7 @@ def test_files_cut_short_and_files_that_are_none() -> None:
             ps.open_filters(data)
 
 
-def test_every_changed_byte_of_the_footer_is_an_answer_or_an_error() -> None:
+def test_a_change_of_any_footer_byte_gives_an_answer_or_an_error() -> None:
     for at in range(FOOTER, len(FILE)):
         for flip in (0x01, 0x10, 0x80, 0xFF):
             file = bytearray(FILE)
@@ -133,7 +135,7 @@ def test_every_changed_byte_of_the_footer_is_an_answer_or_an_error() -> None:
 
 
 def test_filters_of_booleans_are_never_used() -> None:
-    """Some writers make them, and nothing says which bits a reader would look for. Here the footer changes the type."""
+    """Some writers create them, but no specification says which bits to test. The test sets that type in the footer."""
     at = FILE.index(b"\x15\x04\x25\x02\x18\x02id", FOOTER)
     file = bytearray(FILE)
     file[at + 1] = 0  # the leaf

@@ -1,4 +1,4 @@
-"""Encrypted files of pyarrow get encrypted filters, and only with their keys."""
+"""Filters of files that pyarrow encrypted: they are encrypted too, and need the keys."""
 
 import base64
 import json
@@ -18,7 +18,7 @@ TABLE = pa.table({"secret": [f"secret {n}" for n in range(2000)], "open": range(
 
 
 class Kms(pe.KmsClient):  # type: ignore[misc]
-    """Hides nothing, and remembers the keys of the file by the names of its master keys."""
+    """A KMS without encryption, which records the file's keys by the names of the master keys."""
 
     seen: dict[str, bytes]
 
@@ -52,7 +52,7 @@ def read(path: Path, factory: pe.CryptoFactory) -> Any:
 
 @pytest.mark.parametrize("plaintext_footer", [False, True])
 @pytest.mark.parametrize("algorithm", ["AES_GCM_V1", "AES_GCM_CTR_V1"])
-def test_filters_of_encrypted_columns(tmp_path: Path, plaintext_footer: bool, algorithm: str) -> None:
+def test_filters_of_encrypted_columns_are_encrypted(tmp_path: Path, plaintext_footer: bool, algorithm: str) -> None:
     path = tmp_path / "t.parquet"
     factory, seen = write(path, plaintext_footer=plaintext_footer, encryption_algorithm=algorithm)
     content, rows = path.read_bytes(), read(path, factory)
@@ -81,7 +81,7 @@ def test_filters_of_encrypted_columns(tmp_path: Path, plaintext_footer: bool, al
             for name in ("secret", "open"):
                 assert filters.filter(number, name).check(part[name]).false_count == 0  # type: ignore[union-attr]
             bits = bytes(memoryview(filters.filter(number, "secret")))  # type: ignore[arg-type]
-            assert bits[:32] not in after, "no plaintext of an encrypted column's filter"
+            assert bits[:32] not in after, "the filter of an encrypted column is not stored in plaintext"
     with pytest.raises(ps.DecryptionError):
         ps.drop_filters(path, encryption=some)
     assert len(ps.drop_filters(path, encryption=keys).dropped) == 4
@@ -98,10 +98,10 @@ KEYS = {
 
 @pytest.mark.skipif(not SEALED.exists(), reason="the files of apache/parquet-testing are not on this machine")
 @pytest.mark.parametrize("drop", [True, False])
-def test_a_plaintext_filter_of_an_encrypted_column_does_not_live_on(tmp_path: Path, drop: bool) -> None:
+def test_a_plaintext_filter_of_an_encrypted_column_is_wiped(tmp_path: Path, drop: bool) -> None:
     path = tmp_path / "t.parquet"
     data = bytearray(SEALED.read_bytes())
-    # A header that an unknown field stretches, so that a plain filter fills the place of the sealed one exactly.
+    # An unknown field makes the header longer, so that the plaintext filter is as long as the encrypted one.
     header = bytes.fromhex("1580221c1c00001c1c00001c1c000018") + b"\x12" + bytes(18) + b"\x00"
     data[29667 : 29667 + 2212] = header + b"\x5a" * 2176
     path.write_bytes(data)
@@ -133,7 +133,7 @@ def test_real_encrypted_files_get_filters(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize("plaintext_footer", [False, True])
 @pytest.mark.parametrize("double_wrapping", [False, True])
-def test_keys_from_a_kms(tmp_path: Path, plaintext_footer: bool, double_wrapping: bool) -> None:
+def test_keys_are_unwrapped_by_a_kms(tmp_path: Path, plaintext_footer: bool, double_wrapping: bool) -> None:
     path = tmp_path / "t.parquet"
     seen: dict[str, bytes] = {}
     factory = pe.CryptoFactory(lambda _: Kms(seen))
@@ -156,7 +156,7 @@ def test_keys_from_a_kms(tmp_path: Path, plaintext_footer: bool, double_wrapping
 
     keys = ps.FileKeys.from_kms(path, Counting(seen))
     assert repr(keys) == "<parsieve.FileKeys: footer, other, secret>"
-    assert sorted(asked) == ["footer", "one", "two"], "each key is asked for once"
+    assert sorted(asked) == ["footer", "one", "two"], "the KMS is asked for each key only once"
     report = ps.add_filters(path, columns=["secret", "other", "open"], encryption=keys)
     assert len(report.added) == 6
     assert ps.check_filters(path, encryption=keys) == []
@@ -174,13 +174,13 @@ def test_keys_from_a_kms(tmp_path: Path, plaintext_footer: bool, double_wrapping
         ps.FileKeys.from_kms(path, 5)
 
 
-def test_material_that_is_none(tmp_path: Path) -> None:
+def test_key_metadata_without_usable_key_material_is_an_error(tmp_path: Path) -> None:
     from parsieve.filters import kms
 
     for material in (b"", b"name of a key", b"[]", b'{"keyMaterialType": "PKMT9"}'):
-        with pytest.raises(ps.UnsupportedError, match="not stored as material"):
+        with pytest.raises(ps.UnsupportedError, match="no key material of a KMS"):
             kms.Unwrapper(Kms({})).key(material, "the footer")
-    with pytest.raises(ps.UnsupportedError, match="file of its own"):
+    with pytest.raises(ps.UnsupportedError, match="separate file"):
         kms.Unwrapper(Kms({})).key(b'{"keyMaterialType": "PKMT1", "internalStorage": false}', "the footer")
     with pytest.raises(ps.FormatError, match="masterKeyID"):
         kms.Unwrapper(Kms({})).key(b'{"keyMaterialType": "PKMT1"}', "the footer")

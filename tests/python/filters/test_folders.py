@@ -1,4 +1,4 @@
-"""Filters of whole folders, paths that begin with a tilde, and false positive rates as callers give them."""
+"""Filters of all files of a folder, paths that begin with a tilde, and the argument `fpp`."""
 
 from decimal import Decimal
 from pathlib import Path
@@ -67,7 +67,7 @@ def test_findings_in_a_folder_name_their_file(folder: Path) -> None:
     assert ps.check_filters(path)[0].path is None
 
 
-def test_files_that_fail_are_reported_once_the_others_are_done(folder: Path) -> None:
+def test_failed_files_are_reported_after_the_others_are_done(folder: Path) -> None:
     bad = parquet_files(folder)[1]
     Path(bad).write_bytes(b"PAR1, but not a footer")
     with pytest.raises(
@@ -98,7 +98,7 @@ def test_folders_of_tables_are_refused_before_anything_changes(folder: Path, tab
     assert [Path(path).read_bytes() for path in parquet_files(folder)] == before
 
 
-def test_folders_without_parquet_files_and_with_a_dest(folder: Path, tmp_path: Path) -> None:
+def test_folders_without_parquet_files_or_with_dest_are_errors(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     for work in (ps.add_filters, ps.drop_filters, ps.check_filters):
         with pytest.raises(FileNotFoundError, match="no Parquet files"):
@@ -109,7 +109,7 @@ def test_folders_without_parquet_files_and_with_a_dest(folder: Path, tmp_path: P
         ps.add_filters(parquet_files(folder)[0], folder)
 
 
-def test_a_tilde_is_the_home_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tilde_means_the_home_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(folder.parent))
     monkeypatch.setenv("USERPROFILE", str(folder.parent))
     first = "~/orders/day=0/0.parquet"
@@ -124,7 +124,7 @@ def test_a_tilde_is_the_home_folder(folder: Path, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("rate", ["1%", "0.01", None, True, [0.01]])
-def test_a_rate_that_is_not_a_number(folder: Path, rate: Any) -> None:
+def test_a_rate_that_is_not_a_number_is_an_error(folder: Path, rate: Any) -> None:
     message = r"fpp.*must be a number between 0 and 1, such as 0\.01 for 1%, not"
     path, lake = parquet_files(folder)[0], open_lake(str(folder))
     snapshot = lake.snapshot()
@@ -144,13 +144,13 @@ def test_a_rate_that_is_not_a_number(folder: Path, rate: Any) -> None:
 
 
 @pytest.mark.parametrize("rate", [0, 1, -0.5, float("nan"), 2])
-def test_a_rate_outside_its_range(folder: Path, rate: float) -> None:
+def test_a_rate_outside_its_range_is_an_error(folder: Path, rate: float) -> None:
     for source in (folder, parquet_files(folder)[0]):
         with pytest.raises(ValueError, match="fpp must be between 0 and 1"):
             ps.add_filters(source, columns="id", fpp=rate)
 
 
-def test_rates_of_other_numeric_types(folder: Path) -> None:
+def test_rates_of_other_numeric_types_are_accepted(folder: Path) -> None:
     path = parquet_files(folder)[0]
     for rate in (Decimal("0.01"), np.float32(0.01)):
         assert len(ps.add_filters(path, columns="id", fpp=rate, dry_run=True).added) == 2  # type: ignore[arg-type]

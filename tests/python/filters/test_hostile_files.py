@@ -1,4 +1,4 @@
-"""Damaged files by the thousand: an error with a type or Keep; no panic, no hang, no memory for mere claims."""
+"""Thousands of damaged files: each raises an error or skips nothing, without panics, hangs or large allocations."""
 
 import json
 import subprocess
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 HOSTILE = Path(__file__).resolve().parents[2] / "hostile"
-# The share of the corpus that every run takes; `python tests/hostile/ask.py FOLDER 0 1` takes all of it.
+# Each run tests only this share of the corpus; `python tests/hostile/ask.py FOLDER 0 1` tests all of it.
 SHARE = 18
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux bounds a process's memory by RLIMIT_DATA")
@@ -54,8 +54,8 @@ for finding in ask.wrong(lost, Path(sys.argv[1])):
 """
 
 
-def test_the_bounds_can_fail(tmp_path: Path) -> None:
-    """Memory of either language, time, and a row that is lost: each is noticed."""
+def test_each_limit_can_fail(tmp_path: Path) -> None:
+    """Excessive memory in Rust or Python, excessive time and a lost row all make the run fail."""
     proof = python("-c", PROVE, str(tmp_path))
     assert proof.returncode == 0, proof.stderr
     found = {(line["asked"], line["wrong"].partition(":")[0]) for line in map(json.loads, proof.stdout.splitlines())}

@@ -1,4 +1,4 @@
-"""Files of apache/parquet-testing whose content is known (GROUND_TRUTH.md beside them), plain and encrypted."""
+"""Plain and encrypted files of apache/parquet-testing; GROUND_TRUTH.md in their folder describes the content."""
 
 from pathlib import Path
 from typing import Any
@@ -51,7 +51,7 @@ def test_filters_before_and_after_the_page_index(name: str, offset: int, length:
         assert filters.might_contain({"String": pa.array(ABSENT)}) == [False]
 
 
-def test_encrypted_filters_of_parquet_java() -> None:
+def test_filters_that_parquet_java_encrypted_are_read() -> None:
     with ps.open_filters(path(SEALED), decryption=KEYS) as filters:
         assert filters.encrypted
         assert filters.ranges() == [(0, "double_field", 29667, 2212), (0, "float_field", 31879, 2212)]
@@ -69,7 +69,7 @@ def test_encrypted_filters_of_parquet_java() -> None:
         assert filters.might_contain({"int32_field": -1}) == [True]
 
 
-def test_a_wrong_key_or_none_is_a_decryption_error() -> None:
+def test_a_wrong_or_missing_key_is_a_decryption_error() -> None:
     file, wrong = path(SEALED), b"a wrong key ...."
     for keys in [
         None,
@@ -87,7 +87,7 @@ def test_a_wrong_key_or_none_is_a_decryption_error() -> None:
         ps.open_filters(file, decryption={"footer": b"0123456789012345"})
 
 
-def test_columns_without_their_key_stay_closed_and_are_never_excluded() -> None:
+def test_columns_without_a_key_cannot_be_read_and_exclude_nothing() -> None:
     keys = ps.FileKeys(KEYS["footer_key"], {("double_field",): KEYS["column_keys"]["double_field"]})
     assert repr(keys) == "<parsieve.FileKeys: footer, double_field>"
     with ps.open_filters(path(SEALED), keys) as filters:
@@ -98,7 +98,7 @@ def test_columns_without_their_key_stay_closed_and_are_never_excluded() -> None:
         assert filters.might_contain({"float_field": 0.0}) == [True]
 
 
-def test_every_changed_byte_of_an_encrypted_filter_is_noticed() -> None:
+def test_every_changed_byte_of_an_encrypted_filter_is_detected() -> None:
     file = bytearray(path(SEALED).read_bytes())
     for at in [*range(29667, 29667 + 140), *range(29667 + 140, 29667 + 2212, 37), 29667 + 2211]:
         file[at] ^= 1
@@ -111,7 +111,7 @@ def test_every_changed_byte_of_an_encrypted_filter_is_noticed() -> None:
 
 def test_a_plaintext_filter_of_an_encrypted_column_is_reported_and_not_trusted() -> None:
     file = bytearray(path(SEALED).read_bytes())
-    # A header that an unknown field stretches, so that an empty filter fills the place of the sealed one exactly.
+    # An unknown field makes the header longer, so that the empty filter is as long as the encrypted one.
     header = bytes.fromhex("1580221c1c00001c1c00001c1c000018") + b"\x12" + bytes(18) + b"\x00"
     file[29667 : 29667 + 2212] = header + bytes(2176)
     filters = ps.open_filters(file, KEYS)

@@ -1,4 +1,4 @@
-"""Objects of stores: uploaded whole, when asked by name, and only over what was read."""
+"""Objects of a store: replaced only with `upload=True`, and only if they did not change meanwhile."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ def content(store: Any, name: str = NAME) -> bytes:
     return bytes(store.get(name).bytes())
 
 
-def test_an_object_is_uploaded_when_asked_by_name(store: obstore.store.MemoryStore) -> None:
+def test_an_object_is_replaced_only_with_upload(store: obstore.store.MemoryStore) -> None:
     old = content(store)
     with pytest.raises(ps.UnsupportedError, match="upload=True"):
         ps.add_filters((store, NAME), columns="id")
@@ -43,9 +43,9 @@ def test_an_object_is_uploaded_when_asked_by_name(store: obstore.store.MemorySto
     assert ps.open_filters((store, NAME)).ranges() == []
 
 
-def test_what_somebody_else_put_meanwhile_stays(store: obstore.store.MemoryStore) -> None:
+def test_a_concurrent_upload_is_not_overwritten(store: obstore.store.MemoryStore) -> None:
     class Raced:
-        """The same store, where somebody puts another object right before ours."""
+        """The same store, with a concurrent upload right before ours."""
 
         def put(self, *arguments: Any, **options: Any) -> Any:
             store.put(NAME, b"another")
@@ -59,7 +59,7 @@ def test_what_somebody_else_put_meanwhile_stays(store: obstore.store.MemoryStore
     assert content(store) == b"another"
 
 
-def test_another_object(store: obstore.store.MemoryStore) -> None:
+def test_dest_writes_another_object(store: obstore.store.MemoryStore) -> None:
     old = content(store)
     report = ps.add_filters((store, NAME), (store, "lake/new.parquet"), "id", upload=True)
     assert report.path == "lake/new.parquet"
@@ -69,7 +69,7 @@ def test_another_object(store: obstore.store.MemoryStore) -> None:
         ps.drop_filters((store, NAME), (store, "lake/new.parquet"), upload=True)
 
 
-def test_an_object_that_is_replaced_while_it_is_read(store: obstore.store.MemoryStore) -> None:
+def test_an_object_that_is_replaced_while_it_is_read_is_a_conflict(store: obstore.store.MemoryStore) -> None:
     ps.add_filters((store, NAME), columns="id", fpp=1e-9, upload=True)
     data = content(store)
     sink = pa.BufferOutputStream()
@@ -82,7 +82,7 @@ def test_an_object_that_is_replaced_while_it_is_read(store: obstore.store.Memory
         filters.filter(0, "id")
 
 
-def test_what_cannot_be_uploaded(store: obstore.store.MemoryStore, tmp_path: Any) -> None:
+def test_sources_that_cannot_be_uploaded_are_errors(store: obstore.store.MemoryStore, tmp_path: Any) -> None:
     with pytest.raises(ps.UnsupportedError, match="obstore"):
         ps.add_filters((fsspec.filesystem("memory"), NAME), columns="id", upload=True)
     with pytest.raises(ValueError, match="needs a URI"):
@@ -91,6 +91,6 @@ def test_what_cannot_be_uploaded(store: obstore.store.MemoryStore, tmp_path: Any
     with pytest.raises(ps.UnsupportedError, match="condition"):
         ps.add_filters((obstore.store.LocalStore(str(tmp_path)), "t.parquet"), columns="id", upload=True)
     assert (tmp_path / "t.parquet").read_bytes() == content(store)
-    store.put("no.parquet", b"no file of Parquet")
+    store.put("no.parquet", b"not a Parquet file")
     with pytest.raises(ps.FormatError):
         ps.add_filters((store, "no.parquet"), upload=True)

@@ -1,4 +1,4 @@
-"""Files written here, every type: what is in a row group is never excluded, what is not there mostly is."""
+"""Files with columns of every type: present values are never excluded, and missing values usually are."""
 
 import datetime as dt
 import io
@@ -17,12 +17,12 @@ from support.models import oracle
 
 import parsieve as ps
 
-# Types whose columns Parquet cannot tell from plain integers: pyarrow's own note says more than the file does.
+# In Parquet these types look like plain integers; only pyarrow's own metadata tells them apart.
 DURATIONS = [pa.duration(unit) for unit in oracle.PER_SECOND]
 
 
 def write(column: Any, **options: Any) -> io.BytesIO:
-    """A file of one column `c`, in two row groups, with filters for all leaves."""
+    """Write a file with the column `c` in two row groups, and filters for all leaves."""
     table = pa.table({"c": column})
     file = io.BytesIO()
     pq.write_table(table, file)
@@ -35,7 +35,7 @@ def write(column: Any, **options: Any) -> io.BytesIO:
 
 
 def literals(column: Any) -> list[Any]:
-    """The Python values of a column, as far as Python has them: no year 10,000, no nanosecond of a time."""
+    """Return the Python values of a column, without values that Python cannot represent, such as the year 10,000."""
     values = []
     for scalar in column:
         try:
@@ -48,7 +48,7 @@ def literals(column: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("data_type", oracle.TYPES, ids=oracle.name)
-def test_what_is_there_is_never_excluded(data_type: Any) -> None:
+def test_present_values_are_never_excluded(data_type: Any) -> None:
     column = oracle.array_of(data_type, [raw for raw in oracle.raws(data_type, 100) if raw is not None])
     half = (len(column) + 1) // 2
     with ps.open_filters(write(column)) as filters:
@@ -69,7 +69,7 @@ def test_what_is_there_is_never_excluded(data_type: Any) -> None:
 
 
 @pytest.mark.parametrize("data_type", oracle.TYPES, ids=oracle.name)
-def test_what_is_not_there_is_mostly_excluded(data_type: Any) -> None:
+def test_missing_values_are_usually_excluded(data_type: Any) -> None:
     present = set(oracle.raws(data_type, 100))
     absent = [raw for raw in oracle.raws(data_type, 300, seed=1) if raw not in present]
     if data_type in DURATIONS or len(absent) < 20:
@@ -79,12 +79,12 @@ def test_what_is_not_there_is_mostly_excluded(data_type: Any) -> None:
         probes = oracle.array_of(data_type, absent)
         answers = [filters.might_contain({"c": probes.slice(row, 1)}) for row in range(len(absent))]
         kept = sum(sum(answer) for answer in answers) / (2 * len(answers))
-        # A rate of 0.001; floats of 16 bits and random bits of others hold NaNs.
+        # The rate is 0.001, but half floats and random bits of floats contain NaN, which is never excluded.
         assert kept < (0.1 if data_type in oracle.FLOATS else 0.03)
 
 
 @pytest.mark.parametrize("physical", ["INT32", "INT64"])
-def test_decimals_as_integers(physical: str) -> None:
+def test_decimals_stored_as_integers(physical: str) -> None:
     data_type = pa.decimal128(9 if physical == "INT32" else 18, 2)
     column = oracle.array_of(data_type, oracle.raws(data_type, 50)).drop_null()
     with ps.open_filters(write(column, store_decimal_as_integer=True)) as filters:
@@ -97,8 +97,8 @@ def test_decimals_as_integers(physical: str) -> None:
             assert filters.might_contain({"c": doubtful}) == [True, True]
 
 
-def test_old_timestamps() -> None:
-    # Before 1970 too: days are rounded down.
+def test_int96_timestamps() -> None:
+    # Dates before 1970 are rounded down, too.
     column = pa.array([-1, 0, 1, -86_400_000_000_000, 10**18, -(10**18) - 1], pa.timestamp("ns"))
     file = write(column, use_deprecated_int96_timestamps=True)
     with ps.open_filters(file) as filters:
@@ -119,7 +119,7 @@ def test_units_zones_and_fractions_of_a_moment() -> None:
         assert naive.might_contain({"c": moment}) == zoned.might_contain({"c": berlin}) == [True, True]
         assert naive.might_contain({"c": other}) == [False, False]
         assert zoned.might_contain({"c": other.replace(tzinfo=dt.UTC)}) == [False, False]
-        # A local time is no instant: some zone would make it match.
+        # A local time may match in some time zone.
         assert naive.might_contain({"c": other.replace(tzinfo=dt.UTC)}) == [True, True]
         assert zoned.might_contain({"c": other}) == [True, True]
         assert naive.might_contain({"c": dt.date(2020, 1, 1)}) == [True, True]
@@ -156,7 +156,7 @@ def test_pandas_timestamps_keep_their_nanoseconds() -> None:
     assert zoned.might_contain({"c": moment.tz_localize("Europe/Berlin")}) == [False, False]
 
 
-def test_zeros_and_nans() -> None:
+def test_both_zeros_match_and_nan_is_never_excluded() -> None:
     for data_type in (pa.float32(), pa.float64()):
         for present, asked in ((0.0, -0.0), (-0.0, 0), (0.0, np.float32(-0.0)), (-0.0, np.float64(0.0))):
             filters = ps.open_filters(write(pa.array([present, 5.0], data_type)))
@@ -166,7 +166,7 @@ def test_zeros_and_nans() -> None:
             assert filters.might_contain({"c": [7.0, 8.0]}) == [False, False]
 
 
-def test_a_float_column_is_asked_for_exact_values_only() -> None:
+def test_float_columns_exclude_only_exact_values() -> None:
     filters = ps.open_filters(write(pa.array([0.1, 0.2], pa.float32())))
     assert filters.might_contain({"c": np.float32(0.1)}) == [True, False]
     assert filters.might_contain({"c": 0.1}) == [True, True]  # a double that no float equals
@@ -186,7 +186,7 @@ def test_uuids() -> None:
     assert text.might_contain({"c": uuid.UUID(int=9)}) == [True, True]
 
 
-def test_what_a_column_cannot_hold_is_no_proof() -> None:
+def test_values_that_the_column_type_cannot_represent_exclude_nothing() -> None:
     for data_type in (pa.int32(), pa.uint32(), pa.int64(), pa.string(), pa.date32(), pa.time64("us"), pa.float64()):
         value: Any = "x" if data_type == pa.string() else 1
         filters = ps.open_filters(write(pa.array([value, value]).cast(pa.int64() if value == 1 else pa.string())))
@@ -200,7 +200,7 @@ def test_what_a_column_cannot_hold_is_no_proof() -> None:
     assert signed.might_contain({"c": 2**32 - 1}) == [True, True]
 
 
-def test_and_over_columns_or_over_values() -> None:
+def test_all_columns_must_match_and_one_of_the_values() -> None:
     table = pa.table({"a": [1, 2, 3, 4], "b": ["w", "x", "y", "z"], "plain": [0, 0, 0, 0]})
     file = io.BytesIO()
     options = {"a": {"ndv": 8, "fpp": 0.0001}, "b": {"ndv": 8, "fpp": 0.0001}}
@@ -272,7 +272,7 @@ DUCKDB: dict[str, str] = {
 
 
 @pytest.mark.parametrize("name", DUCKDB)
-def test_duckdb_and_we_exclude_the_same(tmp_path: Path, name: str) -> None:
+def test_duckdb_excludes_the_same_row_groups(tmp_path: Path, name: str) -> None:
     path = str(tmp_path / "c.parquet")
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
@@ -281,14 +281,14 @@ def test_duckdb_and_we_exclude_the_same(tmp_path: Path, name: str) -> None:
         column = connection.sql(f"SELECT DISTINCT c FROM ({made})").to_arrow_table()["c"].combine_chunks()
         filters = ps.open_filters(path)
         if name == "INTERVAL":
-            # DuckDB hashes a form of its own.
+            # DuckDB hashes these types in a form of its own.
             assert filters.column_type("c") is None
             assert filters.might_contain({"c": column}) == [True]
             if filters.ranges():
                 with pytest.raises(ps.UnsupportedError, match="cannot have a Bloom filter"):
                     filters.filter(0, "c")
             return
-        assert filters.ranges(), "DuckDB made a filter"
+        assert filters.ranges(), "DuckDB wrote a filter"
         for row in range(len(column)):
             assert filters.might_contain({"c": column.slice(row, 1)}) == [True]
         for value in literals(column):

@@ -1,15 +1,15 @@
-"""Advice on indexes, and what `kind="auto"` makes of it: each kind where it is the one that pays."""
+"""`advise` and `kind="auto"` choose the index kind with the lowest costs."""
 
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from support.aging import wait_until_old
 from support.places import index_of
 
 import parsieve as ps
@@ -20,14 +20,14 @@ FILES = 24
 
 
 def table_of(folder: Path, values: Callable[[int], pa.Array], padding: int = 2_000) -> ps.Table:
-    """Files that hold a key each, and some bytes beside it."""
+    """Write files with a column of keys and a column of random bytes."""
     for part in range(FILES):
         key = values(part)
         noise = random.Random(part).randbytes(padding)
         pq.write_table(
             pa.table({"key": key, "noise": pa.array([noise] + [b""] * (len(key) - 1))}), folder / f"{part:02}.parquet"
         )
-    time.sleep(0.1)
+    wait_until_old(folder)
     return ps.open_table(str(folder))
 
 
@@ -40,18 +40,18 @@ def in_order(part: int) -> pa.Array:
 
 
 def scattered(part: int) -> pa.Array:
-    """Unique keys, dealt out like cards: each file's minimum and maximum surround all."""
+    """Return unique keys, dealt out like cards: the range of each file covers nearly all keys."""
     return pa.array(range(part, 500 * FILES, FILES), pa.int64())
 
 
 def by_digest(part: int) -> pa.Array:
-    """Random texts, of which each is in one file: a Sieve needs more bits to tell them apart than a filter."""
+    """Return random strings, each in a single file. A Sieve needs more bits to distinguish them than a filter."""
     chance = random.Random(part)
     return pa.array([chance.randbytes(24).hex() for _ in range(2_000)])
 
 
 @pytest.mark.parametrize("values", [everywhere, in_order])
-def test_nothing_where_nothing_pays(tmp_path: Path, values: Callable[[int], pa.Array]) -> None:
+def test_no_index_is_advised_if_none_pays_off(tmp_path: Path, values: Callable[[int], pa.Array]) -> None:
     table = table_of(tmp_path, values)
     [advice] = table.advise("key")
     assert advice.recommendation == "none"
@@ -60,7 +60,7 @@ def test_nothing_where_nothing_pays(tmp_path: Path, values: Callable[[int], pa.A
     assert table.index_stats() == {}
 
 
-def test_a_sieve_for_keys_that_are_scattered(tmp_path: Path) -> None:
+def test_a_sieve_is_advised_for_scattered_keys(tmp_path: Path) -> None:
     table = table_of(tmp_path, scattered)
     [advice] = table.advise("key")
     assert advice.recommendation == "sieve"
@@ -72,7 +72,7 @@ def test_a_sieve_for_keys_that_are_scattered(tmp_path: Path) -> None:
     assert len(table.plan("key BETWEEN 77 AND 78").files) == 2
 
 
-def test_filters_where_keys_alone_are_asked_for(tmp_path: Path) -> None:
+def test_a_bloom_index_is_advised_for_point_queries_of_random_keys(tmp_path: Path) -> None:
     table = table_of(tmp_path, by_digest)
     key = by_digest(3)[5].as_py()
     [advice] = table.advise(queries=[[("key", "=", key)]])
@@ -81,17 +81,19 @@ def test_filters_where_keys_alone_are_asked_for(tmp_path: Path) -> None:
     assert table.advise(queries=[[("key", ">=", key), ("key", "<", key + "~")]])[0].recommendation == "sieve"
 
 
-def test_queries_whose_literals_name_no_zone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_advice_accepts_a_time_zone_for_literals_without_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     table = table_of(tmp_path, lambda part: pa.array(range(part, 2_000 * FILES, FILES), pa.timestamp("s", "UTC")))
     query = "key BETWEEN '1970-01-01 00:00:05' AND '1970-01-01 00:00:06'"
     with pytest.raises(ValueError, match=r"the queries name no column.*timezone="):
         table.advise(queries=[query])
     [advice] = table.advise("key")
-    for said in (
+    for result in (
         table.advise(queries=[query], timezone="Europe/Berlin"),
         ps.advise(table, None, query, timezone="UTC"),
     ):
-        assert said == [advice._replace(build_seconds=said[0].build_seconds)]
+        assert result == [advice._replace(build_seconds=result[0].build_seconds)]
     assert main(["advise", str(tmp_path), "--where", query, "--timezone", "UTC"]) == 0
     assert capsys.readouterr().out.splitlines()[1].startswith("key")
     assert main(["advise", str(tmp_path), "--where", query]) == 2
@@ -100,15 +102,15 @@ def test_queries_whose_literals_name_no_zone(tmp_path: Path, capsys: pytest.Capt
 @pytest.mark.parametrize(
     ("slice_bytes", "absent", "ranges", "kind"),
     [
-        # A second look at an index and a second scan cost more than a small file now and then.
+        # Reading a second index costs more than reading a small file unnecessarily now and then.
         (1 << 20, 1.0, True, "sieve"),
         (1 << 30, 1.0, True, "both"),
-        # A Sieve that knows each key exactly has no use for filters.
+        # A Sieve without false positives does not need filters.
         (1 << 30, 0.0, True, "sieve"),
         (1 << 20, 1.0, False, "bloom"),
     ],
 )
-def test_filters_beside_a_sieve_where_files_are_large(slice_bytes: int, absent: float, ranges: bool, kind: str) -> None:
+def test_both_kinds_are_advised_for_large_files(slice_bytes: int, absent: float, ranges: bool, kind: str) -> None:
     reads = {"minmax_reads": 100.0, "bloom_reads": 1.1, "sieve_reads": 1.0}
     none = {"minmax_absent": 100.0, "bloom_absent": 0.1, "sieve_absent": absent}
     size = {"sieve_bytes": 8 << 20, "sieve_lookup_bytes": 1 << 20, "bloom_bytes": 10 << 20, "build_seconds": 1.0}
@@ -116,12 +118,12 @@ def test_filters_beside_a_sieve_where_files_are_large(slice_bytes: int, absent: 
     assert _judge(advice, slice_bytes, ranges, fpp=0.01)[0] == kind
 
 
-def test_the_command_says_what_was_built(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_prints_the_kind_that_was_built(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     table_of(tmp_path, in_order)
     assert main(["index", "build", str(tmp_path), "key"]) == 0
-    said = capsys.readouterr()
-    assert said.out.startswith("key: no index")
-    assert "--kind sieve" in said.out
+    printed = capsys.readouterr()
+    assert printed.out.startswith("key: no index")
+    assert "--kind sieve" in printed.out
     assert main(["index", "build", str(tmp_path), "key", "--kind", "bloom"]) == 0
     assert "bloom" in capsys.readouterr().out.lower()
     assert main(["index", "build", str(tmp_path), "key", "--kind", "both"]) == 0
@@ -130,7 +132,7 @@ def test_the_command_says_what_was_built(tmp_path: Path, capsys: pytest.CaptureF
     assert capsys.readouterr().out.splitlines()[1].split()[:4] == ["key", "both", "24", "1,200"]
 
 
-def test_both_kinds_and_no_other(tmp_path: Path) -> None:
+def test_both_kinds_are_built_and_unknown_kinds_are_rejected(tmp_path: Path) -> None:
     table = table_of(tmp_path, scattered)
     assert table.build_index("key", kind="both").columns == {"key": "both"}
     assert len(table.plan("key = 77").files) == 1
@@ -143,9 +145,9 @@ def test_both_kinds_and_no_other(tmp_path: Path) -> None:
         table.build_index([])
 
 
-def test_of_both_kinds_none_is_built_where_one_cannot_be(tmp_path: Path) -> None:
+def test_neither_kind_is_built_if_one_is_unsupported(tmp_path: Path) -> None:
     pq.write_table(pa.table({"id": [1, 2], "flag": [True, False]}), tmp_path / "0.parquet")
-    time.sleep(0.1)
+    wait_until_old(tmp_path)
     table = ps.open_table(tmp_path)
     with pytest.raises(ps.UnsupportedError, match="BOOLEAN"):
         table.build_index(["id", "flag"], kind="both")
@@ -156,8 +158,8 @@ def test_of_both_kinds_none_is_built_where_one_cannot_be(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     "kind", [pa.float16(), pa.decimal32(9, 2), pa.decimal64(18, 2), pa.uuid(), pa.duration("us")], ids=str
 )
-def test_types_that_pyarrow_cannot_sort(tmp_path: Path, kind: pa.DataType) -> None:
-    """Of which an index is built all the same; and one such column leaves no table without advice."""
+def test_types_that_pyarrow_cannot_sort_get_advice_and_an_index(tmp_path: Path, kind: pa.DataType) -> None:
+    """Such a column can be indexed, and does not prevent advice for the table."""
 
     def values(part: int) -> pa.Array:
         numbers = [part + 24 * n for n in range(20)]
@@ -176,10 +178,10 @@ def test_types_that_pyarrow_cannot_sort(tmp_path: Path, kind: pa.DataType) -> No
     assert table.verify_index() == []
 
 
-def test_a_file_that_cannot_be_read_is_passed_over_as_in_a_build(tmp_path: Path) -> None:
+def test_advice_and_builds_skip_unreadable_files(tmp_path: Path) -> None:
     table_of(tmp_path, scattered)
     pq.write_table(pa.table({"key": ["text"], "noise": [b""]}), tmp_path / "07.parquet")
-    time.sleep(0.1)
+    wait_until_old(tmp_path)
     table = ps.open_table(str(tmp_path))
     [advice] = table.advise("key")
     assert advice.recommendation == "sieve"

@@ -1,4 +1,4 @@
-"""The Bloom index of a table: built, updated, damaged, and never fewer than the truth."""
+"""The Bloom index of a table never skips a matching file: after builds, updates and damage."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from support.aging import wait_until_old
 
 import parsieve as ps
 from parsieve.index import TableIndex
@@ -22,7 +23,7 @@ from parsieve.lake.base import Lake
 
 
 class Folder:
-    """A folder of files that are old enough to be trusted, and what each of them holds."""
+    """A folder of files that are old enough to have tokens, and the keys of each file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -49,17 +50,17 @@ class Folder:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Folder:
-    # Files of this very moment are unknown to an index; here their clock is set back, but not their change time.
+    # A new file has no token until a tick has passed. `write` sets back its mtime, but cannot set its ctime.
     monkeypatch.setattr("parsieve.lake.storage.listing.TICK_NS", 0)
     monkeypatch.setattr("parsieve.lake.storage.listing.COARSE_NS", 0)
-    made = Folder(tmp_path / "table")
-    made.path.mkdir()
+    table_folder = Folder(tmp_path / "table")
+    table_folder.path.mkdir()
     for part in range(20):
-        made.write(f"f{part}.parquet", list(range(part, 4000, 20)))
-    return made
+        table_folder.write(f"f{part}.parquet", list(range(part, 4000, 20)))
+    return table_folder
 
 
-def asked(index: TableIndex, folder: Folder, key: int, column: str = "k") -> set[str]:
+def kept_files(index: TableIndex, folder: Folder, key: int, column: str = "k") -> set[str]:
     view = index.refresh()
     assert view is not None
     reader = view.bloom(column)
@@ -67,46 +68,46 @@ def asked(index: TableIndex, folder: Folder, key: int, column: str = "k") -> set
     slices = folder.lake.snapshot().slices
     value = pa.array([key if column == "k" else str(key)])
     may = reader.may_match(value, slices).to_pylist()
-    return {piece.group for piece, kept in zip(slices, may, strict=True) if kept}
+    return {data_slice.group for data_slice, keep in zip(slices, may, strict=True) if keep}
 
 
-def test_a_key_keeps_few_files_and_always_its_own(folder: Folder) -> None:
+def test_a_key_keeps_its_own_file_and_few_others(folder: Folder) -> None:
     index = TableIndex(folder.path / "_parsieve")
     index.build_bloom(folder.lake, folder.lake.snapshot(), ["k", "s"])
-    kept = 0
+    num_kept = 0
     for key in range(0, 4000, 37):
-        found = asked(index, folder, key)
-        assert folder.holding(key) <= found
-        kept += len(found)
-        assert folder.holding(key) <= asked(index, folder, key, "s")
-    # A key lives in one file, and one filter in a hundred says "maybe" beside it.
-    assert kept < 1.6 * len(range(0, 4000, 37))
+        files = kept_files(index, folder, key)
+        assert folder.holding(key) <= files
+        num_kept += len(files)
+        assert folder.holding(key) <= kept_files(index, folder, key, "s")
+    # Each key is in one file, and about 1% of the other filters report a false positive.
+    assert num_kept < 1.6 * len(range(0, 4000, 37))
 
 
-def test_a_point_costs_one_request_once_the_index_is_open(folder: Folder) -> None:
+def test_a_point_lookup_costs_one_request_after_the_index_is_open(folder: Folder) -> None:
     index = TableIndex(folder.path / "_parsieve")
     view = index.build_bloom(folder.lake, folder.lake.snapshot(), ["k"])
-    asked(index, folder, 5)
+    kept_files(index, folder, 5)
     before = view.store.requests
-    assert asked(index, folder, 7) >= {"f7.parquet"}
-    # The newest version is looked for, and read; then one row for all files.
+    assert kept_files(index, folder, 7) >= {"f7.parquet"}
+    # One request for the newest version, and one for a row that covers all files.
     assert view.store.requests - before <= 2
 
 
-def test_what_changed_is_kept_until_an_update_and_found_after_it(folder: Folder) -> None:
+def test_changed_files_are_kept_until_an_update_covers_them(folder: Folder) -> None:
     index = TableIndex(folder.path / "_parsieve")
     index.build_bloom(folder.lake, folder.lake.snapshot(), ["k"])
     folder.write("f3.parquet", [-5, None])
     folder.write("new.parquet", [-6])
     folder.remove("f4.parquet")
-    assert asked(index, folder, 10**9) >= {"f3.parquet", "new.parquet"}
+    assert kept_files(index, folder, 10**9) >= {"f3.parquet", "new.parquet"}
     index.update(folder.lake, folder.lake.snapshot())
-    assert "new.parquet" not in asked(index, folder, 10**9)
-    assert asked(index, folder, -5) >= {"f3.parquet"}
-    assert "f3.parquet" not in asked(index, folder, 3)
+    assert "new.parquet" not in kept_files(index, folder, 10**9)
+    assert kept_files(index, folder, -5) >= {"f3.parquet"}
+    assert "f3.parquet" not in kept_files(index, folder, 3)
 
 
-def test_many_updates_end_on_few_shelves_and_lose_nothing(folder: Folder) -> None:
+def test_many_updates_use_few_shelves_and_lose_no_file(folder: Folder) -> None:
     index = TableIndex(folder.path / "_parsieve")
     index.build_bloom(folder.lake, folder.lake.snapshot(), ["k"])
     chance = random.Random(7)
@@ -117,41 +118,41 @@ def test_many_updates_end_on_few_shelves_and_lose_nothing(folder: Folder) -> Non
         view = index.update(folder.lake, folder.lake.snapshot())
         assert len(view.commit.blooms[("k",)].shelves) <= 8
         for key in range(0, 4000, 411):
-            assert folder.holding(key) <= asked(index, folder, key)
+            assert folder.holding(key) <= kept_files(index, folder, key)
 
 
-def test_full_shelves_are_not_written_anew_by_every_update(
+def test_updates_keep_full_shelves_until_most_of_their_filters_are_stale(
     folder: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Only while most of their filters count; and nothing is lost where newer filters stand on later shelves."""
+    """No file is lost while newer filters are on later shelves."""
     monkeypatch.setattr("parsieve.index.bloom.compact.SHELF_BYTES", 1 << 10)
     monkeypatch.setattr("parsieve.index.local_executor.SHELF_BYTES", 1 << 10)
     monkeypatch.setattr("parsieve.index.bloom.update.MAX_SHELVES", 2)
     index = TableIndex(tmp_path / "index")
     before = index.build_bloom(folder.lake, folder.lake.snapshot(), ["k"]).commit.blooms[("k",)].shelves
     assert len(before) > 4
-    held = [len(set(folder.keys) & {path for _, path in _locations(index, shelf)}) for shelf in before]
-    assert min(held) > 0
+    num_files = [len(set(folder.keys) & {path for _, path in _locations(index, shelf)}) for shelf in before]
+    assert min(num_files) > 0
     chance = random.Random(7)
-    left = []
+    reused = []
     for step in range(20):
         folder.write(f"f{chance.randrange(24)}.parquet", [chance.randrange(4000) for _ in range(100)])
         if step % 3 == 0 and len(folder.keys) > 4:
             folder.remove(chance.choice(sorted(folder.keys)))
         after = index.update(folder.lake, folder.lake.snapshot()).commit.blooms[("k",)].shelves
-        left.append(sum(one in before for one in after))
+        reused.append(sum(shelf in before for shelf in after))
         for key in range(0, 4000, 411):
-            assert folder.holding(key) <= asked(index, folder, key)
-    assert left == sorted(left, reverse=True)
-    assert left[5] > 0, "those at the front stand as they were"
-    assert left[-1] < len(before), "until most of what is on them counts no more"
+            assert folder.holding(key) <= kept_files(index, folder, key)
+    assert reused == sorted(reused, reverse=True)
+    assert reused[5] > 0, "the first shelves must be reused"
+    assert reused[-1] < len(before), "shelves with mostly stale filters must be rewritten"
 
 
 def _locations(index: TableIndex, shelf: Shelf) -> list[tuple[str, str]]:
     return list(ps._core.Shelf.read(shelf.directory.get(index.store)).locations)
 
 
-def test_damage_and_loss_keep_everything_and_are_told(folder: Folder) -> None:
+def test_damaged_and_missing_files_of_the_index_keep_all_files(folder: Folder) -> None:
     index = TableIndex(folder.path / "_parsieve")
     view = index.build_bloom(folder.lake, folder.lake.snapshot(), ["k"])
     stored = sorted((folder.path / "_parsieve").rglob("*.shelf")) + sorted((folder.path / "_parsieve").rglob("*.rows"))
@@ -164,16 +165,16 @@ def test_damage_and_loss_keep_everything_and_are_told(folder: Folder) -> None:
             else:
                 file.write_bytes(damaged)
             fresh = TableIndex(folder.path / "_parsieve")
-            assert asked(fresh, folder, 7) == set(folder.keys)
+            assert kept_files(fresh, folder, 7) == set(folder.keys)
             newest = fresh.newest()
             assert newest is not None
             assert newest.doubts
             file.write_bytes(data)
-    assert asked(TableIndex(folder.path / "_parsieve"), folder, 7) < set(folder.keys)
+    assert kept_files(TableIndex(folder.path / "_parsieve"), folder, 7) < set(folder.keys)
     assert view.doubts == {}
 
 
-def test_types_without_a_filter_are_refused_before_anything_is_read(tmp_path: Path) -> None:
+def test_types_without_a_filter_are_rejected(tmp_path: Path) -> None:
     pq.write_table(pa.table({"b": [True]}), tmp_path / "f.parquet")
     index = TableIndex(tmp_path / "_parsieve")
     lake = open_lake(str(tmp_path))
@@ -182,7 +183,7 @@ def test_types_without_a_filter_are_refused_before_anything_is_read(tmp_path: Pa
     assert index.refresh() is None
 
 
-def test_a_sieve_and_filters_live_side_by_side_and_are_dropped_by_name(folder: Folder) -> None:
+def test_a_sieve_and_a_bloom_index_coexist_and_are_dropped_by_column(folder: Folder) -> None:
     index = TableIndex(folder.path / "_parsieve")
     index.build(folder.lake, folder.lake.snapshot(), ["k"])
     view = index.build_bloom(folder.lake, folder.lake.snapshot(), ["s"])
@@ -197,28 +198,28 @@ def test_a_sieve_and_filters_live_side_by_side_and_are_dropped_by_name(folder: F
         index.drop(["s"])
 
 
-def test_shelves_that_no_version_names_are_removed(folder: Folder) -> None:
+def test_expire_removes_unreferenced_shelves(folder: Folder) -> None:
     index = TableIndex(folder.path / "_parsieve")
     index.build_bloom(folder.lake, folder.lake.snapshot(), ["k"])
     index.build_bloom(folder.lake, folder.lake.snapshot(), ["k"])
     assert len(list((folder.path / "_parsieve" / "shelves").iterdir())) == 4
-    time.sleep(0.01)
-    index.expire(dt.timedelta(0), garbage_age=dt.timedelta(0))
+    # With a negative age, files that were written just now are garbage too.
+    index.expire(dt.timedelta(seconds=-5), garbage_age=dt.timedelta(seconds=-5))
     assert len(list((folder.path / "_parsieve" / "shelves").iterdir())) == 2
-    assert asked(index, folder, 7) >= {"f7.parquet"}
+    assert kept_files(index, folder, 7) >= {"f7.parquet"}
 
 
-def test_filters_of_another_kind_of_values_are_made_anew(tmp_path: Path) -> None:
-    # What the values of a folder's name are is a matter of all names.
+def test_filters_are_rebuilt_if_the_type_of_a_partition_column_changes(tmp_path: Path) -> None:
+    # The type of a partition column depends on all folder names.
     for number in range(8):
         (tmp_path / f"p={number}").mkdir()
         pq.write_table(pa.table({"row": [number]}), tmp_path / f"p={number}" / "a.parquet")
-    time.sleep(0.1)
+    wait_until_old(tmp_path)
     table = ps.open_table(str(tmp_path))
     assert table.build_index("p", kind="bloom").columns == {"p": "bloom"}
     (tmp_path / "p=text").mkdir()
     pq.write_table(pa.table({"row": [8]}), tmp_path / "p=text" / "a.parquet")
-    time.sleep(0.1)
+    wait_until_old(tmp_path)
     table.update_index(progress=False)
     assert table.verify_index() == []
     plan = table.plan("p = '3'")
@@ -226,20 +227,20 @@ def test_filters_of_another_kind_of_values_are_made_anew(tmp_path: Path) -> None
     assert not plan.record.notes
 
 
-def test_a_file_of_more_than_a_million_rows_keeps_the_rate(tmp_path: Path) -> None:
+def test_a_filter_of_more_than_a_million_rows_meets_its_rate(tmp_path: Path) -> None:
     keys = np.random.default_rng(1).integers(0, 2**62, 3_000_000)
     pq.write_table(pa.table({"k": keys}), tmp_path / "a.parquet", use_dictionary=False)
     lake = open_lake(str(tmp_path))
-    # A file as young as a tick of the clock has no token, and is not indexed.
-    while not all(piece.token for piece in lake.snapshot().slices):
+    # A file has no token until it is older than a tick of the clock, and would not be indexed.
+    while not all(data_slice.token for data_slice in lake.snapshot().slices):
         time.sleep(0.01)
     snapshot = lake.snapshot()
     view = TableIndex(tmp_path / "_parsieve").build_bloom(lake, snapshot, ["k"])
     (shelf,) = view.commit.blooms[("k",)].shelves
-    ((*_, held, _, _, _),) = ps._core.Shelf.read(shelf.directory.get(view.store)).unshelve(
+    ((*_, bloom_filter, _, _, _),) = ps._core.Shelf.read(shelf.directory.get(view.store)).unshelve(
         view.store.get(shelf.rows.name)
     )
-    assert held is not None
-    assert pc.all(held.check(pa.array(keys[:10_000]))).as_py()
-    # It was more than a third.
-    assert held.estimated_fpp < 0.01
+    assert bloom_filter is not None
+    assert pc.all(bloom_filter.check(pa.array(keys[:10_000]))).as_py()
+    # Before a fix, the rate was above 1/3.
+    assert bloom_filter.estimated_fpp < 0.01

@@ -1,4 +1,4 @@
-"""Filters of many locations on shelves: no location of a value is lost, and a point reads one row for all."""
+"""Shelves of filters lose no location of a value, and a point lookup reads one row for all locations."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def fill(location: Location, keys: list[pa.Array], num_rows: int, fpp: float = 0
 
 
 def shelf_of(columns: list[pa.Array], **options: Any) -> list[ShelfReader]:
-    filled = [fill(("day=1", f"f{at}"), [column], len(column), **options) for at, column in enumerate(columns)]
+    filled = [fill(("day=1", f"f{number}"), [column], len(column), **options) for number, column in enumerate(columns)]
     return [ShelfReader(directory, rows) for directory, rows in shelve(filled)]
 
 
-def ask(shelves: list[ShelfReader], values: Any) -> set[str]:
+def matching_groups(shelves: list[ShelfReader], values: Any) -> set[str]:
     return {group for shelf in shelves for _, group in shelf.might_contain(values)}
 
 
@@ -41,43 +41,43 @@ def test_every_value_of_every_type_is_found(data_type: pa.DataType) -> None:
     column = oracle.array_of(data_type, oracle.raws(data_type, 300))
     columns = [column.slice(start, 60) for start in range(0, 300, 60)]
     shelves = shelf_of(columns)
-    for at, part in enumerate(columns):
+    for number, part in enumerate(columns):
         for row in range(5):
             if part[row].is_valid:
-                assert f"f{at}" in ask(shelves, part.slice(row, 1))
+                assert f"f{number}" in matching_groups(shelves, part.slice(row, 1))
 
 
 @settings(deadline=None, max_examples=50)
 @given(st.lists(st.lists(st.one_of(st.none(), st.integers(0, 200)), max_size=50), max_size=12), st.integers(0, 200))
 def test_no_location_of_a_value_is_lost(columns: list[list[int | None]], value: int) -> None:
     arrays = [pa.array(column, pa.int32()) for column in columns]
-    shelves = list(shelve(fill(("", f"f{at}"), [array], len(array)) for at, array in enumerate(arrays)))
-    found = ask([ShelfReader(directory, rows) for directory, rows in shelves], [value])
-    directories = [_core.Shelf.read(directory) for directory, _ in shelves]
+    stored = list(shelve(fill(("", f"f{number}"), [array], len(array)) for number, array in enumerate(arrays)))
+    groups = matching_groups([ShelfReader(directory, rows) for directory, rows in stored], [value])
+    directories = [_core.Shelf.read(directory) for directory, _ in stored]
     flags = [pair for shelf in directories for pair in zip(shelf.locations, shelf.flags, strict=True)]
     nulls = {group for (_, group), (has_nulls, _) in flags if has_nulls}
-    for at, column in enumerate(columns):
-        assert f"f{at}" in found or value not in column
-        assert (f"f{at}" in nulls) == (None in column)
+    for number, column in enumerate(columns):
+        assert f"f{number}" in groups or value not in column
+        assert (f"f{number}" in nulls) == (None in column)
 
 
 def test_a_point_reads_one_row_for_all_locations() -> None:
-    shelves = shelf_of([pa.array(range(at, 100_000, 200)) for at in range(200)])
+    shelves = shelf_of([pa.array(range(number, 100_000, 200)) for number in range(200)])
     assert len(shelves) == 1
-    found = ask(shelves, [4_217])
-    assert "f17" in found
-    assert len(found) < 20
+    groups = matching_groups(shelves, [4_217])
+    assert "f17" in groups
+    assert len(groups) < 20
     assert (shelves[0].requests, shelves[0].bytes_fetched) == (1, 200 * 32 + 4)
 
 
-def test_rows_beyond_the_promise_make_a_filter_worse_and_never_wrong() -> None:
+def test_more_rows_than_expected_cause_no_false_negative() -> None:
     filled = fill(("", "f"), [pa.array(range(10_000))], num_rows=10)
     ((directory, rows),) = shelve([filled])
     reader = ShelfReader(directory, rows)
     assert all(reader.might_contain([value]) for value in range(0, 10_000, 97))
 
 
-def test_filters_keep_their_rate_and_shrink_to_their_values() -> None:
+def test_filters_meet_their_rate_and_shrink_to_their_values() -> None:
     few = fill(("", "f"), [pa.array([1, 2, 3] * 10_000)], num_rows=30_000)
     many = fill(("", "f"), [pa.array(range(30_000))], num_rows=30_000)
     assert few.filter is not None
@@ -86,45 +86,45 @@ def test_filters_keep_their_rate_and_shrink_to_their_values() -> None:
     assert 0.002 < many.filter.estimated_fpp <= 0.01
 
 
-def test_what_a_filter_cannot_hold_keeps_its_location() -> None:
+def test_locations_with_nan_or_unread_values_are_kept() -> None:
     column = pa.array([1.0, math.nan])
     filled = [fill(("", "nan"), [column], 2), fill(("", "none"), [pa.array([], pa.float64())], 0)]
     filled += [Filled(("", "unread"), None, unknown=True), fill(("", "zero"), [pa.array([-0.0])], 1)]
     shelves = [ShelfReader(directory, rows) for directory, rows in shelve(filled)]
-    assert ask(shelves, [7.0]) == {"nan", "unread"}
-    assert ask(shelves, [0.0]) == {"nan", "unread", "zero"}
-    assert ask(shelves, [math.nan]) >= {"nan", "unread", "zero"}
+    assert matching_groups(shelves, [7.0]) == {"nan", "unread"}
+    assert matching_groups(shelves, [0.0]) == {"nan", "unread", "zero"}
+    assert matching_groups(shelves, [math.nan]) >= {"nan", "unread", "zero"}
 
 
-def test_literals_are_converted_exactly_or_keep_all() -> None:
+def test_literals_are_converted_exactly_or_keep_all_locations() -> None:
     moments = pa.array([dt.datetime(2026, 1, 1, 12)], pa.timestamp("ms"))
     shelves = shelf_of([moments, pa.array([dt.datetime(1999, 1, 1)], pa.timestamp("ms"))])
-    assert ask(shelves, pa.array([dt.datetime(2026, 1, 1, 12)], pa.timestamp("ns"))) == {"f0"}
-    assert ask(shelves, pa.array([1], pa.timestamp("ns"))) == {"f0", "f1"}
-    assert ask(shelves, ["text"]) == {"f0", "f1"}
+    assert matching_groups(shelves, pa.array([dt.datetime(2026, 1, 1, 12)], pa.timestamp("ns"))) == {"f0"}
+    assert matching_groups(shelves, pa.array([1], pa.timestamp("ns"))) == {"f0", "f1"}
+    assert matching_groups(shelves, ["text"]) == {"f0", "f1"}
     prices = shelf_of([pa.array([Decimal("1.50")]), pa.array([Decimal("2.25")])])
-    assert ask(prices, [Decimal("1.5")]) == {"f0"}
+    assert matching_groups(prices, [Decimal("1.5")]) == {"f0"}
 
 
-def test_a_column_that_was_widened_stands_on_two_shelves() -> None:
+def test_a_widened_column_has_a_shelf_for_each_type() -> None:
     shelves = shelf_of([pa.array([5], pa.int32()), pa.array([5], pa.int64()), pa.array([6], pa.int64())])
     assert [shelf.column_type for shelf in shelves] == ["INT32 integer", "INT64 integer"]
-    assert ask(shelves, [5]) == {"f0", "f1"}
-    # No int32 is as large, but an untyped doubt keeps.
-    assert "f2" not in ask(shelves, [1 << 40])
+    assert matching_groups(shelves, [5]) == {"f0", "f1"}
+    # The int64 filter excludes the literal. The int32 filter may keep it, although no int32 is this large.
+    assert "f2" not in matching_groups(shelves, [1 << 40])
 
 
-def test_shelves_are_cut_by_size() -> None:
-    columns = [pa.array(range(at * 1000, at * 1000 + 1000)) for at in range(8)]
-    filled = [fill(("", f"f{at}"), [column], 1000) for at, column in enumerate(columns)]
+def test_shelves_have_a_maximum_size() -> None:
+    columns = [pa.array(range(number * 1000, number * 1000 + 1000)) for number in range(8)]
+    filled = [fill(("", f"f{number}"), [column], 1000) for number, column in enumerate(columns)]
     assert filled[0].filter is not None
     shelves = [ShelfReader(*parts) for parts in shelve(filled, shelf_bytes=2 * filled[0].filter.num_bytes)]
     assert [len(shelf.locations) for shelf in shelves] == [2, 2, 2, 2]
-    assert "f3" in ask(shelves, [3_500])
+    assert "f3" in matching_groups(shelves, [3_500])
 
 
-def test_a_damaged_row_keeps_its_locations_and_a_damaged_directory_is_refused() -> None:
-    ((directory, rows),) = shelve([fill(("", f"f{at}"), [pa.array([at])], 1) for at in range(3)])
+def test_a_damaged_row_keeps_its_locations_and_a_damaged_directory_fails() -> None:
+    ((directory, rows),) = shelve([fill(("", f"f{number}"), [pa.array([number])], 1) for number in range(3)])
     damaged = bytearray(rows)
     damaged[:] = bytes(len(rows))
     reader = ShelfReader(directory, bytes(damaged))

@@ -1,4 +1,4 @@
-"""Columns whose name another one has taken: a table that was indexed before, or after, its columns had ids."""
+"""A new column with the name of an indexed one does not use its index, even if the columns got their ids later."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from parsieve.index.sieve import query
 
 
 def metadata(folder: Path, *columns: tuple[str, int, str]) -> dict[str, Any]:
-    """The table's metadata with mapped columns: name, id and the name in files."""
+    """Return the table's metadata with mapped columns: name, id and the name in files."""
     log = (folder / "_delta_log" / f"{0:020}.json").read_text().splitlines()
-    action: dict[str, Any] = next(one["metaData"] for one in map(json.loads, log) if "metaData" in one)
+    action: dict[str, Any] = next(action["metaData"] for action in map(json.loads, log) if "metaData" in action)
     fields = [
         {
             "name": name,
@@ -38,12 +38,12 @@ def metadata(folder: Path, *columns: tuple[str, int, str]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("kind", ["sieve", "bloom", "both"])
 @pytest.mark.parametrize("updated", [False, True], ids=["as it was built", "updated between"])
-def test_a_delta_table_that_maps_its_columns_later(tmp_path: Path, kind: str, updated: bool) -> None:
-    """Without ids when it is indexed; then a column is dropped, and another one gets its name: no file changes."""
+def test_columns_that_are_mapped_after_the_build_keep_their_index(tmp_path: Path, kind: str, updated: bool) -> None:
+    """The columns get ids after the build. Then one is dropped and a new column takes its name. No file changes."""
     x, y = [1, 2, 3], [7, 8, 9]
     for shift in (0, 10):
-        moved = {"x": [one + shift for one in x], "y": [one + shift for one in y]}
-        write_deltalake(tmp_path, pa.table(moved, pa.schema([("x", pa.int64()), ("y", pa.int64())])), mode="append")
+        shifted = {"x": [number + shift for number in x], "y": [number + shift for number in y]}
+        write_deltalake(tmp_path, pa.table(shifted, pa.schema([("x", pa.int64()), ("y", pa.int64())])), mode="append")
     table = ps.open_table(tmp_path)
     table.build_index(["x", "y"], kind=kind)
     mapped = {"protocol": {"minReaderVersion": 2, "minWriterVersion": 5}}
@@ -51,20 +51,20 @@ def test_a_delta_table_that_maps_its_columns_later(tmp_path: Path, kind: str, up
     assert table.plan("x = 2", row_groups=False).to_arrow().num_rows == 1
     if updated:
         table.update_index()
-        # It is the same column, which has an id now.
+        # It is still the same column, which has an id now.
         assert len(table.plan("x = 2", row_groups=False, stale="error").files) == 1
     commit(tmp_path, metadata(tmp_path, ("y", 2, "y"), ("x", 3, "col-3")))
 
     def check() -> None:
-        for asked in (table, ps.open_table(tmp_path)):
+        for opened in (table, ps.open_table(tmp_path)):
             for row_groups in (None, True, False):
-                assert asked.plan("x IS NULL", row_groups=row_groups).to_arrow().num_rows == 6
-                assert asked.plan("x = 2", row_groups=row_groups).to_arrow().num_rows == 0
-                assert asked.plan("y = 18", row_groups=row_groups).to_arrow().num_rows == 1
+                assert opened.plan("x IS NULL", row_groups=row_groups).to_arrow().num_rows == 6
+                assert opened.plan("x = 2", row_groups=row_groups).to_arrow().num_rows == 0
+                assert opened.plan("y = 18", row_groups=row_groups).to_arrow().num_rows == 1
                 for where, *counts in (("x = 2", 1, 1), ("x IN (3, 12)", 1, 2), ("x IS NULL", 0, 0)):
                     for version, count in enumerate(counts):
-                        then = asked.plan(where, as_of=version, row_groups=row_groups)
-                        assert then.to_arrow().num_rows == count, (where, then.explain())
+                        plan = opened.plan(where, as_of=version, row_groups=row_groups)
+                        assert plan.to_arrow().num_rows == count, (where, plan.explain())
 
     check()
     table.update_index()
@@ -75,13 +75,13 @@ def test_a_delta_table_that_maps_its_columns_later(tmp_path: Path, kind: str, up
     table.build_index(["x", "y"], kind=kind)
     assert table.verify_index() == []
     check()
-    # The states before are asked of the one version that is left.
+    # Only one version of the index remains for queries of earlier table versions.
     table.expire_index(dt.timedelta(0))
     check()
 
 
-def test_a_version_that_expires_while_it_is_asked_leads_to_no_other_column(tmp_path: Path) -> None:
-    """Its files are gone, so the newest version is asked instead: of the same column, whatever has its name now."""
+def test_an_expired_version_falls_back_to_the_same_column(tmp_path: Path) -> None:
+    """Its files are deleted, so the newest version answers, for the column with the same id and not the same name."""
 
     def schema(*names: tuple[str, int]) -> pa.Schema:
         return pa.schema(
@@ -94,10 +94,10 @@ def test_a_version_that_expires_while_it_is_asked_leads_to_no_other_column(tmp_p
     index.build(lake, first, ["v"], progress=False)
     old = TableIndex(tmp_path).at(first)
     assert old is not None
-    # The same file later: of the new column it has no value, and the old one goes by another name.
+    # The same file later: the new column has no value in it, and the old column has another name.
     lake.change({}, schema(("v", 3), ("w", 2)))
-    now = pa.table({"v": pa.array([None], pa.int64()), "w": [5]})
-    lake.states[-1] = {place("a"): (first.slices[0].token, now)}
+    current = pa.table({"v": pa.array([None], pa.int64()), "w": [5]})
+    lake.states[-1] = {place("a"): (first.slices[0].token, current)}
     index.drop()
     index.build(lake, lake.snapshot(), ["v", "w"], progress=False)
     for part in old.columns[("v",)].parts():

@@ -1,4 +1,4 @@
-"""Columns of every orderable type through runs, segments and timelines, against what a dictionary of rows says."""
+"""Runs, segments and timelines of every orderable type return the same answers as a scan of the rows."""
 
 from __future__ import annotations
 
@@ -58,11 +58,11 @@ Rows = list[tuple[Any, int]]
 def build(
     axis: _core.SieveAxis, columns: Sequence[tuple[pa.Array, int]], runs: int = 2, **options: Any
 ) -> tuple[bytes, bytes]:
-    """Root and file of columns of locations, as so many runs."""
+    """Build an index of columns from several runs, and return its root and file."""
     sides = [[0, 0] for _ in range(NUM_LOCATIONS)]
     gathered = [_core.SievePairs(axis) for _ in range(runs)]
-    for at, (column, location) in enumerate(columns):
-        rows, nulls, nans = gathered[at % runs].push(column, location)
+    for number, (column, location) in enumerate(columns):
+        rows, nulls, nans = gathered[number % runs].push(column, location)
         assert rows == len(column)
         sides[location][0] += nulls
         sides[location][1] += nans
@@ -77,7 +77,7 @@ def build(
     return root, lookups + more[0] + keys + more[1]
 
 
-def ask(timeline: _core.SieveTimeline, file: bytes, query: _core.SieveQuery) -> set[int] | None:
+def locations_of(timeline: _core.SieveTimeline, file: bytes, query: _core.SieveQuery) -> set[int] | None:
     for segment, number, offset, length in timeline.needs(query):
         assert number == 0
         timeline.load(segment, file[offset : offset + length])
@@ -91,80 +91,82 @@ def is_nan(value: Any) -> bool:
 
 
 @pytest.mark.parametrize("name", TYPES)
-def test_every_type_answers_as_the_rows_do(name: str) -> None:
-    kind, make = TYPES[name]
+def test_every_type_returns_the_locations_of_matching_rows(name: str) -> None:
+    data_type, make_value = TYPES[name]
     r = random.Random(name)
     columns = []
     rows: Rows = []
-    for at in range(9):
-        location = at % NUM_LOCATIONS
-        values = [None if r.random() < 0.1 and location != 3 else make(r) for _ in range(r.randrange(1, 12))]
-        column = pa.array(values, kind)
+    for number in range(9):
+        location = number % NUM_LOCATIONS
+        values = [None if r.random() < 0.1 and location != 3 else make_value(r) for _ in range(r.randrange(1, 12))]
+        column = pa.array(values, data_type)
         rows += [(value, location) for value in column.to_pylist()]
         columns.append((column, location))
-    plain = kind.value_type if pa.types.is_dictionary(kind) else kind
-    axis = _core.SieveAxis(kind)
+    plain = data_type.value_type if pa.types.is_dictionary(data_type) else data_type
+    axis = _core.SieveAxis(data_type)
     root, file = build(axis, columns)
     timeline = _core.SieveTimeline(axis, root, [])
     assert timeline.locations() == PLACES
 
-    def one(value: Any) -> pa.Array:
+    def array_of(value: Any) -> pa.Array:
         return pa.array([value], plain)
 
-    held = [(value, location) for value, location in rows if value is not None and not is_nan(value)]
-    values = [value for value, _ in held]
+    non_null = [(value, location) for value, location in rows if value is not None and not is_nan(value)]
+    values = [value for value, _ in non_null]
     q = _core.SieveQuery
     for value in values:
-        assert ask(timeline, file, q.points(axis, one(value))) == {
-            location for other, location in held if other == value
+        assert locations_of(timeline, file, q.points(axis, array_of(value))) == {
+            location for other, location in non_null if other == value
         }
-    some = {location for value, location in held if value in values[:5]}
-    assert ask(timeline, file, q.points(axis, pa.array([*values[:5], None], plain))) == some
+    expected = {location for value, location in non_null if value in values[:5]}
+    assert locations_of(timeline, file, q.points(axis, pa.array([*values[:5], None], plain))) == expected
     nans = {location for value, location in rows if value is not None and is_nan(value)}
     above = nans if pa.types.is_floating(plain) else set()
     for _ in range(30):
         low, high = r.choice(values), r.choice(values)
-        at_least = {location for value, location in held if value >= low}
-        at_most = {location for value, location in held if value <= high}
-        inside = {location for value, location in held if low <= value <= high}
-        assert ask(timeline, file, q.between(axis, one(low), one(high))) == inside
-        assert ask(timeline, file, q.between(axis, one(low))) == at_least | above
-        assert ask(timeline, file, q.between(axis, None, one(high))) == at_most
-        strict = ask(timeline, file, q.between(axis, one(low), one(high), low_strict=True, high_strict=True))
+        at_least = {location for value, location in non_null if value >= low}
+        at_most = {location for value, location in non_null if value <= high}
+        inside = {location for value, location in non_null if low <= value <= high}
+        assert locations_of(timeline, file, q.between(axis, array_of(low), array_of(high))) == inside
+        assert locations_of(timeline, file, q.between(axis, array_of(low))) == at_least | above
+        assert locations_of(timeline, file, q.between(axis, None, array_of(high))) == at_most
+        strict = locations_of(
+            timeline, file, q.between(axis, array_of(low), array_of(high), low_strict=True, high_strict=True)
+        )
         assert strict is not None
-        assert {location for value, location in held if low < value < high} <= strict <= inside
-    assert ask(timeline, file, q.null(axis)) == {location for value, location in rows if value is None}
-    assert ask(timeline, file, q.not_null(axis)) == {location for value, location in rows if value is not None}
-    assert ask(timeline, file, q.nan(axis)) == nans
+        assert {location for value, location in non_null if low < value < high} <= strict <= inside
+    assert locations_of(timeline, file, q.null(axis)) == {location for value, location in rows if value is None}
+    assert locations_of(timeline, file, q.not_null(axis)) == {location for value, location in rows if value is not None}
+    assert locations_of(timeline, file, q.nan(axis)) == nans
     if nans:
-        assert ask(timeline, file, q.points(axis, one(float("nan")))) == nans
-        assert ask(timeline, file, q.between(axis, one(float("nan")))) is None
+        assert locations_of(timeline, file, q.points(axis, array_of(float("nan")))) == nans
+        assert locations_of(timeline, file, q.between(axis, array_of(float("nan")))) is None
     if axis.has_prefixes:
         first: Any = values[0]
         prefix = first[:2]
         raw = prefix if isinstance(prefix, bytes) else prefix.encode()
         truth = {location for value, location in rows if value is not None and value.startswith(prefix)}
-        assert ask(timeline, file, q.prefix(axis, raw)) == truth
-    # I5: the number of runs does not change a byte.
+        assert locations_of(timeline, file, q.prefix(axis, raw)) == truth
+    # The number of runs does not change a byte.
     assert build(axis, columns, runs=1) == (root, file)
     for location in range(NUM_LOCATIONS):
         pairs = _core.SievePairs(axis)
-        for column, of in columns:
-            if of == location:
+        for column, column_location in columns:
+            if column_location == location:
                 pairs.push(column, 0)
-        for piece in pairs.sort():
-            assert timeline.missing(piece, location) is None
+        for run in pairs.sort():
+            assert timeline.missing(run, location) is None
 
 
-def test_zero_bytes_at_the_end_of_a_string_lose_nothing() -> None:
+def test_strings_that_end_with_zero_bytes_are_found() -> None:
     axis = _core.SieveAxis(pa.string())
     texts = ["", "\0", "\0\0", "a", "a\0", "a\0b", "a" * 2000, "a" * 2000 + "b"]
-    root, file = build(axis, [(pa.array([text]), at % NUM_LOCATIONS) for at, text in enumerate(texts)])
+    root, file = build(axis, [(pa.array([text]), number % NUM_LOCATIONS) for number, text in enumerate(texts)])
     timeline = _core.SieveTimeline(axis, root, [])
-    for at, text in enumerate(texts):
-        one = pa.array([text])
-        for query in [_core.SieveQuery.points(axis, one), _core.SieveQuery.between(axis, one, one)]:
-            assert at % NUM_LOCATIONS in (ask(timeline, file, query) or set())
+    for number, text in enumerate(texts):
+        literal = pa.array([text])
+        for query in [_core.SieveQuery.points(axis, literal), _core.SieveQuery.between(axis, literal, literal)]:
+            assert number % NUM_LOCATIONS in (locations_of(timeline, file, query) or set())
 
 
 def test_strict_bounds_are_exact_on_exact_axes() -> None:
@@ -175,41 +177,41 @@ def test_strict_bounds_are_exact_on_exact_axes() -> None:
     timeline = _core.SieveTimeline(axis, root, [])
     low, high = pa.array([1], pa.int32()), pa.array([3], pa.int32())
     inside = _core.SieveQuery.between(axis, low, high, low_strict=True, high_strict=True)
-    assert ask(timeline, file, inside) == {1}
-    assert ask(timeline, file, _core.SieveQuery.between(axis, low, low_strict=True)) == {1, 2}
-    assert ask(timeline, file, _core.SieveQuery.between(axis, None, high, high_strict=True)) == {0, 1}
-    assert ask(timeline, file, _core.SieveQuery.between(axis, high, low)) == set()
+    assert locations_of(timeline, file, inside) == {1}
+    assert locations_of(timeline, file, _core.SieveQuery.between(axis, low, low_strict=True)) == {1, 2}
+    assert locations_of(timeline, file, _core.SieveQuery.between(axis, None, high, high_strict=True)) == {0, 1}
+    assert locations_of(timeline, file, _core.SieveQuery.between(axis, high, low)) == set()
 
 
-def test_a_list_answers_for_its_elements_and_not_for_its_row() -> None:
-    kind = pa.list_(pa.int64())
-    axis = _core.SieveAxis(kind)
+def test_a_list_column_finds_elements_but_cannot_answer_null_tests() -> None:
+    data_type = pa.list_(pa.int64())
+    axis = _core.SieveAxis(data_type)
     assert axis.repeated
-    root, file = build(axis, [(pa.array([[1, 2], None, []], kind), 0), (pa.array([[3, None]], kind), 1)])
+    root, file = build(axis, [(pa.array([[1, 2], None, []], data_type), 0), (pa.array([[3, None]], data_type), 1)])
     timeline = _core.SieveTimeline(axis, root, [])
-    assert ask(timeline, file, _core.SieveQuery.points(axis, pa.array([3]))) == {1}
-    assert ask(timeline, file, _core.SieveQuery.null(axis)) is None
-    assert ask(timeline, file, _core.SieveQuery.not_null(axis)) is None
+    assert locations_of(timeline, file, _core.SieveQuery.points(axis, pa.array([3]))) == {1}
+    assert locations_of(timeline, file, _core.SieveQuery.null(axis)) is None
+    assert locations_of(timeline, file, _core.SieveQuery.not_null(axis)) is None
 
 
-def test_other_units_and_types_without_order_are_refused() -> None:
+def test_other_units_and_types_without_order_are_rejected() -> None:
     axis = _core.SieveAxis(pa.timestamp("us"))
     assert axis.meaning == "local time in us"
     with pytest.raises(TypeError, match="instant in us"):
         _core.SieveQuery.points(axis, pa.array([0], pa.timestamp("us", "UTC")))
-    for kind in [
+    for data_type in [
         pa.null(),
         pa.decimal256(50, 2),
         pa.month_day_nano_interval(),
         pa.struct([("a", pa.int8()), ("b", pa.int8())]),
     ]:
         with pytest.raises(UnsupportedError, match="cannot be indexed"):
-            _core.SieveAxis(kind)
+            _core.SieveAxis(data_type)
     with pytest.raises(TypeError, match="no prefixes"):
         _core.SieveQuery.prefix(axis, b"a")
 
 
-def test_partitions_and_their_shares_make_the_same_segments() -> None:
+def test_a_build_in_shares_makes_the_same_segments() -> None:
     r = random.Random(5)
     axis = _core.SieveAxis(pa.string())
     options = _core.SieveOptions(max_records=300, max_weight=200)
@@ -220,9 +222,9 @@ def test_partitions_and_their_shares_make_the_same_segments() -> None:
         keys, places = [key for key, _ in rows], [place for _, place in rows]
         return pa.array(keys, pa.string()), pa.array(places, pa.uint32()), pa.array([1] * len(rows), pa.uint64())
 
-    whole = _core.SieveBuild(axis, NUM_LOCATIONS, options=options)
-    whole.push(*columns(rows))
-    root, sections = whole.finish(4, PLACES, sides)
+    full = _core.SieveBuild(axis, NUM_LOCATIONS, options=options)
+    full.push(*columns(rows))
+    root, sections = full.finish(4, PLACES, sides)
     expected = _core.SieveTimeline(axis, root, [])
     file = b"".join(sections)
     for cuts in [[], ["key-00700"], ["key-00001", "key-00500", "key-01200"]]:
@@ -238,18 +240,18 @@ def test_partitions_and_their_shares_make_the_same_segments() -> None:
             axis, shares, instant=4, locations=PLACES, sides=sides, options=options, file=len(files)
         )
         files.append(border)
-        found = _core.SieveTimeline(axis, joined, [])
-        assert len(found.segments()) == len(expected.segments()) > 3
-        for ours, theirs in zip(found.segments(), expected.segments(), strict=True):
-            for at in (0, 3):
+        timeline = _core.SieveTimeline(axis, joined, [])
+        assert len(timeline.segments()) == len(expected.segments()) > 3
+        for ours, theirs in zip(timeline.segments(), expected.segments(), strict=True):
+            for field in (0, 3):
                 ranges = (
-                    slice(ours[at + 1], ours[at + 1] + ours[at + 2]),
-                    slice(theirs[at + 1], theirs[at + 1] + theirs[at + 2]),
+                    slice(ours[field + 1], ours[field + 1] + ours[field + 2]),
+                    slice(theirs[field + 1], theirs[field + 1] + theirs[field + 2]),
                 )
-                assert files[ours[at]][ranges[0]] == file[ranges[1]]
+                assert files[ours[field]][ranges[0]] == file[ranges[1]]
 
 
-def test_deltas_lie_over_the_base_and_compact_to_what_a_rebuild_makes() -> None:
+def test_a_compaction_of_deltas_equals_a_rebuild() -> None:
     axis = _core.SieveAxis(pa.int64())
     before = [(pa.array([1, 2, None]), 0), (pa.array([2, 3]), 1), (pa.array([9]), 2)]
     root, file = build(axis, before)
@@ -266,11 +268,11 @@ def test_deltas_lie_over_the_base_and_compact_to_what_a_rebuild_makes() -> None:
     def check(timeline: _core.SieveTimeline, file: bytes) -> None:
         for value in range(12):
             truth = {location for column, location in after if value in column.to_pylist()}
-            found = ask(timeline, file, _core.SieveQuery.points(axis, pa.array([value])))
-            # A key that nobody has may read the run around it.
-            assert found == truth if truth else found is not None
-        assert ask(timeline, file, _core.SieveQuery.null(axis)) == {0, 3}
-        assert ask(timeline, file, _core.SieveQuery.between(axis, pa.array([5]))) == {1, 3}
+            locations = locations_of(timeline, file, _core.SieveQuery.points(axis, pa.array([value])))
+            # A missing key may return the locations of the keys around it.
+            assert locations == truth if truth else locations is not None
+        assert locations_of(timeline, file, _core.SieveQuery.null(axis)) == {0, 3}
+        assert locations_of(timeline, file, _core.SieveQuery.between(axis, pa.array([5]))) == {1, 3}
 
     check(timeline, file)
     assert timeline.num_changes == 3
@@ -291,7 +293,7 @@ def test_deltas_lie_over_the_base_and_compact_to_what_a_rebuild_makes() -> None:
     check(_core.SieveTimeline(axis, new_root, []), new_file)
     rebuilt_root, rebuilt_file = build(axis, after)
     assert new_file == rebuilt_file
-    # The instants differ, and they alone.
+    # Only the instants and the checksums differ.
     assert new_root[:6] + new_root[14:-4] == rebuilt_root[:6] + rebuilt_root[14:-4]
 
     def fails(*_: object) -> bytes:
@@ -303,11 +305,11 @@ def test_deltas_lie_over_the_base_and_compact_to_what_a_rebuild_makes() -> None:
         timeline.compact(PLACES, read, fails)
 
 
-def test_the_report_adds_up() -> None:
+def test_the_report_counts_keys_rows_and_bytes() -> None:
     axis = _core.SieveAxis(pa.int64())
     root, file = build(axis, [(pa.array(range(100)), 0), (pa.array(range(50, 150)), 1)])
     timeline = _core.SieveTimeline(axis, root, [])
-    loaded = [(at, file[of[1] : of[1] + of[2]]) for at, of in enumerate(timeline.segments())]
+    loaded = [(number, file[part[1] : part[1] + part[2]]) for number, part in enumerate(timeline.segments())]
     report = timeline.report(loaded)
     assert report is not None
     assert (report["keys"], report["rows"], report["pairs"], report["locations"]) == (150, 200, 200, NUM_LOCATIONS)
@@ -316,10 +318,12 @@ def test_the_report_adds_up() -> None:
     assert report["reads_of_absent_keys"] > 0
 
 
-def test_i5_many_runs_are_merged_to_fewer_first(tmp_path: Path) -> None:
+def test_many_runs_are_merged_in_several_passes(tmp_path: Path) -> None:
     axis = _core.SieveAxis(pa.string())
     r = random.Random(8)
-    columns = [(pa.array([f"k{r.randrange(500):03}" for _ in range(40)]), at % NUM_LOCATIONS) for at in range(100)]
+    columns = [
+        (pa.array([f"k{r.randrange(500):03}" for _ in range(40)]), number % NUM_LOCATIONS) for number in range(100)
+    ]
     with Room(0, tmp_path) as room:
         runs = Runs(room)
         for column, location in columns:
@@ -330,7 +334,7 @@ def test_i5_many_runs_are_merged_to_fewer_first(tmp_path: Path) -> None:
         none = [0] * NUM_LOCATIONS
         gathered = Gathered(axis, runs, none, none, [False] * NUM_LOCATIONS)
         locations = [Location(*place) for place in PLACES]
-        # So little memory that eight runs are merged at a time: a hundred, thirteen, two.
+        # With so little memory, eight runs are merged at a time: 100 runs become 13, then 2.
         built = merge(gathered, locations, 1, room, memory=1)
         assert room.spilled_bytes > 3 * built.file_size
         assert not isinstance(built.file, bytes)

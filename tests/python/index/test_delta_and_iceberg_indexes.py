@@ -1,4 +1,4 @@
-"""The index over real tables: Delta Lake and Iceberg, through appends, deletes and time travel."""
+"""Indexes of Delta and Iceberg tables stay correct through appends, deletes and time travel."""
 
 from __future__ import annotations
 
@@ -55,32 +55,32 @@ def iceberg(path: Path, closing: ExitStack) -> tuple[Callable[[], Lake], Callabl
 def check(index: TableIndex, lake: Lake, snapshot: Snapshot) -> int:
     view = index.at(snapshot)
     assert view is not None
-    held = [
-        pa.concat_arrays([batch.column(0) for batch in lake.read_keys(piece, [("k",)])] or [pa.array([])])
-        for piece in snapshot.slices
+    keys_of_slices = [
+        pa.concat_arrays([batch.column(0) for batch in lake.read_keys(data_slice, [("k",)])] or [pa.array([])])
+        for data_slice in snapshot.slices
     ]
-    spared = 0
+    skipped = 0
     for key in range(0, 200, 9):
         mask = view.may_match("k", query.equals(pa.scalar(key, pa.int64())), snapshot.slices).to_pylist()
-        for keys, keep in zip(held, mask, strict=True):
+        for keys, keep in zip(keys_of_slices, mask, strict=True):
             assert keep or key not in keys.to_pylist()
-            spared += not keep
-    return spared
+            skipped += not keep
+    return skipped
 
 
 @pytest.mark.parametrize("make", [delta, iceberg])
-def test_the_index_follows_a_table_and_answers_for_each_of_its_states(tmp_path: Path, make: Any) -> None:
+def test_the_index_answers_for_every_snapshot_of_its_table(tmp_path: Path, make: Any) -> None:
     with ExitStack() as closing:
-        opened, change = make(tmp_path / "table", closing)
+        open_table_lake, change = make(tmp_path / "table", closing)
         r = random.Random(5)
         change(r)
-        lake = opened()
+        lake = open_table_lake()
         index = TableIndex(lake.beside(BELOW))
         index.build(lake, lake.snapshot(), ["k", "s"], progress=False)
         snapshots = []
         for _ in range(8):
             change(r)
-            lake = opened()
+            lake = open_table_lake()
             snapshots.append(lake.snapshot())
             index.update(lake, snapshots[-1], progress=False)
         assert index.verify(lake, snapshots[-1]) == []

@@ -1,4 +1,4 @@
-"""An index changes nothing for other readers of its folder, and each table has its own."""
+"""The location of an index: other readers of the folder do not see it, and each table has its own."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ NAMES = [
 ]
 
 
-def shop(folder: Path, parts: int = 4) -> Path:
+def make_table(folder: Path, parts: int = 4) -> Path:
     folder.mkdir(parents=True)
     for part in range(parts):
         pq.write_table(pa.table({"k": range(part, 4 * parts, parts)}), folder / f"{part}.parquet")
@@ -89,7 +89,7 @@ def names_below(folder: Path) -> set[str]:
 
 @pytest.mark.parametrize("read", READERS, ids=NAMES)
 def test_an_index_changes_nothing_for_other_readers(tmp_path: Path, read: Callable[[str], int]) -> None:
-    folder = shop(tmp_path / "lake" / "shop")
+    folder = make_table(tmp_path / "lake" / "shop")
     before = read(str(folder))
     assert before == 16
     table = ps.open_table(folder)
@@ -99,7 +99,7 @@ def test_an_index_changes_nothing_for_other_readers(tmp_path: Path, read: Callab
 
 
 def test_the_index_of_a_plain_folder_is_next_to_it(tmp_path: Path) -> None:
-    folder = shop(tmp_path / "lake" / "shop")
+    folder = make_table(tmp_path / "lake" / "shop")
     before = names_below(folder)
     ps.open_table(folder).build_index("k")
     assert names_below(folder) == before
@@ -109,7 +109,7 @@ def test_the_index_of_a_plain_folder_is_next_to_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("folder", "place"),
+    ("folder", "location"),
     [
         ("/lake/orders", "/lake/.parsieve/orders"),
         ("/orders", "/.parsieve/orders"),
@@ -126,11 +126,11 @@ def test_the_index_of_a_plain_folder_is_next_to_it(tmp_path: Path) -> None:
         ("", None),
     ],
 )
-def test_the_place_of_a_folder(folder: str, place: str | None) -> None:
-    assert next_to(folder) == place
+def test_the_default_index_location_of_a_folder(folder: str, location: str | None) -> None:
+    assert next_to(folder) == location
 
 
-def test_nothing_is_stored_next_to_a_bucket() -> None:
+def test_buckets_have_no_default_index_location() -> None:
     assert next_to("bucket", containers=1) is None
     assert next_to("bucket/year=2026", containers=1) is None
     assert next_to("bucket/orders", containers=1) == "bucket/.parsieve/orders"
@@ -141,23 +141,23 @@ def test_nothing_is_stored_next_to_a_bucket() -> None:
     assert next_to_uri(azure + "/lake/orders") == azure + "/lake/.parsieve/orders"
 
 
-def test_a_partition_has_an_index_outside_the_whole_table(tmp_path: Path) -> None:
+def test_the_index_of_a_partition_is_outside_its_table(tmp_path: Path) -> None:
     for year in (2025, 2026):
-        shop(tmp_path / "lake" / "orders" / f"year={year}")
-    whole, part = tmp_path / "lake" / "orders", tmp_path / "lake" / "orders" / "year=2026"
-    before = names_below(whole)
+        make_table(tmp_path / "lake" / "orders" / f"year={year}")
+    orders, part = tmp_path / "lake" / "orders", tmp_path / "lake" / "orders" / "year=2026"
+    before = names_below(orders)
     ps.open_table(part).build_index("k")
-    assert names_below(whole) == before
-    assert polars_scan(str(whole)) == 32
-    # The index of the partition is not that of the table.
-    assert ps.open_table(whole).index_kinds() == {}
-    ps.open_table(whole).build_index("k", kind="bloom")
+    assert names_below(orders) == before
+    assert polars_scan(str(orders)) == 32
+    # The partition and the table have separate indexes.
+    assert ps.open_table(orders).index_kinds() == {}
+    ps.open_table(orders).build_index("k", kind="bloom")
     assert ps.open_table(part).index_kinds() == {"k": "sieve"}
-    assert ps.open_table(whole).index_kinds() == {"k": "bloom"}
+    assert ps.open_table(orders).index_kinds() == {"k": "bloom"}
 
 
-def test_links_lead_to_one_index(tmp_path: Path) -> None:
-    folder = shop(tmp_path / "real" / "shop")
+def test_a_link_and_its_target_share_an_index(tmp_path: Path) -> None:
+    folder = make_table(tmp_path / "real" / "shop")
     (tmp_path / "links").mkdir()
     link = tmp_path / "links" / "mine"
     link.symlink_to(folder)
@@ -166,21 +166,21 @@ def test_links_lead_to_one_index(tmp_path: Path) -> None:
     assert not (tmp_path / "links" / ".parsieve").exists()
 
 
-def test_tables_of_one_name_have_indexes_of_their_own(tmp_path: Path) -> None:
-    one, other = shop(tmp_path / "a" / "shop"), shop(tmp_path / "b" / "shop")
-    ps.open_table(one).build_index("k")
-    assert ps.open_table(other).index_kinds() == {}
-    moved = one.rename(tmp_path / "moved")
+def test_tables_with_the_same_name_have_separate_indexes(tmp_path: Path) -> None:
+    first, second = make_table(tmp_path / "a" / "shop"), make_table(tmp_path / "b" / "shop")
+    ps.open_table(first).build_index("k")
+    assert ps.open_table(second).index_kinds() == {}
+    moved = first.rename(tmp_path / "moved")
     assert ps.open_table(moved).index_kinds() == {}
-    # What takes the old name is another table, and the index says nothing of its files.
-    other.rename(one)
-    plan = ps.open_table(one).plan("k = 3")
+    # Another table takes the old name. The index does not apply to its files.
+    second.rename(first)
+    plan = ps.open_table(first).plan("k = 3")
     assert plan.to_arrow()["k"].to_pylist() == [3]
     assert len(plan.files) == 4 or not [skip for skip in plan.skipped if skip.evidence == "index"]
 
 
 def test_an_index_of_version_0_1_is_used_until_it_is_dropped(tmp_path: Path) -> None:
-    folder = shop(tmp_path / "lake" / "shop")
+    folder = make_table(tmp_path / "lake" / "shop")
     old, new = folder / "_parsieve", tmp_path / "lake" / ".parsieve" / "shop"
     ps.open_table(folder, index_location=old).build_index("k", kind="sieve")
 
@@ -204,15 +204,15 @@ def test_an_index_of_version_0_1_is_used_until_it_is_dropped(tmp_path: Path) -> 
         assert len(opened.plan("k = 3").files) == 1
 
 
-def test_the_new_place_comes_first(tmp_path: Path) -> None:
-    folder = shop(tmp_path / "lake" / "shop")
+def test_the_new_location_takes_precedence_over_the_old_one(tmp_path: Path) -> None:
+    folder = make_table(tmp_path / "lake" / "shop")
     ps.open_table(folder).build_index("k", kind="sieve")
     ps.open_table(folder, index_location=folder / "_parsieve").build_index("k", kind="bloom")
     assert ps.open_table(folder).index_kinds() == {"k": "sieve"}
 
 
-def test_filters_of_an_indexed_folder_are_noted_at_its_index(tmp_path: Path) -> None:
-    folder = shop(tmp_path / "lake" / "shop")
+def test_adding_filters_writes_a_renewal_to_the_index(tmp_path: Path) -> None:
+    folder = make_table(tmp_path / "lake" / "shop")
     table = ps.open_table(folder)
     table.build_index("k", kind="sieve")
     ps.add_filters(folder / "0.parquet", columns=["k"])
@@ -222,7 +222,7 @@ def test_filters_of_an_indexed_folder_are_noted_at_its_index(tmp_path: Path) -> 
     assert len(table.plan("k = 4").files) == 1
 
 
-def test_lake_formats_keep_their_index_below_the_table(tmp_path: Path) -> None:
+def test_the_index_of_a_delta_table_is_inside_the_table(tmp_path: Path) -> None:
     deltalake = pytest.importorskip("deltalake")
     deltalake.write_deltalake(tmp_path / "t", pa.table({"k": [1, 2]}))
     ps.open_table(tmp_path / "t").build_index("k")
@@ -230,7 +230,7 @@ def test_lake_formats_keep_their_index_below_the_table(tmp_path: Path) -> None:
     assert not (tmp_path / ".parsieve").exists()
 
 
-def test_a_table_at_the_root_of_a_store_asks_for_a_place(tmp_path: Path) -> None:
+def test_a_table_at_the_root_of_a_store_needs_an_index_location(tmp_path: Path) -> None:
     store = MemoryStore()
     pq.write_table(pa.table({"k": [1]}), tmp_path / "0.parquet")
     store.put("0.parquet", (tmp_path / "0.parquet").read_bytes())
@@ -244,8 +244,8 @@ def test_a_table_at_the_root_of_a_store_asks_for_a_place(tmp_path: Path) -> None
 
 
 @pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="needs folders that this user cannot write to")
-def test_a_parent_that_is_not_writable_asks_for_a_place(tmp_path: Path) -> None:
-    folder = shop(tmp_path / "lake" / "shop")
+def test_an_unwritable_parent_folder_needs_an_index_location(tmp_path: Path) -> None:
+    folder = make_table(tmp_path / "lake" / "shop")
     folder.parent.chmod(0o555)
     try:
         with pytest.raises(PermissionError, match=r"index_location=.*\.parsieve"):
@@ -254,17 +254,17 @@ def test_a_parent_that_is_not_writable_asks_for_a_place(tmp_path: Path) -> None:
         folder.parent.chmod(0o755)
 
 
-def test_an_error_of_the_disk_names_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = shop(tmp_path / "lake" / "shop")
+def test_a_disk_error_names_the_file_of_the_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = make_table(tmp_path / "lake" / "shop")
 
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("parsieve.io.atomic.write", full)
+    monkeypatch.setattr("parsieve.io.fd.write", full)
     with pytest.raises(OSError, match=r"No space left on device: '.*\.parsieve/shop/") as caught:
         ps.open_table(folder).build_index("k")
     assert str(caught.value.filename).startswith(str(index_of(folder)))
 
 
-def test_a_local_folder_is_placed_by_its_real_path(tmp_path: Path) -> None:
+def test_the_index_location_uses_the_real_path_of_a_folder(tmp_path: Path) -> None:
     assert next_to_local(str(tmp_path / "a" / ".." / "shop")) == str(tmp_path.resolve() / ".parsieve" / "shop")

@@ -1,4 +1,4 @@
-"""I14: builds and compactions hold no more than they were allowed, however many rows there are."""
+"""Builds and compactions stay within their memory limit for any number of rows."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import pytest
 
 TESTS = Path(__file__).parents[1]
 MEMORY = 1 << 20
-# A key and where it is take sixteen bytes while they wait to be sorted.
+# Before sorting, a key and its location take 16 bytes.
 ROWS = 100 * MEMORY // 16
 
 
 def run(script: str, *arguments: object) -> str:
-    """What a script prints, whose process has done nothing else."""
+    """Return the output of a script that runs in a new process."""
     command = [sys.executable, str(TESTS / "support" / "programs" / script), *map(str, arguments)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])}
     return subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stdout
@@ -25,18 +25,18 @@ def run(script: str, *arguments: object) -> str:
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="it has no getrusage")
 @pytest.mark.timeout(1200)
-def test_i14_a_hundred_times_more_rows_than_memory(tmp_path: Path) -> None:
+def test_a_build_of_a_hundred_times_more_rows_than_memory_stays_within_its_limit(tmp_path: Path) -> None:
     rows = ROWS - ROWS % 1_000_000
     grown, pairs = map(int, run("index_memory.py", tmp_path / "index", MEMORY, rows).split())
     assert pairs > rows * 0.99
-    # A page of the builder, a piece of eight runs, batches in reading, and what allocators keep: measured 8 MB.
+    # The builder's page, parts of eight runs, the batches being read and memory kept by allocators: measured 8 MB.
     assert grown < 32 << 20
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="it has no getrusage")
 @pytest.mark.timeout(1200)
-def test_i14_a_compaction_holds_a_segment_and_a_page_of_an_index_of_any_size(tmp_path: Path) -> None:
+def test_the_memory_of_a_compaction_does_not_grow_with_the_index(tmp_path: Path) -> None:
     grown, sizes = [], []
     for rows in (1_000_000, 8_000_000):
         run("compaction_memory.py", "make", tmp_path, rows)
@@ -52,18 +52,18 @@ def test_i14_a_compaction_holds_a_segment_and_a_page_of_an_index_of_any_size(tmp
 
 @pytest.mark.skipif(sys.platform == "win32", reason="it has no getrusage")
 @pytest.mark.parametrize("threads", [1, 2])
-def test_the_memory_of_a_bloom_build_does_not_grow_with_the_number_of_small_files(tmp_path: Path, threads: int) -> None:
-    # A filter begins with room for a million rows, 1.2 MiB, and these files need 96 bytes each.
+def test_the_memory_of_a_bloom_build_does_not_grow_with_small_files(tmp_path: Path, threads: int) -> None:
+    # A new filter has space for a million rows (1.2 MiB), but each of these files needs only 96 bytes.
     grown, stored = map(int, run("bloom_memory.py", tmp_path / "index", "files", 16 << 20, threads, 300, 3).split())
     assert stored > 2 * 300 * 64
-    # Measured 1 MiB; it was 1.3 MiB for each file and column.
+    # Measured 1 MiB. An earlier version needed 1.3 MiB for each file and column.
     assert grown < 32 << 20
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="it has no getrusage")
-def test_a_bloom_build_holds_no_more_filters_than_its_memory(tmp_path: Path) -> None:
+def test_a_bloom_build_spills_filters_beyond_its_memory_limit(tmp_path: Path) -> None:
     memory = 2 << 20
     grown, stored = map(int, run("bloom_memory.py", tmp_path / "index", "slices", memory, 2, 60, 50_000).split())
-    # Two columns of 60 filters: measured 4 MiB, where it was the whole index and more.
+    # Two columns of 60 filters: measured 4 MiB. An earlier version needed more than the size of the index.
     assert stored > 5 * memory
     assert grown < stored // 2 + memory

@@ -1,4 +1,4 @@
-"""What other processes need to read slices and write parts of an index goes there as a pickle."""
+"""Lakes, slices and stores can be pickled, so that other processes can read slices and write index files."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from parsieve.lake import open_lake
 ROWS = pa.table({"k": [1, 2, None], "part": ["a", "a", "b"]})
 
 
-def travelled(thing: Any) -> Any:
-    return pickle.loads(pickle.dumps(thing))
+def roundtrip(value: Any) -> Any:
+    return pickle.loads(pickle.dumps(value))
 
 
 def table(kind: str, folder: Path) -> Any:
@@ -37,42 +37,42 @@ def table(kind: str, folder: Path) -> Any:
     folder.mkdir()
     catalog = SqlCatalog("test", uri=f"sqlite:///{folder}/catalog.db", warehouse=folder.as_uri())
     catalog.create_namespace("n")
-    made = catalog.create_table("n.t", ROWS.schema)
-    made.append(ROWS)
+    iceberg_table = catalog.create_table("n.t", ROWS.schema)
+    iceberg_table.append(ROWS)
     catalog.close()
-    return made
+    return iceberg_table
 
 
 @pytest.mark.parametrize("kind", ["parquet", "delta", "iceberg"])
-def test_slices_are_read_where_they_come_to(tmp_path: Path, kind: str) -> None:
+def test_unpickled_slices_read_the_same_rows(tmp_path: Path, kind: str) -> None:
     with warnings.catch_warnings():
-        # pyiceberg on newer versions of its own dependencies.
+        # pyiceberg causes warnings with newer versions of its dependencies.
         warnings.simplefilter("ignore")
         lake = open_lake(table(kind, tmp_path / "t"))
         snapshot = lake.snapshot()
-        there, slices = travelled((lake, snapshot.slices))
+        unpickled, slices = roundtrip((lake, snapshot.slices))
     columns = [("k",), ("part",)]
     for ours, theirs in zip(snapshot.slices, slices, strict=True):
         assert (theirs.location, theirs.token) == (ours.location, ours.token)
-        assert pa.Table.from_batches(there.read_keys(theirs, columns)).equals(
+        assert pa.Table.from_batches(unpickled.read_keys(theirs, columns)).equals(
             pa.Table.from_batches(lake.read_keys(ours, columns))
         )
 
 
 @pytest.mark.parametrize("remote", [False, True])
-def test_stores_are_written_from_anywhere(tmp_path: Path, remote: bool) -> None:
+def test_unpickled_stores_write_to_the_same_location(tmp_path: Path, remote: bool) -> None:
     store: Store = (
         ObjectStore(obstore.store.LocalStore(tmp_path), "index") if remote else LocalStore(tmp_path / "index")
     )
     store.put("a/b", b"here")
-    there = travelled(store)
-    assert there.get("a/b") == b"here"
-    assert there.put_if_absent("a/c", b"there")
+    unpickled = roundtrip(store)
+    assert unpickled.get("a/b") == b"here"
+    assert unpickled.put_if_absent("a/c", b"there")
     assert store.get("a/c") == b"there"
-    assert str(there) == str(store)
-    assert (there.requests, store.requests) != (0, 0)
+    assert str(unpickled) == str(store)
+    assert (unpickled.requests, store.requests) != (0, 0)
 
 
-def test_a_store_in_memory_goes_nowhere() -> None:
+def test_a_memory_store_cannot_be_pickled() -> None:
     with pytest.raises((TypeError, UnsupportedError, NotImplementedError)):
         pickle.dumps(ObjectStore(obstore.store.MemoryStore(), "index"))

@@ -1,4 +1,4 @@
-"""Commits that race: those that do not touch go on top of each other, and one that comes too late does not hold."""
+"""Concurrent commits: independent commits both succeed, and a commit that is too late fails with a conflict."""
 
 from __future__ import annotations
 
@@ -29,45 +29,45 @@ def rows(keys: list[int | None]) -> pa.Table:
 
 
 class Racing(ModelLake):
-    """A table during whose next scan somebody else does something to the index."""
+    """A table whose next scan first calls `meanwhile`, which changes the index."""
 
     meanwhile: Callable[[], object] | None = None
 
-    def read_keys(self, piece: Slice, columns: Sequence[ColumnPath]) -> Iterator[pa.RecordBatch]:
+    def read_keys(self, data_slice: Slice, columns: Sequence[ColumnPath]) -> Iterator[pa.RecordBatch]:
         if self.meanwhile is not None:
-            act, self.meanwhile = self.meanwhile, None
-            act()
-        yield from super().read_keys(piece, columns)
+            action, self.meanwhile = self.meanwhile, None
+            action()
+        yield from super().read_keys(data_slice, columns)
 
 
-def test_commits_that_do_not_touch_are_put_on_top_of_each_other(tmp_path: Path) -> None:
+def test_independent_commits_both_succeed(tmp_path: Path) -> None:
     lake = Racing(SCHEMA)
     first = lake.change({place("a"): rows([1]), place("b"): rows([2])})
     mine, theirs = TableIndex(tmp_path), TableIndex(tmp_path)
-    # Two columns built at once.
+    # Concurrent builds of two columns.
     lake.meanwhile = lambda: theirs.build(lake, first, ["v"], progress=False)
     view = mine.build(lake, first, ["k"], progress=False)
     assert (view.version, set(view.columns)) == (2, {("k",), ("v",)})
-    # The same column built at once: one of them has to look again.
+    # Concurrent builds of the same column: one of them fails.
     lake.meanwhile = lambda: theirs.build(lake, first, ["k"], progress=False)
     with pytest.raises(ConflictError, match="k was indexed by another process"):
         mine.build(lake, first, ["k", "v"], progress=False)
-    # An update of which another one was faster, to a later snapshot: the later one stays.
+    # A concurrent update to a later snapshot is faster: the later snapshot wins.
     second = lake.change({place("a"): rows([3])})
     third = lake.change({place("a"): rows([4])})
     lake.meanwhile = lambda: theirs.update(lake, third, progress=False)
     assert mine.update(lake, second, progress=False).table.id == third.id
-    # An update beside a compaction: both hold.
+    # Concurrent update and compaction: both succeed.
     fourth = lake.change({place("b"): rows([5])})
     lake.meanwhile = theirs.compact
     view = mine.update(lake, fourth, progress=False)
     assert [len(state.deltas) for state in view.columns.values()] == [1, 1]
     mask = view.may_match("k", query.equals(pa.scalar(5)), fourth.slices).to_pylist()
-    assert [piece.group for piece, keep in zip(fourth.slices, mask, strict=True) if keep] == ["b"]
+    assert [data_slice.group for data_slice, keep in zip(fourth.slices, mask, strict=True) if keep] == ["b"]
     assert mine.verify(lake, fourth) == []
 
 
-def test_a_writer_who_slept_does_not_commit_below_the_newest_version(tmp_path: Path) -> None:
+def test_a_slow_writer_does_not_commit_below_the_newest_version(tmp_path: Path) -> None:
     lake = Racing(SCHEMA)
     mine, theirs = TableIndex(tmp_path), TableIndex(tmp_path)
     mine.build(lake, lake.change({place("a"): rows([1]), place("b"): rows([2])}), ["k"], progress=False)
@@ -79,7 +79,7 @@ def test_a_writer_who_slept_does_not_commit_below_the_newest_version(tmp_path: P
         soon = dt.datetime.now(dt.UTC) + dt.timedelta(seconds=5)
         assert theirs.expire(soon).versions_removed == 3
 
-    # The number after the version that this writer saw is free again when he comes to put it.
+    # When this writer commits, expiry has freed the version number that it chose.
     lake.meanwhile = others_commit_and_expire
     mine.update(lake, second, progress=False)
     assert [version for version, _ in mine.log.stored()] == [4]
@@ -90,101 +90,101 @@ def test_a_writer_who_slept_does_not_commit_below_the_newest_version(tmp_path: P
     assert mine.verify(lake, lake.snapshot()) == []
 
 
-class Sleepy(LocalStore):
-    """A store on which a writer falls asleep just before it puts a version, or just after."""
+class PausingStore(LocalStore):
+    """A store that calls a function just before or just after a writer commits a version."""
 
     before: Callable[[], object] | None = None
     after: Callable[[], object] | None = None
 
     def put_if_absent(self, name: str, data: bytes) -> bool:
         if self.before is not None:
-            act, self.before = self.before, None
-            act()
-        done = super().put_if_absent(name, data)
+            action, self.before = self.before, None
+            action()
+        written = super().put_if_absent(name, data)
         if self.after is not None:
-            act, self.after = self.after, None
-            act()
-        return done
+            action, self.after = self.after, None
+            action()
+        return written
 
 
-def sleepy(folder: Path) -> tuple[TableIndex, Sleepy]:
-    store = Sleepy(folder)
+def pausing_index(folder: Path) -> tuple[TableIndex, PausingStore]:
+    store = PausingStore(folder)
     return TableIndex(store), store
 
 
-def assert_whole(index: TableIndex, lake: ModelLake) -> None:
-    """Every file that the newest version names is there, and the index is true."""
+def assert_complete_and_correct(index: TableIndex, lake: ModelLake) -> None:
+    """Assert that all files of the newest version exist, and that the index is correct."""
     newest = index.log.newest()
     assert newest is not None
     assert [part.name for part in newest.parts() if part.name and not (index.store.root / part.name).exists()] == []  # type: ignore[attr-defined]
     assert index.verify(lake, lake.snapshot()) == []
 
 
-def collect(folder: Path) -> int:
-    """What no version names is removed, whatever its age."""
-    time.sleep(0.02)
-    return TableIndex(folder).expire(dt.timedelta(days=1), dt.timedelta(0)).files_removed
+def collect_garbage(folder: Path) -> int:
+    """Remove unreferenced files of any age, and return their number."""
+    # With a negative age, files that were written just now are garbage too.
+    return TableIndex(folder).expire(dt.timedelta(days=1), dt.timedelta(seconds=-5)).files_removed
 
 
 @pytest.mark.parametrize("operation", ["build", "update", "compact"])
-def test_a_writer_who_sleeps_longer_than_garbage_lives_gets_a_conflict(tmp_path: Path, operation: str) -> None:
+def test_a_writer_whose_files_were_collected_gets_a_conflict(tmp_path: Path, operation: str) -> None:
     lake = ModelLake(SCHEMA)
     first = lake.change({place("a"): rows([1]), place("b"): rows([2])})
     TableIndex(tmp_path).build(lake, first, ["k"], progress=False)
     second = lake.change({place("a"): rows([3])})
     if operation == "compact":
         TableIndex(tmp_path).update(lake, second, progress=False)
-    index, store = sleepy(tmp_path)
-    acts: dict[str, Callable[[], object]] = {
+    index, store = pausing_index(tmp_path)
+    actions: dict[str, Callable[[], object]] = {
         "build": lambda: index.build(lake, second, ["v"], progress=False),
         "update": lambda: index.update(lake, second, progress=False),
         "compact": index.compact,
     }
     before = [version for version, _ in index.log.stored()]
-    store.before = lambda: collect(tmp_path)
+    store.before = lambda: collect_garbage(tmp_path)
     with pytest.raises(ConflictError, match="removed as garbage"):
-        acts[operation]()
+        actions[operation]()
     assert [version for version, _ in index.log.stored()] == before
-    assert_whole(index, lake)
-    # Awake, it is done at once.
-    acts[operation]()
-    assert_whole(index, lake)
+    assert_complete_and_correct(index, lake)
+    # A second attempt succeeds.
+    actions[operation]()
+    assert_complete_and_correct(index, lake)
 
 
-def test_what_was_put_on_top_of_a_version_that_is_withdrawn_holds_none_of_its_lost_files(tmp_path: Path) -> None:
+def test_a_commit_on_top_of_a_withdrawn_version_has_no_lost_files(tmp_path: Path) -> None:
     lake = ModelLake(SCHEMA)
     first = lake.change({place("a"): rows([1]), place("b"): rows([2])})
     TableIndex(tmp_path).build(lake, first, ["k"], progress=False)
-    index, store = sleepy(tmp_path)
-    store.before = lambda: collect(tmp_path)
-    # Before the sleeper looks at his files, somebody else goes on from his version.
+    index, store = pausing_index(tmp_path)
+    store.before = lambda: collect_garbage(tmp_path)
+    # Before the slow writer checks its files, another writer commits on top of its version.
     store.after = lambda: TableIndex(tmp_path).build(lake, first, ["k"], progress=False)
     with pytest.raises(ConflictError, match="removed as garbage"):
         index.build(lake, first, ["v"], progress=False)
     newest = index.newest()
     assert newest is not None
     assert set(newest.columns) == {("k",)}
-    assert_whole(index, lake)
+    assert_complete_and_correct(index, lake)
 
 
-def test_a_collector_who_sleeps_spares_what_was_committed_meanwhile(tmp_path: Path) -> None:
+def test_garbage_collection_keeps_files_that_were_committed_meanwhile(tmp_path: Path) -> None:
     lake = ModelLake(SCHEMA)
     snapshot = lake.change({place("a"): rows([1])})
 
-    class Waiting(LocalStore):
-        """A store whose collector gives notice, and then sleeps while a prepared version is put."""
+    class CommitAfterNotice(LocalStore):
+        """A store that commits a prepared version as soon as the garbage collector has written its notice."""
 
         def put(self, name: str, data: Data) -> None:
             super().put(name, data)
             if name.startswith("garbage/"):
                 release()
 
-    mine, store = sleepy(tmp_path)
+    mine, store = pausing_index(tmp_path)
     TableIndex(tmp_path).build(lake, snapshot, ["v"], progress=False)
     outcomes: list[object] = []
 
     def release() -> None:
-        # The version arrives between the notice and the collector's second look.
+        # Commit the version between the notice and the collector's second check.
         outcomes.append(LocalStore(tmp_path).put_if_absent(*pending.pop()))
 
     pending: list[tuple[str, bytes]] = []
@@ -192,25 +192,24 @@ def test_a_collector_who_sleeps_spares_what_was_committed_meanwhile(tmp_path: Pa
 
     def hold(name: str, data: bytes) -> bool:
         pending.append((name, data))
-        TableIndex(Waiting(tmp_path)).expire(dt.timedelta(days=1), dt.timedelta(0))
+        TableIndex(CommitAfterNotice(tmp_path)).expire(dt.timedelta(days=1), dt.timedelta(seconds=-5))
         return bool(outcomes)
 
     store.put_if_absent = hold  # type: ignore[method-assign]
-    time.sleep(0.02)
     view = mine.build(lake, snapshot, ["k"], progress=False)
     store.put_if_absent = real  # type: ignore[method-assign]
     assert outcomes == [True]
     assert set(view.columns) == {("k",), ("v",)}
-    assert_whole(mine, lake)
+    assert_complete_and_correct(mine, lake)
 
 
-def test_a_notice_that_nobody_removed_is_heeded_and_goes_with_age(tmp_path: Path) -> None:
+def test_a_notice_of_a_killed_collector_counts_until_it_is_old(tmp_path: Path) -> None:
     lake = ModelLake(SCHEMA)
     snapshot = lake.change({place("a"): rows([1])})
-    index, store = sleepy(tmp_path)
+    index, store = pausing_index(tmp_path)
 
     def killed_collector() -> None:
-        names = [one.name for folder in ("roots", "segments") for one in store.list(folder)]
+        names = [entry.name for folder in ("roots", "segments") for entry in store.list(folder)]
         store.put("garbage/0-1.garbage", document.write("garbage", {"names": names}))
 
     store.before = killed_collector
@@ -225,10 +224,10 @@ def test_a_notice_that_nobody_removed_is_heeded_and_goes_with_age(tmp_path: Path
     os.utime(notice, (old, old))
     index.expire(dt.timedelta(days=1))
     assert not notice.exists()
-    # One that cannot be read speaks of every file.
+    # An unreadable notice applies to all files.
     store.before = lambda: store.put("garbage/0-2.garbage", b"\0")
     with pytest.raises(ConflictError, match="removed as garbage"):
         index.update(lake, lake.change({place("a"): rows([2])}), progress=False)
     (tmp_path / "garbage/0-2.garbage").unlink()
     index.update(lake, lake.snapshot(), progress=False)
-    assert_whole(index, lake)
+    assert_complete_and_correct(index, lake)

@@ -1,4 +1,4 @@
-"""Reports of builds and maintenance: sizes on disk, files read and left out, leftovers and until when they stay."""
+"""Reports of builds and maintenance: sizes on disk, the files that were read, omitted or removed, and leftovers."""
 
 from __future__ import annotations
 
@@ -43,21 +43,21 @@ def write(folder: Path, part: int, keys: list[int]) -> Path:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    made = tmp_path / "lake" / "shop"
+    shop = tmp_path / "lake" / "shop"
     draw = random.Random(1)
     for part in range(10):
-        write(made, part, [draw.randrange(10**9) for _ in range(1000)])
-    return made
+        write(shop, part, [draw.randrange(10**9) for _ in range(1000)])
+    return shop
 
 
 def files_of(folder: Path) -> dict[str, int]:
-    """The files of the index, with their sizes."""
-    found = [path for path in index_of(folder).rglob("*") if path.is_file()]
-    return {str(path.relative_to(index_of(folder))): path.stat().st_size for path in found}
+    """Return the files of the index with their sizes."""
+    paths = [path for path in index_of(folder).rglob("*") if path.is_file()]
+    return {str(path.relative_to(index_of(folder))): path.stat().st_size for path in paths}
 
 
 def on_disk(folder: Path) -> int:
-    """Bytes of the files that hold the index; versions and notes are not of any column."""
+    """Return the size of all columns of the index. Versions and renewals do not belong to a column."""
     return sum(size for name, size in files_of(folder).items() if not name.startswith(("commits", "renewals")))
 
 
@@ -76,27 +76,27 @@ def test_all_bytes_on_disk_are_reported(folder: Path, kind: str) -> None:
         assert stats.stored_bytes > stats.keys_bytes > stats.lookup_bytes
 
 
-def test_columns_that_share_files_count_them_once(folder: Path) -> None:
+def test_files_shared_by_columns_are_counted_once(folder: Path) -> None:
     report = ps.open_table(folder).build_index(["k", "n"], kind="sieve")
     assert report.bytes_stored == on_disk(folder)
 
 
-def test_an_index_of_the_other_kind_stays(folder: Path) -> None:
+def test_a_build_keeps_an_index_of_the_other_kind(folder: Path) -> None:
     table = ps.open_table(folder)
     for kind, expected in [("sieve", "sieve"), ("bloom", "both"), ("sieve", "both")]:
         table.build_index("k", kind=kind)
         assert table.index_kinds() == {"k": expected}
 
 
-def test_a_bloom_index_beside_a_sieve_rejects_missing_keys(folder: Path) -> None:
+def test_both_kinds_together_reject_missing_keys(folder: Path) -> None:
     table = ps.open_table(folder)
     table.build_index("k", kind="sieve")
-    alone = table.index_stats()["k"].reads_of_absent_keys
+    reads_with_sieve = table.index_stats()["k"].reads_of_absent_keys
     table.build_index("k", kind="both")
-    assert 0 < table.index_stats()["k"].reads_of_absent_keys < alone / 10
+    assert 0 < table.index_stats()["k"].reads_of_absent_keys < reads_with_sieve / 10
 
 
-def test_advice_estimates_what_is_on_disk(folder: Path) -> None:
+def test_advice_estimates_the_size_on_disk(folder: Path) -> None:
     table = ps.open_table(folder)
     [advice] = table.advise("k")
     report = table.build_index("k", kind="sieve")
@@ -105,7 +105,7 @@ def test_advice_estimates_what_is_on_disk(folder: Path) -> None:
     assert f"({size_of(advice.sieve_bytes)} on disk, " in str(advice)
 
 
-def test_a_column_that_auto_leaves_alone_says_why_and_how_to_force_it(tmp_path: Path) -> None:
+def test_auto_explains_why_it_builds_no_index_and_how_to_force_it(tmp_path: Path) -> None:
     for part in range(10):
         write(tmp_path / "t", part, list(range(part * 100, part * 100 + 100)))
     table = ps.open_table(tmp_path / "t")
@@ -117,28 +117,28 @@ def test_a_column_that_auto_leaves_alone_says_why_and_how_to_force_it(tmp_path: 
     assert str(report) == note
 
 
-def test_updates_count_what_they_read(folder: Path) -> None:
+def test_updates_count_read_renewed_and_removed_files(folder: Path) -> None:
     table = ps.open_table(folder)
     table.build_index("k", kind="both")
-    assert counted(table.update_index()) == (0, 0, 0, 10, 0)
+    assert counts_of(table.update_index()) == (0, 0, 0, 10, 0)
     write(folder, 10, [1, 2, 3])
     write(folder, 3, [5])
     (folder / "04.parquet").unlink()
-    assert counted(table.update_index()) == (2, 0, 1, 8, 4)
+    assert counts_of(table.update_index()) == (2, 0, 1, 8, 4)
     stats = table.index_stats()["k"]
     assert (stats.locations, stats.rows) == (10, 8004)
     ps.add_filters(folder / "05.parquet", columns=["k"])
     report = table.update_index()
-    assert counted(report) == (0, 1, 0, 9, 0)
+    assert counts_of(report) == (0, 1, 0, 9, 0)
     assert report.columns == ("k",)
     assert report.bytes_stored > report.bytes_lookup > 0
 
 
-def counted(report: UpdateReport) -> tuple[int, int, int, int, int]:
+def counts_of(report: UpdateReport) -> tuple[int, int, int, int, int]:
     return report.files_read, report.files_renewed, report.files_removed, report.files_unchanged, report.rows
 
 
-def test_compaction_says_what_it_merged(folder: Path) -> None:
+def test_a_compaction_reports_the_number_of_merged_updates(folder: Path) -> None:
     table = ps.open_table(folder)
     table.build_index("k", kind="sieve")
     for part in (10, 11):
@@ -150,30 +150,30 @@ def test_compaction_says_what_it_merged(folder: Path) -> None:
     assert str(table.compact_index()).startswith("nothing to compact; ")
 
 
-def test_expired_versions_free_their_files_at_once(folder: Path) -> None:
+def test_expiry_removes_the_files_of_expired_versions(folder: Path) -> None:
     table = ps.open_table(folder)
     first = table.build_index("k", kind="sieve")
     table.build_index("k", kind="sieve")
     assert on_disk(folder) == 2 * first.bytes_stored
 
-    kept = table.expire_index()
-    assert (kept.versions_removed, kept.files_removed, kept.bytes_freed) == (0, 0, 0)
-    [remaining] = kept.remaining
+    first_report = table.expire_index()
+    assert (first_report.versions_removed, first_report.files_removed, first_report.bytes_freed) == (0, 0, 0)
+    [remaining] = first_report.remaining
     assert remaining.bytes == first.bytes_stored
     assert "expire_index(older_than=0) removes them" in remaining.reason
     assert remaining.until is not None
     assert remaining.until > dt.datetime.now(dt.UTC) + dt.timedelta(days=6)
-    assert f"remain until {remaining.until:%Y-%m-%d}" in str(kept)
+    assert f"remain until {remaining.until:%Y-%m-%d}" in str(first_report)
 
-    freed = table.expire_index(older_than=0)
-    assert freed.versions_removed == 1
-    assert freed.bytes_freed >= first.bytes_stored
-    assert freed.remaining == ()
+    second_report = table.expire_index(older_than=0)
+    assert second_report.versions_removed == 1
+    assert second_report.bytes_freed >= first.bytes_stored
+    assert second_report.remaining == ()
     assert on_disk(folder) == first.bytes_stored
     assert table.verify_index() == []
 
 
-def test_a_dropped_index_leaves_nothing_but_its_last_version(folder: Path) -> None:
+def test_a_dropped_index_leaves_only_its_last_version(folder: Path) -> None:
     table = ps.open_table(folder)
     table.build_index("k", kind="both")
     size = on_disk(folder)
@@ -185,7 +185,7 @@ def test_a_dropped_index_leaves_nothing_but_its_last_version(folder: Path) -> No
     assert table.drop_index() == DropReport((), 0, 0)
 
 
-def test_dropping_one_of_two_columns_says_what_remains(folder: Path) -> None:
+def test_dropping_one_of_two_columns_reports_the_remaining_files(folder: Path) -> None:
     table = ps.open_table(folder)
     table.build_index(["k", "n"], kind="sieve")
     report = table.drop_index("k")
@@ -200,7 +200,7 @@ def test_dropping_one_of_two_columns_says_what_remains(folder: Path) -> None:
 def test_a_build_that_fails_removes_its_files(folder: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     table = ps.open_table(folder)
     put = LocalStore.put
-    # The disk is full once the keys or filters are written.
+    # The disk is full after the keys or filters have been written.
     failing = {"sieve": "roots", "bloom": "bindings"}[kind]
 
     def full(store: LocalStore, name: str, data: bytes) -> None:
@@ -234,11 +234,11 @@ def test_an_interrupted_update_removes_its_files_and_keeps_the_index(
     assert table.update_index().files_read == 1
 
 
-def test_what_a_killed_build_left_is_reported_and_removed_in_time(folder: Path) -> None:
+def test_files_of_a_killed_build_are_reported_and_removed_after_a_while(folder: Path) -> None:
     table = ps.open_table(folder)
     table.build_index("k", kind="sieve")
-    left = index_of(folder) / "segments" / "6-ab.segments"
-    left.write_bytes(b"x" * 900)
+    leftover = index_of(folder) / "segments" / "6-ab.segments"
+    leftover.write_bytes(b"x" * 900)
     (index_of(folder) / "segments" / ".tmp-12").write_bytes(b"x" * 100)
 
     report = table.expire_index(0)
@@ -251,14 +251,14 @@ def test_what_a_killed_build_left_is_reported_and_removed_in_time(folder: Path) 
     assert "2 files (1 kB) remain" in str(report)
     assert table.drop_index("k").remaining[0].files == 2
 
-    yesterday = left.stat().st_mtime - GARBAGE_AGE.total_seconds() - 60
-    for path in left.parent.iterdir():
+    yesterday = leftover.stat().st_mtime - GARBAGE_AGE.total_seconds() - 60
+    for path in leftover.parent.iterdir():
         os.utime(path, (yesterday, yesterday))
     report = table.expire_index()
     assert (report.files_removed, report.bytes_freed, report.remaining) == (2, 1000, ())
 
 
-def test_nothing_is_removed_where_a_version_may_still_arrive() -> None:
+def test_drafts_are_kept_if_the_commit_may_have_succeeded() -> None:
     class Vanishing(ObjectStore):
         def put_if_absent(self, name: str, data: bytes) -> bool:
             super().put_if_absent(name, data)
@@ -270,7 +270,7 @@ def test_nothing_is_removed_where_a_version_may_still_arrive() -> None:
     with pytest.raises(OSError, match="lost"):
         drafts.put_if_absent("commits/v1", b"names the root")
     drafts.discard()
-    assert [one.name for one in store.list("roots")] == ["roots/1.root"]
+    assert [entry.name for entry in store.list("roots")] == ["roots/1.root"]
 
 
 def stores(tmp_path: Path) -> Iterator[Store]:
@@ -278,19 +278,19 @@ def stores(tmp_path: Path) -> Iterator[Store]:
     yield ObjectStore(MemoryStore(), "index")
 
 
-def test_only_files_since_the_last_version_are_drafts(tmp_path: Path) -> None:
+def test_only_files_after_the_last_commit_are_drafts(tmp_path: Path) -> None:
     for store in stores(tmp_path):
         with contextlib.suppress(ZeroDivisionError), drafting(store) as log:
             log.store.put("roots/1.root", b"x")
             assert log.store.put_if_absent("commits/v1", b"names it")
             log.store.put("roots/2.root", b"y")
             raise ZeroDivisionError
-        assert [one.name for one in store.list("roots")] == ["roots/1.root"]
+        assert [entry.name for entry in store.list("roots")] == ["roots/1.root"]
 
 
-def test_the_text_of_reports() -> None:
-    left = tuple(LeftOut(f"{n}.parquet", "it changed while the index was being prepared") for n in range(7))
-    text = str(BuildReport({"a": "sieve", "b": "bloom", "c": "sieve"}, 1, 1, 999, 42, 0.26, left))
+def test_reports_print_as_short_texts() -> None:
+    left_out = tuple(LeftOut(f"{n}.parquet", "it changed while the index was being prepared") for n in range(7))
+    text = str(BuildReport({"a": "sieve", "b": "bloom", "c": "sieve"}, 1, 1, 999, 42, 0.26, left_out))
     assert text.splitlines()[:4] == [
         "a, c: Sieve index",
         "b: Bloom index",
@@ -302,7 +302,7 @@ def test_the_text_of_reports() -> None:
     assert [size_of(size) for size in (0, 10**6, 2_340_000_000)] == ["0 bytes", "1.0 MB", "2.3 GB"]
 
 
-def test_a_full_index_reports_to_the_low_level_too(folder: Path, tmp_path: Path) -> None:
+def test_table_index_returns_reports_too(folder: Path, tmp_path: Path) -> None:
     index = TableIndex(tmp_path / "index")
     lake = ps.open_table(folder).opened.lake
     index.build(lake, lake.snapshot(), ["k"], progress=False)
@@ -310,7 +310,7 @@ def test_a_full_index_reports_to_the_low_level_too(folder: Path, tmp_path: Path)
     assert index.drop(["k"]).columns == ("k",)
 
 
-def test_a_full_temporary_folder_is_named() -> None:
+def test_the_error_for_a_full_temporary_folder_names_it() -> None:
     class Full:
         name = "/temporary/parsieve-1/0"
 

@@ -1,4 +1,4 @@
-"""Versions of an index: built, asked, brought up to date, compacted, travelled through and expired."""
+"""Versions of an index: builds, lookups, updates, compaction, time travel and expiry."""
 
 from __future__ import annotations
 
@@ -46,24 +46,24 @@ def start(tmp_path: Path, columns: list[str] | None = None) -> tuple[ModelLake, 
     return lake, index
 
 
-def kept(index: TableIndex, column: str, asked: query.Query, snapshot: Snapshot) -> set[str]:
+def kept_groups(index: TableIndex, column: str, condition: query.Query, snapshot: Snapshot) -> set[str]:
     view = index.at(snapshot)
     assert view is not None
-    mask = view.may_match(column, asked, snapshot.slices).to_pylist()
-    return {piece.group for piece, keep in zip(snapshot.slices, mask, strict=True) if keep}
+    mask = view.may_match(column, condition, snapshot.slices).to_pylist()
+    return {data_slice.group for data_slice, keep in zip(snapshot.slices, mask, strict=True) if keep}
 
 
-def test_several_columns_of_one_scan_answer(tmp_path: Path) -> None:
+def test_one_scan_builds_the_indexes_of_several_columns(tmp_path: Path) -> None:
     lake, index = start(tmp_path)
     snapshot = lake.snapshot()
-    assert sorted(lake.reads) == sorted(piece.location for piece in snapshot.slices)
-    assert kept(index, "k", point(3), snapshot) == {"a", "b"}
-    assert kept(index, "k", point(20), snapshot) == {"c"}
-    assert kept(index, "k", query.between(pa.scalar(4), pa.scalar(19)), snapshot) == {"b"}
-    assert kept(index, "k", query.is_null(), snapshot) == {"b"}
-    assert kept(index, "s", query.prefix("text-002"), snapshot) == {"c"}
-    assert kept(index, "n.x", query.is_nan(), snapshot) == {"b"}
-    assert kept(index, "n.x", query.equals(pa.scalar(1.5)), snapshot) == {"a", "b"}
+    assert sorted(lake.reads) == sorted(data_slice.location for data_slice in snapshot.slices)
+    assert kept_groups(index, "k", point(3), snapshot) == {"a", "b"}
+    assert kept_groups(index, "k", point(20), snapshot) == {"c"}
+    assert kept_groups(index, "k", query.between(pa.scalar(4), pa.scalar(19)), snapshot) == {"b"}
+    assert kept_groups(index, "k", query.is_null(), snapshot) == {"b"}
+    assert kept_groups(index, "s", query.prefix("text-002"), snapshot) == {"c"}
+    assert kept_groups(index, "n.x", query.is_nan(), snapshot) == {"b"}
+    assert kept_groups(index, "n.x", query.equals(pa.scalar(1.5)), snapshot) == {"a", "b"}
     view = index.newest()
     assert view is not None
     assert view.lookup("k", point(20)) == {Location("p=1", "c")}
@@ -73,27 +73,27 @@ def test_several_columns_of_one_scan_answer(tmp_path: Path) -> None:
         view.lookup("nothing", point(1))
 
 
-def test_slices_of_another_token_and_unknown_ones_are_kept(tmp_path: Path) -> None:
+def test_changed_and_new_slices_are_kept(tmp_path: Path) -> None:
     lake, index = start(tmp_path)
     changed = lake.change({place("a"): rows(99), place("new"): rows(1)})
-    assert kept(index, "k", point(20), changed) == {"a", "new", "c"}
+    assert kept_groups(index, "k", point(20), changed) == {"a", "new", "c"}
 
 
-def test_an_update_reads_only_what_changed(tmp_path: Path) -> None:
+def test_an_update_reads_only_changed_slices(tmp_path: Path) -> None:
     lake, index = start(tmp_path)
     before = lake.snapshot()
     after = lake.change({place("a"): rows(1, 50), place("b"): None, place("d"): rows(3)})
     lake.reads.clear()
     index.update(lake, after, progress=False)
     assert sorted(lake.reads) == [place("a"), place("d")]
-    assert kept(index, "k", point(3), after) == {"d"}
-    assert kept(index, "k", point(50), after) == {"a"}
+    assert kept_groups(index, "k", point(3), after) == {"d"}
+    assert kept_groups(index, "k", point(50), after) == {"a"}
     # The version of the earlier snapshot still answers for it.
-    assert kept(index, "k", point(3), before) == {"a", "b"}
+    assert kept_groups(index, "k", point(3), before) == {"a", "b"}
     view = index.newest()
     assert view is not None
     assert (view.version, view.table.id) == (2, 2)
-    # Nothing new: nothing is committed.
+    # Without changes, an update commits nothing.
     assert index.update(lake, after).version == 2
     index.update(lake, lake.change({}))
     assert index.newest().version == 3  # type: ignore[union-attr]
@@ -117,24 +117,24 @@ def test_a_compaction_equals_a_build_byte_for_byte(tmp_path: Path) -> None:
             rebuilt.store.get(part.name) for part in theirs.files
         ]
         left, right = index.store.get(ours.root.name), rebuilt.store.get(theirs.root.name)
-        # Everything but the instant, and the checksum over it.
+        # Compare everything except the instant and the checksum.
         assert left[:6] + left[14:-4] == right[:6] + right[14:-4]
     for key in range(40):
-        truth = {group for group, table in held(lake).items() if key in table.column("k").to_pylist()}
-        assert truth <= kept(index, "k", point(key), lake.snapshot())
+        truth = {group for group, table in tables_by_group(lake).items() if key in table.column("k").to_pylist()}
+        assert truth <= kept_groups(index, "k", point(key), lake.snapshot())
     assert index.verify(lake, lake.snapshot()) == []
 
 
-def held(lake: ModelLake) -> dict[str, pa.Table]:
+def tables_by_group(lake: ModelLake) -> dict[str, pa.Table]:
     return {location.group: table for location, (_, table) in lake.states[-1].items()}
 
 
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("memory", [1 << 20, 1 << 30])
-def test_i5_threads_and_memory_do_not_change_a_byte(tmp_path: Path, threads: int, memory: int) -> None:
+def test_threads_and_memory_do_not_change_a_byte(tmp_path: Path, threads: int, memory: int) -> None:
     lake = ModelLake(SCHEMA)
     r = random.Random(1)
-    tables = {place(f"f{at}"): rows(*(r.randrange(30_000) for _ in range(4000))) for at in range(12)}
+    tables = {place(f"f{number}"): rows(*(r.randrange(30_000) for _ in range(4000))) for number in range(12)}
     snapshot = lake.change(tables)
     names = {"k": 0, "s": 0}
     files: list[list[bytes]] = []
@@ -146,7 +146,7 @@ def test_i5_threads_and_memory_do_not_change_a_byte(tmp_path: Path, threads: int
     assert files[0] == files[1]
 
 
-def test_a_renamed_column_keeps_its_index_and_a_new_one_of_its_name_does_not_get_it(tmp_path: Path) -> None:
+def test_an_index_follows_a_renamed_column_and_not_its_name(tmp_path: Path) -> None:
     def schema(*names: tuple[str, int]) -> pa.Schema:
         return pa.schema(
             [pa.field(name, pa.int64(), metadata={"PARQUET:field_id": str(number)}) for name, number in names]
@@ -163,7 +163,7 @@ def test_a_renamed_column_keeps_its_index_and_a_new_one_of_its_name_does_not_get
     assert view.lookup("id", point(1)) == {place("a"), place("b")}
 
 
-def test_a_column_of_another_kind_is_built_anew(tmp_path: Path) -> None:
+def test_an_index_is_rebuilt_if_the_type_of_a_column_changes(tmp_path: Path) -> None:
     lake, index = start(tmp_path, ["k"])
     schema = pa.schema([("k", pa.timestamp("us"))])
     tables: Any = {place(name): None for name in "ab"} | {place("c", "p=1"): pa.table({"k": [5]}, schema=schema)}
@@ -171,7 +171,7 @@ def test_a_column_of_another_kind_is_built_anew(tmp_path: Path) -> None:
     assert view.lookup("k", query.equals(pa.scalar(5, pa.timestamp("us")))) == {Location("p=1", "c")}
 
 
-def test_dropped_and_expired(tmp_path: Path) -> None:
+def test_dropping_and_expiring_keep_the_other_versions_correct(tmp_path: Path) -> None:
     lake, index = start(tmp_path)
     before = lake.snapshot()
     for key in range(3):
@@ -187,37 +187,39 @@ def test_dropped_and_expired(tmp_path: Path) -> None:
     report = index.expire(moment, garbage_age=dt.timedelta(seconds=-5))
     assert report.versions_removed == 5
     assert report.files_removed > 5
-    # What is left is whole, and answers; the version that is gone keeps what it would have spoken of.
+    # The remaining version is complete and correct. The expired version keeps the files that it covered.
     assert index.verify(lake, lake.snapshot()) == []
-    assert kept(index, "k", point(2), lake.snapshot()) == {"a"}
+    assert kept_groups(index, "k", point(2), lake.snapshot()) == {"a"}
     assert all(old.may_match("k", point(99), before.slices).to_pylist()[0:1])
-    assert kept(index, "k", point(99), before) == {"a"}
+    assert kept_groups(index, "k", point(99), before) == {"a"}
     with pytest.raises(ValueError, match="zone"):
         index.expire(dt.datetime(2020, 1, 1))
     with pytest.raises(TypeError, match="timedelta"):
         index.expire("7")  # type: ignore[arg-type]
 
 
-def test_time_travel_by_name_and_by_instant(tmp_path: Path) -> None:
+def test_versions_are_found_by_snapshot_and_by_instant(tmp_path: Path) -> None:
     lake, index = start(tmp_path)
     for key in range(120):
         index.update(lake, lake.change({place("a"): rows(key + 1000)}), progress=False, compaction=key % 50 == 0)
-    for at in (1, 2, 5, 60, 121):
-        view = index.at(lake.snapshot(at))
+    for number in (1, 2, 5, 60, 121):
+        view = index.at(lake.snapshot(number))
         assert view is not None
-        assert view.table.id == at
-        assert view.version == index.at(at).version  # type: ignore[union-attr]
+        assert view.table.id == number
+        assert view.version == index.at(number).version  # type: ignore[union-attr]
     assert index.at(Snapshot(None, 55, SCHEMA, MadeSlices(()))).table.id == 5  # type: ignore[union-attr]
     reopened = TableIndex.open(tmp_path / "index")
     assert reopened is not None
-    assert kept(reopened, "k", point(1059), lake.snapshot(61)) == {"a"}
-    assert kept(reopened, "k", point(1059), lake.snapshot(62)) == set()
+    assert kept_groups(reopened, "k", point(1059), lake.snapshot(61)) == {"a"}
+    assert kept_groups(reopened, "k", point(1059), lake.snapshot(62)) == set()
 
 
 def test_a_cold_lookup_costs_few_requests(tmp_path: Path) -> None:
     lake = ModelLake(SCHEMA)
     r = random.Random(9)
-    snapshot = lake.change({place(f"f{at}"): rows(*(r.randrange(10**6) for _ in range(3000))) for at in range(20)})
+    snapshot = lake.change(
+        {place(f"f{number}"): rows(*(r.randrange(10**6) for _ in range(3000))) for number in range(20)}
+    )
     index = TableIndex(tmp_path)
     index.build(lake, snapshot, ["k"], progress=False)
     cold = TableIndex.open(tmp_path)
@@ -239,7 +241,7 @@ def test_a_cold_lookup_costs_few_requests(tmp_path: Path) -> None:
     assert stats.reads_of_absent_keys >= 1
 
 
-def test_an_empty_table_and_columns_that_cannot_be_indexed(tmp_path: Path) -> None:
+def test_empty_tables_are_indexed_and_unsupported_columns_are_rejected(tmp_path: Path) -> None:
     lake = ModelLake(pa.schema([("k", pa.int64()), ("d", pa.decimal256(50, 1)), ("l", pa.list_(pa.int8()))]))
     index = TableIndex(tmp_path)
     assert TableIndex.open(tmp_path) is None
@@ -259,24 +261,24 @@ def test_an_empty_table_and_columns_that_cannot_be_indexed(tmp_path: Path) -> No
     assert index.compact().lookup("k", query.is_not_null()) == set()
 
 
-def test_values_of_another_kind_in_one_slice_belong_to_every_answer(tmp_path: Path) -> None:
+def test_a_slice_with_another_type_is_always_kept(tmp_path: Path) -> None:
     lake, index = start(tmp_path, ["k"])
     odd = pa.table({"k": pa.array([1.5])})
     after = lake.change({place("odd"): odd})
     index.update(lake, after)
-    assert kept(index, "k", point(20), after) == {"c", "odd"}
+    assert kept_groups(index, "k", point(20), after) == {"c", "odd"}
     index.compact()
-    assert kept(index, "k", point(20), after) == {"c", "odd"}
+    assert kept_groups(index, "k", point(20), after) == {"c", "odd"}
     assert index.verify(lake, after) == []
 
 
-def test_literals_of_another_kind_keep_everything(tmp_path: Path) -> None:
+def test_a_literal_of_another_type_keeps_all_slices(tmp_path: Path) -> None:
     lake, index = start(tmp_path, ["k"])
-    assert kept(index, "k", query.equals(pa.scalar("1")), lake.snapshot()) == {"a", "b", "c"}
+    assert kept_groups(index, "k", query.equals(pa.scalar("1")), lake.snapshot()) == {"a", "b", "c"}
     assert "integer" in next(iter(index.at(lake.snapshot()).doubts.values()))  # type: ignore[union-attr]
 
 
-def test_an_object_store_holds_the_same_index(tmp_path: Path) -> None:
+def test_an_index_in_an_object_store_works_like_a_local_one(tmp_path: Path) -> None:
     from obstore.store import MemoryStore
 
     lake = ModelLake(SCHEMA)
@@ -284,18 +286,18 @@ def test_an_object_store_holds_the_same_index(tmp_path: Path) -> None:
     memory = MemoryStore()
     index = TableIndex((memory, "some/prefix"))
     index.build(lake, snapshot, ["k"], progress=False)
-    assert kept(index, "k", point(3), snapshot) == {"b"}
+    assert kept_groups(index, "k", point(3), snapshot) == {"b"}
     after = lake.change({place("b"): rows(4)})
     index.update(lake, after)
     index.compact()
-    again = TableIndex.open(ObjectStore(memory, "some/prefix"))
-    assert again is not None
-    assert kept(again, "k", point(4), after) == {"b"}
-    assert again.verify(lake, after) == []
-    assert all(one.name.rpartition(".")[2] != "parquet" for one in again.store.list("segments"))
+    reopened = TableIndex.open(ObjectStore(memory, "some/prefix"))
+    assert reopened is not None
+    assert kept_groups(reopened, "k", point(4), after) == {"b"}
+    assert reopened.verify(lake, after) == []
+    assert all(entry.name.rpartition(".")[2] != "parquet" for entry in reopened.store.list("segments"))
 
 
-def test_the_commits_of_a_store_are_put_once(tmp_path: Path) -> None:
+def test_a_commit_is_never_overwritten(tmp_path: Path) -> None:
     from obstore.store import MemoryStore
 
     for store in [LocalStore(tmp_path / "new" / "folder"), ObjectStore(MemoryStore())]:
@@ -305,7 +307,7 @@ def test_the_commits_of_a_store_are_put_once(tmp_path: Path) -> None:
         assert store.get("commits/v1") == b"one"
         store.put("x/long", b"0123456789" * 1000)
         assert store.get_ranges("x/long", [(9990, 10_005), (3, 5), (4, 6)]) == [b"0123456789", b"34", b"45"]
-        assert [(one.name, one.size) for one in store.list("commits")] == [("commits/v1", 3)]
+        assert [(entry.name, entry.size) for entry in store.list("commits")] == [("commits/v1", 3)]
         store.delete("commits/v1")
         store.delete("commits/v1")
         with pytest.raises(FileNotFoundError):
@@ -313,22 +315,24 @@ def test_the_commits_of_a_store_are_put_once(tmp_path: Path) -> None:
     assert not [name for _, _, names in os.walk(tmp_path) for name in names if name.startswith(".tmp")]
 
 
-def test_a_lie_is_found(tmp_path: Path) -> None:
+def test_verify_finds_a_false_negative(tmp_path: Path) -> None:
     lake, index = start(tmp_path, ["k"])
     snapshot = lake.snapshot()
-    # Rows that change under an unchanged token: no format does that, and a broken one would lose rows.
+    # Rows change, but not the token. No format does this; in a broken one, the index would lose rows.
     token, _ = lake.states[-1][place("a")]
     lake.states[-1][place("a")] = (token, rows(1, 2, 777, None))
-    lies = index.verify(lake, lake.snapshot())
-    assert [(lie.part, lie.loses_rows) for lie in lies] == [("a", True)]
-    assert "key" in lies[0].problem
+    problems = index.verify(lake, lake.snapshot())
+    assert [(problem.part, problem.loses_rows) for problem in problems] == [("a", True)]
+    assert "key" in problems[0].problem
     assert index.verify(lake, snapshot) == []
 
 
-def test_an_update_of_more_than_memory_holds_is_a_build(tmp_path: Path) -> None:
+def test_an_update_that_exceeds_its_memory_rebuilds_the_index(tmp_path: Path) -> None:
     lake, index = start(tmp_path, ["k", "n.x"])
     r = random.Random(2)
-    after = lake.change({place(f"big{at}"): rows(*(r.randrange(10**9) for _ in range(30_000))) for at in range(2)})
+    after = lake.change(
+        {place(f"big{number}"): rows(*(r.randrange(10**9) for _ in range(30_000))) for number in range(2)}
+    )
     view = index.update(lake, after, memory=1 << 20, progress=False)
     assert {path: len(state.deltas) for path, state in view.columns.items()} == {("k",): 0, ("n", "x"): 0}
     assert index.verify(lake, after) == []
@@ -336,7 +340,7 @@ def test_an_update_of_more_than_memory_holds_is_a_build(tmp_path: Path) -> None:
     assert [len(state.deltas) for state in view.columns.values()] == [1, 1]
 
 
-def test_filters_are_verified_too(tmp_path: Path) -> None:
+def test_verify_checks_bloom_indexes(tmp_path: Path) -> None:
     lake = ModelLake(SCHEMA)
     snapshot = lake.change({place("a"): rows(1, 2, None), place("b"): rows(3, 7), place("c"): rows()})
     index = TableIndex(tmp_path)
@@ -344,14 +348,19 @@ def test_filters_are_verified_too(tmp_path: Path) -> None:
     assert index.verify(lake, snapshot) == []
     token, _ = lake.states[-1][place("b")]
     lake.states[-1][place("b")] = (token, rows(3, 7, 12345))
-    lies = index.verify(lake, lake.snapshot())
-    assert {(lie.column, lie.part, lie.loses_rows) for lie in lies} == {(("k",), "b", True), (("n", "x"), "b", True)}
+    problems = index.verify(lake, lake.snapshot())
+    assert {(problem.column, problem.part, problem.loses_rows) for problem in problems} == {
+        (("k",), "b", True),
+        (("n", "x"), "b", True),
+    }
     for path in sorted((tmp_path / "shelves").iterdir()):
         data = path.read_bytes()
         path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
-        assert [(path.name in lie.part, lie.loses_rows) for lie in index.verify()] == [(True, False)]
+        assert [(path.name in problem.part, problem.loses_rows) for problem in index.verify()] == [(True, False)]
         path.unlink()
-        assert [(path.name in lie.part + lie.problem, lie.loses_rows) for lie in index.verify()] == [(True, False)]
+        assert [(path.name in problem.part + problem.problem, problem.loses_rows) for problem in index.verify()] == [
+            (True, False)
+        ]
         path.write_bytes(data)
     index.drop()
     moment = dt.datetime.now(dt.UTC) + dt.timedelta(seconds=5)
@@ -359,7 +368,7 @@ def test_filters_are_verified_too(tmp_path: Path) -> None:
     assert list((tmp_path / "shelves").iterdir()) == []
 
 
-def test_damage_of_the_newest_version_is_an_error_that_names_it(tmp_path: Path) -> None:
+def test_a_damaged_newest_version_is_an_error_that_names_the_file(tmp_path: Path) -> None:
     _, _ = start(tmp_path)
     path = tmp_path / "index" / "commits" / f"v{1:020d}"
     data = path.read_bytes()
@@ -374,38 +383,38 @@ def test_damage_of_the_newest_version_is_an_error_that_names_it(tmp_path: Path) 
     assert issubclass(_core.FormatError, Exception)
 
 
-def test_differences_are_counted_and_the_rest_is_read(tmp_path: Path) -> None:
+def test_updates_use_given_differences_and_read_other_slices(tmp_path: Path) -> None:
     lake, index = start(tmp_path, ["k", "s"])
     view = index.newest()
     assert view is not None
     before = {location: token for location, (token, _) in lake.states[-1].items()}
-    # One of two rows with key 3 stays; 7 becomes 8, which is a delete and an insert; a null goes; b is not told of.
+    # In the second change, one of two rows with key 3 is deleted and 8 is inserted in a, and the null is deleted in b.
     first = lake.change({place("a"): rows(1, 3, 3)})
     index.update(lake, first, progress=False)
     second = lake.change({place("a"): rows(1, 3, 8), place("b"): rows(3, 7), Location("p=1", "c"): rows(20, 21)})
-    tokens = {piece.location: piece.token for piece in second.slices}
-    told = {
+    tokens = {data_slice.location: data_slice.token for data_slice in second.slices}
+    differences = {
         place("a"): Difference(
-            {piece.location: piece.token for piece in first.slices}[place("a")],
+            {data_slice.location: data_slice.token for data_slice in first.slices}[place("a")],
             tokens[place("a")],
             inserted=rows(8).to_batches(),
             deleted=rows(3).to_batches(),
         ),
         place("b"): Difference(before[place("b")], tokens[place("b")], deleted=rows(None).to_batches()),
-        # From another version than the one that is indexed: not believed.
+        # Ignored, since it starts from another token than the indexed one.
         Location("p=1", "c"): Difference("t0", tokens[Location("p=1", "c")]),
     }
     lake.reads.clear()
-    index.update(lake, second, differences=told, progress=False)
+    index.update(lake, second, differences=differences, progress=False)
     assert lake.reads == [Location("p=1", "c")]
-    assert kept(index, "k", point(8), second) >= {"a"}
-    assert kept(index, "k", point(3), second) == {"a", "b"}
-    assert kept(index, "k", point(21), second) == {"c"}
-    # Nobody has proved yet that no null is left in b.
-    assert kept(index, "k", query.is_null(), second) == {"b"}
+    assert kept_groups(index, "k", point(8), second) >= {"a"}
+    assert kept_groups(index, "k", point(3), second) == {"a", "b"}
+    assert kept_groups(index, "k", point(21), second) == {"c"}
+    # Before a compaction, the index cannot prove that b has no null left.
+    assert kept_groups(index, "k", query.is_null(), second) == {"b"}
     index.compact()
-    assert kept(index, "k", query.is_null(), second) == set()
-    assert kept(index, "k", point(3), second) == {"a", "b"}
+    assert kept_groups(index, "k", query.is_null(), second) == set()
+    assert kept_groups(index, "k", point(3), second) == {"a", "b"}
     assert index.verify(lake, second) == []
     rebuilt = TableIndex(tmp_path / "other").build(lake, second, ["k", "s"], progress=False)
     for path, state in index.newest().columns.items():  # type: ignore[union-attr]
@@ -417,35 +426,35 @@ def test_slices_that_cannot_be_read_are_kept_and_read_again(tmp_path: Path) -> N
     class Busy(ModelLake):
         broken: tuple[str, ...] = ()
 
-        def read_keys(self, piece: Slice, columns: Sequence[ColumnPath]) -> Iterator[pa.RecordBatch]:
-            if piece.group in self.broken:
-                raise ConflictError(f"{piece.group} was changed by somebody else")
-            yield from super().read_keys(piece, columns)
+        def read_keys(self, data_slice: Slice, columns: Sequence[ColumnPath]) -> Iterator[pa.RecordBatch]:
+            if data_slice.group in self.broken:
+                raise ConflictError(f"{data_slice.group} was changed by another writer")
+            yield from super().read_keys(data_slice, columns)
 
     lake = Busy(SCHEMA)
     snapshot = lake.change({place("a"): rows(1), place("b"): rows(2), place("c"): rows(3)})
     index = TableIndex(tmp_path)
     lake.broken = ("a", "b", "c")
-    with pytest.raises(ConflictError, match="somebody else"):
+    with pytest.raises(ConflictError, match="another writer"):
         index.build(lake, snapshot, ["k"], progress=False)
     assert TableIndex.open(tmp_path) is None
     lake.broken = ("b",)
     index.build(lake, snapshot, ["k"], progress=False)
-    assert kept(index, "k", point(1), snapshot) == {"a", "b"}
+    assert kept_groups(index, "k", point(1), snapshot) == {"a", "b"}
     index.compact(options=_core.SieveOptions())
-    assert kept(index, "k", point(1), snapshot) == {"a", "b"}
+    assert kept_groups(index, "k", point(1), snapshot) == {"a", "b"}
     lake.broken = ()
     lake.reads.clear()
     index.update(lake, snapshot, progress=False)
     assert lake.reads == [place("b")]
-    assert kept(index, "k", point(1), snapshot) == {"a"}
+    assert kept_groups(index, "k", point(1), snapshot) == {"a"}
     lake.broken = ("c",)
     after = lake.change({place("c"): rows(1)})
     index.update(lake, after, progress=False)
-    assert kept(index, "k", point(2), after) == {"b", "c"}
+    assert kept_groups(index, "k", point(2), after) == {"b", "c"}
 
 
-def test_a_real_folder_of_parquet_files(tmp_path: Path) -> None:
+def test_a_plain_folder_is_indexed(tmp_path: Path) -> None:
     table = tmp_path / "table"
     table.mkdir()
     for name, keys in [("a", [1, 5]), ("b", [3, 9])]:
@@ -455,13 +464,15 @@ def test_a_real_folder_of_parquet_files(tmp_path: Path) -> None:
     index = TableIndex.of(lake)
     index.build(lake, snapshot, ["k"], progress=False)
     snapshot = lake.snapshot()
-    assert kept(index, "k", point(3), snapshot) == {"b.parquet"}
-    # What the index writes is no part of the table.
-    assert {piece.token for piece in lake.snapshot().slices} == {piece.token for piece in snapshot.slices}
+    assert kept_groups(index, "k", point(3), snapshot) == {"b.parquet"}
+    # The files of the index are not part of the table.
+    assert {data_slice.token for data_slice in lake.snapshot().slices} == {
+        data_slice.token for data_slice in snapshot.slices
+    }
     assert (tmp_path / ".parsieve" / "table" / "commits" / f"v{1:020d}").is_file()
 
 
-def test_a_version_is_what_the_format_says(tmp_path: Path) -> None:
+def test_stored_versions_follow_the_format(tmp_path: Path) -> None:
     start(tmp_path)
     for folder, kind in [("commits", "commit"), ("bindings", "bindings")]:
         for path in (tmp_path / "index" / folder).iterdir():
@@ -481,4 +492,4 @@ def test_a_version_is_what_the_format_says(tmp_path: Path) -> None:
                         assert (len(data), hashlib.sha256(data).hexdigest()) == (size, digest)
             else:
                 assert content["full"]
-                assert sum(len(one["groups"]) for one in content["bound"]) == 3
+                assert sum(len(binding["groups"]) for binding in content["bound"]) == 3

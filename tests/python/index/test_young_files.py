@@ -1,10 +1,9 @@
-"""Files that were written a moment ago: builds and updates wait for them once, and report what they leave out."""
+"""Builds and updates wait once for files that were written just now, and report the files that they leave out."""
 
 from __future__ import annotations
 
 import logging
 import os
-import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -21,7 +20,7 @@ from parsieve.lake.storage.storage import LONGEST_WAIT_NS, REMOTE_NS
 
 
 class Clock:
-    """A clock that moves by `sleep` alone."""
+    """A clock that advances only by `sleep`."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, now: int) -> None:
         self.now = now
@@ -45,7 +44,7 @@ def changed_ns(path: Path) -> int:
     return max(stat.st_mtime_ns, stat.st_ctime_ns)
 
 
-def bound(table: ps.Table) -> int:
+def num_locations(table: ps.Table) -> int:
     return table.index_stats()["k"].locations
 
 
@@ -69,11 +68,11 @@ def test_an_update_after_each_file_covers_that_file(tmp_path: Path) -> None:
     for part in range(1, 13):
         write(tmp_path / "t" / f"{part}.parquet", part)
         table.update_index()
-        assert bound(table) == part + 1
+        assert num_locations(table) == part + 1
     assert len(table.plan("k = 12").files) == 1
 
 
-def test_the_wait_is_one_tick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_build_waits_until_one_tick_has_passed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write(tmp_path / "t" / "0.parquet", 1)
     clock = Clock(monkeypatch, changed_ns(path) + TICK_NS // 5)
     lake = open_lake(tmp_path / "t")
@@ -84,23 +83,25 @@ def test_the_wait_is_one_tick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert not unsettled(settled)
     [slept] = clock.slept
     assert TICK_NS * 0.79 < slept * 1e9 < TICK_NS
-    # A snapshot that is settled, or has nothing to wait for, costs no more time.
+    # A snapshot that has waited already, or has old files only, causes no wait.
     assert settle(lake, settled) is settled
     settle(lake, lake.snapshot())
     assert len(clock.slept) == 1
 
 
-def test_files_stamped_with_whole_seconds_take_two_seconds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = write(tmp_path / "t" / "0.parquet", 1).stat().st_ctime_ns // 10**9 * 10**9 + 10**9
-    os.utime(tmp_path / "t" / "0.parquet", ns=(whole, whole))
-    clock = Clock(monkeypatch, whole + 10)
+def test_the_wait_for_timestamps_in_whole_seconds_is_two_seconds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole_second = write(tmp_path / "t" / "0.parquet", 1).stat().st_ctime_ns // 10**9 * 10**9 + 10**9
+    os.utime(tmp_path / "t" / "0.parquet", ns=(whole_second, whole_second))
+    clock = Clock(monkeypatch, whole_second + 10)
     lake = open_lake(tmp_path / "t")
     settled = settle(lake, lake.snapshot())
     assert settled.slices[0].token
     assert COARSE_NS * 0.9 < sum(clock.slept) * 1e9 < LONGEST_WAIT_NS
 
 
-def test_a_table_that_is_written_all_the_time_delays_nobody(
+def test_a_file_that_is_written_all_the_time_is_left_out_after_one_wait(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     write(tmp_path / "t" / "0.parquet", 1)
@@ -116,7 +117,7 @@ def test_a_table_that_is_written_all_the_time_delays_nobody(
         table = ps.open_table(tmp_path / "t")
         report = table.build_index("k")
     assert len(clock.slept) == 1
-    assert [(Path(one.path).name, one.reason) for one in report.left_out] == [
+    assert [(Path(left_out.path).name, left_out.reason) for left_out in report.left_out] == [
         ("1.parquet", "it changed while the index was being prepared")
     ]
     assert report.files == 1
@@ -127,7 +128,9 @@ def test_a_table_that_is_written_all_the_time_delays_nobody(
     assert "update_index()" in plan.explain()
 
 
-def test_a_timestamp_in_the_future_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_with_a_future_timestamp_is_left_out_without_a_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write(tmp_path / "t" / "0.parquet", 1)
     ahead = write(tmp_path / "t" / "1.parquet", 2)
     now = changed_ns(ahead) + 10 * TICK_NS
@@ -136,25 +139,25 @@ def test_a_timestamp_in_the_future_is_not_waited_for(tmp_path: Path, monkeypatch
     clock = Clock(monkeypatch, now)
     report = ps.open_table(tmp_path / "t").build_index("k")
     assert clock.slept == []
-    [left] = report.left_out
-    assert left.path.endswith("1.parquet")
-    assert "in the future" in left.reason
+    [left_out] = report.left_out
+    assert left_out.path.endswith("1.parquet")
+    assert "in the future" in left_out.reason
 
 
-def test_a_store_without_etags_is_reported_and_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_without_etags_are_left_out_without_a_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write(tmp_path / "t" / "0.parquet", 1)
-    # Pyarrow's handler of a filesystem that is not this machine's, as far as anyone can see.
+    # A pyarrow filesystem that does not look like a local one.
     remote = fs.PyFileSystem(_Remote(fs.LocalFileSystem()))
     clock = Clock(monkeypatch, changed_ns(path) + 10**9)
     table = ps.open_table((remote, str(tmp_path / "t")), index_location=str(tmp_path / "index"))
     report = table.build_index("k")
     assert clock.slept == []
-    [left] = report.left_out
-    assert "no ETag" in left.reason
-    assert "59 s from now" in left.reason
+    [left_out] = report.left_out
+    assert "no ETag" in left_out.reason
+    assert "59 s from now" in left_out.reason
     clock.now += REMOTE_NS
     assert table.update_index().left_out == ()
-    assert bound(table) == 1
+    assert num_locations(table) == 1
 
 
 def test_a_file_that_is_replaced_while_it_is_read_is_left_out(
@@ -164,7 +167,6 @@ def test_a_file_that_is_replaced_while_it_is_read_is_left_out(
         write(tmp_path / "t" / f"{part}.parquet", part)
     lake = open_lake(tmp_path / "t")
     snapshot = settle(lake, lake.snapshot())
-    time.sleep(0.001)
     write(tmp_path / "t" / "1.parquet", 7)
     with caplog.at_level(logging.WARNING, "parsieve.index"):
         view = TableIndex(tmp_path / "index").build(lake, snapshot, ["k"])
@@ -173,7 +175,7 @@ def test_a_file_that_is_replaced_while_it_is_read_is_left_out(
 
 
 class _Remote(fs.FileSystemHandler):  # type: ignore[misc] # it has no types
-    """Another filesystem as a handler: it passes everything on but what makes a filesystem local."""
+    """A handler that wraps a filesystem and hides that it is local."""
 
     def __init__(self, inner: fs.FileSystem) -> None:
         self._inner = inner

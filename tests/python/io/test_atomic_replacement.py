@@ -1,4 +1,4 @@
-"""A file's data are never at risk: kills at any moment, changes by others, links, tables, rights, checksums."""
+"""Replace a file safely: kills at any moment, concurrent changes, links, tables, permissions and checksums."""
 
 import os
 import random
@@ -11,9 +11,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from support.disk import patch_os
 
 import parsieve as ps
-from parsieve.io import atomic
+from parsieve.io import fd
+from parsieve.io.replace import Replacement
 
 KILLS = Path(__file__).parents[1] / "support" / "programs" / "kills.py"
 
@@ -22,7 +24,7 @@ KILLS = Path(__file__).parents[1] / "support" / "programs" / "kills.py"
 def path(tmp_path: Path) -> Path:
     path = tmp_path / "t.parquet"
     pq.write_table(pa.table({"id": range(3000), "other": range(3000)}), path, row_group_size=1000)
-    # Of an hour ago: else who changes it within a tick of the clock leaves the time that it had.
+    # An hour old, because a change within the same clock tick as the last one would leave the timestamps unchanged.
     hour_ago = path.stat().st_mtime - 3600
     os.utime(path, (hour_ago, hour_ago))
     return path
@@ -60,7 +62,7 @@ def kill(folder: Path, mode: str, count: int, way: str, shape: str = "groups") -
     kills, old, new = map(int, answer.stdout.split())
     assert kills == count
     assert old > 0
-    assert new > 0, "some kills come after the rename, and some runs end"
+    assert new > 0, "some kills happen after the rename, and some runs complete"
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
@@ -81,7 +83,7 @@ def test_a_thousand_kills(tmp_path: Path, shape: str, mode: str, way: str) -> No
 
 
 class Meddling:
-    """The module `os`, where somebody does something right before the first call of a name."""
+    """The module `os`, with an action right before the first call of one function."""
 
     def __init__(self, before: str, act: Any) -> None:
         self.before, self.act = before, act
@@ -95,7 +97,7 @@ class Meddling:
 
 @pytest.mark.parametrize("moment", ["write", "fsync"])
 @pytest.mark.parametrize("change", ["append", "overwrite", "touch", "replace", "remove"])
-def test_a_source_that_changes_is_left_alone(
+def test_a_source_that_changes_meanwhile_is_not_replaced(
     path: Path, monkeypatch: pytest.MonkeyPatch, moment: str, change: str
 ) -> None:
     content = path.read_bytes()
@@ -116,7 +118,7 @@ def test_a_source_that_changes_is_left_alone(
         else:
             path.unlink()
 
-    monkeypatch.setattr(atomic, "os", Meddling(moment, act))
+    patch_os(monkeypatch, Meddling(moment, act))
     with pytest.raises(ps.ConflictError, match="nothing was replaced"):
         ps.add_filters(path, columns="id")
     assert names(path.parent) == ([] if change == "remove" else ["t.parquet"])
@@ -126,38 +128,38 @@ def test_a_source_that_changes_is_left_alone(
 
 
 @pytest.mark.parametrize("call", ["write", "fsync", "replace", "fstat", "chmod", "open"])
-def test_an_error_of_the_system_replaces_nothing(path: Path, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+def test_a_system_error_leaves_the_old_file(path: Path, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
     content = path.read_bytes()
 
     def act() -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(atomic, "os", Meddling(call, act))
+    patch_os(monkeypatch, Meddling(call, act))
     with pytest.raises(OSError, match="No space left"):
         ps.add_filters(path, columns="id")
     assert path.read_bytes() == content
     assert names(path.parent) == ["t.parquet"]
 
 
-def test_a_byte_that_is_copied_wrong_is_seen(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrongly_copied_byte_is_detected(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     content = path.read_bytes()
 
     class Wrong(Meddling):
-        """Each file that is written has one wrong byte."""
+        """The module `os`, with a `write` that changes one byte."""
 
         def __getattr__(self, name: str) -> Any:
             if name != "write":
                 return getattr(os, name)
             return lambda fd, data: os.write(fd, bytes([data[0] ^ 1]) + bytes(data[1:]))
 
-    monkeypatch.setattr(atomic, "os", Wrong("", None))
+    patch_os(monkeypatch, Wrong("", None))
     with pytest.raises(OSError, match="differs from the source"):
         ps.add_filters(path, columns="id")
     assert path.read_bytes() == content
     assert names(path.parent) == ["t.parquet"]
 
 
-def test_mode_is_kept_and_times_are_new(path: Path) -> None:
+def test_the_new_file_has_the_old_mode_and_new_timestamps(path: Path) -> None:
     path.chmod(0o640)
     os.utime(path, (1, 1))
     owner = path.stat().st_uid, path.stat().st_gid
@@ -168,7 +170,7 @@ def test_mode_is_kept_and_times_are_new(path: Path) -> None:
     assert (state.st_uid, state.st_gid) == owner
 
 
-def test_links(path: Path) -> None:
+def test_symbolic_links_are_followed_and_hard_links_are_refused(path: Path) -> None:
     link = path.with_name("link.parquet")
     link.symlink_to(path.name)
     ps.add_filters(link, columns="id")
@@ -187,7 +189,7 @@ def test_links(path: Path) -> None:
     assert ps.open_filters(path).ranges() == []
 
 
-def test_the_checksum_of_hadoop_goes(path: Path) -> None:
+def test_the_checksum_file_of_hadoop_is_removed(path: Path) -> None:
     checksum = path.with_name(".t.parquet.crc")
     checksum.write_bytes(b"crc\0")
     ps.add_filters(path, columns="id", dry_run=True)
@@ -219,13 +221,13 @@ def test_files_of_tables_are_refused(path: Path, kind: str) -> None:
 
 
 @pytest.mark.parametrize("place", ["s3://bucket/key.parquet", b"bytes", (None, "path")])
-def test_only_local_files(place: Any) -> None:
+def test_sources_other_than_local_files_are_refused(place: Any) -> None:
     with pytest.raises(ps.UnsupportedError, match="not the path of a local file"):
         ps.add_filters(place)
 
 
-def test_what_is_no_parquet_file(path: Path) -> None:
-    path.write_bytes(b"no file of Parquet, by far")
+def test_a_file_that_is_not_parquet_is_an_error(path: Path) -> None:
+    path.write_bytes(b"not a Parquet file at all")
     with pytest.raises(ps.FormatError):
         ps.add_filters(path)
     assert names(path.parent) == ["t.parquet"]
@@ -234,7 +236,7 @@ def test_what_is_no_parquet_file(path: Path) -> None:
 
 
 class Recording:
-    """The module `os`, with its calls in a list: what crash consistency rests on is their order."""
+    """The module `os`, which records its calls: crash consistency depends on their order."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, Any]] = []
@@ -251,34 +253,33 @@ class Recording:
         return call
 
 
-def test_all_is_on_the_disk_before_the_rename_and_the_rename_after_it(
+def test_the_data_is_synced_before_the_rename_and_the_folder_after_it(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path.with_name(".t.parquet.crc").touch()
     recording = Recording()
-    monkeypatch.setattr(atomic, "os", recording)
+    patch_os(monkeypatch, recording)
     ps.add_filters(path, columns="id")
     made = [name for name, _ in recording.calls]
     rename, data = made.index("replace"), made.index("fsync")
     changing = {"write", "ftruncate", "fchown", "chmod", "utime"}
-    assert not changing & set(made[data:]), "nothing of the new file is written after it was synced"
+    assert not changing & set(made[data:]), "nothing is written to the new file after the sync"
     assert changing & set(made[:data])
     checksum = next(at for at, (name, of) in enumerate(recording.calls) if name == "unlink")
     assert data < checksum < rename
-    assert "fsync" in made[checksum:rename], "the stale checksum is gone for certain before the rename"
+    assert "fsync" in made[checksum:rename], "the removal of the stale checksum is synced before the rename"
     assert "fsync" in made[rename:], "the folder is synced"
     assert made.count("replace") == 1
 
 
-@pytest.mark.parametrize("piece", [7, 100, 1 << 20])
-def test_wiped_bytes_are_zeros_and_no_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, piece: int) -> None:
-    monkeypatch.setattr(atomic, "PIECE", piece)
+@pytest.mark.parametrize("chunk", [7, 100, 1 << 20])
+def test_exactly_the_wiped_bytes_become_zeros(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk: int) -> None:
+    monkeypatch.setattr(fd, "CHUNK", chunk)
     old, new = tmp_path / "old", tmp_path / "new"
     old.write_bytes(bytes(range(1, 256)) * 4)
     wipe = [(0, 3), (95, 120), (500, 901)]
-    seen = atomic.identity(old.stat())
     tail = [b"more", b"", b"end"]
-    with atomic.Replacement(old, seen, new, settled=True) as replacement:
+    with Replacement(old, fd.identity(old.stat()), new, detects_writes=True) as replacement:
         size = replacement.finish(1000, wipe, tail, lambda _: None)
     expected = bytearray(old.read_bytes()[:1000])
     for start, end in wipe:
@@ -287,13 +288,13 @@ def test_wiped_bytes_are_zeros_and_no_others(tmp_path: Path, monkeypatch: pytest
     assert size == 1007
 
 
-def test_a_file_that_does_not_verify_replaces_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_new_file_that_fails_verification_is_discarded(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     content = path.read_bytes()
 
     def write(fd: int, start: int, data: bytes) -> None:
         os.pwrite(fd, data if start < 1000 else bytes(len(data)), start)
 
-    monkeypatch.setattr(atomic, "write", write)
+    monkeypatch.setattr(fd, "write", write)
     with pytest.raises(ps.FormatError):
         ps.add_filters(path, columns="id")
     assert path.read_bytes() == content

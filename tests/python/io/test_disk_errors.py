@@ -1,4 +1,4 @@
-"""Disk errors and interrupts while filters are added: the file stays whole, nothing is left, errors name the path."""
+"""Disk errors and interrupts while filters are added: the file stays intact, and errors name its path."""
 
 import errno
 import os
@@ -8,12 +8,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from support.disk import patch_os
 
 import parsieve as ps
-from parsieve.io import atomic, journal
+from parsieve.io import replace
 
 WAYS = [pytest.param(False, id="replace"), pytest.param(True, id="in place")]
-# Each changes what is on the disk, or may find that it is full.
+# Each of these changes files, or may fail because the disk is full.
 CALLS = ["open", "write", "fsync", "ftruncate", "replace", "unlink", "chmod", "utime"]
 
 
@@ -27,7 +28,7 @@ def path(tmp_path: Path) -> Path:
 
 
 class FailingOs:
-    """The module `os`, one call of which fails: the one with this number among those of the names in `calls`."""
+    """The module `os`, in which one call fails: the call with this number among the functions in `calls`."""
 
     def __init__(self, calls: list[str], number: int, error: BaseException) -> None:
         self._calls, self._left, self._error = calls, number, error
@@ -49,12 +50,11 @@ class FailingOs:
 
 
 def add(path: Path, in_place: bool, failing: FailingOs) -> BaseException | None:
-    """The error of adding filters with this disk."""
+    """Add filters with a failing `os`, and return the error."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(atomic, "os", failing)
-        patched.setattr(journal, "os", failing)
-        # The copy has threads of its own, which would take the failure that is meant for the caller.
-        patched.setattr(atomic, "_share", shared)
+        patch_os(patched, failing)
+        # The copy runs in threads of its own, where the failure would hit them instead of the caller.
+        patched.setattr(replace, "_share_blocks", share_blocks)
         try:
             ps.add_filters(path, columns="id", in_place=in_place)
         except (OSError, KeyboardInterrupt) as error:
@@ -62,8 +62,8 @@ def add(path: Path, in_place: bool, failing: FailingOs) -> BaseException | None:
     return None
 
 
-def shared(old: int, new: int, length: int) -> bool:
-    """Copy as a filesystem does whose files share blocks."""
+def share_blocks(old: int, new: int, length: int) -> bool:
+    """Replace `_share_blocks` by a copy, as if the filesystem could share blocks."""
     os.pwrite(new, os.pread(old, length, 0), 0)
     return True
 
@@ -72,9 +72,7 @@ def shared(old: int, new: int, length: int) -> bool:
 @pytest.mark.parametrize("in_place", WAYS)
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO, errno.EROFS, errno.EDQUOT])
 @pytest.mark.parametrize("call", ["write", "fsync"])
-def test_an_error_of_the_disk_names_the_path_and_leaves_the_old_file(
-    path: Path, in_place: bool, code: int, call: str
-) -> None:
+def test_a_disk_error_names_the_path_and_leaves_the_old_file(path: Path, in_place: bool, code: int, call: str) -> None:
     old = path.read_bytes()
     for number in range(1, 4 if call == "write" else 2):
         failing = FailingOs([call], number, OSError(code, os.strerror(code)))
@@ -89,7 +87,7 @@ def test_an_error_of_the_disk_names_the_path_and_leaves_the_old_file(
 
 @pytest.mark.skipif(not hasattr(os, "pwrite"), reason="needs pwrite")
 @pytest.mark.parametrize("in_place", WAYS)
-def test_an_interrupt_at_any_call_leaves_a_whole_file_and_nothing_else(path: Path, in_place: bool) -> None:
+def test_an_interrupt_at_any_call_leaves_the_old_or_the_new_file(path: Path, in_place: bool) -> None:
     old = path.read_bytes()
     ps.add_filters(path, columns="id", in_place=in_place)
     new = path.read_bytes()
@@ -120,7 +118,7 @@ def test_a_folder_without_permission_is_named(path: Path) -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-def test_scratch_space_that_is_full_names_its_folder(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_for_full_scratch_space_names_its_folder(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("parsieve.filters.build.IN_MEMORY", 1)
     old = path.read_bytes()
     with Path("/dev/full").open("w+b", buffering=0) as no_space:

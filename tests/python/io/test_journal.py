@@ -1,4 +1,4 @@
-"""Files changed where they lie: the same filters, other names, journals of every kind."""
+"""Files changed in place: filters, hard links, and journals of interrupted changes."""
 
 import os
 from pathlib import Path
@@ -9,9 +9,10 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from support.disk import patch_os
 
 import parsieve as ps
-from parsieve.io import atomic, journal, sources
+from parsieve.io import fd, in_place, sources
 
 
 @pytest.fixture
@@ -22,7 +23,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def interrupted(path: Path, monkeypatch: pytest.MonkeyPatch, call: str, number: int = 1) -> tuple[bytes, bytes]:
-    """Crash right before a call of the system; the old file, and the half changed one."""
+    """Crash right before a system call, and return the old content and the half-changed content."""
     old = path.read_bytes()
 
     class Crash(BaseException):
@@ -36,7 +37,7 @@ def interrupted(path: Path, monkeypatch: pytest.MonkeyPatch, call: str, number: 
             found = getattr(os, name)
             if name == call or self.dead:
                 self.left -= 1
-                # A process that is dead does nothing more, least of all clean up.
+                # After the crash no further call takes effect, so nothing cleans up.
                 self.dead = self.dead or self.left == 0
             if self.dead and name in ("write", "ftruncate", "unlink", "replace", "fsync"):
                 raise Crash
@@ -44,14 +45,13 @@ def interrupted(path: Path, monkeypatch: pytest.MonkeyPatch, call: str, number: 
 
     crashing = Crashing()
     with monkeypatch.context() as patched:
-        patched.setattr(atomic, "os", crashing)
-        patched.setattr(journal, "os", crashing)
+        patch_os(patched, crashing)
         with pytest.raises(Crash):
             ps.add_filters(path, columns="id", in_place=True)
     return old, path.read_bytes()
 
 
-def test_the_file_keeps_its_bytes_and_its_number(path: Path) -> None:
+def test_a_change_in_place_keeps_the_old_bytes_and_the_inode(path: Path) -> None:
     old, number = path.read_bytes(), path.stat().st_ino
     other = path.with_name("other.parquet")
     other.hardlink_to(path)
@@ -73,7 +73,7 @@ def test_the_file_keeps_its_bytes_and_its_number(path: Path) -> None:
     assert pq.read_table(path).equals(rows)
 
 
-def test_nothing_to_do_changes_nothing(path: Path) -> None:
+def test_a_rewrite_without_changes_writes_nothing(path: Path) -> None:
     old = path.read_bytes()
     assert not ps.drop_filters(path, in_place=True).written
     assert not ps.add_filters(path, columns="id", in_place=True, dry_run=True).written
@@ -83,14 +83,14 @@ def test_nothing_to_do_changes_nothing(path: Path) -> None:
 
 
 @pytest.mark.parametrize("opener", ["open", "add", "drop", "check", "in place"])
-def test_whoever_opens_the_file_undoes_what_a_crash_left(
+def test_every_function_that_opens_a_file_undoes_an_interrupted_change(
     path: Path, monkeypatch: pytest.MonkeyPatch, opener: str
 ) -> None:
     # Writes: journal, three filters, footer.
     old, half = interrupted(path, monkeypatch, "write", 4)
     assert half.startswith(old)
     assert len(half) > len(old)
-    assert journal.journal_of(path).exists()
+    assert in_place.journal_path(path).exists()
     if opener == "open":
         assert ps.open_filters(path).ranges() == []
     elif opener == "check":
@@ -102,18 +102,18 @@ def test_whoever_opens_the_file_undoes_what_a_crash_left(
         assert len(ps.open_filters(path).ranges()) == 3
     if opener in ("open", "check", "drop"):
         assert path.read_bytes() == old
-    assert not journal.journal_of(path).exists()
+    assert not in_place.journal_path(path).exists()
 
 
-def test_what_is_complete_is_not_undone(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # The first is for a journal that was never finished.
+def test_a_complete_change_is_not_undone(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The first unlink removes an unfinished journal from before.
     interrupted(path, monkeypatch, "unlink", 2)
-    assert journal.journal_of(path).exists()
+    assert in_place.journal_path(path).exists()
     assert len(ps.open_filters(path).ranges()) == 3
-    assert not journal.journal_of(path).exists()
+    assert not in_place.journal_path(path).exists()
 
 
-def test_a_torn_block_at_the_old_end_is_mended(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_torn_block_at_the_old_end_is_restored(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     old, half = interrupted(path, monkeypatch, "write", 3)
     with path.open("r+b") as file:
         file.seek(len(old) - 100)
@@ -123,7 +123,7 @@ def test_a_torn_block_at_the_old_end_is_mended(path: Path, monkeypatch: pytest.M
     assert path.read_bytes() == old
 
 
-def test_a_journal_of_another_file_touches_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_journal_of_another_file_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     interrupted(path, monkeypatch, "write", 3)
     other = path.with_name("other")
     pq.write_table(pa.table({"x": [f"{n}" for n in range(90_000)]}), other)
@@ -135,13 +135,13 @@ def test_a_journal_of_another_file_touches_nothing(path: Path, monkeypatch: pyte
     with pytest.raises(ps.UnsupportedError, match="delete the journal"):
         ps.add_filters(path)
     path.write_bytes(content)
-    journal.journal_of(path).unlink()
+    in_place.journal_path(path).unlink()
     assert ps.open_filters(path).ranges() == []
 
 
 @pytest.mark.parametrize("damage", [b"", b"parsieve journal 1\n", b"parsieve journal 2\n0000"])
 def test_a_damaged_journal_is_refused(path: Path, damage: bytes) -> None:
-    journal.journal_of(path).write_bytes(damage)
+    in_place.journal_path(path).write_bytes(damage)
     old = path.read_bytes()
     for call in (ps.open_filters, ps.add_filters, ps.drop_filters, ps.check_filters):
         with pytest.raises(ps.FormatError, match="damaged"):
@@ -149,26 +149,26 @@ def test_a_damaged_journal_is_refused(path: Path, damage: bytes) -> None:
     assert path.read_bytes() == old
 
 
-def test_a_change_under_way_is_not_undone(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_change_in_progress_is_not_undone(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _, half = interrupted(path, monkeypatch, "write", 4)
-    fd = os.open(path, os.O_RDWR)
-    atomic.lock(path, fd)
+    locked = os.open(path, os.O_RDWR)
+    fd.lock(path, locked)
     try:
         for call in (ps.open_filters, ps.add_filters):
             with pytest.raises(ps.ConflictError, match="being changed"):
                 call(path)
         assert path.read_bytes() == half
     finally:
-        os.close(fd)
+        os.close(locked)
     assert ps.open_filters(path).ranges() == []
 
 
 @pytest.mark.parametrize("is_over", [False, True])
-def test_a_change_that_begins_while_the_file_is_opened(
+def test_a_change_that_starts_while_the_file_is_opened(
     path: Path, monkeypatch: pytest.MonkeyPatch, is_over: bool
 ) -> None:
-    """After the look for its journal: where a file is half changed, its end is no footer."""
-    looked, opened = journal.recover, sources.LocalFile
+    """The change starts after `recover`: a half-changed file does not end with a footer."""
+    looked, opened = in_place.recover, sources.LocalFile
     begun: list[bytes] = []
 
     def begin(source: Any) -> None:
@@ -183,15 +183,15 @@ def test_a_change_that_begins_while_the_file_is_opened(
             looked(source)
         return file
 
-    monkeypatch.setattr(journal, "recover", begin)
+    monkeypatch.setattr(in_place, "recover", begin)
     monkeypatch.setattr(sources, "LocalFile", open_and_wait)
     assert ps.open_filters(path).ranges() == []
     assert begun[0]
 
 
-# The second fsync is that of the folder, which some filesystems cannot.
+# The second fsync is that of the folder, whose errors are ignored.
 @pytest.mark.parametrize(("call", "number"), [("write", 1), ("write", 2), ("write", 5), ("fsync", 1), ("fsync", 3)])
-def test_an_error_of_the_system_is_undone_at_once(
+def test_a_change_is_undone_after_a_system_error(
     path: Path, monkeypatch: pytest.MonkeyPatch, call: str, number: int
 ) -> None:
     old = path.read_bytes()
@@ -209,8 +209,7 @@ def test_an_error_of_the_system_is_undone_at_once(
 
     failing = Failing()
     with monkeypatch.context() as patched:
-        patched.setattr(atomic, "os", failing)
-        patched.setattr(journal, "os", failing)
+        patch_os(patched, failing)
         with pytest.raises(OSError, match="No space left"):
             ps.add_filters(path, columns="id", in_place=True)
     assert ps.open_filters(path).ranges() == []

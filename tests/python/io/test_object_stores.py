@@ -1,4 +1,4 @@
-"""Stores of obstore by URI: their options, their failures, and what works without such a store."""
+"""Obstore stores by URI: options, errors, and what works without obstore."""
 
 import subprocess
 import sys
@@ -12,7 +12,7 @@ from obstore.store import S3Store
 import parsieve as ps
 from parsieve.io.object_store import store_at
 
-# Nobody listens there.
+# No server listens on this port.
 ENDPOINT = "http://127.0.0.1:9"
 KEYS = {"aws_access_key_id": "who", "aws_secret_access_key": "secret", "aws_region": "eu-west-1"}
 
@@ -34,7 +34,7 @@ def unreachable() -> S3Store:
     )
 
 
-def test_options_of_connections_go_where_obstore_wants_them() -> None:
+def test_client_options_are_passed_to_obstore_separately() -> None:
     options = {**KEYS, "aws_endpoint": ENDPOINT, "AWS_ALLOW_HTTP": "true", "timeout": "5s"}
     store = store_at("s3://bucket/events", options)
     assert store.client_options == {"allow_http": "true", "timeout": "5s"}
@@ -42,31 +42,31 @@ def test_options_of_connections_go_where_obstore_wants_them() -> None:
     assert "access_key_id" in store.config
 
 
-def test_an_option_that_obstore_does_not_know_is_named() -> None:
+def test_an_error_names_an_option_that_obstore_does_not_know() -> None:
     with pytest.raises(ValueError, match=r"storage_options: .*'endpoint_uri'.* such as aws_region") as caught:
         ps.open_table("s3://bucket/events", storage_options={**KEYS, "endpoint_uri": ENDPOINT})
     assert "\n" not in str(caught.value)
 
 
-def test_a_table_that_obstore_cannot_reach_is_an_os_error_in_one_line(unreachable: S3Store) -> None:
+def test_an_unreachable_table_raises_an_os_error_of_one_line(unreachable: S3Store) -> None:
     with pytest.raises(OSError, match="events: ") as caught:
         ps.open_table((unreachable, "events"), format="parquet").plan("id = 7")
     assert "\n" not in str(caught.value)
 
 
-def test_an_index_that_cannot_be_reached_keeps(folder: str, unreachable: S3Store) -> None:
+def test_an_unreachable_index_skips_nothing(folder: str, unreachable: S3Store) -> None:
     plan = ps.open_table(folder, index_location=(unreachable, "index")).plan("id = 7")
     assert len(plan.files) == 3
     assert "in doubt: the index cannot be used: " in plan.explain()
     assert plan.to_arrow().num_rows == 1
 
 
-def test_filters_that_cannot_be_reached_are_an_os_error(unreachable: S3Store) -> None:
+def test_unreachable_filters_raise_an_os_error(unreachable: S3Store) -> None:
     with pytest.raises(OSError, match=r"events/a\.parquet: "):
         ps.open_filters((unreachable, "events/a.parquet"))
 
 
-def test_a_table_of_a_filesystem_that_obstore_does_not_know_is_planned_and_its_index_can_only_be_read() -> None:
+def test_a_table_on_a_filesystem_without_obstore_support_is_planned_but_not_indexed() -> None:
     fsspec = pytest.importorskip("fsspec")
     memory = fsspec.filesystem("memory")
     for part in range(3):
@@ -74,7 +74,7 @@ def test_a_table_of_a_filesystem_that_obstore_does_not_know_is_planned_and_its_i
             pq.write_table(pa.table({"id": range(part, 90, 3)}), file)
     table = ps.open_table("memory://lake/unknown-to-obstore")
     assert table.plan("id = 7").to_arrow().num_rows == 1
-    with pytest.raises(ps.UnsupportedError, match=r"can only be read: obstore makes no store at memory://"):
+    with pytest.raises(ps.UnsupportedError, match=r"can only be read: obstore cannot open memory://"):
         table.build_index("id", kind="sieve")
     assert not [name for name in memory.find("/lake") if "parsieve" in name and "unknown-to-obstore" in name]
 
@@ -98,7 +98,7 @@ for ask in (build, lambda: ps.open_table("s3://bucket", storage_options={"a": "b
 """
 
 
-def test_without_obstore_tables_are_planned_all_the_same() -> None:
+def test_tables_are_planned_without_obstore() -> None:
     done = subprocess.run([sys.executable, "-c", WITHOUT], capture_output=True, text=True, check=True, timeout=500)
     rows, build, options = done.stdout.splitlines()
     assert rows == "1 []"

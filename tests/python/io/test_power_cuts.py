@@ -1,4 +1,4 @@
-"""Power cuts: at every prefix of what was done, with unsynced writes lost or torn, one whole file is left."""
+"""Power cuts after every write: although unsynced writes are lost or torn, the old or the new file remains."""
 
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,7 @@ import pytest
 from support import disk
 
 import parsieve as ps
-from parsieve.io import atomic, journal
+from parsieve.io import fd
 
 NAME, CHECKSUM = "t.parquet", ".t.parquet.crc"
 SHAPES: dict[str, dict[str, Any]] = {
@@ -28,9 +28,8 @@ def record(
     old = path.read_bytes()
     recording = disk.RecordingOs(folder)
     with monkeypatch.context() as patched:
-        patched.setattr(atomic, "PIECE", 1000)
-        patched.setattr(atomic, "os", recording)
-        patched.setattr(journal, "os", recording)
+        patched.setattr(fd, "CHUNK", 1000)
+        disk.patch_os(patched, recording)
         ps.add_filters(path, columns=["id", "s"], in_place=in_place)
     new = path.read_bytes()
     assert new != old
@@ -50,16 +49,16 @@ def test_a_replaced_file_is_the_old_one_or_the_new_one(
         assert {name for name in files if not name.startswith(".")} == {NAME}
         found.append(files[NAME] == new)
     assert found[:4] == [False] * 4
-    assert found[-4:] == [True] * 4, "what was reported as done survives"
+    assert found[-4:] == [True] * 4, "a change survives once it was reported as done"
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_a_file_changed_in_place_is_the_old_one_or_the_new_one_once_it_is_opened(
+def test_a_file_changed_in_place_is_the_old_one_or_the_new_one_after_it_is_opened(
     tmp_path: Path, shape: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "live").mkdir()
     recording, old, new = record(tmp_path / "live", shape, monkeypatch, in_place=True)
-    found, mended = [], 0
+    found, recovered = [], 0
     crashed = tmp_path / "crashed"
     crashed.mkdir()
     for length, files in disk.survivors(recording, seed=2):
@@ -71,15 +70,15 @@ def test_a_file_changed_in_place_is_the_old_one_or_the_new_one_once_it_is_opened
         content = (crashed / NAME).read_bytes()
         assert content in (old, new), f"after {length} changes"
         assert content == old or CHECKSUM not in files
-        mended += content != files[NAME]
+        recovered += content != files[NAME]
         found.append(content == new)
-    assert mended > 0, "some crashes leave something to mend"
+    assert recovered > 0, "some crashes leave a change to undo or finish"
     assert found[:4] == [False] * 4
     assert found[-4:] == [True] * 4
 
 
 @pytest.mark.parametrize("lost", ["fsync of the data", "fsync of the journal"])
-def test_the_disk_would_notice_a_missing_sync(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: str) -> None:
+def test_the_simulated_disk_detects_a_missing_sync(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: str) -> None:
     in_place = lost == "fsync of the journal"
     recording, old, new = record(tmp_path, "plain", monkeypatch, in_place)
     file = next(change.file for change in recording.changes if change.kind == "create")
@@ -87,7 +86,7 @@ def test_the_disk_would_notice_a_missing_sync(tmp_path: Path, monkeypatch: pytes
     broken = 0
     for _, files in disk.survivors(recording, seed=3):
         if in_place:
-            # Half a file, and no journal that is whole.
+            # The file is half changed, and there is no complete journal.
             whole = any(name.endswith("-journal") and len(data) > 100 for name, data in files.items())
             broken += files[NAME] not in (old, new) and not whole
         else:

@@ -1,4 +1,4 @@
-"""Sources of every kind, and what a question may cost: requests and bytes, counted on a store."""
+"""Sources of every kind, and the number of requests and bytes that a lookup may cost."""
 
 import io
 import os
@@ -18,7 +18,7 @@ import parsieve as ps
 
 
 def make(num_values: int = 1000, row_groups: int = 2, **options: Any) -> bytes:
-    """A file of `id` and `name`, both with filters unless told otherwise."""
+    """Return a file with the columns `id` and `name`, by default with filters on both."""
     bloom = {"id": {"ndv": num_values, "fpp": 0.001}, "name": {"ndv": num_values, "fpp": 0.001}}
     table = pa.table({"id": range(num_values), "name": [f"name {number}" for number in range(num_values)]})
     file = io.BytesIO()
@@ -31,12 +31,12 @@ SMALL = make()
 
 
 class CountingStore:
-    """A store with the methods of obstore's, that keeps a list of what was read."""
+    """A store with the methods of obstore, which records the ranges that are read."""
 
     def __init__(self, data: bytes, together: int = 1) -> None:
         self.data = data
         self.reads: list[tuple[int, int]] = []
-        # Holds each request until so many are under way.
+        # Each request waits until this many are in progress.
         self.barrier = threading.Barrier(together) if together > 1 else None
 
     def head(self, path: str) -> dict[str, int]:
@@ -51,14 +51,14 @@ class CountingStore:
 
 
 class ShortReads(io.BytesIO):
-    """Gives at most 100 bytes a read."""
+    """A file that returns at most 100 bytes per read."""
 
     def read(self, size: int | None = -1) -> bytes:
         return super().read(min(size or 0, 100))
 
 
 class Custom:
-    """The least that a file object has."""
+    """A file object with the minimum of methods."""
 
     def __init__(self, data: bytes) -> None:
         self._file = io.BytesIO(data)
@@ -81,7 +81,7 @@ class Custom:
         *["pyarrow.fs", "fsspec", "obstore", "obstore memory"],
     ],
 )
-def test_sources(kind: str, tmp_path: Path) -> None:
+def test_every_kind_of_source_gives_the_same_answers(kind: str, tmp_path: Path) -> None:
     path = tmp_path / "a file.parquet"
     path.write_bytes(SMALL)
     memory = fsspec.filesystem("memory")
@@ -111,7 +111,7 @@ def test_sources(kind: str, tmp_path: Path) -> None:
     }
     source = sources[kind]()
     if kind == "pyarrow URI":
-        with pytest.raises(FileNotFoundError):  # the scheme is known, and its store is empty
+        with pytest.raises(FileNotFoundError):  # the scheme is known, but its filesystem is empty
             ps.open_filters(source)
         return
     with ps.open_filters(source) as filters:
@@ -127,14 +127,14 @@ def test_sources(kind: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("source", [42, None, ("a", "b"), (1, 2, 3), object(), ["x"]], ids=str)
-def test_what_is_no_source(source: Any) -> None:
+def test_other_objects_are_refused_as_sources(source: Any) -> None:
     with pytest.raises(TypeError, match=r"source must be|not a filesystem"):
         ps.open_filters(source)
     with pytest.raises(TypeError, match="'rb'"):
         ps.open_filters(io.StringIO("text" * 10))
 
 
-def test_files_that_are_not_there(tmp_path: Path) -> None:
+def test_missing_files_and_folders_raise_os_errors(tmp_path: Path) -> None:
     gone = tmp_path / "gone.parquet"
     for source in (gone, str(gone), gone.as_uri(), (pyarrow.fs.LocalFileSystem(), str(gone))):
         with pytest.raises(FileNotFoundError):
@@ -148,7 +148,7 @@ def test_files_that_are_not_there(tmp_path: Path) -> None:
         ps.open_filters("nothing://bucket/file")
 
 
-def test_a_closed_file_is_not_read(tmp_path: Path) -> None:
+def test_reading_a_closed_file_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "c.parquet"
     path.write_bytes(make(300_000))
     with ps.open_filters(path) as filters:
@@ -190,7 +190,7 @@ def test_a_key_in_a_large_filter_costs_its_header_and_one_block() -> None:
         for key in (10, 2_000_000, 77_777):
             filters.might_contain({"id": key})
         assert filters.requests - first <= 2 * 3
-        # A header and a block: 64 and 32 bytes, or what lies between them where that is less than a request is worth.
+        # A header of 64 bytes and a block of 32 bytes, plus the gap between them if one request is cheaper than two.
         assert filters.bytes_fetched - before <= 3 * (64 + 32) + 3 * 64 * 1024
         apart = [end - start for start, end in store.reads[1:]]
         assert 32 in apart
@@ -198,7 +198,7 @@ def test_a_key_in_a_large_filter_costs_its_header_and_one_block() -> None:
         assert filters.might_contain({"id": list(range(5))}) == [True]
 
 
-def test_a_header_is_read_once_for_all_questions() -> None:
+def test_a_header_is_read_once_for_all_lookups() -> None:
     store = CountingStore(make(1_000_000, row_groups=1))
     with ps.open_filters((store, "x")) as filters:
         for key in (10, 2_000_000, 77_777, 10):
@@ -209,20 +209,20 @@ def test_a_header_is_read_once_for_all_questions() -> None:
         assert [end - start for start, end in store.reads[-3:]] == [32, 32, 32]
 
 
-def test_the_header_is_not_waited_for_and_row_groups_are_read_at_once() -> None:
-    # Header and block of each of four row groups: eight requests that must all be under way at the same time.
+def test_headers_and_blocks_of_all_row_groups_are_read_in_parallel() -> None:
+    # The header and the block of each of four row groups: up to eight requests that must be in progress together.
     data = make(1_000_000, row_groups=4)
     with ps.open_filters(data) as filters:
         assert filters.num_row_groups == 4
     counted = CountingStore(data)
     with ps.open_filters((counted, "x")) as filters:
         filters.might_contain({"id": 10**7})
-    wanted = len(counted.reads) - 1
-    assert wanted >= 4
-    together = CountingStore(data, together=wanted)
+    expected = len(counted.reads) - 1
+    assert expected >= 4
+    together = CountingStore(data, together=expected)
     with ps.open_filters((together, "x")) as filters:
         assert filters.might_contain({"id": 10**7}) == [False] * 4
-        assert filters.requests == 1 + wanted
+        assert filters.requests == 1 + expected
 
 
 def test_many_keys_read_each_filter_once() -> None:
@@ -236,7 +236,7 @@ def test_many_keys_read_each_filter_once() -> None:
         assert filters.requests <= 1 + 5
 
 
-def test_one_certain_no_ends_the_question() -> None:
+def test_a_certain_no_ends_the_lookup() -> None:
     store = CountingStore(make(1_000_000, row_groups=1))
     with ps.open_filters((store, "x")) as filters:
         filters.might_contain({"id": []})
@@ -245,7 +245,7 @@ def test_one_certain_no_ends_the_question() -> None:
         assert len(store.reads) == 1
 
 
-def test_a_source_that_ends_too_early() -> None:
+def test_a_source_that_ends_too_early_is_an_error() -> None:
     class Ends(Custom):
         def read(self, size: int) -> bytes:
             return b""
@@ -272,8 +272,8 @@ def test_threads_share_the_filters_of_a_file() -> None:
         assert not wrong
 
 
-def test_a_file_that_is_written_anew_while_it_is_open(tmp_path: Path) -> None:
-    """The old footer, and headers that were remembered, would say a wrong no of the new bytes."""
+def test_a_file_that_changes_while_it_is_open_is_a_conflict(tmp_path: Path) -> None:
+    """The old footer and cached headers could give a wrong "no" for the new content."""
     path = tmp_path / "t.parquet"
     path.write_bytes(make())
     with ps.open_filters(path) as filters:

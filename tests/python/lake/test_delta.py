@@ -1,4 +1,4 @@
-"""Delta Lake against deltalake's own reader: histories, deletion vectors, mapped columns, texts of statistics."""
+"""Delta tables compared with deltalake's reader: histories, deletion vectors and mapped columns."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import os
 import random
 import shutil
 import struct
-import time
 import uuid
 import zlib
 from decimal import Decimal
@@ -23,6 +22,7 @@ import pyarrow.parquet as pq
 import pyroaring
 import pytest
 from deltalake import DeltaTable, QueryBuilder, write_deltalake
+from support.aging import wait_until_old
 from support.models.lake_truth import check_snapshot, check_tokens, commit, path_in_base
 
 import parsieve as ps
@@ -30,9 +30,9 @@ from parsieve.lake import Snapshot, open_lake
 
 
 def full_read(table: Any, schema: pa.Schema) -> pa.Table:
-    """What the library says, by its own engine."""
-    found = pa.table(QueryBuilder().register("t", table).execute("SELECT * FROM t"))
-    return found.select(schema.names).cast(schema)
+    """Return the rows that deltalake's query engine reads."""
+    result = pa.table(QueryBuilder().register("t", table).execute("SELECT * FROM t"))
+    return result.select(schema.names).cast(schema)
 
 
 def some_rows(random_: random.Random, count: int) -> pa.Table:
@@ -68,34 +68,34 @@ def some_rows(random_: random.Random, count: int) -> pa.Table:
 
 
 @pytest.mark.parametrize("seed", [1, 11])
-def test_random_histories(tmp_path: Path, seed: int) -> None:
+def test_random_histories_match_the_reader_of_deltalake(tmp_path: Path, seed: int) -> None:
     random_ = random.Random(seed)
     path = str(tmp_path)
     write_deltalake(path, some_rows(random_, 30), partition_by=["part", "year"])
     for step in range(11):
         table = DeltaTable(path)
-        kind = random_.choice(
+        operation = random_.choice(
             ["append", "append", "delete", "update", "merge", "compact", "checkpoint", "add column", "restore"]
         )
-        if kind == "append":
+        if operation == "append":
             write_deltalake(path, some_rows(random_, random_.randrange(1, 30)), mode="append", schema_mode="merge")
-        elif kind == "delete":
+        elif operation == "delete":
             table.delete(f"id % 7 = {step % 7}")
-        elif kind == "update":
+        elif operation == "update":
             table.update(updates={"id": "id + 500"}, predicate=f"id % 3 = {step % 3}")
-        elif kind == "merge":
+        elif operation == "merge":
             source = some_rows(random_, 5)
             merge = table.merge(source, "t.id = s.id", source_alias="s", target_alias="t")
             merge.when_matched_update({"name": "s.name"}).execute()
-        elif kind == "compact":
+        elif operation == "compact":
             table.optimize.compact()
-        elif kind == "add column":
+        elif operation == "add column":
             more = some_rows(random_, 4).append_column(f"new{step}", pa.array([1, 2, 3, None]))
             write_deltalake(path, more, mode="append", schema_mode="merge")
-        elif kind == "restore" and table.version():
+        elif operation == "restore" and table.version():
             table.restore(random_.randrange(table.version()))
         table = DeltaTable(path)
-        if kind == "checkpoint":
+        if operation == "checkpoint":
             table.create_checkpoint()
     (tmp_path / "_parsieve").mkdir()
     (tmp_path / "_parsieve" / "x").write_bytes(b"x")
@@ -105,22 +105,23 @@ def test_random_histories(tmp_path: Path, seed: int) -> None:
     for version in range(last + 1):
         snapshot = lake.snapshot(version)
         assert snapshot.id == version
-        there = DeltaTable(path, version=version)
-        histories.append((snapshot, check_snapshot(lake, snapshot, full_read(there, snapshot.schema))))
-        actions = pa.table(there.get_add_actions())
-        assert sorted(one.num_rows or 0 for one in snapshot.slices) == sorted(actions["num_records"].to_pylist())
+        delta_table = DeltaTable(path, version=version)
+        histories.append((snapshot, check_snapshot(lake, snapshot, full_read(delta_table, snapshot.schema))))
+        actions = pa.table(delta_table.get_add_actions())
+        num_rows = sorted(data_slice.num_rows or 0 for data_slice in snapshot.slices)
+        assert num_rows == sorted(actions["num_records"].to_pylist())
     check_tokens(histories)
     assert lake.snapshot().tokens == histories[-1][0].tokens
     assert lake.snapshot().id == last
     for (before, _), (after, _) in itertools.pairwise(histories):
         changes = lake.changes(before.id or 0, after)
-        assert {one.location for one in changes.added} == after.tokens.keys() - before.tokens.keys()
+        assert {data_slice.location for data_slice in changes.added} == after.tokens.keys() - before.tokens.keys()
         assert set(changes.removed) == before.tokens.keys() - after.tokens.keys()
     assert open_lake(DeltaTable(path, version=1)).snapshot().id == 1
 
 
-def added(folder: Path) -> list[dict[str, Any]]:
-    """The add actions of the first version."""
+def add_actions(folder: Path) -> list[dict[str, Any]]:
+    """Return the add actions of the first version."""
     lines = (folder / "_delta_log" / f"{0:020}.json").read_text().splitlines()
     return [action["add"] for action in map(json.loads, lines) if "add" in action]
 
@@ -135,42 +136,42 @@ def z85(data: bytes) -> str:
     return text
 
 
-def written_vector(folder: Path, positions: Any, inline: bool = False, optimize: bool = False) -> dict[str, Any]:
-    """A deletion vector by another implementation of Roaring bitmaps."""
+def write_vector(folder: Path, positions: Any, inline: bool = False, optimize: bool = False) -> dict[str, Any]:
+    """Write a deletion vector with an independent implementation of Roaring bitmaps, and return its descriptor."""
     bitmap = pyroaring.BitMap64(positions)
     if optimize:
         bitmap.run_optimize()
     data = (1681511377).to_bytes(4, "little") + bitmap.serialize()
-    about = {"sizeInBytes": len(data), "cardinality": len(bitmap)}
+    descriptor = {"sizeInBytes": len(data), "cardinality": len(bitmap)}
     if inline:
-        return about | {"storageType": "i", "pathOrInlineDv": z85(data + b"\0" * (-len(data) % 4))}
+        return descriptor | {"storageType": "i", "pathOrInlineDv": z85(data + b"\0" * (-len(data) % 4))}
     name = uuid.uuid4()
     (folder / "ab").mkdir(exist_ok=True)
     frame = len(data).to_bytes(4, "big") + data + zlib.crc32(data).to_bytes(4, "big")
     (folder / "ab" / f"deletion_vector_{name}.bin").write_bytes(b"\1" + b"other" + frame)
-    return about | {"storageType": "u", "pathOrInlineDv": "ab" + z85(name.bytes), "offset": 6}
+    return descriptor | {"storageType": "u", "pathOrInlineDv": "ab" + z85(name.bytes), "offset": 6}
 
 
-def with_vectors(folder: Path, count: int = 200_000) -> list[dict[str, Any]]:
+def write_table_with_vectors(folder: Path, count: int = 200_000) -> list[dict[str, Any]]:
     values = list(range(count))
     write_deltalake(
         str(folder),
-        pa.table({"id": values, "p": [one % 2 for one in values]}),
+        pa.table({"id": values, "p": [value % 2 for value in values]}),
         partition_by=["p"],
         configuration={"delta.enableDeletionVectors": "true"},
     )
-    return added(folder)
+    return add_actions(folder)
 
 
 @pytest.mark.parametrize(("inline", "optimize"), [(False, False), (False, True), (True, False)])
-def test_deletion_vectors(tmp_path: Path, inline: bool, optimize: bool) -> None:
-    first, second = with_vectors(tmp_path)
+def test_deletion_vectors_remove_rows_and_change_tokens(tmp_path: Path, inline: bool, optimize: bool) -> None:
+    first, second = write_table_with_vectors(tmp_path)
     sparse = [0, 5, 65_535, 65_536, 99_999] if inline else [*range(0, 90_000, 7), *range(40_000, 60_000)]
-    vector = written_vector(tmp_path, sparse, inline, optimize)
+    vector = write_vector(tmp_path, sparse, inline, optimize)
     commit(
         tmp_path, {"remove": {"path": first["path"], "dataChange": True}}, {"add": first | {"deletionVector": vector}}
     )
-    more = written_vector(tmp_path, {*sparse, 1, 99_998}, inline, optimize)
+    more = write_vector(tmp_path, {*sparse, 1, 99_998}, inline, optimize)
     commit(
         tmp_path,
         {"remove": {"path": first["path"], "dataChange": True, "deletionVector": vector}},
@@ -179,60 +180,61 @@ def test_deletion_vectors(tmp_path: Path, inline: bool, optimize: bool) -> None:
     lake, histories = open_lake(tmp_path), []
     for version in range(3):
         snapshot = lake.snapshot(version)
-        there = DeltaTable(str(tmp_path), version=version)
-        full = full_read(there, snapshot.schema)
+        delta_table = DeltaTable(str(tmp_path), version=version)
+        full = full_read(delta_table, snapshot.schema)
         assert full.num_rows == 200_000 - (len({*sparse}), 0)[version == 0] - (2 if version == 2 else 0)
-        found = lake.read(snapshot, snapshot.slices).read_all()
-        assert found.sort_by("id").equals(full.sort_by("id"))
-        live = {one.location: pa.Table.from_batches(lake.read_keys(one, [("id",)])) for one in snapshot.slices}
+        rows_read = lake.read(snapshot, snapshot.slices).read_all()
+        assert rows_read.sort_by("id").equals(full.sort_by("id"))
+        live = {part.location: pa.Table.from_batches(lake.read_keys(part, [("id",)])) for part in snapshot.slices}
         together = pa.concat_tables(live.values())
         assert sorted(together["id"].to_pylist()) == sorted(full["id"].to_pylist())
         histories.append((snapshot, live))
-        assert [one.clean for one in snapshot.slices].count(False) == (version > 0)
+        assert [data_slice.clean for data_slice in snapshot.slices].count(False) == (version > 0)
         assert (lake.dataset(snapshot, snapshot.slices) is None) == (version > 0)
-        clean = [one for one in snapshot.slices if one.clean]
+        clean = [data_slice for data_slice in snapshot.slices if data_slice.clean]
         assert lake.dataset(snapshot, clean) is not None
         by_filter = lake.read(
             snapshot, snapshot.slices, ["id"], (pc.field("p") == 1) & (pc.field("id") < 20)
         ).read_all()
-        assert set(by_filter["id"].to_pylist()) == {one for one in full["id"].to_pylist() if one % 2 and one < 20}
+        expected = {number for number in full["id"].to_pylist() if number % 2 and number < 20}
+        assert set(by_filter["id"].to_pylist()) == expected
     check_tokens(histories)
-    tokens = [{one.group: one.token for one in snapshot.slices} for snapshot, _ in histories]
-    assert len({one[first["path"]] for one in tokens}) == 3
-    assert len({one[second["path"]] for one in tokens}) == 1
-    assert [len(lake.changes(one, lake.snapshot(one + 1)).changed) for one in range(2)] == [1, 1]
+    tokens = [{data_slice.group: data_slice.token for data_slice in snapshot.slices} for snapshot, _ in histories]
+    assert len({by_group[first["path"]] for by_group in tokens}) == 3
+    assert len({by_group[second["path"]] for by_group in tokens}) == 1
+    assert [len(lake.changes(version, lake.snapshot(version + 1)).changed) for version in range(2)] == [1, 1]
     vectors = pa.table(DeltaTable(str(tmp_path)).deletion_vectors())
     assert vectors.num_rows == 1
 
 
-def test_a_damaged_vector_is_refused(tmp_path: Path) -> None:
-    first, _ = with_vectors(tmp_path, 100)
-    vector = written_vector(tmp_path, [1, 2, 3])
+def test_a_damaged_deletion_vector_is_rejected(tmp_path: Path) -> None:
+    first, _ = write_table_with_vectors(tmp_path, 100)
+    vector = write_vector(tmp_path, [1, 2, 3])
     commit(
         tmp_path, {"remove": {"path": first["path"], "dataChange": True}}, {"add": first | {"deletionVector": vector}}
     )
-    (place,) = (tmp_path / "ab").iterdir()
-    whole = place.read_bytes()
+    (path,) = (tmp_path / "ab").iterdir()
+    intact = path.read_bytes()
     lake = open_lake(tmp_path)
-    piece = next(one for one in lake.snapshot().slices if not one.clean)
-    assert sum(one.num_rows for one in lake.read_keys(piece, [("id",)])) == 47
-    for at in range(6, len(whole)):
-        place.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+    dirty = next(data_slice for data_slice in lake.snapshot().slices if not data_slice.clean)
+    assert sum(batch.num_rows for batch in lake.read_keys(dirty, [("id",)])) == 47
+    for position in range(6, len(intact)):
+        path.write_bytes(intact[:position] + bytes([intact[position] ^ 1]) + intact[position + 1 :])
         with pytest.raises(ps.ParsieveError):
-            list(lake.read_keys(piece, [("id",)]))
-        place.write_bytes(whole[:at])
+            list(lake.read_keys(dirty, [("id",)]))
+        path.write_bytes(intact[:position])
         with pytest.raises(ps.ParsieveError):
-            list(lake.read_keys(piece, [("id",)]))
+            list(lake.read_keys(dirty, [("id",)]))
 
 
-def test_int96_under_a_physical_name(tmp_path: Path) -> None:
-    """As Spark writes times by default: INT96 is an instant, and the column goes by another name in the file."""
+def test_int96_is_an_instant_under_a_physical_name(tmp_path: Path) -> None:
+    """By default Spark writes timestamps as INT96. Here the column also has another name in the file."""
     moments = [dt.datetime(1066, 10, 14, tzinfo=dt.UTC), dt.datetime(2026, 1, 1, 0, 0, 0, 1, tzinfo=dt.UTC), None]
-    naive = [one and one.replace(tzinfo=None) for one in moments]
+    naive = [moment and moment.replace(tzinfo=None) for moment in moments]
     table = pa.table({"c1": pa.array(naive, pa.timestamp("us"))})
     pq.write_table(table, tmp_path / "f.parquet", use_deprecated_int96_timestamps=True)
-    about = {"delta.columnMapping.id": 1, "delta.columnMapping.physicalName": "c1"}
-    field = {"name": "at", "type": "timestamp", "nullable": True, "metadata": about}
+    mapping = {"delta.columnMapping.id": 1, "delta.columnMapping.physicalName": "c1"}
+    field = {"name": "at", "type": "timestamp", "nullable": True, "metadata": mapping}
     meta: dict[str, Any] = {"id": "x", "format": {"provider": "parquet", "options": {}}, "createdTime": 0}
     meta |= {"schemaString": json.dumps({"type": "struct", "fields": [field]}), "partitionColumns": []}
     meta["configuration"] = {"delta.columnMapping.mode": "name"}
@@ -246,20 +248,20 @@ def test_int96_under_a_physical_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", ["name", "id"])
-def test_mapped_columns(tmp_path: Path, mode: str) -> None:
-    """A column renamed, one dropped and made anew: physical names and ids decide, not what the table calls them."""
+def test_mapped_columns_are_found_by_physical_name_or_id(tmp_path: Path, mode: str) -> None:
+    """One column is renamed, one is dropped and added again. Physical names and ids decide, not logical names."""
 
-    def physical(name: str, number: int, kind: Any = None) -> pa.Field:
+    def physical_field(name: str, number: int, kind: Any = None) -> pa.Field:
         return pa.field(name, kind or pa.int64(), metadata={"PARQUET:field_id": str(number)})
 
-    inner = pa.struct([physical("c7", 7), physical("c8", 8)])
-    schema = pa.schema([physical("c1", 1), physical("c2", 2), physical("c6", 6, inner)])
+    inner = pa.struct([physical_field("c7", 7), physical_field("c8", 8)])
+    schema = pa.schema([physical_field("c1", 1), physical_field("c2", 2), physical_field("c6", 6, inner)])
     nested = [{"c7": 1, "c8": 2}, None]
     pq.write_table(pa.table([[1, 2], [10, None], nested], schema=schema), tmp_path / "f.parquet")
 
-    def said(name: str, number: int, kind: Any = "long") -> dict[str, Any]:
-        about = {"delta.columnMapping.id": number, "delta.columnMapping.physicalName": f"c{number}"}
-        return {"name": name, "type": kind, "nullable": True, "metadata": about}
+    def logical_field(name: str, number: int, kind: Any = "long") -> dict[str, Any]:
+        mapping = {"delta.columnMapping.id": number, "delta.columnMapping.physicalName": f"c{number}"}
+        return {"name": name, "type": kind, "nullable": True, "metadata": mapping}
 
     def metadata(*fields: dict[str, Any]) -> dict[str, Any]:
         return {
@@ -287,12 +289,12 @@ def test_mapped_columns(tmp_path: Path, mode: str) -> None:
     }
     add |= {"modificationTime": 0, "dataChange": True, "stats": json.dumps(stats)}
     protocol = {"minReaderVersion": 2, "minWriterVersion": 5}
-    struct_kind = {"type": "struct", "fields": [said("x", 7), said("y", 8)]}
-    swapped = {"type": "struct", "fields": [said("y", 7), said("x", 8)]}
-    part = said("part", 9)
-    first = metadata(said("a", 1), said("b", 2), said("s", 6, struct_kind), part)
+    struct_kind = {"type": "struct", "fields": [logical_field("x", 7), logical_field("y", 8)]}
+    swapped = {"type": "struct", "fields": [logical_field("y", 7), logical_field("x", 8)]}
+    part = logical_field("part", 9)
+    first = metadata(logical_field("a", 1), logical_field("b", 2), logical_field("s", 6, struct_kind), part)
     commit(tmp_path, {"protocol": protocol}, first, {"add": add})
-    commit(tmp_path, metadata(said("b", 1), said("a", 3), said("s", 6, swapped), part))
+    commit(tmp_path, metadata(logical_field("b", 1), logical_field("a", 3), logical_field("s", 6, swapped), part))
     lake = open_lake(tmp_path)
     before, after = lake.snapshot(0), lake.snapshot(1)
     for snapshot in (before, after):
@@ -314,19 +316,19 @@ def test_mapped_columns(tmp_path: Path, mode: str) -> None:
     assert (
         before.schema.field("a").metadata[b"PARQUET:field_id"] == after.schema.field("b").metadata[b"PARQUET:field_id"]
     )
-    told = after.statistics(("b",))
-    assert told is not None
-    assert (told.lower.to_pylist(), told.upper.to_pylist()) == ([1], [2])
-    inner_told = after.statistics(("s", "y"))
-    assert inner_told is not None
-    assert inner_told.lower.to_pylist() == [1]
+    bounds = after.statistics(("b",))
+    assert bounds is not None
+    assert (bounds.lower.to_pylist(), bounds.upper.to_pylist()) == ([1], [2])
+    inner_bounds = after.statistics(("s", "y"))
+    assert inner_bounds is not None
+    assert inner_bounds.lower.to_pylist() == [1]
     assert after.slices[0].partition_values == {"part": 5}
     paths = {("b",): ("c1",), ("a",): None, ("s", "y"): ("c6", "c7"), ("part",): None}
-    assert {one: path_in_base(lake, after.slices[0], after.schema, one) for one in paths} == paths
+    assert {column: path_in_base(lake, after.slices[0], after.schema, column) for column in paths} == paths
     assert before.slices[0].token == after.slices[0].token
 
 
-def test_time_travel(tmp_path: Path) -> None:
+def test_versions_are_found_by_number_and_time(tmp_path: Path) -> None:
     for value in range(3):
         write_deltalake(str(tmp_path), pa.table({"a": [value]}), mode="append")
         moment = dt.datetime(2026, 1, 1 + value, tzinfo=dt.UTC)
@@ -352,18 +354,20 @@ def test_time_travel(tmp_path: Path) -> None:
         lake.snapshot(1)
 
 
-def test_checkpoints_of_the_second_form(tmp_path: Path) -> None:
+def test_v2_checkpoints_with_sidecars_are_read(tmp_path: Path) -> None:
     for value in range(2):
         write_deltalake(str(tmp_path), pa.table({"a": [value]}), mode="append")
     expected = open_lake(tmp_path).snapshot()
     log = tmp_path / "_delta_log"
-    lines = [json.loads(line) for at in range(2) for line in (log / f"{at:020}.json").read_text().splitlines()]
+    lines = [
+        json.loads(line) for version in range(2) for line in (log / f"{version:020}.json").read_text().splitlines()
+    ]
     DeltaTable(str(tmp_path)).create_checkpoint()
     classic = pq.read_table(log / f"{1:020}.checkpoint.parquet")
     (log / "_sidecars").mkdir()
     adds = classic.filter(pc.field("add", "path").is_valid()).select(["add", "remove"])
     pq.write_table(adds, log / "_sidecars" / "s.parquet")
-    first = [one for one in lines if "protocol" in one or "metaData" in one]
+    first = [action for action in lines if "protocol" in action or "metaData" in action]
     first.append({"sidecar": {"path": "s.parquet", "sizeInBytes": 1, "modificationTime": 0}})
     (log / f"{1:020}.checkpoint.80a083e8-7026-4e79-81be-64bd76c43a11.json").write_text(
         "\n".join(map(json.dumps, first))
@@ -373,12 +377,12 @@ def test_checkpoints_of_the_second_form(tmp_path: Path) -> None:
     from parsieve.lake.delta.log import state_at
     from parsieve.lake.storage.storage import Storage
 
-    found = state_at(Storage(tmp_path), 1)
-    assert set(found.files.path.to_pylist()) == {one.group for one in expected.slices}
-    assert set(found.files.stats.to_pylist()) - {None}
+    state = state_at(Storage(tmp_path), 1)
+    assert set(state.files.path.to_pylist()) == {data_slice.group for data_slice in expected.slices}
+    assert set(state.files.stats.to_pylist()) - {None}
 
 
-def test_vacuum_leaves_the_index_alone(tmp_path: Path) -> None:
+def test_vacuum_keeps_the_index(tmp_path: Path) -> None:
     write_deltalake(str(tmp_path), pa.table({"a": [1]}))
     write_deltalake(str(tmp_path), pa.table({"a": [2]}), mode="overwrite")
     (tmp_path / "_parsieve").mkdir()
@@ -388,7 +392,7 @@ def test_vacuum_leaves_the_index_alone(tmp_path: Path) -> None:
     assert (tmp_path / "_parsieve" / "v1.commit").exists()
 
 
-def test_a_clone_names_files_elsewhere(tmp_path: Path) -> None:
+def test_a_clone_reads_files_of_another_folder(tmp_path: Path) -> None:
     source, clone = tmp_path / "source", tmp_path / "clone"
     write_deltalake(str(source), pa.table({"a": [1, 2]}))
     shutil.copytree(source / "_delta_log", clone / "_delta_log")
@@ -404,7 +408,7 @@ def test_a_clone_names_files_elsewhere(tmp_path: Path) -> None:
     assert isinstance(snapshot, Snapshot)
 
 
-def test_z85_is_that_of_others() -> None:
+def test_z85_matches_an_independent_encoder() -> None:
     from parsieve.lake.delta.schema import unpack
 
     data = bytes(range(256))
@@ -412,16 +416,16 @@ def test_z85_is_that_of_others() -> None:
     assert base64.b85encode(b"1234").decode() != z85(b"1234")
 
 
-def test_a_version_is_read_once_and_a_table_made_anew_is_seen(tmp_path: Path) -> None:
+def test_a_version_is_read_once_and_a_new_table_is_noticed(tmp_path: Path) -> None:
     path = str(tmp_path / "t")
     write_deltalake(path, pa.table({"a": [1]}))
     lake = open_lake(path)
-    time.sleep(0.1)
+    wait_until_old(tmp_path)
     first = lake.snapshot()
     assert lake.snapshot() is first
     assert first.statistics(("a",)) is first.statistics(("a",))
     write_deltalake(path, pa.table({"a": [2]}), mode="append")
-    time.sleep(0.1)
+    wait_until_old(tmp_path)
     assert len(lake.snapshot().slices) == 2
     assert lake.snapshot(0).id == 0
     shutil.rmtree(path)

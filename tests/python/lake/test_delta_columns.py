@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import random
-import time
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -14,12 +13,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from support.aging import wait_until_old
 from support.models.lake_truth import check_columns
 
 import parsieve as ps
 from parsieve.lake import Changes, open_lake
 from parsieve.lake.base import Snapshot, Statistics
 from parsieve.lake.delta import statistics
+from parsieve.lake.delta.files import _taken
 from parsieve.lake.delta.schema import schema_of
 
 KINDS = ["long", "byte", "double", "float", "string", "date", "timestamp", "timestamp_ntz", "boolean", "decimal(9,2)"]
@@ -89,10 +90,10 @@ def as_bits(values: pa.Array) -> list[Any]:
 
 def check_equal(fast: Statistics, exact: Statistics) -> None:
     for name in ("lower", "upper", "null_count", "value_count"):
-        one, other = getattr(fast, name), getattr(exact, name)
-        one.validate(full=True)
-        assert one.type == other.type
-        assert as_bits(one) == as_bits(other), name
+        fast_values, exact_values = getattr(fast, name), getattr(exact, name)
+        fast_values.validate(full=True)
+        assert fast_values.type == exact_values.type
+        assert as_bits(fast_values) == as_bits(exact_values), name
 
 
 def schema_of_column(kind: str) -> pa.Schema:
@@ -101,7 +102,7 @@ def schema_of_column(kind: str) -> pa.Schema:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_statistics_are_read_together_as_one_by_one(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_statistics_read_in_bulk_equal_those_read_one_by_one(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     schema, random_ = schema_of_column(kind), random.Random(kind)
     arrow = schema.field("a").type
     monkeypatch.setattr(statistics, "_FEWEST", 1)
@@ -121,10 +122,10 @@ def test_statistics_are_read_together_as_one_by_one(kind: str, monkeypatch: pyte
 
 
 @pytest.mark.parametrize("text", TEXTS)
-def test_odd_texts_among_good_ones(text: str) -> None:
+def test_invalid_statistics_do_not_affect_those_of_other_files(text: str) -> None:
     schema = schema_of_column("long")
-    good = [f'{{"numRecords":1,"minValues":{{"a":{at}}},"maxValues":{{"a":{at}}}}}' for at in range(1500)]
-    column = pa.chunked_array([pa.array([*good[:700], text, *good[700:], text], pa.string())])
+    valid = [f'{{"numRecords":1,"minValues":{{"a":{number}}},"maxValues":{{"a":{number}}}}}' for number in range(1500)]
+    column = pa.chunked_array([pa.array([*valid[:700], text, *valid[700:], text], pa.string())])
     clean = pa.array([True] * 1502)
     fast = statistics.statistics_of(column, schema, ("a",), clean)
     check_equal(fast, statistics._exact_statistics(column.chunk(0), ["a"], pa.int64(), True, clean))
@@ -132,8 +133,8 @@ def test_odd_texts_among_good_ones(text: str) -> None:
     assert fast.lower.to_pylist()[701:1501] == list(range(700, 1500))
 
 
-def test_texts_that_are_objects_only_together() -> None:
-    """Each text gives its own file's statistics, or none, whatever the texts around it say."""
+def test_statistics_are_parsed_per_file() -> None:
+    """Each text gives the statistics of its own file, or none. The texts around it do not matter."""
     schema = schema_of_column("long")
     texts = [
         '{"minValues":{"a":[',
@@ -143,8 +144,8 @@ def test_texts_that_are_objects_only_together() -> None:
         "{}}",
     ]
     column = pa.chunked_array([pa.array(texts)])
-    found = statistics.statistics_of(column, schema, ("a",), pa.array([True] * 5))
-    assert found.lower.to_pylist() == found.value_count.to_pylist() == [None] * 5
+    bounds = statistics.statistics_of(column, schema, ("a",), pa.array([True] * 5))
+    assert bounds.lower.to_pylist() == bounds.value_count.to_pylist() == [None] * 5
 
 
 def replayed(folder: Path, version: int) -> dict[tuple[str, str], dict[str, Any]]:
@@ -153,17 +154,17 @@ def replayed(folder: Path, version: int) -> dict[tuple[str, str], dict[str, Any]
     for number in range(version + 1):
         for line in (folder / "_delta_log" / f"{number:020}.json").read_text().splitlines():
             action = json.loads(line)
-            about = action.get("add") or action.get("remove")
-            if about is None:
+            file_action = action.get("add") or action.get("remove")
+            if file_action is None:
                 continue
-            vector = about.get("deletionVector")
+            vector = file_action.get("deletionVector")
             offset = "" if vector is None or vector.get("offset") is None else f"@{vector['offset']}"
             key = (
-                unquote(about["path"]),
+                unquote(file_action["path"]),
                 "" if vector is None else f"{vector['storageType']}{vector['pathOrInlineDv']}{offset}",
             )
             if "add" in action:
-                files[key] = about
+                files[key] = file_action
             else:
                 files.pop(key, None)
     return files
@@ -173,23 +174,30 @@ def check_against_log(folder: Path, snapshot: Snapshot) -> None:
     assert isinstance(snapshot.id, int)
     files = replayed(folder, snapshot.id)
     assert len(snapshot.slices) == len(files)
-    by_key = {(piece.group, (piece.native.vector or {}).get("pathOrInlineDv")): piece for piece in snapshot.slices}
+    by_key = {
+        (data_slice.group, (data_slice.native.vector or {}).get("pathOrInlineDv")): data_slice
+        for data_slice in snapshot.slices
+    }
     for (path, vector_id), add in files.items():
-        about = add.get("deletionVector")
-        piece = by_key[path, about and about["pathOrInlineDv"]]
-        assert piece.token == f"{add['size']}-{add['modificationTime']}-{vector_id}"
-        assert piece.path == str(folder / path)
-        assert (piece.size, piece.clean) == (add["size"], about is None)
-        assert piece.num_rows == json.loads(add["stats"])["numRecords"]
+        vector = add.get("deletionVector")
+        data_slice = by_key[path, vector and vector["pathOrInlineDv"]]
+        assert data_slice.token == f"{add['size']}-{add['modificationTime']}-{vector_id}"
+        assert data_slice.path == str(folder / path)
+        assert (data_slice.size, data_slice.clean) == (add["size"], vector is None)
+        assert data_slice.num_rows == json.loads(add["stats"])["numRecords"]
         folders = [
             f"{name}={'__HIVE_DEFAULT_PARTITION__' if text is None else text}"
             for name, text in add["partitionValues"].items()
         ]
-        assert piece.partition == "/".join(folders)
-        assert (piece.native.path, piece.native.size, piece.native.schema) == (piece.path, add["size"], snapshot.schema)
+        assert data_slice.partition == "/".join(folders)
+        assert (data_slice.native.path, data_slice.native.size, data_slice.native.schema) == (
+            data_slice.path,
+            add["size"],
+            snapshot.schema,
+        )
         for name, text in add["partitionValues"].items():
-            assert str(piece.partition_values[name]) == str(text)
-            assert piece.native.constants[name] == piece.partition_values[name]
+            assert str(data_slice.partition_values[name]) == str(text)
+            assert data_slice.native.constants[name] == data_slice.partition_values[name]
     uris = DeltaTable(str(folder), version=snapshot.id).file_uris()
     assert sorted(map(unquote, uris)) == sorted(map(unquote, snapshot.slices.path.to_pylist()))
     check_columns(snapshot)
@@ -205,7 +213,7 @@ def some_rows(step: int, part: str | None = "x") -> pa.Table:
     )
 
 
-def test_commits_are_read_after_the_last_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_snapshot_reads_only_new_commits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = str(tmp_path)
     write_deltalake(path, some_rows(0), partition_by=["day"])
     lake, read = open_lake(path), list[str]()
@@ -226,12 +234,11 @@ def test_commits_are_read_after_the_last_state(tmp_path: Path, monkeypatch: pyte
         elif step == 6:
             table.optimize.compact()
         elif step == 7:
-            # What was removed comes back.
+            # Restore removed files.
             table.restore(3)
         else:
             write_deltalake(path, some_rows(step, days[step % 5]), mode="append")
-        # A file that is younger than the clock's tick proves nothing.
-        time.sleep(0.06)
+        wait_until_old(tmp_path)
         read.clear()
         snapshot = lake.snapshot()
         assert lake.snapshot() is snapshot
@@ -241,26 +248,31 @@ def test_commits_are_read_after_the_last_state(tmp_path: Path, monkeypatch: pyte
         fresh = open_lake(path).snapshot()
         assert fresh.tokens == snapshot.tokens
         for column in ("id", "n"):
-            told = {}
-            for one in (fresh, snapshot):
-                found = one.statistics((column,))
-                assert found is not None
-                columns = (found.lower, found.upper, found.null_count, found.value_count)
-                told[id(one)] = dict(
+            statistics_by_snapshot = {}
+            for compared in (fresh, snapshot):
+                statistics_of_column = compared.statistics((column,))
+                assert statistics_of_column is not None
+                columns = (
+                    statistics_of_column.lower,
+                    statistics_of_column.upper,
+                    statistics_of_column.null_count,
+                    statistics_of_column.value_count,
+                )
+                statistics_by_snapshot[id(compared)] = dict(
                     zip(
-                        one.slices.group.to_pylist(),
+                        compared.slices.group.to_pylist(),
                         zip(*(each.to_pylist() for each in columns), strict=True),
                         strict=True,
                     )
                 )
-            assert told[id(fresh)] == told[id(snapshot)]
+            assert statistics_by_snapshot[id(fresh)] == statistics_by_snapshot[id(snapshot)]
 
 
 def test_a_new_table_at_the_same_place_is_read_from_its_beginning(tmp_path: Path) -> None:
     import shutil
 
     write_deltalake(str(tmp_path), some_rows(0))
-    time.sleep(0.06)
+    wait_until_old(tmp_path)
     lake = open_lake(str(tmp_path))
     assert lake.snapshot().id == 0
     shutil.rmtree(tmp_path)
@@ -270,7 +282,7 @@ def test_a_new_table_at_the_same_place_is_read_from_its_beginning(tmp_path: Path
 
 
 @pytest.mark.parametrize("form", ["classic", "parts", "second"])
-def test_checkpoints(tmp_path: Path, form: str) -> None:
+def test_snapshots_from_checkpoints_equal_those_from_the_log(tmp_path: Path, form: str) -> None:
     path = str(tmp_path)
     for step, day in enumerate(["a", "b c", None, "d%", "a"]):
         write_deltalake(path, some_rows(step, day), mode="append", partition_by=["day"])
@@ -289,7 +301,7 @@ def test_checkpoints(tmp_path: Path, form: str) -> None:
         adds = [bool(row["add"]) for row in table.to_pylist()]
         (log / "_sidecars").mkdir()
         for part in range(2):
-            # A sidecar with rows between those of other kinds.
+            # Rows of other kinds between the files.
             chosen = table.filter(pa.array([not add or at % 2 == part for at, add in enumerate(adds)]))
             pq.write_table(chosen.select(["add", "remove"]), log / "_sidecars" / f"s{part}.parquet")
         others = table.filter(pa.array([not add for add in adds])).select(["metaData", "protocol"])
@@ -339,7 +351,7 @@ def replayed_adds(folder: Path) -> list[dict[str, Any]]:
     return [action["add"] for action in map(json.loads, lines) if "add" in action]
 
 
-def test_actions_that_are_not_what_the_protocol_says(tmp_path: Path) -> None:
+def test_actions_that_violate_the_protocol_are_rejected(tmp_path: Path) -> None:
     write_deltalake(str(tmp_path), some_rows(0))
     log = tmp_path / "_delta_log" / f"{1:020}.json"
     good: dict[str, Any] = {"path": "f", "partitionValues": {}, "size": 1, "modificationTime": 0, "dataChange": True}
@@ -349,7 +361,7 @@ def test_actions_that_are_not_what_the_protocol_says(tmp_path: Path) -> None:
         log.write_text(json.dumps({"add": good | change}))
         with pytest.raises(ps.FormatError):
             open_lake(str(tmp_path)).snapshot()
-    # Statistics that are no text say nothing.
+    # Statistics that are not valid Unicode.
     log.write_text(json.dumps({"add": good | {"stats": "\ud800"}}))
     snapshot = open_lake(str(tmp_path)).snapshot()
     assert snapshot.slices[-1].num_rows is None
@@ -362,3 +374,14 @@ def test_a_file_twice_in_a_checkpoint_counts_once(tmp_path: Path) -> None:
     table = pq.read_table(checkpoint)
     pq.write_table(pa.concat_tables([table, table]), checkpoint)
     assert len(open_lake(str(tmp_path)).snapshot().slices) == 1
+
+
+def test_statistics_in_many_arrays_are_taken_in_any_order() -> None:
+    texts = [None if at % 7 == 0 else str(at) for at in range(100)]
+    column = pa.chunked_array(
+        [pa.array(texts[at:end], pa.string()) for at, end in ((0, 1), (1, 60), (60, 60), (60, 100))]
+    )
+    random_ = random.Random(1)
+    for count in (0, 1, 5, 200):
+        numbers = [random_.randrange(100) for _ in range(count)]
+        assert _taken(column, pa.array(numbers, pa.int64())).to_pylist() == [texts[number] for number in numbers]

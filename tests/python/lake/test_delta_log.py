@@ -1,4 +1,4 @@
-"""The texts in Delta's log, and the bytes of its vectors: read as they were meant, doubted, or refused."""
+"""Values in Delta's log and the bytes of deletion vectors: read correctly, ignored, or rejected."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ import parsieve as ps
 from parsieve.lake import open_lake
 
 
-def test_hostile_bitmaps_cost_no_memory() -> None:
+def test_hostile_bitmaps_do_not_allocate_memory() -> None:
     from parsieve.lake.rows import deletion_vectors
 
     magic = (1681511377).to_bytes(4, "little")
@@ -37,22 +37,22 @@ def test_hostile_bitmaps_cost_no_memory() -> None:
     with pytest.raises(ps.FormatError, match="rows of"):
         deletion_vectors.positions(full_runs, 65535)
     random_ = random.Random(1)
-    good = pyroaring.BitMap64([*range(10_000), *range(100_000, 100_050, 3)])
-    good.run_optimize()
+    valid = pyroaring.BitMap64([*range(10_000), *range(100_000, 100_050, 3)])
+    valid.run_optimize()
     for _ in range(3000):
-        data = bytearray(good.serialize())
+        data = bytearray(valid.serialize())
         for _ in range(random_.randrange(1, 4)):
             data[random_.randrange(len(data))] = random_.randrange(256)
         try:
-            found = deletion_vectors.positions(magic + bytes(data[: random_.randrange(len(data) + 1)]), 200_000)
-            assert list(found) == sorted(set(found))
+            positions = deletion_vectors.positions(magic + bytes(data[: random_.randrange(len(data) + 1)]), 200_000)
+            assert list(positions) == sorted(set(positions))
         except ps.FormatError:
             pass
 
 
-def statistics(folder: Path, kind: str, low: Any, high: Any, about: dict[str, Any] | None = None) -> tuple[Any, Any]:
-    """What a column's minimum and maximum in the log are taken for."""
-    field = {"name": "a", "type": kind, "nullable": True, "metadata": about or {}}
+def statistics(folder: Path, kind: str, low: Any, high: Any, metadata: dict[str, Any] | None = None) -> tuple[Any, Any]:
+    """Return the minimum and maximum that parsieve reads for a column with these statistics in the log."""
+    field = {"name": "a", "type": kind, "nullable": True, "metadata": metadata or {}}
     schema = json.dumps({"type": "struct", "fields": [field]})
     meta: dict[str, Any] = {"id": "x", "format": {"provider": "parquet", "options": {}}, "schemaString": schema}
     meta |= {"partitionColumns": [], "configuration": {}, "createdTime": 0}
@@ -67,30 +67,30 @@ def statistics(folder: Path, kind: str, low: Any, high: Any, about: dict[str, An
         {"metaData": meta},
         {"add": add},
     )
-    found = open_lake(folder).snapshot().statistics(("a",))
-    assert found is not None
-    return found.lower[0].as_py(), found.upper[0].as_py()
+    bounds = open_lake(folder).snapshot().statistics(("a",))
+    assert bounds is not None
+    return bounds.lower[0].as_py(), bounds.upper[0].as_py()
 
 
-def test_statistics_are_read_as_their_writers_meant_them(tmp_path: Path) -> None:
+def test_statistics_of_each_type_are_read_safely(tmp_path: Path) -> None:
     utc, milli = dt.UTC, dt.timedelta(milliseconds=1)
-    at = dt.datetime(2026, 1, 1, 12, 0, 0, 123000)
-    told = [
+    moment = dt.datetime(2026, 1, 1, 12, 0, 0, 123000)
+    cases = [
         ("long", "1", "2", (1, 2)),
         ("long", "1.5", "true", (None, None)),
         ("byte", "-129", "127", (None, 127)),
-        # Spark takes NaN for the greatest, and JSON has no word for it.
+        # In Spark, NaN is the greatest value. JSON has no NaN.
         ("double", "1.0", '"NaN"', (0.9999999999999999, None)),
         ("double", "NaN", "Infinity", (None, None)),
         ("double", '"-Infinity"', '"Infinity"', (-float("inf"), float("inf"))),
         ("double", "0.0", "-0.0", (-5e-324, 5e-324)),
         ("float", "0.1", "0.1", (0.09999999403953552, 0.10000000894069672)),
         ("string", '"abc"', '"abd"', ("abc", "abd")),
-        # Cut at 32 characters, with the two tie-breakers that Spark appends, or none.
+        # Truncated to 32 characters: with each of the two tie-breakers that Spark appends, and without.
         ("string", json.dumps("x" * 32), json.dumps("x" * 32 + "\ufffd"), ("x" * 32, "x" * 31 + "y")),
         ("string", json.dumps("x" * 32), json.dumps("x" * 32 + "\U0010ffff"), ("x" * 32, "x" * 31 + "y")),
         ("string", json.dumps("x" * 32), json.dumps("x" * 32), ("x" * 32, "x" * 31 + "y")),
-        # Java compares UTF-16, where a surrogate comes before U+FFFF.
+        # Java compares UTF-16 units, so surrogates sort before U+FFFF.
         ("string", json.dumps("a😀"), json.dumps("a\uffff"), ("a", "b")),
         ("string", '"\\ud83d"', '"\\ud83d"', ("", None)),
         ("date", '"2026-01-01"', '"2026-01-02"', (dt.date(2026, 1, 1), dt.date(2026, 1, 2))),
@@ -99,30 +99,30 @@ def test_statistics_are_read_as_their_writers_meant_them(tmp_path: Path) -> None
             "timestamp",
             '"2026-01-01T12:00:00.123Z"',
             '"2026-01-01T12:00:00.123Z"',
-            (at.replace(tzinfo=utc) - milli, at.replace(tzinfo=utc) + milli),
+            (moment.replace(tzinfo=utc) - milli, moment.replace(tzinfo=utc) + milli),
         ),
         (
             "timestamp",
             '"2026-01-01T13:00:00.123+01:00"',
             '"2026-01-01T12:00:00.123"',
-            (at.replace(tzinfo=utc) - milli, None),
+            (moment.replace(tzinfo=utc) - milli, None),
         ),
-        ("timestamp_ntz", '"2026-01-01 12:00:00.123"', '"2026-01-01T12:00:00.123"', (at - milli, at + milli)),
+        ("timestamp_ntz", '"2026-01-01 12:00:00.123"', '"2026-01-01T12:00:00.123"', (moment - milli, moment + milli)),
         ("decimal(12,2)", "1.10", "1.2", (Decimal("1.10"), Decimal("1.20"))),
-        # delta-rs passes decimals through doubles.
+        # delta-rs converts decimals to doubles.
         ("decimal(38,2)", "1e19", "1e19", (Decimal("9999999999999991118.21"), Decimal("10000000000000008881.79"))),
         ("decimal(3,0)", "-1e5", "999", (None, Decimal(999))),
         ("boolean", "false", "true", (False, True)),
         ("binary", '"a"', '"b"', (None, None)),
     ]
-    for kind, low, high, expected in told:
-        found = statistics(tmp_path, kind, low, high)
-        assert found == expected, (kind, low, high)
+    for kind, low, high, expected in cases:
+        bounds = statistics(tmp_path, kind, low, high)
+        assert bounds == expected, (kind, low, high)
     widened = {"delta.typeChanges": [{"fromType": "float", "toType": "double"}]}
     assert statistics(tmp_path, "double", "0.1", "0.1", widened) == (None, None)
 
 
-def test_what_is_not_understood_is_refused(tmp_path: Path) -> None:
+def test_unknown_features_and_types_are_rejected(tmp_path: Path) -> None:
     statistics(tmp_path, "long", 1, 2)
     features = {"readerFeatures": ["somethingNew"], "writerFeatures": ["somethingNew"]}
     commit(tmp_path, {"protocol": {"minReaderVersion": 3, "minWriterVersion": 7} | features})
@@ -133,14 +133,14 @@ def test_what_is_not_understood_is_refused(tmp_path: Path) -> None:
         statistics(tmp_path, "interval", 1, 2)
     with pytest.raises(ps.UnsupportedError, match="path or URI"):
         open_lake((fsspec.filesystem("memory"), "/lake"), format="delta")
-    # This machine's files by another name are those of their path.
-    here = (pa.fs.SubTreeFileSystem(str(tmp_path), pa.fs.LocalFileSystem()), "")
-    assert open_lake(here, format="delta").uri.rstrip("/") == str(tmp_path)
+    # A filesystem object for local files means the same as their path.
+    subtree = (pa.fs.SubTreeFileSystem(str(tmp_path), pa.fs.LocalFileSystem()), "")
+    assert open_lake(subtree, format="delta").uri.rstrip("/") == str(tmp_path)
     with pytest.raises(FileNotFoundError):
         open_lake(tmp_path / "_delta_log", format="delta").snapshot()
 
 
-def test_partition_values_that_engines_read_differently(tmp_path: Path) -> None:
+def test_partition_values_that_engines_read_differently_are_rejected(tmp_path: Path) -> None:
     table = pa.table(
         {
             "id": [1, 2, 3],
@@ -161,12 +161,12 @@ def test_partition_values_that_engines_read_differently(tmp_path: Path) -> None:
     with pytest.raises(ps.UnsupportedError, match="a null to Spark"):
         lake.read(snapshot, snapshot.slices, ["id"], pc.field("empty") == "")
     names = [name for name in table.column_names if name != "empty"]
-    found = lake.read(snapshot, snapshot.slices, names).read_all()
-    assert rows(found) == rows(table.select(names))
-    by_id = {next(lake.read_keys(one, [("id",)]))["id"][0].as_py(): one for one in snapshot.slices}
+    rows_read = lake.read(snapshot, snapshot.slices, names).read_all()
+    assert rows(rows_read) == rows(table.select(names))
+    by_id = {next(lake.read_keys(data_slice, [("id",)]))["id"][0].as_py(): data_slice for data_slice in snapshot.slices}
     assert "empty" not in by_id[1].partition_values
     assert by_id[2].partition_values["empty"] == "x"
-    # Spark reads a time without a zone in that of its session: no proof, and no key.
+    # Spark reads a time without a zone in the session's time zone, so the value is neither evidence nor a key.
     assert "at" not in by_id[1].partition_values
     assert by_id[3].partition_values["local"] == dt.datetime(1970, 1, 1, 0, 0, 0, 2)
     assert by_id[3].partition_values["day"] == dt.date(1, 1, 1)

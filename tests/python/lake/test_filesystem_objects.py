@@ -1,4 +1,4 @@
-"""Folders on filesystems that are handed over: named in several ways, and behind what remembers files or lists."""
+"""Folders on filesystem objects: several spellings of a path, and filesystems that cache files or listings."""
 
 from __future__ import annotations
 
@@ -30,29 +30,32 @@ def written(*ids: int) -> bytes:
 
 
 def rows(table: ps.Table, where: str | None = None) -> list[int]:
-    found: list[int] = table.plan(where).to_arrow()["id"].to_pylist()
-    return sorted(found)
+    ids: list[int] = table.plan(where).to_arrow()["id"].to_pylist()
+    return sorted(ids)
 
 
 @pytest.mark.parametrize("root", ["t", "/t", "t/", "/t/", "//t", "t//"])
-def test_a_folder_of_a_store_is_the_same_however_it_is_named(root: str) -> None:
+def test_slashes_around_a_path_do_not_matter(root: str) -> None:
     store, memory = MemoryStore(), MemoryFileSystem(skip_instance_cache=True)
     for name, number in NAMES.items():
         store.put(name, written(number))
         memory.pipe_file(f"/named/{name}", written(number))
-    behind = fs.SubTreeFileSystem("named", fs.PyFileSystem(fs.FSSpecHandler(memory)))
+    subtree = fs.SubTreeFileSystem("named", fs.PyFileSystem(fs.FSSpecHandler(memory)))
     try:
-        for filesystem in (store, behind, fsspec.filesystem("dir", path="/named", fs=memory)):
+        for filesystem in (store, subtree, fsspec.filesystem("dir", path="/named", fs=memory)):
             table = ps.open_table((filesystem, root))
             assert rows(table) == [1, 2]
             assert rows(table, "p = 2") == [2]
-            assert [piece.group for piece in table.opened.lake.snapshot().slices] == ["p=1/a.parquet", "p=2/b.parquet"]
+            assert [data_slice.group for data_slice in table.opened.lake.snapshot().slices] == [
+                "p=1/a.parquet",
+                "p=2/b.parquet",
+            ]
     finally:
         memory.rm("/named", recursive=True)
 
 
-class _Remembering(fsspec.AbstractFileSystem):  # type: ignore[misc] # it has no types
-    """A folder of the disk, whose lists are remembered as those of object stores are."""
+class _CachedListings(fsspec.AbstractFileSystem):  # type: ignore[misc] # it has no types
+    """A local folder with cached listings, as in filesystems of object stores."""
 
     protocol = "remembering"
     cachable = False
@@ -60,22 +63,22 @@ class _Remembering(fsspec.AbstractFileSystem):  # type: ignore[misc] # it has no
     def __init__(self) -> None:
         super().__init__()
         self._local = fsspec.filesystem("file")
-        self._seen: dict[str, Any] = {}
+        self._listings: dict[str, Any] = {}
 
     def ls(self, path: str, detail: bool = True, **_: Any) -> Any:
-        found = self._seen.setdefault(path, self._local.ls(path, detail=True))
-        return found if detail else [one["name"] for one in found]
+        entries = self._listings.setdefault(path, self._local.ls(path, detail=True))
+        return entries if detail else [entry["name"] for entry in entries]
 
     def _open(self, path: str, mode: str = "rb", **_: Any) -> Any:
         return self._local.open(path, mode)
 
     def invalidate_cache(self, path: str | None = None) -> None:
-        self._seen.clear()
+        self._listings.clear()
 
 
-def test_a_list_that_is_remembered_hides_no_new_file(tmp_path: Path) -> None:
+def test_cached_listings_do_not_hide_new_files(tmp_path: Path) -> None:
     (tmp_path / "a.parquet").write_bytes(written(1))
-    for number, filesystem in enumerate((_Remembering(), fs.PyFileSystem(fs.FSSpecHandler(_Remembering())))):
+    for number, filesystem in enumerate((_CachedListings(), fs.PyFileSystem(fs.FSSpecHandler(_CachedListings())))):
         table = ps.open_table((filesystem, str(tmp_path)))
         before = rows(table)
         (tmp_path / f"b{number}.parquet").write_bytes(written(10 + number))
@@ -83,7 +86,7 @@ def test_a_list_that_is_remembered_hides_no_new_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["filecache", "simplecache", "blockcache"])
-def test_an_index_is_not_built_of_rows_that_a_cache_remembers(tmp_path: Path, kind: str) -> None:
+def test_an_index_is_not_built_from_cached_rows(tmp_path: Path, kind: str) -> None:
     folder, index = tmp_path / "t", tmp_path / "index"
     folder.mkdir()
 
@@ -92,28 +95,28 @@ def test_an_index_is_not_built_of_rows_that_a_cache_remembers(tmp_path: Path, ki
             (folder / f"{name}.parquet").write_bytes(data)
             os.utime(folder / f"{name}.parquet", (LONG_AGO - age, LONG_AGO - age))
 
-    def opened(place: str) -> ps.Table:
-        cached = fsspec.filesystem(kind, target_protocol="file", cache_storage=str(tmp_path / place))
+    def open_cached(cache_name: str) -> ps.Table:
+        cached = fsspec.filesystem(kind, target_protocol="file", cache_storage=str(tmp_path / cache_name))
         return ps.open_table((cached, str(folder)), index_location=index)
 
     put(1, 2, age=20)
-    table = opened("one")
+    table = open_cached("one")
     table.build_index("id", "sieve", progress=False)
     put(7, 8, age=10)
     table.update_index(progress=False)
-    for again in (table, opened("one"), opened("other")):
-        assert rows(again, "id = 7") == [7]
-        assert rows(again, "id = 1") == []
+    for reopened in (table, open_cached("one"), open_cached("other")):
+        assert rows(reopened, "id = 7") == [7]
+        assert rows(reopened, "id = 1") == []
     uri = f"{kind}::file://{folder}"
     assert rows(ps.open_table(uri, index_location=index), "id = 7") == [7]
 
 
-def test_an_index_knows_one_memory_from_another(tmp_path: Path) -> None:
+def test_an_index_distinguishes_two_memory_stores(tmp_path: Path) -> None:
     def store(*ids: int) -> MemoryStore:
-        made = MemoryStore()
-        made.put("t/a.parquet", written(*ids))
-        made.put("t/b.parquet", written(100, 101))
-        return made
+        memory_store = MemoryStore()
+        memory_store.put("t/a.parquet", written(*ids))
+        memory_store.put("t/b.parquet", written(100, 101))
+        return memory_store
 
     table = ps.open_table((store(1, 2), "t"), index_location=tmp_path)
     table.build_index("id", "sieve", progress=False)
@@ -121,21 +124,21 @@ def test_an_index_knows_one_memory_from_another(tmp_path: Path) -> None:
     assert rows(ps.open_table((store(7, 8), "t"), index_location=tmp_path), "id = 7") == [7]
 
 
-class _Zoneless(_Remembering):
-    """Tells times of a clock, and not where it stands."""
+class _NaiveTimes(_CachedListings):
+    """Returns times without a time zone."""
 
     when: dt.datetime
 
     def ls(self, path: str, detail: bool = True, **_: Any) -> Any:
-        found = [one | {"last_modified": self.when, "mtime": None} for one in super().ls(path)]
-        return found if detail else [one["name"] for one in found]
+        entries = [entry | {"last_modified": self.when, "mtime": None} for entry in super().ls(path)]
+        return entries if detail else [entry["name"] for entry in entries]
 
 
-def test_a_time_without_a_zone_may_be_that_of_this_moment(tmp_path: Path) -> None:
+def test_a_time_without_a_zone_is_trusted_after_a_day(tmp_path: Path) -> None:
     (tmp_path / "a.parquet").write_bytes(written(1))
-    filesystem = _Zoneless()
+    filesystem = _NaiveTimes()
     now = dt.datetime.now(dt.UTC).replace(tzinfo=None)
-    for hours, certain in ((2, False), (11, False), (60, True)):
+    for hours, trusted in ((2, False), (11, False), (60, True)):
         filesystem.when = now - dt.timedelta(hours=hours)
         [file] = Storage((filesystem, str(tmp_path))).list()
-        assert bool(file.token) is certain
+        assert bool(file.token) is trusted

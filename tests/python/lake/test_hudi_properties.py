@@ -1,4 +1,4 @@
-"""A Hudi table is read while a writer rewrites its properties: missing, empty or incomplete ones are waited for."""
+"""Reads of a Hudi table wait while a writer rewrites its properties, which are missing, empty or incomplete then."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ ROWS = pa.table({"id": [1, 2, 3], "name": ["a", "b", "c"]})
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     path = tmp_path / "t"
-    made = HudiTable(path, ROWS.schema)
-    made.commit({"one": ROWS, "two": ROWS})
+    hudi_table = HudiTable(path, ROWS.schema)
+    hudi_table.commit({"one": ROWS, "two": ROWS})
     properties = path / ".hoodie" / "hoodie.properties"
     properties.write_text("#Updated at first\n" + properties.read_text())
     return path
@@ -39,8 +39,10 @@ def test_a_plan_waits_for_the_end_of_a_rewrite(folder: Path, step: str, monkeypa
     assert rewrite.waits == len(STEPS) - 1 - STEPS.index(step)
 
 
-def test_a_rewrite_in_the_midst_of_a_look(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The file is whole before and after, and incomplete when the rows' reader opens the table."""
+def test_a_plan_waits_for_a_rewrite_that_begins_during_the_snapshot(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file is complete before and after, but incomplete when the reader of rows opens the table."""
     table: Any = ps.open_table(folder)
     look = hudi.Hudi._read_snapshot
     rewrites: list[Rewrite] = []
@@ -56,23 +58,23 @@ def test_a_rewrite_in_the_midst_of_a_look(folder: Path, monkeypatch: pytest.Monk
 
 
 def test_incomplete_properties_that_do_not_fail_are_read_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They lack what partitions are called; a snapshot that was made of them is not returned."""
-    seen = []
+    """The incomplete properties lack the names of partition columns. No snapshot from them is returned."""
+    texts = []
     look = hudi.Hudi._read_snapshot
 
-    def spied(self: hudi.Hudi, as_of: Any) -> Any:
-        found = look(self, as_of)
-        seen.append(hudi_properties.stable_text(self.storage))
-        return found
+    def record_properties(self: hudi.Hudi, as_of: Any) -> Any:
+        snapshot = look(self, as_of)
+        texts.append(hudi_properties.stable_text(self.storage))
+        return snapshot
 
-    monkeypatch.setattr(hudi.Hudi, "_read_snapshot", spied)
+    monkeypatch.setattr(hudi.Hudi, "_read_snapshot", record_properties)
     Rewrite(folder, monkeypatch, "whole")
     ps.open_table(folder).plan()
-    assert seen[0] is None
-    assert seen[-1] is not None
+    assert texts[0] is None
+    assert texts[-1] is not None
 
 
-def test_merged_rows_are_opened_elsewhere_during_a_rewrite(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unpickled_slices_are_read_during_a_rewrite(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = ps.open_table(folder)
     snapshot = table.opened.lake.snapshot()
     native = pickle.loads(pickle.dumps(snapshot.slices[0].native))
@@ -82,7 +84,7 @@ def test_merged_rows_are_opened_elsewhere_during_a_rewrite(folder: Path, monkeyp
     assert rewrite.waits == len(STEPS) - 1
 
 
-def test_the_wait_ends(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_wait_for_properties_ends_with_an_error(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rewrite = Forever(folder, monkeypatch)
     with pytest.raises(FileNotFoundError, match=r"hoodie\.properties"):
         ps.open_table(folder).plan()
@@ -92,14 +94,14 @@ def test_the_wait_ends(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ps.open_table(folder).plan()
 
 
-def test_a_backup_that_a_dead_writer_left_is_not_waited_for(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_backup_of_a_dead_writer_causes_no_wait(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rewrite = Forever(folder, monkeypatch, "whole")
     abandoned(rewrite, lambda now: now.st_mtime - 3600)
     assert len(ps.open_table(folder).plan().files) == 2
     assert rewrite.waits == 0
 
 
-def test_a_table_without_properties_fails_at_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_without_properties_fails_without_a_wait(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rewrite = Forever(folder, monkeypatch)
     rewrite.backup.unlink()
     with pytest.raises(FileNotFoundError, match=r"hoodie\.properties"):

@@ -1,4 +1,4 @@
-"""Hudi's timeline by its files: what holds, what does not yet, and what the cleaner took."""
+"""Hudi's timeline: completed, pending, archived and cleaned instants."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from parsieve.lake.storage.storage import Storage
 
 def number(value: int) -> bytes:
     value = value << 1 if value >= 0 else ((-value) << 1) - 1
-    found = b""
+    encoded = b""
     while value > 127:
-        found += bytes([value & 127 | 128])
+        encoded += bytes([value & 127 | 128])
         value >>= 7
-    return found + bytes([value])
+    return encoded + bytes([value])
 
 
 def text(value: str | bytes) -> bytes:
@@ -59,55 +59,60 @@ A, B, C, D, E = (f"2026010100000{place}000" for place in range(1, 6))
 
 
 @pytest.mark.parametrize("version", [6, 8])
-def test_what_holds(tmp_path: Path, version: int) -> None:
-    done = (lambda instant, action: f"{instant}_{instant[:-3]}999.{action}") if version >= 8 else "{}.{}".format
-    names = {done(B, "commit"): b"", f"{B}.commit.requested": b"", f"{B}.inflight": b"", done(C, "deltacommit"): b""}
+def test_completed_and_archived_instants_hold(tmp_path: Path, version: int) -> None:
+    completed_name = (
+        (lambda instant, action: f"{instant}_{instant[:-3]}999.{action}") if version >= 8 else "{}.{}".format
+    )
+    names = {
+        completed_name(B, "commit"): b"",
+        f"{B}.commit.requested": b"",
+        f"{B}.inflight": b"",
+        completed_name(C, "deltacommit"): b"",
+    }
     names |= {f"{A}.deltacommit.inflight": b"", f"{D}.clustering.requested": b"", f"{E}.compaction.inflight": b""}
-    names |= {done(D, "rollback"): b"", "nonsense": b"", ".crc": b""}
+    names |= {completed_name(D, "rollback"): b"", "nonsense": b"", ".crc": b""}
     timeline = read_timeline(table(tmp_path, names, version))
     assert timeline.completed == {B, C}
     assert timeline.pending == {A, D, E}
     assert timeline.first == B
-    # Before the first that is listed: archived, unless it is known to be on its way.
-    told = {
-        instant: timeline.is_committed(instant) for instant in (A, B, C, D, E, "20250101000000000", "20260101000003500")
-    }
-    assert [one for one, holds in told.items() if holds] == [B, C, "20250101000000000"]
+    # An instant before the first listed one is archived, unless it is pending.
+    instants = (A, B, C, D, E, "20250101000000000", "20260101000003500")
+    assert [instant for instant in instants if timeline.is_committed(instant)] == [B, C, "20250101000000000"]
     assert properties_of(Storage(tmp_path)) == {"hoodie.table.version": str(version), "a": "b:c=d"}
 
 
-def test_cleaned_instants(tmp_path: Path) -> None:
+def test_cleaned_instants_are_rejected(tmp_path: Path) -> None:
     clean = f"{C}_{D}.clean"
-    storage = table(tmp_path, {f"{one}_{one}.commit": b"" for one in (A, B, C)} | {clean: clean_record(B)})
+    storage = table(tmp_path, {f"{instant}_{instant}.commit": b"" for instant in (A, B, C)} | {clean: clean_record(B)})
     timeline = read_timeline(storage)
     timeline.check_not_cleaned(B)
     with pytest.raises(ValueError, match="cleaned"):
         timeline.check_not_cleaned(A)
     with pytest.raises(ValueError, match="begins at"):
         timeline.check_not_cleaned("20250101000000000")
-    # A cleaner that keeps versions of files names no instant.
+    # A cleaner that keeps a number of file versions names no instant.
     (tmp_path / ".hoodie" / "timeline" / clean).write_bytes(clean_record(""))
     read_timeline(storage).check_not_cleaned(C)
     with pytest.raises(ps.UnsupportedError, match="how far"):
         read_timeline(storage).check_not_cleaned(B)
 
 
-def test_records_of_the_cleaner() -> None:
+def test_records_of_the_cleaner_are_read_or_rejected() -> None:
     assert earliest_kept(clean_record("20260101", "deflate"), "x") == "20260101"
     assert earliest_kept(b"", "x") == ""
-    for other in (clean_record("1", "snappy"), clean_record("1", fields=["a", "b", "c", "d"])):
+    for unsupported in (clean_record("1", "snappy"), clean_record("1", fields=["a", "b", "c", "d"])):
         with pytest.raises(ps.UnsupportedError):
-            earliest_kept(other, "x")
-    good, random_ = clean_record("20260101000000000", "deflate"), random.Random(1)
+            earliest_kept(unsupported, "x")
+    valid, random_ = clean_record("20260101000000000", "deflate"), random.Random(1)
     for _ in range(5000):
-        data = bytearray(good)
+        data = bytearray(valid)
         for _ in range(random_.randrange(1, 4)):
             data[random_.randrange(len(data))] = random_.randrange(256)
         with contextlib.suppress(ps.ParsieveError):
             assert isinstance(earliest_kept(bytes(data[: random_.randrange(len(data) + 1)]), "x"), str)
 
 
-def test_names_of_logs() -> None:
+def test_names_of_log_files_are_parsed() -> None:
     match = _LOG.fullmatch(".faae9147-8bd5-4f33-97d4-119ea6469b7e-2_20261121200400095.log.1_3-320-1069")
     assert match is not None
     assert match[2] == "20261121200400095"
@@ -124,12 +129,12 @@ def test_names_of_logs() -> None:
         {"hoodie.table.type": "MERGE_ON_READ", "hoodie.compaction.payload.class": "com.example.Own"},
     ],
 )
-def test_what_would_be_read_wrongly_is_refused(properties: dict[str, str]) -> None:
+def test_unsupported_table_properties_are_rejected(properties: dict[str, str]) -> None:
     with pytest.raises(ps.UnsupportedError):
         _check_supported(properties, "t")
 
 
-def test_no_table(tmp_path: Path) -> None:
+def test_missing_tables_and_filesystem_pairs_are_rejected(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         open_lake(tmp_path, format="hudi").snapshot()
     pair: Any = (object(), "x")

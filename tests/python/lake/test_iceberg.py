@@ -1,4 +1,4 @@
-"""Iceberg against pyiceberg's own reader: histories, evolution of schema and partitions, bounds, name mapping."""
+"""Iceberg tables compared with pyiceberg's reader: histories, schema and partition evolution, bounds, name mapping."""
 
 from __future__ import annotations
 
@@ -32,11 +32,12 @@ from pyiceberg.manifest import (
 )
 from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransform, TruncateTransform
 from pyiceberg.types import DecimalType, DoubleType, LongType, StringType
-from support.models.lake_truth import check_snapshot, check_tokens, path_in_base
+from support.models.lake_truth import check_columns, check_snapshot, check_tokens, path_in_base
 
 import parsieve as ps
+from parsieve.io.sources import local_path
 from parsieve.lake import open_lake
-from parsieve.lake.iceberg.statistics import _decoded
+from parsieve.lake.iceberg.statistics import _array, _decoded
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::DeprecationWarning", "ignore::ResourceWarning", "ignore:Delete:UserWarning"
@@ -45,16 +46,16 @@ pytestmark = pytest.mark.filterwarnings(
 
 @pytest.fixture
 def catalog(tmp_path: Path) -> Iterator[SqlCatalog]:
-    made = SqlCatalog("test", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=(tmp_path / "house").as_uri())
-    made.create_namespace("n")
-    yield made
-    made.close()
+    sql_catalog = SqlCatalog("test", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=(tmp_path / "house").as_uri())
+    sql_catalog.create_namespace("n")
+    yield sql_catalog
+    sql_catalog.close()
 
 
 def full_read(table: Any, snapshot_id: int | None, schema: pa.Schema) -> pa.Table:
-    """What the library says."""
-    found: pa.Table = table.scan(snapshot_id=snapshot_id).to_arrow()
-    return found.cast(schema)
+    """Return the rows that pyiceberg reads."""
+    result: pa.Table = table.scan(snapshot_id=snapshot_id).to_arrow()
+    return result.cast(schema)
 
 
 def some_rows(random_: random.Random, count: int, schema: pa.Schema | None = None) -> pa.Table:
@@ -62,7 +63,7 @@ def some_rows(random_: random.Random, count: int, schema: pa.Schema | None = Non
         return [random_.choice(values) for _ in range(count)]
 
     micros = [-1_999, -1, 0, 1, 1_234_567, 1_767_225_600_123_456, -40_000_000_000_000_000]
-    found = pa.table(
+    table = pa.table(
         {
             "id": pa.array([random_.randrange(-50, 1000) for _ in range(count)], pa.int64()),
             "small": pa.array(pick(-(2**31), 0, 7, None), pa.int32()),
@@ -86,38 +87,42 @@ def some_rows(random_: random.Random, count: int, schema: pa.Schema | None = Non
         }
     )
     if schema is None:
-        return found
-    # What was renamed or added since has values of its own.
+        return table
+    # Columns that were renamed or added since then are null.
     arrays = []
     for field in schema:
-        known = found.column(field.name) if field.name in found.column_names else None
-        arrays.append(pa.nulls(count, field.type) if known is None else known.cast(field.type))
+        column = table.column(field.name) if field.name in table.column_names else None
+        arrays.append(pa.nulls(count, field.type) if column is None else column.cast(field.type))
     return pa.table(arrays, schema=schema)
 
 
 @pytest.mark.parametrize("seed", [3, 4])
 @pytest.mark.parametrize("version", ["1", "2"])
-def test_random_histories(catalog: SqlCatalog, tmp_path: Path, seed: int, version: str) -> None:
+def test_random_histories_match_the_reader_of_pyiceberg(
+    catalog: SqlCatalog, tmp_path: Path, seed: int, version: str
+) -> None:
     random_ = random.Random(seed)
     first = some_rows(random_, 20)
     table = catalog.create_table("n.t", first.schema, properties={"format-version": version})
     table.append(first)
     for step in range(9):
-        kind = random_.choice(["append", "append", "delete", "overwrite", "columns", "partitions", "promote", "upsert"])
+        operation = random_.choice(
+            ["append", "append", "delete", "overwrite", "columns", "partitions", "promote", "upsert"]
+        )
         schema = table.schema().as_arrow()
-        if kind == "append":
+        if operation == "append":
             table.append(some_rows(random_, random_.randrange(1, 25), schema))
-        elif kind == "delete":
+        elif operation == "delete":
             table.delete(f"id < {random_.randrange(-50, 300)} and id > {random_.randrange(-60, 100)}")
-        elif kind == "overwrite":
+        elif operation == "overwrite":
             table.overwrite(some_rows(random_, 6, schema), f"id > {random_.randrange(400, 1000)}")
-        elif kind == "upsert":
-            found = table.scan().to_arrow()
-            if found.num_rows and found["id"].null_count == 0:
-                ids = sorted(set(found["id"].to_pylist()))
-                if len(ids) == found.num_rows:
+        elif operation == "upsert":
+            table_rows = table.scan().to_arrow()
+            if table_rows.num_rows and table_rows["id"].null_count == 0:
+                ids = sorted(set(table_rows["id"].to_pylist()))
+                if len(ids) == table_rows.num_rows:
                     table.upsert(some_rows(random_, 1, schema), join_cols=["id"])
-        elif kind == "columns":
+        elif operation == "columns":
             texts = [name for name in schema.names if name.startswith(("new", "name", "old"))]
             with table.update_schema() as update:
                 if random_.random() < 0.5:
@@ -126,12 +131,12 @@ def test_random_histories(catalog: SqlCatalog, tmp_path: Path, seed: int, versio
                     update.rename_column(random_.choice(texts), f"old{step}")
                 elif "flag" in schema.names:
                     update.delete_column("flag")
-        elif kind == "promote":
+        elif operation == "promote":
             with table.update_schema() as update:
                 update.update_column("small", LongType())
                 update.update_column("single", DoubleType())
                 update.update_column("paid", DecimalType(12, 2))
-        elif kind == "partitions":
+        elif operation == "partitions":
             with table.update_spec() as spec:
                 names = {field.name for field in table.spec().fields}
                 changes: list[tuple[str, str, Any]] = [
@@ -139,7 +144,7 @@ def test_random_histories(catalog: SqlCatalog, tmp_path: Path, seed: int, versio
                     ("same", "local", IdentityTransform()),
                     ("bucket", "id", BucketTransform(4)),
                     ("cut", "small", TruncateTransform(100)),
-                    # pyiceberg writes no two partitions of one column.
+                    # pyiceberg does not write two partition fields of one column.
                     ("own", "clock", IdentityTransform()),
                 ]
                 for name, source, transform in changes:
@@ -155,11 +160,11 @@ def test_random_histories(catalog: SqlCatalog, tmp_path: Path, seed: int, versio
     assert by_folder.snapshot().id == lake.snapshot().id
     assert by_folder.snapshot().tokens == lake.snapshot().tokens
     check_snapshot(lake, lake.snapshot(), full_read(table, None, lake.snapshot().schema))
-    for one in table.metadata.snapshots:
-        snapshot = lake.snapshot(one.snapshot_id)
-        full = full_read(table, one.snapshot_id, snapshot.schema)
+    for entry in table.metadata.snapshots:
+        snapshot = lake.snapshot(entry.snapshot_id)
+        full = full_read(table, entry.snapshot_id, snapshot.schema)
         histories.append((snapshot, check_snapshot(lake, snapshot, full)))
-        assert sum(piece.num_rows or 0 for piece in snapshot.slices) == full.num_rows
+        assert sum(data_slice.num_rows or 0 for data_slice in snapshot.slices) == full.num_rows
     check_tokens(histories)
     assert len(histories) >= 5
     for snapshot, _ in histories:
@@ -167,8 +172,8 @@ def test_random_histories(catalog: SqlCatalog, tmp_path: Path, seed: int, versio
         assert tokens == snapshot.tokens
 
 
-def test_ids_decide_not_names(catalog: SqlCatalog) -> None:
-    """A column dropped and made anew, two that change places, one added with a default."""
+def test_columns_are_found_by_id_not_by_name(catalog: SqlCatalog) -> None:
+    """Drop a column and add it again, and give one column the former name of another."""
     first = pa.table({"a": [1, 2], "b": [10, 20], "s": [{"x": 1, "y": 2}, None]})
     table = catalog.create_table("n.t", first.schema)
     table.append(first)
@@ -198,25 +203,25 @@ def test_ids_decide_not_names(catalog: SqlCatalog) -> None:
     lake = open_lake(table)
     after = lake.snapshot()
     check_snapshot(lake, after, full_read(table, None, after.schema))
-    old = next(one for one in after.slices if one.location in before.tokens)
+    old = next(data_slice for data_slice in after.slices if data_slice.location in before.tokens)
     assert old.token == before.tokens[old.location]
     keys = pa.Table.from_batches(lake.read_keys(old, [("a",), ("b",), ("c",), ("s", "x"), ("s", "z")]))
     assert keys.to_pylist()[0] == {"a": None, "b": None, "c": 10, "s.x": 2, "s.z": 1}
     paths = {("c",): ("b",), ("a",): None, ("b",): None, ("s", "x"): ("s", "y")}
-    assert {one: path_in_base(lake, old, after.schema, one) for one in paths} == paths
+    assert {column: path_in_base(lake, old, after.schema, column) for column in paths} == paths
     assert lake.dataset(after, [old]) is None
-    new = [one for one in after.slices if one is not old]
+    new = [data_slice for data_slice in after.slices if data_slice is not old]
     assert lake.dataset(after, new) is not None
-    place = after.slices.index(old)
+    position = after.slices.index(old)
     for name, bounds in (("a", (None, None)), ("c", (10, 20))):
-        told = after.statistics((name,))
-        assert told is not None
-        assert (told.lower[place].as_py(), told.upper[place].as_py()) == bounds
-    found = lake.read(after, after.slices, ["c"], pc.field("a").is_null()).read_all()
-    assert sorted(found["c"].to_pylist()) == [10, 20]
+        statistics = after.statistics((name,))
+        assert statistics is not None
+        assert (statistics.lower[position].as_py(), statistics.upper[position].as_py()) == bounds
+    rows_read = lake.read(after, after.slices, ["c"], pc.field("a").is_null()).read_all()
+    assert sorted(rows_read["c"].to_pylist()) == [10, 20]
 
 
-def test_files_without_ids_go_by_the_name_mapping(catalog: SqlCatalog, tmp_path: Path) -> None:
+def test_columns_of_files_without_ids_are_found_by_the_name_mapping(catalog: SqlCatalog, tmp_path: Path) -> None:
     rows = pa.table({"a": [1, 2], "s": [{"x": 1}, None]})
     pq.write_table(rows, tmp_path / "plain.parquet")
     table = catalog.create_table("n.t", rows.schema)
@@ -236,7 +241,7 @@ def test_files_without_ids_go_by_the_name_mapping(catalog: SqlCatalog, tmp_path:
         list(bare.read_keys(bare.snapshot().slices[0], [("b",)]))
 
 
-def test_bounds_are_decoded_as_they_were_written() -> None:
+def test_bounds_of_each_type_are_decoded_safely() -> None:
     def both(data: bytes, kind: pa.DataType) -> tuple[Any, Any]:
         return _decoded(data, kind, False), _decoded(data, kind, True)
 
@@ -244,9 +249,9 @@ def test_bounds_are_decoded_as_they_were_written() -> None:
     assert both(struct.pack("<i", -5), pa.int64()) == (-5, -5)
     assert both(struct.pack("<q", 2**40), pa.int32()) == (None, None)
     assert both(struct.pack("<f", 0.1), pa.float64()) == (0.10000000149011612, 0.10000000149011612)
-    assert [str(one) for one in both(struct.pack("<d", 0.0), pa.float64())] == ["-0.0", "0.0"]
+    assert [str(bound) for bound in both(struct.pack("<d", 0.0), pa.float64())] == ["-0.0", "0.0"]
     assert both(struct.pack("<d", float("nan")), pa.float64()) == (None, None)
-    # A date that became a timestamp.
+    # A date column that was promoted to timestamp.
     assert both(struct.pack("<i", 2), pa.timestamp("us")) == (2 * day, 2 * day)
     assert both(struct.pack("<q", -(2**62)), pa.timestamp("us")) == (None, None)
     assert both(struct.pack("<i", -200_000), pa.date32()) == (None, None)
@@ -262,7 +267,7 @@ def test_bounds_are_decoded_as_they_were_written() -> None:
     assert both(b"\1", pa.int64()) == (None, None)
 
 
-def test_a_column_that_partitioned_and_was_dropped(catalog: SqlCatalog) -> None:
+def test_a_dropped_partition_column_is_ignored(catalog: SqlCatalog) -> None:
     rows = pa.table({"a": [1, 2], "gone": [1, 2], "kept": ["x", None]})
     table = catalog.create_table("n.t", rows.schema)
     with table.update_spec() as spec:
@@ -279,26 +284,31 @@ def test_a_column_that_partitioned_and_was_dropped(catalog: SqlCatalog) -> None:
     for as_of in (None, table.metadata.snapshots[0].snapshot_id):
         snapshot = lake.snapshot(as_of)
         check_snapshot(lake, snapshot, full_read(table, as_of, snapshot.schema))
-    now = lake.snapshot()
-    assert sorted(str(one.partition_values) for one in now.slices) == [
+    current = lake.snapshot()
+    assert sorted(str(data_slice.partition_values) for data_slice in current.slices) == [
         "{'still': 'x'}",
         "{'still': 'y'}",
         "{'still': None}",
     ]
 
 
-def test_time_travel_and_names(catalog: SqlCatalog) -> None:
+def now_in_its_own_millisecond() -> dt.datetime:
+    """Return the time, once the clock shows a later millisecond: snapshots have timestamps in milliseconds."""
+    now = time.time_ns()
+    while time.time_ns() // 10**6 == now // 10**6:
+        time.sleep(0.0001)
+    return dt.datetime.fromtimestamp(now // 10**6 / 1000, dt.UTC)
+
+
+def test_snapshots_are_found_by_id_time_and_tag(catalog: SqlCatalog) -> None:
     rows = pa.table({"a": [1]})
     table = catalog.create_table("n.t", rows.schema)
     empty = open_lake(table).snapshot()
     assert (empty.id, list(empty.slices), empty.schema.names) == (None, [], ["a"])
     assert open_lake(table).read(empty, ()).read_all().num_rows == 0
-    start = dt.datetime.now(dt.UTC)
-    time.sleep(0.01)
+    start = now_in_its_own_millisecond()
     table.append(rows)
-    time.sleep(0.01)
-    between = dt.datetime.now(dt.UTC)
-    time.sleep(0.01)
+    between = now_in_its_own_millisecond()
     table.append(rows)
     first, second = table.metadata.snapshots
     table.manage_snapshots().create_tag(first.snapshot_id, "old").commit()
@@ -311,11 +321,11 @@ def test_time_travel_and_names(catalog: SqlCatalog) -> None:
         with pytest.raises(ValueError, match="no snapshot"):
             lake.snapshot(unknown)
     changes = lake.changes(first.snapshot_id, lake.snapshot())
-    assert [len(one) for one in (changes.added, changes.removed, changes.changed)] == [1, 0, 0]
+    assert [len(slices) for slices in (changes.added, changes.removed, changes.changed)] == [1, 0, 0]
     assert open_lake(table.metadata_location).snapshot().id == second.snapshot_id
 
 
-def test_which_metadata_file_is_the_current_one(catalog: SqlCatalog) -> None:
+def test_the_current_metadata_file_is_found_or_ambiguous(catalog: SqlCatalog) -> None:
     rows = pa.table({"a": [1]})
     table = catalog.create_table("n.t", rows.schema)
     table.append(rows)
@@ -326,7 +336,7 @@ def test_which_metadata_file_is_the_current_one(catalog: SqlCatalog) -> None:
         open_lake(folder.parent)
     (folder / "00001-another.metadata.json").unlink()
     (folder / "version-hint.text").write_text("0\n")
-    # A writer died between the version and its hint.
+    # A writer died after it wrote the version, but before it wrote the hint.
     assert len(open_lake(folder.parent).snapshot().slices) == 1
     (folder / "version-hint.text").write_text("7")
     with pytest.raises(ps.UnsupportedError, match="hint"):
@@ -335,32 +345,33 @@ def test_which_metadata_file_is_the_current_one(catalog: SqlCatalog) -> None:
         open_lake(folder, format="iceberg")
 
 
-def test_what_is_no_open_parquet_file(catalog: SqlCatalog) -> None:
+def test_encrypted_data_files_are_rejected(catalog: SqlCatalog) -> None:
     rows = pa.table({"a": [1]})
     table = catalog.create_table("n.t", rows.schema)
     table.append(rows)
     lake = open_lake(table)
     snapshot = lake.snapshot()
-    (piece,) = snapshot.slices
-    assert lake.row_groups_usable(piece)
-    with ps.open_filters(lake.open_base(piece)) as filters:
+    (data_slice,) = snapshot.slices
+    assert lake.row_groups_usable(data_slice)
+    with ps.open_filters(lake.open_base(data_slice)) as filters:
         assert filters.num_rows == [1]
-    encrypted = dataclasses.replace(piece, native=dataclasses.replace(piece.native, is_encrypted=True))
+    native = dataclasses.replace(data_slice.native, is_encrypted=True)
+    encrypted = dataclasses.replace(data_slice, native=native)
     assert not lake.row_groups_usable(encrypted)
     with pytest.raises(ps.UnsupportedError, match="encrypted"):
         lake.read(snapshot, [encrypted])
 
 
-def test_orphan_removal_of_others_is_not_ours() -> None:
-    """pyiceberg has none; what Spark's does to the index folder is told in the documents."""
+def test_pyiceberg_has_no_orphan_file_removal() -> None:
+    """pyiceberg cannot remove orphan files, so it keeps the index folder. The pages describe Spark's removal."""
     with warnings.catch_warnings():
         from pyiceberg.table.maintenance import MaintenanceTable
 
     assert not hasattr(MaintenanceTable, "remove_orphan_files")
 
 
-def test_equality_deletes_are_seen_and_not_read(catalog: SqlCatalog, tmp_path: Path) -> None:
-    """pyiceberg plans no table that has them; here the other files stay usable, and Spark can use what is known."""
+def test_files_without_equality_deletes_stay_usable(catalog: SqlCatalog, tmp_path: Path) -> None:
+    """pyiceberg does not plan tables with equality deletes. parsieve uses the other files, and Spark reads the rest."""
     rows = pa.table({"a": [1, 2], "p": [1, 2]})
     table = catalog.create_table("n.t", rows.schema, properties={"format-version": "2"})
     with table.update_spec() as spec:
@@ -371,7 +382,8 @@ def test_equality_deletes_are_seen_and_not_read(catalog: SqlCatalog, tmp_path: P
     assert current is not None
     io, sequence = table.io, current.sequence_number or 0
     (data,) = current.manifests(io)
-    target = next(one.data_file for one in data.fetch_manifest_entry(io) if one.data_file.partition[0] == 1)
+    entries = data.fetch_manifest_entry(io)
+    target = next(entry.data_file for entry in entries if entry.data_file.partition[0] == 1)
 
     class Deletes(ManifestWriterV2):
         def content(self) -> ManifestContent:
@@ -393,32 +405,32 @@ def test_equality_deletes_are_seen_and_not_read(catalog: SqlCatalog, tmp_path: P
     listing = f"{house}/snap-7.avro"
     with write_manifest_list(2, io.new_output(listing), 7, current.snapshot_id, sequence + 1, "null") as lists:
         lists.add_manifests([writer.to_manifest_file(), data])
-    said = json.loads((Path(table.metadata_location.removeprefix("file://"))).read_text())
-    said["snapshots"].append(
-        dict(said["snapshots"][-1]) | {"snapshot-id": 7, "sequence-number": sequence + 1, "manifest-list": listing}
+    metadata = json.loads((Path(table.metadata_location.removeprefix("file://"))).read_text())
+    metadata["snapshots"].append(
+        dict(metadata["snapshots"][-1]) | {"snapshot-id": 7, "sequence-number": sequence + 1, "manifest-list": listing}
     )
-    said["current-snapshot-id"] = said["refs"]["main"]["snapshot-id"] = 7
-    said["last-sequence-number"] = sequence + 1
-    (house / "00099-x.metadata.json").write_text(json.dumps(said))
+    metadata["current-snapshot-id"] = metadata["refs"]["main"]["snapshot-id"] = 7
+    metadata["last-sequence-number"] = sequence + 1
+    (house / "00099-x.metadata.json").write_text(json.dumps(metadata))
     lake = open_lake(str(house / "00099-x.metadata.json"))
     snapshot = lake.snapshot()
     assert snapshot.id == 7
-    hit, spared = sorted(snapshot.slices, key=lambda one: one.clean)
-    assert (hit.clean, spared.clean) == (False, True)
-    assert hit.token != before.tokens[hit.location]
-    assert spared.token == before.tokens[spared.location]
-    assert next(lake.read_keys(spared, [("a",)])).to_pylist() == [{"a": 2}]
+    deleted_from, untouched = sorted(snapshot.slices, key=lambda data_slice: data_slice.clean)
+    assert (deleted_from.clean, untouched.clean) == (False, True)
+    assert deleted_from.token != before.tokens[deleted_from.location]
+    assert untouched.token == before.tokens[untouched.location]
+    assert next(lake.read_keys(untouched, [("a",)])).to_pylist() == [{"a": 2}]
     with pytest.raises(ps.UnsupportedError, match="Spark"):
-        lake.read_keys(hit, [("a",)])
+        lake.read_keys(deleted_from, [("a",)])
     with pytest.raises(ps.UnsupportedError, match="Spark"):
         lake.read(snapshot, snapshot.slices)
-    assert not lake.row_groups_usable(hit)
-    told = snapshot.statistics(("a",))
-    assert told is not None
-    assert sorted(told.upper.to_pylist()) == [1, 2]
+    assert not lake.row_groups_usable(deleted_from)
+    statistics = snapshot.statistics(("a",))
+    assert statistics is not None
+    assert sorted(statistics.upper.to_pylist()) == [1, 2]
 
 
-def test_a_snapshot_is_read_once_while_its_table_reads_it_alike(catalog: SqlCatalog) -> None:
+def test_a_snapshot_is_read_once_until_the_schema_changes(catalog: SqlCatalog) -> None:
     table = catalog.create_table("n.once", pa.schema([("a", pa.int64())]))
     table.append(pa.table({"a": [1]}))
     lake = open_lake(table.location())
@@ -427,7 +439,7 @@ def test_a_snapshot_is_read_once_while_its_table_reads_it_alike(catalog: SqlCata
     table.append(pa.table({"a": [2]}))
     second = lake.snapshot()
     assert len(second.slices) == 2
-    # The same snapshot, read by another schema.
+    # The same snapshot, read with another schema.
     with table.update_schema() as update:
         update.rename_column("a", "b")
     third = lake.snapshot()
@@ -438,10 +450,10 @@ def test_a_snapshot_is_read_once_while_its_table_reads_it_alike(catalog: SqlCata
 
 @pytest.mark.parametrize("version", ["1", "2"])
 @pytest.mark.parametrize("kind", ["none", "sieve", "bloom"])
-def test_a_file_that_was_written_anew_before_it_was_added_again(
+def test_a_rewritten_file_is_noticed_when_it_is_added_again(
     catalog: SqlCatalog, tmp_path: Path, kind: str, version: str
 ) -> None:
-    """A job that registers the same path each night: its size and its number of rows may well be the same."""
+    """A job may register the same path each night. The size and the number of rows may be the same each time."""
     file = tmp_path / "daily.parquet"
 
     def register(*ids: int) -> None:
@@ -452,19 +464,63 @@ def test_a_file_that_was_written_anew_before_it_was_added_again(
             use_dictionary=False,
             row_group_size=2,
         )
-        there.add_files([file.as_uri()])
+        iceberg_table.add_files([file.as_uri()])
 
     schema = pa.schema([("id", pa.int64())])
-    there = catalog.create_table("n.t", schema, properties={"format-version": version})
+    iceberg_table = catalog.create_table("n.t", schema, properties={"format-version": version})
     register(1, 3, 5, 9)
     size = file.stat().st_size
-    table = ps.open_table(there)
+    table = ps.open_table(iceberg_table)
     if kind != "none":
         table.build_index("id", kind=kind)
     assert table.plan("id = 3", row_groups=True).to_arrow().num_rows == 1
-    there.delete("id >= 0")
+    iceberg_table.delete("id >= 0")
     register(1, 4, 6, 9)
     assert file.stat().st_size == size
     for row_groups in (None, True):
         assert table.plan("id = 4", row_groups=row_groups).to_arrow()["id"].to_pylist() == [4]
         assert table.plan("id = 6", row_groups=row_groups).to_arrow()["id"].to_pylist() == [6]
+
+
+@pytest.mark.parametrize("version", ["1", "2"])
+def test_columns_of_manifests_equal_the_files_that_pyiceberg_plans(catalog: SqlCatalog, version: str) -> None:
+    day, moment = dt.date(2026, 1, 31), dt.datetime(2026, 1, 31, 12, tzinfo=dt.UTC)
+    kinds = {"a": pa.int64(), "b": pa.int32(), "p": pa.string(), "day": pa.date32(), "at": pa.timestamp("us", "UTC")}
+    rows = [
+        {"a": step * 10 + at, "b": -step, "p": [None, "x y", "ü/z"][step % 3], "day": day, "at": moment}
+        for step in range(4)
+        for at in range(2)
+    ]
+    schema = pa.schema(kinds)
+    table = catalog.create_table("n.columns", schema, properties={"format-version": version})
+    with table.update_spec() as spec:
+        spec.add_identity("p")
+    for step in range(4):
+        table.append(pa.Table.from_pylist(rows[2 * step : 2 * step + 2], schema))
+    with table.update_spec() as spec:
+        spec.add_identity("b")
+    table.append(pa.Table.from_pylist([rows[0] | {"a": None, "b": 7}], schema))
+    table.delete("a = 11")
+    snapshot = open_lake(table).snapshot()
+    check_columns(snapshot)
+    planned = {local_path(str(task.file.file_path)): task.file for task in table.scan().plan_files()}
+    slices = snapshot.slices
+    assert sorted(planned) == sorted(slices.path.to_pylist())
+    for number, data_slice in enumerate(slices):
+        file = planned[str(data_slice.path)]
+        assert (data_slice.size, data_slice.num_rows) == (file.file_size_in_bytes, file.record_count)
+        assert data_slice.partition_values["p"] == file.partition[0]
+        assert ("b" in data_slice.partition_values) == (len(file.partition) == 2)
+        for name, kind in kinds.items():
+            statistics = snapshot.statistics((name,))
+            assert statistics is not None
+            at = table.schema().find_field(name).field_id
+            for array, held, is_upper in (
+                (statistics.lower, file.lower_bounds, False),
+                (statistics.upper, file.upper_bounds, True),
+            ):
+                decoded = _decoded((held or {}).get(at), kind, is_upper)
+                expected = None if decoded is None else _array([decoded], kind)[0].as_py()
+                assert array[number].as_py() == expected
+            assert statistics.null_count[number].as_py() == (file.null_value_counts or {}).get(at)
+            assert statistics.value_count[number].as_py() == (file.value_counts or {}).get(at)

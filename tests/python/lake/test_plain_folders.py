@@ -1,4 +1,4 @@
-"""Plain folders: which files there are, what they hold, and when a file can be trusted to be the same."""
+"""Plain folders: their files and rows, and when a token proves that a file is unchanged."""
 
 from __future__ import annotations
 
@@ -19,17 +19,13 @@ import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 import pytest
 from pyarrow import fs
+from support.aging import wait_until_old
 from support.models.lake_truth import check_snapshot, check_tokens, path_in_base, rows
 
 import parsieve as ps
 from parsieve.lake import Changes, Location, Snapshot, open_lake
 from parsieve.lake.folder.table import ParquetDir
 from parsieve.lake.storage.listing import TICK_NS
-
-
-def settle() -> None:
-    """Wait until files that were just written can be trusted."""
-    time.sleep(TICK_NS / 1e9 + 0.005)
 
 
 def some_rows(seed: int, count: int) -> pa.Table:
@@ -53,54 +49,56 @@ def hive_text(value: Any) -> str:
     return "__HIVE_DEFAULT_PARTITION__" if value is None else str(value)
 
 
-def test_random_histories_by_three_writers(tmp_path: Path) -> None:
+def test_random_histories_by_three_writers_are_read_correctly(tmp_path: Path) -> None:
     random_ = random.Random(5)
     lake, histories = open_lake(str(tmp_path)), []
     for step in range(12):
         folder = tmp_path / f"year={random_.choice([2024, 2025, None])}".replace("None", hive_text(None))
         folder = folder / f"day={random_.choice(['2026-01-01', '2026-01-02'])}"
         folder.mkdir(parents=True, exist_ok=True)
-        there = sorted(tmp_path.rglob("*.parquet"))
-        kind = random_.choice(["pyarrow", "duckdb", "polars", "remove", "rewrite"]) if there else "pyarrow"
+        files = sorted(tmp_path.rglob("*.parquet"))
+        operation = random_.choice(["pyarrow", "duckdb", "polars", "remove", "rewrite"]) if files else "pyarrow"
         table = some_rows(step, random_.randrange(1, 40))
-        if kind == "pyarrow":
+        if operation == "pyarrow":
             pq.write_table(table, folder / f"{step}.parquet", row_group_size=7)
-        elif kind == "rewrite":
-            pq.write_table(table, random_.choice(there))
-        elif kind == "duckdb":
+        elif operation == "rewrite":
+            pq.write_table(table, random_.choice(files))
+        elif operation == "duckdb":
             duckdb.sql("SET TimeZone='UTC'")
             duckdb.from_arrow(table).write_parquet(str(folder / f"{step}.parquet"))
-        elif kind == "polars":
+        elif operation == "polars":
             frame: Any = pl.from_arrow(table)
             frame.write_parquet(folder / f"{step}.parquet")
-        elif len(there) > 1:
-            random_.choice(there).unlink()
-        settle()
+        elif len(files) > 1:
+            random_.choice(files).unlink()
+        wait_until_old(tmp_path)
         snapshot = lake.snapshot()
         full = pads.dataset(
             tmp_path,
             schema=snapshot.schema,
             partitioning=pads.HivePartitioning(pa.schema([("year", pa.int32()), ("day", pa.date32())])),
         ).to_table()
-        assert {one.group for one in snapshot.slices} == {
-            str(one.relative_to(tmp_path)) for one in tmp_path.rglob("*.parquet")
+        assert {data_slice.group for data_slice in snapshot.slices} == {
+            str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.parquet")
         }
         histories.append((snapshot, check_snapshot(lake, snapshot, full)))
     check_tokens(histories)
-    # Tokens stay where nothing was done.
+    # Tokens of unchanged files stay the same.
     assert lake.snapshot().tokens == histories[-1][0].tokens
     assert all(histories[-1][0].tokens.values())
     for (before, _), (after, live) in itertools.pairwise(histories):
         changes = lake.changes(before, after)
-        assert {one.location for one in changes.added} == after.tokens.keys() - before.tokens.keys()
+        assert {data_slice.location for data_slice in changes.added} == after.tokens.keys() - before.tokens.keys()
         assert set(changes.removed) == before.tokens.keys() - after.tokens.keys()
-        assert {one.location for one in changes.changed} == {
-            one for one in after.tokens.keys() & before.tokens.keys() if after.tokens[one] != before.tokens[one]
+        assert {data_slice.location for data_slice in changes.changed} == {
+            location
+            for location in after.tokens.keys() & before.tokens.keys()
+            if after.tokens[location] != before.tokens[location]
         }
         assert live
 
 
-def test_what_engines_ignore_is_no_part_of_the_table(tmp_path: Path) -> None:
+def test_hidden_and_empty_files_are_ignored(tmp_path: Path) -> None:
     table = pa.table({"a": [1, 2, 3]})
     for name in ("part.parquet", "000000_0", "_hidden=1/a.parquet"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
@@ -116,18 +114,18 @@ def test_what_engines_ignore_is_no_part_of_the_table(tmp_path: Path) -> None:
     ):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(b"" if name == "empty.parquet" else b"no Parquet")
-    assert [one.group for one in open_lake(tmp_path).snapshot().slices] == ["000000_0", "part.parquet"]
-    # Spark takes a folder for a partition whose name begins so; then it is one.
+    assert [data_slice.group for data_slice in open_lake(tmp_path).snapshot().slices] == ["000000_0", "part.parquet"]
+    # Spark reads a folder `_name=value` as a partition, although its name begins with an underscore.
     (tmp_path / "_hidden=1").rmdir()
     other = tmp_path / "other"
     (other / "_hidden=1").mkdir(parents=True)
     pq.write_table(table, other / "_hidden=1" / "a.parquet")
-    (piece,) = open_lake(other).snapshot().slices
-    assert piece.partition_values == {"_hidden": 1}
+    (data_slice,) = open_lake(other).snapshot().slices
+    assert data_slice.partition_values == {"_hidden": 1}
 
 
 @pytest.mark.parametrize(
-    ("texts", "kind", "values"),
+    ("texts", "data_type", "values"),
     [
         (["1", "02", "-3"], pa.int32(), [1, 2, -3]),
         (["1", str(2**40)], pa.int64(), [1, 2**40]),
@@ -139,21 +137,23 @@ def test_what_engines_ignore_is_no_part_of_the_table(tmp_path: Path) -> None:
         (["1.5"], pa.string(), ["1.5"]),
     ],
 )
-def test_types_of_partitions(tmp_path: Path, texts: list[str], kind: pa.DataType, values: list[Any]) -> None:
+def test_types_of_partition_columns_are_inferred(
+    tmp_path: Path, texts: list[str], data_type: pa.DataType, values: list[Any]
+) -> None:
     for text in texts:
         (tmp_path / f"p={text}").mkdir()
         pq.write_table(pa.table({"a": [1]}), tmp_path / f"p={text}" / "a.parquet")
     lake = open_lake(tmp_path)
     snapshot = lake.snapshot()
-    assert snapshot.schema.field("p").type == kind
-    found = {str(one.partition_values["p"]) for one in snapshot.slices}
-    assert found == {str(value) for value in values}
+    assert snapshot.schema.field("p").type == data_type
+    actual = {str(data_slice.partition_values["p"]) for data_slice in snapshot.slices}
+    assert actual == {str(value) for value in values}
     table = lake.read(snapshot, snapshot.slices).read_all()
     assert table.schema == snapshot.schema
-    assert {str(value) for value in table["p"].to_pylist()} == found
+    assert {str(value) for value in table["p"].to_pylist()} == actual
 
 
-def test_folders_that_disagree_are_refused(tmp_path: Path) -> None:
+def test_files_with_different_partition_columns_are_rejected(tmp_path: Path) -> None:
     (tmp_path / "a=1").mkdir()
     pq.write_table(pa.table({"x": [1]}), tmp_path / "a=1" / "a.parquet")
     pq.write_table(pa.table({"x": [1]}), tmp_path / "b.parquet")
@@ -161,7 +161,7 @@ def test_folders_that_disagree_are_refused(tmp_path: Path) -> None:
         open_lake(tmp_path).snapshot()
 
 
-def test_the_folder_wins_over_a_column_of_the_file(tmp_path: Path) -> None:
+def test_a_partition_value_overrides_the_column_in_the_file(tmp_path: Path) -> None:
     (tmp_path / "a=1").mkdir()
     pq.write_table(pa.table({"a": [7], "x": [1]}), tmp_path / "a=1" / "a.parquet")
     lake = open_lake(tmp_path)
@@ -196,44 +196,44 @@ def two_files(folder: Path, first: pa.Table, second: pa.Table) -> tuple[ParquetD
         (pa.array([1], pa.uint64()), pa.array([-1], pa.int64()), None),
     ],
 )
-def test_types_are_widened_exactly_or_refused(tmp_path: Path, first: Any, second: Any, expected: Any) -> None:
+def test_types_are_widened_exactly_or_rejected(tmp_path: Path, first: Any, second: Any, expected: Any) -> None:
     lake, snapshot = two_files(tmp_path, pa.table({"a": first}), pa.table({"a": second}))
-    piece = snapshot.slices[1]
+    data_slice = snapshot.slices[1]
     if expected is None:
         with pytest.raises(ps.UnsupportedError, match="column a"):
-            list(lake.read_keys(piece, [("a",)]))
+            list(lake.read_keys(data_slice, [("a",)]))
         with pytest.raises(ps.UnsupportedError, match="column a"):
             lake.read(snapshot, snapshot.slices, filter=pc.field("a") == first[0]).read_all()
         return
-    assert next(lake.read_keys(piece, [("a",)]))["a"].to_pylist() == [expected]
-    found = lake.read(snapshot, snapshot.slices, filter=pc.field("a") == pa.scalar(expected, first.type)).read_all()
-    assert found["a"].to_pylist() == [expected]
+    assert next(lake.read_keys(data_slice, [("a",)]))["a"].to_pylist() == [expected]
+    rows_read = lake.read(snapshot, snapshot.slices, filter=pc.field("a") == pa.scalar(expected, first.type)).read_all()
+    assert rows_read["a"].to_pylist() == [expected]
 
 
 @pytest.mark.parametrize(
-    "kind", [pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())]
+    "data_type", [pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())]
 )
-def test_text_in_every_form(tmp_path: Path, kind: pa.DataType) -> None:
+def test_every_string_type_is_read(tmp_path: Path, data_type: pa.DataType) -> None:
     pq.write_table(pa.table({"a": ["x", None]}), tmp_path / "1.parquet")
     text = pa.array(["x", "y", None] * 9)
-    values = text.dictionary_encode() if pa.types.is_dictionary(kind) else text.cast(kind)
+    values = text.dictionary_encode() if pa.types.is_dictionary(data_type) else text.cast(data_type)
     pq.write_table(pa.table({"a": values, "b": range(27)}), tmp_path / "2.parquet", row_group_size=5)
     lake = ParquetDir(tmp_path, schema=pa.schema([("a", pa.string()), ("b", pa.int64())]))
     snapshot = lake.snapshot()
-    assert (lake.dataset(snapshot, snapshot.slices) is None) == (kind == pa.string_view())
+    assert (lake.dataset(snapshot, snapshot.slices) is None) == (data_type == pa.string_view())
     for value, count in (("x", 10), ("y", 9), ("z", 0)):
         assert lake.read(snapshot, snapshot.slices, ["b"], pc.field("a") == value).read_all().num_rows == count
     assert lake.read(snapshot, snapshot.slices, []).read_all().num_rows == 29
     assert lake.read(snapshot, snapshot.slices, ["a", "a"]).read_all().num_rows == 29
 
 
-def test_columns_that_a_file_lacks_are_null(tmp_path: Path) -> None:
+def test_missing_columns_are_null(tmp_path: Path) -> None:
     first = pa.table({"a": [1], "b": ["x"], "s": [{"p": 1, "q": {"r": 2}}]})
     second = pa.table({"s": [{"q": {"z": 1}}, None], "new": [1, 2]})
     lake, snapshot = two_files(tmp_path, first, second)
-    found = lake.read(snapshot, snapshot.slices).read_all()
-    assert found.schema == snapshot.schema
-    assert found.to_pylist()[1:] == [
+    rows_read = lake.read(snapshot, snapshot.slices).read_all()
+    assert rows_read.schema == snapshot.schema
+    assert rows_read.to_pylist()[1:] == [
         {"a": None, "b": None, "s": {"p": None, "q": {"r": None}}},
         {"a": None, "b": None, "s": None},
     ]
@@ -244,27 +244,27 @@ def test_columns_that_a_file_lacks_are_null(tmp_path: Path) -> None:
     unified = ParquetDir(tmp_path, schema="unify")
     assert unified.snapshot().schema.names == ["a", "b", "s", "new"]
     given = ParquetDir(tmp_path, schema=pa.schema([("new", pa.int64())]))
-    there = given.snapshot()
-    assert given.read(there, there.slices).read_all()["new"].to_pylist() == [None, 1, 2]
+    given_snapshot = given.snapshot()
+    assert given.read(given_snapshot, given_snapshot.slices).read_all()["new"].to_pylist() == [None, 1, 2]
 
 
-def test_pyarrows_statistics_lose_no_nan(tmp_path: Path) -> None:
+def test_nan_rows_survive_pyarrows_statistics(tmp_path: Path) -> None:
     nan = float("nan")
     table = pa.table({"f": [1.0, nan, 1.0, None], "s": [{"x": nan}, {"x": 1.0}, None, None], "i": [1, 2, 3, 4]})
     pq.write_table(table, tmp_path / "1.parquet")
     lake = open_lake(tmp_path)
     snapshot = lake.snapshot()
-    f, x, one = pc.field("f"), pc.field("s", "x"), pc.scalar(1.0)
+    f, x, literal = pc.field("f"), pc.field("s", "x"), pc.scalar(1.0)
     lost = 0
     for condition in (
-        f != one,
-        ~(f == one),
-        ~(f >= one),
+        f != literal,
+        ~(f == literal),
+        ~(f >= literal),
         f.isin([nan]),
         pc.is_nan(f),
-        x != one,
-        ~(x <= one),
-        pc.field(0) != one,
+        x != literal,
+        ~(x <= literal),
+        pc.field(0) != literal,
     ):
         expected = table.filter(condition)
         assert lake.read(snapshot, snapshot.slices, ["i"], condition).read_all() == expected.select(["i"])
@@ -273,22 +273,22 @@ def test_pyarrows_statistics_lose_no_nan(tmp_path: Path) -> None:
         assert dataset.to_table(["i"], filter=condition) == expected.select(["i"])
         assert dataset.filter(condition).count_rows() == expected.num_rows
         lost += pads.dataset(tmp_path / "1.parquet").to_table(filter=condition).num_rows < expected.num_rows
-    # When pyarrow knows better, the detour can go.
+    # If this fails, pyarrow keeps NaN rows now and the workaround can be removed.
     assert lost
 
 
-def test_names_that_differ_in_case_are_refused(tmp_path: Path) -> None:
-    # Spark reads 2 where pyarrow reads null: an index of nulls would lose the row.
+def test_names_that_differ_in_case_are_rejected(tmp_path: Path) -> None:
+    # Spark reads 2, but pyarrow reads null. An index of the nulls would lose the row in Spark.
     lake, snapshot = two_files(tmp_path, pa.table({"id": [1]}), pa.table({"ID": [2]}))
     with pytest.raises(ps.UnsupportedError, match="'ID'"):
         list(lake.read_keys(snapshot.slices[1], [("id",)]))
     with pytest.raises(ps.UnsupportedError, match="'ID'"):
         lake.read(snapshot, snapshot.slices).read_all()
-    told = [path_in_base(lake, one, snapshot.schema, ("id",)) for one in snapshot.slices]
-    assert told == [("id",), None]
+    paths = [path_in_base(lake, data_slice, snapshot.schema, ("id",)) for data_slice in snapshot.slices]
+    assert paths == [("id",), None]
 
 
-def test_int96_is_exact_or_refused(tmp_path: Path) -> None:
+def test_int96_is_read_exactly_or_rejected(tmp_path: Path) -> None:
     old = pa.table({"t": pa.array([dt.datetime(1066, 10, 14)], pa.timestamp("us"))})
     new = pa.table({"t": pa.array([1_700_000_000_000_000_123], pa.timestamp("ns"))})
     for number, table in enumerate((new, old)):
@@ -298,55 +298,57 @@ def test_int96_is_exact_or_refused(tmp_path: Path) -> None:
     assert next(lake.read_keys(snapshot.slices[0], [("t",)]))["t"].cast(pa.int64()).to_pylist() == [
         1_700_000_000_000_000_123
     ]
-    # No damage, so that an index speaks of the other files.
+    # The error is UnsupportedError, not FormatError, so that an index still covers the other files.
     with pytest.raises(ps.UnsupportedError, match=r"1\.parquet.*INT96"):
         list(lake.read_keys(snapshot.slices[1], [("t",)]))
     micros = ParquetDir(tmp_path / "1.parquet", schema=pa.schema([("t", pa.timestamp("us"))]))
-    (piece,) = micros.snapshot().slices
-    assert next(micros.read_keys(piece, [("t",)]))["t"].to_pylist() == [dt.datetime(1066, 10, 14)]
+    (data_slice,) = micros.snapshot().slices
+    assert next(micros.read_keys(data_slice, [("t",)]))["t"].to_pylist() == [dt.datetime(1066, 10, 14)]
 
 
-def test_a_rewrite_within_the_clocks_tick_is_never_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Same size, same inode, same times: what git calls racily clean."""
+def test_a_rewrite_within_a_tick_never_counts_as_unchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rewritten file has the same size, inode and times. Git calls this case "racily clean"."""
     path = tmp_path / "a.parquet"
     lake = open_lake(tmp_path)
 
-    def looked_at_at_once(value: int) -> Snapshot:
+    def write_and_look(value: int) -> Snapshot:
         pq.write_table(pa.table({"a": [value]}), path)
-        with monkeypatch.context() as however_slow_we_are:
-            at_once = path.stat().st_ctime_ns + TICK_NS // 2
-            however_slow_we_are.setattr("parsieve.lake.storage.listing.time.time_ns", lambda: at_once)
+        # A fixed clock, so that the snapshot is within the tick on a slow machine too.
+        with monkeypatch.context() as clock:
+            soon = path.stat().st_ctime_ns + TICK_NS // 2
+            clock.setattr("parsieve.lake.storage.listing.time.time_ns", lambda: soon)
             return lake.snapshot()
 
-    first, second = looked_at_at_once(1), looked_at_at_once(2)
+    first, second = write_and_look(1), write_and_look(2)
     (before,), (after,) = first.slices, second.slices
     assert before.size == after.size
     assert not before.same_rows(after)
     assert before.token == ""
-    assert [one.location for one in Changes.between(first.tokens, second).changed] == [after.location]
-    settle()
+    assert [data_slice.location for data_slice in Changes.between(first.tokens, second).changed] == [after.location]
+    wait_until_old(tmp_path)
     third = lake.snapshot().slices[0]
     assert third.token
     assert third.same_rows(lake.snapshot().slices[0])
 
 
-def test_times_in_whole_seconds_are_doubted_for_longer(tmp_path: Path) -> None:
+def test_a_file_with_a_future_time_has_no_token(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"a": [1]}), path)
     os.utime(path, (0, int(time.time()) + 5000))
-    settle()
-    # A time in the future will come again.
+    while path.stat().st_ctime_ns > time.time_ns() - TICK_NS:
+        time.sleep(0.005)
+    # A later write could produce the same time.
     assert open_lake(tmp_path).snapshot().slices[0].token == ""
 
 
-def test_same_size_and_time_is_told_by_ctime_and_inode(tmp_path: Path) -> None:
+def test_ctime_reveals_a_rewrite_with_equal_size_and_mtime(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"a": [1]}), path)
-    settle()
+    wait_until_old(tmp_path)
     before, stat = open_lake(tmp_path).snapshot().slices[0], path.stat()
     pq.write_table(pa.table({"a": [2]}), path)
     os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
-    settle()
+    wait_until_old(tmp_path)
     after = open_lake(tmp_path).snapshot().slices[0]
     assert path.stat().st_mtime_ns == stat.st_mtime_ns
     assert before.token
@@ -354,10 +356,10 @@ def test_same_size_and_time_is_told_by_ctime_and_inode(tmp_path: Path) -> None:
     assert not before.same_rows(after)
 
 
-def test_a_file_changed_while_it_is_read(tmp_path: Path) -> None:
+def test_a_change_during_a_read_is_a_conflict(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"a": [1]}), path)
-    settle()
+    wait_until_old(tmp_path)
     lake = open_lake(tmp_path)
     keys = lake.read_keys(lake.snapshot().slices[0], [("a",)])
     next(keys)
@@ -366,7 +368,7 @@ def test_a_file_changed_while_it_is_read(tmp_path: Path) -> None:
         next(keys)
 
 
-def test_foreign_bytes(tmp_path: Path) -> None:
+def test_files_that_are_not_parquet_are_rejected(tmp_path: Path) -> None:
     pq.write_table(pa.table({"a": [1]}), tmp_path / "1.parquet")
     (tmp_path / "2.csv").write_text("a\n1\n")
     lake = open_lake(tmp_path)
@@ -381,7 +383,7 @@ def test_foreign_bytes(tmp_path: Path) -> None:
         open_lake(tmp_path / "none").snapshot()
 
 
-def test_where_the_folder_lies(tmp_path: Path) -> None:
+def test_paths_uris_and_filesystems_return_the_same_rows(tmp_path: Path) -> None:
     import fsspec
     import obstore.store
 
@@ -410,7 +412,7 @@ def test_where_the_folder_lies(tmp_path: Path) -> None:
     for source in sources:
         lake = open_lake(source)
         snapshot = lake.snapshot()
-        assert [one.group for one in snapshot.slices] == ["d=1/a.parquet", "d=2/a.parquet"], source
+        assert [data_slice.group for data_slice in snapshot.slices] == ["d=1/a.parquet", "d=2/a.parquet"], source
         assert rows(lake.read(snapshot, snapshot.slices).read_all()) == expected
         check_snapshot(lake, snapshot, pads.dataset(tmp_path / "t", partitioning="hive").to_table())
         one_file: Any = source / "d=1" if isinstance(source, Path) else None
@@ -418,26 +420,26 @@ def test_where_the_folder_lies(tmp_path: Path) -> None:
             one_file = (source[0], source[1] + "/d=1/a.parquet")
         elif isinstance(source, str):
             one_file = source.rstrip("/") + "/d=1/a.parquet"
-        assert [one.group for one in open_lake(one_file).snapshot().slices] == ["a.parquet"], source
+        assert [data_slice.group for data_slice in open_lake(one_file).snapshot().slices] == ["a.parquet"], source
         with ps.open_filters(lake.open_base(snapshot.slices[0])) as filters:
             assert filters.num_row_groups == 1
         assert lake.row_groups_usable(snapshot.slices[0])
     uri = open_lake("memory://lake/t").snapshot().slices[0].path
     assert uri is not None
     assert pq.read_table(fsspec.open(uri).open()).num_rows == 9
-    assert all(one.token for one in open_lake((in_store, "lake/t")).snapshot().slices)
+    assert all(data_slice.token for data_slice in open_lake((in_store, "lake/t")).snapshot().slices)
 
 
-def test_links_that_lead_back(tmp_path: Path) -> None:
+def test_links_to_a_parent_folder_are_not_followed(tmp_path: Path) -> None:
     (tmp_path / "b").mkdir()
     pq.write_table(pa.table({"a": [1]}), tmp_path / "b" / "a.parquet")
     (tmp_path / "b" / "loop").symlink_to(tmp_path)
     (tmp_path / "nowhere").symlink_to(tmp_path / "gone")
     (tmp_path / "c").symlink_to(tmp_path / "b")
-    assert {one.group for one in open_lake(tmp_path).snapshot().slices} == {"b/a.parquet", "c/a.parquet"}
+    assert {data_slice.group for data_slice in open_lake(tmp_path).snapshot().slices} == {"b/a.parquet", "c/a.parquet"}
 
 
-def test_detection(tmp_path: Path) -> None:
+def test_the_format_of_a_folder_is_detected(tmp_path: Path) -> None:
     (tmp_path / "_delta_log").mkdir()
     (tmp_path / ".hoodie").mkdir()
     with pytest.raises(ValueError, match=r"several formats \(delta, hudi\)"):
@@ -449,18 +451,18 @@ def test_detection(tmp_path: Path) -> None:
     assert Location("a", "b") == Location("a", "b")
 
 
-def test_what_did_not_change_is_the_same_object_and_what_did_is_seen(tmp_path: Path) -> None:
+def test_unchanged_slices_are_the_same_objects_and_changes_are_noticed(tmp_path: Path) -> None:
     (tmp_path / "day=1").mkdir()
     paths = [tmp_path / f"day=1/{name}.parquet" for name in "abcd"]
     for path in paths:
         pq.write_table(pa.table({"a": [1]}), path)
-    settle()
+    wait_until_old(tmp_path)
     lake = open_lake(tmp_path)
     first = lake.snapshot()
-    again = lake.snapshot()
-    assert again.slices is first.slices
-    assert again.instant > first.instant
-    # One is written to in its place, with the same size and time; one goes; one comes; and one is replaced by a link.
+    second = lake.snapshot()
+    assert second.slices is first.slices
+    assert second.instant > first.instant
+    # Change one file in place with the same size and time, delete one, add one, and replace one with a link.
     old = paths[0].stat()
     with paths[0].open("r+b") as file:
         file.write(b"PAR1")
@@ -472,23 +474,23 @@ def test_what_did_not_change_is_the_same_object_and_what_did_is_seen(tmp_path: P
     os.utime(elsewhere, ns=(old.st_atime_ns, paths[2].stat().st_mtime_ns))
     paths[2].unlink()
     paths[2].symlink_to(elsewhere)
-    settle()
+    wait_until_old(tmp_path)
     later = lake.snapshot()
     changes = Changes.between(first.tokens, later)
-    assert [one.group for one in changes.changed] == ["day=1/a.parquet", "day=1/c.parquet"]
-    assert [one.group for one in changes.added] == ["day=1/e.parquet"]
-    assert [one.group for one in changes.removed] == ["day=1/b.parquet"]
+    assert [data_slice.group for data_slice in changes.changed] == ["day=1/a.parquet", "day=1/c.parquet"]
+    assert [data_slice.group for data_slice in changes.added] == ["day=1/e.parquet"]
+    assert [data_slice.group for data_slice in changes.removed] == ["day=1/b.parquet"]
     assert later.slices[2].same_rows(first.slices[3])
     assert later.slices[2].location == first.slices[3].location
-    # Another type of the partition column makes all slices anew.
+    # If the type of the partition column changes, all slices are new.
     (tmp_path / "day=x").mkdir()
     pq.write_table(pa.table({"a": [1]}), tmp_path / "day=x/a.parquet")
-    assert [one.partition_values["day"] for one in lake.snapshot().slices] == ["1", "1", "1", "1", "x"]
+    assert [data_slice.partition_values["day"] for data_slice in lake.snapshot().slices] == ["1", "1", "1", "1", "x"]
 
 
-def test_a_clock_that_was_put_back_makes_files_doubtful(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_have_no_token_after_the_clock_was_set_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pq.write_table(pa.table({"a": [1]}), tmp_path / "a.parquet")
-    settle()
+    wait_until_old(tmp_path)
     lake = open_lake(tmp_path)
     assert lake.snapshot().slices[0].token
     past = time.time_ns() - 10**12

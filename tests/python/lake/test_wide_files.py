@@ -1,4 +1,4 @@
-"""Files of many columns: each level is looked through once, however many columns are found in it."""
+"""In files with many columns, the fields of each level are indexed once, not once per column."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from parsieve.lake.storage.storage import Storage
 NAMES = [f"c{number}" for number in range(300)]
 
 
-class Looked(list[pa.Field]):
-    """Fields that count how often they are gone through."""
+class CountedFields(list[pa.Field]):
+    """Fields that count how often they are iterated over."""
 
-    times = 0
+    iterations = 0
 
     def __iter__(self) -> Iterator[pa.Field]:
-        self.times += 1
+        self.iterations += 1
         return super().__iter__()
 
 
 def test_fields_are_indexed_once() -> None:
-    fields = Looked(pa.field(name, pa.int64()) for name in NAMES)
+    fields = CountedFields(pa.field(name, pa.int64()) for name in NAMES)
     places = Matching(by_name).places(list(fields), fields)
     assert places == list(range(len(NAMES)))
-    assert fields.times == 2
+    assert fields.iterations == 2
 
 
 def test_each_level_of_a_file_is_indexed_once(tmp_path: Path) -> None:
@@ -59,13 +59,13 @@ def test_each_level_of_a_file_is_indexed_once(tmp_path: Path) -> None:
     assert indexed == [300]
 
 
-@pytest.mark.parametrize("way", ["to_arrow", "to_batches"])
+@pytest.mark.parametrize("method", ["to_arrow", "to_batches"])
 @pytest.mark.parametrize(
     ("name", "message"),
     [("c77x", "no column 'c77x'; did you mean 'c77'"), ("?", "the columns are: c0, c1, .*and 280 more")],
 )
-def test_a_column_that_does_not_exist(tmp_path: Path, way: str, name: str, message: str) -> None:
+def test_the_error_for_a_missing_column_is_short(tmp_path: Path, method: str, name: str, message: str) -> None:
     pq.write_table(pa.table({name: [1] for name in NAMES}), tmp_path / "a.parquet")
     plan = ps.open_table(tmp_path).plan("c1 = 1")
     with pytest.raises(ps.ColumnNotFoundError, match=message):
-        list(getattr(plan, way)(columns=[name]))
+        list(getattr(plan, method)(columns=[name]))

@@ -1,8 +1,7 @@
-"""What people try first, and how they are told what to do instead."""
+"""Common mistakes of new users get an error or a hint that explains what to do instead."""
 
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyarrow import fs
+from support.aging import wait_until_old
 
 import parsieve as ps
 from parsieve.cli import main
@@ -17,14 +17,14 @@ from parsieve.cli import main
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    place = tmp_path / "events"
-    place.mkdir()
+    events = tmp_path / "events"
+    events.mkdir()
     for part in range(3):
-        pq.write_table(pa.table({"id": range(part, 90, 3), "sku": ["a"] * 30}), place / f"{part}.parquet")
-    return place
+        pq.write_table(pa.table({"id": range(part, 90, 3), "sku": ["a"] * 30}), events / f"{part}.parquet")
+    return events
 
 
-def test_a_pattern_of_names_is_no_table(folder: Path, capsys: Any) -> None:
+def test_globs_are_rejected(folder: Path, capsys: Any) -> None:
     with pytest.raises(FileNotFoundError, match=r"globs are not supported.*\*\.parquet"):
         ps.open_table(f"{folder}/*.parquet").plan("id = 7")
     assert main(["plan", f"{folder}/*.parquet", "id = 7"]) == 2
@@ -35,14 +35,14 @@ def test_a_pattern_of_names_is_no_table(folder: Path, capsys: Any) -> None:
     assert caught.value.filename == str(folder / "none")
 
 
-def test_what_else_is_no_table(folder: Path) -> None:
+def test_lists_and_reversed_pairs_are_rejected_as_tables(folder: Path) -> None:
     with pytest.raises(TypeError, match=r"URI of a folder or of one file, or a .* pair, not list"):
         ps.open_table([str(folder / "0.parquet")])  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="must end with a path, not LocalFileSystem"):
         ps.open_table((str(folder), fs.LocalFileSystem()))
 
 
-def test_a_file_of_another_kind_in_the_folder(folder: Path) -> None:
+def test_the_error_for_another_file_in_the_folder_says_how_to_hide_it(folder: Path) -> None:
     (folder / "0-readme.txt").write_text("events of March\n")
     with pytest.raises(ps.FormatError, match=r"0-readme\.txt.*starts with _ or a dot: move this one"):
         ps.open_table(folder).plan("id = 7")
@@ -52,12 +52,12 @@ def test_a_file_of_another_kind_in_the_folder(folder: Path) -> None:
     assert "move this file elsewhere" not in str(caught.value)
 
 
-def test_keys_of_another_type_name_both_types(folder: Path) -> None:
+def test_the_error_for_keys_of_another_type_names_both_types(folder: Path) -> None:
     with pytest.raises(TypeError, match="key type string does not match column id of type int64"):
         ps.open_table(str(folder)).plan(keys={"id": pa.array(["x"])})
 
 
-def test_keys_that_are_no_columns(folder: Path) -> None:
+def test_keys_must_be_a_dict_of_columns(folder: Path) -> None:
     table = ps.open_table(folder)
     keys: Any
     for keys in (pa.table({"id": [7]}), [("id", 7)]):
@@ -71,52 +71,52 @@ def test_keys_that_are_no_columns(folder: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::parsieve.ParsieveWarning")
-def test_a_plan_shows_at_once_that_a_part_was_not_understood(folder: Path) -> None:
+def test_the_repr_of_a_plan_mentions_ignored_predicates(folder: Path) -> None:
     table = ps.open_table(folder)
     assert repr(table.plan("id = 'x'")).endswith("3 of 3 files, part of the predicate is ignored, see explain()>")
     assert "ignored" not in repr(table.plan("id = 7"))
 
 
 @pytest.mark.parametrize("where", ["WHERE id = 7", "SELECT * FROM t WHERE id = 7", "", "id = 7 LIMIT 3"])
-def test_sql_that_is_no_predicate_says_what_to_write(folder: Path, where: str) -> None:
+def test_sql_statements_are_rejected_as_predicates(folder: Path, where: str) -> None:
     with pytest.raises(ValueError, match="write what follows WHERE"):
         ps.open_table(folder).plan(where)
 
 
 @pytest.mark.filterwarnings("ignore::parsieve.ParsieveWarning")
 @pytest.mark.parametrize("where", ["id = ?", "id > abs(-7)", "id > CURRENT_DATE - 7"])
-def test_a_value_that_would_be_computed_is_asked_for(folder: Path, where: str) -> None:
+def test_plans_ask_for_values_instead_of_parameters_and_functions(folder: Path, where: str) -> None:
     plan = ps.open_table(folder).plan(where)
     assert len(plan.files) == 3
     assert "write the value itself" in plan.explain() or "pass params=" in plan.explain()
 
 
-def test_the_demo_says_at_once_that_it_wants_duckdb(tmp_path: Path) -> None:
+def test_the_demo_needs_duckdb(tmp_path: Path) -> None:
     program = "import sys; sys.modules['duckdb'] = None\nfrom parsieve.cli import main\nsys.exit(main(['demo']))"
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=False, cwd=tmp_path, timeout=500
     )
-    assert done.returncode == 2
-    assert done.stdout == ""
-    assert done.stderr == "parsieve: the demo needs DuckDB: pip install duckdb\n"
+    assert result.returncode == 2
+    assert result.stdout == ""
+    assert result.stderr == "parsieve: the demo needs DuckDB: pip install duckdb\n"
 
 
-def test_a_single_file_is_a_table_whose_index_lies_elsewhere(folder: Path, tmp_path: Path) -> None:
+def test_the_index_of_a_single_file_needs_an_index_location(folder: Path, tmp_path: Path) -> None:
     file = folder / "0.parquet"
     table = ps.open_table(file)
     assert table.plan("id = 6").to_arrow().num_rows == 1
     assert "in doubt" not in table.plan("id = 6").explain()
     with pytest.raises(ps.UnsupportedError, match=r"0\.parquet is a file, .*: pass one as index_location="):
         table.build_index("id")
-    # A file of the last tick may change again unseen.
-    time.sleep(0.1)
+    # A file that changed within the last tick has no token yet.
+    wait_until_old(tmp_path)
     elsewhere = ps.open_table(file, index_location=tmp_path / "index")
     elsewhere.build_index("id")
     assert elsewhere.plan("id = 6", stale="error").to_arrow().num_rows == 1
     assert elsewhere.index_kinds() == {"id": "sieve"}
 
 
-def test_a_folder_that_is_missing_is_an_error_at_once(tmp_path: Path) -> None:
+def test_opening_a_missing_folder_fails(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"no such file or folder: '.*nix'"):
         ps.open_table(tmp_path / "nix")
     with pytest.raises(FileNotFoundError, match="globs are not supported"):
@@ -124,7 +124,7 @@ def test_a_folder_that_is_missing_is_an_error_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["0.csv", "x.csv"])
-def test_an_index_of_a_folder_with_a_csv_file_names_the_file(tmp_path: Path, name: str) -> None:
+def test_the_error_for_a_csv_file_in_the_folder_names_it(tmp_path: Path, name: str) -> None:
     pq.write_table(pa.table({"id": [1]}), tmp_path / "a.parquet")
     (tmp_path / name).write_text("id\n1\n")
     with pytest.raises(ps.FormatError, match=rf"not a Parquet file: .*{name}.*[^.]\. .*starts with _ or a dot"):

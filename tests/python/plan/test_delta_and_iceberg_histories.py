@@ -1,4 +1,4 @@
-"""Plans of Delta and Iceberg tables through their histories, with an index fresh, stale and absent."""
+"""Plans of Delta and Iceberg tables stay correct through their histories, with a current, a stale and no index."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ pytestmark = pytest.mark.filterwarnings(
 
 
 @pytest.mark.parametrize(("seed", "index"), [(1, "sieve"), (2, "sieve"), (1, "bloom"), (2, "both")])
-def test_delta(tmp_path: Path, seed: int, index: str) -> None:
+def test_plans_of_a_changing_delta_table_are_correct(tmp_path: Path, seed: int, index: str) -> None:
     random_ = random.Random(seed)
     path = str(tmp_path)
     write_deltalake(path, some_rows(random_, 30), partition_by=["year"] if seed == 1 else None)
     table = ps.open_table(path)
     for step in range(8):
-        kind = random_.choice(["append", "append", "delete", "update", "compact"])
-        there = DeltaTable(path)
-        if kind == "append":
+        operation = random_.choice(["append", "append", "delete", "update", "compact"])
+        delta_table = DeltaTable(path)
+        if operation == "append":
             write_deltalake(path, some_rows(random_, 20, first=step * 50), mode="append")
-        elif kind == "delete":
-            there.delete(f"id % 7 = {step % 7}")
-        elif kind == "update":
-            there.update(updates={"id": "id + 500"}, predicate=f"id % 3 = {step % 3}")
+        elif operation == "delete":
+            delta_table.delete(f"id % 7 = {step % 7}")
+        elif operation == "update":
+            delta_table.update(updates={"id": "id + 500"}, predicate=f"id % 3 = {step % 3}")
         else:
-            there.optimize.compact()
+            delta_table.optimize.compact()
         if step == 3:
             build(table, index)
         elif step == 6:
@@ -60,43 +60,43 @@ def test_delta(tmp_path: Path, seed: int, index: str) -> None:
 
 @pytest.fixture
 def catalog(tmp_path: Path) -> Iterator[SqlCatalog]:
-    made = SqlCatalog("test", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=(tmp_path / "house").as_uri())
-    made.create_namespace("n")
-    yield made
-    made.close()
+    sql_catalog = SqlCatalog("test", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=(tmp_path / "house").as_uri())
+    sql_catalog.create_namespace("n")
+    yield sql_catalog
+    sql_catalog.close()
 
 
 @pytest.mark.parametrize(("seed", "index"), [(1, "sieve"), (2, "sieve"), (1, "bloom"), (2, "both")])
-def test_iceberg(catalog: SqlCatalog, seed: int, index: str) -> None:
+def test_plans_of_a_changing_iceberg_table_are_correct(catalog: SqlCatalog, seed: int, index: str) -> None:
     random_ = random.Random(seed)
     first = some_rows(random_, 30)
-    there = catalog.create_table("n.t", first.schema)
-    there.append(first)
-    snapshots = [there.metadata.current_snapshot_id]
+    iceberg_table = catalog.create_table("n.t", first.schema)
+    iceberg_table.append(first)
+    snapshots = [iceberg_table.metadata.current_snapshot_id]
     for step in range(8):
-        kind = ["append", "delete", "columns", "append", "overwrite", "partition", "append", "delete"][step]
-        names = there.schema().as_arrow().names
+        operation = ["append", "delete", "columns", "append", "overwrite", "partition", "append", "delete"][step]
+        names = iceberg_table.schema().as_arrow().names
         more = some_rows(random_, 20, first=step * 50)
         more = more.rename_columns([name for name in names if not name.startswith("new")])
-        if kind == "append":
-            there.append(more)
-        elif kind == "delete":
-            there.delete(f"id > {random_.randrange(40, 60)} and id < {random_.randrange(60, 80)}")
-        elif kind == "overwrite":
-            there.overwrite(more, "id > 90")
-        elif kind == "columns":
-            # Names change places: whoever goes by names reads the other column's statistics.
-            with there.update_schema() as update:
+        if operation == "append":
+            iceberg_table.append(more)
+        elif operation == "delete":
+            iceberg_table.delete(f"id > {random_.randrange(40, 60)} and id < {random_.randrange(60, 80)}")
+        elif operation == "overwrite":
+            iceberg_table.overwrite(more, "id > 90")
+        elif operation == "columns":
+            # One column takes the former name of another. A lookup by name would read the wrong statistics.
+            with iceberg_table.update_schema() as update:
                 update.rename_column("paid", "was_paid")
-            with there.update_schema() as update:
+            with iceberg_table.update_schema() as update:
                 update.rename_column("day", "paid")
-                update.add_column("new", there.schema().find_type("id"))
-        elif kind == "partition":
-            with there.update_spec() as spec:
+                update.add_column("new", iceberg_table.schema().find_type("id"))
+        elif operation == "partition":
+            with iceberg_table.update_spec() as spec:
                 spec.add_field("year", IdentityTransform())
-        there = catalog.load_table("n.t")
-        snapshots.append(there.metadata.current_snapshot_id)
-        table = ps.open_table(there)
+        iceberg_table = catalog.load_table("n.t")
+        snapshots.append(iceberg_table.metadata.current_snapshot_id)
+        table = ps.open_table(iceberg_table)
         if step == 2:
             build(table, index)
         elif step == 6:
@@ -111,8 +111,8 @@ def test_iceberg(catalog: SqlCatalog, seed: int, index: str) -> None:
     assert table.verify_index() == []
 
 
-def test_millisecond_maxima(tmp_path: Path) -> None:
-    """Delta's log cuts timestamps to milliseconds: the greatest lies above its own maximum."""
+def test_timestamps_above_a_maximum_in_milliseconds_are_kept(tmp_path: Path) -> None:
+    """Delta's log truncates timestamps to milliseconds, so the greatest value is above the logged maximum."""
     last = dt.datetime(2026, 1, 1, 12, 0, 0, 123_999, tzinfo=dt.UTC)
     write_deltalake(str(tmp_path), pa.table({"at": pa.array([last], pa.timestamp("us", "UTC"))}))
     (log,) = (tmp_path / "_delta_log").glob("*.json")
@@ -125,8 +125,8 @@ def test_millisecond_maxima(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("indexed", [False, True])
-def test_renamed_columns(tmp_path: Path, indexed: bool) -> None:
-    """Two columns of a mapped Delta table change names: files and statistics keep the physical ones."""
+def test_swapped_names_of_mapped_columns_use_the_right_statistics(tmp_path: Path, indexed: bool) -> None:
+    """Two columns of a mapped Delta table swap names. Files and statistics keep the physical names."""
     write_deltalake(
         str(tmp_path),
         pa.table({"a": pa.array([1, 2], pa.int64()), "b": pa.array([100, 200], pa.int64())}),
@@ -158,7 +158,7 @@ def test_renamed_columns(tmp_path: Path, indexed: bool) -> None:
         assert table.plan("b = 100", row_groups=row_groups).files == []
 
 
-def test_deletes_are_applied_and_named_where_they_cannot_be(tmp_path: Path) -> None:
+def test_a_delta_plan_filters_rows_but_lists_files_with_all_rows(tmp_path: Path) -> None:
     write_deltalake(str(tmp_path), pa.table({"id": pa.array(range(10), pa.int64())}))
     plan = ps.open_table(str(tmp_path)).plan("id >= 3")
     assert plan.to_dataset().count_rows() == 7
@@ -166,19 +166,19 @@ def test_deletes_are_applied_and_named_where_they_cannot_be(tmp_path: Path) -> N
     assert pq.read_table(plan.files[0]).num_rows == 10
 
 
-def test_what_was_read_of_a_column_is_not_another_ones_of_the_same_name(catalog: SqlCatalog) -> None:
-    """One open table through a rename: a name that is used again means another column of the same files."""
-    there = catalog.create_table("n.t", pa.schema([("id", pa.int64()), ("a", pa.int64())]))
-    there.append(pa.table({"id": [1, 2, 3], "a": [10, 20, 30]}))
-    table = ps.open_table(there)
+def test_cached_statistics_of_a_renamed_column_are_not_reused(catalog: SqlCatalog) -> None:
+    """A table stays open during a rename. A new column with the old name is another column of the same files."""
+    iceberg_table = catalog.create_table("n.t", pa.schema([("id", pa.int64()), ("a", pa.int64())]))
+    iceberg_table.append(pa.table({"id": [1, 2, 3], "a": [10, 20, 30]}))
+    table = ps.open_table(iceberg_table)
     assert table.plan("a = 10", row_groups=True).to_arrow().num_rows == 1
-    with there.update_schema() as update:
+    with iceberg_table.update_schema() as update:
         update.rename_column("a", "b")
-    with there.update_schema() as update:
-        update.add_column("a", there.schema().find_type("id"))
-    there.append(pa.table({"id": [4], "b": [5], "a": [99]}))
-    there.refresh()
-    for asked in (table, ps.open_table(there)):
-        assert asked.plan("a IS NULL", row_groups=True).to_arrow()["id"].to_pylist() == [1, 2, 3]
-        assert asked.plan("b = 20", row_groups=True).to_arrow()["id"].to_pylist() == [2]
-        assert asked.plan("a = 10", row_groups=True).to_arrow().num_rows == 0
+    with iceberg_table.update_schema() as update:
+        update.add_column("a", iceberg_table.schema().find_type("id"))
+    iceberg_table.append(pa.table({"id": [4], "b": [5], "a": [99]}))
+    iceberg_table.refresh()
+    for opened in (table, ps.open_table(iceberg_table)):
+        assert opened.plan("a IS NULL", row_groups=True).to_arrow()["id"].to_pylist() == [1, 2, 3]
+        assert opened.plan("b = 20", row_groups=True).to_arrow()["id"].to_pylist() == [2]
+        assert opened.plan("a = 10", row_groups=True).to_arrow().num_rows == 0

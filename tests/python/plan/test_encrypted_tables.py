@@ -1,11 +1,11 @@
-"""Tables with encrypted files: what is open is planned by, what is closed excludes nothing and gets no index."""
+"""Encrypted tables without keys: plans use plaintext columns only, and encrypted columns cannot be indexed."""
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
+from support.aging import wait_until_old
 from support.encrypted_files import TABLE, encrypted
 from support.places import index_of
 
@@ -14,22 +14,22 @@ import parsieve as ps
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Files with footers that all can read, and columns of which two are encrypted."""
+    """Write files with plaintext footers, one plaintext column and two encrypted columns."""
     for part in range(3):
         encrypted(tmp_path / f"part-{part}.parquet", plaintext_footer=True)
-    time.sleep(0.1)
+    wait_until_old(tmp_path)
     return tmp_path
 
 
 @pytest.mark.parametrize("row_groups", [None, True])
-def test_open_columns_are_planned_by_and_closed_ones_keep(folder: Path, row_groups: bool | None) -> None:
+def test_plaintext_columns_skip_files_and_encrypted_ones_do_not(folder: Path, row_groups: bool | None) -> None:
     table = ps.open_table(str(folder))
     assert table.plan("open = 5000", row_groups=row_groups).files == []
-    kept = table.plan("open = 1007", row_groups=row_groups)
-    assert len(kept.files) == 3
-    assert list(kept.row_groups.values()) == [[1]] * 3
-    assert kept.to_arrow(["open"])["open"].to_pylist() == [1007] * 3
-    # A footer shows nothing of a closed column: neither its bounds nor whether there are nulls.
+    plan = table.plan("open = 1007", row_groups=row_groups)
+    assert len(plan.files) == 3
+    assert list(plan.row_groups.values()) == [[1]] * 3
+    assert plan.to_arrow(["open"])["open"].to_pylist() == [1007] * 3
+    # The footer contains neither bounds nor null counts of encrypted columns.
     for where in ("secret = 'no such'", "other < 0", "secret IS NULL", "other = -5 OR open = 5000"):
         plan = table.plan(where, row_groups=row_groups)
         assert len(plan.files) == 3, where
@@ -37,7 +37,7 @@ def test_open_columns_are_planned_by_and_closed_ones_keep(folder: Path, row_grou
     assert table.plan("other < 0 AND open < 0", row_groups=row_groups).files == []
 
 
-def test_rows_of_closed_columns_are_refused_with_words(folder: Path) -> None:
+def test_reading_encrypted_columns_fails_with_an_explanation(folder: Path) -> None:
     plan = ps.open_table(str(folder)).plan("open = 7")
     assert plan.to_arrow(["open"]).num_rows == 3
     with pytest.raises(ps.UnsupportedError, match="encrypted"):
@@ -47,8 +47,8 @@ def test_rows_of_closed_columns_are_refused_with_words(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["sieve", "bloom", "auto", "both"])
-def test_no_index_is_built_of_a_column_that_is_encrypted(folder: Path, kind: str) -> None:
-    """It would tell the values to whoever can read the index."""
+def test_encrypted_columns_cannot_be_indexed(folder: Path, kind: str) -> None:
+    """An index would reveal the values to every reader of the index."""
     table = ps.open_table(str(folder))
     with pytest.raises(ps.UnsupportedError, match="encrypted"):
         table.build_index("secret", kind=kind)
@@ -64,15 +64,15 @@ def test_no_index_is_built_of_a_column_that_is_encrypted(folder: Path, kind: str
         assert table.verify_index() == []
 
 
-def test_closed_footers_are_refused_or_kept(tmp_path: Path) -> None:
+def test_files_with_encrypted_footers_are_kept_if_the_schema_is_known(tmp_path: Path) -> None:
     encrypted(tmp_path / "part-0.parquet")
-    time.sleep(0.1)
-    # The first file says what columns there are, and nobody can read it.
+    wait_until_old(tmp_path)
+    # The schema comes from the first file, whose footer is encrypted.
     with pytest.raises(ps.UnsupportedError, match="encrypted"):
         _ = ps.open_table(str(tmp_path)).schema
     (tmp_path / "part-0.parquet").rename(tmp_path / "part-1.parquet")
     encrypted(tmp_path / "part-0.parquet", plaintext_footer=True)
-    time.sleep(0.1)
+    wait_until_old(tmp_path)
     plan = ps.open_table(str(tmp_path)).plan("open = 5000")
     assert plan.files == [str(tmp_path / "part-1.parquet")]
     assert "footer cannot be read" in plan.explain()

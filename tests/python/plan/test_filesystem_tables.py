@@ -1,4 +1,4 @@
-"""Tables on filesystems that are handed over: a path there is not that of a local file, and the index lies there."""
+"""Tables on filesystem objects: their paths are not local paths, and their index is stored on the same filesystem."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def written(table: pa.Table) -> bytes:
 
 @pytest.fixture
 def memory() -> Any:
-    """Files of a filesystem that is no disk."""
+    """Write files to an in-memory filesystem."""
     filesystem = fsspec.filesystem("memory", skip_instance_cache=True)
     for number in range(3):
         filesystem.pipe_file(f"/handed/t/{number}.parquet", written(rows(number, number + 10)))
@@ -39,20 +39,20 @@ def memory() -> Any:
     filesystem.rm("/handed", recursive=True)
 
 
-def test_engines_read_no_local_file_of_the_same_path(memory: Any, tmp_path: Path, monkeypatch: Any) -> None:
+def test_engines_do_not_read_local_files_with_the_same_path(memory: Any, tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "handed" / "t").mkdir(parents=True)
     for number in range(3):
         pq.write_table(rows(number, 99), tmp_path / "handed" / "t" / f"{number}.parquet")
     for filesystem in (memory, fs.PyFileSystem(fs.FSSpecHandler(memory))):
         plan = ps.open_table((filesystem, "handed/t")).plan("id >= 1")
-        wanted = [1, 2, 10, 11, 12]
-        assert sorted(plan.to_arrow()["id"].to_pylist()) == wanted
-        assert sorted(plan.to_polars().collect()["id"].to_list()) == wanted
-        assert sorted(plan.to_duckdb().to_arrow_table()["id"].to_pylist()) == wanted
+        expected = [1, 2, 10, 11, 12]
+        assert sorted(plan.to_arrow()["id"].to_pylist()) == expected
+        assert sorted(plan.to_polars().collect()["id"].to_list()) == expected
+        assert sorted(plan.to_duckdb().to_arrow_table()["id"].to_pylist()) == expected
 
 
-def test_an_index_lies_in_the_store_that_was_handed_over(tmp_path: Path, monkeypatch: Any) -> None:
+def test_the_index_is_stored_in_the_store_of_the_table(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.chdir(tmp_path)
     store = MemoryStore()
     for number in range(3):
@@ -65,12 +65,12 @@ def test_an_index_lies_in_the_store_that_was_handed_over(tmp_path: Path, monkeyp
 
 
 def mounted(folder: Path) -> list[Any]:
-    """Filesystems whose root is a folder, and which do not look local."""
-    return [fs.PyFileSystem(fs.FSSpecHandler(_Apart(str(folder)))), _Apart(str(folder))]
+    """Return filesystems with a folder as root that are not recognized as local."""
+    return [fs.PyFileSystem(fs.FSSpecHandler(_UnknownProtocol(str(folder)))), _UnknownProtocol(str(folder))]
 
 
-class _Apart(fsspec.AbstractFileSystem):  # type: ignore[misc] # it has no types
-    """A folder of the disk as a filesystem of its own: real files behind a name that nobody knows."""
+class _UnknownProtocol(fsspec.AbstractFileSystem):  # type: ignore[misc] # it has no types
+    """A local folder as a filesystem with an unknown protocol."""
 
     protocol = "apart"
     cachable = False
@@ -81,9 +81,9 @@ class _Apart(fsspec.AbstractFileSystem):  # type: ignore[misc] # it has no types
         self._folder = folder
 
     def ls(self, path: str, detail: bool = True, **_: Any) -> Any:
-        found = self._local.ls(self._folder + "/" + path.strip("/"), detail=True)
-        told = [one | {"name": one["name"].removeprefix(self._folder + "/")} for one in found]
-        return told if detail else [one["name"] for one in told]
+        entries = self._local.ls(self._folder + "/" + path.strip("/"), detail=True)
+        renamed = [entry | {"name": entry["name"].removeprefix(self._folder + "/")} for entry in entries]
+        return renamed if detail else [entry["name"] for entry in renamed]
 
     def info(self, path: str, **_: Any) -> Any:
         return self._local.info(self._folder + "/" + path.strip("/")) | {"name": path}
@@ -95,30 +95,30 @@ class _Apart(fsspec.AbstractFileSystem):  # type: ignore[misc] # it has no types
         return self._local.open(self._folder + "/" + path.strip("/"), mode)
 
     def cat_file(self, path: str, start: int | None = None, end: int | None = None, **_: Any) -> bytes:
-        found: bytes = self._local.cat_file(self._folder + "/" + path.strip("/"), start, end)
-        return found
+        data: bytes = self._local.cat_file(self._folder + "/" + path.strip("/"), start, end)
+        return data
 
 
 @pytest.mark.parametrize("number", [0, 1], ids=["pyarrow", "fsspec"])
-def test_an_index_is_read_through_any_filesystem_and_written_through_none_that_cannot(
+def test_an_index_is_read_through_any_filesystem_but_written_to_known_ones_only(
     tmp_path: Path, monkeypatch: Any, number: int
 ) -> None:
-    folder, here = tmp_path / "disk", tmp_path / "here"
+    folder, working_folder = tmp_path / "disk", tmp_path / "here"
     (folder / "lake" / "t").mkdir(parents=True)
-    here.mkdir()
-    monkeypatch.chdir(here)
-    for at in range(3):
-        pq.write_table(rows(at, at + 10), folder / "lake" / "t" / f"{at}.parquet")
-        os.utime(folder / "lake" / "t" / f"{at}.parquet", (LONG_AGO, LONG_AGO))
+    working_folder.mkdir()
+    monkeypatch.chdir(working_folder)
+    for part in range(3):
+        pq.write_table(rows(part, part + 10), folder / "lake" / "t" / f"{part}.parquet")
+        os.utime(folder / "lake" / "t" / f"{part}.parquet", (LONG_AGO, LONG_AGO))
     filesystem = mounted(folder)[number]
     with pytest.raises(ps.UnsupportedError, match="only be read"):
         ps.open_table((filesystem, "lake/t")).build_index("id", "sieve", progress=False)
-    assert list(here.iterdir()) == []
-    built = ps.open_table((filesystem, "lake/t"), index_location=folder / "lake" / ".parsieve" / "t")
-    built.build_index("id", "sieve", progress=False)
+    assert list(working_folder.iterdir()) == []
+    local_index = ps.open_table((filesystem, "lake/t"), index_location=folder / "lake" / ".parsieve" / "t")
+    local_index.build_index("id", "sieve", progress=False)
     table = ps.open_table((filesystem, "lake/t"))
     plan = table.plan("id = 10")
     assert [path.rpartition("/")[2] for path in plan.files] == ["0.parquet"]
-    assert {skip.evidence for skip in plan.skipped} == {"index"}, "min/max says maybe of every file"
+    assert {skip.evidence for skip in plan.skipped} == {"index"}, "min/max statistics must not exclude a file"
     with pytest.raises(ps.UnsupportedError, match="only be read"):
         table.update_index()

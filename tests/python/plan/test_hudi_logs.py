@@ -1,4 +1,4 @@
-"""Files whose live rows are others than their base file's: neither its statistics, filters nor rows may speak."""
+"""If logs change the rows of a base file, its statistics, filters and rows are not used."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SCHEMA = pa.schema([("x", pa.int64())])
 
 
 class Logged(Lake):
-    """A format of its own: base files, and changes of their rows that lie elsewhere, as in a merge-on-read table."""
+    """A table format with base files and separate changes of their rows, like a merge-on-read table."""
 
     format = "logged"
 
@@ -34,7 +34,7 @@ class Logged(Lake):
             pq.write_table(table, folder / name, bloom_filter_options={"x": {"ndv": 100, "fpp": 0.0001}})
 
     def upsert(self, name: str, old: int, new: int) -> None:
-        """A row gets another value, by a log."""
+        """Change the value of a row by a log."""
         self.rows[name][self.rows[name].index(old)] = new
         self.logs[name] += 1
 
@@ -45,13 +45,13 @@ class Logged(Lake):
             slices.append(Slice("", name, f"{name}+{count}", path, 1, None, count == 0, {}, list(self.rows[name])))
         return Snapshot(sum(self.logs.values()), sum(self.logs.values()), SCHEMA, MadeSlices(slices))
 
-    def read_keys(self, piece: Slice, columns: Sequence[ColumnPath]) -> Iterator[pa.RecordBatch]:
-        yield from _Merged(piece.native).batches(SCHEMA)
+    def read_keys(self, data_slice: Slice, columns: Sequence[ColumnPath]) -> Iterator[pa.RecordBatch]:
+        yield from _Merged(data_slice.native).batches(SCHEMA)
 
     def read(
         self, snapshot: Snapshot, slices: Sequence[Slice], columns: Sequence[str] | None = None, filter: Any = None
     ) -> pa.RecordBatchReader:
-        return selected([_Merged(piece.native) for piece in slices], snapshot.schema, columns, filter)
+        return selected([_Merged(data_slice.native) for data_slice in slices], snapshot.schema, columns, filter)
 
 
 class _Merged:
@@ -64,9 +64,9 @@ class _Merged:
 
 @pytest.fixture
 def lake(tmp_path: Path) -> Logged:
-    made = Logged(tmp_path, {"a.parquet": [1, 2, 3], "b.parquet": [4, 5, 6], "c.parquet": [7, 8, 9]})
-    made.upsert("b.parquet", 5, 1000)
-    return made
+    logged = Logged(tmp_path, {"a.parquet": [1, 2, 3], "b.parquet": [4, 5, 6], "c.parquet": [7, 8, 9]})
+    logged.upsert("b.parquet", 5, 1000)
+    return logged
 
 
 def names(plan: ps.Plan) -> list[str]:
@@ -75,20 +75,22 @@ def names(plan: ps.Plan) -> list[str]:
 
 @pytest.mark.parametrize("row_groups", [None, True, False])
 @pytest.mark.parametrize("kind", [None, "sieve", "bloom"])
-def test_base_file_statistics_under_logs(lake: Logged, kind: str | None, row_groups: bool | None) -> None:
+def test_statistics_and_filters_of_a_base_file_with_logs_are_ignored(
+    lake: Logged, kind: str | None, row_groups: bool | None
+) -> None:
     table = ps.Table(lake)
     if kind is not None:
         table.build_index("x", kind=kind)
     read_footers = row_groups is not False
-    # The base file of b knows no 1000, by its maximum and by its filter; nor does it know that there is no 5 any more.
-    found = names(table.plan("x = 1000", row_groups=row_groups))
-    assert found == (["b"] if kind is not None or read_footers else ["a", "b", "c"])
+    # The maximum and the filter of the base file of b exclude 1000, and include 5, which is no longer in b.
+    kept_names = names(table.plan("x = 1000", row_groups=row_groups))
+    assert kept_names == (["b"] if kind is not None or read_footers else ["a", "b", "c"])
     assert "b" in names(table.plan("x > 999", row_groups=row_groups))
     assert "b" in names(table.plan("x NOT IN (4, 5, 6)", row_groups=row_groups))
-    # What an index excludes it may exclude, for it was made of the live rows; so small a Sieve rounds.
+    # An index was built from the live rows, so it may skip b. (A Sieve of so few keys is imprecise.)
     if kind == "bloom":
         assert names(table.plan("x = 5", row_groups=row_groups)) == []
-    # One more log, of which the index knows nothing.
+    # One more log, which the index does not cover.
     lake.upsert("b.parquet", 4, 77)
     assert "b" in names(table.plan("x = 77", row_groups=row_groups))
     assert "b" in names(table.plan("x = 5", row_groups=row_groups))
@@ -98,8 +100,8 @@ def test_base_file_statistics_under_logs(lake: Logged, kind: str | None, row_gro
         assert set(names(table.plan("x = 4", row_groups=row_groups))) <= ({"b"} if kind == "sieve" else set())
 
 
-def test_read_optimised_queries(lake: Logged) -> None:
-    """Whoever reads base files alone misses what the logs say."""
+def test_engines_read_merged_rows(lake: Logged) -> None:
+    """Engines must not read base files without their logs."""
     plan = ps.Table(lake).plan("x >= 5")
     expected = [6, 7, 8, 9, 1000]
     assert sorted(plan.to_arrow()["x"].to_pylist()) == expected
@@ -108,5 +110,5 @@ def test_read_optimised_queries(lake: Logged) -> None:
         assert sorted(value for (value,) in plan.to_duckdb(con).fetchall()) == expected
     with pytest.raises(ps.UnsupportedError, match="to_arrow"):
         plan.to_dataset()
-    # Every kept file has rows to give, and the one with logs has no row groups to choose from.
+    # All files are kept. The file with logs has no selection of row groups.
     assert plan.row_groups[f"{lake.uri}/b.parquet"] is None

@@ -1,10 +1,9 @@
-"""What a plan says of itself: files, row groups, proofs, doubts, cost, words, JSON and the command line."""
+"""Plans: files, row groups, proofs, doubts, cost, explanations, JSON and the command line."""
 
 from __future__ import annotations
 
 import json
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from support.aging import wait_until_old
 
 import parsieve as ps
 from parsieve.cli import main
@@ -21,16 +21,16 @@ from parsieve.lake.base import Slice
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Four files of a hundred ids each, in two partitions, with filters of a scattered key."""
+    """Write four files of a hundred ids each in two partitions, with Bloom filters of a scattered key."""
     for part in range(4):
-        place = tmp_path / f"region={'eu' if part < 2 else 'us'}"
-        place.mkdir(exist_ok=True)
+        partition = tmp_path / f"region={'eu' if part < 2 else 'us'}"
+        partition.mkdir(exist_ok=True)
         ids = list(range(part * 100, part * 100 + 100))
         table = pa.table({"id": ids, "key": [number * 7919 % 1000 for number in ids]})
         options = {"bloom_filter_options": {"key": True}}
-        pq.write_table(table, place / f"part-{part}.parquet", row_group_size=50, **options)
-    # What was written within the clock's grain of a listing counts as unknown, and is read again.
-    time.sleep(0.1)
+        pq.write_table(table, partition / f"part-{part}.parquet", row_group_size=50, **options)
+    # A file that changed within the last tick of a listing has no token, so its footer would be read again.
+    wait_until_old(tmp_path)
     return tmp_path
 
 
@@ -38,7 +38,7 @@ def parts(plan: ps.Plan) -> list[str]:
     return [path.rpartition("-")[2].removesuffix(".parquet") for path in plan.files]
 
 
-def test_each_evidence_excludes_what_it_can(folder: Path) -> None:
+def test_partitions_min_max_and_bloom_filters_skip_files(folder: Path) -> None:
     table = ps.open_table(str(folder))
     assert parts(table.plan()) == ["0", "1", "2", "3"]
     assert parts(table.plan("region = 'us'")) == ["2", "3"]
@@ -49,21 +49,21 @@ def test_each_evidence_excludes_what_it_can(folder: Path) -> None:
     assert any("Bloom filters" in skip.evidence for skip in absent.skipped)
 
 
-def test_a_disjunction_needs_all_its_parts_excluded(folder: Path) -> None:
+def test_a_disjunction_skips_files_that_all_its_terms_exclude(folder: Path) -> None:
     table = ps.open_table(str(folder))
     assert parts(table.plan("region = 'us' AND id < 100")) == []
     assert parts(table.plan("(region = 'us' AND id < 250) OR (region = 'eu' AND id = 150)")) == ["1", "2"]
     assert parts(table.plan("NOT (region = 'eu' OR id >= 350)")) == ["2", "3"]
 
 
-def test_row_groups(folder: Path) -> None:
+def test_a_plan_selects_row_groups(folder: Path) -> None:
     plan = ps.open_table(str(folder)).plan("id = 120 OR id = 320 OR id = 370")
     assert list(plan.row_groups.values()) == [[0], None]
     assert plan.to_arrow().sort_by("id")["id"].to_pylist() == [120, 320, 370]
     assert ps.open_table(str(folder)).plan("id = 120", row_groups=False).requests == 0
 
 
-def test_a_semi_join(folder: Path) -> None:
+def test_a_plan_by_keys_skips_files_and_filters_rows(folder: Path) -> None:
     plan = ps.open_table(str(folder)).plan("id < 300", keys={"id": pa.array([5, 250, None, 350, 10**12])})
     assert parts(plan) == ["0", "2"]
     assert sorted(plan.to_arrow()["id"].to_pylist()) == [5, 250]
@@ -78,31 +78,31 @@ def test_footers_are_read_once(folder: Path) -> None:
     assert table.plan("key = 7 AND id = 7").requests > 0
 
 
-def test_footers_are_read_at_once_and_again_only_where_a_file_changed(
+def test_footers_are_read_concurrently_and_again_only_for_changed_files(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = ps.open_table(str(folder))
     snapshot = table.opened.lake.snapshot()
     read: list[str] = []
-    # Four that wait for each other: one after the other would never end.
+    # Four reads wait for each other. Sequential reads would fail at the timeout.
     meet = threading.Barrier(4, timeout=200)
     open_base = table.opened.lake.open_base
 
-    def waiting(piece: Slice) -> Any:
-        read.append(piece.group)
+    def waiting(data_slice: Slice) -> Any:
+        read.append(data_slice.group)
         meet.wait()
-        return open_base(piece)
+        return open_base(data_slice)
 
     monkeypatch.setattr(table.opened.lake, "open_base", waiting)
     assert parts(table.plan("id = 5")) == ["0"]
-    assert sorted(read) == sorted(piece.group for piece in snapshot.slices)
+    assert sorted(read) == sorted(data_slice.group for data_slice in snapshot.slices)
     read.clear()
     assert parts(table.plan("id = 142")) == ["1"]
     assert read == []
-    # One file is another one now; its old footer would exclude it.
+    # Replace one file, whose old footer would exclude it.
     meet = threading.Barrier(1)
     pq.write_table(pa.table({"id": [142], "key": [1]}), folder / "region=us/part-3.parquet")
-    time.sleep(0.1)
+    wait_until_old(folder)
     assert parts(table.plan("id = 142")) == ["1", "3"]
     assert read == ["region=us/part-3.parquet"]
     assert parts(table.plan("id = 142")) == ["1", "3"]
@@ -110,22 +110,22 @@ def test_footers_are_read_at_once_and_again_only_where_a_file_changed(
 
 
 @pytest.mark.filterwarnings("ignore::parsieve.ParsieveWarning")
-def test_the_words_and_the_json(folder: Path) -> None:
+def test_explanations_and_json_describe_the_plan(folder: Path) -> None:
     plan = ps.open_table(str(folder)).plan("id = 142 AND abs(key) >= 0")
     text = plan.explain()
     assert "kept 1 of 4 files" in text
     assert "values are between 0 and 49" in text
     assert "ignored: ABS(key) >= 0 (" in text
-    said = json.loads(plan.to_json())
-    assert said["files"] == plan.files
-    assert said["row_groups"] == {plan.files[0]: [0]}
-    assert {one["path"] for one in said["skipped"]} == {skip.path for skip in plan.skipped}
-    assert said["not_understood"][0]["reason"]
+    document = json.loads(plan.to_json())
+    assert document["files"] == plan.files
+    assert document["row_groups"] == {plan.files[0]: [0]}
+    assert {skip["path"] for skip in document["skipped"]} == {skip.path for skip in plan.skipped}
+    assert document["not_understood"][0]["reason"]
     with pytest.raises(ps.UnsupportedError, match="not understood"):
         plan.to_arrow()
 
 
-def test_rows_of_a_plan_in_every_engine(folder: Path) -> None:
+def test_every_engine_returns_the_rows_of_a_plan(folder: Path) -> None:
     plan = ps.open_table(str(folder)).plan((pc.field("region") == "us") & (pc.field("id") < 203))
     assert plan.to_arrow(["id"]).sort_by("id").to_pydict() == {"id": [200, 201, 202]}
     assert sum(batch.num_rows for batch in plan.to_batches()) == 3
@@ -135,14 +135,14 @@ def test_rows_of_a_plan_in_every_engine(folder: Path) -> None:
         relation = plan.to_duckdb(con)
         assert set(relation.columns) == {"id", "key", "region"}
         assert len(relation.fetchall()) == len(relation.fetchall()) == 3
-    nothing = ps.open_table(str(folder)).plan("id < 0")
-    assert nothing.to_arrow().schema.names == ["id", "key", "region"]
-    assert nothing.to_polars().collect().height == nothing.to_dataset().count_rows() == 0
+    empty = ps.open_table(str(folder)).plan("id < 0")
+    assert empty.to_arrow().schema.names == ["id", "key", "region"]
+    assert empty.to_polars().collect().height == empty.to_dataset().count_rows() == 0
     with pytest.raises(ps.ColumnNotFoundError):
         plan.to_arrow(["nope"])
 
 
-def test_the_command(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_prints_files_explanations_and_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", str(folder), "id = 142"]) == 0
     assert capsys.readouterr().out == f"{folder}/region=eu/part-1.parquet\n"
     assert main(["plan", str(folder), "id = 142", "--row-groups"]) == 0
@@ -157,8 +157,8 @@ def test_the_command(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "nope" in capsys.readouterr().err
 
 
-def test_ten_thousand_slices_take_milliseconds() -> None:
-    """Linear work is in Arrow: a plan of the plain evidence on many slices makes no Python call for each."""
+def test_min_max_statistics_select_among_ten_thousand_slices() -> None:
+    """Min/max evidence is evaluated in Arrow, without a Python call for each slice."""
     from parsieve.plan.evidence.candidates import Candidates
     from parsieve.plan.evidence.minmax import ColumnBounds, MinMax
     from parsieve.plan.evidence.questions import ask

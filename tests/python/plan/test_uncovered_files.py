@@ -1,4 +1,4 @@
-"""Plans say why the index does not cover a file, and count in correct English."""
+"""Plans explain why the index does not cover a file, and use correct singular and plural forms."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from parsieve.lake.base import Location, Slice
 from parsieve.plan.evidence import coverage
 
 
-def piece(group: str, token: str) -> Slice:
+def slice_of(group: str, token: str) -> Slice:
     return Slice("", group, token, group, 1, 1, True, {}, None)
 
 
-def test_each_reason() -> None:
-    slices = [piece("new", "1"), piece("changed", "2"), piece("young", ""), piece("rewritten just now", "")]
+def test_each_uncovered_file_has_a_reason() -> None:
+    slices = [slice_of("new", "1"), slice_of("changed", "2"), slice_of("young", ""), slice_of("rewritten just now", "")]
     bound = {Location("", "changed"): "1", Location("", "rewritten just now"): "1"}
     reasons = coverage.uncovered(slices, range(4), [{}, bound], is_damaged=False)
     assert reasons == {
@@ -60,12 +60,12 @@ def test_explain_lists_files_by_reason(table: ps.Table, tmp_path: Path) -> None:
         write(tmp_path, part)
     text = table.plan("id = 42").explain()
     assert "in doubt, so kept: 8 files" in text
-    # The new ones are too young until the clock of the file system has moved on.
+    # New files are too young until a tick has passed.
     assert coverage.NEW in text or coverage.YOUNG in text
     assert "… and " in text
 
 
-def test_a_predicate_that_is_ignored_altogether(table: ps.Table) -> None:
+def test_explain_says_that_an_ignored_predicate_keeps_all_files(table: ps.Table) -> None:
     text = table.plan("id = 'x'", on_unknown="ignore").explain()
     assert "kept 4 of 4 files" in text
     assert "\nignored: id = 'x' (" in text
@@ -73,7 +73,7 @@ def test_a_predicate_that_is_ignored_altogether(table: ps.Table) -> None:
     assert "(current state)" in text.splitlines()[1]
 
 
-def test_one_file_is_one_file(tmp_path: Path) -> None:
+def test_counts_of_one_file_are_singular(tmp_path: Path) -> None:
     pq.write_table(pa.table({"id": [1, 2]}), tmp_path / "0.parquet")
     plan = ps.open_table(str(tmp_path)).plan("id = 1")
     assert "kept 1 of 1 file, " in plan.explain()

@@ -18,7 +18,7 @@ from support.models.predicate_strategies import BUILD, OPERATORS, PREDICATES, ta
 import parsieve as ps
 from parsieve.predicate import Column, Compare, Expr, Literal, normalize
 from parsieve.predicate.builder import Operand
-from parsieve.predicate.column_names import Names
+from parsieve.predicate.column_names import ColumnNames
 from parsieve.predicate.render import to_duckdb, to_polars, to_pyarrow
 
 
@@ -69,7 +69,7 @@ def in_duckdb(expr: Expr, table: pa.Table) -> list[int]:
 @pytest.mark.parametrize("op", OPERATORS)
 def test_nan_has_one_place_in_every_engine(op: Any) -> None:
     table = pa.table({"f8": pa.array([1.0, math.nan, None, -math.inf, math.inf, -0.0, 0.0])})
-    operand = Operand(Names(table.schema).find(["f8"]))
+    operand = Operand(ColumnNames(table.schema).find(["f8"]))
     for value in (1.0, 0.0, -0.0, math.nan, math.inf):
         expr = BUILD.compare(operand, op, value)
         expected = rows(expr, table)

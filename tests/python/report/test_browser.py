@@ -1,7 +1,7 @@
-"""Pages of figures in a real browser: on a phone and a desk, in light and dark, with a keyboard.
+"""Pages of figures in a real browser: narrow and wide, light and dark, and with a keyboard.
 
-The pages are one of long names and numbers, that of the demo, that of this project's records, and one of a user's own
-queries.
+There are four pages: one with long names and numbers, the page of the demo, the page of this project's benchmark
+records, and a page of a user's queries.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ def pages(page: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Pat
     folder = tmp_path_factory.mktemp("pages")
     run(folder / "lake", folder / "demo.html", files=12, rows=24_000, spark=False, say=lambda _: None)
     queries = ["user_id = 210", "kind = 'buy'", "event_time > TIMESTAMP '2026-01-03T00:00:00+00:00' AND amount < 3"]
-    own = page_of_plans(ps.open_table(folder / "lake"), queries, dt.date(2026, 1, 31))
-    (folder / "own.html").write_text(own, encoding="utf-8")
+    user_page = page_of_plans(ps.open_table(folder / "lake"), queries, dt.date(2026, 1, 31))
+    (folder / "own.html").write_text(user_page, encoding="utf-8")
     records = [path for path in sorted(RESULTS.glob("*.json")) if "figures" in json.loads(path.read_text())]
     assert records
     (folder / "records.html").write_text(page_of_records(records), encoding="utf-8")
@@ -62,24 +62,24 @@ def pages(page: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Pat
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("width", [320, 400, 1200])
 @pytest.mark.parametrize("name", ["long", "demo", "own", "records"])
-def test_a_page_fits_says_nothing_and_asks_for_nothing(
+def test_a_page_fits_its_window_and_loads_nothing(
     window: Browser, pages: dict[str, Path], name: str, width: int, dark: bool
 ) -> None:
     window.open(pages[name], width, dark=dark)
     assert window.evaluate("return document.documentElement.scrollWidth") <= width
     assert window.complaints() == []
-    assert [one for one in window.requests() if not one.startswith(("file:", "data:"))] == []
-    # Tables are open for those who want them.
-    window.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true })")
+    assert [request for request in window.requests() if not request.startswith(("file:", "data:"))] == []
+    # The page must still fit after the user opens the tables.
+    window.evaluate("document.querySelectorAll('details').forEach(details => { details.open = true })")
     assert window.evaluate("return document.documentElement.scrollWidth") <= width
-    # Text that stands out of its picture is cut off.
+    # No text extends beyond its picture, where it would be cut off.
     cut = window.evaluate("""return [...document.querySelectorAll('svg')]
         .flatMap(svg => [...svg.querySelectorAll('text')].filter(text => {
             const a = text.getBBox(), b = svg.viewBox.baseVal;
             return a.x < 0 || a.y < 0 || a.x + a.width > b.width || a.y + a.height > b.height })
             .map(text => text.textContent))""")
     assert cut == []
-    # Nor is a number broken in two, or a fact squeezed to a word a line.
+    # No table cell breaks into two lines, and no fact is squeezed into a narrow column.
     broken = window.evaluate("""const range = document.createRange();
         return [...document.querySelectorAll('td')].filter(cell => {
             range.selectNodeContents(cell); return range.getClientRects().length > 1 })
@@ -91,29 +91,29 @@ def test_a_page_fits_says_nothing_and_asks_for_nothing(
 
 
 @pytest.mark.parametrize("name", ["demo", "own", "records"])
-def test_every_picture_of_a_page_is_named_and_its_table_is_reached(
+def test_every_picture_has_a_label_and_every_table_takes_the_focus(
     window: Browser, pages: dict[str, Path], name: str
 ) -> None:
     window.open(pages[name], 400, dark=False)
     figures = window.evaluate("return document.querySelectorAll('section').length")
     assert figures >= 4
-    named = window.evaluate("""return [...document.querySelectorAll('svg[role=img]')].filter(svg =>
+    labeled = window.evaluate("""return [...document.querySelectorAll('svg[role=img]')].filter(svg =>
         svg.getAttribute('aria-labelledby').split(' ').every(id => document.getElementById(id).textContent)).length""")
-    assert named == figures
-    reached = window.evaluate("""return [...document.querySelectorAll('a[href], summary')].filter(one => {
-        one.focus(); return document.activeElement === one }).length""")
-    assert reached == 2 * figures
+    assert labeled == figures
+    focusable = window.evaluate("""return [...document.querySelectorAll('a[href], summary')].filter(element => {
+        element.focus(); return document.activeElement === element }).length""")
+    assert focusable == 2 * figures
 
 
-def test_ink_and_paper_follow_the_scheme(window: Browser, page: Path) -> None:
-    colours = []
+def test_the_background_follows_the_color_scheme(window: Browser, page: Path) -> None:
+    colors = []
     for dark in (False, True):
         window.open(page, 400, dark=dark)
-        colours.append(window.evaluate("return getComputedStyle(document.body).backgroundColor"))
-    assert colours == ["rgb(255, 255, 255)", "rgb(13, 17, 23)"]
+        colors.append(window.evaluate("return getComputedStyle(document.body).backgroundColor"))
+    assert colors == ["rgb(255, 255, 255)", "rgb(13, 17, 23)"]
 
 
-def test_pictures_have_names_for_those_who_cannot_see_them(window: Browser, page: Path) -> None:
+def test_pictures_have_accessible_names(window: Browser, page: Path) -> None:
     window.open(page, 400, dark=False)
     names = window.evaluate("""return [...document.querySelectorAll('svg')].map(svg => svg.getAttribute('role') + ' ' +
         svg.getAttribute('aria-labelledby').split(' ')
@@ -123,12 +123,13 @@ def test_pictures_have_names_for_those_who_cannot_see_them(window: Browser, page
 
 def test_a_keyboard_reaches_every_figure(window: Browser, page: Path) -> None:
     window.open(page, 400, dark=False)
-    reach = """return [...document.querySelectorAll('a[href], summary, [tabindex="0"]')].map(one => {
-        one.focus(); return document.activeElement === one && (one.getAttribute('aria-label') || one.textContent) })"""
+    focusable_elements = """return [...document.querySelectorAll('a[href], summary, [tabindex="0"]')].map(element => {
+        element.focus();
+        return document.activeElement === element && (element.getAttribute('aria-label') || element.textContent) })"""
     links = ["Times", "Reads", "Plan"]
-    # A table that is closed is not in the way.
-    closed = [name for _ in links for name in ("Numbers as a table", False)]
-    assert window.evaluate(reach) == [*links, *closed]
-    window.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true })")
-    opened = [name for link in links for name in ("Numbers as a table", f"{link}: the numbers")]
-    assert window.evaluate(reach) == [*links, *opened]
+    # The keyboard skips closed tables.
+    closed_tables = [name for _ in links for name in ("Numbers as a table", False)]
+    assert window.evaluate(focusable_elements) == [*links, *closed_tables]
+    window.evaluate("document.querySelectorAll('details').forEach(details => { details.open = true })")
+    open_tables = [name for link in links for name in ("Numbers as a table", f"{link}: the numbers")]
+    assert window.evaluate(focusable_elements) == [*links, *open_tables]

@@ -1,4 +1,4 @@
-"""What README and evaluation say in numbers is what the newest records hold; the small PNGs show what browsers drew."""
+"""The numbers in README and evaluation equal the newest records. Compressed PNGs show the same pixels."""
 
 from __future__ import annotations
 
@@ -21,104 +21,104 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return importlib.import_module("measured")
 
 
-def test_the_pages_say_what_the_records_hold(measured: ModuleType) -> None:
+def test_the_pages_show_the_numbers_of_the_newest_records(measured: ModuleType) -> None:
     records = measured.newest()
     for page in measured.PAGES:
         text = page.read_text(encoding="utf-8")
         assert "<!-- measured " in text
-        assert measured.filled(text, records) == text, "python docs/scripts/measured.py writes them anew"
+        assert measured.filled(text, records) == text, "to update: python docs/scripts/measured.py"
 
 
-def test_every_section_is_on_a_page_and_closed(measured: ModuleType) -> None:
+def test_every_section_is_on_a_page_and_has_an_end(measured: ModuleType) -> None:
     text = "".join(page.read_text(encoding="utf-8") for page in measured.PAGES)
     named = [mark["name"] for mark in measured.MARKED.finditer(text)]
     assert sorted(named) == sorted(measured.SECTIONS)
     assert text.count("<!-- measured ") == text.count("<!-- end of measured -->") == len(named)
 
 
-def test_the_newest_record_of_a_kind_counts(measured: ModuleType, tmp_path: Path) -> None:
+def test_the_newest_record_of_each_kind_is_used(measured: ModuleType, tmp_path: Path) -> None:
     for name in ("layouts-python-2026-01-31", "layouts-python-2026-02-01", "layouts-xfs-python-2026-01-01"):
         (tmp_path / f"{name}.json").write_text(json.dumps({"name": name}))
-    found = measured.newest(tmp_path)
-    assert {kind: one.data["name"] for kind, one in found.items()} == {
+    newest = measured.newest(tmp_path)
+    assert {kind: record.data["name"] for kind, record in newest.items()} == {
         "layouts-python": "layouts-python-2026-02-01",
         "layouts-xfs-python": "layouts-xfs-python-2026-01-01",
     }
 
 
-def test_what_was_not_measured_is_said_to_be_missing(measured: ModuleType) -> None:
+def test_a_section_without_a_record_says_so(measured: ModuleType) -> None:
     assert "no record" in measured.SECTIONS["lineitem-600"]({})
     assert "no record" in measured.SECTIONS["engines"]({})
     assert "no record" in measured.SECTIONS["large-build"]({})
     assert "no record" in measured.SECTIONS["indexes"]({})
 
 
-def test_hudis_indexes_are_told_beside_ours(measured: ModuleType) -> None:
+def test_the_section_of_indexes_compares_hudi_and_parsieve(measured: ModuleType) -> None:
     sizes = {"build_seconds": 12.0, "update_seconds": 3.5, "index_bytes": {"built": 2e6}, "failed": None}
     contenders = {
         "no index": sizes,
         "parsieve": sizes,
         "secondary": sizes | {"update_seconds": 0.0, "failed": "an error"},
     }
-    about = {"rows": 20_000_000, "files": 160, "contenders": contenders}
+    build = {"rows": 20_000_000, "files": 160, "contenders": contenders}
     case = {"question": "key", "moment": "built", "files": {"no index": 160, "parsieve": 1}}
     case["seconds"] = {"no index": [3.0, 4.0, 5.0], "parsieve": [0.5]}
-    data = {"date": "d", "commit": "c" * 40, "machine": {"cpu": "c", "cores": 2}, "cases": [about, case]}
+    data = {"date": "d", "commit": "c" * 40, "machine": {"cpu": "c", "cores": 2}, "cases": [build, case]}
     record = type(measured.newest()["tables-python"])("i.json", data)
-    told = measured.SECTIONS["indexes"]({"indexes-spark": record})
-    assert "| no index | 160, 4 s | 12 s | 3.5 s | 2 MB |" in told
-    assert "| **parsieve** | 1, 0.5 s | 12 s | 3.5 s | 2 MB |" in told
-    assert "| secondary | - | 12 s | - | 2 MB |" in told
-    assert "Failures in Hudi: `secondary: an error`." in told
+    section = measured.SECTIONS["indexes"]({"indexes-spark": record})
+    assert "| no index | 160, 4 s | 12 s | 3.5 s | 2 MB |" in section
+    assert "| **parsieve** | 1, 0.5 s | 12 s | 3.5 s | 2 MB |" in section
+    assert "| secondary | - | 12 s | - | 2 MB |" in section
+    assert "Failures in Hudi: `secondary: an error`." in section
 
 
-def test_a_lean_experiment_is_told_without_what_it_left_out(measured: ModuleType) -> None:
+def test_a_partial_experiment_shows_only_its_measurements(measured: ModuleType) -> None:
     record = measured.newest()["thesis-20000000-spark"]
     case = json.loads(json.dumps(record.data["cases"][0]))
     del case["built"]["Spark's sort"]
-    case["asked"] = [one for one in case["asked"] if one["kind"] not in ("0.001", "absent key")]
-    for one in case["asked"]:
-        one["ways"].pop("full scan", None)
+    case["asked"] = [query for query in case["asked"] if query["kind"] not in ("0.001", "absent key")]
+    for query in case["asked"]:
+        query["ways"].pop("full scan", None)
     lean = record._replace(data=record.data | {"cases": [case]})
-    told = measured.SECTIONS["lineitem-600"]({"thesis-600000000-spark": lean})
-    assert "600 million rows" in told
-    assert "300 MB" in told
-    assert "1/1,000 (" not in told
-    assert "missing" not in told
-    assert "sort" not in told
-    assert "| - |" in told, "what was not asked is no zero"
+    section = measured.SECTIONS["lineitem-600"]({"thesis-600000000-spark": lean})
+    assert "600 million rows" in section
+    assert "300 MB" in section
+    assert "1/1,000 (" not in section
+    assert "missing" not in section
+    assert "sort" not in section
+    assert "| - |" in section, "a missing measurement must not be shown as zero"
 
 
-def test_the_large_build_is_told(measured: ModuleType) -> None:
+def test_the_large_build_has_a_section(measured: ModuleType) -> None:
     build = {"seconds": 3600.0, "peak_bytes_of_all_processes": 3e9, "peak_bytes_of_java": 2e9}
     build |= {"lookup_bytes": 1e9, "keys_bytes": 3e9, "bits_per_row": 13.3}
     case = {"rows": 600_000_000, "files": 60, "table_bytes": 5e9, "memory": "2g", "build": build}
     case["look_up"] = {"files_kept": 1.0, "plan_ms": 2.5}
     data = {"date": "d", "commit": "c" * 40, "machine": {"cpu": "c", "cores": 4}, "cases": [case]}
-    told = measured.SECTIONS["large-build"](
+    section = measured.SECTIONS["large-build"](
         {"large-build-spark": type(measured.newest()["tables-python"])("l.json", data)}
     )
-    assert "600 million rows in 60 files (5 GB), Spark with 2 GB. The build took 3,600 s and at most 3 GB" in told
-    assert "13.3 bits per row (1 GB), and the keys for maintenance take 3 GB. A query for one key keeps 1.00" in told
+    assert "600 million rows in 60 files (5 GB), Spark with 2 GB. The build took 3,600 s and at most 3 GB" in section
+    assert "13.3 bits per row (1 GB), and the keys for maintenance take 3 GB. A query for one key keeps 1.00" in section
 
 
-def test_engines_are_told_with_the_better_way_in_bold(measured: ModuleType) -> None:
+def test_the_section_of_engines_shows_the_better_time_in_bold(measured: ModuleType) -> None:
     alone, ours = "alone", "with parsieve"
     case = {"question": "one user", "engine": "DuckDB", "seconds": {alone: 0.01, ours: 0.02}, "counted": {}}
-    far = case | {"seconds": {alone: 9.0, ours: 0.3}}
-    far["counted"] = {alone: {"bytes": 5e6, "requests": 400}, ours: {"bytes": 1e5, "requests": 12}}
-    cases = [case | {"place": "warm"}, case | {"place": "cold"}, far | {"place": "far"}]
+    remote = case | {"seconds": {alone: 9.0, ours: 0.3}}
+    remote["counted"] = {alone: {"bytes": 5e6, "requests": 400}, ours: {"bytes": 1e5, "requests": 12}}
+    cases = [case | {"place": "warm"}, case | {"place": "cold"}, remote | {"place": "far"}]
     machine = {"cpu": "Some CPU", "cores": 2}
     record = type(measured.newest()["layouts-python"])(
         "e.json", {"date": "d", "commit": "c" * 40, "machine": machine, "cases": cases}
     )
-    told = measured.SECTIONS["engines"]({"engines-spark": record})
-    assert "| one user, DuckDB | **10 ms** → 20 ms | **10 ms** → 20 ms | 9 s → **300 ms** |" in told
-    assert "| 5 MB → **100 kB** | 400 → **12** |" in told
+    section = measured.SECTIONS["engines"]({"engines-spark": record})
+    assert "| one user, DuckDB | **10 ms** → 20 ms | **10 ms** → 20 ms | 9 s → **300 ms** |" in section
+    assert "| 5 MB → **100 kB** | 400 → **12** |" in section
 
 
 def png(lines: list[tuple[int, list[int]]], width: int) -> bytes:
-    """A PNG of three channels, its lines as they are stored: the filter and its bytes."""
+    """Return a PNG with three channels. Each line consists of its filter and its stored bytes."""
     raw = b"".join(bytes([kind, *line]) for kind, line in lines)
     header = struct.pack(">IIBBBBB", width, len(lines), 8, 2, 0, 0, 0)
     parts = [(b"IHDR", header), (b"IDAT", zlib.compress(raw)), (b"IEND", b"")]
@@ -127,10 +127,10 @@ def png(lines: list[tuple[int, list[int]]], width: int) -> bytes:
     )
 
 
-def test_a_small_png_is_the_same_picture(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_compressed_png_has_the_same_pixels(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "docs/scripts"))
     palette = importlib.import_module("palette")
-    # Every filter of the format, over two pixels a line.
+    # One line of two pixels for each filter of the format.
     lines = [
         (0, [10, 20, 30, 40, 50, 60]),
         (1, [1, 2, 3, 4, 5, 6]),
@@ -138,19 +138,19 @@ def test_a_small_png_is_the_same_picture(monkeypatch: pytest.MonkeyPatch) -> Non
         (3, [10, 10, 10, 20, 20, 20]),
         (4, [7, 0, 0, 0, 9, 1]),
     ]
-    seen = palette.pixels(png(lines, 2))
+    decoded = palette.pixels(png(lines, 2))
     expected = [
         [[10, 20, 30], [40, 50, 60]],
         [[1, 2, 3], [5, 7, 9]],
         [[2, 3, 4], [4, 6, 8]],
-        # Half of what is above, and of above and left.
+        # Filter 3 adds the mean of the pixels to the left and above.
         [[11, 11, 12], [20 + (11 + 4) // 2, 20 + (11 + 6) // 2, 20 + (12 + 8) // 2]],
         [[18, 11, 12], [27, 37, 31]],
     ]
-    assert seen.tolist() == expected
+    assert decoded.tolist() == expected
     small = palette.small(png(lines, 2), {"Source": "a record"})
     assert palette.texts(small) == {"Source": "a record"}
     kinds = dict(palette.chunks(small))
-    colours = np.frombuffer(kinds[b"PLTE"], np.uint8).reshape(-1, 3)
+    colors = np.frombuffer(kinds[b"PLTE"], np.uint8).reshape(-1, 3)
     stored = np.frombuffer(zlib.decompress(kinds[b"IDAT"]), np.uint8).reshape(5, 3)
-    assert colours[stored[:, 1:]].tolist() == expected
+    assert colors[stored[:, 1:]].tolist() == expected

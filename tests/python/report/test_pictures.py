@@ -1,4 +1,4 @@
-"""The pictures of the documents are what their script draws, and say in words what they show."""
+"""The pictures of the documentation equal the output of their scripts, and have text alternatives."""
 
 import importlib.util
 import re
@@ -22,14 +22,14 @@ def script() -> ModuleType:
     return module
 
 
-def test_the_pictures_are_those_of_the_script(script: ModuleType, tmp_path: Path) -> None:
+def test_the_pictures_equal_the_output_of_the_script(script: ModuleType, tmp_path: Path) -> None:
     drawn = {path.name: path.read_text(encoding="utf-8") for path in script.draw(tmp_path)}
-    kept = {path.name: path.read_text(encoding="utf-8") for path in (DOCS / "pictures").glob("*.svg")}
-    assert drawn == kept, "python docs/scripts/pictures.py draws them anew"
+    stored = {path.name: path.read_text(encoding="utf-8") for path in (DOCS / "pictures").glob("*.svg")}
+    assert drawn == stored, "to update: python docs/scripts/pictures.py"
 
 
 @pytest.mark.parametrize("path", sorted((DOCS / "pictures").glob("*.svg")), ids=lambda path: path.stem)
-def test_a_picture_says_what_it_shows(path: Path) -> None:
+def test_a_picture_has_a_title_and_a_description(path: Path) -> None:
     tree = ElementTree.parse(path)
     for part in ("title", "desc"):
         assert tree.findtext(f"{SVG}{part}")
@@ -37,21 +37,21 @@ def test_a_picture_says_what_it_shows(path: Path) -> None:
 
 
 def assert_shown(path: Path) -> None:
-    """Some page shows the picture, and each that does says in words what there is to see."""
-    shown = [page for page in (DOCS.parent / "README.md", *DOCS.rglob("*.md")) if path.name in page.read_text("utf-8")]
-    assert shown, "nobody shows it"
-    for page in shown:
+    """Assert that at least one page shows the picture, and that each such page has a text alternative for it."""
+    pages = [page for page in (DOCS.parent / "README.md", *DOCS.rglob("*.md")) if path.name in page.read_text("utf-8")]
+    assert pages, "no page shows it"
+    for page in pages:
         text = page.read_text("utf-8")
-        told = rf"!\[[^\]]+\]\([^)]*{path.name}\)|<img src=\"[^\"]*{path.name}\"[^>]* alt=\"[^\"]+\""
-        assert re.search(told, text) or f'{path.name}">' in text, f"{page}: no words for {path.name}"
+        alternative = rf"!\[[^\]]+\]\([^)]*{path.name}\)|<img src=\"[^\"]*{path.name}\"[^>]* alt=\"[^\"]+\""
+        assert re.search(alternative, text) or f'{path.name}">' in text, f"{page}: no text for {path.name}"
 
 
-def test_the_pngs_are_of_the_newest_records(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_pngs_show_the_newest_records(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(DOCS / "scripts"))
     png, palette = importlib.import_module("png"), importlib.import_module("palette")
     drawn = {drawing.name: drawing.texts for drawing in png.page_pictures()}
-    kept = {path.name: palette.texts(path.read_bytes()) for path in (DOCS / "pictures").glob("*.png")}
-    assert drawn == kept, "python docs/scripts/png.py draws them anew"
+    stored = {path.name: palette.texts(path.read_bytes()) for path in (DOCS / "pictures").glob("*.png")}
+    assert drawn == stored, "to update: python docs/scripts/png.py"
 
 
 @pytest.mark.parametrize("path", sorted((DOCS / "pictures").glob("*.png")), ids=lambda path: path.stem)
@@ -60,9 +60,9 @@ def test_a_png_is_small_and_shown(path: Path) -> None:
     assert_shown(path.with_stem(path.stem.removesuffix("-dark")))
 
 
-def test_dark_pages_of_the_site_show_the_dark_twin_of_each_png(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dark_pages_show_the_dark_version_of_each_png(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(DOCS / "scripts"))
-    wanted = {spec.name for spec in importlib.import_module("png").PICTURE_SPECS}
-    style = (DOCS / "pictures/pictures.css").read_text(encoding="utf-8")
+    names = {spec.name for spec in importlib.import_module("png").PICTURE_SPECS}
+    stylesheet = (DOCS / "pictures/pictures.css").read_text(encoding="utf-8")
     rule = r'\[data-md-color-scheme="slate"\] img\[src\$="/([\w-]+)\.png"\] \{\s*content: url\("\1-dark\.png"\);'
-    assert set(re.findall(rule, style)) == wanted, "a rule of pictures.css for each figure that png.py draws"
+    assert set(re.findall(rule, stylesheet)) == names, "pictures.css needs a rule for each figure of png.py"

@@ -1,15 +1,15 @@
-"""A user's own queries as a page, beside what min/max alone would read; where nothing is spared, the page says so."""
+"""A page of a user's queries compares each plan with min/max statistics alone, also where an index saves nothing."""
 
 from __future__ import annotations
 
 import datetime as dt
 import random
-import time
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from support.aging import wait_until_old
 from support.places import index_of
 
 import parsieve as ps
@@ -29,12 +29,12 @@ def table(tmp_path: Path) -> ps.Table:
         rows = range(part * 100, part * 100 + 100)
         columns = {"sorted": rows, "scattered": [ids[row] for row in rows], "country": [row % 20 for row in rows]}
         pq.write_table(pa.table(columns), tmp_path / f"{part}.parquet")
-    # A file of this very moment has no token yet, and would be in doubt.
-    time.sleep(0.1)
+    # A file that was written just now has no token yet and would be in doubt.
+    wait_until_old(tmp_path)
     return ps.open_table(tmp_path)
 
 
-def test_all_evidence_includes_filters_in_files_however_small(tmp_path: Path) -> None:
+def test_all_evidence_includes_filters_in_small_files(tmp_path: Path) -> None:
     for part in range(FILES):
         keys = [2 * (row * FILES + part) for row in range(100)] * 2
         filters = {"key": {"ndv": 100, "fpp": 0.0001}}
@@ -48,36 +48,36 @@ def test_all_evidence_includes_filters_in_files_however_small(tmp_path: Path) ->
     assert "skipped by Bloom filters" in page
 
 
-def told(table: ps.Table, query: str) -> str:
+def summary(table: ps.Table, query: str) -> str:
     return savings(by_minmax(table, query), table.plan(query), table.index_kinds())
 
 
-def test_min_max_alone_hears_neither_index_nor_filters(table: ps.Table, tmp_path: Path) -> None:
+def test_a_plan_by_min_max_alone_ignores_indexes_and_filters(table: ps.Table, tmp_path: Path) -> None:
     for path in tmp_path.glob("*.parquet"):
         ps.add_filters(path, columns=["scattered"])
-    time.sleep(0.1)
+    wait_until_old(tmp_path)
     table = ps.open_table(tmp_path)
     assert len(table.plan("scattered = 500").files) < FILES
     assert len(by_minmax(table, "scattered = 500").files) == FILES
     table.build_index("scattered", kind="both")
     assert len(table.plan("scattered = 500").files) == 1
     assert len(by_minmax(table, "scattered = 500").files) == FILES
-    assert told(table, "scattered = 500") == "Index and filters save 9 of the 10 files that min/max alone reads."
+    assert summary(table, "scattered = 500") == "Index and filters save 9 of the 10 files that min/max alone reads."
 
 
-def test_where_an_index_spares_nothing_it_is_said(table: ps.Table) -> None:
+def test_the_page_says_if_an_index_saves_nothing(table: ps.Table) -> None:
     table.build_index(["sorted", "country"], kind="sieve")
-    assert told(table, "sorted = 42") == (
+    assert summary(table, "sorted = 42") == (
         "Min/max alone reads 1 of 10 files: the index of sorted does not help this query."
     )
-    assert told(table, "country = 7 AND scattered >= 0") == (
+    assert summary(table, "country = 7 AND scattered >= 0") == (
         "Min/max alone reads 10 of 10 files: the index of country does not help this query."
     )
-    assert "and scattered has no index; parsieve advise estimates" in told(table, "scattered = 500")
+    assert "and scattered has no index; parsieve advise estimates" in summary(table, "scattered = 500")
 
 
-def test_without_an_index_little_is_left_of_a_sorted_key(table: ps.Table) -> None:
-    assert told(table, "sorted = 42") == "Min/max alone reads 1 of 10 files: an index could save little."
+def test_the_page_says_if_min_max_statistics_are_enough(table: ps.Table) -> None:
+    assert summary(table, "sorted = 42") == "Min/max alone reads 1 of 10 files: an index could save little."
 
 
 def test_the_page_shows_both_plans(table: ps.Table) -> None:
@@ -91,7 +91,7 @@ def test_the_page_shows_both_plans(table: ps.Table) -> None:
     assert "country has no index" in page
 
 
-def test_a_damaged_index_is_told_on_the_page(table: ps.Table, tmp_path: Path) -> None:
+def test_the_page_reports_a_damaged_index(table: ps.Table, tmp_path: Path) -> None:
     table.build_index("scattered", kind="sieve")
     [root] = index_of(tmp_path).rglob("*.root")
     root.write_bytes(b"damaged")
@@ -104,8 +104,8 @@ def test_a_damaged_index_is_told_on_the_page(table: ps.Table, tmp_path: Path) ->
     assert "reads 10 of 10 files" in page
 
 
-def test_odd_tables_and_queries(tmp_path: Path) -> None:
-    """No row, one file, a query that nobody understands, that all or none match, and names that are markup."""
+def test_odd_tables_and_queries_make_a_valid_page(tmp_path: Path) -> None:
+    """A table without rows, unknown functions, queries that all or no rows match, and names that are HTML."""
     name = "<script>\u202e\"'"
     pq.write_table(pa.table({name: pa.array([], pa.int64())}), tmp_path / f"{name.replace('/', '')}.parquet")
     quoted = '"' + name.replace('"', '""') + '"'
@@ -117,7 +117,7 @@ def test_odd_tables_and_queries(tmp_path: Path) -> None:
         page_of_plans(ps.open_table(tmp_path), ["absent = 1"], dt.date(2026, 1, 31))
 
 
-def test_whoever_does_better_is_named_beyond_noise_and_bounds() -> None:
+def test_clearly_better_peers_are_named() -> None:
     kinds = ["a", "b, c", "d"]
     series = [
         Series("peer", [1.0, 1.0, None]),
@@ -128,7 +128,7 @@ def test_whoever_does_better_is_named_beyond_noise_and_bounds() -> None:
     assert losses(Chart("dots", kinds, series, "ratio")) == []
 
 
-def test_the_page_says_how_large_the_index_is(tmp_path: Path) -> None:
+def test_the_page_shows_the_size_of_the_index(tmp_path: Path) -> None:
     pq.write_table(pa.table({"id": range(100)}), tmp_path / "0.parquet")
     table = ps.open_table(tmp_path)
     assert "on disk" not in page_of_plans(table, ["id = 1"], dt.date(2026, 1, 31))

@@ -58,18 +58,18 @@ class Marked(ParquetDir):
 # A task that replaces a file is held before the new file is complete.
 MARKED_ADDING = """
 from marking import began
-from parsieve import atomic
+from parsieve.io.replace import Replacement
 from parsieve.lake.folder.table import ParquetDir
-from parsieve.lake.storage import Storage
+from parsieve.lake.storage.storage import Storage
 
-finish = atomic.Replacement.finish
+finish = Replacement.finish
 
 def marked(replacement, *rest):
     began(replacement._target.name)
     return finish(replacement, *rest)
 
-# Whoever gets a task with this storage imports this.
-atomic.Replacement.finish = marked
+# An executor that unpickles this storage imports this module.
+Replacement.finish = marked
 
 class MarkedStorage(Storage):
     pass

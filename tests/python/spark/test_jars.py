@@ -109,7 +109,7 @@ def test_processes_can_download_at_the_same_time(repository: Path) -> None:
 
 def test_lakes_without_jars_are_refused() -> None:
     spark = versions.Spark("4.1.4", (4, 1), (17, 21), versions._JARS[4, 1])
-    with pytest.raises(ps.UnsupportedError, match=r"hudi for PySpark 4\.1\.4; .* PySpark 3\.5: .*pyspark==3\.5\.\*"):
+    with pytest.raises(ps.UnsupportedError, match=r"hudi for PySpark 4\.1\.4, only .* 3\.5: .*pyspark==3\.5\.\*"):
         spark.jars_of(("hudi",))
     with pytest.raises(ValueError, match="unknown lakes: paimon"):
         spark.jars_of(("paimon",))

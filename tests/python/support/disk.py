@@ -7,9 +7,23 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pytest
+
+from parsieve.io import fd, in_place, replace
+
 # These change neither bytes nor names. A call of any other name fails the test, so that none is forgotten.
 HARMLESS = "fstat stat lstat read fchown chmod utime path fspath fsdecode strerror".split()
 CONSTANTS = "O_RDONLY O_RDWR O_CREAT O_EXCL SEEK_SET SEEK_END name O_BINARY".split()
+
+
+# The modules that change local files.
+MODULES = (fd, in_place, replace)
+
+
+def patch_os(monkeypatch: pytest.MonkeyPatch, fake: Any) -> None:
+    """Replace the module `os` in all modules that change local files."""
+    for module in MODULES:
+        monkeypatch.setattr(module, "os", fake)
 
 
 class Change(NamedTuple):

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from parsieve import _core
-from parsieve.filters.rates import checked_fpp
+from parsieve.filters.options import checked_fpp
 from parsieve.index.build.executor import Executor, Shelves
 from parsieve.index.build.flow import BoundColumn, build_columns
 from parsieve.index.build.target import require_readable

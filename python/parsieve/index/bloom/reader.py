@@ -18,7 +18,8 @@ from parsieve.index.bloom.shelf import ShelfReader
 from parsieve.index.log import bindings
 from parsieve.index.log.commit import BloomState, BrokenPartError, Part, Shelf
 from parsieve.io.parallel import map_in_threads
-from parsieve.io.sources import REQUESTS_AT_ONCE, RangeReader, Source
+from parsieve.io.ranges import RangeReader
+from parsieve.io.sources import REQUESTS_AT_ONCE, Source
 from parsieve.io.store.base import Store
 from parsieve.lake.base import Location, Slice
 from parsieve.lake.slices import Slices, locations_and_tokens

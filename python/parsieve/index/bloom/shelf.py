@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from parsieve import _core
-from parsieve.io.sources import RangeReader
+from parsieve.io.ranges import RangeReader
 
 Location = tuple[str, str]
 

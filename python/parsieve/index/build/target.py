@@ -39,7 +39,9 @@ class Target:
     @cached_property
     def slices(self) -> list[Slice]:
         """Return the covered slices, sorted by location. The position of a slice is its number in a new index."""
-        return _sorted(file_slice for file_slice in self.snapshot.slices if file_slice.location in self.tokens)
+        locations, _ = locations_and_tokens(self.snapshot.slices)
+        covered = [number for number, location in enumerate(locations) if location in self.tokens]
+        return _sorted(self.snapshot.slices.at(covered))
 
     def find_column(self, state: ColumnState | BloomState) -> tuple[ColumnPath, pa.Field] | None:
         """Return the current path and field of an indexed column, or None if the table no longer has it."""
@@ -54,13 +56,12 @@ class Target:
         `renewed` has the earlier tokens of slices that still have the same rows.
         """
         changed = []
-        for file_slice in self.snapshot.slices:
-            location = file_slice.location
+        for number, location in enumerate(locations_and_tokens(self.snapshot.slices)[0]):
             token, old_token = self.tokens.get(location), bound.get(location)
             has_same_rows = bool(old_token) and old_token in renewed.get(location, ())
             if token is not None and token != old_token and not has_same_rows:
-                changed.append(file_slice)
-        return _sorted(changed)
+                changed.append(number)
+        return _sorted(self.snapshot.slices.at(changed))
 
     def bindings(self, failed: Iterable[Location]) -> dict[Location, str]:
         """Return the tokens to bind. Slices that could not be read get none, so that the next update reads them."""

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from parsieve._core import UnsupportedError
-from parsieve.io import atomic
-from parsieve.io.atomic import BINARY, sync_folder
+from parsieve.io import fd as descriptors
+from parsieve.io.fd import BINARY, sync_folder
 from parsieve.io.store.base import Data, Store, Stored, chunks_of
 
 TEMPORARY = ".tmp-"
@@ -98,7 +98,7 @@ class LocalStore(Store):
             try:
                 end = 0
                 for chunk in chunks:
-                    atomic.write(fd, end, chunk)
+                    descriptors.write(fd, end, chunk)
                     end += len(chunk)
                 os.fsync(fd)
             finally:

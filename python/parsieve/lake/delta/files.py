@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 from urllib.parse import unquote
 
@@ -86,7 +88,7 @@ class LogFiles:
             partition_values=pa.concat_arrays([part.partition_values for part in parts]),
             size=pa.concat_arrays([part.size for part in parts]),
             modified=pa.concat_arrays([part.modified for part in parts]),
-            stats=pa.chunked_array([chunk for part in parts for chunk in part.stats.chunks], _TEXT),
+            stats=pa.chunked_array(_coalesced([chunk for part in parts for chunk in part.stats.chunks]), _TEXT),
             vector=pa.concat_arrays([part.vector for part in parts]),
         )
 
@@ -97,7 +99,7 @@ class LogFiles:
             partition_values=self.partition_values.take(numbers),
             size=self.size.take(numbers),
             modified=self.modified.take(numbers),
-            stats=self.stats.take(numbers),
+            stats=_taken(self.stats, numbers),
             vector=self.vector.take(numbers),
         )
 
@@ -237,8 +239,33 @@ def _unquote(path: str) -> str:
     return unquote(path) if "%" in path else path
 
 
+def _coalesced(chunks: Sequence[pa.Array]) -> list[pa.Array]:
+    """Return the same entries in fewer arrays. Each refresh of a table adds a small array."""
+    found: list[list[pa.Array]] = []
+    for chunk in chunks:
+        if found and sum(map(len, found[-1])) + len(chunk) <= _ROWS:
+            found[-1].append(chunk)
+        else:
+            found.append([chunk])
+    return [pa.concat_arrays(few) if len(few) > 1 else few[0] for few in found]
+
+
+def _taken(column: pa.ChunkedArray, numbers: pa.Array) -> pa.ChunkedArray:
+    """Return the entries at some positions. Arrow's `take` would first copy all chunks into one."""
+    if column.num_chunks < 2:
+        return column.take(numbers)
+    ends = list(accumulate(len(chunk) for chunk in column.chunks))
+    parts: list[tuple[int, list[int]]] = []
+    for number in numbers.to_pylist():
+        chunk = bisect_right(ends, number)
+        if not parts or parts[-1][0] != chunk:
+            parts.append((chunk, []))
+        parts[-1][1].append(number - ends[chunk] + len(column.chunk(chunk)))
+    return pa.chunked_array([column.chunk(chunk).take(pa.array(at, pa.int64())) for chunk, at in parts], _TEXT)
+
+
 def _chunked(texts: Sequence[Any]) -> pa.ChunkedArray:
-    """Return statistics as a column. Texts that are not Unicode say nothing."""
+    """Return statistics as a column, with null for texts that are not valid Unicode."""
     try:
         column = pa.array(texts, _TEXT)
     except (pa.ArrowException, UnicodeError):

@@ -27,7 +27,7 @@ _PARTS = re.compile(r"(\d{20})\.checkpoint\.(\d{10})\.(\d{10})\.parquet")
 _SECOND = re.compile(r"(\d{20})\.checkpoint\.[0-9a-fA-F-]{36}\.(json|parquet)")
 _ADD = ["path", "partitionValues", "size", "modificationTime", "stats", "deletionVector"]
 _OTHERS = ["metaData", "protocol", "sidecar"]
-# Rows of a checkpoint that are read at once, and bytes of a local file.
+# Batch sizes for a checkpoint: its rows, and the bytes that one request reads.
 _ROWS, _BUFFER = 1 << 15, 1 << 16
 _COLUMNS = [*(f"add.{name}" for name in _ADD), *_OTHERS]
 
@@ -109,7 +109,7 @@ def _checkpoint(names: set[str], version: int) -> tuple[int, list[str]]:
 
 
 def _read_all(storage: Storage, read: Callable[[Storage, str], ReadT], names: Sequence[str]) -> Iterator[ReadT]:
-    """Yield what a function reads of each file, in order. Files of a store are read at the same time."""
+    """Apply a function to each file, in order. Files of a store are read concurrently."""
     if storage.is_local or len(names) < 2:
         yield from (read(storage, name) for name in names)
         return
@@ -174,7 +174,7 @@ class _Replay:
         self.state: dict[str, Any] = {}
         # The files of the checkpoint, or of an earlier state.
         self.base: list[LogFiles] = []
-        # Files that commits added, by path and deletion vector; and those that they removed.
+        # Files that commits added, and the keys of files that they removed.
         self._added = NewFiles()
         self._removed: set[Key] = set()
         self._storage = storage
@@ -188,7 +188,7 @@ class _Replay:
                     name = unquote(sidecar["path"]).rpartition("/")[2]
                 self.add_checkpoint(_checkpoint_content(self._storage, f"_sidecars/{name}"))
             elif not action.get("remove"):
-                # A checkpoint lists removed files for `VACUUM`; the files that it adds are those that are left.
+                # A checkpoint lists removed files for `VACUUM`. Its `add` actions are the files of the table.
                 self.apply([action])
 
     def apply(self, actions: Iterable[Mapping[str, Any]]) -> None:

@@ -43,7 +43,7 @@ _DECIMAL = re.compile(r"decimal\((\d+), *(-?\d+)\)")
 
 
 def schema_of(metadata: Mapping[str, Any]) -> pa.Schema:
-    """The table's columns; physical names and widened types stand in the fields' metadata."""
+    """Return the table's columns, with physical names and widened types in the fields' metadata."""
     try:
         fields = json.loads(metadata["schemaString"])["fields"]
         return pa.schema([_field(one) for one in fields])
@@ -167,7 +167,7 @@ _PARSERS: dict[str, Callable[[str], object]] = {
 
 
 def vector_path(vector: Mapping[str, Any]) -> str | None:
-    """Where a deletion vector lies: below the table, or a whole address; None where it is inline."""
+    """Return the path of a deletion vector below the table, or its address; None if it is inline."""
     storage, said = vector["storageType"], vector["pathOrInlineDv"]
     if storage == "i":
         return None

@@ -22,7 +22,7 @@ _NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DeltaFile:
-    """What the adapter needs to read a data file."""
+    """The adapter's data for reading a data file."""
 
     storage: Storage
     path: str
@@ -37,7 +37,7 @@ class DeltaFile:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TableState:
-    """What all slices of a snapshot have in common."""
+    """The properties that all slices of a snapshot share."""
 
     storage: Storage
     schema: pa.Schema
@@ -47,7 +47,7 @@ class TableState:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Texts:
-    """A partition column as the log writes it: its distinct texts, and what they mean."""
+    """A partition column in the log: its distinct texts, and their values."""
 
     column: PartitionColumn
     meanings: Sequence[tuple[object, str]]
@@ -146,7 +146,7 @@ class DeltaSlices(Slices):
         return {name: texts.values() for name, texts in self._texts.items()}
 
     def native(self, number: int) -> DeltaFile:
-        """Return what the adapter needs to read a file."""
+        """Return the adapter's data for reading a file."""
         storage, path = self._place(self._files.path[number].as_py())
         meanings = {name: texts.meaning(number) for name, texts in self._texts.items()}
         return DeltaFile(

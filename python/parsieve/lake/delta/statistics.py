@@ -1,7 +1,7 @@
 """The statistics in Delta's log: minima, maxima and counts of one column, read from JSON as exactly as it is written.
 
-Arrow's JSON reader reads the statistics of many files at once. It is stricter than Python's: what it accepts, it reads
-as Python does. The files of a batch that it refuses are read one by one by Python.
+Arrow's JSON reader reads the statistics of many files together. It rejects everything that Python would read in another
+way. Python reads the files of a rejected batch one by one.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -25,9 +26,9 @@ from parsieve.lake.rows.columns import leaf_field
 from parsieve.lake.rows.fields import fields_at
 
 _ZONE = re.compile(r"(Z|[+-]\d\d:?\d\d)$")
-# Bytes of statistics that are read at once.
+# Bytes of statistics in one batch.
 _BATCH_BYTES = 8 << 20
-# The fewest files that Arrow is tried on again, after it refused a larger batch.
+# After Arrow rejects a batch, it gets halves of it, down to this many files.
 _FEWEST = 1 << 9
 # Arrow's reader calls itself for each level of JSON, so deeper texts could exhaust the stack.
 _DEEPEST = 1000
@@ -35,7 +36,7 @@ _DEEPEST = 1000
 _NUMBER = "parsieve.number"
 _INT64 = pa.int64()
 _FLOAT64 = pa.float64()
-# Holds every number of a decimal's statistics that is read at once, at any scale.
+# A type for decimals of any precision and scale.
 _DECIMAL = pa.decimal256(76, 38)
 
 
@@ -57,7 +58,7 @@ def _row_counts(texts: pa.StringArray) -> Iterator[pa.Int64Array]:
 
 
 def statistics_of(stats: pa.ChunkedArray, schema: pa.Schema, path: ColumnPath, clean: pa.BooleanArray) -> Statistics:
-    """Return what is certain of a column in each file."""
+    """Return the certain bounds and counts of a column in each file."""
     kind = leaf_field(schema, path).type
     fields = fields_at(schema, path)
     names = [physical(field) for field in fields]
@@ -79,7 +80,7 @@ def statistics_of(stats: pa.ChunkedArray, schema: pa.Schema, path: ColumnPath, c
 def _statistics(
     texts: pa.StringArray, names: Sequence[str], kind: pa.DataType, bounded: bool, clean: pa.BooleanArray
 ) -> Iterator[Statistics]:
-    """Yield the statistics of some files, in parts that Arrow reads at once or that Python reads."""
+    """Yield the statistics of some files, in parts. Arrow or Python reads each part."""
     stored = _stored_as(kind)
     read = None if stored is None else _read_fast(texts, names, stored)
     if read is not None:
@@ -106,7 +107,7 @@ def _joined(parts: Sequence[pa.Array], kind: pa.DataType) -> pa.Array:
 
 
 def _stored_as(kind: pa.DataType) -> pa.DataType | None:
-    """Return the type that Arrow reads the minimum and maximum of a column as; None if only Python reads them right."""
+    """Return the type with which Arrow reads minima and maxima; None if only Python reads them exactly."""
     if pt.is_boolean(kind):
         return kind
     if pt.is_integer(kind):
@@ -119,26 +120,27 @@ def _stored_as(kind: pa.DataType) -> pa.DataType | None:
 
 
 def _read_fast(texts: pa.StringArray, names: Sequence[str], kind: pa.DataType | None) -> dict[str, pa.Array] | None:
-    """Read the statistics of some files by Arrow; None if it refuses any of them."""
-    texts = pc.if_else(pc.fill_null(pc.not_equal(texts, ""), False), texts, "{}")
+    """Read the statistics of some files with Arrow; None if it rejects any of them."""
+    if texts.null_count or pc.min(pc.binary_length(texts)).as_py() == 0:
+        texts = pc.if_else(pc.fill_null(pc.not_equal(texts, ""), False), texts, "{}")
     if not pc.all(pc.starts_with(texts, "{")).as_py() or _may_be_deep(texts):
         return None
     if kind == _DECIMAL and _read_fast(texts, names, _FLOAT64) is None:
-        # Arrow would also take a decimal from a string, which proves nothing.
+        # Arrow also reads decimals from strings, which writers do not use for numbers.
         return None
     fields: dict[str, Any] = {_NUMBER: _INT64, "numRecords": _INT64, "tightBounds": pa.bool_()}
     if kind is not None:
         fields |= {"minValues": _nested(names, kind), "maxValues": _nested(names, kind)}
         fields["nullCount"] = _nested(names, _INT64)
     options = pj.ParseOptions(explicit_schema=pa.schema(fields), unexpected_field_behavior="ignore")
-    numbers = pa.array(range(len(texts)), _INT64)
+    numbers, digits = _row_numbers(len(texts))
     try:
-        data = _numbered(texts, numbers)
+        data = _numbered(texts, digits)
         reading = pj.ReadOptions(use_threads=False, block_size=max(1, data.size))
         table = pj.read_json(pa.BufferReader(data), reading, options)
     except (pa.ArrowException, ValueError):
         return None
-    # A text with two objects, or one that goes on in the next text, would have shifted the numbers.
+    # A text with two objects, or an object that spans two texts, would shift the numbers.
     if table.num_rows != len(texts) or not _column(table, _NUMBER).equals(numbers):
         return None
     found = {"rows": _column(table, "numRecords"), "tight": _column(table, "tightBounds")}
@@ -146,7 +148,7 @@ def _read_fast(texts: pa.StringArray, names: Sequence[str], kind: pa.DataType | 
         for name, column in (("low", "minValues"), ("high", "maxValues"), ("nulls", "nullCount")):
             found[name] = _leaf(_column(table, column), names)
         if pt.is_floating(kind) and not (_is_finite(found["low"]) and _is_finite(found["high"])):
-            # NaN and the infinities are not JSON, and numbers too large for a double are not infinite.
+            # Arrow reads a number that is too large for a double as infinite.
             return None
     return found
 
@@ -157,6 +159,13 @@ def _nested(names: Sequence[str], kind: pa.DataType) -> pa.DataType:
     return kind
 
 
+@lru_cache(2)
+def _row_numbers(count: int) -> tuple[pa.Int64Array, pa.StringArray]:
+    """Return the numbers of some rows, and their digits. Most batches have as many rows as the one before."""
+    numbers = pa.array(range(count), _INT64)
+    return numbers, numbers.cast(pa.string())
+
+
 def _may_be_deep(texts: pa.StringArray) -> bool:
     if pc.max(pc.binary_length(texts)).as_py() <= _DEEPEST:
         return False
@@ -164,12 +173,15 @@ def _may_be_deep(texts: pa.StringArray) -> bool:
     return bool(pc.max(levels).as_py() > _DEEPEST)
 
 
-def _numbered(texts: pa.StringArray, numbers: pa.Int64Array) -> pa.Buffer:
+def _numbered(texts: pa.StringArray, digits: pa.StringArray) -> pa.Buffer:
     """Return JSON objects with a number in front of each, one per line."""
     # Without an end, pyarrow 26 fails on arrays of some thousand texts.
     rest = pc.binary_slice(texts.view(pa.binary()), 1, (1 << 31) - 1).view(pa.string())
-    comma = pc.if_else(pc.match_substring_regex(texts, r"^\{\s*\}"), "", ",")
-    lines = pc.binary_join_element_wise(f'{{"{_NUMBER}":', numbers.cast(pa.string()), comma, rest, "\n", "")
+    # Arrow rejects the comma in front of an empty object of another form, such as `{ }`.
+    comma: Any = ","
+    if pc.any(pc.equal(texts, "{}")).as_py():
+        comma = pc.if_else(pc.equal(texts, "{}"), "", ",")
+    lines = pc.binary_join_element_wise(f'{{"{_NUMBER}":', digits, comma, rest, "\n", "")
     _, offsets, data = lines.buffers()
     ends = memoryview(offsets).cast("i")
     return data.slice(ends[lines.offset], ends[lines.offset + len(lines)] - ends[lines.offset])
@@ -236,7 +248,7 @@ def _fitting(values: pa.Int64Array, kind: pa.DataType) -> pa.Array:
 
 
 def _single(values: pa.DoubleArray) -> pa.FloatArray:
-    """Return numbers in single precision, null for those that are too large for it."""
+    """Return numbers in single precision, null if a number is too large for it."""
     singles = values.cast(pa.float32(), safe=False)
     return pc.if_else(pc.is_finite(singles), singles, pa.scalar(None, pa.float32()))
 
@@ -310,7 +322,7 @@ def _plain_moments(low: pa.StringArray, high: pa.StringArray, kind: pa.DataType)
 
 
 def _parsed(text: str | None) -> Mapping[str, Any]:
-    """Return the statistics of a file with numbers as they are written; nothing if they are not JSON."""
+    """Return the statistics of a file with exact numbers; an empty mapping if they are not JSON."""
     if not text:
         return {}
     try:

@@ -52,7 +52,7 @@ class _Version:
 
 
 class Delta(Adapter):
-    """A table of Delta Lake, or a `DeltaTable`, which then says what the latest version is."""
+    """A table of Delta Lake, or a `DeltaTable`, whose version is then the latest one."""
 
     format = "delta"
     # The version, what proves that it is still the same one, the state of its log, and the snapshot.
@@ -160,7 +160,7 @@ class Delta(Adapter):
         columns: Sequence[str] | None = None,
         filter: Any = None,
     ) -> pa.RecordBatchReader:
-        """The live rows of some files; what a partition value means must be certain where it is asked for."""
+        """Return the live rows of some files. Raises `UnsupportedError` if a partition value is ambiguous."""
         names = list(snapshot.schema.names if columns is None else columns)
         for piece in slices:
             for name, doubt in piece.native.doubtful.items():
@@ -190,7 +190,7 @@ class Delta(Adapter):
         return files_of(files, snapshot.schema)
 
     def constants(self, piece: Slice) -> Collection[str]:
-        """The partition columns, those of doubtful values too."""
+        """Return the partition columns, including columns with doubtful values."""
         native: DeltaFile = piece.native
         return native.constants
 

@@ -16,7 +16,7 @@ from parsieve.lake.storage.storage import Storage
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FolderFile:
-    """What the adapter needs to read a file."""
+    """The adapter's data for reading a file."""
 
     path: str
     schema: pa.Schema
@@ -112,7 +112,7 @@ class FolderSlices(Slices):
         return {name: PartitionColumn([row[name] for row in rows], self._columns["folder"]) for name in names}
 
     def native(self, number: int) -> FolderFile:
-        """Return what the adapter needs to read a file."""
+        """Return the adapter's data for reading a file."""
         path = self._columns["path"][number].as_py()
         return FolderFile(path, self._schema, self._physical.get(path))
 

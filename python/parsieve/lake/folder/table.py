@@ -42,7 +42,7 @@ class _Last:
 
 
 class ParquetDir(Adapter):
-    """Every file below a folder but those that engines ignore (`_` or `.` in front), and empty ones.
+    """All files below a folder, except empty files and files that engines ignore (`_` or `.` in front).
 
     The schema is that of the first file by path, as engines take it, or of all files with `schema="unify"`, or one that
     is given. Partition columns come behind it, and win over columns of the same name in the files.
@@ -88,7 +88,7 @@ class ParquetDir(Adapter):
 
     @property
     def storage(self) -> Storage:
-        """The folder and the filesystem it lies on."""
+        """The folder and its filesystem."""
         return self._storage
 
     def snapshot(self, as_of: AsOf = None) -> Snapshot:
@@ -138,7 +138,7 @@ class ParquetDir(Adapter):
         return replace(found, unsettled=young)
 
     def _schemas(self, files: Sequence[ListedFile]) -> dict[str, pa.Schema]:
-        """The schemas that decide the table's, by path; those of files that did not change are not read again."""
+        """Return the schemas that determine the table's, by path. Schemas of unchanged files are not read again."""
         if isinstance(self._schema, pa.Schema):
             return {}
         wanted = files[:1] if self._schema is None else files
@@ -184,7 +184,7 @@ class ParquetDir(Adapter):
         return found
 
     def read_keys(self, piece: Slice, columns: Sequence[ColumnPath]) -> Iterator[pa.RecordBatch]:
-        """The rows of one file; `ConflictError` where somebody changed it since it was listed."""
+        """Return the rows of one file. Raises `ConflictError` if the file has changed since it was listed."""
         if self.keys is not None and self._exposed is not None:
             self._refuse_closed(piece, [path for path in columns if path not in self._exposed])
         try:

@@ -21,7 +21,7 @@ _NO_DELETES = Deletes()
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IcebergFile:
-    """What the adapter needs to read a data file."""
+    """The adapter's data for reading a data file."""
 
     path: str
     format: str
@@ -33,7 +33,7 @@ class IcebergFile:
 
 
 class TableState:
-    """What all slices of a snapshot have in common."""
+    """The properties that all slices of a snapshot share."""
 
     def __init__(self, table: Any, iceberg_schema: Any, schema: pa.Schema, find: Callable[..., Find]) -> None:
         self.io = table.io
@@ -88,7 +88,7 @@ def _defaults(fields: Any) -> dict[bytes, object]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Partition:
-    """What the files of a partition have in common."""
+    """The properties that all files of a partition share."""
 
     folder: str
     values: Mapping[int, Any]
@@ -175,7 +175,7 @@ class IcebergSlices(Slices):
         return columns
 
     def native(self, number: int) -> IcebergFile:
-        """Return what the adapter needs to read a file."""
+        """Return the adapter's data for reading a file."""
         partition = self._partitions[self._files["partition"][number].as_py()]
         return IcebergFile(
             path=self._files["path"][number].as_py(),

@@ -1,4 +1,4 @@
-"""The metrics in Iceberg's manifests: bounds and counts of one column, certain whatever wrote them."""
+"""Read the bounds and counts of one column from the metrics in Iceberg's manifests."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from parsieve.lake.rows.columns import FIELD_ID, leaf_field
 
 
 def statistics_of(files: DataFiles, schema: pa.Schema, path: ColumnPath) -> Statistics:
-    """Return what is certain of a column by the metrics of all files."""
+    """Return the certain bounds and counts of a column in each file."""
     field = leaf_field(schema, path)
     number, kind = pa.scalar(int((field.metadata or {})[FIELD_ID]), pa.int32()), field.type
     low, high, nulls, rows = (
@@ -138,7 +138,7 @@ def _bytes(data: bytes, kind: pa.DataType, is_upper: bool) -> bytes | None:
 
 
 def partition_reader(kind: pa.DataType) -> Callable[[Any], Any]:
-    """Turns what a manifest holds as the value of a partition into a Python value of a type."""
+    """Return a function that converts a partition value of a manifest to a Python value of a type."""
 
     def read(value: Any) -> Any:
         if value is None:

@@ -32,7 +32,7 @@ _METADATA = re.compile(r"v?(\d+)(-[^/]*)?(\.gz)?\.metadata\.json(\.gz)?")
 
 
 class Iceberg(Adapter):
-    """A table of Iceberg by its folder, a metadata file, or pyiceberg's `Table`, which is taken as it stands.
+    """A table of Iceberg: a folder, a metadata file, or pyiceberg's `Table`, whose state is then the current one.
 
     A folder alone does not say which metadata file a catalog holds for the current one: it is the one of
     `version-hint.text` or its successors, else the one with the highest number.
@@ -71,7 +71,7 @@ class Iceberg(Adapter):
 
     @property
     def metadata_file(self) -> str:
-        """The metadata file that says what the table is now; it never changes."""
+        """The metadata file of the table's current state. A metadata file never changes."""
         return str(self._table().metadata_location)
 
     def _newest(self, uri: str) -> str:

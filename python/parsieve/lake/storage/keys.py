@@ -8,7 +8,7 @@ from typing import Any
 from parsieve import _core
 from parsieve._core import DecryptionError, FileKeys, ParsieveError, UnsupportedError
 from parsieve.filters.kms import Unwrapper, keys_of, material_of
-from parsieve.io.sources import RangeReader
+from parsieve.io.ranges import RangeReader
 
 FORMS = "FileKeys, a dict of footer_key, column_keys and aad_prefix, or (kms, connection)"
 

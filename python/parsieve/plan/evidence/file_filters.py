@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from parsieve._core import ParsieveError
-from parsieve.filters.open import FileFilters
+from parsieve.filters.open import FileFilters, version_of
 from parsieve.plan.cost.medium import Medium, read_all
 from parsieve.plan.evidence.base import Evidence
 from parsieve.plan.evidence.footers import ChunkStatistics, Cost, FileFooter, stores_only
@@ -70,7 +70,7 @@ class FilterAnswers:
         try:
             with FileFilters(*self._source(number)) as filters:
                 try:
-                    if footer.version and filters._reader.version != footer.version:
+                    if footer.version and version_of(filters) != footer.version:
                         # The filters belong to the row groups of another version.
                         return answers
                     for question in self.questions:

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from parsieve._core import Fetched, FileKeys, FileReader, ParsieveError
-from parsieve.io.sources import RangeReader
+from parsieve.io.ranges import RangeReader
 from parsieve.lake.base import Lake, Slice
 from parsieve.plan.cost.experience import Experience
 from parsieve.plan.cost.medium import medium_of, read_all
@@ -21,7 +21,7 @@ from parsieve.plan.evidence.file_columns import FileLeaves, LeafKey, WantedLeaf
 from parsieve.plan.evidence.minmax import ColumnBounds
 from parsieve.predicate.builder import is_bytes, is_text
 from parsieve.predicate.expr import Column
-from parsieve.predicate.literals import NANOS
+from parsieve.predicate.temporal import NANOS
 
 # The size of the cache, in row groups times columns. Each takes about 200 bytes.
 REMEMBERED = 500_000
@@ -149,7 +149,7 @@ class Footers:
             return f"its footer cannot be read: {error}", 0, 0
         try:
             footer = _footer(open_footer(reader, keys), leaves)
-            reader.check()
+            reader.check_unchanged()
         except (ParsieveError, OSError) as error:
             # Reading the file will raise the same error; in a plan it only excludes nothing.
             return f"its footer cannot be read: {error}", reader.bytes_fetched, reader.requests

@@ -1,12 +1,12 @@
-"""pyarrow Expressions to the typed form.
+"""Parse pyarrow Expressions.
 
-pyarrow lets nobody walk an Expression, but pickles one as a record batch: its literals are columns, exactly typed, and
-the tree is written into the metadata of its schema as a list of pairs in which keys repeat. pyarrow's own mapping would
-keep one pair of each key, so the list is read through the Arrow C data interface.
+pyarrow has no API to walk an Expression, but it pickles one as a record batch. The literals are columns with exact
+types, and the tree is in the metadata of the schema, as a list of pairs with repeated keys. pyarrow's own mapping keeps
+only one pair for each key, so this module reads the list through the Arrow C data interface.
 
-pyarrow compares floating numbers as IEEE does: NaN equals nothing and has no order. The form has one order for all, so
-NaN is excluded by name where pyarrow would not find it; unless somebody else's conditions, who orders NaN as the form
-does, came as an Expression.
+pyarrow compares floats by the rules of IEEE 754: NaN equals nothing and has no order. The typed form orders NaN above
+all other values, so conditions exclude NaN explicitly if pyarrow would not match it. `nan_is_greatest` turns this off,
+for Expressions that come from an engine with the same order, such as Spark.
 """
 
 from __future__ import annotations
@@ -21,10 +21,20 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from parsieve.predicate.builder import MIRRORED, Builder, Operand, cast_operand, is_bytes, never, scalar_value, unknown
-from parsieve.predicate.column_names import Names
-from parsieve.predicate.expr import Always, And, Expr, IsNull, Not, Operator, Or, both, either, value_type
-from parsieve.predicate.literals import UnlikeError, Value
+from parsieve.predicate.builder import (
+    MIRRORED,
+    Builder,
+    Operand,
+    cast_operand,
+    false_unless_null,
+    is_bytes,
+    make_unknown,
+    scalar_value,
+)
+from parsieve.predicate.column_names import ColumnNames
+from parsieve.predicate.expr import Always, And, Expr, IsNull, Not, Operator, Or, all_of, any_of, value_type
+from parsieve.predicate.literals import Value
+from parsieve.predicate.messages import NotUnderstoodError
 from parsieve.predicate.read.nan_rules import compare_ieee
 from parsieve.predicate.read.sql import like_prefix
 
@@ -50,19 +60,19 @@ class _Call:
     options: pa.Scalar | None
 
 
-# pyarrow has no types of its own: a scalar is any object to mypy.
+# The third kind is a scalar. pyarrow has no type annotations, so for mypy it is Any.
 _Node: TypeAlias = _Field | _Call | Any
 
 
 def parse_expression(
     expression: pc.Expression, schema: pa.Schema, zone: str | None, *, nan_is_greatest: bool = False
 ) -> Expr:
-    """The typed form of a pyarrow Expression, which orders NaN as pyarrow does, or above all numbers."""
+    """Parse a pyarrow Expression. NaN has no order, as in pyarrow, unless `nan_is_greatest`."""
     try:
         tree = _tree(expression)
-    except (pa.ArrowNotImplementedError, UnlikeError) as error:
-        return unknown(_printed(expression), str(error))
-    reader = _Reader(Names(schema), Builder(zone), nan_is_greatest)
+    except (pa.ArrowNotImplementedError, NotUnderstoodError) as error:
+        return make_unknown(_printed(expression), str(error))
+    reader = _Reader(ColumnNames(schema), Builder(zone), nan_is_greatest)
     for field in _fields(tree):
         reader.operand(field)
     return reader.truth(tree)
@@ -81,18 +91,18 @@ def _tree(expression: pc.Expression) -> _Node:
             return _Field((value,))
         inner = [next(pairs) for _ in range(int(value))]
         if any(part != "field_ref" for part, _ in inner):
-            raise UnlikeError("fields must be given by name")
+            raise NotUnderstoodError("fields must be given by name")
         return _Field(tuple(name for _, name in inner))
 
-    # Calls that are open, so that deep trees need no recursion here.
+    # The unfinished calls: a stack instead of recursion, because trees may be deep.
     stack: list[tuple[str, list[_Node], list[pa.Scalar]]] = [("", [], [])]
     for key, value in pairs:
         match key:
             case "call":
                 stack.append((value, [], []))
             case "end":
-                name, found, options = stack.pop()
-                stack[-1][1].append(_Call(name, tuple(found), options[0] if options else None))
+                name, call_arguments, options = stack.pop()
+                stack[-1][1].append(_Call(name, tuple(call_arguments), options[0] if options else None))
             case "options":
                 stack[-1][2].append(literal(value))
             case "literal":
@@ -100,20 +110,20 @@ def _tree(expression: pc.Expression) -> _Node:
             case "field_ref" | "nested_field_ref":
                 stack[-1][1].append(field(key, value))
             case _:
-                raise UnlikeError(f"this version of pyarrow serializes expressions in an unknown way: {key!r}")
+                raise NotUnderstoodError(f"this version of pyarrow serializes expressions in an unknown way: {key!r}")
     if len(stack) != 1 or len(stack[0][1]) != 1:
-        raise UnlikeError("this version of pyarrow serializes expressions in an unknown way")
+        raise NotUnderstoodError("this version of pyarrow serializes expressions in an unknown way")
     return stack[0][1][0]
 
 
 class _ArrowSchema(ctypes.Structure):
-    """The beginning of `struct ArrowSchema`; the rest is not looked at."""
+    """The first fields of `struct ArrowSchema`, which are all that this module needs."""
 
     _fields_ = (("format", ctypes.c_char_p), ("name", ctypes.c_char_p), ("metadata", ctypes.c_void_p))
 
 
 def _metadata(schema: pa.Schema) -> Iterator[tuple[str, str]]:
-    """All pairs of a schema's metadata, in order, with those whose keys repeat."""
+    """Yield all pairs of a schema's metadata in order, including pairs with repeated keys."""
     capsule = schema.__arrow_c_schema__()
     pointer = ctypes.pythonapi.PyCapsule_GetPointer
     pointer.restype, pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
@@ -121,37 +131,37 @@ def _metadata(schema: pa.Schema) -> Iterator[tuple[str, str]]:
     if address is None:
         return
 
-    def number() -> int:
+    def read_integer() -> int:
         nonlocal address
-        found = ctypes.c_int32.from_address(address).value
+        value = ctypes.c_int32.from_address(address).value
         address += 4
-        return found
+        return value
 
-    def text() -> str:
+    def read_text() -> str:
         nonlocal address
-        length = number()
-        found = ctypes.string_at(address, length).decode()
+        length = read_integer()
+        text = ctypes.string_at(address, length).decode()
         address += length
-        return found
+        return text
 
-    for _ in range(number()):
-        # The capsule owns the memory: it must live until the last pair.
+    for _ in range(read_integer()):
+        # The capsule owns the memory, so it must stay alive until the last pair is read.
         assert capsule is not None
-        yield text(), text()
+        yield read_text(), read_text()
 
 
 def _fields(node: _Node) -> Iterator[_Field]:
-    waiting = [node]
-    while waiting:
-        one = waiting.pop()
-        if isinstance(one, _Call):
-            waiting.extend(one.arguments)
-        elif isinstance(one, _Field):
-            yield one
+    pending = [node]
+    while pending:
+        part = pending.pop()
+        if isinstance(part, _Call):
+            pending.extend(part.arguments)
+        elif isinstance(part, _Field):
+            yield part
 
 
 class _Reader:
-    def __init__(self, names: Names, build: Builder, nan_is_greatest: bool) -> None:
+    def __init__(self, names: ColumnNames, build: Builder, nan_is_greatest: bool) -> None:
         self._names = names
         self._build = build
         self._nan_is_greatest = nan_is_greatest
@@ -165,18 +175,18 @@ class _Reader:
                     return Not(self.truth(inner))
         try:
             return self._leaf(node)
-        except UnlikeError as error:
-            return unknown(_text(node), error)
+        except NotUnderstoodError as error:
+            return make_unknown(_text(node), error)
 
     def _chain(self, node: _Call) -> Expr:
         parts: list[Expr] = []
-        waiting: list[_Node] = [node]
-        while waiting:
-            one = waiting.pop()
-            if isinstance(one, _Call) and one.name == node.name and len(one.arguments) == 2:
-                waiting.extend(reversed(one.arguments))
+        pending: list[_Node] = [node]
+        while pending:
+            part = pending.pop()
+            if isinstance(part, _Call) and part.name == node.name and len(part.arguments) == 2:
+                pending.extend(reversed(part.arguments))
             else:
-                parts.append(self.truth(one))
+                parts.append(self.truth(part))
         return And(tuple(parts)) if node.name == "and_kleene" else Or(tuple(parts))
 
     def _leaf(self, node: _Node) -> Expr:
@@ -184,12 +194,12 @@ class _Reader:
         if isinstance(node, _Field):
             operand = self.operand(node)
             if not pa.types.is_boolean(operand.column.value_type):
-                raise UnlikeError(f"{operand.column} alone is not a condition, because it is not a boolean")
+                raise NotUnderstoodError(f"{operand.column} alone is not a condition, because it is not a boolean")
             return build.compare(operand, "=", True)
         if isinstance(node, pa.Scalar):
             if pa.types.is_boolean(node.type) or pa.types.is_null(node.type):
                 return Always(node.as_py())
-            raise UnlikeError("a literal alone must be a boolean")
+            raise NotUnderstoodError("a literal alone must be a boolean")
         if node.name in _COMPARISONS and len(node.arguments) == 2:
             op = _COMPARISONS[node.name]
             left, right = node.arguments
@@ -211,7 +221,7 @@ class _Reader:
                 operand = self.operand(inner)
                 if pa.types.is_floating(operand.column.value_type):
                     return build.compare(operand, "=", math.nan)
-                return never(operand.column, f"{operand.column} = NaN")
+                return false_unless_null(operand.column, f"{operand.column} = NaN")
             case "starts_with", (inner,) if not _options(node).get("ignore_case"):
                 operand = self.operand(inner)
                 return build.starts_with(operand, _pattern(operand, _options(node)["pattern_scalar"]))
@@ -224,37 +234,37 @@ class _Reader:
                     return build.starts_with(operand, value)
                 if not rest:
                     return build.compare(operand, "=", value)
-        raise UnlikeError(f"pyarrow's {node.name} is not supported here")
+        raise NotUnderstoodError(f"pyarrow's {node.name} is not supported here")
 
     def _is_in(self, operand: Operand, options: dict[str, Any]) -> Expr:
         values = [scalar_value(value) for value in options["value_set_scalar"].values]
-        found = self._build.contains(operand, [value for value in values if value is not None])
+        is_member = self._build.contains(operand, [value for value in values if value is not None])
         null = IsNull(operand.column)
-        # 0 and 1 find null by null or not at all, and are never null themselves.
+        # The options 0 to 3 are MATCH, SKIP, EMIT_NULL and INCONCLUSIVE. With MATCH and SKIP the result is never null.
         match options.get("null_matching_behavior"):
             case 0 if None in values:
-                return either(null, found)
+                return any_of(null, is_member)
             case 0 | 1:
-                return both(Not(null), found)
+                return all_of(Not(null), is_member)
             case 2:
-                return found
+                return is_member
             case 3:
-                return either(found, Always(None)) if None in values else found
-        raise UnlikeError("this null_matching_behavior is not supported")
+                return any_of(is_member, Always(None)) if None in values else is_member
+        raise NotUnderstoodError("this null_matching_behavior is not supported")
 
     def operand(self, node: _Node) -> Operand:
-        """The column on one side."""
+        """Return the column on one side of a comparison."""
         if isinstance(node, _Field):
-            # Spark names its own columns as they are written.
+            # `nan_is_greatest` means that Spark made the Expression, with the exact names of the columns.
             return Operand(self._names.find(node.path, exact=self._nan_is_greatest))
         if isinstance(node, _Call) and node.name == "cast" and len(node.arguments) == 1:
             return cast_operand(
                 self.operand(node.arguments[0]), _options(node)["to_type_scalar"].type, self._build.zone
             )
-        raise UnlikeError("computed columns are not supported; compare the column itself")
+        raise NotUnderstoodError("computed columns are not supported; compare the column itself")
 
     def literal(self, node: _Node) -> pa.Scalar:
-        """A literal, cast where pyarrow can without loss."""
+        """Return a literal; apply casts that do not lose anything."""
         if isinstance(node, pa.Scalar):
             return node
         if isinstance(node, _Call) and node.name == "cast" and len(node.arguments) == 1:
@@ -262,26 +272,26 @@ class _Reader:
             try:
                 return self.literal(node.arguments[0]).cast(to)
             except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-                raise UnlikeError(f"the literal does not fit {to}") from None
-        raise UnlikeError("only comparisons of a column with a literal are supported")
+                raise NotUnderstoodError(f"the literal does not fit {to}") from None
+        raise NotUnderstoodError("only comparisons of a column with a literal are supported")
 
 
 def _options(call: _Call) -> dict[str, Any]:
-    """The options of a call by name, and by `name_scalar` as Arrow holds them."""
+    """Return the options of a call: as Python values by name, and as Arrow scalars by `name_scalar`."""
     if call.options is None:
         return {}
     named = {}
     for number, field in enumerate(call.options.type):
         scalar = call.options[number]
         named[f"{field.name}_scalar"] = scalar
-        # A pattern may be no text.
+        # Patterns stay scalars, because they may be invalid text.
         if pa.types.is_boolean(field.type) or pa.types.is_integer(field.type):
             named[field.name] = scalar.as_py()
     return named
 
 
 def _pattern(operand: Operand, pattern: pa.Scalar) -> Value | None:
-    """A prefix, which pyarrow holds as text whatever its bytes are."""
+    """Return a prefix. For a binary column pyarrow stores its bytes as text, which may be invalid."""
     if pattern.is_valid and is_bytes(operand.column.value_type):
         return bytes(pattern.as_buffer())
     return scalar_value(pattern)

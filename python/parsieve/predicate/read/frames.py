@@ -1,6 +1,6 @@
-"""Polars expressions to the typed form.
+"""Parse Polars expressions.
 
-The tree is read from Polars' own JSON, and Polars itself computes what holds no column.
+The tree comes from the JSON that Polars serializes. Polars itself evaluates subexpressions without columns.
 """
 
 from __future__ import annotations
@@ -14,37 +14,36 @@ from typing import Any
 
 import pyarrow as pa
 
-from parsieve.predicate.builder import MIRRORED, Builder, Operand, scalar_value, unknown
-from parsieve.predicate.column_names import Names
-from parsieve.predicate.expr import Always, And, Expr, IsNull, Not, Operator, Or, both, either
-from parsieve.predicate.literals import UnlikeError
-from parsieve.predicate.messages import shortened
+from parsieve.predicate.builder import MIRRORED, Builder, Operand, make_unknown, scalar_value
+from parsieve.predicate.column_names import ColumnNames
+from parsieve.predicate.expr import Always, And, Expr, IsNull, Not, Operator, Or, all_of, any_of
+from parsieve.predicate.messages import NotUnderstoodError, shortened
 from parsieve.predicate.read.json_trees import read_json
 
 _COMPARISONS: dict[str, Operator] = {"Eq": "=", "NotEq": "!=", "Lt": "<", "LtEq": "<=", "Gt": ">", "GtEq": ">="}
 
 
 def parse_frame_expression(expression: Any, schema: pa.Schema, zone: str | None) -> Expr:
-    """The typed form of a `polars.Expr`."""
+    """Parse a `polars.Expr`."""
     from polars.exceptions import PanicException
 
     try:
         with warnings.catch_warnings():
-            # Polars does not promise that its JSON stays; what it writes anew is not understood, and so keeps.
+            # Polars warns that its JSON may change. Parts that are new in it are not understood, so they skip nothing.
             warnings.simplefilter("ignore")
             tree = read_json(expression.meta.serialize(format="json"))
         names = expression.meta.root_names()
     except (Exception, PanicException) as error:
-        # Polars raises errors of many classes, of its Rust side too.
-        return unknown("the Polars expression", f"Polars cannot serialize it: {shortened(str(error))}")
-    reader = _Reader(Names(schema), Builder(zone))
+        # Polars raises many classes of errors, including panics of its Rust code.
+        return make_unknown("the Polars expression", f"Polars cannot serialize it: {shortened(str(error))}")
+    reader = _Reader(ColumnNames(schema), Builder(zone))
     for name in names:
         reader.find((name,))
     return reader.truth(tree)
 
 
 class _Reader:
-    def __init__(self, names: Names, build: Builder) -> None:
+    def __init__(self, names: ColumnNames, build: Builder) -> None:
         self._names = names
         self._build = build
 
@@ -60,12 +59,12 @@ class _Reader:
             case {"Function": {"input": [inner], "function": {"Boolean": "Not"}}}:
                 return Not(self.truth(inner))
         try:
-            if _lacks_a_float(node):
-                # JSON has no NaN and no infinity: they are written as null.
-                raise UnlikeError("Polars cannot serialize NaN and infinity; write the condition as SQL")
+            if _has_null_float(node):
+                # JSON has no NaN and no infinity, so Polars writes them as null.
+                raise NotUnderstoodError("Polars cannot serialize NaN and infinity; write the condition as SQL")
             return self._leaf(node)
-        except UnlikeError as error:
-            return unknown(_text(node), error)
+        except NotUnderstoodError as error:
+            return make_unknown(_text(node), error)
 
     def _leaf(self, node: Any) -> Expr:
         build = self._build
@@ -84,7 +83,9 @@ class _Reader:
                 nan = build.compare(self.operand(inner), "=", math.nan)
                 return nan if test == "IsNan" else Not(nan)
             case {"Function": {"input": [inner, values], "function": {"Boolean": {"IsIn": {"nulls_equal": same}}}}}:
-                return self._is_in(self.operand(inner), [scalar_value(one) for one in _folded(values)], bool(same))
+                return self._is_in(
+                    self.operand(inner), [scalar_value(scalar) for scalar in _evaluate(values)], bool(same)
+                )
             case {
                 "Function": {"input": [inner, low, high], "function": {"Boolean": {"IsBetween": {"closed": closed}}}}
             }:
@@ -101,25 +102,25 @@ class _Reader:
             case {"Column": str()}:
                 operand = self.operand(node)
                 if not pa.types.is_boolean(operand.column.value_type):
-                    raise UnlikeError(f"{operand.column} alone is not a condition, because it is not a boolean")
+                    raise NotUnderstoodError(f"{operand.column} alone is not a condition, because it is not a boolean")
                 return build.compare(operand, "=", True)
         if not _has_column(node):
             value = self.value(node)
             if value is None or isinstance(value, bool):
                 return Always(value)
-        raise UnlikeError("this Polars expression is not supported")
+        raise NotUnderstoodError("this Polars expression is not supported")
 
     def _same(self, operand: Operand, value: Any) -> Expr:
         null = self._build.is_null(operand)
-        return null if value is None else both(Not(null), self._build.compare(operand, "=", value))
+        return null if value is None else all_of(Not(null), self._build.compare(operand, "=", value))
 
     def _is_in(self, operand: Operand, values: list[Any], nulls_equal: bool) -> Expr:
-        # A null in the list is found by a null or by nothing; unlike in SQL it leaves the others false.
-        found = self._build.contains(operand, [value for value in values if value is not None])
+        # Unlike in SQL, a null in the list does not make the result null for other values.
+        is_member = self._build.contains(operand, [value for value in values if value is not None])
         if not nulls_equal:
-            return found
+            return is_member
         null = IsNull(operand.column)
-        return either(null, found) if None in values else both(Not(null), found)
+        return any_of(null, is_member) if None in values else all_of(Not(null), is_member)
 
     def operand(self, node: Any) -> Operand:
         path: list[str] = []
@@ -131,13 +132,13 @@ class _Reader:
                     path.append(name)
                     node = inner
                 case _:
-                    raise UnlikeError("computed columns are not supported; compare the column itself")
+                    raise NotUnderstoodError("computed columns are not supported; compare the column itself")
 
     def value(self, node: Any) -> Any:
-        found = _folded(node)
-        if len(found) != 1:
-            raise UnlikeError("only comparisons with a single value are supported")
-        return scalar_value(found[0])
+        values = _evaluate(node)
+        if len(values) != 1:
+            raise NotUnderstoodError("only comparisons with a single value are supported")
+        return scalar_value(values[0])
 
 
 def _has_column(node: Any) -> bool:
@@ -146,10 +147,10 @@ def _has_column(node: Any) -> bool:
     return isinstance(node, list) and any(_has_column(inner) for inner in node)
 
 
-def _folded(node: Any) -> pa.Array:
-    """The value of an expression without columns, or the values of one list."""
+def _evaluate(node: Any) -> pa.Array:
+    """Evaluate an expression without columns, and return its value, or the values of a list."""
     if _has_column(node):
-        raise UnlikeError("only comparisons of a column with a literal are supported")
+        raise NotUnderstoodError("only comparisons of a column with a literal are supported")
     import polars as pl
 
     try:
@@ -160,7 +161,7 @@ def _folded(node: Any) -> pa.Array:
                 series = series.explode()
             return pa.chunked_array(series.to_arrow()).combine_chunks() if len(series) else pa.nulls(0)
     except (Exception, pl.exceptions.PanicException) as error:
-        raise UnlikeError(f"Polars cannot compute the value: {shortened(str(error))}") from None
+        raise NotUnderstoodError(f"Polars cannot compute the value: {shortened(str(error))}") from None
 
 
 def _expression(node: Any) -> Any:
@@ -170,32 +171,32 @@ def _expression(node: Any) -> Any:
 
 
 def _chain(node: Any, ops: tuple[str, str]) -> Iterator[Any]:
-    """The parts of a chain of one operator, which is a deep tree."""
-    waiting = [node]
-    while waiting:
-        one = waiting.pop()
-        match one:
+    """Yield the operands of a chain of one operator. The tree may be deep, so this does not use recursion."""
+    pending = [node]
+    while pending:
+        part = pending.pop()
+        match part:
             case {"BinaryExpr": {"left": left, "op": op, "right": right}} if op in ops:
-                waiting += [right, left]
+                pending += [right, left]
             case _:
-                yield one
+                yield part
 
 
-def _lacks_a_float(node: Any) -> bool:
-    waiting = [node]
-    while waiting:
-        one = waiting.pop()
-        if isinstance(one, dict):
-            if any(value is None and name.startswith("Float") for name, value in one.items()):
+def _has_null_float(node: Any) -> bool:
+    pending = [node]
+    while pending:
+        part = pending.pop()
+        if isinstance(part, dict):
+            if any(value is None and name.startswith("Float") for name, value in part.items()):
                 return True
-            waiting.extend(one.values())
-        elif isinstance(one, list):
-            waiting.extend(one)
+            pending.extend(part.values())
+        elif isinstance(part, list):
+            pending.extend(part)
     return False
 
 
 def _text(node: Any) -> str:
-    """A part as Polars prints it, or else its JSON."""
+    """Return a part as Polars prints it, or else as JSON."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -1,4 +1,4 @@
-"""JSON as Polars writes it, read without recursion: a chain of a thousand conditions is a thousand levels deep."""
+"""Read the JSON of Polars without recursion: a chain of a thousand conditions is a thousand levels deep."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ _TOKEN = re.compile(r'[{}\[\],:]|"(?:[^"\\]|\\.)*"|[^\s{}\[\],:"]+')
 
 
 def read_json(text: str) -> Any:
-    """Return what `json.loads` returns, for texts of any depth.
+    """Parse JSON of any depth; the result is the same as that of `json.loads`.
 
-    >>> from parsieve.predicate.trees import read_json
+    >>> from parsieve.predicate.read.json_trees import read_json
     >>> read_json('{"a": [1, {"b": "x"}]}')
     {'a': [1, {'b': 'x'}]}
     """
-    # Objects are lists of their keys and values until they are closed.
+    # Until an object is closed, it is a list of its keys and values.
     open_parts: list[tuple[str, list[Any]]] = [("", [])]
     for match in _TOKEN.finditer(text):
         token = match[0]
@@ -24,9 +24,9 @@ def read_json(text: str) -> Any:
             open_parts.append((token, []))
         elif token in "}]":
             kind, values = open_parts.pop()
-            made = dict(zip(values[::2], values[1::2], strict=True)) if kind == "{" else values
-            open_parts[-1][1].append(made)
+            parsed = dict(zip(values[::2], values[1::2], strict=True)) if kind == "{" else values
+            open_parts[-1][1].append(parsed)
         elif token not in ",:":
             open_parts[-1][1].append(json.loads(token))
-    ((_, (found,)),) = open_parts
-    return found
+    ((_, (root,)),) = open_parts
+    return root

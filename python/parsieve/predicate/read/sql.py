@@ -1,4 +1,4 @@
-"""SQL text to the typed form. sqlglot reads the text; what it means is decided here."""
+"""Parse SQL conditions. sqlglot builds the syntax tree, and this module gives it a meaning."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ from sqlglot import exp, tokens
 from sqlglot.dialects.dialect import Dialect
 
 from parsieve.errors import ColumnNotFoundError
-from parsieve.predicate.builder import MIRRORED, Builder, Operand, cast_operand, cast_value, python_value, unknown
-from parsieve.predicate.column_names import Names
-from parsieve.predicate.expr import Always, And, Expr, Not, Operator, Or, both
-from parsieve.predicate.literals import Nearest, UnlikeError, Value, moment, read_number
-from parsieve.predicate.messages import shortened
+from parsieve.predicate.builder import MIRRORED, Builder, Operand, cast_operand, cast_value, make_unknown, python_value
+from parsieve.predicate.column_names import ColumnNames
+from parsieve.predicate.expr import Always, And, Expr, Not, Operator, Or, all_of
+from parsieve.predicate.literals import DecimalLiteral, Value, read_number
+from parsieve.predicate.messages import NotUnderstoodError, shortened
+from parsieve.predicate.temporal import to_moment
 
 
 class Predicates(Dialect):
-    """The SQL that predicates are written in: ANSI, with names in backticks as Spark writes them too."""
+    """The SQL dialect of predicates: ANSI SQL, plus names in backticks as in Spark."""
 
-    class Tokenizer(tokens.Tokenizer):  # noqa: D106 - sqlglot looks for it by this name
+    class Tokenizer(tokens.Tokenizer):  # noqa: D106 - sqlglot finds it by this name
         IDENTIFIERS: ClassVar[list[str | tuple[str, str]]] = ['"', "`"]
         HEX_STRINGS: ClassVar[list[str | tuple[str, str]]] = [("x'", "'"), ("X'", "'")]
 
@@ -43,7 +44,7 @@ _COMPARISONS: dict[type[exp.Expression], Operator] = {
 }
 
 
-_FOLDED: dict[Operator, Any] = {
+_EVALUATED: dict[Operator, Any] = {
     "=": operator.eq,
     "!=": operator.ne,
     "<": operator.lt,
@@ -53,72 +54,71 @@ _FOLDED: dict[Operator, Any] = {
 }
 
 
-def _with_quotes(error: ColumnNotFoundError, column: exp.Expression) -> ColumnNotFoundError:
-    """The error, with a word where a text was meant: a bare name beside a comparison, or among the values of IN."""
-    beside = column.parent
-    is_value = (isinstance(beside, exp.Binary) and beside.expression is column) or (
-        isinstance(beside, exp.In) and beside.this is not column
+def _with_quotes_hint(error: ColumnNotFoundError, column: exp.Expression) -> ColumnNotFoundError:
+    """Add a hint to the error if the name is where a value belongs: the user may have meant a string."""
+    parent = column.parent
+    is_value = (isinstance(parent, exp.Binary) and parent.expression is column) or (
+        isinstance(parent, exp.In | exp.Between) and parent.this is not column
     )
-    is_value = is_value or (isinstance(beside, exp.Between) and beside.this is not column)
     if not is_value or not isinstance(column, exp.Column):
         return error
     text = column.sql()
     if column.this.args.get("quoted"):
-        return ColumnNotFoundError(f"{error}. A text stands in single quotes: '{column.name}'")
-    return ColumnNotFoundError(f"{error}. If {text} is a text, it stands in quotes: '{text}'")
+        return ColumnNotFoundError(f"{error}. Write a string in single quotes: '{column.name}'")
+    return ColumnNotFoundError(f"{error}. If {text} is a string, write it in single quotes: '{text}'")
 
 
 def parse_sql(text: str, schema: pa.Schema, zone: str | None, params: Params | None = None) -> Expr:
-    """The typed form of a WHERE clause."""
+    """Parse the condition of a WHERE clause."""
     try:
         tree = sqlglot.parse_one(without_doubled_parentheses(text), dialect=Predicates)
     except sqlglot.errors.SqlglotError as error:
-        raise _invalid(text, f": {_plain(error)}") from None
+        raise _invalid(text, f": {_one_line(error)}") from None
     if not isinstance(tree, exp.Condition) or isinstance(tree, exp.Query | exp.Alias):
         raise _invalid(text)
     assert isinstance(tree, exp.Expression)
-    reader = _Reader(Names(schema), Builder(zone), bound(tree, params))
+    reader = _Reader(ColumnNames(schema), Builder(zone), bind_params(tree, params))
     for column in tree.find_all(exp.Column, exp.Dot):
-        # A name that is nowhere is an error even where the rest is not understood.
+        # An unknown name is an error even in a part that is not understood.
         if not isinstance(column.parent, exp.Dot):
             try:
                 reader.operand(column)
             except ColumnNotFoundError as error:
-                raise _with_quotes(error, column) from None
+                raise _with_quotes_hint(error, column) from None
     return reader.truth(tree)
 
 
 def without_doubled_parentheses(text: str) -> str:
-    """Return `(x = 1)` for `((x = 1))`: programs nest conditions deeper than the parser can."""
+    """Turn `((x = 1))` into `(x = 1)`, because programs nest parentheses more deeply than sqlglot can parse."""
     if text.count("(") < 20:
         return text
-    listed = list(Predicates().tokenize(text))
+    all_tokens = list(Predicates().tokenize(text))
     opened: list[int] = []
     closing: dict[int, int] = {}
-    for at, token in enumerate(listed):
+    for position, token in enumerate(all_tokens):
         if token.token_type == sqlglot.TokenType.L_PAREN:
-            opened.append(at)
+            opened.append(position)
         elif token.token_type == sqlglot.TokenType.R_PAREN and opened:
-            closing[opened.pop()] = at
-    # After other tokens, as in `f((a, b))` and `x IN ((1, 2))`, two pairs mean something else than one.
+            closing[opened.pop()] = position
+    # After other tokens a doubled pair has another meaning: `f((a, b))` and `x IN ((1, 2))`.
     before = (None, sqlglot.TokenType.L_PAREN, sqlglot.TokenType.AND, sqlglot.TokenType.OR, sqlglot.TokenType.NOT)
     doubled = [
-        at
-        for at, end in closing.items()
-        if closing.get(at + 1) == end - 1 and (listed[at - 1].token_type if at else None) in before
+        start
+        for start, end in closing.items()
+        if closing.get(start + 1) == end - 1 and (all_tokens[start - 1].token_type if start else None) in before
     ]
-    # Spaces, so that errors name the right place.
+    # Spaces keep the positions in error messages right.
     characters = list(text)
-    for at in doubled:
-        for one in (listed[at], listed[closing[at]]):
-            characters[one.start] = " "
+    for start in doubled:
+        for parenthesis in (all_tokens[start], all_tokens[closing[start]]):
+            characters[parenthesis.start] = " "
     return "".join(characters)
 
 
 Params = Sequence[Any] | Mapping[str, Any]
 
 
-def bound(tree: exp.Expression, params: Params | None) -> dict[int, Any]:
+def bind_params(tree: exp.Expression, params: Params | None) -> dict[int, Any]:
     """Return the value of each placeholder, by the identity of its node."""
     placeholders = list(tree.find_all(exp.Placeholder, bfs=False))
     if params is None:
@@ -126,39 +126,39 @@ def bound(tree: exp.Expression, params: Params | None) -> dict[int, Any]:
     if isinstance(params, str | bytes) or not isinstance(params, Sequence | Mapping):
         raise TypeError(f"params is a list of values for ?, or a dict for :name, not {type(params).__qualname__}")
     by_name = isinstance(params, Mapping)
-    if any(bool(one.this) != by_name for one in placeholders):
+    if any(bool(placeholder.this) != by_name for placeholder in placeholders):
         raise ValueError("pass params= as a list for ?, and as a dict for :name")
     if isinstance(params, Mapping):
-        names = {str(one.this) for one in placeholders}
+        names = {str(placeholder.this) for placeholder in placeholders}
         if names != set(params):
             raise ValueError(f"the condition names {sorted(names)}, and params has {sorted(params)}")
-        return {id(one): params[str(one.this)] for one in placeholders}
+        return {id(placeholder): params[str(placeholder.this)] for placeholder in placeholders}
     if len(params) != len(placeholders):
         raise ValueError(f"the condition has {len(placeholders)} of ?, and params has {len(params)} values")
-    return {id(one): value for one, value in zip(placeholders, params, strict=True)}
+    return {id(placeholder): value for placeholder, value in zip(placeholders, params, strict=True)}
 
 
 def _invalid(text: str, why: str = "") -> ValueError:
     return ValueError(f"not a valid SQL condition: {shortened(repr(text))}{why} (write what follows WHERE)")
 
 
-def _plain(error: Exception) -> str:
+def _one_line(error: Exception) -> str:
     details = getattr(error, "errors", None)
     if details:
-        one = details[0]
-        found = re.sub(r"<class '.*?(\w+)'>", r"\1", one["description"]).rstrip(".")
-        return f"{found} at line {one['line']}, column {one['col']}"
+        first = details[0]
+        description = re.sub(r"<class '.*?(\w+)'>", r"\1", first["description"]).rstrip(".")
+        return f"{description} at line {first['line']}, column {first['col']}"
     return str(error).splitlines()[0]
 
 
 class _Reader:
-    def __init__(self, names: Names, build: Builder, params: Mapping[int, Any]) -> None:
+    def __init__(self, names: ColumnNames, build: Builder, params: Mapping[int, Any]) -> None:
         self._names = names
         self._build = build
         self._params = params
 
     def truth(self, node: exp.Expression) -> Expr:
-        """A condition; what is not understood stands there as text with its reason."""
+        """Return a condition; parts that are not understood become `Unknown`."""
         while isinstance(node, exp.Paren):
             node = node.this
         match node:
@@ -168,20 +168,20 @@ class _Reader:
                 return Not(self.truth(node.this))
         try:
             return self._leaf(node)
-        except UnlikeError as error:
-            return unknown(_text(node), error)
+        except NotUnderstoodError as error:
+            return make_unknown(_text(node), error)
 
     def _chain(self, node: exp.And | exp.Or) -> Expr:
-        # Long chains are deep trees: they are walked without recursion.
+        # A long chain is a deep tree, so this does not use recursion.
         kind = type(node)
         parts: list[Expr] = []
-        waiting: list[exp.Expression] = [node]
-        while waiting:
-            one = waiting.pop()
-            if type(one) is kind:
-                waiting.extend((one.expression, one.this))
+        pending: list[exp.Expression] = [node]
+        while pending:
+            part = pending.pop()
+            if type(part) is kind:
+                pending.extend((part.expression, part.this))
             else:
-                parts.append(self.truth(one))
+                parts.append(self.truth(part))
         return And(tuple(parts)) if kind is exp.And else Or(tuple(parts))
 
     def _leaf(self, node: exp.Expression) -> Expr:
@@ -189,14 +189,14 @@ class _Reader:
         match node:
             case exp.EQ() | exp.NEQ() | exp.LT() | exp.LTE() | exp.GT() | exp.GTE():
                 _only(node, "this", "expression")
-                folded = self._folded(_COMPARISONS[type(node)], node.this, node.expression)
-                if folded is not None:
-                    return folded
-                return self._compared(_COMPARISONS[type(node)], node.this, node.expression)
+                constant = self._compare_literals(_COMPARISONS[type(node)], node.this, node.expression)
+                if constant is not None:
+                    return constant
+                return self._compare(_COMPARISONS[type(node)], node.this, node.expression)
             case exp.Between():
                 _only(node, "this", "low", "high")
-                low = self._compared(">=", node.this, node.args["low"])
-                return And((low, self._compared("<=", node.this, node.args["high"])))
+                low = self._compare(">=", node.this, node.args["low"])
+                return And((low, self._compare("<=", node.this, node.args["high"])))
             case exp.In():
                 _only(node, "this", "expressions")
                 return build.contains(self.operand(node.this), [self.value(item) for item in node.expressions])
@@ -227,27 +227,27 @@ class _Reader:
             case exp.Column() | exp.Dot():
                 operand = self.operand(node)
                 if not pa.types.is_boolean(operand.column.value_type):
-                    raise UnlikeError(f"{operand.column} alone is not a condition, because it is not a boolean")
+                    raise NotUnderstoodError(f"{operand.column} alone is not a condition, because it is not a boolean")
                 return build.compare(operand, "=", True)
-        raise UnlikeError("this kind of condition is not supported")
+        raise NotUnderstoodError("this kind of condition is not supported")
 
-    def _compared(self, op: Operator, left: exp.Expression, right: exp.Expression) -> Expr:
+    def _compare(self, op: Operator, left: exp.Expression, right: exp.Expression) -> Expr:
         if self._is_operand(left):
             return self._build.compare(self.operand(left), op, self.value(right))
         return self._build.compare(self.operand(right), MIRRORED[op], self.value(left))
 
-    def _folded(self, op: Operator, left: exp.Expression, right: exp.Expression) -> Expr | None:
-        """`1 = 1`, as programs write it: two whole numbers, two texts, or a null. None for any other comparison."""
+    def _compare_literals(self, op: Operator, left: exp.Expression, right: exp.Expression) -> Expr | None:
+        """Evaluate a comparison of two literals, such as `1 = 1`; return None if a side has a column."""
         if self._is_operand(left) or self._is_operand(right):
             return None
-        one, other = self.value(left), self.value(right)
-        if one is None or other is None:
+        first, second = self.value(left), self.value(right)
+        if first is None or second is None:
             return Always(None)
-        if type(one) is not type(other) or not isinstance(one, Fraction | str | bool):
-            raise UnlikeError("without a column, only numbers, texts and booleans can be compared")
-        if isinstance(one, str) and op not in ("=", "!="):
-            raise UnlikeError("the order of two texts depends on the engine")
-        return Always(bool(_FOLDED[op](one, other)))
+        if type(first) is not type(second) or not isinstance(first, Fraction | str | bool):
+            raise NotUnderstoodError("without a column, only numbers, texts and booleans can be compared")
+        if isinstance(first, str) and op not in ("=", "!="):
+            raise NotUnderstoodError("the order of two texts depends on the engine")
+        return Always(bool(_EVALUATED[op](first, second)))
 
     def _is_operand(self, node: exp.Expression) -> bool:
         return node.find(exp.Column) is not None
@@ -257,41 +257,41 @@ class _Reader:
             return self._build.is_null(self.operand(left))
         if isinstance(right, exp.Boolean):
             return self._same(left, right)
-        raise UnlikeError("IS is supported with NULL, TRUE and FALSE")
+        raise NotUnderstoodError("IS is supported with NULL, TRUE and FALSE")
 
     def _same(self, left: exp.Expression, right: exp.Expression) -> Expr:
-        """Equality for which null is a value like others."""
+        """Build an equality in which null is a value like any other."""
         if not self._is_operand(left):
             left, right = right, left
         operand, value = self.operand(left), self.value(right)
         null = self._build.is_null(operand)
-        return null if value is None else both(Not(null), self._build.compare(operand, "=", value))
+        return null if value is None else all_of(Not(null), self._build.compare(operand, "=", value))
 
     def _like(self, node: exp.Like, escape: Value | None) -> Expr:
         _only(node, "this", "expression", "negate")
-        liked = self._liked(node, self.value(node.expression), escape)
-        # sqlglot writes NOT LIKE into the node, or around it in older versions.
-        return Not(liked) if node.args.get("negate") else liked
+        condition = self._match_pattern(node, self.value(node.expression), escape)
+        # NOT LIKE is an argument of the node, or in older versions of sqlglot a node around it.
+        return Not(condition) if node.args.get("negate") else condition
 
-    def _liked(self, node: exp.Like, pattern: Value | None, escape: Value | None) -> Expr:
+    def _match_pattern(self, node: exp.Like, pattern: Value | None, escape: Value | None) -> Expr:
         operand = self.operand(node.this)
         if pattern is None:
             return Always(None)
         if not isinstance(pattern, str) or not (escape is None or (isinstance(escape, str) and len(escape) == 1)):
-            raise UnlikeError("LIKE needs a string, and ESCAPE a single character")
-        # Engines differ in what a backslash means where no ESCAPE is written.
+            raise NotUnderstoodError("LIKE needs a string, and ESCAPE a single character")
+        # Without ESCAPE, engines differ in the meaning of a backslash.
         if escape is None and "\\" in pattern:
-            raise UnlikeError("engines disagree about a backslash in LIKE; add ESCAPE")
+            raise NotUnderstoodError("engines disagree about a backslash in LIKE; add ESCAPE")
         prefix, rest = like_prefix(pattern, escape)
         if rest == "":
             return self._build.compare(operand, "=", prefix)
-        begins = self._build.starts_with(operand, prefix)
+        has_prefix = self._build.starts_with(operand, prefix)
         if set(rest) == {"%"}:
-            return begins
-        return And((begins, unknown(_text(node), _PREFIXES_ONLY if prefix == "" else _PREFIX_ONLY)))
+            return has_prefix
+        return And((has_prefix, make_unknown(_text(node), _PREFIXES_ONLY if prefix == "" else _PREFIX_ONLY)))
 
     def operand(self, node: exp.Expression) -> Operand:
-        """The column on one side."""
+        """Return the column on one side of a comparison."""
         match node:
             case exp.Paren():
                 return self.operand(node.this)
@@ -300,7 +300,7 @@ class _Reader:
                 quoted = [bool(part.args.get("quoted")) for part in parts]
                 return Operand(self._names.find([part.name for part in parts], quoted))
             case exp.TryCast():
-                raise UnlikeError("TRY_CAST is not supported; compare the column itself")
+                raise NotUnderstoodError("TRY_CAST is not supported; compare the column itself")
             case exp.Cast():
                 _only(node, "this", "to")
                 return cast_operand(self.operand(node.this), arrow_type(node.to), self._build.zone)
@@ -308,11 +308,11 @@ class _Reader:
                 _only(node, "this")
                 return cast_operand(self.operand(node.this), pa.date32(), self._build.zone)
         if node.find(exp.Column) is None:
-            raise UnlikeError("the comparison has no column")
-        raise UnlikeError("computed columns are not supported; compare the column itself")
+            raise NotUnderstoodError("the comparison has no column")
+        raise NotUnderstoodError("computed columns are not supported; compare the column itself")
 
     def value(self, node: exp.Expression) -> Value | None:
-        """A literal."""
+        """Return the value of a literal; None is null."""
         match node:
             case exp.Paren():
                 return self.value(node.this)
@@ -324,8 +324,8 @@ class _Reader:
                 if node.is_string:
                     return str(node.this)
                 text = str(node.this)
-                whole = text.isascii() and text.isdigit() and len(text) <= 1000
-                return Fraction(text) if whole else read_number(text)
+                is_integer = text.isascii() and text.isdigit() and len(text) <= 1000
+                return Fraction(text) if is_integer else read_number(text)
             case exp.Neg():
                 return _negative(self.value(node.this))
             case exp.HexString():
@@ -333,9 +333,9 @@ class _Reader:
             case exp.Placeholder() if id(node) in self._params:
                 return python_value(self._params[id(node)])
             case exp.Placeholder():
-                raise UnlikeError("the placeholder has no value; pass params=")
+                raise NotUnderstoodError("the placeholder has no value; pass params=")
             case exp.TryCast():
-                raise UnlikeError("TRY_CAST is not supported; write the value itself")
+                raise NotUnderstoodError("TRY_CAST is not supported; write the value itself")
             case exp.Cast():
                 _only(node, "this", "to")
                 return self._cast_value(self.value(node.this), node.to)
@@ -343,41 +343,41 @@ class _Reader:
                 _only(node, "this")
                 return cast_value(self.value(node.this), pa.date32(), self._build.zone)
         if node.find(exp.Column) is not None:
-            raise UnlikeError("only comparisons of a column with a literal are supported")
-        raise UnlikeError("expressions are not computed; write the value itself")
+            raise NotUnderstoodError("only comparisons of a column with a literal are supported")
+        raise NotUnderstoodError("expressions are not computed; write the value itself")
 
     def _cast_value(self, value: Value | None, to: exp.DataType) -> Value | None:
         kind = to.this
         if kind in _MOMENTS and value is not None:
-            return moment(value, _MOMENTS[kind], self._build.zone)
+            return to_moment(value, _MOMENTS[kind], self._build.zone)
         if kind == exp.DataType.Type.UUID and isinstance(value, str):
             try:
                 return uuid.UUID(value)
             except ValueError:
-                raise UnlikeError(f"{shortened(repr(value))} is not a UUID") from None
+                raise NotUnderstoodError(f"{shortened(repr(value))} is not a UUID") from None
         return cast_value(value, arrow_type(to), self._build.zone)
 
 
 def _only(node: exp.Expression, *names: str) -> None:
-    """Refuse a node that says more than is read here: what is not read may turn its meaning round."""
-    more = [name for name, value in node.args.items() if value and name not in names]
-    if more:
-        raise UnlikeError(f"{more[0].upper().replace('_', ' ')} is not supported here")
+    """Raise an error if a node has other arguments than these, because they may change its meaning."""
+    others = [name for name, value in node.args.items() if value and name not in names]
+    if others:
+        raise NotUnderstoodError(f"{others[0].upper().replace('_', ' ')} is not supported here")
 
 
 def like_prefix(pattern: str, escape: str | None) -> tuple[str, str]:
-    """The text before the first wildcard of a pattern, and the rest from it on."""
+    """Split a pattern before its first wildcard, and unescape the first part."""
     prefix: list[str] = []
-    at = 0
-    while at < len(pattern):
-        if pattern[at] == escape:
-            if pattern[at + 1 : at + 2] not in ("%", "_", escape):
-                raise UnlikeError("the escape character must precede %, _ or itself")
-            at += 1
-        elif pattern[at] in "%_":
-            return "".join(prefix), pattern[at:]
-        prefix.append(pattern[at])
-        at += 1
+    position = 0
+    while position < len(pattern):
+        if pattern[position] == escape:
+            if pattern[position + 1 : position + 2] not in ("%", "_", escape):
+                raise NotUnderstoodError("the escape character must precede %, _ or itself")
+            position += 1
+        elif pattern[position] in "%_":
+            return "".join(prefix), pattern[position:]
+        prefix.append(pattern[position])
+        position += 1
     return "".join(prefix), ""
 
 
@@ -394,23 +394,23 @@ def _negative(value: Value | None) -> Value | None:
         return None
     if isinstance(value, Fraction | float) and not isinstance(value, bool):
         return -value
-    if isinstance(value, Nearest):
-        return Nearest(-value.number)
-    raise UnlikeError("only numbers can be negative")
+    if isinstance(value, DecimalLiteral):
+        return DecimalLiteral(-value.number)
+    raise NotUnderstoodError("only numbers can be negative")
 
 
 def _parts(node: exp.Expression) -> list[exp.Identifier]:
     if isinstance(node, exp.Dot):
         inner = node.expression
         if not isinstance(inner, exp.Identifier):
-            raise UnlikeError("only names stand between dots")
+            raise NotUnderstoodError("only names are allowed between dots")
         return [*_parts(node.this), inner]
     if isinstance(node, exp.Column):
         parts = [node.args.get(level) for level in ("catalog", "db", "table", "this")]
-        found = [part for part in parts if part is not None]
-        if all(isinstance(part, exp.Identifier) for part in found):
-            return found
-    raise UnlikeError("only names stand between dots")
+        names = [part for part in parts if part is not None]
+        if all(isinstance(part, exp.Identifier) for part in names):
+            return names
+    raise NotUnderstoodError("only names are allowed between dots")
 
 
 _TYPES: dict[Any, Any] = {
@@ -432,7 +432,7 @@ _TYPES: dict[Any, Any] = {
     exp.DataType.Type.BINARY: pa.binary,
 }
 
-# Whether a type's moments have a zone; None: as they are written.
+# Whether timestamps of a type have a zone; None means that the literal decides.
 _MOMENTS: dict[Any, bool | None] = {
     exp.DataType.Type.TIMESTAMP: None,
     exp.DataType.Type.DATETIME: None,
@@ -443,7 +443,7 @@ _MOMENTS: dict[Any, bool | None] = {
 
 
 def arrow_type(to: exp.DataType) -> pa.DataType:
-    """The Arrow type of a SQL type."""
+    """Return the Arrow type of a SQL type."""
     kind = to.this
     if kind in _TYPES and not to.expressions:
         return _TYPES[kind]()
@@ -455,9 +455,9 @@ def arrow_type(to: exp.DataType) -> pa.DataType:
     if kind == exp.DataType.Type.TIME and not to.expressions:
         return pa.time64("ns")
     if kind in _MOMENTS and not to.expressions:
-        # What engines keep of a timestamp is microseconds.
+        # Timestamps of SQL engines have microseconds.
         return pa.timestamp("us", "UTC" if _MOMENTS[kind] else None)
-    raise UnlikeError(f"casts to {to.sql()} are not supported")
+    raise NotUnderstoodError(f"casts to {to.sql()} are not supported")
 
 
 def _text(node: exp.Expression) -> str:

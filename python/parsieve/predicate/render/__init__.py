@@ -1,4 +1,4 @@
-"""The typed form written for engines, for the same rows in each: what an engine does otherwise is said explicitly."""
+"""Render a typed predicate for engines such that all select the same rows, although their rules for NaN differ."""
 
 from parsieve.predicate.render.arrow import to_pyarrow
 from parsieve.predicate.render.frames import to_polars

@@ -1,4 +1,4 @@
-"""The typed form as a pyarrow Expression."""
+"""Render a predicate as a pyarrow Expression."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from parsieve.predicate.expr import Always, And, Column, Compare, Expr, In, IsNull, Literal, Not, Or, StartsWith
-from parsieve.predicate.render.form import joined, renderable
+from parsieve.predicate.render.form import join_balanced, prepare
 
 _OPERATORS = {
     "=": operator.eq,
@@ -22,7 +22,7 @@ _OPERATORS = {
 
 
 def to_pyarrow(expr: Expr) -> pc.Expression:
-    """The Expression that is true for the rows for which `expr` is; for other rows it is false or null.
+    """Return an Expression that is true for the same rows as `expr`; for other rows it is false or null.
 
     >>> import pyarrow as pa
     >>> from parsieve.predicate import parse
@@ -30,15 +30,15 @@ def to_pyarrow(expr: Expr) -> pc.Expression:
     >>> to_pyarrow(parse("x > 1.5", pa.schema({"x": pa.float64()})))
     <pyarrow.compute.Expression ((x > 1.5) or is_nan(x))>
     """
-    return _render(renderable(expr))
+    return _render(prepare(expr))
 
 
 def _render(expr: Expr) -> pc.Expression:
     match expr:
         case And(parts):
-            return joined([_render(part) for part in parts], operator.and_)
+            return join_balanced([_render(part) for part in parts], operator.and_)
         case Or(parts):
-            return joined([_render(part) for part in parts], operator.or_)
+            return join_balanced([_render(part) for part in parts], operator.or_)
         case Always(value):
             return pc.scalar(bool(value))
         case IsNull(column):
@@ -48,10 +48,10 @@ def _render(expr: Expr) -> pc.Expression:
         case Compare():
             return _compare(expr)
         case In(column, values):
-            return _among(column, values)
+            return _is_in(column, values)
         case Not(In(column, values)):
-            # is_in is false for null, where NOT IN is null.
-            return _field(column).is_valid() & ~_among(column, values)
+            # pyarrow's is_in is false for null, but NOT IN must be null.
+            return _field(column).is_valid() & ~_is_in(column, values)
         case StartsWith(column, prefix):
             return _starts_with(column, prefix)
         case Not(StartsWith(column, prefix)):
@@ -59,8 +59,8 @@ def _render(expr: Expr) -> pc.Expression:
     raise AssertionError(expr)
 
 
-def _among(column: Column, values: pa.Array) -> pc.Expression:
-    """Membership; pyarrow looks for no half floats and no short decimals in lists."""
+def _is_in(column: Column, values: pa.Array) -> pc.Expression:
+    """Render `column IN values`. pyarrow's is_in does not support half floats and 32-bit or 64-bit decimals."""
     field, kind = _field(column), values.type
     if pa.types.is_float16(kind):
         return field.isin(values.cast(pa.float32()))
@@ -75,7 +75,7 @@ def _compare(leaf: Compare) -> pc.Expression:
     if pa.types.is_floating(value.type):
         if math.isnan(value.as_py()):
             return pc.is_nan(field) if leaf.op == "=" else ~pc.is_nan(field)
-        # Half floats have no kernels; floats hold all of them.
+        # pyarrow cannot compare half floats, but floats can represent all of them.
         if pa.types.is_float16(value.type):
             value = pa.scalar(float(value.as_py()), pa.float32())
     compared: pc.Expression = _OPERATORS[leaf.op](field, value)

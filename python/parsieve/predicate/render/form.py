@@ -1,4 +1,4 @@
-"""What all renderings begin with: the monotone form, and the refusal of what was not understood."""
+"""Prepare a predicate for rendering: normalize it, and reject parts that were not understood."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ from parsieve.predicate.builder import Builder, Operand
 from parsieve.predicate.expr import And, Compare, Expr, In, Not, Or, unknowns
 from parsieve.predicate.normalize import normalize
 
-Made = TypeVar("Made")
+Rendered = TypeVar("Rendered")
 
 
-def joined(parts: Sequence[Made], join: Callable[[Made, Made], Made]) -> Made:
-    """Join many parts as a flat tree, since engines walk expressions recursively."""
-    made = list(parts)
-    while len(made) > 1:
-        pairs = [join(made[at], made[at + 1]) for at in range(0, len(made) - 1, 2)]
-        made = pairs + made[len(pairs) * 2 :]
-    return made[0]
+def join_balanced(parts: Sequence[Rendered], join: Callable[[Rendered, Rendered], Rendered]) -> Rendered:
+    """Join many parts as a balanced tree, because engines process expressions recursively."""
+    level = list(parts)
+    while len(level) > 1:
+        pairs = [join(level[number], level[number + 1]) for number in range(0, len(level) - 1, 2)]
+        level = pairs + level[len(pairs) * 2 :]
+    return level[0]
 
 
-def renderable(expr: Expr) -> Expr:
-    """The monotone form of an expression that is understood whole.
+def prepare(expr: Expr) -> Expr:
+    """Return the normalized predicate, with explicit tests for NaN wherever NaN matches.
 
-    NaN is named wherever it is among the rows: pyarrow orders it otherwise, and every engine skips row groups by
-    statistics that say nothing of it.
+    The tests are necessary because pyarrow orders NaN differently, and because engines skip row groups by min/max
+    statistics, which ignore NaN. Raises `UnsupportedError` if a part was not understood.
     """
     form = _with_nan(normalize(expr))
-    found = unknowns(form)
-    if found:
+    not_understood = unknowns(form)
+    if not_understood:
         raise UnsupportedError(
-            f"cannot read the rows, because {found[0].text} is not understood: {found[0].reason}. Plan without this "
-            "condition, and filter the rows yourself"
+            f"cannot read the rows, because {not_understood[0].text} is not understood: {not_understood[0].reason}. "
+            "Plan without this condition, and filter the rows yourself"
         )
     return form
 

@@ -1,4 +1,4 @@
-"""The typed form as a Polars expression. Polars orders NaN as the form does."""
+"""Render a predicate as a Polars expression. Polars orders NaN like the typed form."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from parsieve._core import UnsupportedError
 from parsieve.predicate.expr import Always, And, Column, Compare, Expr, In, IsNull, Literal, Not, Or, StartsWith
-from parsieve.predicate.render.form import joined, renderable
+from parsieve.predicate.render.form import join_balanced, prepare
 
 if TYPE_CHECKING:
     import polars as pl
@@ -26,8 +26,8 @@ _OPERATORS = {
 
 
 def to_polars(expr: Expr) -> pl.Expr:
-    """The expression that is true for the rows for which `expr` is; for other rows it is false or null."""
-    return _render(renderable(expr))
+    """Return an expression that is true for the same rows as `expr`; for other rows it is false or null."""
+    return _render(prepare(expr))
 
 
 def _render(expr: Expr) -> pl.Expr:
@@ -35,9 +35,9 @@ def _render(expr: Expr) -> pl.Expr:
 
     match expr:
         case And(parts):
-            return joined([_render(part) for part in parts], operator.and_)
+            return join_balanced([_render(part) for part in parts], operator.and_)
         case Or(parts):
-            return joined([_render(part) for part in parts], operator.or_)
+            return join_balanced([_render(part) for part in parts], operator.or_)
         case Always(value):
             return pl.lit(bool(value))
         case IsNull(column):
@@ -58,11 +58,10 @@ def _render(expr: Expr) -> pl.Expr:
 
 
 def _compare(column: Column, op: str, value: Literal) -> pl.Expr:
-
-    found = _column(column)
+    field = _column(column)
     if pa.types.is_floating(value.scalar.type) and math.isnan(value.scalar.as_py()):
-        return found.is_nan() if op == "=" else found.is_not_nan()
-    compared: pl.Expr = _OPERATORS[op](found, _literal(column, value.scalar))
+        return field.is_nan() if op == "=" else field.is_not_nan()
+    compared: pl.Expr = _OPERATORS[op](field, _literal(column, value.scalar))
     return compared
 
 
@@ -71,7 +70,7 @@ def _literal(column: Column, scalar: pa.Scalar) -> pl.Expr:
 
     series = _series(column, pa.repeat(scalar, 1))
     if series.dtype.is_temporal():
-        # As ticks, since what Python has of a moment ends at microseconds.
+        # Pass the physical integer, because Python's datetime has no nanoseconds.
         return pl.lit(series.to_physical()[0], dtype=series.to_physical().dtype).cast(series.dtype)
     return pl.lit(series[0], dtype=series.dtype)
 
@@ -83,30 +82,32 @@ def _series(column: Column, values: pa.Array) -> pl.Series:
         if pa.types.is_date64(values.type):
             values = values.cast(pa.date32())
         if pa.types.is_timestamp(values.type) and values.type.unit == "s":
-            # Polars has no seconds and reads such columns as milliseconds.
+            # Polars has no timestamps in seconds, and reads such columns as milliseconds.
             values = values.cast(pa.timestamp("ms", values.type.tz))
-        found = pl.from_arrow(values)
+        series = pl.from_arrow(values)
     except (pa.ArrowInvalid, pl.exceptions.PolarsError) as error:
-        raise UnsupportedError(f"Polars has no such values as column {column} is compared with: {error}") from None
-    assert isinstance(found, pl.Series)
-    return found
+        raise UnsupportedError(
+            f"Polars cannot represent a value that column {column} is compared with: {error}"
+        ) from None
+    assert isinstance(series, pl.Series)
+    return series
 
 
 def _column(column: Column) -> pl.Expr:
     import polars as pl
 
-    found = pl.col(column.path[0])
+    field = pl.col(column.path[0])
     for name in column.path[1:]:
-        found = found.struct.field(name)
+        field = field.struct.field(name)
     if pa.types.is_date64(column.type):
-        # Polars reads them as timestamps or dates, depending on where from.
-        return found.cast(pl.Date)
+        # Polars reads date64 as timestamps or as dates, depending on the source.
+        return field.cast(pl.Date)
     if pa.types.is_dictionary(column.type):
-        return found.cast(pl.String) if pa.types.is_string(column.value_type) else found
-    return found
+        return field.cast(pl.String) if pa.types.is_string(column.value_type) else field
+    return field
 
 
 def _starts_with(column: Column, prefix: Literal) -> pl.Expr:
-    found = _column(column)
+    field = _column(column)
     value = prefix.scalar.as_py()
-    return found.bin.starts_with(value) if isinstance(value, bytes) else found.str.starts_with(value)
+    return field.bin.starts_with(value) if isinstance(value, bytes) else field.str.starts_with(value)

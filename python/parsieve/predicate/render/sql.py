@@ -1,6 +1,6 @@
-"""The typed form as SQL text for DuckDB and Spark: every name quoted, every literal with its type and zone.
+"""Render a predicate as SQL for DuckDB and Spark, with quoted names and with types and zones for all literals.
 
-Both order NaN as the form does.
+Both engines order NaN like the typed form.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ import pyarrow as pa
 from parsieve._core import UnsupportedError
 from parsieve.predicate.builder import is_bytes, is_text
 from parsieve.predicate.expr import Always, And, Column, Compare, Expr, In, IsNull, Literal, Not, Or, StartsWith
-from parsieve.predicate.literals import NANOS
-from parsieve.predicate.render.form import renderable
+from parsieve.predicate.render.form import prepare
+from parsieve.predicate.temporal import NANOS
 
 _EPOCH = date(1970, 1, 1)
-_MICROS_A_DAY = 86_400 * 10**6
+_NANOS_PER_DAY = 86_400 * 10**9
 
 
 def to_duckdb(expr: Expr) -> str:
-    r"""DuckDB's text of a condition that is true for the rows for which `expr` is.
+    r"""Return a condition for DuckDB that is true for the same rows as `expr`.
 
     >>> import pyarrow as pa
     >>> from parsieve.predicate import parse
@@ -30,11 +30,11 @@ def to_duckdb(expr: Expr) -> str:
     >>> to_duckdb(parse("day >= '2026-01-31'", pa.schema({"day": pa.date32()})))
     '("day" >= DATE \'2026-01-31\')'
     """
-    return _DuckDb().condition(renderable(expr))
+    return _DuckDb().condition(prepare(expr))
 
 
 def to_spark(expr: Expr) -> str:
-    """Spark's text of a condition that is true for the rows for which `expr` is, whatever the session's zone.
+    """Return a condition for Spark that is true for the same rows as `expr`, in every session time zone.
 
     >>> import pyarrow as pa
     >>> from parsieve.predicate import parse
@@ -42,11 +42,11 @@ def to_spark(expr: Expr) -> str:
     >>> to_spark(parse("id = 42", pa.schema({"id": pa.int64()})))
     '(`id` = 42L)'
     """
-    return _Spark().condition(renderable(expr))
+    return _Spark().condition(prepare(expr))
 
 
 class _Sql(ABC):
-    """What is alike in both dialects."""
+    """The parts that both dialects share."""
 
     def condition(self, expr: Expr) -> str:
         match expr:
@@ -58,14 +58,12 @@ class _Sql(ABC):
                 return "TRUE" if value else "FALSE"
             case Not(IsNull(column)):
                 return f"({self.column(column)} IS NOT NULL)"
-            case Not(In() as among):
-                return f"(NOT {self.condition(among)})"
-            case Not(StartsWith() as begins):
-                return f"(NOT {self.condition(begins)})"
+            case Not(In() | StartsWith() as leaf):
+                return f"(NOT {self.condition(leaf)})"
             case IsNull(column):
                 return f"({self.column(column)} IS NULL)"
             case Compare(column, "!=", value) if self.is_nan(value):
-                # To Spark, null is no NaN.
+                # In Spark, isnan(NULL) is false.
                 return f"({self.column(column)} IS NOT NULL AND NOT isnan({self.column(column)}))"
             case Compare(column, _, value) if self.is_nan(value):
                 return f"isnan({self.column(column)})"
@@ -86,42 +84,42 @@ class _Sql(ABC):
         if types.is_boolean(kind):
             return "TRUE" if scalar.as_py() else "FALSE"
         if types.is_integer(kind):
-            return self.whole(scalar.as_py(), kind)
+            return self.integer(scalar.as_py(), kind)
         if types.is_floating(kind):
-            return self.real(float(scalar.as_py()), kind)
+            return self.float_(float(scalar.as_py()), kind)
         if types.is_decimal(kind):
             if kind.precision > 38:
                 raise UnsupportedError(f"{self.name} has no decimals of {kind.precision} digits")
             return f"CAST('{scalar.as_py():f}' AS DECIMAL({kind.precision}, {kind.scale}))"
         if types.is_date32(kind):
-            return self.day(scalar.cast(pa.int32()).as_py())
+            return self.date(scalar.cast(pa.int32()).as_py())
         if types.is_date64(kind):
-            return self.day(scalar.cast(pa.int64()).as_py() // 86_400_000)
+            return self.date(scalar.cast(pa.int64()).as_py() // 86_400_000)
         if types.is_timestamp(kind):
             nanos = scalar.cast(pa.int64()).as_py() * NANOS[kind.unit]
-            return self.moment(nanos, kind)
+            return self.timestamp(nanos, kind)
         if types.is_time(kind):
-            return self.clock(scalar)
+            return self.time(scalar)
         if is_text(kind):
             return self.text(scalar.as_py())
         if is_bytes(kind):
             return self.bytes(scalar.as_py())
-        raise UnsupportedError(f"{self.name} is not asked about columns of type {kind}")
+        raise UnsupportedError(f"conditions for {self.name} do not support columns of type {kind}")
 
     name: str
 
     @abstractmethod
     def column(self, column: Column) -> str: ...
     @abstractmethod
-    def whole(self, number: int, kind: pa.DataType) -> str: ...
+    def integer(self, number: int, kind: pa.DataType) -> str: ...
     @abstractmethod
-    def real(self, number: float, kind: pa.DataType) -> str: ...
+    def float_(self, number: float, kind: pa.DataType) -> str: ...
     @abstractmethod
-    def day(self, days: int) -> str: ...
+    def date(self, days: int) -> str: ...
     @abstractmethod
-    def moment(self, nanos: int, kind: pa.DataType) -> str: ...
+    def timestamp(self, nanos: int, kind: pa.DataType) -> str: ...
     @abstractmethod
-    def clock(self, scalar: pa.Scalar) -> str: ...
+    def time(self, scalar: pa.Scalar) -> str: ...
     @abstractmethod
     def text(self, text: str) -> str: ...
     @abstractmethod
@@ -131,15 +129,15 @@ class _Sql(ABC):
 
 
 def _calendar(days: int) -> str | None:
-    """A date as all engines read it, or None beyond the years 1 to 9999."""
+    """Format a date; return None outside the years 1 to 9999, which not all engines can read."""
     try:
         return (_EPOCH + timedelta(days=days)).isoformat()
     except OverflowError:
         return None
 
 
-def _wall(nanos: int, digits: int) -> str | None:
-    days, rest = divmod(nanos, _MICROS_A_DAY * 1000)
+def _timestamp_text(nanos: int, digits: int) -> str | None:
+    days, rest = divmod(nanos, _NANOS_PER_DAY)
     seconds, fraction = divmod(rest, 10**9)
     day = _calendar(days)
     if day is None:
@@ -153,46 +151,46 @@ class _DuckDb(_Sql):
 
     def column(self, column: Column) -> str:
         first, *inner = (part.replace('"', '""') for part in column.path)
-        found = f'"{first}"'
+        field = f'"{first}"'
         for part, raw in zip(inner, column.path[1:], strict=True):
-            found = f"struct_extract({found}, {self.text(raw)})" if part else found
-        return found
+            field = f"struct_extract({field}, {self.text(raw)})" if part else field
+        return field
 
-    def whole(self, number: int, kind: pa.DataType) -> str:
+    def integer(self, number: int, kind: pa.DataType) -> str:
         sizes = {8: "TINYINT", 16: "SMALLINT", 32: "INTEGER", 64: "BIGINT"}
         return f"CAST({number} AS {'' if pa.types.is_signed_integer(kind) else 'U'}{sizes[kind.bit_width]})"
 
-    def real(self, number: float, kind: pa.DataType) -> str:
+    def float_(self, number: float, kind: pa.DataType) -> str:
         return f"CAST('{number!r}' AS {'DOUBLE' if kind.bit_width == 64 else 'FLOAT'})"
 
-    def day(self, days: int) -> str:
+    def date(self, days: int) -> str:
         written = _calendar(days)
         return f"DATE '{written}'" if written else f"(DATE '1970-01-01' + {days})"
 
-    def moment(self, nanos: int, kind: pa.DataType) -> str:
+    def timestamp(self, nanos: int, kind: pa.DataType) -> str:
         if kind.tz is not None:
-            written = _wall(nanos, 6)
+            written = _timestamp_text(nanos, 6)
             if nanos % 1000 or written is None:
                 raise UnsupportedError(
                     f"DuckDB cannot hold the moment {nanos} ns since 1970 of a column of type {kind}"
                 )
             return f"TIMESTAMPTZ '{written}+00'"
         if abs(nanos // (1 if kind.unit == "ns" else 1000)) >= 2**63 - 1:
-            # DuckDB keeps the last numbers for its infinities.
+            # DuckDB reserves the extreme values for infinity.
             raise UnsupportedError(f"DuckDB cannot hold the time {nanos} ns since 1970 of a column of type {kind}")
         if kind.unit == "ns":
             return f"make_timestamp_ns({nanos})"
         return f"make_timestamp({nanos // 1000})"
 
-    def clock(self, scalar: pa.Scalar) -> str:
+    def time(self, scalar: pa.Scalar) -> str:
         nanos = scalar.cast(pa.time64("ns")).cast(pa.int64()).as_py()
-        text = (_wall(nanos, 9) or "").split(" ")[1]
+        text = (_timestamp_text(nanos, 9) or "").split(" ")[1]
         if scalar.type.unit == "ns":
             return f"CAST('{text}' AS TIME_NS)"
         return f"TIME '{text[:-3]}'"
 
     def text(self, text: str) -> str:
-        # The character zero ends text that is handed to some parsers.
+        # Some parsers stop at a NUL character, so add it with chr(0).
         parts = ("'" + part.replace("'", "''") + "'" for part in text.split("\0"))
         return " || chr(0) || ".join(parts) if "\0" not in text else "(" + " || chr(0) || ".join(parts) + ")"
 
@@ -203,16 +201,16 @@ class _DuckDb(_Sql):
         value = prefix.scalar.as_py()
         if isinstance(value, str):
             return f"starts_with({self.column(column)}, {self.text(value)})"
-        # Bytes have no such function; they lie between the prefix and the next of its length.
-        above = _next(value)
+        # starts_with does not support bytes, so compare with the prefix and with the next prefix.
+        above = _next_prefix(value)
         upper = f" AND {self.column(column)} < {self.bytes(above)}" if above else ""
         return f"({self.column(column)} >= {self.bytes(value)}{upper})"
 
 
-def _next(prefix: bytes) -> bytes | None:
-    """The least bytes above all that begin with `prefix`."""
-    kept = prefix.rstrip(b"\xff")
-    return kept[:-1] + bytes([kept[-1] + 1]) if kept else None
+def _next_prefix(prefix: bytes) -> bytes | None:
+    """Return the smallest bytes that are greater than all bytes with this prefix, or None if there are none."""
+    head = prefix.rstrip(b"\xff")
+    return head[:-1] + bytes([head[-1] + 1]) if head else None
 
 
 class _Spark(_Sql):
@@ -221,40 +219,40 @@ class _Spark(_Sql):
     def column(self, column: Column) -> str:
         return ".".join("`" + part.replace("`", "``") + "`" for part in column.path)
 
-    def whole(self, number: int, kind: pa.DataType) -> str:
-        # Spark has no unsigned types: it reads them as the next wider one.
+    def integer(self, number: int, kind: pa.DataType) -> str:
+        # Spark has no unsigned types, and reads them as the next wider signed type.
         if kind.bit_width == 64 and pa.types.is_unsigned_integer(kind):
             return f"CAST('{number}' AS DECIMAL(20, 0))"
         if kind.bit_width == 64 or pa.types.is_uint32(kind):
-            # The least long has no literal: its digits are read before the minus.
+            # The smallest long has no literal, because Spark reads the digits before the minus sign.
             return f"{number}L" if number != -(1 << 63) else f"CAST('{number}' AS BIGINT)"
         names = {pa.int8(): "TINYINT", pa.int16(): "SMALLINT", pa.uint8(): "SMALLINT"}
         return f"CAST({number} AS {names.get(kind, 'INT')})"
 
-    def real(self, number: float, kind: pa.DataType) -> str:
-        # Spark reads what Java writes.
+    def float_(self, number: float, kind: pa.DataType) -> str:
+        # Spark accepts the spelling of Java.
         written = repr(number).replace("nan", "NaN").replace("inf", "Infinity")
         return f"CAST('{written}' AS {'DOUBLE' if kind.bit_width == 64 else 'FLOAT'})"
 
-    def day(self, days: int) -> str:
+    def date(self, days: int) -> str:
         written = _calendar(days)
         return f"DATE '{written}'" if written else f"date_from_unix_date({days})"
 
-    def moment(self, nanos: int, kind: pa.DataType) -> str:
+    def timestamp(self, nanos: int, kind: pa.DataType) -> str:
         if nanos % 1000:
             raise UnsupportedError("Spark has no nanoseconds")
         if kind.tz is not None:
             return f"timestamp_micros({nanos // 1000}L)"
-        written = _wall(nanos, 6)
+        written = _timestamp_text(nanos, 6)
         if written is None:
             raise UnsupportedError(f"Spark has no literal for the moment {nanos} ns since 1970")
         return f"TIMESTAMP_NTZ '{written}'"
 
-    def clock(self, scalar: pa.Scalar) -> str:
+    def time(self, scalar: pa.Scalar) -> str:
         raise UnsupportedError("Spark has no times of day")
 
     def text(self, text: str) -> str:
-        # As bytes, so that no session decides what a backslash means.
+        # Other texts are passed as bytes, because session settings decide the meaning of a backslash.
         if text.isascii() and text.isprintable() and "'" not in text and "\\" not in text:
             return f"'{text}'"
         return f"decode({self.bytes(text.encode())}, 'UTF-8')"

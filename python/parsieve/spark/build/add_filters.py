@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from parsieve.filters.rates import checked_fpp
-from parsieve.filters.rewrite import MAX_BYTES
+from parsieve.filters.options import MAX_BYTES, checked_fpp
 from parsieve.index.bloom.build import build as build_bloom
 from parsieve.index.bloom.update import update as update_bloom
 from parsieve.index.build.settle import path_of_slice, settle

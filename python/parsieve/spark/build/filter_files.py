@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from parsieve._core import UnsupportedError
 from parsieve.errors import ColumnNotFoundError, ConflictError
 from parsieve.filters import rewrite
+from parsieve.filters.options import AddOptions
 from parsieve.filters.upload import is_remote
 from parsieve.spark.runtime import executors
 
@@ -103,12 +104,10 @@ def _add_with_retries(storage: Storage, file: ListedFile, options: Mapping[str, 
     address = storage.address(file.path)
     if is_remote(source) and not hasattr(source[0], "get_range"):
         source = address
-    columns, fpp = options["columns"], options["fpp"]
-    more = {name: value for name, value in options.items() if name not in ("columns", "fpp")}
     for attempt in range(ATTEMPTS):
         existing = partial(_existing_filters, storage, file, replace and not attempt)
         try:
-            return rewrite.added(source, None, columns, fpp, existing, **more)
+            return rewrite.add_to_file(source, None, AddOptions(**options), existing)
         except ConflictError:
             if attempt == ATTEMPTS - 1:
                 raise

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from parsieve import _core
 from parsieve._core import UnsupportedError
-from parsieve.filters.rates import checked_fpp
+from parsieve.filters.options import checked_fpp
 from parsieve.spark.runtime import workers
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from parsieve._core import UnsupportedError
-from parsieve.filters.rates import checked_fpp
+from parsieve.filters.options import checked_fpp
 from parsieve.lake.base import AsOf
 from parsieve.spark.join.key_filter import MARGIN, Kind, filter_of, keep_matching, kind_of
 from parsieve.spark.scan.read import open_scan, read_opened

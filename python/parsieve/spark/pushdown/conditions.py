@@ -12,10 +12,11 @@ import pyarrow.compute as pc
 
 from parsieve._core import ParsieveError, UnsupportedError
 from parsieve.predicate.builder import is_bytes, is_text
-from parsieve.predicate.expr import Column, Compare, Expr, In, Unknown, both, columns, walk
-from parsieve.predicate.literals import NANOS, UnlikeError
+from parsieve.predicate.expr import Column, Compare, Expr, In, Unknown, all_of, columns, walk
+from parsieve.predicate.messages import NotUnderstoodError
 from parsieve.predicate.read.arrow import parse_expression
 from parsieve.predicate.render import to_spark
+from parsieve.predicate.temporal import NANOS
 from parsieve.spark.pushdown.catalyst import Filter
 from parsieve.spark.pushdown.int96 import STORED, as_read, as_stored
 
@@ -58,12 +59,12 @@ class Types:
             parts = [part for part in parts if not any(map(_is_timestamp, columns(part)))]
         if not parts:
             return None
-        return as_stored(both(*parts), truncated) if truncated else both(*parts)
+        return as_stored(all_of(*parts), truncated) if truncated else all_of(*parts)
 
     def _part(self, expression: pc.Expression, schema: pa.Schema) -> Expr | None:
         try:
             part = parse_expression(expression, schema, None, nan_is_greatest=True)
-        except (ParsieveError, UnlikeError):
+        except (ParsieveError, NotUnderstoodError):
             # Spark has columns that are not in the table's schema, such as Hudi's meta columns.
             return None
         if isinstance(part, Unknown) or not all(map(self.match, columns(part))) or _is_ancient(part):

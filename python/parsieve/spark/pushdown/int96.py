@@ -25,8 +25,8 @@ from parsieve.predicate.expr import (
     Or,
     OutOfType,
     StartsWith,
-    both,
-    either,
+    all_of,
+    any_of,
 )
 from parsieve.predicate.normalize import normalize
 
@@ -51,9 +51,9 @@ def as_stored(expr: Expr, names: Collection[str]) -> Expr:
 def _stored(expr: Expr, paths: frozenset[tuple[str, ...]]) -> Expr:
     match expr:
         case And(parts):
-            return both(*(_stored(part, paths) for part in parts))
+            return all_of(*(_stored(part, paths) for part in parts))
         case Or(parts):
-            return either(*(_stored(part, paths) for part in parts))
+            return any_of(*(_stored(part, paths) for part in parts))
         case Not(Compare(column) | In(column) | IsNull(column) | StartsWith(column) | OutOfType(column)) if (
             column.path in paths
         ):
@@ -69,9 +69,9 @@ def _stored(expr: Expr, paths: frozenset[tuple[str, ...]]) -> Expr:
         case In(column, values) if column.path in paths:
             micros = values.cast(pa.int64())
             if len(micros) <= FEW:
-                return either(*(_compared(column, "=", value) for value in micros.to_pylist()))
+                return any_of(*(_compared(column, "=", value) for value in micros.to_pylist()))
             ends = pc.min_max(micros).as_py()
-            return both(_compared(column, ">=", ends["min"]), _compared(column, "<=", ends["max"]))
+            return all_of(_compared(column, ">=", ends["min"]), _compared(column, "<=", ends["max"]))
         case _:
             return expr
 
@@ -84,7 +84,7 @@ def _compared(column: Column, op: Operator, micros: int) -> Expr:
         bounds += _bound(column, ">=", least * 1000)
     if greatest is not None:
         bounds += _bound(column, "<=", greatest * 1000 + 999)
-    return both(*bounds) if bounds else _present(column)
+    return all_of(*bounds) if bounds else _present(column)
 
 
 def _bound(column: Column, op: Operator, nanos: int) -> list[Expr]:

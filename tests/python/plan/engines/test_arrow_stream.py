@@ -1,4 +1,4 @@
-"""A plan handed to pyarrow, Polars, DuckDB and pandas as an Arrow stream."""
+"""pyarrow, Polars and DuckDB read a plan as an Arrow stream."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WHEN = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
 
 @pytest.fixture
 def plan(tmp_path: Path) -> ps.Plan:
-    """Ten rows of fifty, in three of five files."""
+    """Return a plan of eleven of fifty rows, in three of five files."""
     for part in range(5):
         ids = list(range(part * 10, part * 10 + 10))
         columns = {
@@ -31,8 +31,8 @@ def plan(tmp_path: Path) -> ps.Plan:
     return ps.open_table(tmp_path).plan("id BETWEEN 18 AND 27 OR id = 49")
 
 
-def ask(plan: ps.Plan, query: str) -> duckdb.DuckDBPyRelation:
-    """A query that names the plan."""
+def run_query(plan: ps.Plan, query: str) -> duckdb.DuckDBPyRelation:
+    """Run a query that refers to the variable `plan`."""
     assert isinstance(plan, ps.Plan)
     relation = duckdb.sql(query)
     assert relation is not None
@@ -54,14 +54,14 @@ def test_polars_reads_a_plan(plan: ps.Plan) -> None:
 
 
 def test_duckdb_reads_a_plan_by_its_name(plan: ps.Plan) -> None:
-    assert ask(plan, "SELECT id, kind, tags FROM plan WHERE id > 26 ORDER BY id").fetchall() == [
+    assert run_query(plan, "SELECT id, kind, tags FROM plan WHERE id > 26 ORDER BY id").fetchall() == [
         (27, "buy", ["27"]),
         (49, "buy", ["49"]),
     ]
-    relation = ask(plan, "FROM plan")
+    relation = run_query(plan, "FROM plan")
     # A relation may be read more than once.
     assert [relation.to_arrow_table().num_rows for _ in range(2)] == [11, 11]
-    # Timestamps with zones come out as Arrow without pytz.
+    # Through Arrow, timestamps with zones do not need pytz.
     moments = relation.to_arrow_table()["at"].cast(pa.timestamp("us", "UTC")).to_pylist()
     assert sorted(moments)[0] == WHEN + dt.timedelta(hours=18)
 
@@ -70,27 +70,27 @@ def test_a_plan_can_be_read_again(plan: ps.Plan) -> None:
     assert pa.table(plan).equals(pa.table(plan))
 
 
-def test_no_rows_have_columns_all_the_same(tmp_path: Path) -> None:
+def test_a_plan_without_rows_has_all_columns(tmp_path: Path) -> None:
     pq.write_table(pa.table({"id": [1, 2], "name": ["a", "b"]}), tmp_path / "part-0.parquet")
     for where in ("id = 99", "id > 1 AND name = 'a'"):
         plan = ps.open_table(tmp_path).plan(where)
         assert pa.table(plan) == plan.schema.empty_table()
         assert pl.DataFrame(plan).schema == {"id": pl.Int64, "name": pl.String}
-        assert ask(plan, "FROM plan").columns == ["id", "name"]
-        assert ask(plan, "FROM plan").fetchall() == []
+        assert run_query(plan, "FROM plan").columns == ["id", "name"]
+        assert run_query(plan, "FROM plan").fetchall() == []
 
 
-def test_a_requested_schema_is_honoured(plan: ps.Plan) -> None:
-    wanted = pa.schema([("id", pa.int32()), ("kind", pa.large_string()), *list(plan.schema)[2:]])
-    reader = pa.RecordBatchReader.from_stream(plan, schema=wanted)
-    assert reader.schema == wanted
+def test_a_requested_schema_is_applied(plan: ps.Plan) -> None:
+    requested = pa.schema([("id", pa.int32()), ("kind", pa.large_string()), *list(plan.schema)[2:]])
+    reader = pa.RecordBatchReader.from_stream(plan, schema=requested)
+    assert reader.schema == requested
     assert reader.read_all()["id"].to_pylist() == [*range(18, 28), 49]
 
 
-def test_an_impossible_schema_is_refused(plan: ps.Plan) -> None:
-    wanted = pa.schema([("id", pa.list_(pa.int32())), *list(plan.schema)[1:]])
+def test_an_impossible_schema_fails(plan: ps.Plan) -> None:
+    requested = pa.schema([("id", pa.list_(pa.int32())), *list(plan.schema)[1:]])
     with pytest.raises((pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError)):
-        pa.RecordBatchReader.from_stream(plan, schema=wanted).read_all()
+        pa.RecordBatchReader.from_stream(plan, schema=requested).read_all()
 
 
 def test_an_error_while_reading_reaches_every_engine(tmp_path: Path) -> None:
@@ -103,4 +103,4 @@ def test_an_error_while_reading_reaches_every_engine(tmp_path: Path) -> None:
     with pytest.raises((ps.ParsieveError, OSError, pl.exceptions.PolarsError)):
         pl.DataFrame(plan)
     with pytest.raises((ps.ParsieveError, OSError, duckdb.Error)):
-        ask(plan, "FROM plan").fetchall()
+        run_query(plan, "FROM plan").fetchall()

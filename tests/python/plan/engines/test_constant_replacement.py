@@ -1,4 +1,4 @@
-"""Files that are replaced 30 times a second: no way to rows loses one."""
+"""Files are replaced 30 times a second: no engine loses a row."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ READS = 800
 
 
 @pytest.mark.timeout(1200)
-def test_readers_beside_a_writer(tmp_path: Path) -> None:
+def test_concurrent_readers_lose_no_row(tmp_path: Path) -> None:
     replacing = Replacing(tmp_path)
     replacing.run(READS)
     assert not replacing.wrong
@@ -22,5 +22,5 @@ def test_readers_beside_a_writer(tmp_path: Path) -> None:
     for counted in replacing.answers.values():
         answers.update(counted)
     assert answers.total() == READS
-    # Conflicts are for files that are overwritten in place again and again.
+    # Conflicts are rare: they only occur if files are overwritten in place repeatedly.
     assert answers["right"] > answers["conflict"]

@@ -1,4 +1,4 @@
-"""`to_duckdb` on a plain folder: DuckDB reads the matching rows at once, from files that are held open."""
+"""`to_duckdb` on a plain folder: DuckDB reads the matching rows immediately, from files that are kept open."""
 
 import os
 from pathlib import Path
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(not duckdb_source._DESCRIPTORS.is_dir(), reason=
 
 
 def write(path: Path, keys: list[int], version: str) -> None:
-    """Replace a file by another one."""
+    """Replace a file with another one."""
     table = pa.table({"k": keys, "version": [version] * len(keys), "at": pa.array(keys, pa.timestamp("us", "UTC"))})
     pq.write_table(table, path.with_suffix(".tmp"), row_group_size=2)
     path.with_suffix(".tmp").replace(path)
@@ -34,7 +34,7 @@ def versions(relation: duckdb.DuckDBPyRelation) -> set[str]:
     return {version for (version,) in relation.project("version").fetchall()}
 
 
-def test_the_rows_are_those_of_the_hand_off(folder: Path) -> None:
+def test_a_relation_keeps_the_rows_from_its_creation(folder: Path) -> None:
     plan = ps.open_table(folder).plan("k = 5")
     relation = plan.to_duckdb()
     assert relation.aggregate("count(*)").fetchall() == [(40,)]
@@ -44,7 +44,7 @@ def test_the_rows_are_those_of_the_hand_off(folder: Path) -> None:
     assert versions(plan.to_duckdb()) == {"new"}
 
 
-def test_descriptors_that_are_used_again_give_other_rows(folder: Path) -> None:
+def test_reused_file_descriptors_return_the_right_rows(folder: Path) -> None:
     open_before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
     for number in range(100, 140):
         [row] = ps.open_table(folder).plan(f"k = {number}").to_duckdb().project("k").fetchall()
@@ -52,14 +52,14 @@ def test_descriptors_that_are_used_again_give_other_rows(folder: Path) -> None:
     assert len(os.listdir("/proc/self/fd")) <= open_before + 8  # noqa: PTH208
 
 
-def test_no_row_is_an_empty_relation_of_the_same_columns(folder: Path) -> None:
+def test_a_plan_without_rows_is_an_empty_relation_with_all_columns(folder: Path) -> None:
     table = ps.open_table(folder)
     some, none = table.plan("k = 5").to_duckdb(), table.plan("k = 5 AND version = 'new'").to_duckdb()
     assert none.fetchall() == []
     assert (none.columns, none.types) == (some.columns, some.types)
 
 
-def test_many_rows_are_read_later(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_results_are_read_lazily(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = ps.open_table(folder).plan("k = 5")
     monkeypatch.setattr(duckdb_source, "MOST_BYTES", 1000)
     relation = files.to_duckdb()
@@ -69,7 +69,7 @@ def test_many_rows_are_read_later(folder: Path, monkeypatch: pytest.MonkeyPatch)
     assert relation.aggregate("count(*)").fetchall() == [(40,)]
 
 
-def test_the_rows_are_those_of_pyarrow(folder: Path) -> None:
+def test_duckdb_returns_the_same_rows_as_pyarrow(folder: Path) -> None:
     expected = pads.dataset(folder).to_table(filter=pads.field("k") > 90).sort_by("k")
     assert (
         ps.open_table(folder).plan("k > 90").to_duckdb().order("k").to_arrow_table().cast(expected.schema) == expected

@@ -1,4 +1,4 @@
-"""Files that are replaced after the plan: each way to rows gives the rows of one version, or a conflict."""
+"""Files that are replaced after planning: every engine returns the rows of a single version, or a conflict."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from parsieve.lake.storage.pinned import Pinned, local_version
 from parsieve.lake.storage.storage import Storage
 from parsieve.plan import polars_source
 
-# Both versions hold k = 5, in other row groups.
+# Both versions contain k = 5, in different row groups.
 OLD, NEW = [5, 6, 100, 101], [100, 101, 5, 6]
 
 
@@ -38,13 +38,13 @@ def write(path: Path, keys: list[int], version: str = "", **options: Any) -> Non
 
 
 def overwrite(path: Path, keys: list[int], version: str = "") -> None:
-    """Replace what a file holds, in place."""
+    """Replace the content of a file in place."""
     write(path.with_name(".other"), keys, version)
     path.write_bytes(path.with_name(".other").read_bytes())
 
 
-def settled(folder: Path) -> None:
-    """Make files old enough for their tokens to prove something."""
+def wait_for_tokens(folder: Path) -> None:
+    """Wait until all files have tokens."""
     for path in folder.glob("*.parquet"):
         while not Storage(str(folder)).stat(str(path)):
             time.sleep(0.01)
@@ -55,144 +55,148 @@ def file(tmp_path: Path) -> Path:
     folder = tmp_path / "t"
     folder.mkdir()
     write(folder / "a.parquet", OLD, "old")
-    settled(folder)
+    wait_for_tokens(folder)
     return folder / "a.parquet"
 
 
 @pytest.fixture(autouse=True)
 def lazy_relations(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have DuckDB read all results later, as it does with large ones; `test_duckdb_rows.py` tests the others."""
+    """Have DuckDB read results lazily, as it does with large results. `test_duckdb.py` tests eager results."""
     monkeypatch.setattr("parsieve.plan.duckdb_source.MOST_BYTES", 0)
 
 
 @pytest.fixture
 def con() -> Iterator[duckdb.DuckDBPyConnection]:
-    with duckdb.connect() as found:
-        yield found
+    with duckdb.connect() as connection:
+        yield connection
 
 
 def versions(table: Any) -> list[str]:
-    found: list[str] = table["version"].to_pylist()
-    return found
+    texts: list[str] = table["version"].to_pylist()
+    return texts
 
 
-def written(dataset: pads.Dataset) -> list[str]:
+def write_and_read(dataset: pads.Dataset) -> list[str]:
     with tempfile.TemporaryDirectory() as folder:
         pads.write_dataset(dataset, folder, format="parquet")
         return versions(pads.dataset(folder).to_table())
 
 
-def resolved(frame: pl.LazyFrame) -> list[str]:
-    """Have Polars look at the schema first, which it remembers with the frame."""
+def collect_after_schema(frame: pl.LazyFrame) -> list[str]:
+    """Have Polars resolve the schema first, which it caches with the frame."""
     assert "version" in frame.collect_schema()
-    found: list[str] = frame.collect()["version"].to_list()
-    return found
+    texts: list[str] = frame.collect()["version"].to_list()
+    return texts
 
 
-# Each takes a plan and gives what reads it, as often as it is called.
-Later = Callable[[], list[str]]
-LAZY: dict[str, Callable[[ps.Plan, Any], Later]] = {
-    "dataset": lambda plan, con: (lambda found: lambda: versions(found.to_table()))(plan.to_dataset()),
+# Each function takes a plan and returns a function that reads the plan's rows whenever it is called.
+Read = Callable[[], list[str]]
+READERS: dict[str, Callable[[ps.Plan, Any], Read]] = {
+    "dataset": lambda plan, con: (lambda source: lambda: versions(source.to_table()))(plan.to_dataset()),
     "dataset_batches": lambda plan, con: (
-        lambda found: lambda: versions(pa.Table.from_batches(found.to_batches(), found.schema))
+        lambda source: lambda: versions(pa.Table.from_batches(source.to_batches(), source.schema))
     )(plan.to_dataset()),
-    "dataset_head": lambda plan, con: (lambda found: lambda: versions(found.head(10)))(plan.to_dataset()),
-    "dataset_take": lambda plan, con: (lambda found: lambda: versions(found.take([0])))(plan.to_dataset()),
-    "dataset_filter": lambda plan, con: (lambda found: lambda: versions(found.filter(pads.field("k") < 50).to_table()))(
-        plan.to_dataset()
-    ),
-    "dataset_sorted": lambda plan, con: (lambda found: lambda: versions(found.sort_by("k").to_table()))(
+    "dataset_head": lambda plan, con: (lambda source: lambda: versions(source.head(10)))(plan.to_dataset()),
+    "dataset_take": lambda plan, con: (lambda source: lambda: versions(source.take([0])))(plan.to_dataset()),
+    "dataset_filter": lambda plan, con: (
+        lambda source: lambda: versions(source.filter(pads.field("k") < 50).to_table())
+    )(plan.to_dataset()),
+    "dataset_sorted": lambda plan, con: (lambda source: lambda: versions(source.sort_by("k").to_table()))(
         plan.to_dataset()
     ),
     "dataset_joined": lambda plan, con: (
-        lambda found: lambda: versions(found.join(pads.dataset(pa.table({"k": [5]})), "k").to_table())
+        lambda source: lambda: versions(source.join(pads.dataset(pa.table({"k": [5]})), "k").to_table())
     )(plan.to_dataset()),
     "dataset_schema": lambda plan, con: (
-        lambda found: lambda: versions(found.replace_schema(pa.schema({"k": "int64", "version": "string"})).to_table())
+        lambda source: (
+            lambda: versions(source.replace_schema(pa.schema({"k": "int64", "version": "string"})).to_table())
+        )
     )(plan.to_dataset()),
-    "dataset_scanner": lambda plan, con: (lambda found: lambda: versions(found.to_table()))(
+    "dataset_scanner": lambda plan, con: (lambda source: lambda: versions(source.to_table()))(
         plan.to_dataset().scanner()
     ),
-    "dataset_reader": lambda plan, con: (lambda found: lambda: versions(found.scanner().to_reader().read_all()))(
+    "dataset_reader": lambda plan, con: (lambda source: lambda: versions(source.scanner().to_reader().read_all()))(
         plan.to_dataset()
     ),
     "dataset_tagged": lambda plan, con: (
-        lambda found: (
-            lambda: [one for tagged in found.scanner().scan_batches() for one in versions(tagged.record_batch)]
+        lambda source: (
+            lambda: [version for tagged in source.scanner().scan_batches() for version in versions(tagged.record_batch)]
         )
     )(plan.to_dataset()),
-    "dataset_pickled": lambda plan, con: (lambda found: lambda: versions(pickle.loads(found).to_table()))(
+    "dataset_pickled": lambda plan, con: (lambda source: lambda: versions(pickle.loads(source).to_table()))(
         pickle.dumps(plan.to_dataset())
     ),
-    "dataset_counted": lambda plan, con: (lambda found: lambda: ["any"] * found.count_rows())(plan.to_dataset()),
-    "dataset_written": lambda plan, con: (lambda found: lambda: written(found))(plan.to_dataset()),
-    "polars": lambda plan, con: (lambda found: lambda: found.collect()["version"].to_list())(plan.to_polars()),
-    "polars_resolved": lambda plan, con: (lambda found: lambda: resolved(found))(plan.to_polars()),
+    "dataset_counted": lambda plan, con: (lambda source: lambda: ["any"] * source.count_rows())(plan.to_dataset()),
+    "dataset_written": lambda plan, con: (lambda source: lambda: write_and_read(source))(plan.to_dataset()),
+    "polars": lambda plan, con: (lambda source: lambda: source.collect()["version"].to_list())(plan.to_polars()),
+    "polars_resolved": lambda plan, con: (lambda source: lambda: collect_after_schema(source))(plan.to_polars()),
     "polars_streaming": lambda plan, con: (
-        lambda found: lambda: found.select("version").collect(engine="streaming")["version"].to_list()
+        lambda source: lambda: source.select("version").collect(engine="streaming")["version"].to_list()
     )(plan.to_polars()),
-    "polars_dataset": lambda plan, con: (lambda found: lambda: found.collect()["version"].to_list())(
+    "polars_dataset": lambda plan, con: (lambda source: lambda: source.collect()["version"].to_list())(
         pl.scan_pyarrow_dataset(plan.to_dataset())
     ),
-    "duckdb": lambda plan, con: (lambda found: lambda: [one for (one,) in found.fetchall()])(
+    "duckdb": lambda plan, con: (lambda source: lambda: [version for (version,) in source.fetchall()])(
         plan.to_duckdb(con).project("version")
     ),
     "arrow": lambda plan, con: lambda: versions(plan.to_arrow()),
-    "batches": lambda plan, con: lambda: [one for batch in plan.to_batches() for one in versions(batch)],
+    "batches": lambda plan, con: lambda: [version for batch in plan.to_batches() for version in versions(batch)],
 }
 
 
-@pytest.mark.parametrize("way", LAZY)
-@pytest.mark.parametrize("put", [write, overwrite], ids=["by_rename", "in_place"])
-def test_a_file_replaced_between_the_plan_and_each_reading(
-    file: Path, way: str, put: Callable[..., None], con: duckdb.DuckDBPyConnection
+@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("replace", [write, overwrite], ids=["by_rename", "in_place"])
+def test_each_reading_returns_the_present_version_of_a_replaced_file(
+    file: Path, reader: str, replace: Callable[..., None], con: duckdb.DuckDBPyConnection
 ) -> None:
-    """Reading later, and reading again, follows the file."""
+    """Each later reading returns the rows of the file's present version."""
     plan = ps.open_table(file.parent).plan("k = 5", row_groups=True)
     assert plan.row_groups[str(file)] == [0]
-    later = LAZY[way](plan, con)
-    put(file, NEW, "new")
-    assert later() in (["new"], ["any"])
-    assert later() in (["new"], ["any"])
-    put(file, OLD, "newer")
-    assert later() in (["newer"], ["any"])
+    read = READERS[reader](plan, con)
+    replace(file, NEW, "new")
+    assert read() in (["new"], ["any"])
+    assert read() in (["new"], ["any"])
+    replace(file, OLD, "newer")
+    assert read() in (["newer"], ["any"])
 
 
-@pytest.mark.parametrize("way", LAZY)
-def test_a_file_replaced_between_plan_and_hand_off(file: Path, way: str, con: duckdb.DuckDBPyConnection) -> None:
+@pytest.mark.parametrize("reader", READERS)
+def test_a_file_replaced_before_the_engine_takes_the_plan_is_read(
+    file: Path, reader: str, con: duckdb.DuckDBPyConnection
+) -> None:
     plan = ps.open_table(file.parent).plan("k = 5", row_groups=True)
     write(file, NEW, "new")
-    assert LAZY[way](plan, con)() in (["new"], ["any"])
+    assert READERS[reader](plan, con)() in (["new"], ["any"])
 
 
-@pytest.mark.parametrize("way", LAZY)
-def test_a_file_that_is_gone_is_a_conflict(file: Path, way: str, con: duckdb.DuckDBPyConnection) -> None:
+@pytest.mark.parametrize("reader", READERS)
+def test_a_removed_file_is_a_conflict(file: Path, reader: str, con: duckdb.DuckDBPyConnection) -> None:
     write(file.with_name("b.parquet"), OLD, "b")
     plan = ps.open_table(file.parent).plan("k = 5")
-    later = LAZY[way](plan, con)
+    read = READERS[reader](plan, con)
     file.unlink()
     with pytest.raises((ps.ConflictError, duckdb.Error), match="removed since the plan"):
-        later()
+        read()
 
 
-@pytest.mark.parametrize("way", LAZY)
+@pytest.mark.parametrize("reader", READERS)
 @pytest.mark.parametrize(
-    "other", [{"key": [5]}, {"k": ["5"], "version": ["new"]}, {"k": [2**40], "version": [b"\xff"]}]
+    "columns", [{"key": [5]}, {"k": ["5"], "version": ["new"]}, {"k": [2**40], "version": [b"\xff"]}]
 )
-def test_a_file_replaced_by_one_with_other_columns_is_a_conflict(
-    file: Path, way: str, other: dict[str, Any], con: duckdb.DuckDBPyConnection
+def test_a_replacement_with_other_columns_is_a_conflict(
+    file: Path, reader: str, columns: dict[str, Any], con: duckdb.DuckDBPyConnection
 ) -> None:
-    if "counted" in way and "version" in other:
-        pytest.skip("the column that has other values is not needed to count")
+    if "counted" in reader and "version" in columns:
+        pytest.skip("counting does not read the column with other values")
     plan = ps.open_table(file.parent).plan("k = 5")
-    later = LAZY[way](plan, con)
-    pq.write_table(pa.table(other), file)
+    read = READERS[reader](plan, con)
+    pq.write_table(pa.table(columns), file)
     with pytest.raises((ps.ConflictError, duckdb.Error), match=r"plan again"):
-        later()
+        read()
 
 
-def test_a_held_file_is_read_as_it_was(file: Path) -> None:
-    """A file that loses its name while it is read is still the planned one."""
+def test_a_pinned_file_is_read_after_its_replacement(file: Path) -> None:
+    """A pinned file that is replaced or removed is still the planned one."""
     storage = Storage(str(file.parent))
     pinned = Pinned(storage, str(file))
     assert pinned.version == local_version(file.stat())
@@ -205,7 +209,7 @@ def test_a_held_file_is_read_as_it_was(file: Path) -> None:
     pinned.close()
 
 
-def test_a_held_file_that_is_written_to_is_noticed(file: Path) -> None:
+def test_a_write_to_a_pinned_file_is_noticed(file: Path) -> None:
     pinned = Pinned(Storage(str(file.parent)), str(file))
     facts = file.stat()
     with file.open("r+b") as opened:
@@ -218,13 +222,13 @@ def test_a_held_file_that_is_written_to_is_noticed(file: Path) -> None:
 def checked_files(folder: Path) -> CheckedFiles:
     table = ps.open_table(folder)
     snapshot = table.opened.lake.snapshot()
-    found = table.opened.lake.files(snapshot, snapshot.slices)
-    assert found is not None
-    return found
+    files = table.opened.lake.files(snapshot, snapshot.slices)
+    assert files is not None
+    return files
 
 
-def test_rows_that_were_given_out_are_not_taken_back(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A large file is not held back, so writing to it in the midst of reading is a conflict."""
+def test_a_write_during_the_read_of_a_large_file_is_a_conflict(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows of large files are returned before the end of the file, so a write during the read is a conflict."""
     monkeypatch.setattr("parsieve.lake.rows.checked_files.HELD_BYTES", 0)
     stream = checked_files(file.parent).batches(Request(options={"batch_size": 1, "batch_readahead": 0}))
     next(stream)
@@ -233,7 +237,7 @@ def test_rows_that_were_given_out_are_not_taken_back(file: Path, monkeypatch: py
         list(stream)
 
 
-def test_a_file_that_changes_at_each_reading_is_a_conflict_in_the_end(file: Path) -> None:
+def test_a_file_that_changes_during_each_attempt_is_a_conflict(file: Path) -> None:
     files = checked_files(file.parent)
     times = []
 
@@ -247,92 +251,94 @@ def test_a_file_that_changes_at_each_reading_is_a_conflict_in_the_end(file: Path
     assert 2 <= len(times) < 10
 
 
-def test_a_damaged_file_is_still_called_damaged(file: Path) -> None:
-    """Only a file that is not the planned one is a conflict."""
+def test_a_damaged_file_is_not_reported_as_a_conflict(file: Path) -> None:
+    """Only a file that differs from the planned one is a conflict."""
     data = bytearray(file.read_bytes())
     data[4:24] = b"\xff" * 20
     file.write_bytes(data)
-    settled(file.parent)
+    wait_for_tokens(file.parent)
     with pytest.raises(ps.FormatError):
         ps.open_table(file.parent).plan("k = 5").to_arrow()
 
 
 @pytest.mark.parametrize("store", ["obstore", "fsspec", "pyarrow"])
-def test_objects_replaced_after_the_plan(file: Path, store: str, con: duckdb.DuckDBPyConnection) -> None:
-    """On stores, by an ETag or whatever else the store says of a version."""
+def test_objects_replaced_after_planning_are_read_again(file: Path, store: str, con: duckdb.DuckDBPyConnection) -> None:
+    """Stores identify versions by ETags or other metadata."""
     old = file.read_bytes()
     write(file, NEW, "new")
     new = file.read_bytes()
-    put: Callable[[bytes], Any]
+    replace: Callable[[bytes], Any]
     where: Any
     if store == "obstore":
         where = obstore.store.MemoryStore()
-        put = lambda data: where.put("t/a.parquet", data)  # noqa: E731
+        replace = lambda data: where.put("t/a.parquet", data)  # noqa: E731
     elif store == "fsspec":
         import fsspec
 
         where = fsspec.filesystem("memory")
-        put = lambda data: where.pipe_file("/t/a.parquet", data)  # noqa: E731
+        replace = lambda data: where.pipe_file("/t/a.parquet", data)  # noqa: E731
     else:
         where = pyarrow.fs._MockFileSystem()
         where.create_dir("t")
 
-        def put(data: bytes) -> None:
+        def replace(data: bytes) -> None:
             with where.open_output_stream("t/a.parquet") as stream:
                 stream.write(data)
 
-    put(old)
+    replace(old)
     plan = ps.open_table((where, "t")).plan("k = 5", row_groups=True)
-    laters = {
-        way: LAZY[way](plan, con)
-        for way in ("arrow", "batches", "polars", "duckdb", *(["dataset"] if store != "obstore" else []))
+    reads = {
+        reader: READERS[reader](plan, con)
+        for reader in ("arrow", "batches", "polars", "duckdb", *(["dataset"] if store != "obstore" else []))
     }
-    put(new)
-    # What has no dataset is read when it is handed over.
+    replace(new)
+    # Without a dataset, engines read the rows immediately.
     eager = ("polars", "duckdb") if store == "obstore" else ()
-    for way, later in laters.items():
-        assert later() == (["old"] if way in eager else ["new"]), way
-    for way in laters:
-        assert LAZY[way](plan, con)() == ["new"], way
+    for reader, read in reads.items():
+        assert read() == (["old"] if reader in eager else ["new"]), reader
+    for reader in reads:
+        assert READERS[reader](plan, con)() == ["new"], reader
 
 
-def test_a_fragment_has_no_memory_of_an_earlier_file(file: Path) -> None:
-    found = ps.open_table(file.parent).plan().to_dataset()
-    assert found.to_table().num_rows == 4
+def test_a_fragment_does_not_cache_an_earlier_file(file: Path) -> None:
+    dataset = ps.open_table(file.parent).plan().to_dataset()
+    assert dataset.to_table().num_rows == 4
     write(file, [1], "new")
-    (fragment,) = found.get_fragments()
+    (fragment,) = dataset.get_fragments()
     assert fragment.path == str(file)
     assert fragment.to_table()["k"].to_pylist() == [1]
 
 
-def test_a_dataset_of_a_plan_is_one_of_pyarrow(file: Path) -> None:
-    found = ps.open_table(file.parent).plan("k = 5").to_dataset()
-    assert isinstance(found, pads.FileSystemDataset)
-    assert found.files == [str(file)]
-    assert found.scanner(columns={"twice": pads.field("k") * 2}).to_table().to_pydict() == {"twice": [10]}
-    assert found.scanner(columns=["version"]).projected_schema == pa.schema({"version": "string"})
-    assert found.scanner().dataset_schema == found.schema
-    assert found.count_rows(filter=pads.field("k") > 5) == 0
+def test_the_dataset_of_a_plan_is_a_pyarrow_dataset(file: Path) -> None:
+    dataset = ps.open_table(file.parent).plan("k = 5").to_dataset()
+    assert isinstance(dataset, pads.FileSystemDataset)
+    assert dataset.files == [str(file)]
+    assert dataset.scanner(columns={"twice": pads.field("k") * 2}).to_table().to_pydict() == {"twice": [10]}
+    assert dataset.scanner(columns=["version"]).projected_schema == pa.schema({"version": "string"})
+    assert dataset.scanner().dataset_schema == dataset.schema
+    assert dataset.count_rows(filter=pads.field("k") > 5) == 0
     with pytest.raises(pa.ArrowInvalid, match="nothing"):
-        found.scanner(columns=["nothing"])
+        dataset.scanner(columns=["nothing"])
     with pytest.raises(ValueError, match="filtered"):
-        found.get_fragments()
+        dataset.get_fragments()
 
 
 @pytest.mark.parametrize("where", [None, "k = 5"])
-def test_what_would_bypass_the_checks_is_refused(file: Path, where: str | None) -> None:
-    """Arrow's own scan of the object below remembers footers: the second one would lose rows."""
-    found = ps.open_table(file.parent).plan(where).to_dataset()
+def test_scans_that_bypass_the_checks_are_rejected(file: Path, where: str | None) -> None:
+    """Arrow's own scan of the inner dataset caches footers, so a second scan would lose rows."""
+    dataset = ps.open_table(file.parent).plan(where).to_dataset()
     other = pads.dataset(pa.table({"k": [5]}))
     with pytest.raises(ps.UnsupportedError, match="without checking their versions"):
-        pads.Scanner.from_dataset(found)
+        pads.Scanner.from_dataset(dataset)
     with pytest.raises(ps.UnsupportedError, match="without checking their versions"):
-        other.join(found, "k")
+        other.join(dataset, "k")
     with pytest.raises(ValueError, match="filtered"):
-        pads.dataset([found, other])
+        pads.dataset([dataset, other])
 
 
-def test_a_file_truncated_while_polars_looks_at_its_schema(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_truncated_while_polars_resolves_the_schema_is_a_conflict(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     plan = ps.open_table(file.parent).plan("k = 5")
     frame_of = polars_source.frame_of
 
@@ -345,9 +351,9 @@ def test_a_file_truncated_while_polars_looks_at_its_schema(file: Path, monkeypat
         plan.to_polars()
 
 
-@pytest.mark.parametrize("way", ["to_arrow", "to_batches"])
-def test_a_file_truncated_while_its_row_groups_are_selected(
-    file: Path, way: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("reader", ["to_arrow", "to_batches"])
+def test_a_file_truncated_while_row_groups_are_selected_is_read_again(
+    file: Path, reader: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = ps.open_table(file.parent).plan("k = 5", row_groups=True)
     assert plan.row_groups == {str(file): [0]}
@@ -363,5 +369,5 @@ def test_a_file_truncated_while_its_row_groups_are_selected(
             file.write_bytes(data)
 
     monkeypatch.setattr(Opened, "select_row_groups", truncate_first)
-    table = pa.Table.from_batches(list(getattr(plan, way)())) if way == "to_batches" else plan.to_arrow()
+    table = pa.Table.from_batches(list(getattr(plan, reader)())) if reader == "to_batches" else plan.to_arrow()
     assert versions(table) == ["old"]

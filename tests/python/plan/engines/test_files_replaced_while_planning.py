@@ -1,4 +1,4 @@
-"""Files that are replaced between the listing and the end of the plan: evidence of two versions is never combined."""
+"""Files that are replaced during planning: a plan never combines evidence of two versions of a file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SCHEMA = pa.schema({"x": pa.int64(), "y": pa.int64()})
 
 
 def write(path: Path, *groups: dict[str, list[int]]) -> None:
-    """Replace a file by rename; it gets a Bloom filter of x."""
+    """Replace a file by rename. The new file has a Bloom filter of x."""
     part = path.with_name(f".{path.name}.part")
     with pq.ParquetWriter(part, SCHEMA) as writer:
         for group in groups:
@@ -30,8 +30,8 @@ def write(path: Path, *groups: dict[str, list[int]]) -> None:
     part.replace(path)
 
 
-def settle(path: Path) -> None:
-    """Wait until the file's token proves something."""
+def wait_for_token(path: Path) -> None:
+    """Wait until the file has a token."""
     while not Storage(str(path.parent)).stat(str(path)):
         time.sleep(0.01)
 
@@ -43,9 +43,9 @@ def file(tmp_path: Path) -> Path:
     return folder / "a.parquet"
 
 
-def test_the_footer_of_one_version_and_the_filters_of_another(file: Path) -> None:
+def test_footers_and_filters_of_different_versions_are_not_combined(file: Path) -> None:
     write(file, {"x": [1, 3], "y": [0, 0]}, {"x": [5, 7, 9], "y": [0, 0, 0]})
-    settle(file)
+    wait_for_token(file)
     table = ps.open_table(file.parent)
     assert table.plan("x = 7").files == [str(file)]
     listed = table.opened.snapshot()
@@ -56,9 +56,9 @@ def test_the_footer_of_one_version_and_the_filters_of_another(file: Path) -> Non
     assert plan.to_arrow()["x"].to_pylist() == [7]
 
 
-def test_the_index_of_one_version_and_the_footer_of_another(file: Path) -> None:
+def test_the_index_and_footers_of_different_versions_are_not_combined(file: Path) -> None:
     write(file, {"x": [7, 9], "y": [0, 9]})
-    settle(file)
+    wait_for_token(file)
     table = ps.open_table(file.parent)
     table.build_index(["x", "y"], "sieve")
     listed = table.opened.snapshot()
@@ -71,20 +71,20 @@ def test_the_index_of_one_version_and_the_footer_of_another(file: Path) -> None:
     assert table.plan("x = 7 OR y = 5", row_groups=True).kept[0].doubt != (REPLACED,)
 
 
-def test_a_file_without_a_token_that_is_replaced_between_its_footer_and_its_filters(
+def test_a_replacement_between_footer_and_filters_is_noticed_without_a_token(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(file, {"x": [1, 3], "y": [0, 0]}, {"x": [5, 7, 9], "y": [0, 0, 0]})
     table = ps.open_table(file.parent)
-    source = type(table.opened.lake).open_base
+    original = type(table.opened.lake).open_base
     opened = 0
 
-    def open_base(self: Any, piece: Any) -> Any:
+    def open_base(self: Any, data_slice: Any) -> Any:
         nonlocal opened
         opened += 1
         if opened == 2:
             write(file, {"x": [5, 7, 9], "y": [0, 0, 0]}, {"x": [1, 3, 8, 20], "y": [0, 0, 0, 0]})
-        return source(self, piece)
+        return original(self, data_slice)
 
     monkeypatch.setattr(type(table.opened.lake), "open_base", open_base)
     plan = table.plan("x = 7")
@@ -93,7 +93,7 @@ def test_a_file_without_a_token_that_is_replaced_between_its_footer_and_its_filt
     assert plan.to_arrow()["x"].to_pylist() == [7]
 
 
-def test_objects_of_stores_are_judged_by_their_footers(file: Path) -> None:
+def test_replaced_objects_of_stores_are_noticed(file: Path) -> None:
     write(file, {"x": [1, 3], "y": [0, 0]}, {"x": [5, 9], "y": [0, 0]})
     store = obstore.store.MemoryStore()
     store.put("t/a.parquet", file.read_bytes())

@@ -1,4 +1,4 @@
-"""What Polars pushes down into the frame of a plan: columns, predicates and slices, over many windows of files."""
+"""Polars pushes columns, predicates and slices down into the frame of a plan, over many windows of files."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ QUERIES: dict[str, Callable[[pl.LazyFrame], pl.LazyFrame]] = {
 
 
 @pytest.mark.parametrize("engine", ["in-memory", "streaming"])
-@pytest.mark.parametrize("held", [True, False])
+@pytest.mark.parametrize("keeps_files_open", [True, False])
 @pytest.mark.parametrize("where", [None, "a >= 20"])
-def test_pushed_down(
-    tmp_path: Path, where: str | None, held: bool, engine: str, monkeypatch: pytest.MonkeyPatch
+def test_pushed_down_queries_return_the_same_rows(
+    tmp_path: Path, where: str | None, keeps_files_open: bool, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if not held:
+    if not keeps_files_open:
         monkeypatch.setattr("parsieve.lake.rows.checked_files.HELD_BYTES", 0)
     for part in range(FILES):
         pq.write_table(
@@ -47,18 +47,18 @@ def test_pushed_down(
     plan = ps.open_table(tmp_path).plan(where, row_groups=False)
     frame = plan.to_polars()
     assert "parsieve" in frame.explain()
-    whole = pl.DataFrame(pl.from_arrow(plan.to_arrow())).lazy()
+    all_rows = pl.DataFrame(pl.from_arrow(plan.to_arrow())).lazy()
     for name, query in QUERIES.items():
-        found, wanted = query(frame).collect(engine=engine), query(whole).collect()  # type: ignore[call-overload]
-        assert found.equals(wanted), name
+        actual, expected = query(frame).collect(engine=engine), query(all_rows).collect()  # type: ignore[call-overload]
+        assert actual.equals(expected), name
 
 
-def test_polars_filters_by_its_own_order_of_nan_where_files_differ_in_their_types(tmp_path: Path) -> None:
+def test_polars_uses_its_own_order_of_nan(tmp_path: Path) -> None:
     pq.write_table(pa.table({"i": [1, 2], "f": [1.5, math.nan]}), tmp_path / "a.parquet")
     pq.write_table(pa.table({"i": [3, 4], "f": pa.array([math.nan, -1], pa.float32())}), tmp_path / "b.parquet")
     frame = ps.open_table(tmp_path).plan("i > 0").to_polars()
     for _ in range(2):
-        # To Polars, NaN is above all numbers and equal to itself.
+        # In Polars, NaN is greater than all numbers and equal to itself.
         assert frame.filter(pl.col("f") > 0).collect()["i"].to_list() == [1, 2, 3]
         assert frame.filter(pl.col("f").is_in([math.nan])).select("i").collect()["i"].to_list() == [2, 3]
     assert frame.filter(pl.col("f") > 0).head(2).select("i").collect()["i"].to_list() == [1, 2]
@@ -66,12 +66,12 @@ def test_polars_filters_by_its_own_order_of_nan_where_files_differ_in_their_type
     assert frame.select(pl.len()).collect().item() == 4
 
 
-def test_a_dataset_without_rows_pickles_as_others_do(tmp_path: Path) -> None:
+def test_a_dataset_without_rows_can_be_pickled(tmp_path: Path) -> None:
     pq.write_table(pa.table({"i": [1, 2]}), tmp_path / "a.parquet")
-    found = ps.open_table(tmp_path).plan("i = 9").to_dataset()
-    copied = pickle.loads(pickle.dumps(found.filter(pads.field("i") > 1)))
-    assert (found.count_rows(), found.head(1).num_rows, copied.to_table().num_rows) == (0, 0, 0)
-    assert copied.schema == found.schema == pa.schema({"i": pa.int64()})
+    dataset = ps.open_table(tmp_path).plan("i = 9").to_dataset()
+    copied = pickle.loads(pickle.dumps(dataset.filter(pads.field("i") > 1)))
+    assert (dataset.count_rows(), dataset.head(1).num_rows, copied.to_table().num_rows) == (0, 0, 0)
+    assert copied.schema == dataset.schema == pa.schema({"i": pa.int64()})
 
 
 @pytest.mark.parametrize("where", ["f < 3", "f = 1.5", "f <= 1.5 AND i > 0", "f IN (1.5, 7)"])

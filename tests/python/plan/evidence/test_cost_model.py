@@ -1,4 +1,4 @@
-"""Footers and filters inside files are asked where that is expected to pay, and only there."""
+"""Plans read footers and filters inside files only if this is expected to pay off."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FILES, ROWS = 12, 400
 
 
 def write(folder: Path, *, filters: bool, row_group_size: int | None = None, sort: bool = False) -> None:
-    """Write even keys scattered over all files, so that a neighbouring run answers for each odd one."""
+    """Write even keys scattered over all files, so that the index keeps files for the odd keys between them."""
     for part in range(FILES):
         keys = [2 * (row * FILES + part * 7 % FILES) for row in range(ROWS)]
         keys = keys if sort else [*keys[::2], *keys[1::2]]
@@ -36,16 +36,16 @@ def write(folder: Path, *, filters: bool, row_group_size: int | None = None, sor
 
 @pytest.fixture
 def large_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reading rows is slow, as if the files of the tests were large."""
+    """Make reading rows slow in the cost model, as if the files were large."""
     slow = medium.Medium(footer=0.0002, filters=0.0002, opening=1.0, throughput=400e6, at_once=1)
     monkeypatch.setattr(medium, "LOCAL", slow)
 
 
-def opened(plan: ps.Plan) -> int:
+def num_opened(plan: ps.Plan) -> int:
     return len(plan.record.row_groups)
 
 
-def indexed(folder: Path, kind: str = "sieve") -> ps.Table:
+def index_table(folder: Path, kind: str = "sieve") -> ps.Table:
     table = ps.open_table(str(folder))
     while table.index_stats().get("key") is None or table.index_stats()["key"].locations < FILES:
         table.build_index("key", kind=kind)
@@ -53,14 +53,14 @@ def indexed(folder: Path, kind: str = "sieve") -> ps.Table:
 
 
 def missing_key(table: ps.Table) -> int:
-    """A key that does not exist, for which the index keeps files."""
+    """Return a missing key for which the index keeps files."""
     return next(key for key in range(101, 1_000, 2) if table.plan(f"key = {key}", row_groups=False).files)
 
 
 @pytest.mark.usefixtures("large_files")
 def test_filters_in_files_reject_a_missing_key_by_default(tmp_path: Path) -> None:
     write(tmp_path, filters=True)
-    table = indexed(tmp_path)
+    table = index_table(tmp_path)
     key = missing_key(table)
     assert table.plan(f"key = {key}").files == []
     assert table.plan(f"key = {key} AND other >= 0").files == []
@@ -76,33 +76,33 @@ def test_delta_statistics_do_not_hide_filters_in_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("large_files")
-def test_a_sample_without_filters_is_all_that_is_opened(tmp_path: Path) -> None:
+def test_only_a_sample_is_opened_if_it_has_no_filters(tmp_path: Path) -> None:
     write(tmp_path, filters=False)
-    table = indexed(tmp_path)
+    table = index_table(tmp_path)
     everywhere = "key BETWEEN 100 AND 200"
     plan = table.plan(everywhere)
-    assert len(plan.files) > opened(plan) == cost_model.SAMPLE
-    assert f"footers of {len(plan.files) - opened(plan)} more files: not worth reading" in plan.explain()
-    assert opened(table.plan(everywhere, row_groups=True)) == len(plan.files)
-    assert opened(table.plan(everywhere, row_groups=False)) == 0
+    assert len(plan.files) > num_opened(plan) == cost_model.SAMPLE
+    assert f"footers of {len(plan.files) - num_opened(plan)} more files: not worth reading" in plan.explain()
+    assert num_opened(table.plan(everywhere, row_groups=True)) == len(plan.files)
+    assert num_opened(table.plan(everywhere, row_groups=False)) == 0
 
 
 @pytest.mark.usefixtures("large_files")
-def test_row_groups_are_judged_as_long_as_that_excludes_some(tmp_path: Path) -> None:
+def test_all_footers_are_read_if_they_exclude_row_groups(tmp_path: Path) -> None:
     write(tmp_path, filters=False, row_group_size=50, sort=True)
-    table = indexed(tmp_path)
+    table = index_table(tmp_path)
     plan = table.plan("key BETWEEN 100 AND 200")
-    assert opened(plan) == len(plan.files) > cost_model.SAMPLE
+    assert num_opened(plan) == len(plan.files) > cost_model.SAMPLE
     assert all(groups is not None and len(groups) == 1 for groups in plan.row_groups.values())
     assert plan.to_arrow().num_rows == 51
 
 
-def test_small_files_are_not_worth_asking(tmp_path: Path) -> None:
+def test_footers_of_small_files_are_not_read(tmp_path: Path) -> None:
     write(tmp_path, filters=True)
-    table = indexed(tmp_path)
+    table = index_table(tmp_path)
     plan = table.plan("key BETWEEN 100 AND 200")
     assert plan.files
-    assert opened(plan) == 0
+    assert num_opened(plan) == 0
 
 
 def test_each_file_is_opened_once_for_all_columns(tmp_path: Path) -> None:
@@ -110,22 +110,22 @@ def test_each_file_is_opened_once_for_all_columns(tmp_path: Path) -> None:
     options: dict[str, Any] = {name: {"ndv": 10} for name in names}
     pq.write_table(pa.table({name: [1, 3] for name in names}), tmp_path / "0.parquet", bloom_filter_options=options)
     table = ps.open_table(str(tmp_path))
-    one = table.plan("c0 = 2", row_groups=True)
+    single = table.plan("c0 = 2", row_groups=True)
     plan = table.plan(" AND ".join(f"{name} = 1" for name in names), row_groups=True)
     assert len(plan.files) == 1
-    assert one.files == []
+    assert single.files == []
     # A footer for the plan, one for the filters, and at most a read for each filter.
     assert plan.requests <= 2 + len(names)
 
 
-def test_files_without_evidence_teach_not_to_ask() -> None:
+def test_the_cost_model_learns_from_files_without_evidence() -> None:
     experience, state = Experience(), object()
     rates = [experience.rate("key", state)]
     for _ in range(3):
         experience.add("key", state, files=3, useful=0)
         rates.append(experience.rate("key", state))
     assert rates == [1 / 4, 1 / 25, 1 / 64, 1 / 121]
-    # The table changed, perhaps because its files got filters.
+    # The table changed, and its files may have filters now.
     assert experience.rate("key", object()) == 1 / 16
     experience.add("key", state, files=3, useful=3)
     assert experience.rate("key", state) > 0.5
@@ -134,9 +134,9 @@ def test_files_without_evidence_teach_not_to_ask() -> None:
     assert experience.excluding_rate("key", state) == 0.05
 
 
-def test_both_estimates_of_false_positives(tmp_path: Path) -> None:
+def test_plans_estimate_false_positives_of_existing_and_missing_keys(tmp_path: Path) -> None:
     write(tmp_path, filters=False)
-    table = indexed(tmp_path)
+    table = index_table(tmp_path)
     plan = table.plan(f"key = {missing_key(table)}")
     data, kept = json.loads(plan.to_json()), len(plan.files)
     assert (data["expected_waste"], data["expected_waste_if_absent"]) == (0.0, kept)

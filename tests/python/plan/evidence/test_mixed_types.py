@@ -1,8 +1,7 @@
-"""Folders whose files hold more than the type that the first one gives the table: nothing of it is skipped unseen."""
+"""Files with a wider type than the table's, which comes from the first file: plans do not skip their values."""
 
 from __future__ import annotations
 
-import time
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
@@ -13,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from support.aging import wait_until_old
 
 import parsieve as ps
 
@@ -33,60 +33,64 @@ CASES: dict[str, tuple[pa.Array, pa.Array, Any]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_value_that_the_table_has_no_type_for(tmp_path: Path, case: str) -> None:
-    first, other, asked = CASES[case]
-    folder, like = tmp_path / "more", tmp_path / "like"
-    for place, arrays in ((folder, [first, other]), (like, [first, first])):
-        place.mkdir()
+def test_a_file_with_a_wider_type_is_kept_for_values_outside_the_tables_type(tmp_path: Path, case: str) -> None:
+    first, wider, where = CASES[case]
+    folder, same_type = tmp_path / "more", tmp_path / "like"
+    for folder_of_case, arrays in ((folder, [first, wider]), (same_type, [first, first])):
+        folder_of_case.mkdir()
         for number, array in enumerate(arrays):
-            # A filter of the file says "no" to the values that are left of the question.
-            pq.write_table(pa.table({"x": array}), place / f"{number}.parquet", bloom_filter_options={"x": True})
-    time.sleep(0.1)
+            # The file's Bloom filter excludes the remaining values of the predicate.
+            pq.write_table(
+                pa.table({"x": array}), folder_of_case / f"{number}.parquet", bloom_filter_options={"x": True}
+            )
+    wait_until_old(tmp_path)
     for kind in (None, "sieve", "bloom"):
-        more, same = (ps.open_table(str(one)) for one in (folder, like))
+        more, same = (ps.open_table(str(path)) for path in (folder, same_type))
         if kind is not None:
             more.build_index("x", kind=kind, progress=False)
             same.build_index("x", kind=kind, progress=False)
         for row_groups in (None, True, False):
-            plan = more.plan(asked, row_groups=row_groups)
+            plan = more.plan(where, row_groups=row_groups)
             assert str(folder / "1.parquet") in plan.files, plan.explain()
-        plan = more.plan(asked)
+        plan = more.plan(where)
         assert [keep for keep in plan.kept if keep.path == str(folder / "1.parquet") and keep.doubt], plan.explain()
         with duckdb.connect() as con:
             for read in (plan.to_arrow, plan.to_polars, partial(plan.to_duckdb, con)):
                 with pytest.raises(ps.UnsupportedError, match="a file holds"):
                     read()
-        # Where all files are of the table's type, such a value is nowhere.
-        assert same.plan(asked).files == ([] if "among" not in case else [str(like / f"{n}.parquet") for n in (0, 1)])
+        # If all files have the table's type, no file contains such a value.
+        assert same.plan(where).files == (
+            [] if "among" not in case else [str(same_type / f"{n}.parquet") for n in (0, 1)]
+        )
 
 
-def test_an_index_from_when_the_table_had_another_type(tmp_path: Path) -> None:
-    """A file that was read as a wider type, and is bound still, is not one that was read as the narrow one."""
+def test_an_index_from_before_a_change_of_the_type_keeps_the_file(tmp_path: Path) -> None:
+    """The index covers a file that was indexed with the wider type, but not with the narrow type."""
 
-    def write(name: str, value: int, kind: pa.DataType) -> None:
-        pq.write_table(pa.table({"x": pa.array([value], kind)}), tmp_path / f"{name}.parquet")
+    def write(name: str, value: int, data_type: pa.DataType) -> None:
+        pq.write_table(pa.table({"x": pa.array([value], data_type)}), tmp_path / f"{name}.parquet")
 
     for name in ("0", "1"):
         write(name, 7, pa.int32())
-    time.sleep(0.1)
+    wait_until_old(tmp_path)
     table = ps.open_table(str(tmp_path))
     table.build_index("x", kind="both", progress=False)
-    for kind in (pa.int64(), pa.int32()):
-        write("0", 7, kind)
-        if kind == pa.int64():
-            write("1", 2**40, kind)
-        time.sleep(0.1)
+    for data_type in (pa.int64(), pa.int32()):
+        write("0", 7, data_type)
+        if data_type == pa.int64():
+            write("1", 2**40, data_type)
+        wait_until_old(tmp_path)
         for updated in (False, True):
             if updated:
                 table.update_index(progress=False)
             for row_groups in (None, True, False):
                 plan = table.plan(f"x = {2**40}", row_groups=row_groups)
                 assert str(tmp_path / "1.parquet") in plan.files, plan.explain()
-    # Nobody can read it as the narrow type, and so nobody can say more.
-    assert not any(lie.loses_rows for lie in table.verify_index())
+    # The file cannot be read with the narrow type, so `verify_index` cannot report more.
+    assert not any(problem.loses_rows for problem in table.verify_index())
 
 
-def test_keys_that_the_table_has_no_type_for(tmp_path: Path) -> None:
+def test_keys_outside_the_tables_type_keep_the_wider_file(tmp_path: Path) -> None:
     for number, array in enumerate([INT, pa.array([2**40], pa.int64())]):
         pq.write_table(pa.table({"x": array}), tmp_path / f"{number}.parquet", bloom_filter_options={"x": True})
     table = ps.open_table(str(tmp_path))

@@ -1,4 +1,4 @@
-"""Tests for null in all engines, where DuckDB's own reader trusts the statistics of a row group too much."""
+"""Null tests return the same rows in all engines, although DuckDB's reader trusts row group statistics too much."""
 
 from __future__ import annotations
 
@@ -29,50 +29,54 @@ TESTS: dict[str, Callable[[str | None], bool]] = {
 }
 
 
-def write(folder: Path, encoding: str, kind: pa.DataType) -> list[tuple[int, str | None]]:
-    """Write a file for each list of values; return all rows."""
+def write(folder: Path, encoding: str, data_type: pa.DataType) -> list[tuple[int, str | None]]:
+    """Write a file for each list of values, and return all rows."""
     rows = list(enumerate(itertools.chain.from_iterable(VALUES)))
     numbers = itertools.count()
     for part, values in enumerate(VALUES):
-        own = {"row": [next(numbers) for _ in values], "s": pa.array(values, pa.string()).cast(kind)}
+        columns = {"row": [next(numbers) for _ in values], "s": pa.array(values, pa.string()).cast(data_type)}
         options: dict[str, Any] = {} if encoding == "dictionary" else {"column_encoding": {"s": encoding}}
-        pq.write_table(pa.table(own), folder / f"{part}.parquet", use_dictionary=encoding == "dictionary", **options)
+        pq.write_table(
+            pa.table(columns), folder / f"{part}.parquet", use_dictionary=encoding == "dictionary", **options
+        )
     return rows
 
 
-@pytest.mark.parametrize("kind", [pa.string(), pa.binary(), pa.large_string()], ids=str)
+@pytest.mark.parametrize("data_type", [pa.string(), pa.binary(), pa.large_string()], ids=str)
 @pytest.mark.parametrize("encoding", ENCODINGS)
 @pytest.mark.parametrize("format", ["parquet", "delta"])
-def test_all_engines_find_the_same_nulls(tmp_path: Path, format: str, encoding: str, kind: pa.DataType) -> None:
-    rows = write(tmp_path, encoding, kind)
+def test_all_engines_return_the_same_rows_for_null_tests(
+    tmp_path: Path, format: str, encoding: str, data_type: pa.DataType
+) -> None:
+    rows = write(tmp_path, encoding, data_type)
     if format == "delta":
         deltalake.convert_to_deltalake(str(tmp_path))
     table = ps.open_table(tmp_path)
     assert table.format == format
     with duckdb.connect() as con:
         for text, holds in TESTS.items():
-            if pa.types.is_binary(kind):
+            if pa.types.is_binary(data_type):
                 text = text.replace("'x'", "X'78'").replace("'y'", "X'79'")
             plan = table.plan(text)
-            wanted = [(row, _of(kind, value)) for row, value in rows if holds(value)]
-            found = {
-                "arrow": [tuple(one.values()) for one in plan.to_arrow().to_pylist()],
+            expected = [(row, value_of_type(data_type, value)) for row, value in rows if holds(value)]
+            results = {
+                "arrow": [tuple(record.values()) for record in plan.to_arrow().to_pylist()],
                 "polars": plan.to_polars().collect().rows(),
                 "duckdb": plan.to_duckdb(con).fetchall(),
             }
-            for engine, got in found.items():
-                assert sorted(got) == sorted(wanted), (engine, text)
+            for engine, actual in results.items():
+                assert sorted(actual) == sorted(expected), (engine, text)
 
 
-def _of(kind: pa.DataType, value: str | None) -> str | bytes | None:
-    return value.encode() if value is not None and pa.types.is_binary(kind) else value
+def value_of_type(data_type: pa.DataType, value: str | None) -> str | bytes | None:
+    return value.encode() if value is not None and pa.types.is_binary(data_type) else value
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
-def test_values_beside_null_in_tuples(tmp_path: Path, encoding: str) -> None:
+def test_not_in_as_a_tuple_ignores_nulls_in_all_engines(tmp_path: Path, encoding: str) -> None:
     rows = write(tmp_path, encoding, pa.string())
     plan = ps.open_table(tmp_path).plan([("s", "not in", ["x", "z"])])
     with duckdb.connect() as con:
-        wanted = sorted(plan.to_arrow()["row"].to_pylist())
-        assert sorted(row for row, _ in plan.to_duckdb(con).fetchall()) == wanted
-    assert set(wanted) >= {row for row, value in rows if value == "y"}
+        expected = sorted(plan.to_arrow()["row"].to_pylist())
+        assert sorted(row for row, _ in plan.to_duckdb(con).fetchall()) == expected
+    assert set(expected) >= {row for row, value in rows if value == "y"}

@@ -1,14 +1,14 @@
-"""Files and columns of names that mean something else to an engine: the same rows in all of them."""
+"""Names of files and columns with a special meaning for an engine: all engines return the same rows."""
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from support.aging import wait_until_old
 
 import parsieve as ps
 
@@ -16,35 +16,35 @@ FILES = ["a[1]", "a1", "b*", "b2", "c?", "c1", "{a1,b2}", "d e", "d%20e", "f#g",
 COLUMNS = ["a.b", 'q"q', "b`t", "it's", "new\nline", "1", "*", "^r.*$"]
 
 
-def found_by_all(plan: ps.Plan) -> list[list[int]]:
+def rows_of_all_engines(plan: ps.Plan) -> list[list[int]]:
     with duckdb.connect() as con:
         frames = plan.to_arrow(), plan.to_polars().collect().to_arrow(), plan.to_duckdb(con).to_arrow_table()
     return [sorted(frame["row"].to_pylist()) for frame in frames]
 
 
 @pytest.mark.parametrize("below", ["", "[a]*"])
-def test_files_that_engines_take_for_patterns(tmp_path: Path, below: str) -> None:
+def test_file_names_are_not_interpreted_as_patterns(tmp_path: Path, below: str) -> None:
     folder = tmp_path / below
     (tmp_path / "a").mkdir()
     folder.mkdir(exist_ok=True)
     for number, name in enumerate(FILES):
         pq.write_table(pa.table({"id": [number], "row": [number]}), folder / f"{name}.parquet")
     table = ps.open_table(str(folder))
-    assert found_by_all(table.plan()) == [list(range(len(FILES)))] * 3
+    assert rows_of_all_engines(table.plan()) == [list(range(len(FILES)))] * 3
     for number in range(len(FILES)):
-        assert found_by_all(table.plan(f"id = {number}")) == [[number]] * 3, FILES[number]
+        assert rows_of_all_engines(table.plan(f"id = {number}")) == [[number]] * 3, FILES[number]
 
 
 @pytest.mark.parametrize("column", COLUMNS)
-def test_columns_that_engines_take_for_patterns(tmp_path: Path, column: str) -> None:
+def test_column_names_are_not_interpreted_as_patterns(tmp_path: Path, column: str) -> None:
     for part in range(3):
         pq.write_table(pa.table({"row": [part], column: [part + 10]}), tmp_path / f"{part}.parquet")
-    time.sleep(0.1)
+    wait_until_old(tmp_path)
     table = ps.open_table(str(tmp_path))
     quoted = column.replace('"', '""')
     for kind in ("sieve", "bloom"):
-        assert found_by_all(table.plan(f'"{quoted}" = 11')) == [[1]] * 3
-        assert found_by_all(table.plan([(column, "=", 12)])) == [[2]] * 3
+        assert rows_of_all_engines(table.plan(f'"{quoted}" = 11')) == [[1]] * 3
+        assert rows_of_all_engines(table.plan([(column, "=", 12)])) == [[2]] * 3
         table.build_index(column, kind=kind, progress=False)
         assert table.index_kinds() == {column: kind}
         table.drop_index(column)
@@ -53,16 +53,16 @@ def test_columns_that_engines_take_for_patterns(tmp_path: Path, column: str) -> 
     assert len(table.plan([(column, "=", 12)]).files) == 1
 
 
-def test_a_column_without_a_name(tmp_path: Path) -> None:
+def test_a_column_may_have_an_empty_name(tmp_path: Path) -> None:
     for part in range(3):
         pq.write_table(pa.table({"row": [part], "": [part]}), tmp_path / f"{part}.parquet")
-    time.sleep(0.1)
+    wait_until_old(tmp_path)
     table = ps.open_table(str(tmp_path))
     assert table.build_index("", progress=False).columns == {"": "sieve"}
-    assert found_by_all(table.plan('"" = 1')) == [[1]] * 3
+    assert rows_of_all_engines(table.plan('"" = 1')) == [[1]] * 3
 
 
-def test_a_file_name_that_is_no_text_is_refused(tmp_path: Path) -> None:
+def test_a_file_name_that_is_not_unicode_is_rejected(tmp_path: Path) -> None:
     pq.write_table(pa.table({"row": [1]}), tmp_path / "a.parquet")
     (tmp_path / "a.parquet").rename(tmp_path / "\udcff.parquet")
     with pytest.raises(ps.UnsupportedError, match="rename it"):

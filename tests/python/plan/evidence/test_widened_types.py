@@ -1,4 +1,4 @@
-"""Predicates and their negations over tables whose columns were widened after some files had been written."""
+"""Predicates and their negations over tables with columns that were widened after some files were written."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NAMES = {
     pa.decimal128(20, 2): "decimal(20,2)",
 }
 LONG = ("DECIMAL(22, 2)", Decimal)
-# The table's type, and that of its oldest files.
+# The table's type, and the type of its oldest files.
 DELTA = {
     "byte to int": Pair(pa.int32(), pa.int8(), INTS, [Decimal("0.5")], ("BIGINT", int)),
     "int to long": Pair(pa.int64(), pa.int32(), INTS, [2**70]),
@@ -49,35 +49,37 @@ ICEBERG: dict[str, tuple[Pair, Any]] = {
 }
 
 
-def _written(value: Any) -> Any:
-    """A minimum or maximum as Spark writes it to the log: a float with the digits that a float has."""
+def logged(value: Any) -> Any:
+    """Return a minimum or maximum as Spark logs it: a float32 with its own shortest digits."""
     if isinstance(value, float):
         return float(str(pa.scalar(value, pa.float32()).cast(pa.string()))) if abs(value) < 1e38 else value
     return float(value) if isinstance(value, Decimal) else value
 
 
 def delta(draw: random.Random, folder: Path, pair: Pair) -> list[Written]:
-    """A Delta table, its log written by the protocol: one file of the old type and two of the new."""
+    """Write a Delta table and its log: one file with the old type and two with the new type."""
     (folder / "_delta_log").mkdir(parents=True)
     files: list[Written] = []
-    for version, kind in enumerate([pair.other, pair.first, pair.first]):
-        values = negations.held(draw, kind, pair)
+    for version, data_type in enumerate([pair.other, pair.first, pair.first]):
+        values = negations.held(draw, data_type, pair)
         rows = pa.array(range(version * 10, version * 10 + len(values)), pa.int64())
         table = pa.table({"x": values, "y": pa.array([draw.choice([1, 7]) for _ in values], pa.int64()), "row": rows})
         path = folder / f"{version}.parquet"
         pq.write_table(table, path, row_group_size=2, bloom_filter_options={"x": True})
         os.utime(path, (1, 1))
-        typed = NAMES[kind]
-        about = {"delta.typeChanges": [{"fromType": NAMES[pair.other], "toType": typed}]} if version else {}
-        fields = [{"name": "x", "type": typed, "nullable": True, "metadata": about}] + [
+        type_name = NAMES[data_type]
+        type_changes = {"delta.typeChanges": [{"fromType": NAMES[pair.other], "toType": type_name}]} if version else {}
+        fields = [{"name": "x", "type": type_name, "nullable": True, "metadata": type_changes}] + [
             {"name": name, "type": "long", "nullable": True, "metadata": {}} for name in ("y", "row")
         ]
-        known = [one for one in values.to_pylist() if one is not None and one == one]
+        comparable = [value for value in values.to_pylist() if value is not None and value == value]
         stats: dict[str, Any] = {"numRecords": len(values), "nullCount": {"x": values.null_count}}
-        if known and all(isinstance(one, int | float | Decimal) for one in known) and draw.random() < 0.7:
-            finite = all(abs(one) < 1e38 for one in known) and len(known) == len(values) - values.null_count
+        if comparable and all(isinstance(value, int | float | Decimal) for value in comparable) and draw.random() < 0.7:
+            finite = (
+                all(abs(value) < 1e38 for value in comparable) and len(comparable) == len(values) - values.null_count
+            )
             if finite:
-                stats |= {"minValues": {"x": _written(min(known))}, "maxValues": {"x": _written(max(known))}}
+                stats |= {"minValues": {"x": logged(min(comparable))}, "maxValues": {"x": logged(max(comparable))}}
         features = {"readerFeatures": ["typeWidening", "timestampNtz"], "writerFeatures": ["typeWidening"]}
         actions: list[dict[str, Any]] = [
             {"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, **features}},
@@ -109,19 +111,19 @@ def delta(draw: random.Random, folder: Path, pair: Pair) -> list[Written]:
 
 def _rows(table: pa.Table) -> list[dict[str, Any]]:
     columns = (negations.raw(table["x"].combine_chunks()), table["y"].to_pylist(), table["row"].to_pylist())
-    return [{"x": one, "y": two, "row": three} for one, two, three in zip(*columns, strict=True)]
+    return [{"x": x, "y": y, "row": row} for x, y, row in zip(*columns, strict=True)]
 
 
 def check(draw: random.Random, table: ps.Table, files: list[Written], pair: Pair) -> None:
     if draw.random() < 0.5:
         table.build_index("x", kind=draw.choice(["sieve", "bloom", "both"]), progress=False)
-    there = [row["x"] for file in files for row in file.rows if row["x"] is not None]
-    for asked in negations.forms(draw, pair, there):
-        negations.check(table, files, asked.text, asked.truth)
+    stored_values = [row["x"] for file in files for row in file.rows if row["x"] is not None]
+    for predicate in negations.forms(draw, pair, stored_values):
+        negations.check(table, files, predicate.text, predicate.truth)
 
 
 @pytest.mark.parametrize("name", DELTA)
-def test_delta(tmp_path: Path, name: str) -> None:
+def test_predicates_on_widened_delta_columns_lose_no_row(tmp_path: Path, name: str) -> None:
     for seed in range(2):
         draw, folder = random.Random(seed), tmp_path / str(seed)
         files = delta(draw, folder, DELTA[name])
@@ -130,7 +132,7 @@ def test_delta(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
 @pytest.mark.parametrize("name", ICEBERG)
-def test_iceberg(tmp_path: Path, name: str) -> None:
+def test_predicates_on_widened_iceberg_columns_lose_no_row(tmp_path: Path, name: str) -> None:
     pair, wide = ICEBERG[name]
     iceberg(random.Random(5), tmp_path, pair, wide, rounds=3)
 
@@ -138,21 +140,21 @@ def test_iceberg(tmp_path: Path, name: str) -> None:
 def iceberg(draw: random.Random, folder: Path, pair: Pair, wide: Any, rounds: int) -> None:
     catalog = SqlCatalog("c", uri=f"sqlite:///{folder}/c.db", warehouse=f"file://{folder}/w")
     catalog.create_namespace("n")
-    made = pa.schema({"x": pair.other, "y": pa.int64(), "row": pa.int64()})
-    table = catalog.create_table("n.t", made)
+    schema = pa.schema({"x": pair.other, "y": pa.int64(), "row": pa.int64()})
+    table = catalog.create_table("n.t", schema)
     rows: dict[str, list[dict[str, Any]]] = {}
     for step in range(3):
         if step == 1:
             with table.update_schema() as update:
                 update.update_column("x", wide)
-        kind = pair.first if step else pair.other
-        values = negations.held(draw, kind, pair)
+        data_type = pair.first if step else pair.other
+        values = negations.held(draw, data_type, pair)
         numbers = pa.array(range(step * 10, step * 10 + len(values)), pa.int64())
         data = pa.table({"x": values, "y": pa.array([draw.choice([1, 7]) for _ in values], pa.int64()), "row": numbers})
         table.append(data)
         for task in table.scan().plan_files():
             rows.setdefault(task.file.file_path.removeprefix("file://"), _rows(data))
-    files = [Written(path, pair.first, held) for path, held in rows.items()]
+    files = [Written(path, pair.first, file_rows) for path, file_rows in rows.items()]
     opened = ps.open_table(table.location())
     assert sorted(opened.plan().files) == sorted(rows)
     for _ in range(rounds):

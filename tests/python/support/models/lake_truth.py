@@ -11,13 +11,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from parsieve.io.sources import RangeReader
+from parsieve.io.ranges import RangeReader
 from parsieve.lake import Lake, Slice, Snapshot
 from parsieve.lake.base import ColumnPath
 from parsieve.lake.rows.columns import leaf_field, leaf_of
 from parsieve.plan.evidence.file_columns import FileLeaves, WantedLeaf
 from parsieve.plan.evidence.footers import open_footer
-from parsieve.predicate.column_names import Names
+from parsieve.predicate.column_names import ColumnNames
 
 
 def leaf_paths(schema: pa.Schema) -> list[ColumnPath]:
@@ -51,7 +51,7 @@ def path_in_base(lake: Lake, piece: Slice, schema: pa.Schema, path: ColumnPath) 
     reader = RangeReader(lake.open_base(piece))
     try:
         file = open_footer(reader)
-        found = FileLeaves(file).find(WantedLeaf(schema, Names(schema).find(path)))
+        found = FileLeaves(file).find(WantedLeaf(schema, ColumnNames(schema).find(path)))
         return None if found is None else tuple(file.columns[found])
     finally:
         reader.close()

@@ -14,9 +14,9 @@ import pyarrow as pa
 import parsieve as ps
 from parsieve.predicate import And, Expr, IsNull, Not, Or
 from parsieve.predicate.builder import Builder, Operand, is_bytes, is_text, scalar_value
-from parsieve.predicate.column_names import Names
+from parsieve.predicate.column_names import ColumnNames
 from parsieve.predicate.expr import Operator
-from parsieve.predicate.literals import UnlikeError
+from parsieve.predicate.messages import NotUnderstoodError
 from support.models.lake_truth import leaf_paths
 from support.models.lake_truth import rows as row_texts
 from support.models.predicate_reference import rows as matching
@@ -40,7 +40,7 @@ def random_predicate(random_: random.Random, full: pa.Table, depth: int = 2) -> 
         forms: list[Expr] = [And(parts), Or(parts), Not(parts[0])]
         return random_.choice(forms)
     path = random_.choice(leaf_paths(full.schema))
-    column = Names(full.schema).find(path)
+    column = ColumnNames(full.schema).find(path)
     values = values_of(full, path)
     kind = random_.choice(["compare", "compare", "in", "null", "prefix", "between"])
     build, operand = Builder(), Operand(column)
@@ -58,7 +58,7 @@ def random_predicate(random_: random.Random, full: pa.Table, depth: int = 2) -> 
                 operand, first[: random_.randrange(3)] if isinstance(first, str | bytes) else first
             )
         return build.compare(operand, random_.choice(OPERATORS), first)
-    except UnlikeError:
+    except NotUnderstoodError:
         return IsNull(column)
 
 

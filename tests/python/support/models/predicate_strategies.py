@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from parsieve.predicate import Always, And, Expr, IsNull, Not, Or
 from parsieve.predicate.builder import Builder, Operand, python_value
-from parsieve.predicate.column_names import Names
-from parsieve.predicate.literals import UnlikeError
+from parsieve.predicate.column_names import ColumnNames
+from parsieve.predicate.messages import NotUnderstoodError
 
 UTC = dt.UTC
 FLOATS = [0.0, -0.0, math.nan, math.inf, -math.inf, 1.5, -1.5, 0.1, 5e-324, 1.0, 2.0]
@@ -49,7 +49,7 @@ OPERATORS = ["=", "!=", "<", "<=", ">", ">="]
 SCHEMA = pa.schema(
     {name: column[0] for name, column in COLUMNS.items()} | {"st": pa.struct({"x": pa.int32(), "y z": pa.string()})}
 )
-NAMES, BUILD = Names(SCHEMA), Builder()
+NAMES, BUILD = ColumnNames(SCHEMA), Builder()
 
 
 @st.composite
@@ -86,7 +86,7 @@ def leaves(draw: st.DrawFn) -> Expr:
         if form == "prefix" and name == "bin":
             return BUILD.starts_with(operand, draw(st.sampled_from([b"", b"a", b"\xff", b"a\0"])))
         return BUILD.compare(operand, draw(st.sampled_from(OPERATORS)), draw(pool))
-    except UnlikeError:
+    except NotUnderstoodError:
         return IsNull(operand.column)
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import parsieve as ps
-from parsieve.io import atomic, journal
+from parsieve.io import fd, in_place, replace
 
 CALLS = "open write fdatasync ftruncate fsync fchown chmod utime close lseek read replace unlink stat fstat".split()
 
@@ -49,6 +49,12 @@ class KillingOs:
         return call
 
 
+def patch_os(fake: Any) -> None:
+    """Replace the module `os` in all modules that change local files."""
+    for module in (fd, in_place, replace):
+        vars(module)["os"] = fake
+
+
 def child(run: Callable[[], None]) -> int:
     """Forks, runs, and tells the process."""
     process = os.fork()
@@ -62,23 +68,23 @@ def child(run: Callable[[], None]) -> int:
     return process
 
 
-def measure(path: Path, old: bytes, in_place: bool) -> float:
+def measure(path: Path, old: bytes, change_in_place: bool) -> float:
     """The seconds of a run that nobody interrupts."""
     path.write_bytes(old)
     begun = time.perf_counter()
-    ps.add_filters(path, columns="id", in_place=in_place)
+    ps.add_filters(path, columns="id", in_place=change_in_place)
     return time.perf_counter() - begun
 
 
-def main(folder: Path, mode: str, count: int, in_place: bool) -> None:
+def main(folder: Path, mode: str, count: int, change_in_place: bool) -> None:
     path = folder / "t.parquet"
     old = path.read_bytes()
-    ps.add_filters(path, columns="id", in_place=in_place)
+    ps.add_filters(path, columns="id", in_place=change_in_place)
     new = path.read_bytes()
     assert old != new
     # A disk that others keep busy makes one run ten times as long as the next: the shortest of five is a beginning, and
     # what becomes of each run moves the window in which the next one is killed.
-    window = 4 * min(measure(path, old, in_place) for _ in range(5))
+    window = 4 * min(measure(path, old, change_in_place) for _ in range(5))
     random.seed(count)
     kills = survived_old = survived_new = 0
     deadly = rounds = 0
@@ -87,11 +93,11 @@ def main(folder: Path, mode: str, count: int, in_place: bool) -> None:
         deadly += 1
 
         def at_a_call(deadly: int = deadly, short: bool = rounds % 2 == 1) -> None:
-            vars(atomic)["os"] = vars(journal)["os"] = KillingOs(deadly, short)
-            ps.add_filters(path, columns="id", in_place=in_place)
+            patch_os(KillingOs(deadly, short))
+            ps.add_filters(path, columns="id", in_place=change_in_place)
 
         def at_a_time() -> None:
-            ps.add_filters(path, columns="id", in_place=in_place)
+            ps.add_filters(path, columns="id", in_place=change_in_place)
 
         process = child(at_a_call if mode == "calls" else at_a_time)
         if mode == "times":
@@ -105,13 +111,13 @@ def main(folder: Path, mode: str, count: int, in_place: bool) -> None:
             # All calls were counted; begin again, with the writes cut otherwise.
             deadly, rounds = 0, rounds + 1
             window *= 0.9
-        if in_place:
+        if change_in_place:
             # Undoing may be interrupted as well.
-            while journal.journal_of(path).exists():
+            while in_place.journal_path(path).exists():
                 interrupted = random.randrange(1, 12)
 
                 def undo(deadly: int = interrupted) -> None:
-                    vars(atomic)["os"] = vars(journal)["os"] = KillingOs(deadly, False)
+                    patch_os(KillingOs(deadly, False))
                     ps.open_filters(path)
 
                 os.waitpid(child(undo), 0)
@@ -127,7 +133,9 @@ def main(folder: Path, mode: str, count: int, in_place: bool) -> None:
                 assert left.suffix == ".tmp"
                 left.unlink()
             else:
-                assert left.name == "t.parquet" or (in_place and left.name.endswith(".parsieve-journal.tmp")), left
+                assert left.name == "t.parquet" or (change_in_place and left.name.endswith(".parsieve-journal.tmp")), (
+                    left
+                )
     print(kills, survived_old, survived_new)
 
 
