@@ -21,7 +21,10 @@ _COLUMNS = ("partition", "group", "token", "path", "size", "num_rows", "clean")
 
 @dataclass(frozen=True, slots=True, order=True)
 class Location:
-    """Identify rows across versions of a table: a partition, and a file group in it. An index is keyed by it."""
+    """A place for rows that stays the same in all versions of a table: a partition, and a file group in it.
+
+    An index refers to rows by their locations.
+    """
 
     partition: str
     group: str
@@ -33,25 +36,26 @@ class Slice:
 
     # The partition as the format names it, "" if there is none.
     partition: str
-    # Hudi: the file id. Other formats: the data file's path below the table's folder, or its address if it is outside.
+    # In Hudi, the file ID. In other formats, the path of the data file below the table's folder, or its address if it
+    # is outside the folder.
     group: str
     # Changes whenever the live rows can change. "" proves nothing: two slices without a token are never the same.
     token: str
-    # The base file as an engine opens it; None if there are only log files.
+    # The path of the base file for engines, or None if there are only log files.
     path: str | None
     size: int | None
-    # Rows of the base file, including deleted rows.
+    # The number of rows in the base file, including deleted rows.
     num_rows: int | None
-    # The base file has exactly the live rows: no logs, deletion vectors or delete files.
+    # Whether the base file has exactly the live rows: no logs, deletion vectors or delete files.
     clean: bool
-    # Columns of the schema that are constant in the slice, as Python values of their types.
+    # The values of the columns that are constant in the slice.
     partition_values: Mapping[str, object]
-    # The adapter's data for reading the slice.
+    # The data that the adapter needs to read the slice.
     native: Any = field(repr=False)
 
     @property
     def location(self) -> Location:
-        """Return the location that this is a version of."""
+        """Return the location of the slice."""
         return Location(self.partition, self.group)
 
     def same_rows(self, other: Slice) -> bool:
@@ -61,15 +65,15 @@ class Slice:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PartitionColumn:
-    """A column that is constant in each slice: its distinct values, and which of them each slice has."""
+    """A column that is constant in each slice: its distinct values, and the number of the value in each slice."""
 
     values: Sequence[object]
-    # Positions in `values`, as int32; null if the table does not define the column's value in a slice.
+    # Positions in `values`, as int32. Null if the table does not define the column's value in a slice.
     numbers: pa.Array
 
     @classmethod
     def of(cls, values: Iterable[object], known: Iterable[bool]) -> Self:
-        """Build a column from one value for each slice. Values of slices that are not `known` do not count."""
+        """Build a column from one value for each slice. Ignore the value if its entry in `known` is false."""
         places: dict[tuple[type, object], int] = {}
         distinct: list[object] = []
         numbers: list[int | None] = []
@@ -77,7 +81,7 @@ class PartitionColumn:
             if not is_known:
                 numbers.append(None)
                 continue
-            # 1 and True are equal, and so are 0.0 and -0.0.
+            # In Python, 1 equals True, and 0.0 equals -0.0, but they are different values here.
             key = (type(value), repr(value) if isinstance(value, float) else value)
             number = places.setdefault(key, len(distinct))
             if number == len(distinct):
@@ -89,13 +93,13 @@ class PartitionColumn:
 class Slices(Sequence[Slice]):
     """The slices of a snapshot. Each property is an Arrow array with an entry for each slice.
 
-    A `Slice` is made on demand, and stays the same object while any reference to it exists. Threads may share the
-    slices.
+    A `Slice` is created on demand, and stays the same object while any reference to it exists. You can share the slices
+    between threads.
     """
 
     @staticmethod
     def of(slices: Sequence[Slice]) -> Slices:
-        """Return slices that exist as objects in this form."""
+        """Convert a sequence of `Slice` objects."""
         return slices if isinstance(slices, Slices) else MadeSlices(slices)
 
     @abstractmethod
@@ -114,7 +118,7 @@ class Slices(Sequence[Slice]):
     @property
     @abstractmethod
     def token(self) -> pa.StringArray:
-        """The token of each slice, "" if nothing proves that it is still the same."""
+        """The token of each slice, "" if it has none yet."""
 
     @property
     @abstractmethod
@@ -147,10 +151,10 @@ class Slices(Sequence[Slice]):
 
     @abstractmethod
     def select(self, numbers: pa.Array) -> Slices:
-        """Return the slices at some positions. No other slice is looked at."""
+        """Return the slices at some positions, without reading the other slices."""
 
     @cached_property
-    def _made(self) -> WeakValueDictionary[int, Slice]:
+    def _objects(self) -> WeakValueDictionary[int, Slice]:
         return WeakValueDictionary()
 
     @overload
@@ -165,9 +169,9 @@ class Slices(Sequence[Slice]):
             return tuple(self.at(range(*number.indices(len(self)))))
         position = number + len(self) if number < 0 else number
         if not 0 <= position < len(self):
-            raise IndexError(f"there are {len(self)} slices, and none at {number}")
-        known = self._made.get(position)
-        return self.at([position])[0] if known is None else known
+            raise IndexError(f"slice {number} does not exist: there are {len(self)} slices")
+        existing = self._objects.get(position)
+        return self.at([position])[0] if existing is None else existing
 
     def __iter__(self) -> Iterator[Slice]:
         """Iterate over the slices as objects."""
@@ -181,9 +185,9 @@ class Slices(Sequence[Slice]):
         constants = [
             (name, column.values, column.numbers.to_pylist()) for name, column in chosen.partition_values.items()
         ]
-        # Folders with the same values share one mapping.
+        # Slices with the same values share one mapping.
         shared: dict[tuple[int | None, ...], dict[str, object]] = {}
-        found = []
+        slices = []
         for at, (position, row) in enumerate(zip(positions, rows, strict=True)):
             numbers = tuple(places[at] for _, _, places in constants)
             if numbers not in shared:
@@ -194,12 +198,12 @@ class Slices(Sequence[Slice]):
                 }
             partition, group, token, path, size, num_rows, clean = row
             values, native = shared[numbers], chosen.native(at)
-            piece = Slice(partition, group, token, path, size, num_rows, clean, values, native)
-            found.append(self._made.setdefault(position, piece))
-        return found
+            file_slice = Slice(partition, group, token, path, size, num_rows, clean, values, native)
+            slices.append(self._objects.setdefault(position, file_slice))
+        return slices
 
     def same_rows(self, other: Slices) -> bool:
-        """Return whether the tokens prove that both are the same locations with the same live rows, in one order."""
+        """Return whether the tokens prove that both have the same locations and live rows, in the same order."""
         if self is other:
             return True
         if len(self) != len(other) or not self.group.equals(other.group):
@@ -209,7 +213,7 @@ class Slices(Sequence[Slice]):
         return not pc.any(pc.equal(self.token, "")).as_py()
 
     def thinned(self, kept: Iterable[int]) -> Slices:
-        """Return the same slices for a pickle. Only the slices at the positions `kept` can be read."""
+        """Return the same slices for a pickle, with the data to read only the slices at the positions `kept`."""
         return StoredSlices.copy(self, kept)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -236,42 +240,42 @@ class MadeSlices(Slices):
     @cached_property
     def partition(self) -> pa.StringArray:
         """The partition of each slice."""
-        return pa.array([piece.partition for piece in self._slices], pa.string())
+        return pa.array([file_slice.partition for file_slice in self._slices], pa.string())
 
     @cached_property
     def group(self) -> pa.StringArray:
         """The file group of each slice."""
-        return pa.array([piece.group for piece in self._slices], pa.string())
+        return pa.array([file_slice.group for file_slice in self._slices], pa.string())
 
     @cached_property
     def token(self) -> pa.StringArray:
         """The token of each slice."""
-        return pa.array([piece.token for piece in self._slices], pa.string())
+        return pa.array([file_slice.token for file_slice in self._slices], pa.string())
 
     @cached_property
     def path(self) -> pa.StringArray:
         """The path of each base file."""
-        return pa.array([piece.path for piece in self._slices], pa.string())
+        return pa.array([file_slice.path for file_slice in self._slices], pa.string())
 
     @cached_property
     def size(self) -> pa.Int64Array:
         """The bytes of each base file."""
-        return pa.array([piece.size for piece in self._slices], pa.int64())
+        return pa.array([file_slice.size for file_slice in self._slices], pa.int64())
 
     @cached_property
     def num_rows(self) -> pa.Int64Array:
         """The rows of each base file."""
-        return pa.array([piece.num_rows for piece in self._slices], pa.int64())
+        return pa.array([file_slice.num_rows for file_slice in self._slices], pa.int64())
 
     @cached_property
     def clean(self) -> pa.BooleanArray:
         """Whether each slice is exactly its base file."""
-        return pa.array([piece.clean for piece in self._slices], pa.bool_())
+        return pa.array([file_slice.clean for file_slice in self._slices], pa.bool_())
 
     @cached_property
     def partition_values(self) -> Mapping[str, PartitionColumn]:
         """The columns that are constant in each slice."""
-        rows = [piece.partition_values for piece in self._slices]
+        rows = [file_slice.partition_values for file_slice in self._slices]
         names = dict.fromkeys(name for row in rows for name in row)
         return {
             name: PartitionColumn.of((row.get(name) for row in rows), (name in row for row in rows)) for name in names
@@ -287,7 +291,7 @@ class MadeSlices(Slices):
 
 
 class StoredSlices(Slices):
-    """Slices whose columns are all in memory, as they come out of a pickle."""
+    """Slices with all columns in memory. Unpickled slices have this type."""
 
     def __init__(
         self, columns: Mapping[str, pa.Array], values: Mapping[str, PartitionColumn], natives: Mapping[int, Any]
@@ -298,7 +302,7 @@ class StoredSlices(Slices):
 
     @classmethod
     def copy(cls, slices: Slices, kept: Iterable[int]) -> StoredSlices:
-        """Return a copy of some slices. Only the slices at the positions `kept` can be read."""
+        """Return a copy of some slices, with the data to read only the slices at the positions `kept`."""
         columns = {name: getattr(slices, name) for name in _COLUMNS}
         return cls(columns, slices.partition_values, {number: slices.native(number) for number in kept})
 
@@ -346,7 +350,7 @@ class StoredSlices(Slices):
         return self._values
 
     def native(self, number: int) -> Any:
-        """Return the adapter's data of a slice; None for a slice that was thinned out."""
+        """Return the adapter's data for reading a slice, or None if the slice cannot be read after `thinned`."""
         return self._natives.get(number)
 
     def select(self, numbers: pa.Array) -> Slices:
@@ -356,15 +360,15 @@ class StoredSlices(Slices):
         return StoredSlices(columns, selected(self._values, numbers), natives)
 
     def thinned(self, kept: Iterable[int]) -> Slices:
-        """Return the same slices. Only the slices at the positions `kept` can be read."""
+        """Return the same slices, with the data to read only the slices at the positions `kept`."""
         return StoredSlices(self._columns, self._values, {number: self.native(number) for number in kept})
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Arrow's own format holds no more of a buffer than the slices need.
+        # Arrow's IPC format stores only the used part of a buffer. A pickle of an array would contain all of it.
         numbers = {f"{at}": column.numbers for at, column in enumerate(self._values.values())}
         batch = pa.RecordBatch.from_pydict({**self._columns, **numbers})
         values = [(name, list(column.values)) for name, column in self._values.items()]
-        return _restored, (
+        return _restore, (
             batch.schema.serialize().to_pybytes(),
             batch.serialize().to_pybytes(),
             values,
@@ -372,7 +376,7 @@ class StoredSlices(Slices):
         )
 
 
-def _restored(
+def _restore(
     schema: bytes, data: bytes, values: Sequence[tuple[str, list[object]]], natives: Mapping[int, Any]
 ) -> Slices:
     batch = pa.ipc.read_record_batch(data, pa.ipc.read_schema(pa.py_buffer(schema)))
@@ -401,8 +405,8 @@ def names_of(slices: Slices) -> list[str]:
     names: list[str | None] = slices.path.to_pylist()
     if slices.path.null_count:
         missing = pc.indices_nonzero(slices.path.is_null())
-        where = slices.select(missing)
-        places = zip(missing.to_pylist(), where.partition.to_pylist(), where.group.to_pylist(), strict=True)
+        unnamed = slices.select(missing)
+        places = zip(missing.to_pylist(), unnamed.partition.to_pylist(), unnamed.group.to_pylist(), strict=True)
         for number, partition, group in places:
             names[number] = f"{partition}/{group}".lstrip("/")
     return [name or "" for name in names]

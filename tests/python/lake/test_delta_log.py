@@ -156,9 +156,9 @@ def test_partition_values_that_engines_read_differently_are_rejected(tmp_path: P
     write_deltalake(str(tmp_path), table, partition_by=table.column_names[1:])
     lake = open_lake(tmp_path)
     snapshot = lake.snapshot()
-    with pytest.raises(ps.UnsupportedError, match="a null to Spark"):
+    with pytest.raises(ps.UnsupportedError, match="Spark reads as null"):
         lake.read(snapshot, snapshot.slices)
-    with pytest.raises(ps.UnsupportedError, match="a null to Spark"):
+    with pytest.raises(ps.UnsupportedError, match="Spark reads as null"):
         lake.read(snapshot, snapshot.slices, ["id"], pc.field("empty") == "")
     names = [name for name in table.column_names if name != "empty"]
     rows_read = lake.read(snapshot, snapshot.slices, names).read_all()

@@ -1,4 +1,4 @@
-"""The data files in Delta's log as columns: from checkpoints, from the actions of commits, and both together."""
+"""Collect the data files in Delta's log as columns, both from checkpoints and from the actions of commits."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ _VECTOR = pa.struct(
     {"storageType": _TEXT, "pathOrInlineDv": _TEXT, "offset": pa.int64(), "sizeInBytes": pa.int64()}
     | {"cardinality": pa.int64()}
 )
-_VECTOR_NAMES = [one.name for one in _VECTOR]
-# Files that commits added and that are held as objects.
+_VECTOR_NAMES = [field.name for field in _VECTOR]
+# The number of files from commits after which their lists are converted to columns.
 _ROWS = 1 << 13
-# The path of a file, and what distinguishes its deletion vector from others.
+# Identifies a file with its deletion vector: the path, and the vector's ID if there is a vector.
 Key = str
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LogFiles:
-    """Data files that `add` actions name, with an entry in each column for each file."""
+    """Data files from `add` actions. Each column has an entry for each file."""
 
-    # Below the table, or an address.
+    # The path below the table's folder, or an address.
     path: pa.StringArray
     # The texts of the partition values, by the columns' physical names.
     partition_values: pa.MapArray
     size: pa.Int64Array
     # Milliseconds since 1970.
     modified: pa.Int64Array
-    # Statistics as JSON. Together they may take more than Arrow holds in one array.
+    # Statistics as JSON. They may be too large for one Arrow array.
     stats: pa.ChunkedArray
-    # Deletion vectors, null for files that have none.
+    # Deletion vectors, null for files without one.
     vector: pa.StructArray
 
     def __len__(self) -> int:
@@ -48,7 +48,7 @@ class LogFiles:
 
     @classmethod
     def of_adds(cls, adds: pa.StructArray) -> LogFiles | None:
-        """Return the files of a checkpoint's column `add`; None if it has none."""
+        """Return the files in the column `add` of a checkpoint, or None if it has none."""
         numbers = pc.indices_nonzero(adds.is_valid())
         count = len(numbers)
         if not count:
@@ -56,7 +56,7 @@ class LogFiles:
         first, last = numbers[0].as_py(), numbers[-1].as_py()
         if last - first + 1 == count:
             adds, numbers = adds.slice(first, count), None
-        names = [one.name for one in adds.type]
+        names = [field.name for field in adds.type]
 
         def column(name: str) -> pa.Array:
             values = adds.field(names.index(name))
@@ -110,7 +110,7 @@ class LogFiles:
 
     @property
     def vector_ids(self) -> pa.StringArray:
-        """What distinguishes the deletion vectors of a file; "" if it has none."""
+        """A text for each file that identifies its deletion vector, or "" if it has none."""
         if self.vector.null_count == len(self):
             return pa.repeat(pa.scalar("", _TEXT), len(self))
         kind, place, offset = (
@@ -120,38 +120,38 @@ class LogFiles:
         return pc.fill_null(pc.binary_join_element_wise(kind, place, at, ""), "")
 
     def without(self, keys: Collection[Key]) -> LogFiles:
-        """Return the files but those with a path and deletion vector among `keys`."""
+        """Return the files whose keys are not in `keys`."""
         if not keys:
             return self
         paths = pa.array({key.partition("\0")[0] for key in keys}, _TEXT)
         suspects = pc.indices_nonzero(pc.is_in(self.path, value_set=paths))
         names = zip(suspects.to_pylist(), self.take(suspects)._keys(), strict=True)
-        return self._but([number for number, key in names if key in keys])
+        return self._except([number for number, key in names if key in keys])
 
     def without_duplicates(self) -> LogFiles:
-        """Return the files with only the last one of each path and deletion vector."""
-        # Paths with different hashes are different.
+        """Return the files without repeated keys. The last file with each key stays."""
+        # If all hashes differ, so do all paths.
         hashes = hash_column(self.path)
         hashes = hashes.take(pc.sort_indices(hashes))
         if not pc.any(pc.equal(hashes[1:], hashes[:-1])).as_py():
             return self
         last: dict[Key, int] = {}
-        gone = []
+        replaced = []
         for number, key in enumerate(self._keys()):
             if key in last:
-                gone.append(last[key])
+                replaced.append(last[key])
             last[key] = number
-        return self._but(gone)
+        return self._except(replaced)
 
     def _keys(self) -> list[Key]:
         pairs = zip(self.path.to_pylist(), self.vector_ids.to_pylist(), self.clean.to_pylist(), strict=True)
         return [path if is_clean else f"{path}\0{vector}" for path, vector, is_clean in pairs]
 
-    def _but(self, gone: Sequence[int]) -> LogFiles:
-        if not gone:
+    def _except(self, excluded: Sequence[int]) -> LogFiles:
+        if not excluded:
             return self
-        everything = pa.array(range(len(self)), pa.int64())
-        return self.take(everything.filter(pc.invert(pc.is_in(everything, value_set=pa.array(gone, pa.int64())))))
+        numbers = pa.array(range(len(self)), pa.int64())
+        return self.take(numbers.filter(pc.invert(pc.is_in(numbers, value_set=pa.array(excluded, pa.int64())))))
 
     def texts(self, column: str) -> pa.StringArray:
         """Return the text of a column's value in each file, null if there is none."""
@@ -161,13 +161,13 @@ class LogFiles:
 
 
 class NewFiles:
-    """The files that commits add, until a commit removes them."""
+    """The files that commits add and that no later commit removes."""
 
     def __init__(self) -> None:
-        # The position of each file among all that were added.
+        # The position of each file among all added files.
         self._live: dict[Key, int] = {}
         self._count = 0
-        # Columns of files that were added first, and lists for the others.
+        # The first files as columns. The lists below contain the others.
         self._parts: list[LogFiles] = []
         self._clear()
 
@@ -202,11 +202,11 @@ class NewFiles:
         return key
 
     def keys(self) -> Collection[Key]:
-        """Return the keys of the files that are left."""
+        """Return the keys of the remaining files."""
         return self._live.keys()
 
     def columns(self) -> LogFiles:
-        """Return the files that are left."""
+        """Return the remaining files."""
         self._flush()
         files = LogFiles.concatenated(self._parts)
         if len(self._live) == self._count:
@@ -214,7 +214,7 @@ class NewFiles:
         return files.take(pa.array(self._live.values(), pa.int64()))
 
     def _flush(self) -> None:
-        """Turn the lists into columns, which take less memory."""
+        """Convert the lists to columns, which need less memory."""
         files = LogFiles(
             path=pa.array(self._path, _TEXT),
             partition_values=pa.array(self._values, _VALUES),
@@ -228,7 +228,7 @@ class NewFiles:
 
 
 def key_of(path: str, vector: Mapping[str, Any] | None) -> Key:
-    """Return what identifies a file with its deletion vector in the log."""
+    """Return the text that identifies a file with its deletion vector in the log."""
     if vector is None:
         return path
     offset = "" if vector.get("offset") is None else f"@{vector['offset']}"
@@ -241,13 +241,13 @@ def _unquote(path: str) -> str:
 
 def _coalesced(chunks: Sequence[pa.Array]) -> list[pa.Array]:
     """Return the same entries in fewer arrays. Each refresh of a table adds a small array."""
-    found: list[list[pa.Array]] = []
+    groups: list[list[pa.Array]] = []
     for chunk in chunks:
-        if found and sum(map(len, found[-1])) + len(chunk) <= _ROWS:
-            found[-1].append(chunk)
+        if groups and sum(map(len, groups[-1])) + len(chunk) <= _ROWS:
+            groups[-1].append(chunk)
         else:
-            found.append([chunk])
-    return [pa.concat_arrays(few) if len(few) > 1 else few[0] for few in found]
+            groups.append([chunk])
+    return [pa.concat_arrays(group) if len(group) > 1 else group[0] for group in groups]
 
 
 def _taken(column: pa.ChunkedArray, numbers: pa.Array) -> pa.ChunkedArray:
@@ -300,7 +300,7 @@ def _maps(values: pa.Array) -> pa.MapArray:
 def _vectors(values: pa.Array) -> pa.StructArray:
     if values.null_count == len(values):
         return pa.nulls(len(values), _VECTOR)
-    names = [one.name for one in values.type]
+    names = [field.name for field in values.type]
     children = [
         pc.struct_field(values, name).cast(_VECTOR.field(name).type)
         if name in names

@@ -1,4 +1,4 @@
-"""Delta's log at a version: the protocol, the metadata, and the files with their deletion vectors as columns."""
+"""Replay Delta's log to get the protocol, the metadata and the data files of a version."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ def latest_version(storage: Storage) -> int:
     return max(versions)
 
 
-def commit_mark(storage: Storage, version: int) -> str:
-    """Return what proves that the commit of a version is still the same file; "" if nothing does, or if it is gone."""
+def commit_token(storage: Storage, version: int) -> str:
+    """Return the token of the commit of a version, or "" if it has none yet or was deleted."""
     try:
         return storage.stat(storage.join(f"_delta_log/{version:020}.json"))
     except FileNotFoundError:
@@ -69,7 +69,7 @@ def state_at(storage: Storage, version: int, earlier: LogState | None = None) ->
     missing = [number for number in range(begin + 1, version + 1) if f"{number:020}.json" not in names]
     if missing:
         raise UnsupportedError(
-            f"the log of {storage.uri} lacks version {missing[0]}, so version {version} cannot be told any more"
+            f"cannot read version {version} of {storage.uri}: version {missing[0]} is missing in its log"
         )
     commits = [f"{number:020}.json" for number in range(begin + 1, version + 1)]
     return _replay(storage, version, checkpoint, commits, None)
@@ -93,7 +93,7 @@ def _replay(
 
 
 def _checkpoint(names: set[str], version: int) -> tuple[int, list[str]]:
-    """Return the version and the files of the newest complete checkpoint; -1 if the log goes back to the beginning."""
+    """Return the version and the files of the newest complete checkpoint, or -1 and no files if there is none."""
     complete: dict[int, list[str]] = {}
     parts: dict[tuple[int, int], list[str]] = {}
     for name in sorted(names):
@@ -151,7 +151,7 @@ def _checkpoint_content(storage: Storage, name: str) -> _Content:
     if name.endswith(".json"):
         return _Content(actions=[*_lines(_read(storage, name), name)])
     with foreign(f"{name} of Delta's log"), storage.open(storage.join(f"_delta_log/{name}")) as source:
-        # A few rows at a time, and no more of the file than they need, so that little memory is used.
+        # Read a few rows at a time, and only the bytes that they need, to save memory.
         file = pq.ParquetFile(source, buffer_size=_BUFFER, pre_buffer=not storage.is_local)
         names = file.schema_arrow.names
         columns = [column for column in _COLUMNS if column.partition(".")[0] in names]
@@ -174,7 +174,7 @@ class _Replay:
         self.state: dict[str, Any] = {}
         # The files of the checkpoint, or of an earlier state.
         self.base: list[LogFiles] = []
-        # Files that commits added, and the keys of files that they removed.
+        # The files that commits added, and the keys of files that commits removed.
         self._added = NewFiles()
         self._removed: set[Key] = set()
         self._storage = storage
@@ -209,7 +209,7 @@ class _Replay:
             added.add(adds)
 
     def files(self) -> LogFiles:
-        """Return the files that are in the table now."""
+        """Return the files in the table after all actions."""
         with _checked():
             replaced = self._removed.union(self._added.keys())
             base = [part.without(replaced) for part in self.base]
@@ -218,8 +218,8 @@ class _Replay:
 
 @contextmanager
 def _checked() -> Iterator[None]:
-    """Raise errors of unexpected types as `FormatError`."""
+    """Convert errors about missing or malformed fields to `FormatError`."""
     try:
         yield
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise FormatError(f"an action of Delta's log is not what the protocol says: {error!r}") from error
+        raise FormatError(f"an action in Delta's log violates the protocol: {error!r}") from error

@@ -1,4 +1,4 @@
-"""Delta's schema as Arrow's, with physical names, and partition values and statistics read from their texts."""
+"""Convert Delta's schema to Arrow, find columns in data files, and parse partition values."""
 
 from __future__ import annotations
 
@@ -46,49 +46,48 @@ def schema_of(metadata: Mapping[str, Any]) -> pa.Schema:
     """Return the table's columns, with physical names and widened types in the fields' metadata."""
     try:
         fields = json.loads(metadata["schemaString"])["fields"]
-        return pa.schema([_field(one) for one in fields])
+        return pa.schema([_field(field) for field in fields])
     except (KeyError, TypeError, ValueError) as error:
         if isinstance(error, UnsupportedError):
             raise
-        raise FormatError(f"the schema in Delta's log is not what the protocol says: {error!r}") from error
+        raise FormatError(f"the schema in Delta's log violates the protocol: {error!r}") from error
 
 
-def _field(said: Mapping[str, Any]) -> pa.Field:
-    about, kept = said.get("metadata") or {}, {}
-    if "delta.columnMapping.physicalName" in about:
-        kept[PHYSICAL_NAME] = str(about["delta.columnMapping.physicalName"])
-    if "delta.columnMapping.id" in about:
-        kept[FIELD_ID] = str(about["delta.columnMapping.id"])
-    if "delta.typeChanges" in about:
+def _field(definition: Mapping[str, Any]) -> pa.Field:
+    metadata, kept = definition.get("metadata") or {}, {}
+    if "delta.columnMapping.physicalName" in metadata:
+        kept[PHYSICAL_NAME] = str(metadata["delta.columnMapping.physicalName"])
+    if "delta.columnMapping.id" in metadata:
+        kept[FIELD_ID] = str(metadata["delta.columnMapping.id"])
+    if "delta.typeChanges" in metadata:
         kept[WIDENED] = "yes"
-    return pa.field(said["name"], _type(said["type"]), metadata=kept or None)
+    return pa.field(definition["name"], _type(definition["type"]), metadata=kept or None)
 
 
-def _type(said: Any) -> pa.DataType:
-    if isinstance(said, str):
-        if said in _TYPES:
-            return _TYPES[said]
-        if match := _DECIMAL.fullmatch(said):
+def _type(definition: Any) -> pa.DataType:
+    if isinstance(definition, str):
+        if definition in _TYPES:
+            return _TYPES[definition]
+        if match := _DECIMAL.fullmatch(definition):
             return pa.decimal128(int(match[1]), int(match[2]))
-    elif said["type"] == "struct":
-        return pa.struct([_field(one) for one in said["fields"]])
-    elif said["type"] == "array":
-        return pa.list_(pa.field("element", _type(said["elementType"])))
-    elif said["type"] == "map":
-        return pa.map_(_type(said["keyType"]), _type(said["valueType"]))
-    raise UnsupportedError(
-        f"columns of Delta's type {said if isinstance(said, str) else said['type']} are not supported"
-    )
+    elif definition["type"] == "struct":
+        return pa.struct([_field(field) for field in definition["fields"]])
+    elif definition["type"] == "array":
+        return pa.list_(pa.field("element", _type(definition["elementType"])))
+    elif definition["type"] == "map":
+        return pa.map_(_type(definition["keyType"]), _type(definition["valueType"]))
+    name = definition if isinstance(definition, str) else definition["type"]
+    raise UnsupportedError(f"columns of Delta's type {name} are not supported")
 
 
 def physical(field: pa.Field) -> str:
-    """The name of a column in data files, statistics and partition values."""
-    found: str = (field.metadata or {}).get(PHYSICAL_NAME, field.name.encode()).decode()
-    return found
+    """Return the name of a column in data files, statistics and partition values."""
+    name: str = (field.metadata or {}).get(PHYSICAL_NAME, field.name.encode()).decode()
+    return name
 
 
 def matching_of(mode: str) -> Matching:
-    """How files' columns are found under a mode of column mapping."""
+    """Return how to find the columns of data files under a mode of column mapping."""
     if mode == "none":
         return BY_NAME
     if mode == "name":
@@ -107,12 +106,12 @@ def _by_id(among: Sequence[pa.Field]) -> Find:
     places = places_by_id(among)
 
     def find(field: pa.Field) -> int | None:
-        wanted = (field.metadata or {}).get(FIELD_ID)
-        if wanted is None or None in places:
+        number = (field.metadata or {}).get(FIELD_ID)
+        if number is None or None in places:
             raise UnsupportedError(
                 f"column {field.name!r} is mapped by id, but the table or one of its files has no ids"
             )
-        return places.get(wanted)
+        return places.get(number)
 
     return find
 
@@ -122,24 +121,24 @@ class DoubtfulValueError(Exception):
 
 
 def partition_value(text: str | None, kind: pa.DataType) -> tuple[object, bool]:
-    """The value of a column in a partition, and whether all engines read it so."""
+    """Return the value of a column in a partition, and whether all engines agree on it."""
     if text is None:
         return None, True
     if text == "":
-        # A null by the protocol and to Spark; to delta-rs, which writes it, a string.
+        # The protocol and Spark read an empty string as null. delta-rs writes and reads it as a string.
         if pt.is_string(kind):
-            raise DoubtfulValueError("an empty string, which is a null to Spark and a string to delta-rs")
+            raise DoubtfulValueError("an empty string, which Spark reads as null and delta-rs as a string")
         return None, True
     if pt.is_binary(kind):
-        raise DoubtfulValueError("binary, which libraries escape and do not unescape")
+        raise DoubtfulValueError("a binary value, which some libraries escape but do not unescape")
     try:
         if pt.is_timestamp(kind):
             moment = dt.datetime.fromisoformat(text)
             if kind.tz is None:
                 return moment.replace(tzinfo=None), moment.tzinfo is None
-            zoned = moment.tzinfo is not None
-            # Without a zone it is in that of Spark's session, unless another library wrote it.
-            return (moment if zoned else moment.replace(tzinfo=dt.UTC)), zoned
+            has_zone = moment.tzinfo is not None
+            # Assume UTC if there is no zone. This is not certain, because Spark uses the zone of its session.
+            return (moment if has_zone else moment.replace(tzinfo=dt.UTC)), has_zone
         value: object = _PARSERS[_family(kind)](text)
         return pa.scalar(value, kind).as_py(), True
     except (KeyError, ValueError, InvalidOperation, OverflowError, pa.ArrowException) as error:
@@ -167,18 +166,17 @@ _PARSERS: dict[str, Callable[[str], object]] = {
 
 
 def vector_path(vector: Mapping[str, Any]) -> str | None:
-    """Return the path of a deletion vector below the table, or its address; None if it is inline."""
-    storage, said = vector["storageType"], vector["pathOrInlineDv"]
-    if storage == "i":
+    """Return the path of a deletion vector below the table, or its address, or None if it is inline."""
+    storage_type, text = vector["storageType"], vector["pathOrInlineDv"]
+    if storage_type == "i":
         return None
-    if storage == "p":
-        return str(said)
-    if storage != "u" or len(said) < 20:
-        raise UnsupportedError(f"deletion vectors of the storage type {storage!r} are not supported")
-    number = unpack(said[-20:])
-    hexed = number.hex()
-    name = f"deletion_vector_{hexed[:8]}-{hexed[8:12]}-{hexed[12:16]}-{hexed[16:20]}-{hexed[20:32]}.bin"
-    return f"{said[:-20]}/{name}" if said[:-20] else name
+    if storage_type == "p":
+        return str(text)
+    if storage_type != "u" or len(text) < 20:
+        raise UnsupportedError(f"deletion vectors of the storage type {storage_type!r} are not supported")
+    uuid = unpack(text[-20:]).hex()
+    name = f"deletion_vector_{uuid[:8]}-{uuid[8:12]}-{uuid[12:16]}-{uuid[16:20]}-{uuid[20:32]}.bin"
+    return f"{text[:-20]}/{name}" if text[:-20] else name
 
 
 _Z85 = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
@@ -187,11 +185,11 @@ _TO_B85 = bytes.maketrans(_Z85, _B85)
 
 
 def unpack(text: str) -> bytes:
-    """Bytes that were written in Z85."""
+    """Decode Z85."""
     try:
-        plain = text.encode("ascii")
-        if set(plain) - set(_Z85) or len(plain) % 5:
-            raise ValueError("characters that Z85 does not have")
-        return base64.b85decode(plain.translate(_TO_B85))
+        encoded = text.encode("ascii")
+        if set(encoded) - set(_Z85) or len(encoded) % 5:
+            raise ValueError("wrong characters or length")
+        return base64.b85decode(encoded.translate(_TO_B85))
     except ValueError as error:
         raise FormatError(f"the address of a deletion vector is not valid Z85: {error}") from error

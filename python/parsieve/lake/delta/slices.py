@@ -1,4 +1,4 @@
-"""The slices of a Delta table, made of the columns of its log."""
+"""Build the slices of a Delta table from the columns of its log."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class DeltaFile:
     schema: pa.Schema
     matching: Matching
     constants: Mapping[str, object]
-    # Columns whose value engines read in different ways, with the reason.
+    # Columns whose values engines read in different ways, with the reason.
     doubtful: Mapping[str, str]
 
 
@@ -74,7 +74,7 @@ def _meaning(text: str | None, kind: pa.DataType) -> tuple[object, str]:
     try:
         value, is_certain = partition_value(text, kind)
     except DoubtfulValueError as doubt:
-        # Values in the file must not replace it.
+        # The value is null, not missing, so that readers do not take it from the file.
         return None, str(doubt)
     return value, "" if is_certain else "a time without a zone"
 
@@ -104,18 +104,18 @@ class DeltaSlices(Slices):
 
     @property
     def group(self) -> pa.StringArray:
-        """The path of each file as the log names it."""
+        """The path of each file in the log."""
         return self._files.path
 
     @cached_property
     def token(self) -> pa.StringArray:
-        """Size, time and deletion vector of each file."""
+        """The token of each file: its size, its time and its deletion vector."""
         size, modified = self._files.size.cast(pa.string()), self._files.modified.cast(pa.string())
         return pc.binary_join_element_wise(size, modified, self._files.vector_ids, "-")
 
     @cached_property
     def path(self) -> pa.StringArray:
-        """The path of each file as an engine opens it."""
+        """The path of each file for engines."""
         storage = self._table.storage
         inside = pc.binary_join_element_wise(storage.address(storage.join("")), self._files.path, "")
         outside = _is_outside(self._files.path)
@@ -132,7 +132,7 @@ class DeltaSlices(Slices):
 
     @cached_property
     def num_rows(self) -> pa.Int64Array:
-        """The rows of each file, by its statistics."""
+        """The number of rows of each file, from its statistics."""
         return row_counts(self._files.stats)
 
     @property
@@ -142,7 +142,7 @@ class DeltaSlices(Slices):
 
     @cached_property
     def partition_values(self) -> Mapping[str, PartitionColumn]:
-        """The partition columns, where their values are certain."""
+        """The partition columns, with null positions for uncertain values."""
         return {name: texts.values() for name, texts in self._texts.items()}
 
     def native(self, number: int) -> DeltaFile:
@@ -163,8 +163,8 @@ class DeltaSlices(Slices):
     def select(self, numbers: pa.Array) -> Slices:
         """Return the slices at some positions."""
         texts = {
-            name: _Texts(PartitionColumn(one.column.values, one.column.numbers.take(numbers)), one.meanings)
-            for name, one in self._texts.items()
+            name: _Texts(PartitionColumn(texts.column.values, texts.column.numbers.take(numbers)), texts.meanings)
+            for name, texts in self._texts.items()
         }
         chosen = DeltaSlices(self._table, self._files.take(numbers), texts)
         if "num_rows" in self.__dict__:
@@ -176,7 +176,7 @@ class DeltaSlices(Slices):
 
 
 def place_of(table: Storage, path: str) -> tuple[Storage, str]:
-    """Return the storage of a file that the log names, and its path there: below the table, or elsewhere in a clone."""
+    """Return the storage of a file in the log, and its path there. The files of a clone may be in other folders."""
     if "://" in path or path.startswith(("/", "file:")):
         storage = Storage(path, table.options)
         return storage, storage.root

@@ -1,4 +1,4 @@
-"""The statistics in Delta's log: minima, maxima and counts of one column, read from JSON as exactly as it is written.
+"""Read the statistics of one column from the JSON in Delta's log, without losing precision.
 
 Arrow's JSON reader reads the statistics of many files together. It rejects everything that Python would read in another
 way. Python reads the files of a rejected batch one by one.
@@ -41,7 +41,7 @@ _DECIMAL = pa.decimal256(76, 38)
 
 
 def row_counts(stats: pa.ChunkedArray) -> pa.Int64Array:
-    """Return how many rows each file has, null if its statistics do not say."""
+    """Return the number of rows of each file, or null if its statistics do not contain it."""
     return _joined([part for texts in _batches(stats) for part in _row_counts(texts)], _INT64)
 
 
@@ -107,7 +107,7 @@ def _joined(parts: Sequence[pa.Array], kind: pa.DataType) -> pa.Array:
 
 
 def _stored_as(kind: pa.DataType) -> pa.DataType | None:
-    """Return the type with which Arrow reads minima and maxima; None if only Python reads them exactly."""
+    """Return the type with which Arrow reads minima and maxima, or None if only Python reads them exactly."""
     if pt.is_boolean(kind):
         return kind
     if pt.is_integer(kind):
@@ -120,7 +120,7 @@ def _stored_as(kind: pa.DataType) -> pa.DataType | None:
 
 
 def _read_fast(texts: pa.StringArray, names: Sequence[str], kind: pa.DataType | None) -> dict[str, pa.Array] | None:
-    """Read the statistics of some files with Arrow; None if it rejects any of them."""
+    """Read the statistics of some files with Arrow. Return None if Arrow rejects any of them."""
     if texts.null_count or pc.min(pc.binary_length(texts)).as_py() == 0:
         texts = pc.if_else(pc.fill_null(pc.not_equal(texts, ""), False), texts, "{}")
     if not pc.all(pc.starts_with(texts, "{")).as_py() or _may_be_deep(texts):
@@ -143,14 +143,14 @@ def _read_fast(texts: pa.StringArray, names: Sequence[str], kind: pa.DataType | 
     # A text with two objects, or an object that spans two texts, would shift the numbers.
     if table.num_rows != len(texts) or not _column(table, _NUMBER).equals(numbers):
         return None
-    found = {"rows": _column(table, "numRecords"), "tight": _column(table, "tightBounds")}
+    columns = {"rows": _column(table, "numRecords"), "tight": _column(table, "tightBounds")}
     if kind is not None:
         for name, column in (("low", "minValues"), ("high", "maxValues"), ("nulls", "nullCount")):
-            found[name] = _leaf(_column(table, column), names)
-        if pt.is_floating(kind) and not (_is_finite(found["low"]) and _is_finite(found["high"])):
+            columns[name] = _leaf(_column(table, column), names)
+        if pt.is_floating(kind) and not (_is_finite(columns["low"]) and _is_finite(columns["high"])):
             # Arrow reads a number that is too large for a double as infinite.
             return None
-    return found
+    return columns
 
 
 def _nested(names: Sequence[str], kind: pa.DataType) -> pa.DataType:
@@ -209,7 +209,7 @@ def _not_negative(counts: pa.Int64Array) -> pa.Int64Array:
 def _certain_counts(
     nulls: pa.Int64Array, rows: pa.Int64Array, tight: pa.BooleanArray, clean: pa.BooleanArray
 ) -> tuple[pa.Int64Array, pa.Int64Array]:
-    """Return the nulls and the rows of each file; a count is null if it is not certain."""
+    """Return the number of nulls and of rows in each file. A count is null if it is not certain."""
     nulls, rows = _not_negative(nulls), _not_negative(rows)
     # Some writers count only the live rows of a file with a deletion vector.
     wide = pc.and_(pc.fill_null(pc.equal(tight, False), False), pc.invert(clean))
@@ -220,7 +220,7 @@ def _certain_counts(
 
 
 def _certain_arrays(low: pa.Array, high: pa.Array, kind: pa.DataType) -> tuple[pa.Array, pa.Array]:
-    """Return the bounds that written minima and maxima give, null if they give none."""
+    """Return certain bounds from the minima and maxima that writers stored, or null."""
     if pt.is_boolean(kind):
         return low, high
     if pt.is_integer(kind):
@@ -253,12 +253,12 @@ def _single(values: pa.DoubleArray) -> pa.FloatArray:
     return pc.if_else(pc.is_finite(singles), singles, pa.scalar(None, pa.float32()))
 
 
-def _next_to(values: pa.Array, bits: pa.DataType, way: int) -> pa.Array:
-    """Return the floating-point neighbors of finite numbers: below them if `way` is -1, above them if it is 1."""
+def _next_to(values: pa.Array, bits: pa.DataType, direction: int) -> pa.Array:
+    """Return the floating-point neighbors of finite numbers: below them if `direction` is -1, above them if it is 1."""
     # Numbers of one sign have the order of their bits, and negative ones the reverse.
-    step = pc.if_else(pc.greater(values, 0), pa.scalar(way, bits), pa.scalar(-way, bits))
+    step = pc.if_else(pc.greater(values, 0), pa.scalar(direction, bits), pa.scalar(-direction, bits))
     stepped = pc.add(values.view(bits), step)
-    least = pa.scalar(1 if way > 0 else 1 - (1 << (bits.bit_width - 1)), bits)
+    least = pa.scalar(1 if direction > 0 else 1 - (1 << (bits.bit_width - 1)), bits)
     return pc.if_else(pc.equal(values, 0), least, stepped).view(values.type)
 
 
@@ -307,9 +307,9 @@ _LAST_MOMENT = 253_402_300_799_999_999
 
 
 def _plain_moments(low: pa.StringArray, high: pa.StringArray, kind: pa.DataType) -> tuple[pa.Array, pa.Array] | None:
-    """Return the bounds of times that are all written in UTC and in one form; None for other texts."""
-    found = []
-    for texts, doubt in ((low, -1000), (high, 1000)):
+    """Return the bounds of timestamps that are all in UTC and in one format, or None for other texts."""
+    pair = []
+    for texts, margin in ((low, -1000), (high, 1000)):
         if pc.all(pc.match_substring_regex(texts, _PLAIN_MOMENT)).as_py() is False:
             return None
         try:
@@ -317,12 +317,12 @@ def _plain_moments(low: pa.StringArray, high: pa.StringArray, kind: pa.DataType)
         except pa.ArrowException:
             return None
         certain = pc.and_(pc.greater_equal(moments, _FIRST_MOMENT), pc.less_equal(moments, _LAST_MOMENT - 1000))
-        found.append(pc.if_else(certain, pc.add(moments, doubt), pa.scalar(None, _INT64)).view(kind))
-    return found[0], found[1]
+        pair.append(pc.if_else(certain, pc.add(moments, margin), pa.scalar(None, _INT64)).view(kind))
+    return pair[0], pair[1]
 
 
 def _parsed(text: str | None) -> Mapping[str, Any]:
-    """Return the statistics of a file with exact numbers; an empty mapping if they are not JSON."""
+    """Return the statistics of a file with exact numbers, or an empty mapping if they are not JSON."""
     if not text:
         return {}
     try:
@@ -336,14 +336,14 @@ def _parsed(text: str | None) -> Mapping[str, Any]:
 def _exact_statistics(
     texts: pa.StringArray, names: Sequence[str], kind: pa.DataType, bounded: bool, clean: pa.BooleanArray
 ) -> Statistics:
-    """Return the statistics of some files, read one by one by Python."""
+    """Return the statistics of some files. Python reads each of them separately."""
     stats = [_parsed(text) for text in texts.to_pylist()]
-    low, high = ([_at(one.get(name), names) for one in stats] for name in ("minValues", "maxValues"))
+    low, high = ([_at(entry.get(name), names) for entry in stats] for name in ("minValues", "maxValues"))
     lower = [_certain(value, kind)[0] if bounded else None for value in low]
     upper = [_certain(value, kind)[1] if bounded else None for value in high]
-    rows = _counts(one.get("numRecords") for one in stats)
-    nulls = _counts(_at(one.get("nullCount"), names) for one in stats)
-    tight = pa.array([one.get("tightBounds") is not False for one in stats], pa.bool_())
+    rows = _counts(entry.get("numRecords") for entry in stats)
+    nulls = _counts(_at(entry.get("nullCount"), names) for entry in stats)
+    tight = pa.array([entry.get("tightBounds") is not False for entry in stats], pa.bool_())
     return Statistics(pa.array(lower, kind), pa.array(upper, kind), *_certain_counts(nulls, rows, tight, clean))
 
 
@@ -362,7 +362,7 @@ def _count(value: Any) -> int | None:
 
 
 def _certain(value: Any, kind: pa.DataType) -> tuple[Any, Any]:
-    """Return the bounds that a written minimum or maximum gives below and above, None if it gives none."""
+    """Return certain bounds below and above a minimum or maximum that a writer stored, or None."""
     if value is None or isinstance(value, (dict, list)):
         return None, None
     try:
@@ -400,7 +400,7 @@ def _around(value: Any, kind: pa.DataType) -> tuple[Any, Any] | None:
 
 
 def _moments(text: str, kind: pa.DataType) -> tuple[Any, Any] | None:
-    """Return the bounds of a time. Writers cut microseconds to milliseconds, and some round towards zero."""
+    """Return the bounds of a timestamp. Writers truncate it to milliseconds, and some round towards zero."""
     moment = dt.datetime.fromisoformat(text)
     if kind.tz is None:
         moment = moment.replace(tzinfo=None)
@@ -412,5 +412,5 @@ def _moments(text: str, kind: pa.DataType) -> tuple[Any, Any] | None:
         moment = moment.astimezone(dt.UTC)
     if moment.date() < bounds.GREGORIAN:
         return None
-    doubt = dt.timedelta(milliseconds=1)
-    return moment - doubt, moment + doubt
+    margin = dt.timedelta(milliseconds=1)
+    return moment - margin, moment + margin

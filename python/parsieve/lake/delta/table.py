@@ -1,4 +1,4 @@
-"""Delta Lake: files, deletion vectors, mapped columns and statistics as the log tells them."""
+"""Read Delta tables, including deletion vectors, mapped columns and statistics, from their log."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from parsieve._core import FormatError, UnsupportedError
 from parsieve.lake.base import AsOf, ColumnPath, Slice, Snapshot, Statistics, utc
-from parsieve.lake.delta.log import LogState, commit_mark, latest_version, state_at
+from parsieve.lake.delta.log import LogState, commit_token, latest_version, state_at
 from parsieve.lake.delta.schema import matching_of, schema_of, unpack, vector_path
 from parsieve.lake.delta.slices import DeltaFile, DeltaSlices, TableState, place_of
 from parsieve.lake.delta.statistics import statistics_of
@@ -34,7 +34,7 @@ _FEATURES = {
     "typeWidening-preview",
     "v2Checkpoint",
     "vacuumProtocolCheck",
-    # A column of this type is refused by the schema; some writers name the feature for tables that have none.
+    # The schema rejects columns of this type. Some writers list the feature for tables without such columns.
     "variantType",
     "variantType-preview",
 }
@@ -52,10 +52,10 @@ class _Version:
 
 
 class Delta(Adapter):
-    """A table of Delta Lake, or a `DeltaTable`, whose version is then the latest one."""
+    """A Delta table. If it is opened from a `DeltaTable`, the version of that object is the current version."""
 
     format = "delta"
-    # The version, what proves that it is still the same one, the state of its log, and the snapshot.
+    # The version, the token of its commit, the state of its log, and the snapshot.
     _last: tuple[int, str, LogState, Snapshot] | None = None
 
     def __init__(self, source: Any, storage_options: Mapping[str, str] | None = None) -> None:
@@ -67,7 +67,7 @@ class Delta(Adapter):
         self._storage = Storage(source, storage_options)
         if self._storage.filesystem is not None and isinstance(source, tuple):
             raise UnsupportedError(
-                "a Delta table is opened by its path or URI, with storage_options where it needs them"
+                "cannot open a Delta table by a (filesystem, path) pair; pass its path or URI, and storage_options"
             )
         self.uri = self._storage.uri.rstrip("/")
         self.storage_options = self._storage.options
@@ -77,17 +77,17 @@ class Delta(Adapter):
         return {"_given": None if self._given is None else _Version(int(self._given.version()))}
 
     def snapshot(self, as_of: AsOf = None) -> Snapshot:
-        """The table now, at a version, or at a time; a time without a zone is refused."""
+        """Return the current state of the table, or its state at a version or time. A time must have a zone."""
         version = self._version(as_of)
-        # A version never changes, but a new table at the same place may have a version of the same number.
-        mark = commit_mark(self._storage, version)
+        # A version never changes, but a new table at the same place may have a version with the same number.
+        token = commit_token(self._storage, version)
         last = self._last
-        if mark and last is not None and last[:2] == (version, mark):
+        if token and last is not None and last[:2] == (version, token):
             return last[3]
         state = state_at(self._storage, version, self._earlier(version))
-        _refuse(state.protocol)
+        _check_protocol(state.protocol)
         snapshot = self._snapshot(state, schema_of(state.metadata))
-        self._last = version, mark, state, snapshot
+        self._last = version, token, state, snapshot
         return snapshot
 
     def _earlier(self, version: int) -> LogState | None:
@@ -95,7 +95,7 @@ class Delta(Adapter):
         last = self._last
         if last is None or last[0] >= version or not last[1]:
             return None
-        return last[2] if commit_mark(self._storage, last[0]) == last[1] else None
+        return last[2] if commit_token(self._storage, last[0]) == last[1] else None
 
     def _version(self, as_of: AsOf) -> int:
         if isinstance(as_of, str) and as_of.isdigit():
@@ -117,7 +117,7 @@ class Delta(Adapter):
             from deltalake.exceptions import DeltaError
         except ImportError:
             raise UnsupportedError(
-                "the time of Delta's versions is told by the package deltalake: pip install 'parsieve[delta]'"
+                "as_of with a time needs the package deltalake for Delta tables: pip install 'parsieve[delta]'"
             ) from None
         try:
             table = DeltaTable(self.uri, storage_options=dict(self.storage_options) or None)
@@ -125,15 +125,15 @@ class Delta(Adapter):
         except DeltaError as error:
             raise ValueError(f"{self.uri} had no version at {moment}: {error}") from error
         version = int(table.version())
-        # deltalake gives the first version that it knows for all times before it; it goes by the files' times as well.
+        # For times before the first version in the log, deltalake returns that version. It also uses the files' times.
         if self._storage.modified(self._storage.join(f"_delta_log/{version:020}.json")) > moment:
-            raise ValueError(f"the first version of {self.uri} that is known is younger than {moment}")
+            raise ValueError(f"the first version in the log of {self.uri} is younger than {moment}")
         return version
 
     def _snapshot(self, state: LogState, schema: pa.Schema) -> Snapshot:
-        mode = state.metadata.get("configuration") or {}
-        matching = matching_of(dict(mode).get("delta.columnMapping.mode", "none"))
-        fields = {one.name: one for one in schema}
+        configuration = state.metadata.get("configuration") or {}
+        matching = matching_of(dict(configuration).get("delta.columnMapping.mode", "none"))
+        fields = {field.name: field for field in schema}
         try:
             partitions = [fields[name] for name in state.metadata["partitionColumns"]]
         except KeyError as error:
@@ -145,13 +145,13 @@ class Delta(Adapter):
 
         return Snapshot(state.version, state.version, schema, slices, statistics)
 
-    def read_keys(self, piece: Slice, columns: Sequence[ColumnPath]) -> Iterator[pa.RecordBatch]:
-        """The live rows of one file, its deletion vector applied."""
-        native: DeltaFile = piece.native
+    def read_keys(self, file_slice: Slice, columns: Sequence[ColumnPath]) -> Iterator[pa.RecordBatch]:
+        """Yield the live rows of one file, without the rows of its deletion vector."""
+        native: DeltaFile = file_slice.native
         for path in columns:
             if path[0] in native.doubtful:
-                raise UnsupportedError(f"{piece.path}: {path[0]} is {native.doubtful[path[0]]}")
-        return super().read_keys(piece, columns)
+                raise UnsupportedError(f"{file_slice.path}: {path[0]} is {native.doubtful[path[0]]}")
+        return super().read_keys(file_slice, columns)
 
     def read(
         self,
@@ -162,77 +162,78 @@ class Delta(Adapter):
     ) -> pa.RecordBatchReader:
         """Return the live rows of some files. Raises `UnsupportedError` if a partition value is ambiguous."""
         names = list(snapshot.schema.names if columns is None else columns)
-        for piece in slices:
-            for name, doubt in piece.native.doubtful.items():
-                if piece.native.constants[name] is None and (name in names or filter is not None):
-                    raise UnsupportedError(f"{piece.path}: {name} is {doubt}")
+        for file_slice in slices:
+            for name, doubt in file_slice.native.doubtful.items():
+                if file_slice.native.constants[name] is None and (name in names or filter is not None):
+                    raise UnsupportedError(f"{file_slice.path}: {name} is {doubt}")
         return super().read(snapshot, slices, columns, filter)
 
-    def version(self, piece: Slice) -> Version | None:
-        """What tells the data file from another one."""
-        native: DeltaFile = piece.native
+    def version(self, file_slice: Slice) -> Version | None:
+        """Return the present version of the data file."""
+        native: DeltaFile = file_slice.native
         return native.storage.version(native.path)
 
     def files(self, snapshot: Snapshot, slices: Sequence[Slice]) -> CheckedFiles | None:
-        """Return the data files; None if there are deletion vectors or mapped columns."""
+        """Return the data files, or None if they need more than a scan, for example for deletion vectors."""
+        natives: list[DeltaFile] = [file_slice.native for file_slice in slices]
         if self._storage.arrow() is None or any(
-            not one.clean
-            or one.native.doubtful
-            or one.native.matching is not BY_NAME
-            or one.native.storage is not self._storage
-            for one in slices
+            not file_slice.clean
+            or native.doubtful
+            or native.matching is not BY_NAME
+            or native.storage is not self._storage
+            for file_slice, native in zip(slices, natives, strict=True)
         ):
             return None
         files = [
-            ScanFile(self._storage, one.native.path, str(one.path), one.native.size, constants=one.native.constants)
-            for one in slices
+            ScanFile(self._storage, native.path, str(file_slice.path), native.size, constants=native.constants)
+            for file_slice, native in zip(slices, natives, strict=True)
         ]
         return files_of(files, snapshot.schema)
 
-    def constants(self, piece: Slice) -> Collection[str]:
+    def constants(self, file_slice: Slice) -> Collection[str]:
         """Return the partition columns, including columns with doubtful values."""
-        native: DeltaFile = piece.native
+        native: DeltaFile = file_slice.native
         return native.constants
 
-    def open_base(self, piece: Slice) -> Any:
-        """The data file, opened as the table is."""
-        source: Any = piece.native.storage.source(piece.native.path)
+    def open_base(self, file_slice: Slice) -> Any:
+        """Return the data file as a source on its filesystem."""
+        source: Any = file_slice.native.storage.source(file_slice.native.path)
         return source
 
-    def rows(self, piece: Slice) -> FileRows:
-        """The live rows of one file."""
-        native: DeltaFile = piece.native
+    def rows(self, file_slice: Slice) -> FileRows:
+        """Return the live rows of one file."""
+        native: DeltaFile = file_slice.native
         vector = native.vector
         deleted = (lambda rows: ()) if vector is None else partial(self._deleted, vector)
         return FileRows(
-            lambda: native.storage.open(native.path), str(piece.path), native.matching, native.constants, deleted
+            lambda: native.storage.open(native.path), str(file_slice.path), native.matching, native.constants, deleted
         )
 
     def _deleted(self, vector: Mapping[str, Any], rows: int) -> Sequence[int]:
-        """The positions that a deletion vector holds, proven by its checksum and its count."""
+        """Return the positions in a deletion vector. Verify its checksum and its number of rows."""
         path, size, start = vector_path(vector), vector.get("sizeInBytes"), vector.get("offset")
         if not isinstance(size, int) or not 0 <= size < 2**31 or not isinstance(start, (int, NoneType)):
-            raise FormatError("Delta's log says no size or no place of a deletion vector")
+            raise FormatError("Delta log: a deletion vector has no valid size or offset")
         if path is None:
             data = unpack(vector["pathOrInlineDv"])[:size]
         else:
             storage, place = place_of(self._storage, path)
             with storage.open(place) as file:
-                # The first byte is the version of the file.
+                # The first byte of the file is its format version, so the first vector begins at byte 1.
                 file.seek(1 if start is None else start)
                 framed: bytes = file.read(size + 8)
             data = deletion_vectors.unframed(framed, size, storage.address(place))
-        found = deletion_vectors.positions(data, rows)
-        if len(found) != vector.get("cardinality"):
+        positions = deletion_vectors.positions(data, rows)
+        if len(positions) != vector.get("cardinality"):
             raise FormatError(
-                f"a deletion vector has {len(found)} rows where Delta's log says {vector.get('cardinality')}"
+                f"a deletion vector has {len(positions)} rows, but Delta's log has {vector.get('cardinality')}"
             )
-        return found
+        return positions
 
 
-def _refuse(protocol: Mapping[str, Any]) -> None:
+def _check_protocol(protocol: Mapping[str, Any]) -> None:
     version = protocol.get("minReaderVersion")
     features = set(protocol.get("readerFeatures") or ())
     if version not in (1, 2, 3) or features - _FEATURES:
-        wanted = ", ".join(sorted(features - _FEATURES)) or f"reader version {version}"
-        raise UnsupportedError(f"the Delta table needs {wanted}, which is not supported; read it with Spark")
+        unsupported = ", ".join(sorted(features - _FEATURES)) or f"reader version {version}"
+        raise UnsupportedError(f"the Delta table needs {unsupported}, which is not supported; read it with Spark")

@@ -1,4 +1,4 @@
-"""Columns in folder names, `year=2026/month=1`: which there are, of what type, with what value."""
+"""Read partition columns, their types and their values from folder names such as `year=2026/month=1`."""
 
 from __future__ import annotations
 
@@ -17,45 +17,45 @@ _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 
 def texts_of(folder: str) -> dict[str, str | None]:
-    """Column to text for each `column=value` folder of a path."""
-    found: dict[str, str | None] = {}
+    """Return the columns and texts of the `column=value` folders in a path."""
+    texts: dict[str, str | None] = {}
     for part in folder.split("/"):
         name, equals, value = part.partition("=")
         if equals and name:
-            found[unquote(name)] = None if value == NULL else unquote(value)
-    return found
+            texts[unquote(name)] = None if value == NULL else unquote(value)
+    return texts
 
 
 def fields_of(folders: Iterable[str]) -> list[pa.Field]:
-    """The partition columns of a table and their types, from all its folders.
+    """Return the partition columns of a table and their types, from all its folders.
 
-    int32 or int64 where every value is such a number, date32 where every value is a day that exists, else text. Folders
-    that disagree on their columns are refused, as Spark does.
+    The type is int32 or int64 if all values are such numbers, date32 if all values are valid dates, and else string.
+    Like Spark, raise an error if the folders have different columns.
     """
     names: tuple[str, ...] | None = None
-    seen: dict[str, set[str]] = {}
+    values_by_name: dict[str, set[str]] = {}
     for folder in folders:
         texts = texts_of(folder)
         if names is not None and names != tuple(texts):
             raise UnsupportedError(
-                f"some files lie under the partition columns {_said(names)}, others under {_said(tuple(texts))} "
-                f"({folder or 'the folder itself'}); open one of the folders below"
+                f"some files have the partition columns {_listed(names)}, but others have {_listed(tuple(texts))} "
+                f"({folder or 'the folder itself'}); open one of the subfolders as a table"
             )
         names = tuple(texts)
         for name, text in texts.items():
-            values = seen.setdefault(name, set())
+            values = values_by_name.setdefault(name, set())
             if text is not None:
                 values.add(text)
-    return [pa.field(name, _type_of(values)) for name, values in seen.items()]
+    return [pa.field(name, _type_of(values)) for name, values in values_by_name.items()]
 
 
 def values_of(folder: str, fields: Sequence[pa.Field]) -> Mapping[str, object]:
-    """The partition values of a folder, of the columns' types."""
+    """Return the partition values of a folder, converted to the columns' types."""
     texts = texts_of(folder)
-    return {one.name: _value(texts[one.name], one.type) for one in fields}
+    return {field.name: _value(texts[field.name], field.type) for field in fields}
 
 
-def _said(names: tuple[str, ...]) -> str:
+def _listed(names: tuple[str, ...]) -> str:
     return ", ".join(names) or "none"
 
 

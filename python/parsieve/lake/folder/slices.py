@@ -1,4 +1,4 @@
-"""The slices of a plain folder, made of its listing."""
+"""Build the slices of a plain folder from its listing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class FolderFile:
 
     path: str
     schema: pa.Schema
-    # The file's own schema, if it was read to find the table's.
+    # The file's own schema, if the table's schema was derived from it.
     physical: pa.Schema | None
 
 
@@ -35,7 +35,10 @@ class FolderSlices(Slices):
         folders: Mapping[str, Mapping[str, object]],
         physical: Mapping[str, pa.Schema],
     ) -> None:
-        """`folders` are the partition values of each folder; `physical` are the schemas of files by their paths."""
+        """Create slices from columns.
+
+        `folders` maps each folder to its partition values, and `physical` maps the path of a file to its schema.
+        """
         self._storage = storage
         self._schema = schema
         self._columns = columns
@@ -80,12 +83,12 @@ class FolderSlices(Slices):
 
     @property
     def token(self) -> pa.StringArray:
-        """The version of each file, "" if it is too young to have one."""
+        """The token of each file, "" if the file is too young to have one."""
         return self._columns["token"]
 
     @cached_property
     def path(self) -> pa.StringArray:
-        """The path of each file as an engine opens it."""
+        """The path of each file for engines."""
         paths = self._columns["path"].to_pylist()
         return pa.array([self._storage.address(path) for path in paths], pa.string())
 
@@ -96,12 +99,12 @@ class FolderSlices(Slices):
 
     @property
     def num_rows(self) -> pa.Int64Array:
-        """Null: a listing does not count rows."""
+        """Nulls, because a listing does not count rows."""
         return pa.nulls(len(self), pa.int64())
 
     @property
     def clean(self) -> pa.BooleanArray:
-        """True: nothing in a plain folder deletes rows."""
+        """True for all files, because plain folders have no deleted rows."""
         return pa.repeat(pa.scalar(True), len(self))
 
     @cached_property

@@ -1,4 +1,4 @@
-"""Plain Parquet files: a folder, hive-partitioned or not, or a single file, on a disk or an object store."""
+"""Read plain Parquet files: a folder, with or without hive partitions, or a single file."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ from parsieve.lake.storage.storage import LONGEST_WAIT_NS, REMOTE_NS, Storage
 class _Last:
     listed: tuple[ListedFile, ...]
     snapshot: Snapshot
-    # The schemas that were read, by path, each with its file's token.
+    # The schemas of the files that were read, by path, each with the token of its file.
     physical: Mapping[str, tuple[str, pa.Schema]]
 
 
 class ParquetDir(Adapter):
-    """All files below a folder, except empty files and files that engines ignore (`_` or `.` in front).
+    """All files below a folder, except empty files and files that engines ignore (names that start with `_` or `.`).
 
-    The schema is that of the first file by path, as engines take it, or of all files with `schema="unify"`, or one that
-    is given. Partition columns come behind it, and win over columns of the same name in the files.
+    Like engines, use the schema of the first file by path, unless you pass a schema, or "unify" to merge the schemas of
+    all files. Partition columns come last, and take precedence over columns of the same name in the files.
     """
 
     format = "parquet"
-    # The first file gives the table its types.
+    # The table may have the types of its first file only.
     types_are_certain = False
     files_may_be_replaced = True
     _last: _Last | None = None
@@ -62,21 +62,24 @@ class ParquetDir(Adapter):
         keys: TableKeys | None = None,
     ) -> None:
         if isinstance(schema, str) and schema != "unify":
-            raise ValueError(f'schema is a pyarrow schema, "unify" or None, not {schema!r}')
+            raise ValueError(f'schema must be a pyarrow schema, "unify" or None, not {schema!r}')
         self._storage = Storage(source, storage_options)
         self._schema = schema
         self.keys = keys
-        # Columns that `read_keys` yields though they are encrypted; None: all.
+        # Encrypted columns that `read_keys` may yield, or None for all.
         self._exposed: frozenset[ColumnPath] | None = frozenset()
         self.uri = self._storage.uri
         self.storage_options = self._storage.options
 
     def beside(self, name: str) -> Any:
-        """A folder in the table's own, on the same filesystem."""
+        """Return the address of a folder inside the table's folder."""
         return self._storage.beside(name)
 
     def places(self) -> Places:
-        """Next to the folder, where no reader of it looks. Version 0.1 stored the index in the folder."""
+        """Return a location next to the folder, so that readers of the folder do not find the index.
+
+        The second location is inside the folder, where version 0.1 stored the index.
+        """
         below = self.beside(BELOW)
         if self._storage.is_single_file():
             return Places(below)
@@ -88,16 +91,18 @@ class ParquetDir(Adapter):
 
     @property
     def storage(self) -> Storage:
-        """The folder and its filesystem."""
+        """Return the folder and its filesystem."""
         return self._storage
 
     def snapshot(self, as_of: AsOf = None) -> Snapshot:
-        """The files that are there now. A folder has no history.
+        """Return the present files. A folder has no history, so `as_of` must be None.
 
         If no file changed, the slices are the same object as before.
         """
         if as_of is not None:
-            raise UnsupportedError(f"{self.uri} is a plain folder of Parquet files, which keeps no earlier states")
+            raise UnsupportedError(
+                f"{self.uri} is a plain folder of Parquet files, which has no earlier states; omit as_of"
+            )
         instant = time.time_ns()
         try:
             listed = self._storage.list()
@@ -108,7 +113,7 @@ class ParquetDir(Adapter):
         last = self._last
         if last is not None and last.listed is listed:
             return replace(last.snapshot, instant=instant)
-        # Zero bytes are no Parquet file: object stores mark folders so, and writers that have only begun.
+        # Skip empty files. Object stores use them to mark folders, and writers have just created them.
         files = [file for file in listed if file.size]
         if not files:
             hint = str(self._storage.missing().strerror).removeprefix("no such file or folder")
@@ -118,42 +123,47 @@ class ParquetDir(Adapter):
         schema = self._table_schema(list(schemas.values()), partitions)
         if last is not None and last.snapshot.schema.equals(schema, check_metadata=True):
             schema = last.snapshot.schema
-        partitions = [schema.field(one.name) for one in partitions]
+        partitions = [schema.field(partition.name) for partition in partitions]
         slices = FolderSlices.listed(self._storage, schema, files, partitions, schemas)
-        found = Snapshot(None, instant, schema, slices)
+        snapshot = Snapshot(None, instant, schema, slices)
         tokens = {file.path: file.token for file in files if file.path in schemas}
-        self._last = _Last(listed, found, {path: (tokens[path], physical) for path, physical in schemas.items()})
-        return found
+        self._last = _Last(listed, snapshot, {path: (tokens[path], physical) for path, physical in schemas.items()})
+        return snapshot
 
     def settled(self, snapshot: Snapshot) -> Snapshot:
-        """The folder once its youngest files can have a token; files that change meanwhile stay without one."""
+        """Wait until the youngest files can have a token, and return a new snapshot.
+
+        Files that change meanwhile stay without a token.
+        """
         if not pc.any(pc.equal(snapshot.slices.token, "")).as_py():
             return replace(snapshot, unsettled={})
         self._storage.wait()
-        found = self.snapshot()
+        snapshot = self.snapshot()
         assert self._last is not None
         listed = {file.relative: file for file in self._last.listed}
-        numbers = pc.indices_nonzero(pc.equal(found.slices.token, "")).to_pylist()
-        young = {one.location: _why_young(listed.get(one.group)) for one in found.slices.at(numbers)}
-        return replace(found, unsettled=young)
+        numbers = pc.indices_nonzero(pc.equal(snapshot.slices.token, "")).to_pylist()
+        reasons = {
+            file_slice.location: _why_young(listed.get(file_slice.group)) for file_slice in snapshot.slices.at(numbers)
+        }
+        return replace(snapshot, unsettled=reasons)
 
     def _schemas(self, files: Sequence[ListedFile]) -> dict[str, pa.Schema]:
-        """Return the schemas that determine the table's, by path. Schemas of unchanged files are not read again."""
+        """Return the file schemas that determine the table's schema, by path. Unchanged files are not read again."""
         if isinstance(self._schema, pa.Schema):
             return {}
-        wanted = files[:1] if self._schema is None else files
-        known = {} if self._last is None else self._last.physical
+        files = files[:1] if self._schema is None else files
+        cached = {} if self._last is None else self._last.physical
 
-        def held(file: ListedFile) -> pa.Schema:
-            token, physical = known.get(file.path, ("", None))
-            return physical if file.token and token == file.token else self._physical(file.path)
+        def schema_of(file: ListedFile) -> pa.Schema:
+            token, physical = cached.get(file.path, ("", None))
+            return physical if file.token and token == file.token else self._read_schema(file.path)
 
-        if len(wanted) == 1:
-            return {wanted[0].path: held(wanted[0])}
+        if len(files) == 1:
+            return {files[0].path: schema_of(files[0])}
         with ThreadPoolExecutor(REQUESTS_AT_ONCE, "parsieve-read") as pool:
-            return dict(zip([file.path for file in wanted], pool.map(held, wanted), strict=True))
+            return dict(zip([file.path for file in files], pool.map(schema_of, files), strict=True))
 
-    def _physical(self, path: str) -> pa.Schema:
+    def _read_schema(self, path: str) -> pa.Schema:
         properties = None if self.keys is None else self.keys.for_rows(self._storage.source(path))
         try:
             with (
@@ -166,92 +176,98 @@ class ParquetDir(Adapter):
 
     def _table_schema(self, schemas: list[pa.Schema], partitions: list[pa.Field]) -> pa.Schema:
         if isinstance(self._schema, pa.Schema):
-            return pa.schema([*self._schema, *(one for one in partitions if one.name not in self._schema.names)])
-        held = [_plain(schema) for schema in schemas]
+            new = [partition for partition in partitions if partition.name not in self._schema.names]
+            return pa.schema([*self._schema, *new])
+        schemas = [_plain(schema) for schema in schemas]
         try:
-            whole = pa.unify_schemas(held, promote_options="permissive") if len(held) > 1 else held[0]
+            schema = pa.unify_schemas(schemas, promote_options="permissive") if len(schemas) > 1 else schemas[0]
         except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
             raise UnsupportedError(f"the files of {self.uri} have no schema in common: {error}") from error
-        names = {one.name for one in partitions}
-        return pa.schema([one for one in whole if one.name not in names] + partitions)
+        names = {partition.name for partition in partitions}
+        return pa.schema([column for column in schema if column.name not in names] + partitions)
 
     def exposing(self, columns: Collection[ColumnPath] | None) -> ParquetDir:
-        """The same table, whose keys open these columns for `read_keys` too."""
-        found = copy.copy(self)
-        # Which a copy, as one that goes to other processes, does without.
-        found.keys = self.keys
-        found._exposed = None if columns is None else frozenset(columns)
-        return found
+        """Return the same table, whose `read_keys` also yields these encrypted columns."""
+        exposing = copy.copy(self)
+        # Copies have no keys, because `copy` uses the same state as a pickle.
+        exposing.keys = self.keys
+        exposing._exposed = None if columns is None else frozenset(columns)
+        return exposing
 
-    def read_keys(self, piece: Slice, columns: Sequence[ColumnPath]) -> Iterator[pa.RecordBatch]:
+    def read_keys(self, file_slice: Slice, columns: Sequence[ColumnPath]) -> Iterator[pa.RecordBatch]:
         """Return the rows of one file. Raises `ConflictError` if the file has changed since it was listed."""
         if self.keys is not None and self._exposed is not None:
-            self._refuse_closed(piece, [path for path in columns if path not in self._exposed])
+            self._check_readable(file_slice, [path for path in columns if path not in self._exposed])
         try:
-            yield from super().read_keys(piece, columns)
+            yield from super().read_keys(file_slice, columns)
         except FormatError as error:
-            raise _with_remedy(error, piece.native.path) from error
-        if piece.token and self._storage.stat(piece.native.path) != piece.token:
-            raise ConflictError(f"{piece.path} was changed while it was read; try again")
+            raise _with_remedy(error, file_slice.native.path) from error
+        if file_slice.token and self._storage.stat(file_slice.native.path) != file_slice.token:
+            raise ConflictError(f"{file_slice.path} was changed while it was read; try again")
 
-    def _refuse_closed(self, piece: Slice, columns: Sequence[ColumnPath]) -> None:
-        """`UnsupportedError` for a file in which one of these columns cannot be read by everybody."""
+    def _check_readable(self, file_slice: Slice, columns: Sequence[ColumnPath]) -> None:
+        """Raise `UnsupportedError` if a file encrypts one of these columns."""
         rows = FileRows(
-            partial(self._storage.open, piece.native.path), str(piece.path), constants=piece.partition_values
+            partial(self._storage.open, file_slice.native.path),
+            str(file_slice.path),
+            constants=file_slice.partition_values,
         )
         if not columns:
             return
         try:
-            rows.read_a_little(pruned(piece.native.schema, columns))
+            rows.read_a_little(pruned(file_slice.native.schema, columns))
         except UnsupportedError as error:
             names = [".".join(path) for path in columns]
             raise UnsupportedError(
-                f"{error}. An index tells the values of {', '.join(names)} to whoever can read it; expose={names} "
-                "builds it all the same"
+                f"{error}. An index reveals the values of {', '.join(names)} to all its readers; to build it "
+                f"nevertheless, pass expose={names}"
             ) from error
 
-    def version(self, piece: Slice) -> Version | None:
-        """What tells the file from another one that takes its name."""
-        return self._storage.version(piece.native.path)
+    def version(self, file_slice: Slice) -> Version | None:
+        """Return the present version of the file."""
+        return self._storage.version(file_slice.native.path)
 
     def files(self, snapshot: Snapshot, slices: Sequence[Slice]) -> CheckedFiles | None:
-        """Return the files; None for obstore, which has no filesystem of pyarrow's, and for encrypted files."""
-        # Each file has keys of its own, and a dataset the same for all.
+        """Return the files, or None for obstore, which pyarrow cannot use, and for encrypted files."""
+        # Each file may have other keys, but a pyarrow dataset uses the same keys for all files.
         if self._storage.arrow() is None or self.keys is not None:
             return None
         files = [
             ScanFile(
                 self._storage,
-                one.native.path,
-                str(one.path),
-                one.size or 0,
-                one.token,
-                one.partition_values,
-                one.native.physical,
+                file_slice.native.path,
+                str(file_slice.path),
+                file_slice.size or 0,
+                file_slice.token,
+                file_slice.partition_values,
+                file_slice.native.physical,
             )
-            for one in slices
+            for file_slice in slices
         ]
         return files_of(files, snapshot.schema)
 
-    def open_base(self, piece: Slice) -> Any:
-        """The file, opened by the filesystem that the table was opened with."""
-        return self._storage.source(piece.native.path)
+    def open_base(self, file_slice: Slice) -> Any:
+        """Return the file as a source on the table's filesystem."""
+        return self._storage.source(file_slice.native.path)
 
-    def count_rows(self, piece: Slice) -> int | None:
-        """Return the rows of a file by its footer."""
-        return self.rows(piece).count()
+    def count_rows(self, file_slice: Slice) -> int | None:
+        """Return the number of rows from the file's footer."""
+        return self.rows(file_slice).count()
 
-    def rows(self, piece: Slice) -> FileRows:
-        """The rows of one file."""
-        path = piece.native.path
+    def rows(self, file_slice: Slice) -> FileRows:
+        """Return the rows of one file."""
+        path = file_slice.native.path
         decryption = None if self.keys is None else partial(self.keys.for_rows, self._storage.source(path))
         return FileRows(
-            lambda: self._storage.open(path), str(piece.path), constants=piece.partition_values, decryption=decryption
+            lambda: self._storage.open(path),
+            str(file_slice.path),
+            constants=file_slice.partition_values,
+            decryption=decryption,
         )
 
 
 def _with_remedy(error: FormatError, path: str) -> FormatError:
-    """The error for a file that is not Parquet, and by its name was never meant to be."""
+    """Add a remedy to the error for a malformed file, unless the file is called `*.parquet*`."""
     if ".parquet" in path.rpartition("/")[2]:
         return error
     return FormatError(
@@ -261,7 +277,7 @@ def _with_remedy(error: FormatError, path: str) -> FormatError:
 
 
 def _why_young(file: ListedFile | None) -> str:
-    """Why a file has no token even after a wait."""
+    """Return the reason why a file has no token even after a wait."""
     if file is not None and file.settles >= NEVER:
         return "its store gives neither an ETag nor a time of change, so a change would go unnoticed"
     seconds = 0.0 if file is None else (file.settles - time.time_ns()) / 1e9
@@ -273,16 +289,16 @@ def _why_young(file: ListedFile | None) -> str:
 
 
 def _plain(schema: pa.Schema) -> pa.Schema:
-    """A schema as an engine sees it: no metadata either, so that columns go by their names."""
-    return pa.schema([pa.field(one.name, _without_views(without_dictionaries(one.type))) for one in schema])
+    """Return a schema with the types for engines, and without metadata, so that columns are only matched by name."""
+    return pa.schema([pa.field(column.name, _without_views(without_dictionaries(column.type))) for column in schema])
 
 
 def _without_views(kind: pa.DataType) -> pa.DataType:
-    """Pyarrow can read views and neither filter nor compare them."""
+    """Return a type without views, because pyarrow can read views, but cannot filter or compare them."""
     if pt.is_string_view(kind):
         return pa.string()
     if pt.is_binary_view(kind):
         return pa.binary()
     if pt.is_struct(kind):
-        return pa.struct([pa.field(one.name, _without_views(one.type)) for one in kind])
+        return pa.struct([pa.field(child.name, _without_views(child.type)) for child in kind])
     return kind

@@ -1,4 +1,4 @@
-"""Read Iceberg's manifests: data files as columns, and the deletes that touch them."""
+"""Read the data files and their deletes from Iceberg's manifests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from parsieve.io.sources import REQUESTS_AT_ONCE
 
 _COUNTS = pa.map_(pa.int32(), pa.int64())
 _BOUNDS = pa.map_(pa.int32(), pa.binary())
-# A partition: the id of its spec, and its values.
+# The ID of a partition's spec, and the partition's values.
 Partition = tuple[int, tuple[Any, ...]]
 # The columns of data files, in the order in which `_DataColumns` collects them.
 _SCHEMA = pa.schema(
@@ -38,25 +38,26 @@ _SCHEMA = pa.schema(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DeleteFile:
-    """A file of deletes, as pyiceberg read its entry with the fields of every version."""
+    """A file of deletes."""
 
+    # The entry from pyiceberg, with the fields of all format versions.
     file: Any
     kind: str
     sequence: int
-    # Since version 3: the data file that the deletes belong to, and where they are in a Puffin file.
+    # Since format version 3: the data file of the deletes, and their position in a Puffin file.
     referenced: str | None
     offset: int | None
     length: int | None
 
     @property
     def identity(self) -> str:
-        """What distinguishes one set of deletes from another."""
+        """A text that identifies the deletes."""
         return f"{self.file.file_path}@{self.offset}" if self.offset is not None else str(self.file.file_path)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Deletes:
-    """The deletes that touch a data file."""
+    """The deletes that apply to a data file."""
 
     positions: tuple[DeleteFile, ...] = ()
     equality: tuple[DeleteFile, ...] = ()
@@ -67,20 +68,21 @@ class Deletes:
 
     @property
     def identities(self) -> list[str]:
-        """What distinguishes these deletes from others, in order."""
-        return sorted(one.identity for one in (*self.positions, *self.equality, *filter(None, [self.vector])))
+        """The sorted texts that identify the deletes."""
+        files = (*self.positions, *self.equality, *filter(None, [self.vector]))
+        return sorted(file.identity for file in files)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DataFiles:
     """The data files of a snapshot, in the order of its manifests."""
 
-    # `_SCHEMA`. A commit that added a path again may have written another file, so `added` belongs to its version: a
-    # sequence number, or a snapshot id in tables of version 1.
+    # The columns of `_SCHEMA`. `added` is the commit that added a file: a sequence number, or a snapshot ID in format
+    # version 1. It is part of the token, because a later commit may write another file to the same path.
     columns: pa.RecordBatch
-    # The partitions with their records, by the numbers in the column `partition`.
+    # The partitions with their records. The column `partition` contains positions in this list.
     partitions: list[tuple[Partition, Any]]
-    # The deletes of the files that have any, by position.
+    # The deletes by the positions of their data files. Files without deletes are missing.
     deletes: Mapping[int, Deletes]
 
     def __len__(self) -> int:
@@ -100,12 +102,12 @@ def data_files(table: Any, snapshot: Any) -> DataFiles:
     """Return the live data files of a snapshot."""
     manifests = snapshot.manifests(table.io)
     with ThreadPoolExecutor(REQUESTS_AT_ONCE, "parsieve-read") as pool:
-        read = list(pool.map(partial(_Manifest, table.io), manifests))
+        parsed = list(pool.map(partial(_Manifest, table.io), manifests))
     # Each manifest numbers its own partitions.
     numbers: dict[Partition, int] = {}
     partitions: list[tuple[Partition, Any]] = []
     batches = []
-    for manifest in read:
+    for manifest in parsed:
         mapping = []
         for key, record in manifest.partitions.items():
             number = numbers.setdefault(key, len(partitions))
@@ -118,8 +120,8 @@ def data_files(table: Any, snapshot: Any) -> DataFiles:
         batches.append(pa.RecordBatch.from_arrays(columns, schema=_SCHEMA))
     joined = pa.Table.from_batches(batches, _SCHEMA).combine_chunks()
     files = DataFiles(_one_batch(joined), partitions, {})
-    deletes = [entry for manifest in read for entry in manifest.deletes]
-    return DataFiles(files.columns, partitions, _touching(files, deletes)) if deletes else files
+    deletes = [entry for manifest in parsed for entry in manifest.deletes]
+    return DataFiles(files.columns, partitions, _match_deletes(files, deletes)) if deletes else files
 
 
 def _one_batch(table: pa.Table) -> pa.RecordBatch:
@@ -129,15 +131,15 @@ def _one_batch(table: pa.Table) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=table.schema)
 
 
-def _touching(files: DataFiles, entries: list[DeleteFile]) -> dict[int, Deletes]:
-    """Return the deletes of each data file that has any, by position."""
+def _match_deletes(files: DataFiles, entries: list[DeleteFile]) -> dict[int, Deletes]:
+    """Return the deletes of each data file with deletes, by the file's position."""
     vectors: dict[str, list[DeleteFile]] = {}
     by_path: dict[str, list[DeleteFile]] = {}
     positions: dict[Partition, list[DeleteFile]] = {}
     equality: dict[Partition | None, list[DeleteFile]] = {}
     for entry in entries:
         if entry.kind == "EQUALITY_DELETES":
-            # Equality deletes without a partition hold for all files.
+            # Equality deletes without a partition apply to all files.
             equality.setdefault(_partition(entry.file) if _values(entry.file) else None, []).append(entry)
         elif entry.offset is not None:
             vectors.setdefault(str(entry.referenced), []).append(entry)
@@ -145,13 +147,13 @@ def _touching(files: DataFiles, entries: list[DeleteFile]) -> dict[int, Deletes]
             by_path.setdefault(entry.referenced, []).append(entry)
         else:
             positions.setdefault(_partition(entry.file), []).append(entry)
-    found = {}
+    matches = {}
     rows = zip(*(files[name].to_pylist() for name in ("path", "sequence", "partition")), strict=True)
     for number, (path, sequence, place) in enumerate(rows):
         partition = files.partitions[place][0]
         vector = [entry for entry in vectors.get(path, ()) if entry.sequence >= sequence]
         if len(vector) > 1:
-            raise FormatError(f"{path} has {len(vector)} deletion vectors; there can be one")
+            raise FormatError(f"{path} has {len(vector)} deletion vectors; a data file can have only one")
         deletes = Deletes(
             # A vector includes the rows of earlier position deletes.
             positions=()
@@ -165,8 +167,8 @@ def _touching(files: DataFiles, entries: list[DeleteFile]) -> dict[int, Deletes]
             vector=vector[0] if vector else None,
         )
         if deletes:
-            found[number] = deletes
-    return found
+            matches[number] = deletes
+    return matches
 
 
 def _values(file: Any) -> tuple[Any, ...]:
@@ -182,7 +184,7 @@ class _Manifest:
 
     def __init__(self, io: Any, manifest: Any) -> None:
         self.deletes: list[DeleteFile] = []
-        # The partitions with a record of each, in the order of their numbers.
+        # The partitions with their records, in the order of their numbers.
         self.partitions: dict[Partition, Any] = {}
         self._numbers: dict[Partition, int] = {}
         self.columns = self._arrays(io, manifest)
@@ -200,7 +202,7 @@ class _Manifest:
 
         for entry, sequence in _entries(io, manifest):
             file, content = entry.data_file, entry.data_file.content
-            # Version 1 has data files alone, and pyiceberg leaves a plain 0.
+            # Format version 1 has only data files. pyiceberg returns a plain 0 for them.
             kind = str(content.name) if hasattr(content, "name") else {0: "DATA"}.get(content, str(content))
             if kind == "DATA":
                 added = sequence or entry.snapshot_id or manifest.added_snapshot_id or 0
@@ -211,7 +213,7 @@ class _Manifest:
                 referenced, offset, length = (file[place] for place in _places())
                 self.deletes.append(DeleteFile(file, kind, sequence, referenced, offset, length))
             else:
-                raise UnsupportedError(f"{file.file_path} is a file of the kind {kind}, which is not supported")
+                raise UnsupportedError(f"{file.file_path} is a file of kind {kind}, which is not supported")
         if rows:
             flush()
         return [*_one_batch(pa.Table.from_batches(parts, _SCHEMA)).columns]
@@ -226,14 +228,15 @@ class _Manifest:
             yield list((values or {}).items())
 
 
-# Entries that are held as objects.
+# The number of entries after which their objects are converted to columns.
 _ROWS = 1 << 13
 
 
 def _entries(io: Any, manifest: Any) -> Iterator[tuple[Any, int]]:
     """Yield the live entries of a manifest with their sequence numbers.
 
-    pyiceberg itself reads manifests with the fields of version 2, which has no deletion vectors.
+    pyiceberg reads manifests with the fields of format version 2, which has no deletion vectors. This function reads
+    the fields of version 3.
     """
     from pyiceberg.avro.file import AvroFile
     from pyiceberg.manifest import (
@@ -256,7 +259,7 @@ def _entries(io: Any, manifest: Any) -> Iterator[tuple[Any, int]]:
                 continue
             entry.data_file.spec_id = manifest.partition_spec_id
             sequence = entry.sequence_number
-            # Files inherit the number of the commit that added them; tables of version 1 have none.
+            # An entry without a number inherits it from its manifest. Format version 1 has no numbers.
             yield entry, manifest.sequence_number or 0 if sequence is None else sequence
 
 

@@ -1,4 +1,4 @@
-"""The slices of an Iceberg table, made of the columns of its manifests."""
+"""Build the slices of an Iceberg table from the columns of its manifests."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class TableState:
         return folder
 
     def values(self, spec_id: int, record: Any) -> dict[int, Any]:
-        """Return the values of the top-level columns that a partition stores unchanged, by field id."""
+        """Return the values of the top-level columns with an identity partition, by field ID."""
         if spec_id not in self._identities:
             self._identities[spec_id] = [
                 (place, field.source_id, partition_reader(self.schema.field(self._names[field.source_id]).type))
@@ -67,17 +67,17 @@ class TableState:
         return {number: read(record[place]) for place, number, read in self._identities[spec_id]}
 
     def name(self, number: int) -> str:
-        """Return the name of a column by its field id."""
+        """Return the name of a column by its field ID."""
         return str(self._names[number])
 
     def matching(self, values: Mapping[int, Any]) -> Matching:
-        """Return how the columns of a file are found in a partition with these values."""
+        """Return how to find the columns of files in a partition with these values."""
         defaults = self._defaults | {str(number).encode(): value for number, value in values.items()}
         return Matching(self._find, defaults)
 
 
 def _defaults(fields: Any) -> dict[bytes, object]:
-    """Return the defaults of columns and of fields in structs, by field id."""
+    """Return the defaults of columns and of fields in structs, by field ID."""
     defaults: dict[bytes, object] = {}
     for field in fields:
         if getattr(field, "initial_default", None) is not None:
@@ -114,11 +114,12 @@ class IcebergSlices(Slices):
         """The path of each file's partition."""
         if not self._partitions:
             return repeated("", len(self))
-        return pa.array([one.folder for one in self._partitions], pa.string()).take(self._files["partition"])
+        folders = pa.array([partition.folder for partition in self._partitions], pa.string())
+        return folders.take(self._files["partition"])
 
     @cached_property
     def group(self) -> pa.StringArray:
-        """The path of each file below the table's location, or its whole address."""
+        """The path of each file below the table's location, or its address if it is outside."""
         paths = self._files["path"]
         is_below = pc.starts_with(paths, self._table.location)
         length = len(self._table.location.encode())
@@ -127,7 +128,7 @@ class IcebergSlices(Slices):
 
     @cached_property
     def token(self) -> pa.StringArray:
-        """Size, rows and the commit of each file, and its deletes."""
+        """The token of each file: its size, its number of rows, its commit, and its deletes."""
         numbers = (self._files[name].cast(pa.string()) for name in ("size", "rows", "added"))
         tokens = pc.binary_join_element_wise(*numbers, "-")
         if not self._files.deletes:
@@ -139,7 +140,7 @@ class IcebergSlices(Slices):
 
     @cached_property
     def path(self) -> pa.StringArray:
-        """The path of each file as an engine opens it."""
+        """The path of each file for engines."""
         paths = self._files["path"]
         is_local = pc.starts_with(paths, "file:")
         if not pc.any(is_local).as_py():
@@ -165,12 +166,12 @@ class IcebergSlices(Slices):
 
     @cached_property
     def partition_values(self) -> Mapping[str, PartitionColumn]:
-        """The columns that partitions store unchanged."""
+        """The columns with an identity partition."""
         columns = {}
-        for number in dict.fromkeys(number for one in self._partitions for number in one.values):
-            known = [at if number in one.values else None for at, one in enumerate(self._partitions)]
-            values = [one.values.get(number) for one in self._partitions]
-            places = pa.array(known, pa.int32()).take(self._files["partition"])
+        for number in dict.fromkeys(number for partition in self._partitions for number in partition.values):
+            positions = [at if number in partition.values else None for at, partition in enumerate(self._partitions)]
+            values = [partition.values.get(number) for partition in self._partitions]
+            places = pa.array(positions, pa.int32()).take(self._files["partition"])
             columns[self._table.name(number)] = PartitionColumn(values, places)
         return columns
 

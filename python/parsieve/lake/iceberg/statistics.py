@@ -41,7 +41,10 @@ def _count(counts: pa.Int64Array) -> pa.Int64Array:
 
 
 def _decoded_array(data: pa.BinaryArray, kind: pa.DataType, is_upper: bool) -> pa.Array:
-    """Return bounds that are certain. Each distinct one is decoded once, numbers of the usual width all together."""
+    """Decode bounds. Bounds that are not certain are null.
+
+    Numbers with the width of the column's type are decoded together, and other values once for each distinct value.
+    """
     if (pt.is_int64(kind) or pt.is_int32(kind) or pt.is_timestamp(kind)) and kind.bit_width in (32, 64):
         width = kind.bit_width // 8
         if pc.all(pc.equal(pc.binary_length(data), width)).as_py() is not False:
@@ -64,7 +67,7 @@ def _array(values: list[Any], kind: pa.DataType) -> pa.Array:
 
 
 def _decoded(data: bytes | None, kind: pa.DataType, is_upper: bool) -> Any:
-    """A bound, certain; times as the integers that they are. None for what cannot be read or trusted."""
+    """Decode one bound. Return None if it is malformed or not certain. Times are returned as integers."""
     if data is None:
         return None
     try:
@@ -77,7 +80,7 @@ def _decode(data: bytes, kind: pa.DataType, is_upper: bool) -> Any:
     if pt.is_boolean(kind):
         return data != b"\0" if len(data) == 1 else None
     if pt.is_integer(kind):
-        # A column that was an int when the file was written has four bytes.
+        # The bounds have four bytes if the column was an int when the file was written.
         value = _integer(data)
         return (
             value if value is not None and -(1 << (kind.bit_width - 1)) <= value < 1 << (kind.bit_width - 1) else None
@@ -100,7 +103,7 @@ def _decode(data: bytes, kind: pa.DataType, is_upper: bool) -> Any:
         return bounds.text_upper(text) if is_upper else bounds.text_lower(text)
     if pt.is_binary(kind) or pt.is_fixed_size_binary(kind):
         return _bytes(data, kind, is_upper)
-    # UUIDs: Java compared them as signed numbers.
+    # The bounds of UUIDs are unusable, because Java compared them as signed numbers.
     return None
 
 
@@ -116,7 +119,7 @@ def _real(data: bytes, is_upper: bool) -> float | None:
     value: float = struct.unpack({4: "<f", 8: "<d"}.get(len(data), "<d"), data)[0]
     if math.isnan(value):
         return None
-    # Both zeros are one value.
+    # 0.0 and -0.0 are equal, so the bounds must include both.
     return math.copysign(0.0, 1 if is_upper else -1) if value == 0 else value
 
 
@@ -125,14 +128,14 @@ def _moment(data: bytes, kind: pa.DataType) -> int | None:
     if value is None:
         return None
     day = _DAY[kind.unit]
-    # A column that was a date when the file was written has four bytes.
+    # The value has four bytes if the column was a date when the file was written.
     value = value * day if len(data) == 4 else value
     return value if _FIRST_DAY * day <= value < 1 << 63 else None
 
 
 def _bytes(data: bytes, kind: pa.DataType, is_upper: bool) -> bytes | None:
     if pt.is_fixed_size_binary(kind):
-        # Cut bounds are no values of the type.
+        # A truncated bound is not a value of the type.
         return data if len(data) == kind.byte_width and not is_upper else None
     return bounds.bytes_upper(data) if is_upper else data
 

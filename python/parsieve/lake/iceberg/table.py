@@ -1,4 +1,4 @@
-"""Iceberg: snapshots, schemas and manifests by `pyiceberg`, files and their deletes read one by one."""
+"""Read Iceberg tables. `pyiceberg` reads snapshots and schemas, and this module reads files and their deletes."""
 
 from __future__ import annotations
 
@@ -32,22 +32,22 @@ _METADATA = re.compile(r"v?(\d+)(-[^/]*)?(\.gz)?\.metadata\.json(\.gz)?")
 
 
 class Iceberg(Adapter):
-    """A table of Iceberg: a folder, a metadata file, or pyiceberg's `Table`, whose state is then the current one.
+    """An Iceberg table: a folder, a metadata file, or a `Table` of pyiceberg, whose state is used as the current one.
 
-    A folder alone does not say which metadata file a catalog holds for the current one: it is the one of
-    `version-hint.text` or its successors, else the one with the highest number.
+    A folder does not contain the catalog's choice of the current metadata file. So use the file in `version-hint.text`,
+    or a direct successor, or else the file with the highest number.
     """
 
     format = "iceberg"
-    # What decides the files of a snapshot and how they are read, what opens them, and the snapshot.
+    # The metadata that determine the files and how to read them, the object that opens them, and the snapshot.
     _last: tuple[tuple[Any, ...], Any, Snapshot] | None = None
 
     def __init__(self, source: Any, storage_options: Mapping[str, str] | None = None) -> None:
         try:
-            import pyiceberg.table  # noqa: F401 - the rest needs it
+            import pyiceberg.table  # noqa: F401 - needed below
         except ImportError:
             raise UnsupportedError(
-                "tables of Iceberg need the package pyiceberg: pip install 'parsieve[iceberg]'"
+                "Iceberg tables need the package pyiceberg: pip install 'parsieve[iceberg]'"
             ) from None
         self.storage_options = dict(storage_options or {})
         self._given = source if hasattr(source, "metadata") and hasattr(source, "io") else None
@@ -62,29 +62,30 @@ class Iceberg(Adapter):
 
         if isinstance(self._source, tuple):
             raise UnsupportedError(
-                "an Iceberg table is opened by its path or URI, with storage_options as pyiceberg takes"
+                "cannot open an Iceberg table by a (filesystem, path) pair; pass its path or URI, "
+                "and pyiceberg's storage_options"
             )
         uri = os.fspath(self._source).rstrip("/")
-        address = uri if uri.endswith((".json", ".json.gz")) else self._newest(uri)
+        address = uri if uri.endswith((".json", ".json.gz")) else self._newest_metadata(uri)
         with foreign(address):
             return StaticTable.from_metadata(address, dict(self.storage_options))
 
     @property
     def metadata_file(self) -> str:
-        """The metadata file of the table's current state. A metadata file never changes."""
+        """Return the metadata file of the table's current state. A metadata file never changes."""
         return str(self._table().metadata_location)
 
-    def _newest(self, uri: str) -> str:
+    def _newest_metadata(self, uri: str) -> str:
         from pyiceberg.io import load_file_io
 
         if "://" not in uri:
             storage = Storage(uri)
-            return storage.join(f"metadata/{_newest(storage)}")
-        # Listed by the filesystem that pyiceberg makes of its own options.
+            return storage.join(f"metadata/{_newest_metadata(storage)}")
+        # List it with the filesystem of pyiceberg, because the options are pyiceberg's.
         place = _place(load_file_io(dict(self.storage_options), uri), uri)
         if place is None:
-            raise UnsupportedError(f"{uri} cannot be listed; give the metadata file, or pyiceberg's Table")
-        return f"{uri}/metadata/{_newest(Storage(place))}"
+            raise UnsupportedError(f"{uri} cannot be listed; pass the metadata file, or pyiceberg's Table")
+        return f"{uri}/metadata/{_newest_metadata(Storage(place))}"
 
     def reopening(self) -> dict[str, Any]:
         """Return the attributes that a copy in another process needs to read the table again."""
@@ -96,97 +97,106 @@ class Iceberg(Adapter):
         return {"_given": None, "_source": self._given.metadata_location, "storage_options": options}
 
     def snapshot(self, as_of: AsOf = None) -> Snapshot:
-        """The table now, or at a snapshot's id, at the name of a branch or tag, or at a time of its history."""
+        """Return the current state of the table, or its state at a snapshot ID, branch, tag or time."""
         table = self._table()
         metadata = table.metadata
-        found = table.current_snapshot() if as_of is None else _snapshot_at(table, as_of)
-        said = metadata.schema()
-        if as_of is not None and found.schema_id is not None:
-            said = metadata.schema_by_id(found.schema_id) or said
-        schema = _arrow(said)
-        if found is None:
+        current = table.current_snapshot() if as_of is None else _snapshot_at(table, as_of)
+        iceberg_schema = metadata.schema()
+        if as_of is not None and current.schema_id is not None:
+            iceberg_schema = metadata.schema_by_id(current.schema_id) or iceberg_schema
+        schema = _arrow_schema(iceberg_schema)
+        if current is None:
             return Snapshot(None, 0, schema, MadeSlices(()))
-        # Manifests never change; the table's metadata decide how their files are read.
+        # Manifests never change, but the table's metadata determine how to read their files.
         mapping = metadata.name_mapping()
-        key = (metadata.table_uuid, table.location(), found, said, metadata.specs(), mapping and mapping.root)
-        # A `Table` that was refreshed may hold other credentials.
+        root = mapping and mapping.root
+        key = (metadata.table_uuid, table.location(), current, iceberg_schema, metadata.specs(), root)
+        # A `Table` may have other credentials after a refresh.
         io = None if self._given is None else table.io
         last = self._last
         if last is not None and last[0] == key and last[1] is io:
             return last[2]
-        files = data_files(table, found)
-        names = {} if mapping is None else _mapped(mapping.root)
-        slices = IcebergSlices(TableState(table, said, schema, partial(_find, names)), files)
-        instant = found.sequence_number or found.timestamp_ms
-        snapshot = Snapshot(found.snapshot_id, instant, schema, slices, partial(statistics_of, files, schema))
+        files = data_files(table, current)
+        names = {} if mapping is None else _names_by_id(mapping.root)
+        slices = IcebergSlices(TableState(table, iceberg_schema, schema, partial(_find, names)), files)
+        instant = current.sequence_number or current.timestamp_ms
+        snapshot = Snapshot(current.snapshot_id, instant, schema, slices, partial(statistics_of, files, schema))
         self._last = key, io, snapshot
         return snapshot
 
-    def rows(self, piece: Slice) -> FileRows:
-        """The live rows of one data file: deleted positions and deletion vectors applied."""
-        native: IcebergFile = piece.native
+    def rows(self, file_slice: Slice) -> FileRows:
+        """Return the live rows of one data file, without the rows of position deletes and deletion vectors."""
+        native: IcebergFile = file_slice.native
         path = native.path
         if native.deletes.equality:
             raise UnsupportedError(
-                f"{piece.path} has equality deletes, which cannot be read here; read the table with Spark"
+                f"{file_slice.path} has equality deletes, which are not supported; read the table with Spark"
             )
         if native.format != "PARQUET":
-            raise UnsupportedError(f"{piece.path} is {native.format}; only Parquet files can be read")
+            raise UnsupportedError(f"{file_slice.path} is {native.format}; only Parquet files are supported")
         if native.is_encrypted:
-            raise UnsupportedError(f"{piece.path} is encrypted by Iceberg, whose keys cannot be used here")
+            raise UnsupportedError(
+                f"{file_slice.path} is encrypted by Iceberg, which is not supported; read the table with Spark"
+            )
         return FileRows(
             lambda: native.io.new_input(path).open(),
-            str(piece.path),
+            str(file_slice.path),
             native.matching,
             deleted=partial(_deleted, native),
         )
 
-    def version(self, piece: Slice) -> Version | None:
-        """What tells the data file from another one; None where pyiceberg reads by other means than pyarrow's."""
-        native: IcebergFile = piece.native
+    def version(self, file_slice: Slice) -> Version | None:
+        """Return the present version of the data file, or None if pyiceberg does not read it with pyarrow."""
+        native: IcebergFile = file_slice.native
         place = _place(native.io, native.path)
         return None if place is None else Storage((place[0], "")).version(place[1])
 
     def files(self, snapshot: Snapshot, slices: Sequence[Slice]) -> CheckedFiles | None:
-        """Return the data files; None if rows were deleted."""
+        """Return the data files, or None if rows were deleted, or if pyarrow cannot scan all files together."""
         if not all(map(self.row_groups_usable, slices)):
             return None
-        places = [_place(one.native.io, one.native.path) for one in slices]
+        places = [_place(file_slice.native.io, file_slice.native.path) for file_slice in slices]
         storages = {id(place[0]): Storage((place[0], "")) for place in places if place is not None}
         if len(storages) != 1 or None in places:
             return None
         files = [
-            ScanFile(storages[id(place[0])], place[1], str(one.path), one.size or 0, matching=one.native.matching)
-            for place, one in zip(places, slices, strict=True)
+            ScanFile(
+                storages[id(place[0])],
+                place[1],
+                str(file_slice.path),
+                file_slice.size or 0,
+                matching=file_slice.native.matching,
+            )
+            for place, file_slice in zip(places, slices, strict=True)
             if place is not None
         ]
         return files_of(files, snapshot.schema)
 
-    def row_groups_usable(self, piece: Slice) -> bool:
-        """Whether the data file is Parquet, open to all, and nothing of it was deleted."""
-        native: IcebergFile = piece.native
-        return piece.clean and native.format == "PARQUET" and not native.is_encrypted
+    def row_groups_usable(self, file_slice: Slice) -> bool:
+        """Return whether the data file is an unencrypted Parquet file without deletes."""
+        native: IcebergFile = file_slice.native
+        return file_slice.clean and native.format == "PARQUET" and not native.is_encrypted
 
-    def open_base(self, piece: Slice) -> Any:
-        """The data file, by the filesystem that pyiceberg opens it with."""
-        native: IcebergFile = piece.native
+    def open_base(self, file_slice: Slice) -> Any:
+        """Return the data file as a source on pyiceberg's filesystem."""
+        native: IcebergFile = file_slice.native
         return _place(native.io, native.path) or native.io.new_input(native.path).open()
 
 
 def _snapshot_at(table: Any, as_of: AsOf) -> Any:
     if isinstance(as_of, str) and not as_of.isdigit():
-        found = table.snapshot_by_name(as_of)
+        snapshot = table.snapshot_by_name(as_of)
     elif isinstance(as_of, (str, int)):
-        found = table.snapshot_by_id(int(as_of))
+        snapshot = table.snapshot_by_id(int(as_of))
     else:
-        found = table.snapshot_as_of_timestamp(int(utc(as_of).timestamp() * 1000))
-    if found is None:
-        raise ValueError(f"{table.location()} has no snapshot, branch or tag {as_of}, or has it no more")
-    return found
+        snapshot = table.snapshot_as_of_timestamp(int(utc(as_of).timestamp() * 1000))
+    if snapshot is None:
+        raise ValueError(f"{table.location()} has no snapshot, branch or tag {as_of}; it may have expired")
+    return snapshot
 
 
-def _newest(storage: Storage) -> str:
-    """The name of the current metadata file of a folder."""
+def _newest_metadata(storage: Storage) -> str:
+    """Return the name of the current metadata file in a folder."""
     names = storage.names("metadata")
     numbered: dict[int, list[str]] = {}
     for name in names:
@@ -199,15 +209,17 @@ def _newest(storage: Storage) -> str:
         with storage.open(storage.join("metadata/version-hint.text")) as file:
             hint = file.read().decode(errors="replace").strip()
         if not hint.isdigit() or int(hint) not in numbered:
-            raise UnsupportedError(f"the version hint of {storage.uri} is {hint!r}; name the metadata file")
+            raise UnsupportedError(
+                f"the version hint of {storage.uri} is {hint!r}, and there is no such version; pass the metadata file"
+            )
         number = int(hint)
-        # A writer that stopped between a version and its hint.
+        # A writer may have stopped after it wrote a version, and before it updated the hint.
         while number + 1 in numbered:
             number += 1
     if len(numbered[number]) > 1:
         raise UnsupportedError(
-            f"{storage.uri} has {len(numbered[number])} metadata files of the number {number}, and only its catalog "
-            "knows which one holds; give the metadata file, or pyiceberg's Table"
+            f"{storage.uri} has {len(numbered[number])} metadata files with the number {number}, and only its catalog "
+            "contains the current one; pass the metadata file, or pyiceberg's Table"
         )
     return numbered[number][0]
 
@@ -217,7 +229,7 @@ def _address(location: str) -> str:
 
 
 def _place(io: Any, path: str) -> tuple[Any, str] | None:
-    """The filesystem and the path in it, where pyiceberg reads by pyarrow's filesystems."""
+    """Return the pyarrow filesystem of a file and the path in it, or None if pyiceberg does not use pyarrow."""
     if not hasattr(io, "fs_by_scheme"):
         return None
     scheme, netloc, place = io.parse_location(path, io.properties)
@@ -225,59 +237,58 @@ def _place(io: Any, path: str) -> tuple[Any, str] | None:
 
 
 def _deleted(native: IcebergFile, rows: int) -> Sequence[int]:
-    """The positions that the deletes of a data file hold."""
+    """Return the positions of the deleted rows of a data file."""
     deletes = native.deletes
     if deletes.vector is not None:
         return _vector(native.io, deletes.vector, rows)
-    found: set[int] = set()
-    for one in deletes.positions:
-        found.update(_positions(native.io, one, native.path))
-    return sorted(found)
+    positions: set[int] = set()
+    for entry in deletes.positions:
+        positions.update(_positions(native.io, entry, native.path))
+    return sorted(positions)
 
 
 def _vector(io: Any, entry: DeleteFile, rows: int) -> Sequence[int]:
     path = entry.file.file_path
     if entry.offset is None or entry.length is None or entry.length < 8:
-        raise UnsupportedError(f"the manifest does not say where the deletion vector lies in {path}")
+        raise UnsupportedError(f"the manifest has no valid offset and length of a deletion vector in {path}")
     with io.new_input(path).open() as file:
         file.seek(entry.offset)
         framed: bytes = file.read(entry.length)
-    found = deletion_vectors.positions(deletion_vectors.unframed(framed, entry.length - 8, path), rows)
-    return found
+    return deletion_vectors.positions(deletion_vectors.unframed(framed, entry.length - 8, path), rows)
 
 
 def _positions(io: Any, entry: DeleteFile, path: str) -> Iterable[int]:
     where = entry.file.file_path
     if entry.file.file_format.name != "PARQUET":
-        raise UnsupportedError(f"deletes in {where} are {entry.file.file_format.name}; only Parquet can be read")
+        raise UnsupportedError(f"deletes in {where} are {entry.file.file_format.name}; only Parquet is supported")
     with foreign(where), io.new_input(where).open() as file:
-        # Sorted by path: statistics leave most row groups alone.
+        # The rows are sorted by path, so statistics skip most row groups.
         table = pq.read_table(file, columns=["pos"], filters=[("file_path", "=", path)])
-        found: list[int] = table["pos"].to_pylist()
-    return found
+        positions: list[int] = table["pos"].to_pylist()
+    return positions
 
 
-def _arrow(said: Any) -> pa.Schema:
-    """Iceberg's schema as Arrow's, with field ids, everything nullable and nothing of a large type."""
+def _arrow_schema(iceberg_schema: Any) -> pa.Schema:
+    """Convert Iceberg's schema to Arrow, with field IDs, nullable fields, and without large types."""
     from pyiceberg.io.pyarrow import schema_to_pyarrow
 
     try:
-        schema = schema_to_pyarrow(said)
+        schema = schema_to_pyarrow(iceberg_schema)
     except (NotImplementedError, ValueError, TypeError) as error:
         raise UnsupportedError(f"the schema of the Iceberg table cannot be read: {error}") from error
-    return pa.schema([_small(one) for one in schema])
+    return pa.schema([_small_field(field) for field in schema])
 
 
-def _small(one: pa.Field) -> pa.Field:
-    kept = {FIELD_ID: (one.metadata or {})[FIELD_ID]} if FIELD_ID in (one.metadata or {}) else None
-    return pa.field(one.name, _small_type(one.type), metadata=kept)
+def _small_field(field: pa.Field) -> pa.Field:
+    metadata = {FIELD_ID: (field.metadata or {})[FIELD_ID]} if FIELD_ID in (field.metadata or {}) else None
+    return pa.field(field.name, _small_type(field.type), metadata=metadata)
 
 
 def _small_type(kind: pa.DataType) -> pa.DataType:
     if pt.is_struct(kind):
-        return pa.struct([_small(one) for one in kind])
+        return pa.struct([_small_field(child) for child in kind])
     if pt.is_list(kind) or pt.is_large_list(kind):
-        return pa.list_(_small(kind.value_field))
+        return pa.list_(_small_field(kind.value_field))
     if pt.is_map(kind):
         return pa.map_(_small_type(kind.key_type), _small_type(kind.item_type))
     if pt.is_large_string(kind):
@@ -285,36 +296,36 @@ def _small_type(kind: pa.DataType) -> pa.DataType:
     return pa.binary() if pt.is_large_binary(kind) else kind
 
 
-def _mapped(fields: Iterable[Any]) -> dict[bytes, set[str]]:
-    """The names that a name mapping gives to each field id, at every level."""
-    found: dict[bytes, set[str]] = {}
-    for one in fields:
-        if one.field_id is not None:
-            found[str(one.field_id).encode()] = set(one.names)
-        found |= _mapped(one.fields)
-    return found
+def _names_by_id(fields: Iterable[Any]) -> dict[bytes, set[str]]:
+    """Return the names of each field ID in a name mapping, at all levels."""
+    names: dict[bytes, set[str]] = {}
+    for field in fields:
+        if field.field_id is not None:
+            names[str(field.field_id).encode()] = set(field.names)
+        names |= _names_by_id(field.fields)
+    return names
 
 
 def _find(mapping: Mapping[bytes, set[str]], among: Sequence[pa.Field]) -> Find:
-    """Find fields by id, or by a mapped name in a file that was written without ids."""
+    """Return a function that finds fields by ID, or by a mapped name in a file without IDs."""
     ids = places_by_id(among)
     has_ids = any(number is not None for number in ids)
     names: dict[str, list[int]] = {}
-    for place, one in enumerate(among):
-        names.setdefault(one.name, []).append(place)
+    for place, among_field in enumerate(among):
+        names.setdefault(among_field.name, []).append(place)
 
-    def find(wanted: pa.Field) -> int | None:
-        number = wanted.metadata[FIELD_ID]
+    def find(field: pa.Field) -> int | None:
+        number = field.metadata[FIELD_ID]
         if has_ids:
             return ids.get(number)
         if not mapping:
             raise UnsupportedError(
-                f"column {wanted.name!r}: the file has no field ids, and the table has no name mapping"
+                f"column {field.name!r}: the file has no field ids, and the table has no name mapping"
             )
         places = [place for name in mapping.get(number, ()) for place in names.get(name, ())]
         if len(places) > 1:
             raise UnsupportedError(
-                f"column {wanted.name!r} matches several columns of a file in the table's name mapping"
+                f"column {field.name!r} matches several columns of a file in the table's name mapping"
             )
         return places[0] if places else None
 
