@@ -66,15 +66,15 @@ class Changes:
     def between(cls, tokens: Mapping[Location, str], until: Snapshot) -> Self:
         """Compare earlier tokens, for example from an index, with a snapshot."""
         slices = until.slices
-        added, changed, seen = [], [], set()
+        added, changed, locations = [], [], set()
         for number, (location, token) in enumerate(zip(*locations_and_tokens(slices), strict=True)):
-            seen.add(location)
+            locations.add(location)
             earlier_token = tokens.get(location)
             if earlier_token is None:
                 added.append(number)
             elif not earlier_token or earlier_token != token:
                 changed.append(number)
-        removed = tuple(location for location in tokens if location not in seen)
+        removed = tuple(location for location in tokens if location not in locations)
         return cls(tuple(slices.at(added)), removed, tuple(slices.at(changed)))
 
 

@@ -350,7 +350,7 @@ class StoredSlices(Slices):
         return self._values
 
     def native(self, number: int) -> Any:
-        """Return the adapter's data for reading a slice, or None if the slice cannot be read after `thinned`."""
+        """Return the adapter's data for reading a slice, or None if it was removed by `thinned`."""
         return self._natives.get(number)
 
     def select(self, numbers: pa.Array) -> Slices:

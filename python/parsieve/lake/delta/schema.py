@@ -54,14 +54,14 @@ def schema_of(metadata: Mapping[str, Any]) -> pa.Schema:
 
 
 def _field(definition: Mapping[str, Any]) -> pa.Field:
-    metadata, kept = definition.get("metadata") or {}, {}
+    metadata, field_metadata = definition.get("metadata") or {}, {}
     if "delta.columnMapping.physicalName" in metadata:
-        kept[PHYSICAL_NAME] = str(metadata["delta.columnMapping.physicalName"])
+        field_metadata[PHYSICAL_NAME] = str(metadata["delta.columnMapping.physicalName"])
     if "delta.columnMapping.id" in metadata:
-        kept[FIELD_ID] = str(metadata["delta.columnMapping.id"])
+        field_metadata[FIELD_ID] = str(metadata["delta.columnMapping.id"])
     if "delta.typeChanges" in metadata:
-        kept[WIDENED] = "yes"
-    return pa.field(definition["name"], _type(definition["type"]), metadata=kept or None)
+        field_metadata[WIDENED] = "yes"
+    return pa.field(definition["name"], _type(definition["type"]), metadata=field_metadata or None)
 
 
 def _type(definition: Any) -> pa.DataType:

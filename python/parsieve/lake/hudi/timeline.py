@@ -78,16 +78,16 @@ class Timeline:
         if instant < self.first:
             raise ValueError(f"the timeline of {self.storage.uri} begins at {self.first}, after {instant}")
         for name in self._instants_by_state[2][-1:]:
-            kept = self._earliest_kept(name)
-            if not kept and instant < name[:17]:
+            earliest = self._earliest_kept(name)
+            if not earliest and instant < name[:17]:
                 raise UnsupportedError(
                     f"{self.storage.uri} was cleaned after {instant}, and its timeline does not say how far; "
                     "choose a later instant"
                 )
-            if kept and instant < kept:
+            if earliest and instant < earliest:
                 raise ValueError(
                     f"{self.storage.uri} was cleaned, so files of {instant} are missing; "
-                    f"the earliest complete instant is {kept}"
+                    f"the earliest complete instant is {earliest}"
                 )
 
     def _earliest_kept(self, name: str) -> str:
