@@ -44,7 +44,7 @@ def test_a_plan_waits_for_a_rewrite_that_begins_during_the_snapshot(
 ) -> None:
     """The file is complete before and after, but incomplete when the reader of rows opens the table."""
     table: Any = ps.open_table(folder)
-    look = hudi.Hudi._look
+    look = hudi.Hudi._read_snapshot
     rewrites: list[Rewrite] = []
 
     def begin(self: hudi.Hudi, as_of: Any) -> Any:
@@ -52,7 +52,7 @@ def test_a_plan_waits_for_a_rewrite_that_begins_during_the_snapshot(
             rewrites.append(Rewrite(folder, monkeypatch, "empty"))
         return look(self, as_of)
 
-    monkeypatch.setattr(hudi.Hudi, "_look", begin)
+    monkeypatch.setattr(hudi.Hudi, "_read_snapshot", begin)
     assert len(table.plan().files) == 2
     assert rewrites[0].waits == 3
 
@@ -60,14 +60,14 @@ def test_a_plan_waits_for_a_rewrite_that_begins_during_the_snapshot(
 def test_incomplete_properties_that_do_not_fail_are_read_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The incomplete properties lack the names of partition columns. No snapshot from them is returned."""
     texts = []
-    look = hudi.Hudi._look
+    look = hudi.Hudi._read_snapshot
 
     def record_properties(self: hudi.Hudi, as_of: Any) -> Any:
         snapshot = look(self, as_of)
-        texts.append(hudi_properties.settled_text(self.storage))
+        texts.append(hudi_properties.stable_text(self.storage))
         return snapshot
 
-    monkeypatch.setattr(hudi.Hudi, "_look", record_properties)
+    monkeypatch.setattr(hudi.Hudi, "_read_snapshot", record_properties)
     Rewrite(folder, monkeypatch, "whole")
     ps.open_table(folder).plan()
     assert texts[0] is None

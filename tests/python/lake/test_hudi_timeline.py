@@ -13,7 +13,7 @@ import pytest
 
 import parsieve as ps
 from parsieve.lake import open_lake
-from parsieve.lake.hudi.table import _LOG, _refuse
+from parsieve.lake.hudi.table import _LOG, _check_supported
 from parsieve.lake.hudi.timeline import earliest_kept, properties_of, read_timeline
 from parsieve.lake.storage.storage import Storage
 
@@ -77,7 +77,7 @@ def test_completed_and_archived_instants_hold(tmp_path: Path, version: int) -> N
     assert timeline.first == B
     # An instant before the first listed one is archived, unless it is pending.
     instants = (A, B, C, D, E, "20250101000000000", "20260101000003500")
-    assert [instant for instant in instants if timeline.holds(instant)] == [B, C, "20250101000000000"]
+    assert [instant for instant in instants if timeline.is_committed(instant)] == [B, C, "20250101000000000"]
     assert properties_of(Storage(tmp_path)) == {"hoodie.table.version": str(version), "a": "b:c=d"}
 
 
@@ -85,16 +85,16 @@ def test_cleaned_instants_are_rejected(tmp_path: Path) -> None:
     clean = f"{C}_{D}.clean"
     storage = table(tmp_path, {f"{instant}_{instant}.commit": b"" for instant in (A, B, C)} | {clean: clean_record(B)})
     timeline = read_timeline(storage)
-    timeline.refuse_cleaned(B)
+    timeline.check_not_cleaned(B)
     with pytest.raises(ValueError, match="cleaned"):
-        timeline.refuse_cleaned(A)
+        timeline.check_not_cleaned(A)
     with pytest.raises(ValueError, match="begins at"):
-        timeline.refuse_cleaned("20250101000000000")
+        timeline.check_not_cleaned("20250101000000000")
     # A cleaner that keeps a number of file versions names no instant.
     (tmp_path / ".hoodie" / "timeline" / clean).write_bytes(clean_record(""))
-    read_timeline(storage).refuse_cleaned(C)
+    read_timeline(storage).check_not_cleaned(C)
     with pytest.raises(ps.UnsupportedError, match="how far"):
-        read_timeline(storage).refuse_cleaned(B)
+        read_timeline(storage).check_not_cleaned(B)
 
 
 def test_records_of_the_cleaner_are_read_or_rejected() -> None:
@@ -131,7 +131,7 @@ def test_names_of_log_files_are_parsed() -> None:
 )
 def test_unsupported_table_properties_are_rejected(properties: dict[str, str]) -> None:
     with pytest.raises(ps.UnsupportedError):
-        _refuse(properties, "t")
+        _check_supported(properties, "t")
 
 
 def test_missing_tables_and_filesystem_pairs_are_rejected(tmp_path: Path) -> None:

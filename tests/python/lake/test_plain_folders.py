@@ -446,7 +446,7 @@ def test_the_format_of_a_folder_is_detected(tmp_path: Path) -> None:
         open_lake(tmp_path)
     with pytest.raises(ValueError, match="format must be one of"):
         open_lake(tmp_path, format="orc")
-    with pytest.raises(TypeError, match="a table is"):
+    with pytest.raises(TypeError, match="a table must be"):
         open_lake(3)
     assert Location("a", "b") == Location("a", "b")
 

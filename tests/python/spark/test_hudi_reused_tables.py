@@ -40,7 +40,7 @@ def test_an_open_table_sees_every_change(spark: Any, tmp_path: Path, kind: str) 
 
     def check(what: str) -> None:
         # While a file of the timeline is new, it is read again each time.
-        while not read_timeline(lake.storage).mark:
+        while not read_timeline(lake.storage).fingerprint:
             time.sleep(0.01)
         now, fresh = lake.snapshot(), open_lake(table.folder).snapshot()
         assert now.tokens == fresh.tokens, what

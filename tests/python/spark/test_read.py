@@ -15,7 +15,7 @@ from support.spark_tables import KINDS, SparkTable, callbacks_left, ids, ids_and
 
 import parsieve as ps
 import parsieve.spark as pss
-from parsieve.lake.hudi.properties import while_settled
+from parsieve.lake.hudi.properties import retry_after_rewrite
 from parsieve.lake.slices import MadeSlices
 from parsieve.lake.storage.listing import TICK_NS
 from parsieve.lake.storage.storage import Storage
@@ -409,7 +409,7 @@ def test_reads_during_a_streaming_write_return_a_committed_state(spark: Any, tmp
     while query.isActive or read < 2:
         done = batches[1]
         # Hudi opens the table again when a query runs, and fails if the properties are empty at that moment.
-        found = while_settled(storage, named)
+        found = retry_after_rewrite(storage, named)
         begun = batches[0]
         assert found in [_state(number) for number in range(done, begun + 1)]
         read += 1

@@ -1,4 +1,4 @@
-"""Hudi: file slices and merged logs by `hudi`, tokens by what the timeline says of their files."""
+"""Read Hudi tables with the package `hudi`, which lists file slices and merges logs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pyarrow.types as pt
 
 from parsieve._core import FormatError, UnsupportedError
 from parsieve.lake.base import AsOf, Slice, Snapshot, utc
-from parsieve.lake.hudi.properties import of_settled, read_text
+from parsieve.lake.hudi.properties import read_consistently, read_text
 from parsieve.lake.hudi.timeline import Timeline, read_properties, read_timeline
 from parsieve.lake.rows.adapter import Adapter
 from parsieve.lake.rows.arrow_scan import ScanFile
@@ -29,7 +29,7 @@ from parsieve.lake.storage.storage import Storage
 
 _LOG = re.compile(r"\.(.+)_(\d{14,17})\.log\.(\d+)(?:_.*)?")
 _NULLS = {"__HIVE_DEFAULT_PARTITION__", "default", ""}
-# How records with the same key become one: what hudi-rs knows, under the names of all versions of tables.
+# The ways to merge records with the same key that hudi-rs supports, with their names in all table versions.
 _MERGES = {"EVENT_TIME_ORDERING", "COMMIT_TIME_ORDERING"}
 _PAYLOADS = {
     "org.apache.hudi.common.model.DefaultHoodieRecordPayload",
@@ -40,50 +40,50 @@ _PAYLOADS = {
 @dataclass(frozen=True, slots=True, eq=False)
 class _Native:
     reader: Any
-    piece: Any
+    hudi_slice: Any
     options: Any
     base: str | None
     logs: tuple[str, ...]
     schema: pa.Schema
-    # The table's address and options, and the instant.
+    # The table's address, its storage options, and the instant.
     table: tuple[str, tuple[tuple[str, str], ...], str]
-    # Whether the names of the logs tell all: in old tables one log holds what several instants wrote.
-    logs_say: bool
+    # Whether the name of a log contains the instant that wrote it. In old tables, several instants write to one log.
+    logs_name_instants: bool
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """The objects of hudi stay in their process; elsewhere their table is opened again."""
+        """Replace the objects of the `hudi` package, which cannot be pickled, by the paths of the files."""
         paths = (
             None
             if self.base is None
             else (
-                self.piece.base_file_relative_path(),
-                self.piece.log_files_relative_paths(),
+                self.hudi_slice.base_file_relative_path(),
+                self.hudi_slice.log_files_relative_paths(),
             )
         )
-        return _Native, (None, paths, None, self.base, self.logs, self.schema, self.table, self.logs_say)
+        return _Native, (None, paths, None, self.base, self.logs, self.schema, self.table, self.logs_name_instants)
 
     def stream(self) -> Iterator[Any]:
-        """The rows of the base file and its logs, merged."""
+        """Yield the rows of the base file, merged with its logs."""
         if self.reader is not None:
-            yield from self.reader.read_file_slice_stream(self.piece, self.options.with_batch_size(BATCH_ROWS))
+            yield from self.reader.read_file_slice_stream(self.hudi_slice, self.options.with_batch_size(BATCH_ROWS))
             return
         reader, options = _reader(*self.table)
-        base, logs = self.piece
+        base, logs = self.hudi_slice
         yield from reader.read_file_slice_from_paths_stream(base, logs, options.with_batch_size(BATCH_ROWS))
 
 
-def has_logs(piece: Slice, listed: frozenset[str], instant: str | None = None) -> bool:
-    """Whether these logs make this version of a file group of its base file; False also where names do not tell.
+def has_logs(file_slice: Slice, listed: frozenset[str], instant: str | None = None) -> bool:
+    """Return whether a slice consists of its base file and exactly these logs. Return False if their names are unclear.
 
-    Who reads the table at an instant lists later logs, too, and leaves them out as they are read.
+    Readers of an earlier instant list later logs too, and skip them when they read. Pass `instant` to ignore these.
     """
-    native: _Native = piece.native
-    if not native.logs_say and (native.logs or listed):
+    native: _Native = file_slice.native
+    if not native.logs_name_instants and (native.logs or listed):
         return False
     if instant is not None:
-        # Seconds alone mean their end.
+        # An instant without milliseconds means the end of its second.
         end = instant.ljust(17, "9")
-        listed = frozenset(name for name in listed if (found := _LOG.fullmatch(name)) is None or found[2] <= end)
+        listed = frozenset(name for name in listed if (match := _LOG.fullmatch(name)) is None or match[2] <= end)
     return listed == {name.rpartition("/")[2] for name in native.logs}
 
 
@@ -91,44 +91,44 @@ def has_logs(piece: Slice, listed: frozenset[str], instant: str | None = None) -
 def _reader(uri: str, options: tuple[tuple[str, str], ...], instant: str) -> tuple[Any, Any]:
     from hudi import HudiReadOptions, HudiTableBuilder
 
-    asked = HudiReadOptions().with_as_of_timestamp(instant)
+    read_options = HudiReadOptions().with_as_of_timestamp(instant)
 
     def build() -> Any:
         table = HudiTableBuilder.from_base_uri(uri).with_options(dict(options)).build()
-        return table.create_file_group_reader_with_options(asked)
+        return table.create_file_group_reader_with_options(read_options)
 
-    return of_settled(Storage(uri, dict(options)), build), asked
+    return read_consistently(Storage(uri, dict(options)), build), read_options
 
 
 class Hudi(Adapter):
-    """A table of Hudi, copy-on-write or merge-on-read. Its meta columns are no part of the schema."""
+    """A Hudi table, copy-on-write or merge-on-read. Hudi's meta columns are not part of the schema."""
 
     format = "hudi"
-    # What the timeline, the properties and the wish were, and what was found.
+    # The last snapshot, after the timeline's fingerprint, the properties, and `as_of`.
     _last: tuple[tuple[str, str, AsOf], Snapshot] | None = None
 
     def __init__(self, source: Any, storage_options: Mapping[str, str] | None = None) -> None:
         try:
             import hudi  # noqa: F401 - every snapshot needs it
         except ImportError:
-            raise UnsupportedError("tables of Hudi need the package hudi: pip install 'parsieve[hudi]'") from None
+            raise UnsupportedError("Hudi tables need the package hudi: pip install 'parsieve[hudi]'") from None
         if isinstance(source, tuple):
             raise UnsupportedError(
-                "a Hudi table is opened by its path or URI, with storage_options where it needs them"
+                "cannot open a Hudi table by a (filesystem, path) pair; pass its path or URI, and storage_options"
             )
         self._storage = Storage(source, storage_options)
         self.uri = self._storage.uri.rstrip("/")
         self.storage_options = self._storage.options
-        # By instant, which never changes.
+        # The file groups that each instant wrote. A completed instant never changes.
         self._written: dict[str, frozenset[tuple[str, str]]] = {}
 
     def beside(self, name: str) -> Any:
-        """A folder in the table's own, on the same filesystem."""
+        """Return the address of a folder inside the table's folder."""
         return self._storage.beside(name)
 
     @property
     def storage(self) -> Storage:
-        """The table's folder and its filesystem."""
+        """Return the table's folder and its filesystem."""
         return self._storage
 
     def reopening(self) -> dict[str, Any]:
@@ -136,40 +136,42 @@ class Hudi(Adapter):
         return {"_written": {}}
 
     def snapshot(self, as_of: AsOf = None) -> Snapshot:
-        """The table now, at an instant of its timeline or any text of digits between two, or at a time."""
-        # A rewrite of the properties is waited for: incomplete ones would give partitions other values.
-        return of_settled(self._storage, lambda: self._look(as_of))
+        """Return the current state of the table, or its state at an instant or a time.
 
-    def _look(self, as_of: AsOf) -> Snapshot:
+        The instant does not have to be on the timeline: any 14 to 17 digits name the state at that time.
+        """
+        # Wait for the end of a rewrite, because incomplete properties would lead to wrong partition values.
+        return read_consistently(self._storage, lambda: self._read_snapshot(as_of))
+
+    def _read_snapshot(self, as_of: AsOf) -> Snapshot:
         from hudi import HudiReadOptions, HudiTableBuilder
 
         timeline = read_timeline(self._storage)
         text = read_text(self._storage)
-        # Every file of the table belongs to an instant of the timeline, so that the table is what it was with it.
-        key = timeline.mark, text, as_of
+        # Every file of the table belongs to an instant of the timeline. If the timeline is unchanged, so is the table.
+        key = timeline.fingerprint, text, as_of
         last = self._last
-        if timeline.mark and last is not None and last[0] == key and type(last[0][2]) is type(as_of):
+        if timeline.fingerprint and last is not None and last[0] == key and type(last[0][2]) is type(as_of):
             return last[1]
         properties = read_properties(text)
-        _refuse(properties, self.uri)
+        _check_supported(properties, self.uri)
         if any(name.endswith(".schemacommit") for name in self._storage.names(".hoodie/.schema")):
             raise UnsupportedError(f"columns of {self.uri} were renamed or changed by id; read the table with Spark")
-        with _hudis(f"hudi cannot read {self.uri}"):
+        with _map_errors(f"hudi cannot read {self.uri}"):
             table = HudiTableBuilder.from_base_uri(self.uri).with_options(dict(self.storage_options)).build()
-            # Later instants, and what they write while we look, stay outside.
+            # A fixed instant excludes files that later instants write in the meantime.
             instant = self._instant(timeline, table, as_of)
-            schema = pa.schema([_nullable(one) for one in table.get_schema()])
+            schema = pa.schema([_make_nullable(column) for column in table.get_schema()])
             if not instant:
                 return Snapshot(None, 0, schema, MadeSlices(()))
             options = HudiReadOptions().with_as_of_timestamp(instant)
-            found = table.get_file_slices(options)
+            hudi_slices = table.get_file_slices(options)
             reader = table.create_file_group_reader_with_options(options)
-        builder = _Slices(self, timeline, properties, table, instant, schema, partial(_Native, reader))
-        # hudi lists groups whose first log is later than the instant.
-        there = [
-            one for one in (builder.build(one, options) for one in found) if one.path is not None or one.native.logs
-        ]
-        slices = sorted(there, key=lambda one: one.location)
+        builder = _SliceBuilder(self, timeline, properties, table, instant, schema, partial(_Native, reader))
+        slices = [builder.build(hudi_slice, options) for hudi_slice in hudi_slices]
+        # The list includes file groups whose first log is later than the instant. They are empty at the instant.
+        slices = [file_slice for file_slice in slices if file_slice.path is not None or file_slice.native.logs]
+        slices.sort(key=lambda file_slice: file_slice.location)
         snapshot = Snapshot(instant, int(instant), schema, MadeSlices(slices))
         self._last = key, snapshot
         return snapshot
@@ -180,60 +182,64 @@ class Hudi(Adapter):
         if isinstance(as_of, (int, str)):
             text = str(as_of)
             if not re.fullmatch(r"\d{14,17}", text):
-                raise ValueError(f"a Hudi instant is 14 to 17 digits, not {as_of!r}")
+                raise ValueError(f"a Hudi instant must have 14 to 17 digits: {as_of!r}")
         else:
             moment = utc(as_of).timestamp() * 1000
-            text = max((one.timestamp for one in _told(table.get_timeline()) if one.epoch_mills <= moment), default="")
+            instants = _completed_instants(table.get_timeline())
+            text = max((instant.timestamp for instant in instants if instant.epoch_mills <= moment), default="")
             if not text:
-                raise ValueError(f"{self.uri} has no instant before {as_of}, or has it no more")
-        at = max((one for one in timeline.completed if one <= text), default="")
-        timeline.refuse_cleaned(at or text)
-        return at
+                raise ValueError(f"{self.uri} has no instant before {as_of}; it may have been archived")
+        last = max((instant for instant in timeline.completed if instant <= text), default="")
+        timeline.check_not_cleaned(last or text)
+        return last
 
-    def rows(self, piece: Slice) -> FileRows | _MergedRows:
-        """The live rows of one file group, its logs merged by hudi."""
-        native: _Native = piece.native
-        if piece.clean:
+    def rows(self, file_slice: Slice) -> FileRows | _MergedRows:
+        """Return the live rows of one file group. The `hudi` package merges its logs."""
+        native: _Native = file_slice.native
+        if file_slice.clean:
             base = str(native.base)
-            return FileRows(lambda: self._storage.open(base), str(piece.path))
+            return FileRows(lambda: self._storage.open(base), str(file_slice.path))
         if native.base is None:
-            where = f"{piece.partition}/{piece.group}"
+            where = f"{file_slice.partition}/{file_slice.group}"
             raise UnsupportedError(
-                f"{where} has logs and no base file, which hudi cannot read; read the table with Spark"
+                f"{where} has logs but no base file, which the package hudi cannot read; read the table with Spark"
             )
-        return _MergedRows(piece)
+        return _MergedRows(file_slice)
 
-    def version(self, piece: Slice) -> Version | None:
-        """What tells the base file from another one; None for file groups that hudi reads."""
-        return self._storage.version(str(piece.native.base)) if piece.clean else None
+    def version(self, file_slice: Slice) -> Version | None:
+        """Return the present version of the base file, or None for file groups with logs."""
+        return self._storage.version(str(file_slice.native.base)) if file_slice.clean else None
 
     def files(self, snapshot: Snapshot, slices: Sequence[Slice]) -> CheckedFiles | None:
-        """Return the base files; None if there are logs."""
-        if self._storage.arrow() is None or not all(one.clean for one in slices):
+        """Return the base files, or None if there are logs."""
+        if self._storage.arrow() is None or not all(file_slice.clean for file_slice in slices):
             return None
-        files = [ScanFile(self._storage, str(one.native.base), str(one.path), one.size or 0) for one in slices]
+        files = [
+            ScanFile(self._storage, str(file_slice.native.base), str(file_slice.path), file_slice.size or 0)
+            for file_slice in slices
+        ]
         return files_of(files, snapshot.schema)
 
-    def open_base(self, piece: Slice) -> Any:
-        """The base file, opened as the table is."""
-        return None if piece.native.base is None else self._storage.source(piece.native.base)
+    def open_base(self, file_slice: Slice) -> Any:
+        """Return the base file as a source on the table's filesystem."""
+        return None if file_slice.native.base is None else self._storage.source(file_slice.native.base)
 
     def written(self, table: Any, instant: str) -> frozenset[tuple[str, str]]:
-        """The file groups that an instant wrote; none for one that was archived."""
+        """Return the file groups that an instant wrote. An archived instant has none."""
         if instant not in self._written:
             commits = table.get_timeline()
-            for one in _told(commits):
-                if one.timestamp not in self._written:
-                    said = json.loads(commits.get_instant_metadata_in_json(one))
-                    self._written[one.timestamp] = frozenset(
+            for completed in _completed_instants(commits):
+                if completed.timestamp not in self._written:
+                    metadata = json.loads(commits.get_instant_metadata_in_json(completed))
+                    self._written[completed.timestamp] = frozenset(
                         (partition, str(stat["fileId"]))
-                        for partition, stats in (said.get("partitionToWriteStats") or {}).items()
+                        for partition, stats in (metadata.get("partitionToWriteStats") or {}).items()
                         for stat in stats
                     )
         return self._written.get(instant, frozenset())
 
 
-class _Slices:
+class _SliceBuilder:
     """Builds the slices of a snapshot."""
 
     def __init__(
@@ -248,24 +254,25 @@ class _Slices:
     ) -> None:
         self._lake, self._timeline, self._properties = lake, timeline, properties
         self._table, self._instant, self._schema, self._native = table, instant, schema, native
-        # Since version 8 a log is named by the instant that wrote it, before by that of its base file.
-        self._logs_say = int(properties.get("hoodie.table.version", "6")) >= 8
+        # Since table version 8, the name of a log contains the instant that wrote it. Before, it contains the instant
+        # that wrote the base file.
+        self._logs_name_instants = int(properties.get("hoodie.table.version", "6")) >= 8
         self._partitions = self._partition_fields()
 
-    def build(self, piece: Any, options: Any) -> Slice:
-        """The slice of a file group."""
+    def build(self, hudi_slice: Any, options: Any) -> Slice:
+        """Return the slice of a file group."""
         storage = self._lake._storage
-        partition, group = piece.partition_path, piece.file_id
-        logs = self._visible(piece)
-        base = piece.base_file_name or None
+        partition, group = hudi_slice.partition_path, hudi_slice.file_id
+        logs = self._visible_logs(hudi_slice)
+        base = hudi_slice.base_file_name or None
         path = storage.join(f"{partition}/{base}" if partition else base) if base else None
         clean = base is not None and not logs
-        parts = [f"{base}-{piece.base_file_size}" if base else "", *(f"{name}-{size}" for name, size in logs)]
-        if logs and not self._logs_say:
+        parts = [f"{base}-{hudi_slice.base_file_size}" if base else "", *(f"{name}-{size}" for name, size in logs)]
+        if logs and not self._logs_name_instants:
             parts += [
-                one
-                for one in sorted(self._timeline.completed)
-                if one <= self._instant and (partition, group) in self._lake.written(self._table, one)
+                instant
+                for instant in sorted(self._timeline.completed)
+                if instant <= self._instant and (partition, group) in self._lake.written(self._table, instant)
             ]
         relative = [f"{partition}/{name}" if partition else name for name, _ in logs]
         return Slice(
@@ -273,40 +280,42 @@ class _Slices:
             group=group,
             token="|".join(parts),
             path=None if path is None else storage.address(path),
-            size=piece.base_file_size if base else None,
+            size=hudi_slice.base_file_size if base else None,
             num_rows=None,
             clean=clean,
-            partition_values=self._values(partition),
-            native=self._native(piece, options, path, tuple(relative), self._schema, self._home(), self._logs_say),
+            partition_values=self._partition_values(partition),
+            native=self._native(
+                hudi_slice, options, path, tuple(relative), self._schema, self._home(), self._logs_name_instants
+            ),
         )
 
     def _home(self) -> tuple[str, tuple[tuple[str, str], ...], str]:
         return self._lake.uri, tuple(sorted(self._lake.storage_options.items())), self._instant
 
-    def _visible(self, piece: Any) -> list[tuple[str, int]]:
-        """The logs that hold at the instant, with their sizes; all of them where their names do not tell."""
-        found = []
-        for name, size in zip(piece.log_file_names, piece.log_file_sizes, strict=True):
+    def _visible_logs(self, hudi_slice: Any) -> list[tuple[str, int]]:
+        """Return the names and sizes of the logs at the instant, or of all logs if their names have no instant."""
+        logs = []
+        for name, size in zip(hudi_slice.log_file_names, hudi_slice.log_file_sizes, strict=True):
             match = _LOG.fullmatch(name)
             if match is None:
-                raise FormatError(f"not the name of a Hudi log: {name}")
-            if not self._logs_say or (match[2] <= self._instant and self._timeline.holds(match[2])):
-                found.append((name, int(size)))
-        return sorted(found)
+                raise FormatError(f"not a name of a Hudi log: {name}")
+            if not self._logs_name_instants or (match[2] <= self._instant and self._timeline.is_committed(match[2])):
+                logs.append((name, int(size)))
+        return sorted(logs)
 
     def _partition_fields(self) -> list[pa.Field]:
-        """The columns that a partition's path proves; none where a key generator computes it."""
-        names = [one for one in self._properties.get("hoodie.table.partition.fields", "").split(",") if one]
-        simple = self._properties.get("hoodie.table.keygenerator.type", "") in ("SIMPLE", "COMPLEX")
-        if not simple or any(name not in self._schema.names for name in names):
+        """Return the columns whose values are in a partition's path. Other key generators may change the values."""
+        names = [name for name in self._properties.get("hoodie.table.partition.fields", "").split(",") if name]
+        is_simple = self._properties.get("hoodie.table.keygenerator.type", "") in ("SIMPLE", "COMPLEX")
+        if not is_simple or any(name not in self._schema.names for name in names):
             return []
         return [self._schema.field(name) for name in names]
 
-    def _values(self, partition: str) -> dict[str, object]:
+    def _partition_values(self, partition: str) -> dict[str, object]:
         parts = partition.split("/")
-        found: dict[str, object] = {}
+        values: dict[str, object] = {}
         if len(parts) != len(self._partitions):
-            return found
+            return values
         for part, field in zip(parts, self._partitions, strict=True):
             text = part
             if self._properties.get("hoodie.datasource.write.hive_style_partitioning") == "true":
@@ -315,33 +324,32 @@ class _Slices:
                     return {}
             if self._properties.get("hoodie.datasource.write.partitionpath.urlencode") == "true":
                 text = unquote(text)
-            # Days and times are written in several ways.
+            # Values of other types are unknown: writers use several formats for dates and timestamps.
             if pt.is_integer(field.type) and re.fullmatch(r"-?\d{1,18}", text):
-                found[field.name] = int(text)
+                values[field.name] = int(text)
             elif pt.is_string(field.type) and text not in _NULLS:
-                found[field.name] = text
-        return found
+                values[field.name] = text
+        return values
 
 
 @dataclass(frozen=True, slots=True)
 class _MergedRows:
-    """The rows of a base file with its logs, as hudi merges them."""
+    """The rows of a base file, merged with its logs by the `hudi` package."""
 
-    piece: Slice
+    file_slice: Slice
 
     def batches(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        """The live rows with the columns of a schema."""
-        native: _Native = self.piece.native
-        where = f"{self.piece.partition}/{self.piece.group}"
-        with foreign(where), _hudis(f"hudi cannot merge {where}; read the table with Spark"):
-            # Columns are all read: hudi wants those that decide which record wins.
+        """Yield the live rows with the columns of a schema."""
+        native: _Native = self.file_slice.native
+        where = f"{self.file_slice.partition}/{self.file_slice.group}"
+        with foreign(where), _map_errors(f"hudi cannot merge {where}; read the table with Spark"):
+            # Read all columns, because some of them decide which of two records is newer.
             for batch in native.stream():
-                yield self._conformed(pa.record_batch(batch), schema, where)
+                yield self._conform(pa.record_batch(batch), schema, where)
 
-    def _conformed(self, batch: pa.RecordBatch, schema: pa.Schema, where: str) -> pa.RecordBatch:
-        held = list(batch.schema)
+    def _conform(self, batch: pa.RecordBatch, schema: pa.Schema, where: str) -> pa.RecordBatch:
         arrays = []
-        find = by_name(held)
+        find = by_name(list(batch.schema))
         for target in schema:
             number = find(target)
             if number is None:
@@ -354,8 +362,8 @@ class _MergedRows:
         return pa.RecordBatch.from_arrays(arrays, schema=schema) if arrays else batch.select([])
 
 
-def _told(timeline: Any) -> list[Any]:
-    """The instants that hold, as hudi knows them."""
+def _completed_instants(timeline: Any) -> list[Any]:
+    """Return the completed instants that write rows, as objects of the `hudi` package."""
     return [
         *timeline.get_completed_commits(),
         *timeline.get_completed_deltacommits(),
@@ -364,32 +372,32 @@ def _told(timeline: Any) -> list[Any]:
 
 
 @contextmanager
-def _hudis(what: str) -> Iterator[None]:
-    """The library's own exception, which it does not export, as ours."""
+def _map_errors(problem: str) -> Iterator[None]:
+    """Map the exception of the `hudi` package, which does not export it, to `UnsupportedError`."""
     try:
         yield
     except Exception as error:
         if type(error).__name__ != "HudiCoreError":
             raise
-        raise UnsupportedError(f"{what}: {error}") from error
+        raise UnsupportedError(f"{problem}: {error}") from error
 
 
-def _nullable(one: pa.Field) -> pa.Field:
-    kind = one.type
+def _make_nullable(field: pa.Field) -> pa.Field:
+    kind = field.type
     if pt.is_struct(kind):
-        kind = pa.struct([_nullable(child) for child in kind])
-    return pa.field(one.name, kind)
+        kind = pa.struct([_make_nullable(child) for child in kind])
+    return pa.field(field.name, kind)
 
 
-def _refuse(properties: Mapping[str, str], uri: str) -> None:
-    """`UnsupportedError` for tables that hudi-rs would read wrongly or not at all."""
+def _check_supported(properties: Mapping[str, str], uri: str) -> None:
+    """Raise `UnsupportedError` for tables that hudi-rs would read wrongly or not at all."""
     format_ = properties.get("hoodie.table.base.file.format", "PARQUET")
     if format_.upper() != "PARQUET":
-        raise UnsupportedError(f"the base files of {uri} are {format_}; only Parquet can be read")
+        raise UnsupportedError(f"the base files of {uri} are {format_}; only Parquet is supported")
     if any("bootstrap.base.path" in name for name in properties):
-        raise UnsupportedError(f"{uri} was bootstrapped, so that its rows lie in other files too; read it with Spark")
+        raise UnsupportedError(f"{uri} was bootstrapped, so some of its rows are in other files; read it with Spark")
     if properties.get("hoodie.datasource.write.drop.partition.columns") == "true":
-        raise UnsupportedError(f"the files of {uri} lack the partition columns; read it with Spark")
+        raise UnsupportedError(f"the files of {uri} do not contain the partition columns; read it with Spark")
     if properties.get("hoodie.table.type") == "MERGE_ON_READ":
         mode, payload = properties.get("hoodie.record.merge.mode"), properties.get("hoodie.compaction.payload.class")
         if (mode is not None and mode not in _MERGES) or (mode is None and payload not in (None, *_PAYLOADS)):

@@ -1,4 +1,4 @@
-"""Hudi's timeline as its folder shows it: which instants hold, and how far back the cleaner has gone."""
+"""Read a Hudi table's timeline: which instants were completed, and which of their files were cleaned."""
 
 from __future__ import annotations
 
@@ -17,8 +17,13 @@ from parsieve.lake.storage.storage import Storage
 
 _NAME = re.compile(r"(\d{14,17})(?:_(\d{14,17}))?\.([a-z]+)(?:\.(requested|inflight))?")
 _WRITES = {"commit", "deltacommit", "replacecommit"}
-# What goes on under another name than that which it ends with.
-_ENDS_AS = {"clustering": "replacecommit", "compaction": "commit", "logcompaction": "deltacommit", "inflight": "commit"}
+# The names of completed actions, if they differ from the names of the same actions while they run.
+_COMPLETED_ACTIONS = {
+    "clustering": "replacecommit",
+    "compaction": "commit",
+    "logcompaction": "deltacommit",
+    "inflight": "commit",
+}
 _CLEAN_FIELDS = ["startCleanTime", "timeTakenInMillis", "totalFilesDeleted", "earliestCommitToRetain"]
 
 
@@ -27,14 +32,14 @@ class Timeline:
     """The active timeline of a table at the time of its listing."""
 
     storage: Storage
-    # Of the tables of version 8 and later, below `.hoodie/timeline`; earlier ones keep it in `.hoodie` itself.
+    # `.hoodie/timeline` since table version 8, `.hoodie` before.
     folder: str
     names: frozenset[str]
-    # Changes whenever a file of the timeline does; "" where something goes on, or went on just now.
-    mark: str = ""
+    # Changes whenever a file of the timeline changes. It is "" while an action runs, or if one has just ended.
+    fingerprint: str = ""
 
     @cached_property
-    def _found(self) -> tuple[frozenset[str], frozenset[str], tuple[str, ...]]:
+    def _instants_by_state(self) -> tuple[frozenset[str], frozenset[str], tuple[str, ...]]:
         done, begun, cleans = set(), set(), []
         for name in self.names:
             match = _NAME.fullmatch(name)
@@ -45,40 +50,44 @@ class Timeline:
                 done.add(instant)
             elif state is None and action == "clean":
                 cleans.append(name)
-            elif _ENDS_AS.get(action, action) in _WRITES:
+            elif _COMPLETED_ACTIONS.get(action, action) in _WRITES:
                 begun.add(instant)
         return frozenset(done), frozenset(begun - done), tuple(sorted(cleans))
 
     @property
     def completed(self) -> frozenset[str]:
-        """The instants that wrote, and hold."""
-        return self._found[0]
+        """Return the completed instants that write rows."""
+        return self._instants_by_state[0]
 
     @property
     def pending(self) -> frozenset[str]:
-        """The instants that are being written, or were given up."""
-        return self._found[1]
+        """Return the instants of running and abandoned writes."""
+        return self._instants_by_state[1]
 
     @cached_property
     def first(self) -> str:
-        """The first instant that holds and was not archived."""
+        """Return the first completed instant that was not archived."""
         return min(self.completed, default="")
 
-    def holds(self, instant: str) -> bool:
-        """Whether what an instant wrote is part of the table: what was archived is."""
+    def is_committed(self, instant: str) -> bool:
+        """Return whether the files of an instant are part of the table. The files of archived instants are."""
         return instant in self.completed or (instant < self.first and instant not in self.pending)
 
-    def refuse_cleaned(self, instant: str) -> None:
-        """`ValueError` for an instant of which files may be gone."""
+    def check_not_cleaned(self, instant: str) -> None:
+        """Raise an error if files of the table's state at an instant may have been deleted."""
         if instant < self.first:
             raise ValueError(f"the timeline of {self.storage.uri} begins at {self.first}, after {instant}")
-        for name in self._found[2][-1:]:
+        for name in self._instants_by_state[2][-1:]:
             kept = self._earliest_kept(name)
             if not kept and instant < name[:17]:
-                raise UnsupportedError(f"{self.storage.uri} was cleaned after {instant}, and nobody says how far")
+                raise UnsupportedError(
+                    f"{self.storage.uri} was cleaned after {instant}, and its timeline does not say how far; "
+                    "choose a later instant"
+                )
             if kept and instant < kept:
                 raise ValueError(
-                    f"files of {self.storage.uri} were cleaned that {instant} needs; {kept} is the first whole"
+                    f"{self.storage.uri} was cleaned, so files of {instant} are missing; "
+                    f"the earliest complete instant is {kept}"
                 )
 
     def _earliest_kept(self, name: str) -> str:
@@ -90,26 +99,26 @@ class Timeline:
 def read_timeline(storage: Storage) -> Timeline:
     """List the timeline of a table."""
     folder = ".hoodie/timeline"
-    marks = storage.marks(folder)
-    if not marks:
+    tokens = storage.marks(folder)
+    if not tokens:
         folder = ".hoodie"
-        marks = storage.marks(folder)
-    if not marks:
+        tokens = storage.marks(folder)
+    if not tokens:
         raise FileNotFoundError(f"no Hudi table in {storage.uri}")
-    return Timeline(storage, folder, frozenset(marks), _mark(folder, marks))
+    return Timeline(storage, folder, frozenset(tokens), _fingerprint(folder, tokens))
 
 
-def _mark(folder: str, marks: Mapping[str, str | None]) -> str:
-    """What stands for the whole of a timeline, in which nothing goes on.
+def _fingerprint(folder: str, tokens: Mapping[str, str | None]) -> str:
+    """Return a text that identifies the state of a timeline, or "" while an action runs.
 
-    Files come and go only under an instant that is inflight: a write, a compaction, a clean, a rollback, a restore, or
-    one that was given up, which the next writer rolls back. What is merely requested has not begun.
+    Files are added and deleted only by inflight instants: writes, compactions, cleans, rollbacks, restores, and
+    abandoned writes, which the next writer rolls back. A requested action has not begun yet.
     """
-    told = {name: mark for name, mark in marks.items() if mark is not None and _NAME.fullmatch(name)}
-    if "" in told.values():
+    tokens = {name: token for name, token in tokens.items() if token is not None and _NAME.fullmatch(name)}
+    if "" in tokens.values():
         return ""
     done, begun = set(), set()
-    for name in told:
+    for name in tokens:
         match = _NAME.fullmatch(name)
         assert match is not None
         if match[4] == "inflight" or match[3] == "inflight":
@@ -118,71 +127,76 @@ def _mark(folder: str, marks: Mapping[str, str | None]) -> str:
             done.add(match[1])
     if begun - done:
         return ""
-    text = "\n".join(f"{name} {mark}" for name, mark in sorted(told.items()))
+    text = "\n".join(f"{name} {token}" for name, token in sorted(tokens.items()))
     return hashlib.blake2b(f"{folder}\n{text}".encode(), digest_size=32).hexdigest()
 
 
 def properties_of(storage: Storage) -> dict[str, str]:
-    """The table's own properties."""
+    """Return the table's properties."""
     return read_properties(hudi_properties.read_text(storage))
 
 
 def read_properties(text: str) -> dict[str, str]:
-    """The properties that a file of them says."""
+    """Parse the text of a properties file."""
     pairs = (line.partition("=") for line in text.splitlines() if "=" in line and not line.startswith("#"))
     return {name.strip(): value.strip().replace("\\:", ":") for name, _, value in pairs}
 
 
 class _Avro:
-    """As much of an Avro file as its first fields need."""
+    """A reader of Avro numbers and texts."""
 
     def __init__(self, data: bytes, name: str) -> None:
         self._data, self._at, self._name = data, 0, name
 
     def take(self, count: int) -> bytes:
         if not 0 <= count <= len(self._data) - self._at:
-            raise FormatError(f"{self._name} of Hudi's timeline is cut short")
+            raise FormatError(f"{self._name} of Hudi's timeline is incomplete")
         self._at += count
         return self._data[self._at - count : self._at]
 
     def number(self) -> int:
-        found = shift = 0
+        number = shift = 0
         while True:
             (byte,) = self.take(1)
-            found |= (byte & 127) << shift
+            number |= (byte & 127) << shift
             shift += 7
             if byte < 128:
-                return (found >> 1) ^ -(found & 1)
+                return (number >> 1) ^ -(number & 1)
             if shift > 63:
-                raise FormatError(f"{self._name} of Hudi's timeline holds no number where one should be")
+                raise FormatError(f"{self._name} of Hudi's timeline contains an invalid number")
 
     def text(self) -> bytes:
         return self.take(self.number())
 
 
 def earliest_kept(data: bytes, name: str) -> str:
-    """The first instant that a clean left whole, from its record; "" where it kept versions, not instants."""
+    """Return the earliest instant that a clean action kept complete, from the bytes of its record.
+
+    Return "" if the cleaner keeps a number of file versions, and not all files since an instant.
+    """
     if not data:
         return ""
     source = _Avro(data, name)
     if source.take(4) != b"Obj\1":
         raise FormatError(f"not an Avro file: {name} of Hudi's timeline")
-    about: dict[bytes, bytes] = {}
+    metadata: dict[bytes, bytes] = {}
     while count := source.number():
         if count < 0:
             source.number()
         for _ in range(abs(count)):
             key = source.text()
-            about[key] = source.text()
+            metadata[key] = source.text()
     source.take(16)
     try:
-        fields: list[Any] = json.loads(about.get(b"avro.schema", b""))["fields"]
-        known = [one["name"] for one in fields[:4]] == _CLEAN_FIELDS
+        fields: list[Any] = json.loads(metadata.get(b"avro.schema", b""))["fields"]
+        is_supported = [field["name"] for field in fields[:4]] == _CLEAN_FIELDS
     except (ValueError, KeyError, TypeError) as error:
         raise FormatError(f"{name} of Hudi's timeline has no schema: {error!r}") from error
-    codec = about.get(b"avro.codec", b"null")
-    if not known or codec not in (b"null", b"deflate"):
-        raise UnsupportedError(f"{name} of Hudi's timeline is written in a way that this version does not know")
+    codec = metadata.get(b"avro.codec", b"null")
+    if not is_supported or codec not in (b"null", b"deflate"):
+        raise UnsupportedError(
+            f"{name} of Hudi's timeline has a schema or codec that this version of parsieve does not support"
+        )
     source.number()
     block = source.text()
     try:

@@ -1,4 +1,4 @@
-"""Reading as all adapters do it: slice by slice as rows of the table, or by pyarrow's own scan where that is exact."""
+"""Read rows the same way for all adapters: slice by slice, or with pyarrow's own scan if that is exact."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from parsieve.lake.rows.file_rows import CheckedRows, Rows, leaves, selected
 
 
 class Adapter(Lake):
-    """A lake whose slices know the table's schema: their `native.schema`."""
+    """A lake whose slices have the table's schema in `native.schema`."""
 
     @abstractmethod
-    def rows(self, piece: Slice) -> Rows:
-        """The live rows of a slice; `UnsupportedError` where they cannot be read right."""
+    def rows(self, file_slice: Slice) -> Rows:
+        """Return the live rows of a slice. Raise `UnsupportedError` if they cannot be read correctly."""
 
-    def read_keys(self, piece: Slice, columns: Sequence[ColumnPath]) -> Iterator[pa.RecordBatch]:
-        """The live rows of one slice."""
-        schema: pa.Schema = piece.native.schema
+    def read_keys(self, file_slice: Slice, columns: Sequence[ColumnPath]) -> Iterator[pa.RecordBatch]:
+        """Yield the live rows of one slice."""
+        schema: pa.Schema = file_slice.native.schema
         for path in columns:
             leaf_field(schema, path)
-        return leaves(self.rows(piece).batches(pruned(schema, columns)), columns)
+        return leaves(self.rows(file_slice).batches(pruned(schema, columns)), columns)
 
     def read(
         self,
@@ -38,19 +38,22 @@ class Adapter(Lake):
         columns: Sequence[str] | None = None,
         filter: Any = None,
     ) -> pa.RecordBatchReader:
-        """The live rows of some slices."""
-        found = self.files(snapshot, slices)
-        if found is not None:
-            return found.reader(request_of(snapshot.schema, columns, filter))
-        # Asked before the first row, not in the midst of a stream.
-        files = [CheckedRows(self.rows(piece), partial(self.version, piece), _name(piece)) for piece in slices]
-        return selected(files, snapshot.schema, columns, filter)
+        """Return the live rows of some slices."""
+        files = self.files(snapshot, slices)
+        if files is not None:
+            return files.reader(request_of(snapshot.schema, columns, filter))
+        # `rows` may raise an error. Call it now, before the stream returns its first row.
+        rows = [
+            CheckedRows(self.rows(file_slice), partial(self.version, file_slice), _name(file_slice))
+            for file_slice in slices
+        ]
+        return selected(rows, snapshot.schema, columns, filter)
 
     def dataset(self, snapshot: Snapshot, slices: Sequence[Slice]) -> pads.Dataset | None:
-        """Return the slices as a pyarrow dataset with the snapshot's schema; None if that would not be exact."""
+        """Return the slices as a pyarrow dataset, or None if its rows might differ from the table's rows."""
         files = self.files(snapshot, slices)
         return PlannedDataset(files) if files is not None and files.are_exact() else None
 
 
-def _name(piece: Slice) -> str:
-    return piece.path or f"{piece.partition}/{piece.group}"
+def _name(file_slice: Slice) -> str:
+    return file_slice.path or f"{file_slice.partition}/{file_slice.group}"

@@ -1,4 +1,4 @@
-"""When pyarrow's own scan of a file gives exactly the table's rows."""
+"""Decide whether pyarrow's own scan of a file returns exactly the table's rows."""
 
 from __future__ import annotations
 
@@ -21,105 +21,111 @@ class ScanFile:
 
     storage: Storage
     path: str
-    # What messages call the file.
+    # The name of the file in messages.
     name: str
     size: int
-    # The token that the plan saw, "" if it proves nothing; None for formats that never write a file twice.
+    # The token at the time of the plan, which is "" if it proves nothing. None for formats that never replace a file.
     token: str | None = None
     constants: Mapping[str, object] = field(default_factory=dict)
-    # The schema that the file had, if the table's schema was made of it.
+    # The schema of the file at the time of the plan, if the table's schema was derived from it.
     physical: pa.Schema | None = None
     matching: Matching = BY_NAME
 
     def is_planned(self, version: Version) -> bool:
-        """Tell whether this is the version that was planned, so that its row groups are those of the plan."""
+        """Return whether this is the planned version, so that the plan's row groups are valid for it."""
         if self.token is None:
             return version.size == self.size
         return bool(self.token) and version.token == self.token
 
     def lacks(self, physical: pa.Schema, schema: pa.Schema) -> bool:
-        """Tell whether the file has lost a column that the table has because of this file."""
+        """Return whether a column of the table that the file had at the time of the plan is missing now."""
         if self.physical is None:
             return False
-        had, has = set(self.physical.names), set(physical.names)
-        return any(name in had and name not in has for name in schema.names)
+        before, now = set(self.physical.names), set(physical.names)
+        return any(name in before and name not in now for name in schema.names)
 
 
 def names_floats(schema: pa.Schema, filter: str) -> bool:
-    """Whether a filter, as it prints, may name a column of floats; a path by numbers may name any."""
+    """Return whether the text of a filter may name a column with floats. A path by numbers may refer to any column."""
 
-    def holds(kind: pa.DataType) -> bool:
+    def has_floats(kind: pa.DataType) -> bool:
         if pt.is_nested(kind):
-            return any(holds(kind.field(number).type) for number in range(kind.num_fields))
+            return any(has_floats(kind.field(number).type) for number in range(kind.num_fields))
         return bool(pt.is_floating(kind))
 
-    return any(holds(one.type) and (one.name in filter or "FieldPath" in filter) for one in schema)
+    return any(has_floats(column.type) and (column.name in filter or "FieldPath" in filter) for column in schema)
 
 
 def guarantee(constants: Mapping[str, object]) -> pc.Expression:
-    """Return the condition that is true of all rows of a file with such constants."""
-    found = pc.scalar(True)
+    """Return a condition that is true for all rows of a file with these constants."""
+    condition = pc.scalar(True)
     for name, value in constants.items():
-        one = pc.field(name).is_null() if value is None else pc.field(name) == pc.scalar(value)
-        found = found & one
-    return found
+        condition &= pc.field(name).is_null() if value is None else pc.field(name) == pc.scalar(value)
+    return condition
 
 
 def without_dictionaries(kind: pa.DataType) -> pa.DataType:
-    """The type that an engine sees: values where a file says dictionary, and everything may be null."""
+    """Return the type for engines: with values in place of dictionaries, and with nullable fields."""
     if pt.is_dictionary(kind):
         return kind.value_type
     if pt.is_struct(kind):
-        return pa.struct([pa.field(one.name, without_dictionaries(one.type)) for one in kind])
+        return pa.struct([pa.field(child.name, without_dictionaries(child.type)) for child in kind])
     return kind
 
 
 def is_exact(physical: pa.Schema, schema: pa.Schema, file: ScanFile) -> bool:
-    """Tell whether pyarrow's scan of a file, which goes by names, gives the table's values."""
-    held, names = list(physical), set(physical.names)
-    if not names.isdisjoint(file.constants) or len({name.casefold() for name in names}) != len(held):
+    """Return whether pyarrow's scan of a file, which finds columns by name, returns the table's values."""
+    file_columns, names = list(physical), set(physical.names)
+    if not names.isdisjoint(file.constants) or len({name.casefold() for name in names}) != len(file_columns):
         return False
     if any(value != value for value in file.constants.values()):
         # pyarrow draws wrong conclusions from "equals NaN".
         return False
-    wanted = [one for one in schema if one.name not in file.constants]
+    columns = [column for column in schema if column.name not in file.constants]
     try:
-        places = file.matching.places(wanted, held)
+        places = file.matching.places(columns, file_columns)
     except UnsupportedError:
         return False
-    for one, number in zip(wanted, places, strict=True):
+    for column, number in zip(columns, places, strict=True):
         if number is None:
-            # No other column may have the name, and pyarrow knows no other default than null.
-            if one.name in names or file.matching.absent(one, 1).null_count == 0:
+            # pyarrow would read another column of this name, or fill a missing column with nulls only.
+            if column.name in names or file.matching.absent(column, 1).null_count == 0:
                 return False
-        elif held[number].name != one.name or not _same(held[number].type, one.type, file.matching):
+        elif file_columns[number].name != column.name or not _is_same_type(
+            file_columns[number].type, column.type, file.matching
+        ):
             return False
     return True
 
 
-def _same(held: pa.DataType, wanted: pa.DataType, matching: Matching) -> bool:
-    """Whether pyarrow reads one as the other without a change of any value, nested fields by their order."""
-    if pt.is_struct(held) and pt.is_struct(wanted):
-        children, names = list(held), [one.name for one in wanted]
+def _is_same_type(source: pa.DataType, target: pa.DataType, matching: Matching) -> bool:
+    """Return whether pyarrow reads one type as the other without changing values. It matches nested fields by order."""
+    if pt.is_struct(source) and pt.is_struct(target):
+        children, names = list(source), [child.name for child in target]
         try:
-            places = matching.places(wanted, children)
+            places = matching.places(target, children)
         except UnsupportedError:
             return False
         return (
-            [one.name for one in children] == names
+            [child.name for child in children] == names
             and places == list(range(len(names)))
-            and all(_same(mine.type, other.type, matching) for mine, other in zip(children, wanted, strict=True))
+            and all(
+                _is_same_type(left.type, right.type, matching) for left, right in zip(children, target, strict=True)
+            )
         )
-    if pt.is_list(held) and pt.is_list(wanted):
-        return _same(held.value_type, wanted.value_type, matching)
-    if pt.is_map(held) and pt.is_map(wanted):
-        return _same(held.key_type, wanted.key_type, matching) and _same(held.item_type, wanted.item_type, matching)
-    if pt.is_nested(held) and matching is not BY_NAME:
+    if pt.is_list(source) and pt.is_list(target):
+        return _is_same_type(source.value_type, target.value_type, matching)
+    if pt.is_map(source) and pt.is_map(target):
+        return _is_same_type(source.key_type, target.key_type, matching) and _is_same_type(
+            source.item_type, target.item_type, matching
+        )
+    if pt.is_nested(source) and matching is not BY_NAME:
         return False
-    # Nanoseconds without a zone may be INT96, whose overflow pyarrow does not notice.
-    return wanted != pa.timestamp("ns") and _alike(without_dictionaries(held), without_dictionaries(wanted))
+    # Nanoseconds without a time zone may be INT96, and pyarrow does not detect its overflows.
+    return target != pa.timestamp("ns") and _is_compatible(without_dictionaries(source), without_dictionaries(target))
 
 
-def _alike(held: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether pyarrow compares and casts one as the other; it cannot compare views with anything else."""
-    return held == wanted or {str(held), str(wanted)} in ({"string", "large_string"}, {"binary", "large_binary"})
+def _is_compatible(source: pa.DataType, target: pa.DataType) -> bool:
+    """Return whether pyarrow can compare and cast one type as the other. It cannot compare string or binary views."""
+    pairs = {"string", "large_string"}, {"binary", "large_binary"}
+    return source == target or {str(source), str(target)} in pairs

@@ -1,4 +1,4 @@
-"""Sets of row positions as deletion vectors store them: portable 64-bit Roaring bitmaps, decoded without trust."""
+"""Decode deletion vectors: portable 64-bit Roaring bitmaps of row positions. All bytes are validated."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from parsieve._core import FormatError, UnsupportedError
 
 _RUNS = 12347
 _NO_RUNS = 12346
-# Bitmaps with runs leave the offsets out when they have fewer containers than this.
+# Bitmaps with runs have no offsets if they have fewer containers than this.
 _NO_OFFSETS_BELOW = 4
 
 
-# Delta and Iceberg agree on it, and on the frame: length, magic with bitmap, checksum.
+# Delta and Iceberg use the same magic number and the same frame: length, magic number and bitmap, checksum.
 _MAGIC = (1681511377).to_bytes(4, "little")
 
 
 def unframed(framed: bytes, size: int, place: str) -> bytes:
-    """The bytes of a vector from between its length and its checksum."""
+    """Return the bytes of a deletion vector between its length and its checksum."""
     data = framed[4:-4]
     if (
         len(framed) != size + 8
         or framed[:4] != size.to_bytes(4, "big")
         or framed[-4:] != crc32(data).to_bytes(4, "big")
     ):
-        raise FormatError(f"the deletion vector in {place} is damaged")
+        raise FormatError(f"the deletion vector in {place} is damaged (wrong length or checksum)")
     return data
 
 
 class _Bytes:
-    """Bytes that are read forward; a claim beyond their end is an error."""
+    """A reader of bytes. Reading beyond their end is an error."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -42,7 +42,7 @@ class _Bytes:
     def take(self, count: int) -> bytes:
         if count > len(self._data) - self._at:
             raise FormatError(
-                f"a deletion vector ends at byte {len(self._data)}, {count} bytes after {self._at} are missing"
+                f"a deletion vector ends at byte {len(self._data)}, but needs {count} bytes after byte {self._at}"
             )
         self._at += count
         return self._data[self._at - count : self._at]
@@ -55,23 +55,25 @@ class _Bytes:
 
 
 def positions(data: bytes, at_most: int) -> array[int]:
-    """The positions in ascending order; they are below `at_most`, so memory is bounded whatever the bytes say."""
-    source, found, before = _Bytes(data), array("Q"), -1
+    """Return the positions in ascending order. All are below `at_most`, which also bounds the memory."""
+    source, rows, before = _Bytes(data), array("Q"), -1
     if source.take(4) != _MAGIC:
-        raise UnsupportedError(f"a deletion vector begins with {data[:4].hex()}, which this version does not know")
+        raise UnsupportedError(
+            f"a deletion vector begins with {data[:4].hex()}, a format that this version of parsieve does not support"
+        )
     (maps,) = source.numbers("Q")
     for _ in range(maps):
         (high,) = source.numbers("I")
         if high <= before:
-            raise FormatError(f"a deletion vector has the key {high} after {before}")
+            raise FormatError(f"the keys of a deletion vector are not in order: {high} after {before}")
         before = high
         for container in _containers(source, at_most):
-            if len(found) + len(container) > at_most:
+            if len(rows) + len(container) > at_most:
                 raise FormatError(f"a deletion vector has more than the {at_most} rows of its file")
-            found.extend((high << 32) + low for low in container)
-    if found and found[-1] >= at_most:
-        raise FormatError(f"a deletion vector deletes row {found[-1]} of a file of {at_most}")
-    return found
+            rows.extend((high << 32) + low for low in container)
+    if rows and rows[-1] >= at_most:
+        raise FormatError(f"a deletion vector deletes row {rows[-1]} of a file of {at_most} rows")
+    return rows
 
 
 def _containers(source: _Bytes, at_most: int) -> Iterator[array[int]]:
@@ -85,7 +87,7 @@ def _containers(source: _Bytes, at_most: int) -> Iterator[array[int]]:
     else:
         raise FormatError(f"not a Roaring bitmap: a deletion vector begins with {cookie}")
     if count > 1 << 16:
-        raise FormatError(f"a deletion vector claims {count} containers; there can be 65536")
+        raise FormatError(f"a deletion vector claims {count} containers; the maximum is 65536")
     described = source.shorts(2 * count)
     keys, sizes = described[::2], [size + 1 for size in described[1::2]]
     if any(key >= after for key, after in pairwise(keys)):
@@ -93,7 +95,7 @@ def _containers(source: _Bytes, at_most: int) -> Iterator[array[int]]:
     if cookie == _NO_RUNS or count >= _NO_OFFSETS_BELOW:
         source.take(4 * count)
     if sum(sizes) > at_most:
-        raise FormatError(f"a deletion vector claims {sum(sizes)} rows of a file of {at_most}")
+        raise FormatError(f"a deletion vector claims {sum(sizes)} rows of a file of {at_most} rows")
     for number, (key, size) in enumerate(zip(keys, sizes, strict=True)):
         if flags >> number & 1:
             values = _runs(source, size)
@@ -102,17 +104,17 @@ def _containers(source: _Bytes, at_most: int) -> Iterator[array[int]]:
             values = [place for place, bit in enumerate(bits) if bit == "1"]
         else:
             values = list(source.shorts(size))
-        if len(values) != size or any(one >= after for one, after in pairwise(values)):
-            raise FormatError("a container of a deletion vector does not hold what it claims")
+        if len(values) != size or any(value >= after for value, after in pairwise(values)):
+            raise FormatError("a container of a deletion vector has a wrong number or order of rows")
         yield array("Q", [(key << 16) + low for low in values])
 
 
 def _runs(source: _Bytes, size: int) -> list[int]:
     (count,) = source.shorts(1)
     pairs = source.shorts(2 * count)
-    found: list[int] = []
+    values: list[int] = []
     for start, more in zip(pairs[::2], pairs[1::2], strict=True):
-        if len(found) + more + 1 > size or start + more > 0xFFFF:
+        if len(values) + more + 1 > size or start + more > 0xFFFF:
             raise FormatError("a run of a deletion vector is longer than its container")
-        found += range(start, start + more + 1)
-    return found
+        values += range(start, start + more + 1)
+    return values

@@ -1,4 +1,4 @@
-"""The rows of one Parquet file as those of its table: columns matched, widened exactly, deleted positions left out."""
+"""Read a Parquet file as rows of its table: match columns, convert types exactly, and skip deleted rows."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ BATCH_ROWS = 64 * 1024
 
 @contextmanager
 def foreign(what: str, keyed: bool = False) -> Iterator[None]:
-    """Failures of a library on somebody's bytes, as ours; those of the disk and the network stay what they are.
+    """Map a library's errors about malformed data to parsieve errors. I/O errors pass unchanged.
 
-    `keyed` tells that it had keys, so that what stays closed is for want of the right ones.
+    Set `keyed` if the library had decryption keys, so that errors about encryption mean that they were wrong.
     """
     try:
         yield
@@ -34,18 +34,18 @@ def foreign(what: str, keyed: bool = False) -> Iterator[None]:
         raise UnsupportedError(f"{what}: {error}") from error
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowKeyError, pa.ArrowSerializationError) as error:
         if keyed and "crypt" in str(error):
-            raise DecryptionError(f"{what}: not the right keys: {error}") from error
+            raise DecryptionError(f"{what}: wrong decryption keys: {error}") from error
         if "magic bytes not found" in str(error):
             raise FormatError(f"not a Parquet file: {what} (missing PAR1 footer)") from error
         if "smaller than the minimum file footer" in str(error):
             raise FormatError(f"not a Parquet file: {what} (too short for a footer)") from error
         raise FormatError(f"{what}: {error}") from error
     except OSError as error:
-        if error.errno is not None or _is_of_python(error):
+        if error.errno is not None or _is_raised_by_python(error):
             raise
-        if keyed and _is_of_keys(str(error)):
+        if keyed and _is_about_keys(str(error)):
             raise DecryptionError(
-                f"{what}: a key is missing or wrong, or it is a column's own, which pyarrow takes from a KMS alone "
+                f"{what}: a key is missing or wrong; pyarrow accepts keys of single columns only from a KMS "
                 f"(decryption=(kms, connection)): {error}"
             ) from error
         if "crypt" in str(error):
@@ -53,171 +53,171 @@ def foreign(what: str, keyed: bool = False) -> Iterator[None]:
         raise FormatError(f"{what}: {error}") from error
 
 
-def _is_of_python(error: BaseException) -> bool:
-    """Whether a filesystem written in Python raised it, which gives no number; Arrow gives none to damaged bytes."""
-    at = error.__traceback__
-    while at is not None and at.tb_next is not None:
-        at = at.tb_next
-    return at is not None and not at.tb_frame.f_code.co_filename.endswith((".pxi", ".pyx"))
+def _is_raised_by_python(error: BaseException) -> bool:
+    """Return whether Python code raised the error. Filesystems in Python may raise I/O errors without an errno.
+
+    Arrow also sets no errno if data is malformed.
+    """
+    traceback = error.__traceback__
+    while traceback is not None and traceback.tb_next is not None:
+        traceback = traceback.tb_next
+    return traceback is not None and not traceback.tb_frame.f_code.co_filename.endswith((".pxi", ".pyx"))
 
 
-def _is_of_keys(said: str) -> bool:
-    # The second is what pyarrow says of a column without a key.
-    return "crypt" in said or "key length" in said
+def _is_about_keys(message: str) -> bool:
+    # If the key of a column is missing, pyarrow reports a wrong key length.
+    return "crypt" in message or "key length" in message
 
 
 class Rows(Protocol):
-    """What can be read as rows of a table."""
+    """A source of rows of a table."""
 
     def batches(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        """The live rows with the columns of a schema."""
+        """Yield the live rows with the columns of a schema."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedRows:
-    """The rows of one file that is opened by its name, all of the same version."""
+    """The rows of one file that is opened by its name. All rows come from the same version of the file."""
 
     rows: Rows
     version: Callable[[], Version | None]
     name: str
 
     def batches(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        """The live rows with the columns of a schema."""
+        """Yield the live rows with the columns of a schema."""
         return checked(lambda: self.rows.batches(schema), self.version, self.name)
 
 
 @dataclass(frozen=True, slots=True)
 class FileRows:
-    """How the rows of a file become rows of its table."""
+    """Reads the rows of a file as rows of its table."""
 
-    # Opens the file anew for each reading, as pyarrow takes it.
+    # Opens the file for pyarrow. Each read opens it again.
     open: Callable[[], Any]
-    # How messages call the file.
+    # The name of the file in messages.
     name: str
     matching: Matching = BY_NAME
-    # Columns that do not come from the file, whatever it holds.
+    # Columns with a constant value. The file's columns of these names are ignored.
     constants: Mapping[str, object] = field(default_factory=dict)
-    # Positions of deleted rows, ascending, of a file with so many rows.
+    # Takes the number of rows of the file, and returns the positions of deleted rows in ascending order.
     deleted: Callable[[int], Sequence[int]] = lambda rows: ()
-    # What pyarrow decrypts the file by, if anything.
+    # Returns the keys of an encrypted file for pyarrow.
     decryption: Callable[[], Any] | None = None
 
     def batches(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        """The live rows with the columns of a schema, in the file's order; columns that the file lacks are null."""
-        with foreign(self.name, keyed=self.decryption is not None), self._opened() as file:
-            held = list(file.schema_arrow)
-            numbers = self._places(schema, held)
-            wanted = [
-                path
-                for target, number in zip(schema, numbers, strict=True)
-                if number is not None
-                for path in self._paths(held[number], target)
-            ]
+        """Yield the live rows in the file's order, with the columns of a schema. Missing columns have defaults."""
+        with foreign(self.name, keyed=self.decryption is not None), self._open_file() as file:
+            fields = list(file.schema_arrow)
+            numbers = self._places(schema, fields)
+            paths = self._all_paths(fields, schema, numbers)
             deleted, start = self.deleted(file.metadata.num_rows), 0
-            targets = {held[n].name: one.type for one, n in zip(schema, numbers, strict=True) if n is not None}
-            for batch in self._whole(file, wanted, targets):
+            targets = {fields[n].name: target.type for target, n in zip(schema, numbers, strict=True) if n is not None}
+            for batch in self._read_all(file, paths, targets):
                 arrays = []
                 for target, number in zip(schema, numbers, strict=True):
                     if number is None:
                         arrays.append(self._absent(target, batch.num_rows))
                         continue
-                    place = batch.schema.get_all_field_indices(held[number].name)
-                    if len(place) != 1:
-                        raise UnsupportedError(f"{self.name} has several columns named {held[number].name!r}")
+                    places = batch.schema.get_all_field_indices(fields[number].name)
+                    if len(places) != 1:
+                        raise UnsupportedError(f"{self.name} has several columns named {fields[number].name!r}")
                     try:
-                        arrays.append(conform(batch.column(place[0]), target.type, self.matching))
+                        arrays.append(conform(batch.column(places[0]), target.type, self.matching))
                     except UnsupportedError as error:
                         raise UnsupportedError(f"{self.name}, column {target.name}: {error}") from error
-                whole = pa.RecordBatch.from_arrays(arrays, schema=schema) if arrays else batch
-                yield _live(whole, start, deleted)
+                all_rows = pa.RecordBatch.from_arrays(arrays, schema=schema) if arrays else batch
+                yield _without_deleted(all_rows, start, deleted)
                 start += batch.num_rows
 
     def count(self) -> int:
-        """Return how many rows the file has by its footer, deleted ones included."""
-        with foreign(self.name, keyed=self.decryption is not None), self._opened() as file:
+        """Return the number of rows from the file's footer, including deleted rows."""
+        with foreign(self.name, keyed=self.decryption is not None), self._open_file() as file:
             return int(file.metadata.num_rows)
 
     def read_a_little(self, schema: pa.Schema) -> None:
-        """Read some rows of each row group: the same errors, at a small part of the price."""
-        with foreign(self.name), self._opened() as file:
-            held = list(file.schema_arrow)
-            numbers = self._places(schema, held)
-            paths = [
-                path
-                for target, number in zip(schema, numbers, strict=True)
-                if number is not None
-                for path in self._paths(held[number], target)
-            ]
+        """Read one row of each row group. This is a cheap way to get the errors that reading all rows would raise."""
+        with foreign(self.name), self._open_file() as file:
+            fields = list(file.schema_arrow)
+            paths = self._all_paths(fields, schema, self._places(schema, fields))
             for group in range(file.num_row_groups if paths else 0):
                 next(file.iter_batches(1, row_groups=[group], columns=paths), None)
 
-    def _opened(self, **options: Any) -> pq.ParquetFile:
+    def _open_file(self, **options: Any) -> pq.ParquetFile:
         properties = None if self.decryption is None else self.decryption()
         return pq.ParquetFile(self.open(), decryption_properties=properties, **options)
 
-    def _places(self, schema: pa.Schema, held: Sequence[pa.Field]) -> list[int | None]:
-        """Return where the file holds each column of a schema."""
-        find = self.matching.index(held)
-        return [None if one.name in self.constants else find(one) for one in schema]
+    def _places(self, schema: pa.Schema, fields: Sequence[pa.Field]) -> list[int | None]:
+        """Return the number of the file's field for each column of a schema, or None."""
+        find = self.matching.index(fields)
+        return [None if column.name in self.constants else find(column) for column in schema]
 
     def _absent(self, target: pa.Field, rows: int) -> pa.Array:
         if target.name in self.constants:
             return constant(self.constants[target.name], target.type, rows)
         return self.matching.absent(target, rows)
 
-    def _paths(self, held: pa.Field, target: pa.Field) -> list[str]:
-        """The dotted paths of a file's column that a column of the table needs."""
-        if not (pt.is_struct(held.type) and pt.is_struct(target.type)):
-            return [held.name]
-        found = []
-        find = self.matching.index(list(held.type))
+    def _all_paths(self, fields: Sequence[pa.Field], schema: pa.Schema, numbers: Sequence[int | None]) -> list[str]:
+        """Return the dotted paths of the file's columns that the columns of a schema need."""
+        return [
+            path
+            for target, number in zip(schema, numbers, strict=True)
+            if number is not None
+            for path in self._paths(fields[number], target)
+        ]
+
+    def _paths(self, field: pa.Field, target: pa.Field) -> list[str]:
+        """Return the dotted paths below a field of the file that a column of the table needs."""
+        if not (pt.is_struct(field.type) and pt.is_struct(target.type)):
+            return [field.name]
+        paths = []
+        find = self.matching.index(list(field.type))
         for child in target.type:
             number = find(child)
             if number is not None:
-                found += [f"{held.name}.{below}" for below in self._paths(held.type.field(number), child)]
-        # The struct's own nulls are told by any of its leaves.
-        return found or [held.name]
+                paths += [f"{field.name}.{below}" for below in self._paths(field.type.field(number), child)]
+        # If the struct has none of the table's leaves, its other leaves still show which structs are null.
+        return paths or [field.name]
 
-    def _whole(
-        self, file: pq.ParquetFile, wanted: list[str], targets: Mapping[str, pa.DataType]
+    def _read_all(
+        self, file: pq.ParquetFile, paths: list[str], targets: Mapping[str, pa.DataType]
     ) -> Iterator[pa.RecordBatch]:
-        """All rows, with INT96 as what it is: an instant in microseconds unless it needs nanoseconds."""
-        wanted_paths = set(wanted)
+        """Yield all rows, with INT96 timestamps in microseconds, or in nanoseconds if the table has nanoseconds."""
         leaves = [file.schema.column(number) for number in range(len(file.schema))]
-        ancient = [leaf.path for leaf in leaves if leaf.physical_type == "INT96"]
-        ancient = [path for path in ancient if not wanted_paths.isdisjoint(_prefixes(path))]
-        if not ancient:
-            yield from file.iter_batches(BATCH_ROWS, columns=wanted)
+        int96_paths = [leaf.path for leaf in leaves if leaf.physical_type == "INT96"]
+        int96_paths = [path for path in int96_paths if not set(paths).isdisjoint(_prefixes(path))]
+        if not int96_paths:
+            yield from file.iter_batches(BATCH_ROWS, columns=paths)
             return
-        if any("." in path for path in ancient):
-            raise UnsupportedError(f"{self.name}: {ancient[0]} is a nested INT96, which is not supported")
-        with self._opened(coerce_int96_timestamp_unit="us") as wide:
+        if any("." in path for path in int96_paths):
+            raise UnsupportedError(f"{self.name}: {int96_paths[0]} is a nested INT96, which is not supported")
+        with self._open_file(coerce_int96_timestamp_unit="us") as file_in_micros:
             pairs = zip(
-                file.iter_batches(BATCH_ROWS, columns=wanted),
-                wide.iter_batches(BATCH_ROWS, columns=ancient),
+                file.iter_batches(BATCH_ROWS, columns=paths),
+                file_in_micros.iter_batches(BATCH_ROWS, columns=int96_paths),
                 strict=True,
             )
             for batch, micros in pairs:
-                for name in ancient:
+                for name in int96_paths:
                     place = batch.schema.get_field_index(name)
                     try:
                         values = _instants(batch.column(place), micros.column(name), targets.get(name))
                     except pa.ArrowInvalid as error:
-                        # As good a moment as any to who wrote it, so the file is not damaged.
+                        # The timestamp is valid, so the file is not damaged.
                         raise UnsupportedError(
-                            f"{self.name}: {error}; what is stored as INT96 is read as nanoseconds, of 1678 to 2261"
+                            f"{self.name}: {error}; INT96 timestamps can only be read from 1678 to 2261"
                         ) from error
                     batch = batch.set_column(place, name, values)
                 yield batch
 
 
 def _prefixes(path: str) -> list[str]:
-    """Return a dotted path and everything that it may lie below."""
-    return [path, *(path[:place] for place, sign in enumerate(path) if sign == ".")]
+    """Return a dotted path, and the path of each column that may contain it."""
+    return [path, *(path[:place] for place, character in enumerate(path) if character == ".")]
 
 
-def _live(batch: pa.RecordBatch, start: int, deleted: Sequence[int]) -> pa.RecordBatch:
-    """The rows of a batch that begins at a position, without those that are deleted."""
+def _without_deleted(batch: pa.RecordBatch, start: int, deleted: Sequence[int]) -> pa.RecordBatch:
+    """Return the live rows of a batch that begins at position `start` of the file."""
     first = bisect_left(deleted, start)
     last = bisect_left(deleted, start + batch.num_rows)
     if first == last:
@@ -231,21 +231,21 @@ def _live(batch: pa.RecordBatch, start: int, deleted: Sequence[int]) -> pa.Recor
 
 def _instants(nanos: pa.Array, micros: pa.Array, target: pa.DataType | None) -> pa.Array:
     if target is not None and pt.is_timestamp(target) and target.unit != "ns":
-        found = micros
+        values = micros
     else:
-        # Nanoseconds wrap around outside the years 1677 to 2262; microseconds show it.
+        # Nanoseconds overflow outside the years 1677 to 2262. The safe cast of the microseconds detects this.
         micros.cast(pa.timestamp("ns"), safe=True)
-        found = nanos
+        values = nanos
     if target is not None and pt.is_timestamp(target) and target.tz is not None:
-        return found.view(pa.int64()).view(pa.timestamp(found.type.unit, target.tz))
-    return found
+        return values.view(pa.int64()).view(pa.timestamp(values.type.unit, target.tz))
+    return values
 
 
 def leaves(batches: Iterator[pa.RecordBatch], columns: Sequence[ColumnPath]) -> Iterator[pa.RecordBatch]:
-    """Batches with one column for each leaf, named by its dotted path."""
+    """Yield batches with one column for each leaf, named by its dotted path."""
     names = [".".join(path) for path in columns]
     for batch in batches:
-        # Builds read keys in threads, which stop here on Ctrl-C.
+        # Index builds read keys in threads. On Ctrl-C, the threads stop here.
         interrupts.check()
         yield pa.RecordBatch.from_arrays([leaf_of(batch, path) for path in columns], names=names)
 
@@ -253,8 +253,8 @@ def leaves(batches: Iterator[pa.RecordBatch], columns: Sequence[ColumnPath]) -> 
 def selected(
     files: Iterable[Rows], schema: pa.Schema, columns: Sequence[str] | None, filter: Any
 ) -> pa.RecordBatchReader:
-    """The rows of some files that match, with the columns asked for."""
+    """Return the matching rows of some files with the given columns."""
     names = list(schema.names if columns is None else columns)
-    # What a filter names cannot be asked of it.
+    # pyarrow has no function that returns the columns of a filter, so read all columns.
     needed = schema if filter is not None else pa.schema([schema.field(name) for name in dict.fromkeys(names)])
     return matching((batch for file in files for batch in file.batches(needed)), needed, names, filter)

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from parsieve._core import UnsupportedError
 from parsieve.lake.base import Slice, Snapshot
-from parsieve.lake.hudi.properties import wait_until_settled, while_settled
+from parsieve.lake.hudi.properties import retry_after_rewrite, wait_for_rewrite
 from parsieve.plan.open_table import OpenTable
 from parsieve.plan.record import PlanRecord
 from parsieve.spark.scan import file_index
@@ -39,9 +39,9 @@ class HudiScan(ListedScan):
         if self._instant is not None:
             reader = reader.option("as.of.instant", self._instant)
         address = self._address()
-        frame = while_settled(self.lake.storage, lambda: reader.load(address))
+        frame = retry_after_rewrite(self.lake.storage, lambda: reader.load(address))
         # Spark opens the table again when a query runs, so wait for the end of a rewrite.
-        wait_until_settled(self.lake.storage)
+        wait_for_rewrite(self.lake.storage)
         return frame
 
     @cached_property
@@ -64,7 +64,7 @@ class HudiScan(ListedScan):
         if self._instant is None:
             raise UnsupportedError(f"{uri} has no commit yet, so Spark cannot read it at an instant")
         whole = self.whole()
-        listed = while_settled(self.lake.storage, lambda: file_index.list_paths(whole, with_logs))
+        listed = retry_after_rewrite(self.lake.storage, lambda: file_index.list_paths(whole, with_logs))
         paths = {_group(path): path for path in listed}
         for piece in plan.snapshot.slices:
             path = paths.pop(_group(f"{uri}/{piece.partition}/{piece.group}"), None)
