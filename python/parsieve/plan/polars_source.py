@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import io
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import polars as pl
 import pyarrow as pa
 import pyarrow.dataset as pads
 from polars.io.plugins import register_io_source
 
+from parsieve._core import FormatError
 from parsieve.lake.rows.checked_files import CheckedFiles, Opened, Request
 from parsieve.predicate.render import to_polars, to_pyarrow
 
@@ -37,10 +40,26 @@ def _schema_of_first(files: CheckedFiles) -> pl.Schema:
     """Return the schema that Polars gives the first file, which may be replaced at any moment."""
 
     def read(opened: list[Opened]) -> Iterator[pl.Schema]:
-        with opened[0].pinned.handle() as handle:
-            yield _scan([handle], files.schema.names).collect_schema()
+        with opened[0].pinned.handle() as file:
+            yield pl.scan_parquet(io.BytesIO(_footer_of(file))).select(files.schema.names).collect_schema()
 
     return next(files.checked([0], True, read, _FAILURES))
+
+
+def _footer_of(file: BinaryIO) -> bytes:
+    """Return a Parquet file that has only the footer of another one.
+
+    Polars maps the file itself into memory to read its schema. If another process then truncates the file, the
+    operating system kills this process.
+    """
+    size = file.seek(0, os.SEEK_END)
+    file.seek(max(0, size - 8))
+    end = file.read(8)
+    length = int.from_bytes(end[:4], "little")
+    if size < 12 or not 0 < length <= size - 12:
+        raise FormatError("not a Parquet file (invalid footer)")
+    file.seek(size - 8 - length)
+    return b"PAR1" + file.read(length) + end
 
 
 def frame_of_dataset(dataset: pads.Dataset) -> pl.LazyFrame:
@@ -72,9 +91,10 @@ class _DatasetSource:
                 return
 
 
-def _scan(sources: Sequence[Any], names: Sequence[str]) -> pl.LazyFrame:
-    frame = pl.scan_parquet(list(sources), hive_partitioning=False, glob=False, extra_columns="ignore")
-    return frame.select(names)
+def _scan(sources: Sequence[Any], schema: pl.Schema) -> pl.LazyFrame:
+    # Without a schema, Polars maps the first file into memory. See `_footer_of`.
+    frame = pl.scan_parquet(list(sources), schema=schema, hive_partitioning=False, glob=False, extra_columns="ignore")
+    return frame.select(schema.names())
 
 
 @dataclass
@@ -128,7 +148,7 @@ class _Source:
             batches = self.files.rows(opened, Request(late=condition))
             return pl.DataFrame(pl.from_arrow(pa.Table.from_batches(batches, self.files.schema))).lazy()
         handles = [stack.enter_context(file.pinned.handle()) for file in opened]
-        frame = _scan(handles, self.files.schema.names)
+        frame = _scan(handles, self.schema)
         return frame if self.expr is None else frame.filter(to_polars(self.expr))
 
 

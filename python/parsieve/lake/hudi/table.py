@@ -167,7 +167,8 @@ class Hudi(Adapter):
             options = HudiReadOptions().with_as_of_timestamp(instant)
             hudi_slices = table.get_file_slices(options)
             reader = table.create_file_group_reader_with_options(options)
-        builder = _SliceBuilder(self, timeline, properties, table, instant, schema, partial(_Native, reader))
+        native = partial(_Native, reader)
+        builder = _SliceBuilder(self, timeline, properties, table=table, instant=instant, schema=schema, native=native)
         slices = [builder.build(hudi_slice, options) for hudi_slice in hudi_slices]
         # The list includes file groups whose first log is later than the instant. They are empty at the instant.
         slices = [file_slice for file_slice in slices if file_slice.path is not None or file_slice.native.logs]
@@ -247,6 +248,7 @@ class _SliceBuilder:
         lake: Hudi,
         timeline: Timeline,
         properties: Mapping[str, str],
+        *,
         table: Any,
         instant: str,
         schema: pa.Schema,

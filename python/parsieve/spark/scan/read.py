@@ -34,7 +34,10 @@ SCANS: dict[str, type[FormatScan]] = {
 
 def scan_of(spark: Any, lake: Lake, name: str | None = None, as_of: AsOf = None) -> FormatScan:
     """Return how Spark reads a table at a state. `name` is the table's name in Spark's catalog, if it has one."""
-    return SCANS[lake.format](spark, lake, name, as_of)
+    scan = SCANS.get(lake.format)
+    if scan is None:
+        raise UnsupportedError(f"tables of format {lake.format!r} are not supported on Spark: {lake.uri}")
+    return scan(spark, lake, name, as_of)
 
 
 def read(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import pickle
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -81,3 +83,30 @@ def test_count_rows_does_not_count_nan_by_statistics(tmp_path: Path, where: str)
     assert plan.to_arrow()["i"].to_pylist() == [1, 3]
     assert plan.to_dataset().count_rows() == 2
     assert plan.to_dataset().count_rows(filter=pads.field("i") > 1) == 1
+
+
+MAPPING = """
+import resource, sys
+import parsieve as ps
+resource.setrlimit(resource.RLIMIT_AS, (256 << 30, 256 << 30))
+plan = ps.open_table(sys.argv[1]).plan("k = 5", row_groups=False)
+print(plan.to_polars().collect()["k"].to_list())
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs sparse files and a limit of the address space")
+def test_polars_does_not_map_files_into_memory(tmp_path: Path) -> None:
+    """The operating system kills a process that reads a mapped file after another process has truncated it."""
+    path = tmp_path / "t" / "a.parquet"
+    path.parent.mkdir()
+    pq.write_table(pa.table({"k": [5, 6]}), path)
+    data = path.read_bytes()
+    footer = int.from_bytes(data[-8:-4], "little") + 8
+    with path.open("r+b") as file:
+        # The file has a hole of a tebibyte, so it does not fit into the address space.
+        file.truncate(len(data) - footer)
+        file.seek((1 << 40) - footer)
+        file.write(data[-footer:])
+    command = [sys.executable, "-c", MAPPING, str(path.parent)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=500)
+    assert (done.stdout, done.returncode) == ("[5]\n", 0), done.stderr
