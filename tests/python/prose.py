@@ -42,9 +42,6 @@ MARKS_NOT_YET: dict[str, dict[str, float]] = {
     "tests/python/core": {"python": 23.4},
     "tests/python/interop": {"python": 7.0},
     "tests/python/predicate": {"python": 12.5},
-    "tests/python/support": {"python": 20.0},
-    "tests/python/support/models": {"python": 15.6},
-    "tests/python/support/programs": {"python": 12.6},
 }
 
 # Pages, or folders of pages, with lines that are too long, and how many.

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from support.hudi_tables import HudiTable
-from support.programs.hudi_rewrite import STEPS, Forever, Rewrite, abandoned
+from support.programs.hudi_rewrite import STEPS, Forever, Rewrite, set_backup_time
 
 import parsieve as ps
 from parsieve.lake.hudi import properties as hudi_properties
@@ -96,7 +96,7 @@ def test_the_wait_for_properties_ends_with_an_error(folder: Path, monkeypatch: p
 
 def test_the_backup_of_a_dead_writer_causes_no_wait(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rewrite = Forever(folder, monkeypatch, "whole")
-    abandoned(rewrite, lambda now: now.st_mtime - 3600)
+    set_backup_time(rewrite, lambda now: now.st_mtime - 3600)
     assert len(ps.open_table(folder).plan().files) == 2
     assert rewrite.waits == 0
 

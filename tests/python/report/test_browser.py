@@ -67,7 +67,7 @@ def test_a_page_fits_its_window_and_loads_nothing(
 ) -> None:
     window.open(pages[name], width, dark=dark)
     assert window.evaluate("return document.documentElement.scrollWidth") <= width
-    assert window.complaints() == []
+    assert window.console_messages() == []
     assert [request for request in window.requests() if not request.startswith(("file:", "data:"))] == []
     # The page must still fit after the user opens the tables.
     window.evaluate("document.querySelectorAll('details').forEach(details => { details.open = true })")

@@ -1,4 +1,4 @@
-"""Headless Chromium through its driver's own protocol (W3C WebDriver over HTTP): a page as people get it."""
+"""Open pages in headless Chromium, controlled with the W3C WebDriver protocol."""
 
 from __future__ import annotations
 
@@ -19,34 +19,34 @@ QUIET = (
     "--headless=new --no-sandbox --disable-gpu --no-first-run --disable-background-networking --disable-sync "
     "--disable-dev-shm-usage"
 )
-# Seconds that a busy machine may take for anything.
-PATIENCE = 300
+# Timeout of each request in seconds. Busy machines are slow.
+TIMEOUT = 300
 
 
 class Browser:
-    """One window."""
+    """A browser window."""
 
     def __init__(self, port: int, profile: str) -> None:
-        self._at = f"http://127.0.0.1:{port}/session"
+        self._url = f"http://127.0.0.1:{port}/session"
         options = {"binary": CHROMIUM, "args": [*QUIET.split(), f"--user-data-dir={profile}"]}
-        wanted = {
+        capabilities = {
             "goog:chromeOptions": options,
             "goog:loggingPrefs": {"browser": "ALL", "performance": "ALL"},
-            "timeouts": {"script": PATIENCE * 1000, "pageLoad": PATIENCE * 1000},
+            "timeouts": {"script": TIMEOUT * 1000, "pageLoad": TIMEOUT * 1000},
         }
-        answer = self._ask("", {"capabilities": {"alwaysMatch": wanted}})
-        self._at += f"/{answer['sessionId']}"
-        # A new window begins with a page of the browser's own.
+        answer = self._ask("", {"capabilities": {"alwaysMatch": capabilities}})
+        self._url += f"/{answer['sessionId']}"
+        # A new window first shows a page of the browser. Load an empty page and discard the requests so far.
         self._ask("/url", {"url": "about:blank"})
         self.requests()
 
     def _ask(self, path: str, body: dict[str, Any]) -> Any:
-        asked = Request(self._at + path, json.dumps(body).encode(), {"Content-Type": "application/json"})
-        with urlopen(asked, timeout=PATIENCE) as answer:
+        request = Request(self._url + path, json.dumps(body).encode(), {"Content-Type": "application/json"})
+        with urlopen(request, timeout=TIMEOUT) as answer:
             return json.load(answer)["value"]
 
     def open(self, page: Path, width: int, *, dark: bool) -> None:
-        """Load a page on a screen of this width."""
+        """Load a page on a screen of the given width."""
         screen = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
         self._command("Emulation.setDeviceMetricsOverride", screen)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
@@ -57,34 +57,36 @@ class Browser:
         return self._ask("/goog/cdp/execute", {"cmd": name, "params": params})
 
     def evaluate(self, script: str) -> Any:
-        """What a script returns."""
+        """Run a script in the page and return its result."""
         return self._ask("/execute/sync", {"script": script, "args": []})
 
-    def complaints(self) -> list[str]:
-        """What the console said."""
+    def console_messages(self) -> list[str]:
+        """Return the messages of the browser's console."""
         return [entry["message"] for entry in self._ask("/se/log", {"type": "browser"})]
 
     def requests(self) -> list[str]:
-        """Every address that was asked for."""
+        """Return the URLs of all requests since the last call."""
         entries = (json.loads(entry["message"])["message"] for entry in self._ask("/se/log", {"type": "performance"}))
-        return [one["params"]["request"]["url"] for one in entries if one["method"] == "Network.requestWillBeSent"]
+        return [
+            entry["params"]["request"]["url"] for entry in entries if entry["method"] == "Network.requestWillBeSent"
+        ]
 
     def screenshot(self) -> bytes:
-        """The whole page as PNG."""
+        """Return an image of the page as PNG."""
         shot = self._command("Page.captureScreenshot", {"captureBeyondViewport": True})
         return base64.b64decode(shot["data"])
 
     def close(self) -> None:
         """End the session."""
-        with urlopen(Request(self._at, method="DELETE"), timeout=PATIENCE):
+        with urlopen(Request(self._url, method="DELETE"), timeout=TIMEOUT):
             pass
 
 
 @contextmanager
 def browser() -> Iterator[Browser]:
-    """A window that is closed in the end, with the driver behind it."""
+    """Start the driver and yield a window; close both at the end."""
     assert DRIVER
-    # What a browser that was told to go is still writing may stand in the way of its folder's removal.
+    # The browser may still write to its profile while it quits, so removing the folder can fail.
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         driver = subprocess.Popen([DRIVER, "--port=0"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         assert driver.stdout is not None

@@ -1,4 +1,4 @@
-"""A disk that forgets: every change of files is recorded, and replayed with what was not synced lost or torn."""
+"""Simulate power cuts: record all changes to files, and replay them without some changes that were not synced."""
 
 import os
 import random
@@ -11,7 +11,7 @@ import pytest
 
 from parsieve.io import fd, in_place, replace
 
-# These change neither bytes nor names. A call of any other name fails the test, so that none is forgotten.
+# Functions of `os` that change neither contents nor names. Any other function that is not recorded fails the test.
 HARMLESS = "fstat stat lstat read fchown chmod utime path fspath fsdecode strerror".split()
 CONSTANTS = "O_RDONLY O_RDWR O_CREAT O_EXCL SEEK_SET SEEK_END name O_BINARY".split()
 
@@ -27,7 +27,7 @@ def patch_os(monkeypatch: pytest.MonkeyPatch, fake: Any) -> None:
 
 
 class Change(NamedTuple):
-    """One change: of the bytes of a file by its number, or of a name; or a sync of what came before `upto`."""
+    """A change to the contents or the name of a file, or a sync of all changes before `upto`."""
 
     kind: str
     file: int = -1
@@ -39,13 +39,13 @@ class Change(NamedTuple):
 
 
 class RecordingOs:
-    """The module `os`, with all changes in a list."""
+    """A replacement for the module `os` that records all changes."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.changes: list[Change] = []
         self._lock = threading.Lock()
-        # Of each descriptor the file's number, its position and its path; files that were there have numbers too.
+        # The number and the position of each open file. Existing files have numbers too.
         self._open: dict[int, list[Any]] = {}
         self.files = {entry.name: number for number, entry in enumerate(sorted(folder.iterdir()))}
         self.contents = {number: (folder / name).read_bytes() for name, number in self.files.items()}
@@ -53,9 +53,9 @@ class RecordingOs:
         self._next = len(self.files)
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(os, name)
+        attribute = getattr(os, name)
         if name in HARMLESS or name in CONSTANTS or name == "PathLike":
-            return found
+            return attribute
         raise AssertionError(f"os.{name} is not recorded")
 
     def _add(self, change: Change) -> None:
@@ -98,7 +98,7 @@ class RecordingOs:
             self._add(Change("truncate", self._open[fd][0], start=length))
 
     def _sync(self, fd: int, sync: Any) -> None:
-        # What is written while it works may be left out.
+        # Changes that happen during the sync may be missing from it.
         upto = len(self.changes)
         sync(fd)
         with self._lock:
@@ -125,7 +125,7 @@ class RecordingOs:
 
 
 def survivors(recorded: RecordingOs, seed: int) -> Iterator[tuple[int, dict[str, bytes]]]:
-    """For each prefix of the changes, what a crash may leave: the folder's files by name."""
+    """Yield the files that a crash may leave after each prefix of the changes, by name."""
     chance = random.Random(seed)
     for length in range(len(recorded.changes) + 1):
         prefix = recorded.changes[:length]
@@ -147,16 +147,16 @@ def _survivor(recorded: RecordingOs, prefix: list[Change], luck: str, chance: ra
     for at, change in enumerate(prefix):
         if change.kind in ("create", "rename", "unlink"):
             if not survives(at, -1):
-                # The bytes of a file may be there before its name is.
+                # The contents of a file may exist before its name.
                 contents.setdefault(change.file, bytearray())
                 if change.kind == "rename" and change.name not in names:
                     continue
             elif change.kind == "create":
                 names[change.name] = change.file
                 contents.setdefault(change.file, bytearray())
-            elif change.kind == "rename" and (change.name in names or _made(prefix, change.name)):
+            elif change.kind == "rename" and (change.name in names or _created_number(prefix, change.name)):
                 names.pop(change.name, None)
-                names[change.other] = _made(prefix[:at], change.name)
+                names[change.other] = _created_number(prefix[:at], change.name)
             elif change.kind == "unlink":
                 names.pop(change.name, None)
         elif change.kind == "write" and survives(at, change.file):
@@ -171,6 +171,6 @@ def _survivor(recorded: RecordingOs, prefix: list[Change], luck: str, chance: ra
     return {name: bytes(contents[number]) for name, number in names.items()}
 
 
-def _made(changes: list[Change], name: str) -> int:
-    """The number of the file that was made under a name."""
+def _created_number(changes: list[Change], name: str) -> int:
+    """Return the number of the file that was created with a name."""
     return next((change.file for change in reversed(changes) if change.kind == "create" and change.name == name), -1)

@@ -1,4 +1,4 @@
-"""A small encrypted file of pyarrow and its keys, for the tests with other readers."""
+"""Write small encrypted files with pyarrow, and return their keys for tests with other readers."""
 
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ TABLE = pa.table({"secret": [f"secret {n}" for n in range(2000)], "other": range
 
 
 class Kms(pe.KmsClient):  # type: ignore[misc]
-    """Hides nothing, and remembers the keys of the file by the names of its master keys."""
+    """A key service that does not encrypt keys, and remembers them by the name of their master key."""
 
     def __init__(self, seen: dict[str, bytes]) -> None:
         super().__init__()
@@ -22,12 +22,12 @@ class Kms(pe.KmsClient):  # type: ignore[misc]
         return key.hex().encode()
 
     def unwrap_key(self, wrapped: bytes | str, name: str) -> bytes:
-        # Text from pyarrow, bytes from parsieve.
+        # pyarrow passes text, parsieve passes bytes.
         return bytes.fromhex(wrapped if isinstance(wrapped, str) else wrapped.decode())
 
 
 def encrypted(path: Path, table: pa.Table = TABLE, double_wrapping: bool = False, **options: Any) -> dict[str, bytes]:
-    """Write a table with random keys; the result is the keys."""
+    """Write a table with random keys, and return the keys by the name of their master key."""
     seen: dict[str, bytes] = {}
     config = pe.EncryptionConfiguration(
         footer_key="footer",

@@ -1,4 +1,4 @@
-"""Footers as other writers leave them: the Thrift of a real file read into dictionaries, changed, and written back."""
+"""Edit the footer of a Parquet file, to test footers of other writers. The footer is a dictionary of Thrift fields."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-# Field of FileMetaData, RowGroup, ColumnChunk, ColumnMetaData and Statistics by the numbers of parquet.thrift.
+# Field numbers in parquet.thrift: of FileMetaData; of RowGroup, ColumnChunk and ColumnMetaData; of Statistics.
 SCHEMA, ROW_GROUPS, KEY_VALUES, CREATED_BY, COLUMN_ORDERS = 2, 4, 5, 6, 7
 COLUMNS, META_DATA, STATISTICS = 1, 3, 12
 OLD_MAX, OLD_MIN, NULL_COUNT, MAX_VALUE, MIN_VALUE, MAX_EXACT, MIN_EXACT = 1, 2, 3, 5, 6, 7, 8
 I32, I64, BINARY, LIST, STRUCT = 5, 6, 8, 9, 12
 
-# A structure: number of a field -> its type and value. A list: type of its elements, and they.
+# A structure maps field numbers to types and values. A list is a pair: the type of its elements, and its elements.
 Struct = dict[int, tuple[int, Any]]
 
 
@@ -30,14 +30,14 @@ def edit(path: Path | str, change: Callable[[Struct], None]) -> None:
 
 
 def statistics(metadata: Struct, column: int = 0) -> list[Struct]:
-    """The statistics of a column in every row group, to be changed."""
+    """Return the statistics of a column in each row group. Changes to them are written."""
     return [
         group[COLUMNS][1][1][column][META_DATA][1].setdefault(STATISTICS, (STRUCT, {}))[1]
         for group in metadata[ROW_GROUPS][1][1]
     ]
 
 
-def _varint(data: memoryview, at: int) -> tuple[int, int]:
+def _read_varint(data: memoryview, at: int) -> tuple[int, int]:
     value = shift = 0
     while True:
         byte = data[at]
@@ -52,40 +52,40 @@ def _read(data: memoryview, at: int, kind: int) -> tuple[Any, int]:
     if kind == 3:
         return data[at], at + 1
     if kind in (4, 5, 6):
-        value, at = _varint(data, at)
+        value, at = _read_varint(data, at)
         return (value >> 1) ^ -(value & 1), at
     if kind == 7:
         return bytes(data[at : at + 8]), at + 8
     if kind == BINARY:
-        length, at = _varint(data, at)
+        length, at = _read_varint(data, at)
         return bytes(data[at : at + length]), at + length
     if kind == LIST:
         head, at = data[at], at + 1
         size = head >> 4
         if size == 15:
-            size, at = _varint(data, at)
+            size, at = _read_varint(data, at)
         values = []
         for _ in range(size):
             value, at = _read(data, at, head & 0x0F)
             values.append(value)
         return (head & 0x0F, values), at
     assert kind == STRUCT, kind
-    found: Struct = {}
+    fields: Struct = {}
     last = 0
     while True:
         head, at = data[at], at + 1
         if head == 0:
-            return found, at
+            return fields, at
         if head >> 4:
             last += head >> 4
         else:
-            value, at = _varint(data, at)
+            value, at = _read_varint(data, at)
             last = (value >> 1) ^ -(value & 1)
         value, at = _read(data, at, head & 0x0F)
-        found[last] = (head & 0x0F, value)
+        fields[last] = (head & 0x0F, value)
 
 
-def _put(out: bytearray, value: int) -> None:
+def _write_varint(out: bytearray, value: int) -> None:
     while value >= 0x80:
         out.append(value & 0x7F | 0x80)
         value >>= 7
@@ -96,31 +96,31 @@ def _write(out: bytearray, kind: int, value: Any) -> None:
     if kind == 3:
         out.append(value)
     elif kind in (4, 5, 6):
-        _put(out, value << 1 if value >= 0 else (-value << 1) - 1)
+        _write_varint(out, value << 1 if value >= 0 else (-value << 1) - 1)
     elif kind == 7:
         out += value
     elif kind == BINARY:
-        _put(out, len(value))
+        _write_varint(out, len(value))
         out += value
     elif kind == LIST:
         element, values = value
         out.append(0xF0 | element)
-        _put(out, len(values))
-        for one in values:
+        _write_varint(out, len(values))
+        for item in values:
             if element in (1, 2):
-                out.append(1 if one else 2)
+                out.append(1 if item else 2)
             else:
-                _write(out, element, one)
+                _write(out, element, item)
     elif kind == STRUCT:
         last = 0
-        for number, (inner, one) in sorted(value.items()):
+        for number, (inner, item) in sorted(value.items()):
             if inner in (1, 2):
-                inner = 1 if one else 2
+                inner = 1 if item else 2
             if 0 < number - last < 16:
                 out.append((number - last) << 4 | inner)
             else:
                 out.append(inner)
-                _put(out, number << 1)
+                _write_varint(out, number << 1)
             last = number
-            _write(out, inner, one)
+            _write(out, inner, item)
         out.append(0)

@@ -1,4 +1,4 @@
-"""Hudi tables of copied files, version 6, made by hand: a timeline of JSON commits and base files, without Spark."""
+"""Write copy-on-write Hudi tables of version 6 without Spark: base files and a timeline of JSON commits."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PROPERTIES = {
 
 
 class HudiTable:
-    """A table in a folder, with commits as a writer of copies makes them."""
+    """A copy-on-write table in a folder."""
 
     def __init__(self, folder: Path, schema: pa.Schema) -> None:
         self.folder = folder
@@ -45,12 +45,12 @@ class HudiTable:
         self.clock = 20260101000000000
 
     def instant(self) -> str:
-        """The next instant, a second later."""
+        """Advance the clock by a second and return the new instant."""
         self.clock += 1000
         return str(self.clock)
 
     def begin(self, action: str = "commit") -> str:
-        """What a writer leaves behind that has begun."""
+        """Begin a commit: create its requested and inflight files, and return its instant."""
         instant = self.instant()
         (self.timeline / f"{instant}.{action}.requested").touch()
         inflight = f"{instant}.inflight" if action == "commit" else f"{instant}.{action}.inflight"
@@ -58,14 +58,14 @@ class HudiTable:
         return instant
 
     def write(self, instant: str, group: str, rows: pa.Table) -> dict[str, object]:
-        """A base file of a file group; nobody sees it before the commit."""
-        name = f"{group}_0-1-0_{instant}.parquet"
-        meta = {one: pa.array([""] * rows.num_rows) for one in META}
-        pq.write_table(pa.table({**meta, **{one: rows[one] for one in rows.column_names}}), self.folder / name)
-        size = (self.folder / name).stat().st_size
+        """Write a base file of a file group, and return its statistics for the commit."""
+        file_name = f"{group}_0-1-0_{instant}.parquet"
+        meta = {name: pa.array([""] * rows.num_rows) for name in META}
+        pq.write_table(pa.table({**meta, **{name: rows[name] for name in rows.column_names}}), self.folder / file_name)
+        size = (self.folder / file_name).stat().st_size
         return {
             "fileId": group,
-            "path": name,
+            "path": file_name,
             "prevCommit": "null",
             "numWrites": rows.num_rows,
             "numDeletes": 0,
@@ -78,26 +78,26 @@ class HudiTable:
         }
 
     def finish(self, instant: str, stats: list[dict[str, object]], action: str = "commit", **more: object) -> None:
-        """The commit: what was written is the table from now on."""
-        fields = [{"name": one.name, "type": ["null", AVRO[one.type]]} for one in self.schema]
+        """Complete a commit with the statistics of its base files."""
+        fields = [{"name": field.name, "type": ["null", AVRO[field.type]]} for field in self.schema]
         schema = json.dumps({"type": "record", "name": "t", "fields": fields})
-        said = {
+        metadata = {
             "partitionToWriteStats": {"": stats},
             "compacted": False,
             "extraMetadata": {"schema": schema},
             "operationType": "UPSERT",
             **more,
         }
-        (self.timeline / f"{instant}.{action}").write_text(json.dumps(said))
+        (self.timeline / f"{instant}.{action}").write_text(json.dumps(metadata))
 
     def commit(self, groups: Mapping[str, pa.Table]) -> str:
-        """New versions of some file groups, at one instant."""
+        """Write new versions of some file groups in one commit, and return its instant."""
         instant = self.begin()
         self.finish(instant, [self.write(instant, group, rows) for group, rows in groups.items()])
         return instant
 
     def forget(self, instant: str) -> None:
-        """Undo an instant, as a rollback or a restore does: it was never there."""
+        """Delete all files of an instant, as a rollback or a restore does."""
         for path in self.timeline.glob(f"{instant}.*"):
             path.unlink()
         for path in self.folder.glob(f"*_{instant}.parquet"):

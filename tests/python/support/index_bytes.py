@@ -1,4 +1,4 @@
-"""What a version of an index stores of a column, wherever its segments lie."""
+"""Read the stored bytes of a column's index."""
 
 from parsieve import _core
 from parsieve.index import Store
@@ -6,7 +6,7 @@ from parsieve.index.log.commit import ColumnState
 
 
 def sections(store: Store, state: ColumnState) -> list[tuple[bytes, bytes]]:
-    """The lookup section and the maintenance section of each segment, in order of their keys."""
+    """Return the lookup section and the maintenance section of each segment, in order of their keys."""
     files = [store.get(part.name) for part in state.base.files]
     assert [len(data) for data in files] == [part.size for part in state.base.files]
     root = state.base.root.get(store)

@@ -1,6 +1,6 @@
-"""Notebooks without Jupyter: their cells are run in order, and show what is stored in them.
+"""Run notebooks without Jupyter.
 
-`python tests/python/support/notebooks.py examples/*.ipynb` stores what comes out now.
+`python tests/python/support/notebooks.py examples/*.ipynb` runs the notebooks and stores their output.
 """
 
 import ast
@@ -17,7 +17,7 @@ Output = dict[str, Any]
 
 
 def run(path: Path) -> list[tuple[dict[str, Any], list[Output]]]:
-    """The cells of code, each with what it shows, in the current folder."""
+    """Run the code cells in the current folder, and return each cell with its output."""
     cells = [cell for cell in json.loads(path.read_text(encoding="utf-8"))["cells"] if cell["cell_type"] == "code"]
     namespace: dict[str, Any] = {"__name__": "__main__"}
     return [
@@ -26,7 +26,7 @@ def run(path: Path) -> list[tuple[dict[str, Any], list[Output]]]:
 
 
 def _run(name: str, source: str, namespace: dict[str, Any]) -> list[Output]:
-    """A cell shows what it prints, and the value of its last line if that is an expression."""
+    """Run a cell. Its output is the text that it prints, and the value of its last line if that is an expression."""
     tree = ast.parse(source)
     last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
     printed = io.StringIO()
@@ -51,18 +51,18 @@ def _lines(text: str) -> list[str]:
 
 
 def store(path: Path) -> None:
-    """Run a notebook in an empty folder, and store what its cells show."""
+    """Run a notebook in an empty folder, and store the output of its cells."""
     notebook = json.loads(path.read_text(encoding="utf-8"))
-    here = Path.cwd()
+    previous = Path.cwd()
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
         try:
-            shown = iter(run(path))
+            outputs = iter(cell_outputs for _, cell_outputs in run(path))
         finally:
-            os.chdir(here)
+            os.chdir(previous)
     for cell in notebook["cells"]:
         if cell["cell_type"] == "code":
-            cell["outputs"] = next(shown)[1]
+            cell["outputs"] = next(outputs)
     path.write_text(json.dumps(notebook, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 

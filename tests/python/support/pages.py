@@ -1,14 +1,14 @@
-"""Runs the code of a Markdown page: its blocks are one program, in one folder, from first to last.
+"""Run the code blocks of a Markdown page as one program in one folder. The language of a block decides how it runs:
 
-```python   runs in one namespace with all others of the page
-```pycon    shows its output, which must be what comes out
-```console  what follows `$ ` runs in a shell in which `parsieve` is ours; the lines below are what it prints, with
-            `...` for anything
-```sh       runs in the same shell if each of its lines begins with `parsieve`; what installs is for reading only
-```python spark    as Python, but only where there is Spark
+```python   runs in the namespace of the page
+```pycon    runs in the same namespace, and must show the output that the block contains
+```console  runs each line after `$ ` in a shell, in which `parsieve` is the command of this tree. The lines below a
+            command are its expected output, where `...` matches anything.
+```sh       runs in the same shell if each line begins with `parsieve`. Other blocks, such as installations, do not run.
+```python spark    runs like `python`, but only if Spark is installed
 ```
 
-Other languages are for reading only.
+Blocks in other languages do not run.
 """
 
 import doctest
@@ -32,9 +32,9 @@ class Block(NamedTuple):
 
 
 def blocks(text: str, *, spark: bool = False) -> list[Block]:
-    """The blocks of a page that are run, those for Spark if there is one."""
+    """Return the blocks of a page that run. Include blocks for Spark if `spark` is true."""
     runs = {name: name for name in RUN} | ({"python spark": "python"} if spark else {})
-    found: list[Block] = []
+    runnable: list[Block] = []
     language: str | None = None
     first_line, lines = 0, list[str]()
     for number, line in enumerate(text.splitlines(), start=1):
@@ -45,16 +45,16 @@ def blocks(text: str, *, spark: bool = False) -> list[Block]:
             if language == "sh" and all(line.startswith("parsieve ") for line in lines):
                 language, lines = "console", [f"$ {line}" for line in lines]
             if language in runs:
-                found.append(Block(runs[language], first_line, "\n".join(lines) + "\n"))
+                runnable.append(Block(runs[language], first_line, "\n".join(lines) + "\n"))
             language = None
         elif language is not None:
             lines.append(line)
     assert language is None, "a code block is not closed"
-    return found
+    return runnable
 
 
 def run(page: str, program: list[Block]) -> None:
-    """Runs the blocks in the current folder; tracebacks name the page and its line."""
+    """Run blocks in the current folder. Tracebacks name the page and its line."""
     namespace: dict[str, Any] = {"__name__": "__main__"}
     for block in program:
         if block.language == "python":
@@ -63,16 +63,18 @@ def run(page: str, program: list[Block]) -> None:
         elif block.language == "pycon":
             parser = doctest.DocTestParser()
             test = parser.get_doctest(block.text, namespace, page, page, block.first_line - 1)
-            said: list[str] = []
-            result = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(test, out=said.append, clear_globs=False)
-            assert result.failed == 0, "".join(said)
+            messages: list[str] = []
+            result = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(
+                test, out=messages.append, clear_globs=False
+            )
+            assert result.failed == 0, "".join(messages)
             namespace |= test.globs
         else:
             _console(page, block)
 
 
 def _console(page: str, block: Block) -> None:
-    """Runs each command of a block, and compares what it prints where the block says what."""
+    """Run each command of a block, and compare its output with the expected output if the block has any."""
     commands: list[tuple[str, str]] = []
     for line in block.text.splitlines():
         if line.startswith("$ "):
@@ -81,11 +83,11 @@ def _console(page: str, block: Block) -> None:
             assert commands, f"{page}:{block.first_line}: a console block begins with a command"
             command, expected = commands[-1]
             commands[-1] = command, f"{expected}{line}\n"
-    ours = f'parsieve() {{ {shlex.quote(sys.executable)} -W error -m parsieve "$@"; }}\n'
+    shell_function = f'parsieve() {{ {shlex.quote(sys.executable)} -W error -m parsieve "$@"; }}\n'
     environment = {**os.environ, "PYTHONPATH": str(PACKAGE), "PYTHONIOENCODING": "utf-8"}
     for command, expected in commands:
         answer = subprocess.run(
-            ["bash", "-c", f"set -o pipefail\n{ours}{command}"],
+            ["bash", "-c", f"set -o pipefail\n{shell_function}{command}"],
             env=environment,
             capture_output=True,
             encoding="utf-8",
@@ -94,5 +96,5 @@ def _console(page: str, block: Block) -> None:
         )
         where = f"{page}:{block.first_line}: {command}"
         assert answer.returncode == 0, f"{where}\n{answer.stdout}{answer.stderr}"
-        alike = doctest.OutputChecker().check_output(expected, answer.stdout, doctest.ELLIPSIS)
-        assert not expected or alike, f"{where}\nexpected:\n{expected}\ngot:\n{answer.stdout}"
+        matches = doctest.OutputChecker().check_output(expected, answer.stdout, doctest.ELLIPSIS)
+        assert not expected or matches, f"{where}\nexpected:\n{expected}\ngot:\n{answer.stdout}"

@@ -1,11 +1,11 @@
-"""Files that Spark writes, and filters as its parquet-java reads them, for the tests on Spark."""
+"""Write files with Spark, and read filters with its parquet-java, for the tests on Spark."""
 
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 ROWS = 1000
-# Values by `id`; `long` does not fit an int, so that py4j hands it to Java as a long.
+# SQL for each column, computed from `id`. The values of `long` exceed an int, so that py4j passes them to Java as long.
 COLUMNS = {
     "long": "id * 1000003 + 1099511627776",
     "int": "CAST(id * 1000003 - 500000000 AS INT)",
@@ -29,9 +29,9 @@ COLUMNS = {
 
 
 def write(spark: Any, folder: Path, settings: dict[str, str], options: dict[str, str]) -> Path:
-    """One file with all columns, in several row groups.
+    """Write one file with all columns and several row groups, and return its path.
 
-    Without dictionaries: beside one, parquet-java makes no filter.
+    Dictionaries are disabled, because parquet-java writes no filter for a chunk that has a dictionary.
     """
     for name, value in settings.items():
         spark.conf.set(name, value)
@@ -47,7 +47,7 @@ def write(spark: Any, folder: Path, settings: dict[str, str], options: dict[str,
 
 
 def java_filters(spark: Any, path: Path, properties: Any = None) -> Iterator[tuple[int, str, Any]]:
-    """Each filter as parquet-java reads it: row group, column, `BlockSplitBloomFilter`."""
+    """Yield the row group, column and `BlockSplitBloomFilter` of each filter, as parquet-java reads it."""
     java = spark._jvm
     parquet = java.org.apache.parquet
     file = parquet.hadoop.util.HadoopInputFile.fromPath(

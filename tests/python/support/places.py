@@ -1,4 +1,4 @@
-"""Where the index of a table is stored."""
+"""Find the index of a table."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ from parsieve.io.index_location import next_to_local
 
 
 def index_of(folder: Path) -> Path:
-    """The folder of the index of a plain folder."""
-    place = next_to_local(str(folder))
-    assert place is not None
-    return Path(place)
+    """Return the folder that holds the index of a plain folder."""
+    location = next_to_local(str(folder))
+    assert location is not None
+    return Path(location)

@@ -61,7 +61,7 @@ def delta(draw: random.Random, folder: Path, pair: Pair) -> list[Written]:
     (folder / "_delta_log").mkdir(parents=True)
     files: list[Written] = []
     for version, data_type in enumerate([pair.other, pair.first, pair.first]):
-        values = negations.held(draw, data_type, pair)
+        values = negations.random_values(draw, data_type, pair)
         rows = pa.array(range(version * 10, version * 10 + len(values)), pa.int64())
         table = pa.table({"x": values, "y": pa.array([draw.choice([1, 7]) for _ in values], pa.int64()), "row": rows})
         path = folder / f"{version}.parquet"
@@ -148,7 +148,7 @@ def iceberg(draw: random.Random, folder: Path, pair: Pair, wide: Any, rounds: in
             with table.update_schema() as update:
                 update.update_column("x", wide)
         data_type = pair.first if step else pair.other
-        values = negations.held(draw, data_type, pair)
+        values = negations.random_values(draw, data_type, pair)
         numbers = pa.array(range(step * 10, step * 10 + len(values)), pa.int64())
         data = pa.table({"x": values, "y": pa.array([draw.choice([1, 7]) for _ in values], pa.int64()), "row": numbers})
         table.append(data)

@@ -1,1 +1,1 @@
-"""Independent models that tests compare parsieve with."""
+"""Independent models of parsieve's results."""

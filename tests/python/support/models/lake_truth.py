@@ -1,4 +1,4 @@
-"""What every lake test asks of a table: slices alone give the full read, statistics hold, tokens tell the truth."""
+"""Check the snapshots of any table: its slices contain all rows, statistics are true, and tokens identify rows."""
 
 from __future__ import annotations
 
@@ -21,49 +21,49 @@ from parsieve.predicate.column_names import ColumnNames
 
 
 def leaf_paths(schema: pa.Schema) -> list[ColumnPath]:
-    """All leaves in structs; lists are no columns of an index."""
+    """Return the paths of all leaves outside lists, since an index has no columns in lists."""
 
     def below(path: ColumnPath, kind: pa.DataType) -> Iterable[ColumnPath]:
         if pa.types.is_struct(kind):
-            for one in kind:
-                yield from below((*path, one.name), one.type)
+            for child in kind:
+                yield from below((*path, child.name), child.type)
         elif not pa.types.is_nested(kind):
             yield path
 
-    return [path for one in schema for path in below((one.name,), one.type)]
+    return [path for field in schema for path in below((field.name,), field.type)]
 
 
 def comparable(value: Any) -> Any:
-    """A value that equals itself and sorts among others: NaN, nulls and types apart."""
+    """Return a value that equals itself, also for NaN."""
     if isinstance(value, float) and math.isnan(value):
         return ("nan",)
     if isinstance(value, dict):
-        return ("dict", *((name, comparable(one)) for name, one in value.items()))
+        return ("dict", *((name, comparable(child)) for name, child in value.items()))
     if isinstance(value, list):
         return ("list", *map(comparable, value))
     return value
 
 
 def path_in_base(lake: Lake, piece: Slice, schema: pa.Schema, path: ColumnPath) -> ColumnPath | None:
-    """Where plans look for a column in the footer of a slice's base file."""
+    """Return the path at which plans look for a column in the footer of a slice's base file."""
     if path[0] in lake.constants(piece):
         return None
     reader = RangeReader(lake.open_base(piece))
     try:
         file = open_footer(reader)
-        found = FileLeaves(file).find(WantedLeaf(schema, ColumnNames(schema).find(path)))
-        return None if found is None else tuple(file.columns[found])
+        number = FileLeaves(file).find(WantedLeaf(schema, ColumnNames(schema).find(path)))
+        return None if number is None else tuple(file.columns[number])
     finally:
         reader.close()
 
 
 def rows(table: pa.Table) -> list[str]:
-    """The rows in an order of their own."""
+    """Return the rows as sorted text, so that tables compare equal in any order."""
     return sorted(repr([comparable(value) for value in row.values()]) for row in table.to_pylist())
 
 
 def keys_of(lake: Lake, piece: Slice, schema: pa.Schema, paths: list[ColumnPath]) -> pa.Table:
-    """What `read_keys` yields, with the types it promises."""
+    """Read the keys of a slice, and check their types."""
     expected = pa.schema([pa.field(".".join(path), leaf_field(schema, path).type) for path in paths])
     batches = list(lake.read_keys(piece, paths))
     for batch in batches:
@@ -73,7 +73,7 @@ def keys_of(lake: Lake, piece: Slice, schema: pa.Schema, paths: list[ColumnPath]
 
 
 def check_columns(snapshot: Snapshot) -> None:
-    """Each column says what the objects say, for all slices, for one, and for a selection."""
+    """Check that the columns of the slices equal the attributes of each slice, also of selected or pickled slices."""
     slices = snapshot.slices
     pieces = list(slices)
     chosen = list(range(0, len(pieces), 3))
@@ -85,7 +85,7 @@ def check_columns(snapshot: Snapshot) -> None:
         for piece, number in zip(pieces, column.numbers.to_pylist(), strict=True):
             assert (number is not None) == (name in piece.partition_values)
             assert number is None or column.values[number] == piece.partition_values[name]
-    assert all(one is other for one, other in zip(pieces, slices, strict=True))
+    assert all(first is second for first, second in zip(pieces, slices, strict=True))
     if pieces:
         assert slices[-1] is pieces[-1]
         assert slices[0:2] == tuple(pieces[0:2])
@@ -99,12 +99,12 @@ def check_columns(snapshot: Snapshot) -> None:
 
 
 def check_snapshot(lake: Lake, snapshot: Snapshot, full: pa.Table) -> dict[Any, pa.Table]:
-    """Compare a snapshot with what the format's own reader says; gives the live rows of each location."""
+    """Compare a snapshot with the rows from the format's own reader. Return the live rows of each location."""
     assert rows(lake.read(snapshot, snapshot.slices).read_all().select(full.column_names)) == rows(full)
     check_columns(snapshot)
     paths = leaf_paths(snapshot.schema)
     by_location = {}
-    found = []
+    row_texts = []
     for number, piece in enumerate(snapshot.slices):
         keys = keys_of(lake, piece, snapshot.schema, paths)
         alone = lake.read(snapshot, [piece]).read_all()
@@ -112,18 +112,18 @@ def check_snapshot(lake: Lake, snapshot: Snapshot, full: pa.Table) -> dict[Any, 
         flat = [leaf_of(batch, path) for path in paths for batch in alone.combine_chunks().to_batches()[:1]]
         assert rows(keys) == rows(pa.table(flat, names=keys.column_names) if flat else keys.slice(0, 0))
         by_location[piece.location] = alone
-        found += rows(alone.select(full.column_names))
+        row_texts += rows(alone.select(full.column_names))
         for name, value in piece.partition_values.items():
-            assert all(one == value for one in keys[name].to_pylist()), (name, value)
+            assert all(key == value for key in keys[name].to_pylist()), (name, value)
         for path in paths:
             check_statistics(snapshot, path, number, keys[".".join(path)])
-    assert sorted(found) == rows(full)
+    assert sorted(row_texts) == rows(full)
     assert len(by_location) == len(snapshot.slices)
     return by_location
 
 
 def check_statistics(snapshot: Snapshot, path: ColumnPath, number: int, values: pa.ChunkedArray) -> None:
-    """Nothing that the statistics of a slice say is untrue of its live rows."""
+    """Check that the statistics of a slice are true for its live rows."""
     statistics = snapshot.statistics(path)
     if statistics is None:
         return
@@ -148,24 +148,24 @@ def check_statistics(snapshot: Snapshot, path: ColumnPath, number: int, values: 
 
 
 def check_tokens(histories: list[tuple[Snapshot, dict[Any, pa.Table]]]) -> None:
-    """The same token of a location has always meant the same rows, as far as its columns are the same."""
+    """Check that equal tokens of a location mean equal rows, for the columns that did not change."""
     meaning: dict[Any, pa.Table] = {}
     for snapshot, by_location in histories:
         for piece in snapshot.slices:
             if not piece.token:
                 continue
             live = by_location[piece.location]
-            known = meaning.setdefault((piece.location, piece.token), live)
-            # A field that was renamed inside a struct is the same column with other names in its values.
-            held = {one.name: (one.metadata, one.type) for one in known.schema}
-            names = [one.name for one in live.schema if held.get(one.name) == (one.metadata, one.type)]
+            earlier = meaning.setdefault((piece.location, piece.token), live)
+            # Skip structs with a renamed field: the column is the same, but its values have other names.
+            fields = {field.name: (field.metadata, field.type) for field in earlier.schema}
+            names = [field.name for field in live.schema if fields.get(field.name) == (field.metadata, field.type)]
             assert names
-            assert rows(live.select(names)) == rows(known.select(names)), piece
+            assert rows(live.select(names)) == rows(earlier.select(names)), piece
 
 
 def commit(folder: Path, *actions: dict[str, Any]) -> int:
-    """One more version of a Delta table, written as the protocol says."""
+    """Append a version to the log of a Delta table, and return its number."""
     log = folder / "_delta_log"
-    version = sum(1 for one in log.iterdir() if one.suffix == ".json")
+    version = sum(1 for path in log.iterdir() if path.suffix == ".json")
     (log / f"{version:020}.json").write_text("\n".join(map(json.dumps, actions)))
     return version

@@ -1,4 +1,4 @@
-"""A table in memory for tests of the index: rows by location, every change a new snapshot that stays readable."""
+"""Keep a table in memory for tests of the index. Each change makes a new snapshot, and all snapshots stay readable."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Rows = Mapping[Location, pa.Table]
 
 
 class ModelLake(Lake):
-    """A dictionary of rows that speaks the protocol of tables. No library is mocked: this is a format of its own."""
+    """A table format in memory: a dictionary from locations to rows."""
 
     format = "model"
     uri = "memory:"
@@ -32,7 +32,7 @@ class ModelLake(Lake):
         self._tokens = 0
 
     def change(self, rows: Mapping[Location, pa.Table | None], schema: pa.Schema | None = None) -> Snapshot:
-        """The next snapshot: some locations have other rows, or None and are gone."""
+        """Replace the rows of some locations, or remove locations with None. Return the new snapshot."""
         state = dict(self.states[-1])
         for location, table in rows.items():
             if table is None:
@@ -68,21 +68,21 @@ def place(group: str, partition: str = "") -> Location:
 
 
 class SavedLake(ModelLake):
-    """The same in a folder, one file for each snapshot, so that processes can share it."""
+    """A model table in a folder, with one file for each snapshot, so that processes can share it."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(pa.schema([("k", pa.int64())]))
         self.folder = folder
 
     def save(self, version: int, state: Mapping[Location, tuple[str, list[int]]]) -> None:
-        """Make a snapshot, all at once."""
+        """Write a snapshot atomically."""
         rows = [[*dataclasses.astuple(location), token, keys] for location, (token, keys) in state.items()]
         temporary = self.folder / f"{version}.tmp"
         temporary.write_text(json.dumps(rows))
         temporary.replace(self.folder / f"{version}.json")
 
     def newest(self) -> int:
-        """The number of the newest snapshot."""
+        """Return the number of the newest snapshot."""
         return max(int(path.stem) for path in self.folder.glob("*.json"))
 
     def snapshot(self, as_of: AsOf = None) -> Snapshot:

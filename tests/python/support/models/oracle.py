@@ -1,4 +1,4 @@
-"""A slow, independent model of Parquet's Bloom filters, and columns whose stored values are known.
+"""An independent model of Parquet's Bloom filters, and columns with known stored values. The model is slow and simple.
 
 A *raw* is a value as Arrow stores it: an integer (ticks, days, unscaled decimals), the bits of a float, or bytes. Tests
 draw raws, make columns of them, and know every hash without reading the column back.
@@ -46,7 +46,7 @@ TYPES: list[Type] = [*NUMBERS, *FLOATS, *TIMES, *DECIMALS, *TEXTS, *BYTES]
 
 
 def name(data_type: Type) -> str:
-    """A type as a test id."""
+    """Return a test id for a type."""
     return re.sub(r"[\[\](), =/]+", "_", str(data_type)).strip("_")
 
 
@@ -66,19 +66,19 @@ def is_signed(data_type: Type) -> bool:
 
 
 def ticks(raw: int, unit: str, to: str) -> int:
-    """Ticks of another unit, which must be a whole number."""
+    """Convert ticks to another unit. The result must be a whole number."""
     ticks, rest = divmod(raw * PER_SECOND[to], PER_SECOND[unit])
-    assert rest == 0, "the test asks for what no writer stores"
+    assert rest == 0, "the test converts a value that no writer stores"
     return ticks
 
 
 def decimal_width(precision: int) -> int:
-    """The fewest bytes of two's complement that hold every number of so many digits."""
+    """Return the smallest number of bytes of two's complement for numbers with `precision` digits."""
     return next(width for width in range(1, 33) if 10**precision - 1 < 2 ** (8 * width - 1))
 
 
 def default_physical(data_type: Type) -> str:
-    """The physical type in which pyarrow's writer stores an Arrow type."""
+    """Return the physical type in which pyarrow writes an Arrow type."""
     if pa.types.is_decimal(data_type):
         return f"FIXED_LEN_BYTE_ARRAY({decimal_width(data_type.precision)})"
     if pa.types.is_fixed_size_binary(data_type):
@@ -91,7 +91,7 @@ def default_physical(data_type: Type) -> str:
 
 
 def plain(data_type: Type, raw: int | bytes, physical: str | None = None) -> bytes:
-    """The plain encoding of a value, without the length of a BYTE_ARRAY."""
+    """Return the plain encoding of a value, without the length of a BYTE_ARRAY."""
     physical = physical or default_physical(data_type)
     if isinstance(raw, bytes):
         return raw
@@ -135,7 +135,7 @@ def blocks_of(hashes: Any, num_blocks: int) -> Any:
 
 
 def bitset(hashes: Iterable[int | None], num_blocks: int) -> bytes:
-    """The bitset of a filter that holds these hashes."""
+    """Return the bitset of a filter with these hashes."""
     present = np.array([hash for hash in hashes if hash is not None], np.uint64)
     words = np.zeros((num_blocks, 8), np.uint32)
     np.bitwise_or.at(words, blocks_of(present, num_blocks), masks(present))
@@ -144,12 +144,12 @@ def bitset(hashes: Iterable[int | None], num_blocks: int) -> bytes:
 
 def may_contain(bitset: bytes, hashes: Sequence[int]) -> list[bool]:
     words = np.frombuffer(bitset, "<u4").reshape(-1, 8)
-    wanted = np.array(hashes, np.uint64)
-    return [bool(hit) for hit in ((words[blocks_of(wanted, len(words))] & masks(wanted)) != 0).all(axis=1)]
+    probes = np.array(hashes, np.uint64)
+    return [bool(hit) for hit in ((words[blocks_of(probes, len(words))] & masks(probes)) != 0).all(axis=1)]
 
 
 def header(num_bytes: int) -> bytes:
-    """The Thrift header: numBytes as a zigzag varint, then three unions with their first member."""
+    """Return the Thrift header: numBytes as a zigzag varint, then three unions with their first member."""
     varint, rest = b"", num_bytes * 2
     while rest >= 128:
         varint, rest = varint + bytes([rest % 128 + 128]), rest // 128
@@ -160,7 +160,7 @@ def header(num_bytes: int) -> bytes:
 
 
 def array_of(data_type: Type, raws: Sequence[Raw]) -> Array:
-    """A column of raws; null slots of fixed width hold all ones, which no code may read as a value."""
+    """Return a column of raws. Null slots of fixed width are all ones, to reveal code that reads them as values."""
     if is_bytes(data_type):
         return pa.array(
             [raw.decode() if is_text(data_type) and isinstance(raw, bytes) else raw for raw in raws], data_type
@@ -176,7 +176,7 @@ def array_of(data_type: Type, raws: Sequence[Raw]) -> Array:
 
 
 def limits(data_type: Type) -> tuple[int, int]:
-    """The least and the largest raw that a writer takes as it is."""
+    """Return the smallest and the largest raw that writers accept, for date64 in days."""
     if pa.types.is_decimal(data_type):
         largest = 10**data_type.precision - 1
         return -largest, largest
@@ -192,12 +192,12 @@ def limits(data_type: Type) -> tuple[int, int]:
 
 
 def raw_of(data_type: Type, number: int) -> int:
-    """A number of the limits as a raw."""
+    """Return the raw for a number within the limits."""
     return number * DAY if pa.types.is_date64(data_type) else number
 
 
 def edges(data_type: Type) -> list[Raw]:
-    """Where codes go wrong: the ends of the range, zero and its neighbours, both zeros, NaNs, empty strings."""
+    """Return edge cases: the ends of the range, zero and its neighbours, both zeros, NaNs, empty strings."""
     if data_type in FLOATS:
         bits = data_type.bit_width
         sign, infinity = 1 << (bits - 1), {16: 0x7C00, 32: 0x7F80_0000, 64: 0x7FF0_0000_0000_0000}[bits]
@@ -215,14 +215,14 @@ def edges(data_type: Type) -> list[Raw]:
     if pa.types.is_fixed_size_binary(data_type) and not pa.types.is_decimal(data_type):
         return [bytes([byte]) * data_type.byte_width for byte in (0, 1, 0x7F, 0x80, 0xFF)]
     if is_bytes(data_type):
-        # Every length up to 100: hashing has other code for 1, 4, 8 and 32 bytes, string views for 12.
+        # Every length up to 100: hashing has special code for 1, 4, 8 and 32 bytes, and string views for 12 bytes.
         return [*((b"parsieve" * 13)[:length] for length in range(100)), "grüße, 世界".encode()]
     low, high = limits(data_type)
     return [raw_of(data_type, number) for number in sorted({low, low + 1, max(low, -1), 0, 1, high - 1, high})]
 
 
 def raws(data_type: Type, count: int, seed: int = 0) -> list[Raw]:
-    """The edges and random values, with some nulls; always the same."""
+    """Return the edges and random values with some nulls. The result depends only on the arguments."""
     source = random.Random(f"{data_type} {seed}")
 
     def draw() -> Raw:

@@ -1,4 +1,4 @@
-"""What every table asks of its plans: random predicates of every form against a full read, in every engine."""
+"""Check the plans of any table: compare random predicates of every form with a full read, in every engine."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ OPERATORS: tuple[Operator, ...] = ("=", "!=", "<", "<=", ">", ">=")
 
 
 def values_of(table: pa.Table, path: tuple[str, ...]) -> list[pa.Scalar]:
-    """All values at a path through structs, in an order that is not that of the files, whose names are random."""
-    found = list(table[path[0]])
+    """Return all values at a path through structs, sorted, because the order of files depends on their random names."""
+    values = list(table[path[0]])
     for part in path[1:]:
-        found = [one[part] if one.is_valid else None for one in found]
-    return sorted((one for one in found if one is not None and one.is_valid), key=repr)
+        values = [value[part] if value.is_valid else None for value in values]
+    return sorted((value for value in values if value is not None and value.is_valid), key=repr)
 
 
 def random_predicate(random_: random.Random, full: pa.Table, depth: int = 2) -> Expr:
-    """A predicate about values that are there, and now and then about what is not."""
+    """Return a random predicate with values of the table, or about nulls."""
     if depth and random_.random() < 0.5:
         parts = tuple(random_predicate(random_, full, depth - 1) for _ in range(random_.randrange(1, 4)))
         forms: list[Expr] = [And(parts), Or(parts), Not(parts[0])]
@@ -63,22 +63,22 @@ def random_predicate(random_: random.Random, full: pa.Table, depth: int = 2) -> 
 
 
 def check_plans(table: ps.Table, full: pa.Table, random_: random.Random, count: int, as_of: Any = None) -> None:
-    """Plan random predicates and compare their rows with those of a full read."""
+    """Compare the rows of random plans with the matching rows of a full read."""
     for _ in range(count):
         expr = random_predicate(random_, full)
         expected = row_texts(full.take(pa.array(matching(expr, full), pa.int64())))
         for row_groups in (None, True):
             plan = table.plan(expr, as_of, row_groups=row_groups)
-            found = plan.to_arrow()
-            assert row_texts(found.select(full.column_names)) == expected, (str(expr), plan.explain())
+            result = plan.to_arrow()
+            assert row_texts(result.select(full.column_names)) == expected, (str(expr), plan.explain())
         assert plan.to_polars().collect().height == len(expected), str(expr)
         with duckdb.connect() as con:
-            # Not as Python values: DuckDB makes moments with a library of its own choice.
+            # Count in SQL: DuckDB would need another library to return timestamps as Python values.
             assert plan.to_duckdb(con).aggregate("count(*)").fetchall() == [(len(expected),)], str(expr)
 
 
 def check_no_more_is_kept(table: ps.Table, full: pa.Table, random_: random.Random, as_of: Any = None) -> None:
-    """An index, fresh or stale, never keeps what the table's own statistics and the footers exclude."""
+    """Check that plans with an index, fresh or stale, keep no file that statistics or footers exclude."""
     plain = ps.open_table(getattr(table.opened.lake, "_given", None) or table.uri, index_location=f"{table.uri}/_none")
     for _ in range(6):
         expr = random_predicate(random_, full)
@@ -109,6 +109,6 @@ def some_rows(random_: random.Random, count: int, first: int = 0) -> pa.Table:
 
 
 def build(table: ps.Table, kind: str) -> None:
-    """One kind of index of some columns, or both kinds."""
-    for one in ("sieve", "bloom") if kind == "both" else (kind,):
-        table.build_index(INDEXED, kind=one, progress=False)
+    """Build an index of some columns, of one kind or both kinds."""
+    for index_kind in ("sieve", "bloom") if kind == "both" else (kind,):
+        table.build_index(INDEXED, kind=index_kind, progress=False)

@@ -1,4 +1,4 @@
-"""A row at a time, by the book: what a typed predicate says of Python values, in SQL's three truths."""
+"""Evaluate a typed predicate on Python values, one row at a time, with SQL's three-valued logic."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _OPERATORS = {
 def truth(expr: Expr, row: dict[str, Any]) -> bool | None:
     match expr:
         case And(parts):
-            found = [truth(part, row) for part in parts]
-            return False if False in found else None if None in found else True
+            truths = [truth(part, row) for part in parts]
+            return False if False in truths else None if None in truths else True
         case Or(parts):
-            found = [truth(part, row) for part in parts]
-            return True if True in found else None if None in found else False
+            truths = [truth(part, row) for part in parts]
+            return True if True in truths else None if None in truths else False
         case Not(part):
             inner = truth(part, row)
             return None if inner is None else not inner
@@ -36,21 +36,21 @@ def truth(expr: Expr, row: dict[str, Any]) -> bool | None:
         case IsNull(column):
             return _value(row, column.path) is None
         case Compare(column, op, value):
-            here = _value(row, column.path)
-            return None if here is None else _OPERATORS[op](_key(here), _key(plain(value.scalar)))
+            actual = _value(row, column.path)
+            return None if actual is None else _OPERATORS[op](_key(actual), _key(plain(value.scalar)))
         case In(column, values):
-            here = _value(row, column.path)
-            return None if here is None else any(_key(here) == _key(plain(value)) for value in values)
+            actual = _value(row, column.path)
+            return None if actual is None else any(_key(actual) == _key(plain(value)) for value in values)
         case OutOfType(column):
             return None if _value(row, column.path) is None else False
         case StartsWith(column, prefix):
-            here = _value(row, column.path)
-            return None if here is None else here.startswith(prefix.scalar.as_py())
+            actual = _value(row, column.path)
+            return None if actual is None else actual.startswith(prefix.scalar.as_py())
     raise AssertionError(expr)
 
 
 def rows(expr: Expr, table: pa.Table) -> list[int]:
-    """The numbers of the rows for which `expr` is true."""
+    """Return the numbers of the rows for which `expr` is true."""
     columns = {name: [plain(value) for value in table[name]] for name in table.column_names}
     return [
         number
@@ -60,7 +60,7 @@ def rows(expr: Expr, table: pa.Table) -> list[int]:
 
 
 def plain(scalar: pa.Scalar) -> Any:
-    """A scalar as Python compares it; times as their ticks."""
+    """Return a Python value that compares like the scalar. Times become ticks."""
     if not scalar.is_valid:
         return None
     if pa.types.is_temporal(scalar.type):
@@ -75,14 +75,14 @@ def plain(scalar: pa.Scalar) -> Any:
 
 
 def _key(value: Any) -> Any:
-    # NaN is equal to itself and above all others.
+    # NaN equals itself and is greater than all other values.
     if isinstance(value, float):
         return (1, 0.0) if math.isnan(value) else (0, value)
     return value
 
 
 def _value(row: dict[str, Any], path: tuple[str, ...]) -> Any:
-    here: Any = row
+    actual: Any = row
     for part in path:
-        here = None if here is None else here[part]
-    return here
+        actual = None if actual is None else actual[part]
+    return actual

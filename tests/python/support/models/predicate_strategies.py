@@ -1,4 +1,4 @@
-"""Random tables with the edges of every type, and random typed predicates on them."""
+"""Strategies for random tables with edge cases of each type, and for random predicates on them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MOMENTS = [dt.datetime(2026, 1, 31, 12), dt.datetime(1969, 12, 31, 23, 59, 59, 9
 TEXTS = ["", "a", "ab", "abc", "b", "é", "\U0001f600", "it's", "a%", "\\", "a\0b"]
 BYTES = [b"", b"\0", b"a", b"ab", b"\xff", b"\xff\xff", b"'", b"a\0"]
 
-# Column -> its type, the values that its rows take, and more values that it is compared with.
+# For each column: its type, values for rows and literals, and more values for literals only.
 COLUMNS: dict[str, tuple[pa.DataType, list[Any], list[Any]]] = {
     "i1": (pa.int8(), [0, 1, -1, 2, 100, 127, -128], [1.5, 128, -129, 1e30, Decimal("1.5"), math.inf]),
     "u1": (pa.uint8(), [0, 1, 2, 100, 255], [-1, 256, 0.5]),

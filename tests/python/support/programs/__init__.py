@@ -1,1 +1,1 @@
-"""Programs that tests run as processes of their own."""
+"""Programs that tests run in separate processes."""

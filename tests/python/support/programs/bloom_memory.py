@@ -1,4 +1,4 @@
-"""Builds a Bloom index of many slices or files; prints by how much the process grew, and the bytes of the index.
+"""Build a Bloom index of many slices or files. Print how many bytes the process grew, and the size of the index.
 
 python bloom_memory.py STORE slices|files MEMORY THREADS COUNT ROWS
 """
@@ -26,14 +26,14 @@ COLUMNS = ("k", "other")
 
 
 class Scattered(ModelLake):
-    """Slices of unknown size, as in a folder of files, whose rows exist only while they are read."""
+    """A table whose rows are made while they are read. Numbers of rows are unknown, as in a folder of files."""
 
     rows = 0
 
     def snapshot(self, as_of: AsOf = None) -> Snapshot:
-        found = super().snapshot(as_of)
+        snapshot = super().snapshot(as_of)
         return dataclasses.replace(
-            found, slices=MadeSlices(dataclasses.replace(piece, num_rows=None) for piece in found.slices)
+            snapshot, slices=MadeSlices(dataclasses.replace(piece, num_rows=None) for piece in snapshot.slices)
         )
 
     def read_keys(self, piece: Slice, columns: Sequence[ColumnPath]) -> Iterator[pa.RecordBatch]:
@@ -45,7 +45,10 @@ class Scattered(ModelLake):
 
 
 def grown_by(store: str, lakes: Sequence[Lake], memory: int, threads: int) -> int:
-    """Build an index of each lake, the last of which counts: the others load everything that is loaded once."""
+    """Build an index of each lake, and return how much the process grew for the last one.
+
+    The builds before it load everything that a process loads only once.
+    """
     before = 0
     for number, lake in enumerate(lakes):
         snapshot = lake.snapshot()
@@ -55,7 +58,7 @@ def grown_by(store: str, lakes: Sequence[Lake], memory: int, threads: int) -> in
 
 
 def scattered(slices: int, rows: int) -> Lake:
-    """A table in memory, with so many rows in each slice."""
+    """Return a table in memory with a number of rows in each slice."""
     schema = pa.schema([(name, pa.int64()) for name in COLUMNS])
     lake = Scattered(schema)
     lake.rows = rows
@@ -64,20 +67,19 @@ def scattered(slices: int, rows: int) -> Lake:
 
 
 def files(folder: str, count: int) -> Lake:
-    """A folder of small Parquet files."""
+    """Write a folder of small Parquet files, wait until they have tokens, and open it."""
     Path(folder).mkdir()
     for number in range(count):
         columns = {name: pa.array([number, number + 20_000, number * 7919 % 20_000]) for name in COLUMNS}
         pq.write_table(pa.table(columns), f"{folder}/{number:05}.parquet")
     lake = open_lake(folder)
-    # A file as young as a tick of the clock has no token, and is not indexed.
     while not all(piece.token for piece in lake.snapshot().slices):
         time.sleep(0.01)
     return lake
 
 
 def main(store: str, kind: str, memory: int, threads: int, count: int, rows: int) -> None:
-    """Print how much the process grew, and the bytes of filters that were made."""
+    """Print how many bytes the process grew, and the size of the filters."""
     if kind == "files":
         lakes = [files(f"{store}-few", 5), files(f"{store}-many", count)]
     else:

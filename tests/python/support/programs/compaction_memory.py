@@ -1,4 +1,4 @@
-"""An index of many rows, made in a folder; and compacted there: how much the process grew, and how large the index is.
+"""Make an index of many rows, and compact it. Compaction prints how much the process grew, and the size of the index.
 
 python compaction_memory.py make FOLDER ROWS; python compaction_memory.py compact FOLDER
 """
@@ -22,7 +22,7 @@ AXIS = _core.SieveAxis(pa.int64())
 
 
 def make(folder: Path, rows: int) -> None:
-    """A base of ascending keys with wide gaps, written while it is built, as it is compacted."""
+    """Write a base of ascending keys with wide gaps."""
     r = np.random.default_rng(3)
     build = _core.SieveBuild(AXIS, len(LOCATIONS))
     key = 0
@@ -44,7 +44,7 @@ def make(folder: Path, rows: int) -> None:
 
 
 def compact(folder: Path) -> None:
-    """Lay some changes over the base and compact both."""
+    """Compact the base with a delta of some changes. Print the growth, the size and a few counts."""
     pairs = _core.SievePairs(AXIS)
     pairs.push(pa.array(np.random.default_rng(4).integers(0, 2**50, CHANGES)), 0)
     delta = _core.sieve_delta(AXIS, instant=2, locations=LOCATIONS[:1], dead=[], sides=[], plus=pairs.sort(), minus=[])

@@ -1,4 +1,4 @@
-"""A writer that rewrites `hoodie.properties` step by step, one step each time a reader waits."""
+"""Simulate a writer that rewrites `hoodie.properties`, one step each time a reader waits."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import pytest
 
 from parsieve.lake.hudi import properties as hudi_properties
 
-# What a reader may meet: the file is missing, was created and is empty, holds its first lines, or all of them.
+# The states of the file that a reader may see: missing, empty, the first half of its lines, or all of them.
 STEPS = ("missing", "empty", "half", "whole", "done")
 
 
 class Rewrite:
-    """The steps of `HoodieTableConfig.modify`, begun with the backup written."""
+    """The steps of `HoodieTableConfig.modify` after it wrote the backup."""
 
     def __init__(self, folder: str | Path, monkeypatch: pytest.MonkeyPatch, begin: str = "missing") -> None:
         self.path = Path(folder) / ".hoodie" / hudi_properties.NAME
@@ -29,7 +29,7 @@ class Rewrite:
         monkeypatch.setattr(hudi_properties, "sleep", self.wait)
 
     def wait(self, seconds: float) -> None:
-        """Go on by a step, as time does."""
+        """Count the wait and take the next step."""
         self.waits += 1
         if self.step + 1 < len(STEPS):
             self.step += 1
@@ -51,14 +51,14 @@ class Rewrite:
 
 
 class Forever(Rewrite):
-    """A writer that is never done."""
+    """A writer that never finishes."""
 
     def wait(self, seconds: float) -> None:
-        """Stay where it is."""
+        """Count the wait without a step."""
         self.waits += 1
 
 
-def abandoned(rewrite: Rewrite, change: Callable[[os.stat_result], float]) -> None:
-    """Set the time at which the backup was written."""
-    changed = change(rewrite.backup.stat())
-    os.utime(rewrite.backup, (changed, changed))
+def set_backup_time(rewrite: Rewrite, changed_at: Callable[[os.stat_result], float]) -> None:
+    """Set the timestamp of the backup."""
+    seconds = changed_at(rewrite.backup.stat())
+    os.utime(rewrite.backup, (seconds, seconds))

@@ -1,4 +1,4 @@
-"""Builds an index of many more rows than its memory holds; prints how much the process grew, and what was spilled.
+"""Build an index with more rows than fit in its memory. Print how many bytes the process grew, and the number of pairs.
 
 python index_memory.py STORE MEMORY ROWS
 """
@@ -23,7 +23,7 @@ BATCH = 50_000
 
 
 class Scattered(ModelLake):
-    """Slices whose rows exist only while they are read."""
+    """A table whose rows are made while they are read."""
 
     def read_keys(self, piece: Slice, columns: Sequence[ColumnPath]) -> Iterator[pa.RecordBatch]:
         r = np.random.default_rng(int(piece.group))
@@ -35,7 +35,10 @@ class Scattered(ModelLake):
 
 
 def peak() -> int:
-    """The most bytes that this process has held; by `getrusage`, Linux counts what its parent held when it began it."""
+    """Return the peak memory of this process in bytes.
+
+    `getrusage` is the fallback, because on Linux it includes the memory of the parent process at the fork.
+    """
     status = Path("/proc/self/status")
     if status.exists():
         return 1024 * next(int(line.split()[1]) for line in status.read_text().splitlines() if line.startswith("VmHWM"))
@@ -43,7 +46,7 @@ def peak() -> int:
 
 
 def main(store: str, memory: str, rows: str) -> None:
-    """Build twice: a few rows to load everything, then all."""
+    """Build two indexes: a small one to load all modules, and the one that is measured."""
     lake = Scattered(pa.schema([("k", pa.int64())]))
     empty = pa.table({"k": pa.array([], pa.int64())})
     snapshot = lake.change({place(str(at)): empty for at in range(SLICES)})

@@ -1,4 +1,4 @@
-"""One writer among many of a shared index, until somebody kills it. It notes each version that it was told is its own.
+"""Write to an index that other processes share, until the process is killed. Note each version that this process wrote.
 
 python index_writer.py TABLE INDEX NOTES SEED
 """
@@ -16,7 +16,7 @@ from support.models.model_lake import SavedLake
 
 
 def main(table: str, store: str, notes: str, seed: str) -> None:
-    """Build, update and compact for ever."""
+    """Build, update and compact in an endless loop."""
     r = random.Random(int(seed))
     lake = SavedLake(Path(table))
     fd = os.open(notes, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
@@ -25,7 +25,7 @@ def main(table: str, store: str, notes: str, seed: str) -> None:
         newest = index.refresh()
         before = newest.version if newest else 0
         at = max(1, lake.newest() - r.choice([0, 0, 0, 1]))
-        # Losing to another builder of the same column, or all races for a while, is no error of the index.
+        # A conflict is no error: another process may build the same column, or win all races for a while.
         with contextlib.suppress(ConflictError):
             if newest is None or r.random() < 0.05:
                 view = index.build(lake, lake.snapshot(at), ["k"], progress=False, threads=1)

@@ -1,7 +1,8 @@
-"""A program that kills itself, many times: `python kills.py FOLDER calls|times COUNT replace|in_place`.
+"""Kill processes that add filters: `python kills.py FOLDER calls|times COUNT replace|in_place`.
 
-It prints the number of kills, and forks once for each. After each, the file must be the old one or the whole new one,
-byte for byte; after a change in place, as soon as a function of ours has opened it.
+Each kill uses a new child process. After it, the file must have either the old or the new content, byte for byte. After
+a change in place, parsieve must open the file first. The program prints how many processes it killed, and how often the
+old and the new content survived.
 """
 
 import os
@@ -22,7 +23,7 @@ CALLS = "open write fdatasync ftruncate fsync fchown chmod utime close lseek rea
 
 
 class KillingOs:
-    """The module `os` with calls that are counted; the process dies before or after the call of a number."""
+    """A replacement for the module `os` that counts calls, and kills the process before the call number `deadly`."""
 
     def __init__(self, deadly: int, short: bool) -> None:
         self.count = 0
@@ -31,12 +32,12 @@ class KillingOs:
         self.lock = threading.Lock()
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(os, name)
+        function = getattr(os, name)
         if name not in CALLS:
-            return found
+            return function
 
         def call(*arguments: Any, **options: Any) -> Any:
-            # The copy runs in a thread of its own.
+            # Another thread copies the file.
             with self.lock:
                 self.count += 1
                 deadly = self.count == self.deadly
@@ -44,7 +45,7 @@ class KillingOs:
                 os.kill(os.getpid(), signal.SIGKILL)
             if name == "write" and self.short and len(arguments[1]) > 1:
                 arguments = (arguments[0], arguments[1][: len(arguments[1]) // 2])
-            return found(*arguments, **options)
+            return function(*arguments, **options)
 
         return call
 
@@ -56,7 +57,7 @@ def patch_os(fake: Any) -> None:
 
 
 def child(run: Callable[[], None]) -> int:
-    """Forks, runs, and tells the process."""
+    """Run a function in a forked process, and return the process id."""
     process = os.fork()
     if process == 0:
         try:
@@ -69,7 +70,7 @@ def child(run: Callable[[], None]) -> int:
 
 
 def measure(path: Path, old: bytes, change_in_place: bool) -> float:
-    """The seconds of a run that nobody interrupts."""
+    """Return the seconds of a run without a kill."""
     path.write_bytes(old)
     begun = time.perf_counter()
     ps.add_filters(path, columns="id", in_place=change_in_place)
@@ -82,8 +83,8 @@ def main(folder: Path, mode: str, count: int, change_in_place: bool) -> None:
     ps.add_filters(path, columns="id", in_place=change_in_place)
     new = path.read_bytes()
     assert old != new
-    # A disk that others keep busy makes one run ten times as long as the next: the shortest of five is a beginning, and
-    # what becomes of each run moves the window in which the next one is killed.
+    # On a busy disk, one run can take ten times as long as another. Start with the shortest of five, and adjust the
+    # window after each run.
     window = 4 * min(measure(path, old, change_in_place) for _ in range(5))
     random.seed(count)
     kills = survived_old = survived_new = 0
@@ -107,12 +108,12 @@ def main(folder: Path, mode: str, count: int, change_in_place: bool) -> None:
         if os.WIFSIGNALED(status):
             kills += 1
         else:
-            assert os.WEXITSTATUS(status) == 0, "the child failed by itself"
-            # All calls were counted; begin again, with the writes cut otherwise.
+            assert os.WEXITSTATUS(status) == 0, "the child process failed without a kill"
+            # The run made fewer calls than this number. Start again, with short writes in every other round.
             deadly, rounds = 0, rounds + 1
             window *= 0.9
         if change_in_place:
-            # Undoing may be interrupted as well.
+            # Kill the recovery too.
             while in_place.journal_path(path).exists():
                 interrupted = random.randrange(1, 12)
 
@@ -128,14 +129,13 @@ def main(folder: Path, mode: str, count: int, change_in_place: bool) -> None:
         survived_new += now == new
         if now == old:
             window *= 1.1
-        for left in folder.iterdir():
-            if left.name.startswith(".parsieve-"):
-                assert left.suffix == ".tmp"
-                left.unlink()
+        for leftover in folder.iterdir():
+            if leftover.name.startswith(".parsieve-"):
+                assert leftover.suffix == ".tmp"
+                leftover.unlink()
             else:
-                assert left.name == "t.parquet" or (change_in_place and left.name.endswith(".parsieve-journal.tmp")), (
-                    left
-                )
+                is_journal = leftover.name.endswith(".parsieve-journal.tmp")
+                assert leftover.name == "t.parquet" or (change_in_place and is_journal), leftover
     print(kills, survived_old, survived_new)
 
 

@@ -1,8 +1,8 @@
-"""Replace files again and again while other threads read them.
+"""Replace files repeatedly while other threads read them.
 
     python tests/python/support/programs/replacing.py --reads 100000
 
-Each version of each file holds the key, so each answer must hold it once for each file, or be a conflict.
+Each version of each file contains the key once, so each read must find it once in each file, or raise a conflict.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ import parsieve as ps
 KEY, FILES, READERS = 5, 12, 4
 WAYS: dict[str, Callable[[ps.Plan, Any], list[int]]] = {
     "to_arrow": lambda plan, con: plan.to_arrow(columns=["file"])["file"].to_pylist(),
-    "to_batches": lambda plan, con: [one for batch in plan.to_batches() for one in batch["file"].to_pylist()],
+    "to_batches": lambda plan, con: [number for batch in plan.to_batches() for number in batch["file"].to_pylist()],
     "to_dataset": lambda plan, con: plan.to_dataset().to_table(columns=["file"])["file"].to_pylist(),
     "to_polars": lambda plan, con: plan.to_polars().collect()["file"].to_list(),
-    "to_duckdb": lambda plan, con: [one for (one,) in plan.to_duckdb(con).project("file").fetchall()],
+    "to_duckdb": lambda plan, con: [number for (number,) in plan.to_duckdb(con).project("file").fetchall()],
 }
 
 
 @dataclass
 class Replacing:
-    """A folder whose files are replaced, by rename and in place."""
+    """A folder in which a thread replaces files, by rename and in place."""
 
     folder: Path
     per_second: float = 30
@@ -45,7 +45,7 @@ class Replacing:
     wrong: list[str] = field(default_factory=list)
 
     def run(self, reads: int, seed: int = 0) -> None:
-        """Read so often, by all ways in turn."""
+        """Read the folder a number of times, and alternate between all ways to read."""
         writing = random.Random(seed)
         for number in range(FILES):
             self._path(number).write_bytes(_version(number, writing))
@@ -54,10 +54,10 @@ class Replacing:
         turns = iter(range(reads))
         lock = threading.Lock()
         readers = [threading.Thread(target=self._read, args=(turns, lock, stopped)) for _ in range(READERS)]
-        for one in (writer, *readers):
-            one.start()
-        for one in readers:
-            one.join()
+        for thread in (writer, *readers):
+            thread.start()
+        for reader in readers:
+            reader.join()
         stopped.set()
         writer.join()
 
@@ -92,19 +92,22 @@ class Replacing:
     def _answer(self, way: str, con: Any, turn: int) -> str:
         plan = self._plan(turn)
         try:
-            found = Counter(WAYS[way](plan, con))
+            counts = Counter(WAYS[way](plan, con))
         except (ps.ConflictError, duckdb.Error) as error:
             if "since the plan" not in str(error):
                 self.wrong.append(f"{way}: {error!r}")
                 return "wrong error"
             return "conflict"
-        if found != Counter(range(FILES)):
-            self.wrong.append(f"{way}: {found}")
+        if counts != Counter(range(FILES)):
+            self.wrong.append(f"{way}: {counts}")
             return "wrong"
         return "right"
 
     def _plan(self, turn: int) -> ps.Plan:
-        """A plan of all files; one that is half written has no key and may be no Parquet file at that moment."""
+        """Return a plan that keeps all files.
+
+        A file that is half written lacks the key and may not be a Parquet file yet, so plan again.
+        """
         while True:
             try:
                 plan = ps.open_table(self.folder).plan(f"k = {KEY}", row_groups=(None, True, False)[turn % 3])
@@ -129,11 +132,11 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--reads", type=int, default=100_000)
     parser.add_argument("--per-second", type=float, default=30)
-    given = parser.parse_args()
-    with tempfile.TemporaryDirectory() as place:
-        replacing = Replacing(Path(place), given.per_second)
-        replacing.run(given.reads)
-    for name, counted in replacing.answers.items():
-        print(name, dict(counted))
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        replacing = Replacing(Path(folder), options.per_second)
+        replacing.run(options.reads)
+    for name, counts in replacing.answers.items():
+        print(name, dict(counts))
     print("\n".join(replacing.wrong[:20]))
     raise SystemExit(bool(replacing.wrong))
