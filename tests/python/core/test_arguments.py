@@ -1,4 +1,4 @@
-"""Arguments that mean nothing are refused in words, before anything is done."""
+"""Invalid arguments raise a clear error before anything changes."""
 
 import decimal
 import io
@@ -14,14 +14,14 @@ INTEGERS = pa.array([1, 2, 3])
 
 
 @pytest.mark.parametrize("fpp", [0.0, 1.0, -1.0, 2.0, float("nan")])
-def test_a_rate_is_checked_even_where_it_is_not_needed(fpp: float) -> None:
+def test_a_rate_is_checked_even_if_it_is_not_used(fpp: float) -> None:
     for size in ({"ndv": 100}, {"num_bytes": 32}):
         with pytest.raises(ValueError, match="fpp must be between 0 and 1"):
             ps.BloomFilter(fpp=fpp, **size)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("threads", [0, -1, -(2**40)])
-def test_threads_are_at_least_one(threads: int) -> None:
+def test_less_than_one_thread_raises(threads: int) -> None:
     filter = ps.BloomFilter(ndv=10)
     for call in (filter.insert, filter.check):
         with pytest.raises(ValueError, match="threads"):
@@ -32,14 +32,14 @@ def test_threads_are_at_least_one(threads: int) -> None:
 
 
 @pytest.mark.parametrize("factor", [-1, -(2**70), 2**64])
-def test_factors_are_whole_numbers(factor: int) -> None:
+def test_invalid_factors_raise(factor: int) -> None:
     filter = ps.BloomFilter(num_bytes=1024)
     for call in (filter.fold, filter.folded):
         with pytest.raises(ValueError, match="factor"):
             call(factor=factor)
 
 
-def test_a_question_is_a_dict_of_columns() -> None:
+def test_might_contain_requires_a_dict_of_columns() -> None:
     file = io.BytesIO()
     pq.write_table(pa.table({"id": INTEGERS}), file)
     for values in ([5], 5, "id", None):
@@ -53,7 +53,7 @@ def stored(column: pa.Array, **options: Any) -> bytes:
     return filter.to_bytes()
 
 
-def test_numbers_are_not_guessed_for_a_filter_of_an_unknown_column() -> None:
+def test_a_filter_of_unknown_type_does_not_guess_the_type_of_numbers() -> None:
     unknown = ps.BloomFilter.from_bytes(stored(INTEGERS))
     for column in (
         INTEGERS,

@@ -1,4 +1,4 @@
-"""Everything that is a column: Arrow producers, streams, numpy, pandas, polars, DuckDB; and what is none."""
+"""Columns from Arrow producers, streams, numpy, pandas, Polars and DuckDB, and objects that are not columns."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -17,7 +17,7 @@ NUMBERS = [3, None, -1, 2**40]
 
 
 def check(column: Any, data_type: Any, raws: Sequence[oracle.Raw], **leaf: Any) -> None:
-    """A column's hashes and its filter are those of the raws; every value is found."""
+    """Check that a column has the hashes and the filter of its raws, and that the filter contains every value."""
     expected = oracle.hashes_of(data_type, raws)
     if not isinstance(column, Once):
         assert ps.hash_column(column, **leaf).to_pylist() == expected
@@ -32,7 +32,7 @@ def check(column: Any, data_type: Any, raws: Sequence[oracle.Raw], **leaf: Any) 
 
 
 class Once:
-    """Makes a new stream for each use."""
+    """A factory that makes a new stream for each use."""
 
     def __init__(self, make: Any) -> None:
         self.make = make
@@ -42,7 +42,7 @@ class Once:
 
 
 class OnlyArray:
-    """What nanoarrow and arro3 arrays look like to others: the capsule protocol and nothing else."""
+    """An array with nothing but the capsule protocol, like arrays of nanoarrow and arro3."""
 
     def __init__(self, array: Any) -> None:
         self.array = array
@@ -101,7 +101,7 @@ def reader() -> Any:
         *["duckdb column", "duckdb relation", "masked numpy"],
     ],
 )
-def test_producers(column: Any) -> None:
+def test_all_arrow_producers_give_the_same_column(column: Any) -> None:
     check(column, pa.int64(), [*NUMBERS])
 
 
@@ -126,11 +126,11 @@ def test_producers(column: Any) -> None:
     ],
     ids=lambda value: f"{value.dtype} {value.strides}" if isinstance(value, np.ndarray) else "",
 )
-def test_numpy(array: Any, data_type: Any, raws: list[oracle.Raw]) -> None:
+def test_numpy_arrays_are_columns(array: Any, data_type: Any, raws: list[oracle.Raw]) -> None:
     check(array, data_type, raws)
 
 
-def test_numpy_arrays_are_read_when_called_and_not_kept() -> None:
+def test_numpy_arrays_are_read_during_the_call_only() -> None:
     array = np.array([1, 2], np.int64)
     filter = ps.BloomFilter(num_bytes=1024)
     filter.insert(array)
@@ -148,22 +148,22 @@ def test_numpy_arrays_are_read_when_called_and_not_kept() -> None:
     ],
     ids=["two dimensions", "complex", "structured", "booleans"],
 )
-def test_numpy_arrays_that_are_no_columns(array: Any, wrong: str) -> None:
+def test_unsupported_numpy_arrays_raise(array: Any, wrong: str) -> None:
     with pytest.raises(Exception, match=wrong):
         ps.hash_column(array)
 
 
-def test_byte_swapped_numpy_is_refused_or_right() -> None:
+def test_byte_swapped_numpy_arrays_raise_or_give_the_right_hashes() -> None:
     swapped = np.arange(3, dtype=np.int64).astype(">i8")
     try:
         hashes = ps.hash_column(swapped).to_pylist()
     except ps.UnsupportedError as error:
-        assert "swapped" in str(error)  # noqa: PT017  (either answer is right; a wrong hash is not)
+        assert "swapped" in str(error)  # noqa: PT017  (an error is fine, a wrong hash is not)
     else:
         assert hashes == oracle.hashes_of(pa.int64(), [0, 1, 2])
 
 
-def test_other_series() -> None:
+def test_series_of_other_types_are_columns() -> None:
     check(pd.Series(["a", None, "b"]), pa.string(), [b"a", None, b"b"])
     check(pd.Series(["a", None, "a"], dtype="category"), pa.string(), [b"a", None, b"a"])
     check(pd.Series(pd.to_datetime(["2000-01-01"])), pa.timestamp("us"), [946684800 * 10**6])
@@ -177,12 +177,12 @@ def test_other_series() -> None:
     check(pl.Series([[1, 2], None, [3]]), pa.int64(), [1, 2, 3])
 
 
-# What polars, DuckDB and others make may lie at any address.
+# Buffers of Polars, DuckDB and others can have any address.
 @pytest.mark.parametrize(
     "data_type", [*oracle.NUMBERS, *oracle.FLOATS, *oracle.DECIMALS, pa.timestamp("s")], ids=oracle.name
 )
 @pytest.mark.parametrize("shift", [1, 3, 4])
-def test_misaligned_buffers(data_type: Any, shift: int) -> None:
+def test_misaligned_buffers_are_read(data_type: Any, shift: int) -> None:
     raws = [raw for raw in oracle.raws(data_type, 20) if raw is not None]
     values = oracle.array_of(data_type, raws).buffers()[1].to_pybytes()
     shifted = pa.py_buffer(bytes(shift) + values).slice(shift)
@@ -190,8 +190,8 @@ def test_misaligned_buffers(data_type: Any, shift: int) -> None:
     check(pa.Array.from_buffers(data_type, len(raws), [None, shifted]), data_type, raws)
 
 
-def test_misaligned_offsets_are_refused() -> None:
-    """The Arrow library would read them before it copies them to a better place."""
+def test_misaligned_offsets_raise() -> None:
+    """The Arrow library reads offsets before it could copy them to an aligned address."""
     offsets = pa.py_buffer(b"\0" + np.array([0, 1, 3], np.int32).tobytes()).slice(1)
     strings = pa.Array.from_buffers(pa.string(), 2, [None, offsets, pa.py_buffer(b"abc")])
     lists = pa.ListArray.from_arrays([0, 1, 2], strings)
@@ -203,7 +203,7 @@ def test_misaligned_offsets_are_refused() -> None:
 @pytest.mark.parametrize(
     "value", [[1, 2], (1,), {1}, {"a": 1}, None, 1, "text", b"bytes", range(3), object(), iter([1])], ids=repr
 )
-def test_python_values_are_no_columns(value: Any) -> None:
+def test_python_values_are_not_columns(value: Any) -> None:
     filter = ps.BloomFilter(num_bytes=32)
     for use in (filter.insert, filter.check, ps.hash_column):
         with pytest.raises(TypeError, match=r"pyarrow\.array") as caught:
@@ -216,7 +216,7 @@ def test_python_values_are_no_columns(value: Any) -> None:
     [pa.array([], pa.int64()), pa.chunked_array([], pa.int64()), pa.array([1]).slice(1), np.empty(0, np.int64)],
     ids=["array", "no chunks", "slice", "numpy"],
 )
-def test_nothing(column: Any) -> None:
+def test_empty_columns_change_nothing(column: Any) -> None:
     filter = ps.BloomFilter(num_bytes=32)
     filter.insert(column)
     assert filter == ps.BloomFilter(num_bytes=32)
@@ -237,8 +237,8 @@ def test_an_error_of_a_stream_reaches_the_caller() -> None:
 
 @pytest.mark.parametrize("size", [0, 1, 63, 64, 65, 1023, 1024, 1025, 5000])
 @pytest.mark.parametrize("instruction_set", [None, *ps._core.instruction_sets()])
-def test_batches_of_every_length(size: int, instruction_set: str | None) -> None:
-    """Batches have 1,024 slots and answers 64 to a word: no slot at an edge is lost."""
+def test_no_slot_is_lost_at_the_edges_of_batches(size: int, instruction_set: str | None) -> None:
+    """Batches have 1,024 slots, and answers have 64 bits to a word. Test the slots at these edges."""
     column = pa.array([None if number % 7 == 3 else number for number in range(size)], pa.int64())
     expected = oracle.hashes_of(pa.int64(), column.to_pylist())
     assert ps.hash_column(column, instruction_set=instruction_set).to_pylist() == expected
@@ -252,7 +252,7 @@ def test_batches_of_every_length(size: int, instruction_set: str | None) -> None
 
 
 def layouts(array: Any, raws: list[oracle.Raw]) -> Iterator[tuple[Any, list[oracle.Raw]]]:
-    """A long column, and the same cut, as a dictionary and as runs that cross the edges of batches."""
+    """Yield layouts of a long column: plain, sliced, as a dictionary, and as runs across the edges of batches."""
     yield array, raws
     yield array.slice(1021, 1030), raws[1021:2051]
     keys = [None if index % 11 == 5 else index * 7 % len(raws) for index in range(3000)]
@@ -272,7 +272,7 @@ def layouts(array: Any, raws: list[oracle.Raw]) -> Iterator[tuple[Any, list[orac
 
 
 @pytest.mark.parametrize("data_type", oracle.TYPES, ids=oracle.name)
-def test_long_columns(data_type: Any) -> None:
+def test_long_columns_give_the_same_filter_in_every_layout(data_type: Any) -> None:
     raws = oracle.raws(data_type, 2200)
     for array, expected in layouts(oracle.array_of(data_type, raws), raws):
         check(array, data_type, expected)
@@ -280,8 +280,8 @@ def test_long_columns(data_type: Any) -> None:
 
 @pytest.mark.parametrize("key", [1, 7, 127, -1])
 @pytest.mark.parametrize("use", ["hash_column", "insert", "check"])
-def test_keys_beyond_their_dictionary_are_errors(key: int, use: str) -> None:
-    """Neither a hash of nothing, nor a certain "no", nor a panic."""
+def test_dictionary_keys_out_of_range_raise(key: int, use: str) -> None:
+    """A hash of an arbitrary value, a "no" or a panic would be wrong."""
     column = pa.DictionaryArray.from_arrays(pa.array([key], pa.int8()), pa.array([1.5]), safe=False)
     filter = ps.BloomFilter(num_bytes=1024, type=pa.float64())
     calls: dict[str, Any] = {"hash_column": ps.hash_column, "insert": filter.insert, "check": filter.check}
@@ -289,7 +289,7 @@ def test_keys_beyond_their_dictionary_are_errors(key: int, use: str) -> None:
         calls[use](column)
 
 
-def test_views_beyond_their_values_are_errors() -> None:
+def test_list_views_out_of_range_raise() -> None:
     offsets, sizes = (pa.py_buffer(np.array([number], np.int32).tobytes()) for number in (2, 5))
     column = pa.Array.from_buffers(pa.list_view(pa.int64()), 1, [None, offsets, sizes], children=[pa.array([1, 2, 3])])
     with pytest.raises((ValueError, IndexError, ps.ParsieveError)):
@@ -308,5 +308,5 @@ INNER = pa.StructArray.from_arrays([pa.array(range(10))], ["a"]).slice(3, 6)
     ],
     ids=["structure", "list", "sliced list"],
 )
-def test_a_sliced_structure_inside_a_sliced_one(column: Any, expected: list[oracle.Raw]) -> None:
+def test_a_sliced_struct_inside_a_sliced_column_keeps_its_values(column: Any, expected: list[oracle.Raw]) -> None:
     check(column, pa.int64(), expected)

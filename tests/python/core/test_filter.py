@@ -1,4 +1,4 @@
-"""A filter as a Python object: merging, copies, pickles, equality, its memory and its bytes."""
+"""Filters as Python objects: merging, copies, pickles, equality, buffers and bytes."""
 
 import copy
 import pickle
@@ -18,7 +18,7 @@ def filter_of(values: Any, num_bytes: int = 1024, **options: Any) -> ps.BloomFil
     return filter
 
 
-def test_merging_is_the_union() -> None:
+def test_a_merged_filter_contains_the_values_of_both() -> None:
     both, ours, theirs = filter_of(range(100)), filter_of(range(60)), filter_of(range(40, 100))
     assert ours | theirs == both
     assert ours != both, "an operator changes nothing"
@@ -44,7 +44,7 @@ def test_merging_with_itself_or_an_empty_filter_changes_nothing() -> None:
     assert empty.column_type == filter.column_type is not None
 
 
-def test_merges_that_are_refused() -> None:
+def test_incompatible_filters_cannot_be_merged() -> None:
     filter = filter_of([1, 2])
     with pytest.raises(TypeError, match=r"INT64 integer and BYTE_ARRAY bytes cannot be merged"):
         filter.merge(filter_of(["a"]))
@@ -101,7 +101,7 @@ def test_copies_are_equal_and_independent(duplicate: Any, column: Any) -> None:
     assert filter.to_bytes() == before
 
 
-def test_a_copy_of_an_empty_filter() -> None:
+def test_a_copy_of_an_empty_filter_is_independent() -> None:
     for duplicate in copies().values():
         twin = duplicate(ps.BloomFilter(num_bytes=64))
         assert twin.column_type is None
@@ -124,7 +124,7 @@ def test_a_broken_pickle_is_an_error(data: bytes) -> None:
         ps.BloomFilter._restore(oracle.header(32) + bytes(32), "INT33 integer")
 
 
-def test_equality_is_of_bits() -> None:
+def test_filters_with_equal_bits_are_equal() -> None:
     filter = filter_of([1, 2])
     assert filter == filter_of([2, 1, 1])
     assert filter == ps.BloomFilter.from_bytes(filter.to_bytes())
@@ -138,14 +138,14 @@ def test_equality_is_of_bits() -> None:
         filter < filter  # type: ignore[operator]  # noqa: B015
 
 
-def test_the_repr_helps() -> None:
-    said = repr(filter_of(range(500), 4096))
+def test_the_repr_describes_the_filter() -> None:
+    text = repr(filter_of(range(500), 4096))
     for part in ("BloomFilter", "INT64 integer", "4096 bytes", "about 5", "estimated fpp"):
-        assert part in said
+        assert part in text
     assert "unknown type" in repr(ps.BloomFilter(num_bytes=32))
 
 
-def test_properties() -> None:
+def test_properties_describe_the_filter() -> None:
     filter = ps.BloomFilter(num_bytes=96)
     assert (filter.num_bytes, filter.num_blocks, filter.physical_type, filter.column_type) == (96, 3, None, None)
     filter.insert(pa.array([1], pa.timestamp("s", "UTC")))
@@ -161,7 +161,7 @@ def test_properties() -> None:
 # Memory
 
 
-def test_the_buffer_is_the_bitset() -> None:
+def test_the_buffer_contains_the_bitset() -> None:
     filter = filter_of(range(50))
     view = memoryview(filter)
     assert (view.readonly, view.nbytes, view.ndim, view.itemsize, view.c_contiguous) == (True, 1024, 1, 1, True)
@@ -173,8 +173,8 @@ def test_the_buffer_is_the_bitset() -> None:
         view[0] = 1
 
 
-def test_a_writable_buffer_is_refused(tmp_path: Any) -> None:
-    # readinto asks for a writable one.
+def test_the_buffer_is_read_only(tmp_path: Any) -> None:
+    # readinto requests a writable buffer.
     (tmp_path / "file").write_bytes(b"\xff" * 1024)
     filter = filter_of([1])
     with (tmp_path / "file").open("rb") as file, pytest.raises((BufferError, TypeError)):
@@ -199,7 +199,7 @@ def test_a_filter_whose_buffer_is_exported_cannot_change() -> None:
         assert bytes(second) == bytes(memoryview(filter_of([1])))
         if views_left == 2:
             first.release()
-    # Reading is free.
+    # Reads are allowed.
     assert filter.check(pa.array([1])).to_pylist() == [True]
     assert filter | other == filter_of([1, 2])
     assert filter.folded(factor=2).num_blocks == 16
@@ -218,7 +218,7 @@ def test_a_buffer_keeps_its_memory_alive() -> None:
     assert bytes(view) == expected
 
 
-def test_from_bytes_takes_any_buffer_and_copies_it() -> None:
+def test_from_bytes_copies_any_buffer() -> None:
     filter = filter_of([1, 2])
     data = bytearray(filter.to_bytes())
     forms: list[Any] = [bytes(data), data, memoryview(data), memoryview(data).cast("c"), np.frombuffer(data, np.uint8)]
@@ -233,14 +233,14 @@ def test_from_bytes_takes_any_buffer_and_copies_it() -> None:
 
 
 @pytest.mark.parametrize("form", [pa.py_buffer, lambda data: memoryview(data).cast("b")], ids=["pyarrow", "b"])
-def test_from_bytes_takes_buffers_of_signed_bytes(form: Any) -> None:
-    """pyarrow's buffers, which its files give, are of these."""
+def test_from_bytes_accepts_buffers_of_signed_bytes(form: Any) -> None:
+    """pyarrow's buffers have signed bytes."""
     filter = filter_of([1, 2])
     assert ps.BloomFilter.from_bytes(form(filter.to_bytes())) == filter
 
 
 @pytest.mark.parametrize("num_bytes", [32, 64, 96, 1024, 1 << 20, 1 << 27])
-def test_b4_headers_are_exact(num_bytes: int) -> None:
+def test_headers_have_the_exact_bytes_of_the_standard(num_bytes: int) -> None:
     stored = ps.BloomFilter(num_bytes=num_bytes).to_bytes()
     head = oracle.header(num_bytes)
     assert stored[: len(head)] == head
@@ -249,12 +249,12 @@ def test_b4_headers_are_exact(num_bytes: int) -> None:
     assert ps.BloomFilter.from_bytes(stored).num_bytes == num_bytes
 
 
-def test_b4_the_smallest_header() -> None:
+def test_the_smallest_header_has_the_exact_bytes() -> None:
     assert ps.BloomFilter(num_bytes=32).to_bytes()[:15] == bytes.fromhex("15401c1c00001c1c00001c1c000000")
     assert [len(oracle.header(size)) for size in (32, 1 << 20, 1 << 27)] == [15, 18, 19]
 
 
-def test_b1_what_was_inserted_is_found_after_everything() -> None:
+def test_inserted_values_are_found_after_every_operation() -> None:
     halves = [pa.array(range(5000), pa.int64()), pa.array(range(5000, 10_000), pa.int64())]
     filter, other = (filter_of(half, 32 * 2**12 * 3) for half in halves)
     filter.merge(other)

@@ -1,4 +1,4 @@
-"""The hashes of tests/vectors/hashes.json, which an independent script made."""
+"""Compare hashes with tests/vectors/hashes.json, which an independent script wrote."""
 
 import json
 import runpy
@@ -53,12 +53,12 @@ def ids(case: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize("case", CASES, ids=ids)
-def test_hashes(case: dict[str, Any]) -> None:
+def test_hashes_equal_the_vectors(case: dict[str, Any]) -> None:
     expected = [None if entry is None else int(entry["hash"], 16) for entry in case["values"]]
     array = column(case)
     assert len(array) == len(expected) >= 2
     assert ps.hash_column(array, case["physical_type"]).to_pylist() == expected
-    # The same by a filter that is told what the file stores.
+    # A filter with the physical type of the file contains the same hashes.
     types = {} if case["physical_type"] is None else {"type": array.type, "physical_type": case["physical_type"]}
     filter = ps.BloomFilter(num_bytes=96, **types)
     filter.insert(array)
@@ -71,7 +71,7 @@ def is_modelled(case: dict[str, Any]) -> bool:
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if is_modelled(case)], ids=ids)
-def test_the_model_of_the_other_tests_agrees(case: dict[str, Any]) -> None:
+def test_the_model_of_the_other_tests_gives_the_same_hashes(case: dict[str, Any]) -> None:
     data_type = arrow_type(**case["arrow"])
     raws = [raw(entry, data_type) for entry in case["values"]]
     expected = [entry and int(entry["hash"], 16) for entry in case["values"]]
@@ -80,12 +80,12 @@ def test_the_model_of_the_other_tests_agrees(case: dict[str, Any]) -> None:
 
 def test_every_type_of_the_model_has_vectors() -> None:
     seen = {case["arrow"]["name"] for case in CASES}
-    wanted = {str(data_type).split("[")[0].split("(")[0] for data_type in oracle.TYPES}
+    types = {str(data_type).split("[")[0].split("(")[0] for data_type in oracle.TYPES}
     renamed = {"halffloat": "float16", "float": "float32", "double": "float64"}
-    assert {renamed.get(name, name) for name in wanted} <= seen
+    assert {renamed.get(name, name) for name in types} <= seen
 
 
-def test_the_script_makes_these_vectors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_script_writes_the_same_vectors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     script = tmp_path / "make_hashes.py"
     script.write_bytes((FOLDER / "make_hashes.py").read_bytes())
     monkeypatch.setattr(sys, "argv", [str(script)])

@@ -1,4 +1,4 @@
-"""Bytes from strangers: every lie is a typed error that says where, and no claim costs memory (P4, B4, B10)."""
+"""Invalid bytes raise a typed error with the position, and wrong sizes in headers do not allocate memory."""
 
 import subprocess
 import sys
@@ -11,7 +11,7 @@ from support.models import oracle
 import parsieve as ps
 
 SIZE = bytes.fromhex("1540")  # field 1, i32: 32 bytes
-ALGORITHM = HASH = COMPRESSION = bytes.fromhex("1c1c0000")  # field 1 more, structure: a union with its first member
+ALGORITHM = HASH = COMPRESSION = bytes.fromhex("1c1c0000")  # next field, structure: a union with its first member
 HEADER = SIZE + ALGORITHM + HASH + COMPRESSION + b"\x00"
 BITSET = bytes(range(32))
 
@@ -23,25 +23,25 @@ def varint(number: int) -> bytes:
 def check(data: bytes, error: type[Exception], *words: str) -> None:
     with pytest.raises(error) as caught:
         ps.BloomFilter.from_bytes(data)
-    said = str(caught.value)
-    assert "at byte" in said
-    assert int(said.rpartition("at byte ")[2].rstrip(")")) <= len(data)
-    assert all(word in said for word in words), said
+    message = str(caught.value)
+    assert "at byte" in message
+    assert int(message.rpartition("at byte ")[2].rstrip(")")) <= len(data)
+    assert all(word in message for word in words), message
 
 
-def test_the_bytes_that_the_others_spoil_are_right() -> None:
+def test_the_unchanged_bytes_are_valid() -> None:
     assert bytes(memoryview(ps.BloomFilter.from_bytes(HEADER + BITSET))) == BITSET
 
 
 @pytest.mark.parametrize("num_blocks", [1, 33, 2**15])
-def test_b4_every_prefix_fails(num_blocks: int) -> None:
-    whole = oracle.header(32 * num_blocks) + bytes(32 * num_blocks)
-    for end in [*range(100), *range(100, len(whole), 9973), len(whole) - 1]:
-        if end < len(whole):
-            check(whole[:end], ps.FormatError)
+def test_every_prefix_raises(num_blocks: int) -> None:
+    data = oracle.header(32 * num_blocks) + bytes(32 * num_blocks)
+    for end in [*range(100), *range(100, len(data), 9973), len(data) - 1]:
+        if end < len(data):
+            check(data[:end], ps.FormatError)
 
 
-def test_b10_every_flipped_bit_of_the_header_fails_or_means_the_same() -> None:
+def test_every_flipped_bit_of_the_header_raises_or_changes_nothing() -> None:
     same = 0
     for position in range(len(HEADER)):
         for bit in range(8):
@@ -51,7 +51,7 @@ def test_b10_every_flipped_bit_of_the_header_fails_or_means_the_same() -> None:
                 filter = ps.BloomFilter.from_bytes(bytes(data))
             except ps.ParsieveError:
                 continue
-            # Only what Thrift allows: an empty structure of other bits never reaches the bitset.
+            # Thrift allows a few other bits in an empty structure. They never change the bitset.
             assert bytes(memoryview(filter)) == BITSET, f"bit {bit} of byte {position}"
             same += 1
     assert same < 12
@@ -64,7 +64,7 @@ def test_every_value_of_every_header_byte_is_safe() -> None:
             try:
                 filter = ps.BloomFilter.from_bytes(data)
             except ps.ParsieveError as error:
-                assert "at byte" in str(error)  # noqa: PT017  (most fail, and those that do must say where)
+                assert "at byte" in str(error)  # noqa: PT017  (most bytes raise an error, which must contain the position)
             else:
                 assert bytes(memoryview(filter)) == BITSET
 
@@ -80,28 +80,28 @@ def test_every_value_of_every_header_byte_is_safe() -> None:
         (SIZE + bytes.fromhex("1c00") + HASH + COMPRESSION + b"\0", ["BloomFilterAlgorithm", "no member"]),
     ],
 )
-def test_unknown_union_members_are_unsupported(data: bytes, words: list[str]) -> None:
+def test_unknown_union_members_raise(data: bytes, words: list[str]) -> None:
     check(data + BITSET, ps.UnsupportedError, *words)
 
 
 @pytest.mark.parametrize("claim", [0, 1, 31, 33, 48, 1000, -1, -32, -(2**31), 2**31 - 1, 2**31 - 31])
-def test_sizes_that_cannot_be(claim: int) -> None:
+def test_impossible_sizes_raise(claim: int) -> None:
     zigzag = 2 * claim if claim >= 0 else -2 * claim - 1
     check(b"\x15" + varint(zigzag) + HEADER[2:] + BITSET, ps.FormatError, str(claim), "multiple of 32")
 
 
 @pytest.mark.parametrize("claim", [64, 2**20, 2**30, 2**31 - 32])
-def test_claims_beyond_the_input(claim: int) -> None:
+def test_sizes_beyond_the_input_raise(claim: int) -> None:
     check(oracle.header(claim) + BITSET, ps.FormatError, f"{claim} bytes", "32 bytes follow")
 
 
 @pytest.mark.parametrize("more", [b"\0", bytes(32), HEADER + BITSET])
-def test_trailing_bytes(more: bytes) -> None:
+def test_trailing_bytes_raise(more: bytes) -> None:
     check(HEADER + BITSET + more, ps.FormatError, f"{len(more)} bytes follow", "at byte 47")
 
 
 @pytest.mark.parametrize("missing", range(4))
-def test_missing_fields(missing: int) -> None:
+def test_missing_fields_raise(missing: int) -> None:
     parts = [(1, b"\x15", b"\x40"), *[(field, b"\x1c", bytes.fromhex("1c0000")) for field in (2, 3, 4)]]
     data, last = b"", 0
     for field, kind, value in parts:
@@ -124,7 +124,7 @@ def test_missing_fields(missing: int) -> None:
     ],
     ids=bytes.hex,
 )
-def test_wrong_thrift(data: bytes) -> None:
+def test_invalid_thrift_raises(data: bytes) -> None:
     check(data + BITSET, ps.FormatError)
 
 
@@ -149,7 +149,7 @@ UNKNOWN_FIELDS = {
     "field",
     ["bool", "byte", "i16", "i64", "double", "binary", "list", "set", "map", "empty map", "structure", "far field"],
 )
-def test_b4_unknown_fields_are_skipped(field: str) -> None:
+def test_unknown_fields_are_skipped(field: str) -> None:
     data = HEADER[:-1] + bytes.fromhex(UNKNOWN_FIELDS[field]) + b"\0" + BITSET
     assert bytes(memoryview(ps.BloomFilter.from_bytes(data))) == BITSET
 
@@ -158,19 +158,19 @@ def test_b4_unknown_fields_are_skipped(field: str) -> None:
 @pytest.mark.parametrize(
     "level", [b"\x1c", b"\x19\x1c", b"\x19\x19"], ids=["structures", "lists of structures", "lists"]
 )
-def test_deep_thrift_is_refused(level: bytes, depth: int) -> None:
+def test_deep_thrift_raises(level: bytes, depth: int) -> None:
     check(HEADER[:-1] + level * depth + BITSET, ps.FormatError)
-    # Also inside a union member, which has fields of its own some day.
+    # Test a union member too, since future versions may add fields to it.
     check(SIZE + b"\x1c\x1c" + level * depth + BITSET, ps.FormatError)
 
 
 @pytest.mark.parametrize("head", ["19f5", "19fc", "1af8", "19f1"])
 @pytest.mark.parametrize("count", [1000, 2**31 - 1])
-def test_huge_containers_are_refused(head: str, count: int) -> None:
+def test_huge_containers_raise(head: str, count: int) -> None:
     check(HEADER[:-1] + bytes.fromhex(head) + varint(count) + b"\0" + BITSET, ps.FormatError)
 
 
-def test_huge_strings_and_maps_are_refused() -> None:
+def test_huge_strings_and_maps_raise() -> None:
     for count in (1000, 2**31 - 1, 2**63):
         check(HEADER[:-1] + b"\x18" + varint(count) + b"\0" + BITSET, ps.FormatError)
         check(HEADER[:-1] + b"\x1b" + varint(count) + b"\x55" + BITSET, ps.FormatError)
@@ -179,20 +179,20 @@ def test_huge_strings_and_maps_are_refused() -> None:
 @pytest.mark.parametrize(
     "data", [b"", b"PAR1", b"\0" * 100, b"\xff" * 100, b"\x15" * 100, b"\x1c" * 100], ids=bytes.hex
 )
-def test_other_things(data: bytes) -> None:
+def test_other_bytes_raise(data: bytes) -> None:
     check(data, ps.ParsieveError)
 
 
-def test_b3_the_format_before_the_standard_is_refused() -> None:
+def test_the_format_before_the_standard_raises() -> None:
     check((1024).to_bytes(4, "little") + bytes(8) + bytes(1024), ps.FormatError)
 
 
-RSS_OF_LIES = """
+MEMORY_PROGRAM = """
 import sys
 import parsieve as ps
 
 def peak():
-    # Of getrusage this process inherits what the one held that began it.
+    # On Linux, getrusage includes the memory of the parent process at the fork.
     return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM"))
 
 before = peak()
@@ -208,33 +208,33 @@ print(peak() - before)
 """
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="asks Linux what it holds at most")
-def test_claims_cost_no_memory() -> None:
-    lies = [
+@pytest.mark.skipif(sys.platform != "linux", reason="reads the peak memory from /proc")
+def test_wrong_sizes_do_not_allocate_memory() -> None:
+    inputs = [
         oracle.header(2**31 - 32) + BITSET,
         HEADER[:-1] + b"\x18" + varint(2**31 - 1),
         HEADER[:-1] + b"\x19\xf8" + varint(2**31 - 1) + BITSET,
         HEADER[:-1] + b"\x1b" + varint(2**31 - 1) + b"\x88" + BITSET,
     ]
-    command = [sys.executable, "-c", RSS_OF_LIES]
-    answer = subprocess.run(command, input=repr(lies), capture_output=True, text=True, check=False, timeout=500)
+    command = [sys.executable, "-c", MEMORY_PROGRAM]
+    answer = subprocess.run(command, input=repr(inputs), capture_output=True, text=True, check=False, timeout=500)
     assert answer.returncode == 0, answer.stderr + answer.stdout
     assert int(answer.stdout) < 16 * 1024, "KiB more than before"
 
 
-def test_a_rejected_input_leaves_nothing_behind() -> None:
-    lie = oracle.header(2**20) + bytes(2**20 - 1)
+def test_rejected_inputs_leak_no_memory() -> None:
+    truncated = oracle.header(2**20) + bytes(2**20 - 1)
     tracemalloc.start()
     try:
         for _ in range(50):
             with pytest.raises(ps.FormatError):
-                ps.BloomFilter.from_bytes(lie)
+                ps.BloomFilter.from_bytes(truncated)
         assert tracemalloc.get_traced_memory()[0] < 2**20
     finally:
         tracemalloc.stop()
 
 
-def test_foreign_sizes_need_not_be_powers_of_two() -> None:
+def test_sizes_need_not_be_powers_of_two() -> None:
     filter = ps.BloomFilter.from_bytes(oracle.header(96) + bytes(96))
     filter.insert(pa.array(["x"]))
     assert bytes(memoryview(filter)) == oracle.bitset(oracle.hashes_of(pa.string(), [b"x"]), 3)

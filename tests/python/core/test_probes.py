@@ -1,4 +1,4 @@
-"""What a filter may answer: no wrong "no", for any sign, width, unit, scale or type of a probe (P1, P2)."""
+"""A filter never gives a wrong "no", for any sign, width, unit, scale or type of a probe."""
 
 import datetime
 import math
@@ -28,7 +28,7 @@ def check(inserted: Any, probes: Any, expected: Sequence[bool | None]) -> None:
     assert filter_of(inserted).check(probes).to_pylist() == expected
 
 
-def test_null_for_null() -> None:
+def test_null_probes_get_null_answers() -> None:
     check(pa.array([1, None]), pa.array([None, 1, None, 5]), [None, True, None, False])
     check(pa.array([1, None]), pa.nulls(2), [None, None])
     check(pa.array([1]), pa.nulls(2, pa.int64()), [None, None])
@@ -36,7 +36,7 @@ def test_null_for_null() -> None:
 
 @pytest.mark.parametrize("data_type", [pa.float16(), pa.float32(), pa.float64()], ids=str)
 @pytest.mark.parametrize("encoded", ["flat", "dictionary", "runs", "list"])
-def test_zeros_have_two_signs_and_nans_are_never_excluded(data_type: Any, encoded: str) -> None:
+def test_zeros_match_either_sign_and_nans_are_never_excluded(data_type: Any, encoded: str) -> None:
     def form(values: list[float | None]) -> Any:
         array = pa.array(
             np.array([math.nan if v is None else v for v in values], data_type.to_pandas_dtype()), data_type
@@ -54,16 +54,16 @@ def test_zeros_have_two_signs_and_nans_are_never_excluded(data_type: Any, encode
     check(form([-0.0]), probes, [True, True, True, False, False])
     check(form([1.0]), probes, [False, False, True, True, False])
     assert filter_of(form([])).check(probes).to_pylist() == [False, False, True, False, False]
-    # The stored bits are hashed as they are: files hold one sign or the other.
+    # Stored values are hashed without normalization: files can contain either sign.
     assert ps.hash_column(form([0.0])).to_pylist() != ps.hash_column(form([-0.0])).to_pylist()
 
 
-def test_nans_of_any_payload() -> None:
+def test_nans_match_any_payload() -> None:
     bits = np.array([0x7FF8_0000_0000_0000, 0xFFF8_0000_0000_0000, 0x7FF0_0000_0000_0001, 2**64 - 1], np.uint64)
     check(pa.array([1.0]), pa.array(bits.view(np.float64), from_pandas=False), [True] * 4)
 
 
-# Each probe is converted to what the filter holds; a "no" must be about the same value.
+# Each probe is converted to the type of the filter. A "no" is correct only if the conversion is exact.
 EXACT = [
     (pa.array([1, -3], pa.int32()), pa.array([1, -3, 4], pa.int64()), [True, True, False]),
     (pa.array([1, -3], pa.int32()), pa.array([1, -3, 4], pa.int8()), [True, True, False]),
@@ -97,9 +97,9 @@ EXACT = [
 
 
 @pytest.mark.parametrize(("inserted", "probes", "expected"), EXACT, ids=lambda value: str(getattr(value, "type", "")))
-def test_other_types_convert_exactly(inserted: Any, probes: Any, expected: list[bool]) -> None:
+def test_probes_of_other_types_convert_exactly(inserted: Any, probes: Any, expected: list[bool]) -> None:
     check(inserted, probes, expected)
-    # Inserts convert by the same rule.
+    # Inserted values are converted in the same way.
     filter = ps.BloomFilter(num_bytes=4096, type=inserted.type)
     filter.insert(probes)
     assert filter.check(inserted.slice(0, 1)).to_pylist() == [expected[0]]
@@ -165,7 +165,7 @@ def test_values_without_an_exact_form_raise(inserted: Any, probe: Any) -> None:
     ],
     ids=lambda array: str(array.type),
 )
-def test_types_that_mean_something_else_raise(inserted: Any, probe: Any) -> None:
+def test_types_with_another_meaning_raise(inserted: Any, probe: Any) -> None:
     raised(inserted, probe, TypeError, "cannot be compared", "cast it")
 
 
@@ -182,7 +182,7 @@ def test_types_that_mean_something_else_raise(inserted: Any, probe: Any) -> None
     ],
     ids=lambda value: str(getattr(value, "type", "")),
 )
-def test_what_parquet_cannot_hash(column: Any, word: str) -> None:
+def test_types_that_parquet_cannot_hash_raise(column: Any, word: str) -> None:
     known = filter_of(pa.array([1]))
     for use in (ps.BloomFilter(num_bytes=32).insert, known.insert, known.check, ps.hash_column):
         with pytest.raises(ps.UnsupportedError, match=word) as caught:
@@ -190,7 +190,7 @@ def test_what_parquet_cannot_hash(column: Any, word: str) -> None:
         assert "has no Parquet hash" in str(caught.value)
 
 
-# One value
+# Single values
 
 ONE = [
     (pa.array([1], pa.int32()), [1, 1.0, np.int8(1), np.uint64(1), np.float64(1), Decimal("1"), Decimal("1.00"), pa.scalar(1)]),  # noqa: E501
@@ -217,7 +217,7 @@ ONE = [
     [(column, value) for column, values in ONE for value in values],
     ids=lambda value: repr(value)[:40],
 )
-def test_one_value(column: Any, value: Any) -> None:
+def test_a_single_value_is_found(column: Any, value: Any) -> None:
     filter = filter_of(column)
     assert filter.might_contain(value) is True
     assert (value in filter) is True
@@ -251,12 +251,12 @@ def test_one_value(column: Any, value: Any) -> None:
     ],
     ids=lambda value: repr(value)[:40],
 )
-def test_one_value_that_cannot_be_there_raises(column: Any, value: Any, error: type[Exception]) -> None:
+def test_a_value_that_the_column_cannot_store_raises(column: Any, value: Any, error: type[Exception]) -> None:
     with pytest.raises(error):
         filter_of(column).might_contain(value)
 
 
-def test_one_value_of_a_type() -> None:
+def test_a_single_value_may_have_a_type() -> None:
     stored = filter_of(pa.array([1], pa.int32())).to_bytes()
     unknown = ps.BloomFilter.from_bytes(stored)
     with pytest.raises(TypeError, match="pass type="):
@@ -282,8 +282,8 @@ def test_one_value_of_a_type() -> None:
     ],
     ids=["None", "NaT", "int64", "string", "with type"],
 )
-def test_a_filter_cannot_answer_for_a_null(null: Any, arguments: dict[str, Any]) -> None:
-    """A null is in no filter, so "no" would be a lie about columns with nulls."""
+def test_a_null_raises(null: Any, arguments: dict[str, Any]) -> None:
+    """Filters do not contain nulls, so a "no" would be wrong for columns with nulls."""
     filter = filter_of(pa.array([1, None]))
     with pytest.raises((TypeError, ValueError)):
         filter.might_contain(null, **arguments)
@@ -294,7 +294,7 @@ def test_a_filter_cannot_answer_for_a_null(null: Any, arguments: dict[str, Any])
     [np.array([1, 2]), [1, 2], [1], [], {"a": 1}],
     ids=repr,
 )
-def test_several_values_are_not_one(value: Any) -> None:
+def test_a_sequence_is_not_a_single_value(value: Any) -> None:
     with pytest.raises((TypeError, ValueError)):
         filter_of(pa.array([1, 2])).might_contain(value)
 
@@ -309,16 +309,16 @@ def test_several_values_are_not_one(value: Any) -> None:
     ],
     ids=lambda value: repr(value)[:40],
 )
-def test_a_filter_of_unknown_type_says_no_wrong_no(column: Any, value: Any) -> None:
-    """Like a number, such a value has as many hashes as there are units, scales and widths."""
+def test_a_filter_of_unknown_type_gives_no_wrong_no(column: Any, value: Any) -> None:
+    """The hash of such a value depends on the unit, scale or width of the column."""
     unknown = ps.BloomFilter.from_bytes(filter_of(column).to_bytes())
     try:
         assert unknown.might_contain(value)
     except TypeError as error:
-        assert "type=" in str(error)  # noqa: PT017  (to ask is right, to say no is not)
+        assert "type=" in str(error)  # noqa: PT017  (an error is fine, a "no" is not)
 
 
-def test_uuids() -> None:
+def test_uuids_match_their_bytes() -> None:
     value = uuid.UUID("123e4567-e89b-12d3-a456-426614174000")
     filter = filter_of(pa.array([value.bytes], pa.uuid()))
     assert filter.might_contain(value.bytes)
@@ -326,13 +326,13 @@ def test_uuids() -> None:
     assert not filter.might_contain(uuid.UUID(int=1))
 
 
-def test_huge_numbers_are_no_doubles() -> None:
+def test_integers_beyond_the_range_of_doubles_raise() -> None:
     with pytest.raises(ValueError, match="no exact form"):
         filter_of(pa.array([1.0])).might_contain(10**400)
 
 
-def test_int96() -> None:
-    """Old timestamps, as Impala and old Spark store them."""
+def test_int96_timestamps_are_found() -> None:
+    """Impala and old versions of Spark store timestamps as INT96."""
     column = pa.array([0, 10**9, -1, None], pa.timestamp("ns"))
     filter = filter_of(column, type=pa.timestamp("us"), physical_type="INT96")
     assert filter.physical_type == "INT96"
@@ -373,7 +373,7 @@ MAP = pa.array([[("k", 1)], None, [("l", None)]], pa.map_(pa.string(), pa.int64(
     ],
     ids=str,
 )
-def test_leaves(column: Any, leaf: Any, expected: list[Any]) -> None:
+def test_leaves_are_chosen_by_name(column: Any, leaf: Any, expected: list[Any]) -> None:
     hashes = ps.hash_column(pa.array(expected)).to_pylist()
     assert ps.hash_column(column, leaf=leaf).to_pylist() == hashes
     filter = ps.BloomFilter(num_bytes=4096)
@@ -395,13 +395,13 @@ def test_leaves(column: Any, leaf: Any, expected: list[Any]) -> None:
     ],
     ids=str,
 )
-def test_leaves_that_are_not_there(column: Any, leaf: Any, words: list[str]) -> None:
+def test_missing_leaves_raise(column: Any, leaf: Any, words: list[str]) -> None:
     filter = ps.BloomFilter(num_bytes=32)
     for use in (filter.insert, filter.check, ps.hash_column):
         with pytest.raises(ValueError, match="lea") as caught:
             use(column, leaf=leaf)
-        said = str(caught.value)
-        assert all(word in said for word in words if "'" not in word), said
+        message = str(caught.value)
+        assert all(word in message for word in words if "'" not in word), message
 
 
 # Arguments
@@ -424,13 +424,13 @@ def test_leaves_that_are_not_there(column: Any, leaf: Any, words: list[str]) -> 
         ("INT32", pa.array([Decimal("99999999.00")], pa.decimal128(10, 2)), ValueError, "row 0"),
     ],
 )
-def test_physical_types_that_cannot_be(physical_type: str, column: Any, error: type[Exception], word: str) -> None:
+def test_impossible_physical_types_raise(physical_type: str, column: Any, error: type[Exception], word: str) -> None:
     with pytest.raises(error) as caught:
         ps.hash_column(column, physical_type)
     assert word in str(caught.value)
 
 
-def test_rows_of_errors_count_from_the_start_of_the_column() -> None:
+def test_errors_count_rows_from_the_start_of_the_column() -> None:
     column = pa.chunked_array([[1] * 2000, [2**40]])
     with pytest.raises(ValueError, match="no exact form"):
         ps.hash_column(column, "INT32")
@@ -439,7 +439,7 @@ def test_rows_of_errors_count_from_the_start_of_the_column() -> None:
         filter.insert(pa.array([1] * 1500 + [2**40] + [1] * 1500))
 
 
-def test_arguments_are_checked() -> None:
+def test_invalid_arguments_raise() -> None:
     filter = ps.BloomFilter(num_bytes=32)
     column = pa.array([1])
     with pytest.raises(ValueError, match="threads must be at least 1"):

@@ -1,4 +1,4 @@
-"""Random columns of every type and layout: what was inserted is found (B1), and every hash is the model's."""
+"""Test random columns of every type and layout: filters contain all inserted values, and hashes equal the model's."""
 
 import itertools
 import pickle
@@ -20,7 +20,7 @@ FEWER = settings(MANY, max_examples=150)
 
 @dataclass
 class Column:
-    """An array, and what lies below each of its slots: raws in order, null ones included."""
+    """An array, and the raws below each of its slots, in order and including nulls."""
 
     array: Any
     data_type: Any
@@ -36,7 +36,7 @@ class Column:
 
 
 def raws(data_type: Any) -> st.SearchStrategy[oracle.Raw]:
-    """Values of a type, edges often."""
+    """Return a strategy for values of a type that often draws edge cases."""
     edges = st.sampled_from(oracle.edges(data_type))
     if data_type in oracle.FLOATS:
         return edges | st.integers(0, 2**data_type.bit_width - 1)
@@ -62,7 +62,7 @@ def sliced(draw: st.DrawFn, column: Column) -> Column:
 
 @st.composite
 def flat(draw: st.DrawFn, data_type: Any = None) -> Column:
-    """A plain array, a dictionary (with null and unused entries), or runs; sliced."""
+    """Draw a slice of a plain array, of a dictionary with null and unused entries, or of runs."""
     data_type = draw(st.sampled_from(oracle.TYPES)) if data_type is None else data_type
     values = draw(st.lists(maybe_null(data_type, draw(st.booleans())), max_size=20))
     column = Column(oracle.array_of(data_type, values), data_type, [[raw] for raw in values])
@@ -74,7 +74,7 @@ def flat(draw: st.DrawFn, data_type: Any = None) -> Column:
 
 @st.composite
 def dictionary(draw: st.DrawFn, column: Column) -> Column:
-    """Null keys hold a number that is no entry, as producers may leave it."""
+    """Draw a dictionary. The number under a null key is not a valid key, since producers may leave any number there."""
     keys = draw(st.lists(st.none() | st.integers(0, len(column.slots) - 1), max_size=30))
     indices = oracle.array_of(draw(st.sampled_from(oracle.NUMBERS)), keys)
     array = pa.DictionaryArray.from_arrays(indices, column.array, safe=False)
@@ -90,13 +90,13 @@ def runs(draw: st.DrawFn, column: Column) -> Column:
 
 
 def masked(draw: st.DrawFn, num_rows: int) -> tuple[Any, list[bool]]:
-    """Which rows are null; pyarrow's mask for it, or none."""
+    """Draw which rows are null. Return pyarrow's mask or None, and a list."""
     null = draw(st.lists(st.booleans(), min_size=num_rows, max_size=num_rows) | st.just([False] * num_rows))
     return (pa.array(null, pa.bool_()) if any(null) else None), null
 
 
 def rows_of(column: Column, bounds: list[tuple[int, int]], null: list[bool]) -> list[list[oracle.Raw]]:
-    """The raws below each row; a null row may cover elements, which are no values."""
+    """Return the raws below each row. Elements below a null row are not values."""
     return [
         [] if hidden else [raw for slot in column.slots[start:end] for raw in slot]
         for (start, end), hidden in zip(bounds, null, strict=True)
@@ -105,7 +105,7 @@ def rows_of(column: Column, bounds: list[tuple[int, int]], null: list[bool]) -> 
 
 @st.composite
 def nested(draw: st.DrawFn, column: Column) -> Column:
-    """One more level: any list, structure or map, with null parents over values."""
+    """Nest a column in any list, struct or map, with null parents above values."""
     size = len(column.slots)
     kind = draw(st.sampled_from(["list", "large_list", "list_view", "large_list_view", "fixed", "struct", "map"]))
     wide = kind.startswith("large")
@@ -122,7 +122,7 @@ def nested(draw: st.DrawFn, column: Column) -> Column:
         return Column(array, column.data_type, rows_of(column, bounds, null))
     integer = pa.int64() if wide else pa.int32()
     if kind.endswith("view"):
-        # Views may overlap and stand in any order.
+        # Views may overlap and have any order.
         pairs = draw(st.lists(st.tuples(st.integers(0, size), st.integers(0, size)), max_size=8))
         bounds = [(min(pair), max(pair)) for pair in pairs]
         mask, null = masked(draw, len(bounds))
@@ -160,7 +160,7 @@ def chunked(draw: st.DrawFn, column: Column) -> Any:
 
 
 def leaf_of(data_type: Any) -> list[str]:
-    """The path to the only leaf that is not the key of a map."""
+    """Return the path to the only leaf that is not the key of a map."""
     if pa.types.is_map(data_type):
         return ["value", *leaf_of(data_type.item_type)]
     if pa.types.is_struct(data_type):
@@ -171,7 +171,7 @@ def leaf_of(data_type: Any) -> list[str]:
 
 
 def check(column: Column, array: Any, num_blocks: int, **options: Any) -> ps.BloomFilter:
-    """The one door: hashes and bits of the model, and everything is found."""
+    """Check that hashes and bits equal the model's, and that the filter contains all values. Return the filter."""
     leaf = leaf_of(column.array.type)
     hashes = ps.hash_column(array, leaf=leaf).to_pylist()
     assert [hash for hash in hashes if hash is not None] == column.hashes
@@ -186,21 +186,21 @@ def check(column: Column, array: Any, num_blocks: int, **options: Any) -> ps.Blo
 
 @MANY
 @given(column=flat())
-def test_flat_columns_keep_every_slot(column: Column) -> None:
+def test_flat_columns_have_a_hash_for_every_slot(column: Column) -> None:
     expected = [oracle.hash_of(column.data_type, raw) for (raw,) in column.slots]
     assert ps.hash_column(column.array).to_pylist() == expected
 
 
 @MANY
 @given(data=st.data(), column=columns(), num_blocks=st.integers(1, 40))
-def test_b1_insert_implies_check(data: st.DataObject, column: Column, num_blocks: int) -> None:
+def test_inserted_values_are_found(data: st.DataObject, column: Column, num_blocks: int) -> None:
     filter = check(column, column.array, num_blocks)
     assert check(column, data.draw(chunked(column)), num_blocks) == filter
 
 
 @FEWER
 @given(column=columns(), threads=st.integers(1, 5), isa=st.sampled_from(ps._core.instruction_sets()))
-def test_b7_neither_threads_nor_instructions_change_a_bit(column: Column, threads: int, isa: str) -> None:
+def test_threads_and_instruction_sets_do_not_change_the_bits(column: Column, threads: int, isa: str) -> None:
     assert check(column, column.array, 7, threads=threads, instruction_set=isa) == check(column, column.array, 7)
 
 
@@ -224,14 +224,16 @@ def test_layouts_of_the_same_values_make_the_same_filter(data: st.DataObject, da
         filter = ps.BloomFilter(num_bytes=96)
         filter.insert(array)
         filters.append(filter)
-        # Whatever layout fills it, every other finds its values.
+        # Fill the filter from any layout, and check it with every other layout.
         assert all(answer is not False for answer in filter.check(as_dictionary).to_pylist())
     assert all(filter == filters[0] for filter in filters)
 
 
 @FEWER
 @given(first=flat(pa.int64()), second=flat(pa.int64()), factor=st.sampled_from([1, 2, 3, 4, 6, 12]))
-def test_b1_through_merge_fold_bytes_and_pickle(first: Column, second: Column, factor: int) -> None:
+def test_inserted_values_are_found_after_merge_fold_bytes_and_pickle(
+    first: Column, second: Column, factor: int
+) -> None:
     halves = []
     for column in (first, second):
         filter = ps.BloomFilter(num_bytes=32 * 12, type=pa.int64())
@@ -247,7 +249,7 @@ def test_b1_through_merge_fold_bytes_and_pickle(first: Column, second: Column, f
 
 @st.composite
 def physical_forms(draw: st.DrawFn) -> tuple[Any, str]:
-    """A type and a physical type in which a file may store it."""
+    """Draw a type and a physical type that can store it in a file."""
     data_type = draw(
         st.sampled_from([*oracle.DECIMALS, pa.int8(), pa.uint16(), pa.uint32(), pa.timestamp("us"), pa.date64()])
     )
@@ -264,7 +266,7 @@ def physical_forms(draw: st.DrawFn) -> tuple[Any, str]:
 
 @FEWER
 @given(data=st.data(), form=physical_forms())
-def test_every_physical_form(data: st.DataObject, form: tuple[Any, str]) -> None:
+def test_values_are_found_in_every_physical_type(data: st.DataObject, form: tuple[Any, str]) -> None:
     data_type, physical = form
     values = data.draw(st.lists(maybe_null(data_type), max_size=20))
     if physical == "INT96":
@@ -281,7 +283,7 @@ def test_every_physical_form(data: st.DataObject, form: tuple[Any, str]) -> None
 def check_probes(
     stored: Any, values: list[int], probe_type: Any, probes: list[int], converted: list[int | None]
 ) -> None:
-    """Probes of another type: the model's answer about the converted values, or an error; never another "no"."""
+    """Check probes of another type: the answers equal the model's for the converted values, or the probes raise."""
     filter = ps.BloomFilter(num_bytes=64)
     filter.insert(oracle.array_of(stored, values))
     low, high = oracle.limits(stored)
@@ -299,13 +301,13 @@ NARROW = st.integers(-300, 300) | st.sampled_from([2**k + d for k in (7, 8, 15, 
 
 @MANY
 @given(data=st.data(), stored=st.sampled_from(oracle.NUMBERS), probe_type=st.sampled_from(oracle.NUMBERS))
-def test_integers_of_any_other_width_and_sign(data: st.DataObject, stored: Any, probe_type: Any) -> None:
+def test_integer_probes_may_have_any_width_and_sign(data: st.DataObject, stored: Any, probe_type: Any) -> None:
     def fitting(data_type: Any) -> list[int]:
         low, high = oracle.limits(data_type)
         return data.draw(st.lists(NARROW.filter(lambda number: low <= number <= high), min_size=1, max_size=8))
 
     values, probes = fitting(stored), fitting(probe_type)
-    # Narrow columns are stored as INT32, so that is what limits them.
+    # Narrow columns are stored as INT32, which limits their values.
     wide = {8: 32, 16: 32, 32: 32, 64: 64}[stored.bit_width]
     column_type = {(32, True): pa.int32(), (64, True): pa.int64(), (32, False): pa.uint32(), (64, False): pa.uint64()}[
         wide, oracle.is_signed(stored)
@@ -331,8 +333,10 @@ UNITS = list(oracle.PER_SECOND)
         max_size=5,
     ),
 )
-def test_ticks_of_any_other_unit(maker: Any, stored: str, probe: str, values: list[int], probes: list[int]) -> None:
-    # A column of timestamps in seconds is stored in milliseconds.
+def test_time_probes_may_have_any_unit(
+    maker: Any, stored: str, probe: str, values: list[int], probes: list[int]
+) -> None:
+    # Timestamps in seconds are stored in milliseconds.
     column = "ms" if stored == "s" and maker is pa.timestamp else stored
     factor, divisor = oracle.PER_SECOND[column], oracle.PER_SECOND[probe]
     converted = [raw * factor // divisor if raw * factor % divisor == 0 else None for raw in probes]
@@ -349,8 +353,8 @@ def test_ticks_of_any_other_unit(maker: Any, stored: str, probe: str, values: li
     st.sampled_from([np.float16, np.float32, np.float64]),
     st.sampled_from([np.float16, np.float32, np.float64]),
 )
-def test_floats_of_any_other_width(values: list[float], stored: Any, probe: Any) -> None:
-    """What equals a stored value is found, with any sign of zero; what has no exact form raises."""
+def test_float_probes_may_have_any_width(values: list[float], stored: Any, probe: Any) -> None:
+    """Probes that equal a stored value are found, with any sign of zero. Probes without an exact form raise."""
     with np.errstate(over="ignore", invalid="ignore"):
         inside, probes = np.array(values, stored), np.array(values, probe)
         exact = probes.astype(stored).astype(probe)
@@ -358,9 +362,9 @@ def test_floats_of_any_other_width(values: list[float], stored: Any, probe: Any)
     filter.insert(pa.array(inside, from_pandas=False))
     array = pa.array(probes, from_pandas=False)
     if np.array_equal(exact, probes, equal_nan=True):
-        found = filter.check(array).to_pylist()
+        answers = filter.check(array).to_pylist()
         equal = [bool(np.isnan(value) or (inside == value).any()) for value in probes.astype(np.float64)]
-        assert all(answer for answer, must in zip(found, equal, strict=True) if must)
+        assert all(answer for answer, must in zip(answers, equal, strict=True) if must)
     else:
         with pytest.raises(ValueError, match="no exact form"):
             filter.check(array)

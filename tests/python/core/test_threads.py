@@ -1,6 +1,6 @@
-"""Threads may share a filter: nothing is lost, nothing waits for ever, the interpreter is free meanwhile.
+"""Threads can share a filter without lost values or deadlocks, and long calls release the interpreter lock (GIL).
 
-Nothing here asserts a time; a deadlock is a thread that has not ended after minutes.
+No test measures time. A thread that has not ended after minutes counts as a deadlock.
 """
 
 import itertools
@@ -20,7 +20,7 @@ NUM_BYTES = 32 << 12
 
 
 def run(*jobs: Callable[[], Any], seconds: float = 500) -> None:
-    """Runs jobs side by side; their errors are ours. The threads are daemons, so that a deadlock ends too."""
+    """Run jobs in parallel and raise their first error. Daemon threads let the process exit after a deadlock."""
     barrier, errors = threading.Barrier(len(jobs)), list[BaseException]()
 
     def start(job: Callable[[], Any]) -> None:
@@ -42,7 +42,7 @@ def run(*jobs: Callable[[], Any], seconds: float = 500) -> None:
 
 @pytest.fixture(autouse=True)
 def _switch_often() -> Iterator[None]:
-    """Makes the interpreter change threads as often as it can."""
+    """Make the interpreter switch threads as often as possible."""
     usual = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     yield
@@ -60,7 +60,7 @@ def numbers(start: int, stop: int) -> Any:
 
 
 @pytest.mark.parametrize("num_threads", [2, 8])
-def test_inserts_side_by_side_lose_nothing(num_threads: int) -> None:
+def test_parallel_inserts_lose_no_values(num_threads: int) -> None:
     shared, each = ps.BloomFilter(num_bytes=NUM_BYTES), 20_000
 
     def insert(number: int) -> Callable[[], None]:
@@ -74,7 +74,7 @@ def test_inserts_side_by_side_lose_nothing(num_threads: int) -> None:
     assert shared == filter_of(numbers(0, num_threads * each))
 
 
-def test_inserts_of_big_columns_side_by_side() -> None:
+def test_parallel_inserts_of_big_columns_lose_no_values() -> None:
     shared = ps.BloomFilter(num_bytes=NUM_BYTES)
     run(
         *(
@@ -85,8 +85,8 @@ def test_inserts_of_big_columns_side_by_side() -> None:
     assert shared == filter_of(numbers(0, 1_600_000))
 
 
-def test_reads_during_writes_are_never_wrong() -> None:
-    """What was inserted before a read is found by it, whatever else goes on."""
+def test_reads_during_writes_give_no_wrong_no() -> None:
+    """Each read finds all values that were inserted before it."""
     shared, done = ps.BloomFilter(num_bytes=NUM_BYTES), 0
 
     def write() -> None:
@@ -97,8 +97,8 @@ def test_reads_during_writes_are_never_wrong() -> None:
 
     def read() -> None:
         while done < 200_000:
-            known = done
-            assert shared.check(numbers(max(0, known - 5000), known)).false_count == 0
+            end = done
+            assert shared.check(numbers(max(0, end - 5000), end)).false_count == 0
             assert shared.num_bytes == NUM_BYTES
             assert shared.estimated_ndv >= 0
             assert len(repr(shared)) > 20
@@ -108,8 +108,8 @@ def test_reads_during_writes_are_never_wrong() -> None:
     assert shared == filter_of(numbers(0, 200_000))
 
 
-def test_exports_during_writes() -> None:
-    """A view never changes under its owner; a writer is refused meanwhile and may try again."""
+def test_memory_views_do_not_change_during_writes() -> None:
+    """A memory view never changes. Writes raise an error while it exists, and succeed afterwards."""
     shared, refused = ps.BloomFilter(num_bytes=NUM_BYTES), 0
 
     def write() -> None:
@@ -131,7 +131,7 @@ def test_exports_during_writes() -> None:
     assert shared == filter_of(numbers(0, 20_000))
 
 
-def test_threads_of_one_call_make_the_same_bits() -> None:
+def test_the_number_of_threads_does_not_change_the_bits() -> None:
     column = pa.chunked_array([numbers(0, 700_000), pa.nulls(10, pa.int64()), numbers(700_000, 1_500_001)])
     expected, probes = filter_of(column), numbers(1_000_000, 2_500_000)
     answers = expected.check(probes)
@@ -143,7 +143,7 @@ def test_threads_of_one_call_make_the_same_bits() -> None:
 
 
 class Counter:
-    """A thread that counts its turns. It rests after each, so whoever has work to do gets the interpreter back."""
+    """A thread that counts its turns. It sleeps after each turn, so that other threads get the lock back."""
 
     def __init__(self) -> None:
         self.turns, self.stop = 0, False
@@ -163,8 +163,8 @@ class Counter:
         self.thread.join()
 
 
-class Handed:
-    """An array whose capsules are made beforehand, since pyarrow lets go of the interpreter when it makes them."""
+class WithCapsules:
+    """An array with existing capsules, because pyarrow releases the lock when it makes them."""
 
     def __init__(self, array: Any) -> None:
         self.capsules = array.__arrow_c_array__()
@@ -184,33 +184,33 @@ WORK: dict[str, Callable[[Any, Any, Any], Any]] = {
 
 
 @pytest.mark.parametrize("name", WORK)
-def test_the_interpreter_is_released(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody is made to switch for an hour, so another thread gets a turn only while we let go of the interpreter."""
+def test_long_calls_release_the_interpreter_lock(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a switch interval of an hour, another thread gets a turn only if the call releases the lock."""
     column, make_result, turns_at_result = numbers(0, 1_000_000), pa.array, list[int]()
     filter, other = ps.BloomFilter(num_bytes=1 << 25), ps.BloomFilter(num_bytes=1 << 25)
     turns = 0
     with Counter() as counter:
-        # Results become pyarrow's, and that lets go too: turns are counted up to there.
-        def noting_turns(*args: Any) -> Any:
+        # Count turns until the result is converted to a pyarrow array, because pyarrow releases the lock too.
+        def record_turns(*args: Any) -> Any:
             turns_at_result.append(counter.turns)
             return make_result(*args)
 
-        monkeypatch.setattr(pa, "array", noting_turns)
+        monkeypatch.setattr(pa, "array", record_turns)
         sys.setswitchinterval(3600)
-        # A busy machine may not wake the other thread in the moment that we give it: as often as it takes.
+        # Repeat the call, because a busy machine may not wake the other thread in time.
         end = time.monotonic() + 200
         while turns == 0 and time.monotonic() < end:
-            handed = Handed(column)
+            array = WithCapsules(column)
             turns_at_result.clear()
             before = counter.turns
-            WORK[name](filter, other, handed)
+            WORK[name](filter, other, array)
             turns = [*turns_at_result, counter.turns][0] - before
         assert len(turns_at_result) == (name in ("check", "hash_column"))
     assert turns > 0
 
 
 def test_the_counter_gets_no_turns_while_python_works() -> None:
-    """Else the test above could not fail. (A switch that was asked for before may still come once.)"""
+    """This shows that the test above can fail. One turn is allowed, since a switch may be pending."""
     turns = []
     with Counter() as counter:
         sys.setswitchinterval(3600)
@@ -221,7 +221,7 @@ def test_the_counter_gets_no_turns_while_python_works() -> None:
     assert 0 in turns
 
 
-def test_merging_each_into_the_other_ends() -> None:
+def test_merging_two_filters_into_each_other_does_not_deadlock() -> None:
     first, second = filter_of(numbers(0, 1000)), filter_of(numbers(1000, 2000))
 
     def merge(into: ps.BloomFilter, other: ps.BloomFilter) -> Callable[[], None]:
@@ -240,7 +240,7 @@ def test_merging_each_into_the_other_ends() -> None:
     assert first == second == filter_of(numbers(0, 2000))
 
 
-def test_a_ring_of_merges_ends() -> None:
+def test_a_ring_of_merges_does_not_deadlock() -> None:
     ring = [filter_of(numbers(100 * part, 100 * part + 100)) for part in range(5)]
 
     def merge(into: ps.BloomFilter, other: ps.BloomFilter) -> Callable[[], None]:
@@ -262,7 +262,7 @@ def test_a_stream_may_use_the_filter_it_fills() -> None:
     def batches() -> Iterator[Any]:
         for start in range(0, 100, 10):
             yield pa.record_batch({"c": numbers(start, start + 10)})
-            # Everything that takes the filter's lock, between two arrays of one insert.
+            # Call every method that locks the filter, between two arrays of one insert.
             seen.append(filter.check(numbers(start, start + 10)).false_count)
             filter.insert(numbers(900 + start, 901 + start))
             filter.merge(other)
@@ -277,7 +277,7 @@ def test_a_stream_may_use_the_filter_it_fills() -> None:
     assert filter.check(numbers(500, 600)).false_count == 0
 
 
-def test_a_stream_may_use_the_filter_that_answers_for_it() -> None:
+def test_a_stream_may_use_the_filter_that_checks_it() -> None:
     filter = filter_of(numbers(0, 100))
 
     def batches() -> Iterator[Any]:
@@ -292,7 +292,7 @@ def test_a_stream_may_use_the_filter_that_answers_for_it() -> None:
     assert answers[0].true_count == 100
 
 
-def test_streams_that_fill_each_others_filters_end() -> None:
+def test_streams_that_fill_the_filters_of_each_other_do_not_deadlock() -> None:
     first, second = ps.BloomFilter(num_bytes=NUM_BYTES), ps.BloomFilter(num_bytes=NUM_BYTES)
 
     def fill(ours: ps.BloomFilter, theirs: ps.BloomFilter) -> Callable[[], None]:
@@ -307,8 +307,8 @@ def test_streams_that_fill_each_others_filters_end() -> None:
     assert first == second == filter_of(numbers(0, 2000))
 
 
-def test_arrays_that_run_python_when_they_are_dropped() -> None:
-    """The last reference to a buffer may be ours; its owner then runs Python, and even uses the filter."""
+def test_arrays_may_run_python_when_they_are_dropped() -> None:
+    """The call may drop the last reference to a buffer, whose owner then runs Python code that uses the filter."""
     filter, dropped = ps.BloomFilter(num_bytes=NUM_BYTES), []
 
     class Owner(bytearray):

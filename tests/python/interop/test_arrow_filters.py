@@ -1,4 +1,4 @@
-"""Our filters as Arrow C++ reads them, plain and encrypted. Python cannot ask it, so a small program does."""
+"""Arrow C++ reads our filters, plain and encrypted. A C++ program reads them, as pyarrow has no API for filters."""
 
 import shutil
 import subprocess
@@ -17,7 +17,7 @@ LIBRARY = Path(pa.__file__).parent
 
 @pytest.fixture(scope="module")
 def reader(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The program, built against the Arrow C++ that pyarrow brings."""
+    """Build the program with the Arrow C++ libraries of pyarrow."""
     libraries = [sorted(LIBRARY.glob(f"lib{name}.so.*")) for name in ("parquet", "arrow")]
     compiler = shutil.which("g++")
     if compiler is None or not all(libraries):
@@ -25,7 +25,7 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Path:
     program = tmp_path_factory.mktemp("reader") / "arrow_filters"
     source = Path(__file__).with_name("arrow_filters.cc")
     command = [compiler, "-std=c++20", f"-I{LIBRARY / 'include'}", str(source), "-o", str(program)]
-    command += [str(found[0]) for found in libraries] + [f"-Wl,-rpath,{LIBRARY}"]
+    command += [str(paths[0]) for paths in libraries] + [f"-Wl,-rpath,{LIBRARY}"]
     subprocess.run(command, check=True, timeout=500)
     return program
 
@@ -43,10 +43,10 @@ def test_arrow_reads_our_filters(reader: Path, tmp_path: Path) -> None:
     table = pa.table({"k": range(3000), "s": [f"key {n}" for n in range(3000)], "l": [[n, n + 1] for n in range(3000)]})
     pq.write_table(table, path, row_group_size=1000)
     ps.add_filters(path, columns=["k", "s", "l.list.element"])
-    found = read(reader, path)
-    assert len(found) == 9
+    arrow_filters = read(reader, path)
+    assert len(arrow_filters) == 9
     with ps.open_filters(path) as filters:
-        for (number, name), theirs in found.items():
+        for (number, name), theirs in arrow_filters.items():
             ours = filters.filter(number, name)
             assert ours is not None
             assert memoryview(ps.BloomFilter.from_bytes(theirs)) == memoryview(ours)
@@ -65,10 +65,10 @@ def test_arrow_decrypts_our_filters(
     ours = ps.FileKeys(seen["footer"], keys)
     ps.add_filters(path, columns=["secret", "other"], encryption=ours)
     as_text = [seen["footer"].hex(), *(f"{name}={key.hex()}" for name, key in keys.items())]
-    found = read(reader, path, *as_text)
-    assert len(found) == 4
+    arrow_filters = read(reader, path, *as_text)
+    assert len(arrow_filters) == 4
     with ps.open_filters(path, ours) as filters:
-        for (number, name), theirs in found.items():
+        for (number, name), theirs in arrow_filters.items():
             parsed = ps.BloomFilter.from_bytes(theirs, type=TABLE.schema.field(name).type)
             assert memoryview(parsed) == memoryview(filters.filter(number, name))  # type: ignore[arg-type]
             assert parsed.check(TABLE[name].slice(1000 * number, 1000)).false_count == 0

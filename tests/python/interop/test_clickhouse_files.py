@@ -1,7 +1,6 @@
-"""Files of ClickHouse with its filters, and ours as ClickHouse uses them."""
+"""Read the filters of files from ClickHouse, and use our filters in ClickHouse."""
 
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -44,7 +43,7 @@ def written(path: Path) -> pq.ParquetFile:
     return pq.ParquetFile(path)
 
 
-def test_every_value_is_found_and_the_bits_are_ours(tmp_path: Path) -> None:
+def test_filters_of_clickhouse_equal_ours_and_contain_every_value(tmp_path: Path) -> None:
     file = written(tmp_path / "t.parquet")
     with ps.open_filters(tmp_path / "t.parquet") as filters:
         assert str(filters.created_by).startswith("ClickHouse")
@@ -67,18 +66,18 @@ def test_every_value_is_found_and_the_bits_are_ours(tmp_path: Path) -> None:
 def test_row_groups_without_the_value_are_excluded(tmp_path: Path) -> None:
     file = written(tmp_path / "t.parquet")
     groups = [file.read_row_group(number) for number in range(file.num_row_groups)]
-    kept = asked = 0
+    kept = checked = 0
     with ps.open_filters(tmp_path / "t.parquet") as filters:
         for name in COLUMNS.keys() - {"list", "nullable"}:
             for number, group in enumerate(groups):
                 value = group[name][17]
                 answers = filters.might_contain({name: pa.array([value.as_py()], value.type)})
                 assert answers[number], name
-                kept, asked = kept + sum(answers) - 1, asked + len(answers) - 1
-    assert kept < 0.05 * asked
+                kept, checked = kept + sum(answers) - 1, checked + len(answers) - 1
+    assert kept < 0.05 * checked
 
 
-# A value that only the row group 2 has; all have smaller and larger ones.
+# All row groups have smaller and larger values, but only row group 2 contains the value. The others are damaged.
 @pytest.mark.parametrize("condition", ["k = 4938", "s = 'key 004938'", "k IN (4938, 4938)"])
 def test_clickhouse_skips_row_groups_by_our_filters(tmp_path: Path, condition: str) -> None:
     path = tmp_path / "t.parquet"
@@ -94,10 +93,10 @@ def test_clickhouse_skips_row_groups_by_our_filters(tmp_path: Path, condition: s
                 file.seek(chunk.data_page_offset)
                 file.write(b"\xff" * chunk.total_compressed_size)
 
-    def asked() -> Any:
+    def read_load() -> list[str]:
         return str(chdb.query(f"SELECT load FROM file('{path}', Parquet) WHERE {condition}", "CSV")).split()
 
-    assert asked() == ['"load', "of", '4938"']
+    assert read_load() == ['"load', "of", '4938"']
     ps.drop_filters(path)
     with pytest.raises(RuntimeError):
-        asked()
+        read_load()

@@ -1,4 +1,4 @@
-"""DuckDB writes filters for dictionary-encoded columns: the same bits as ours, and ours answer for its files (B5)."""
+"""Compare our filters with the filters that DuckDB writes for dictionary-encoded columns."""
 
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ import parsieve as ps
 
 INSTANT = "(TIMESTAMP '1969-12-31 23:59:50' + to_seconds(i))"
 
-# DuckDB's type, the values from `i` in 0..36, and the physical type where it is not the one that pyarrow chooses.
+# For each type of DuckDB: SQL for values from `i` in 0..36, and the physical type if pyarrow would choose another one.
 COLUMNS: dict[str, tuple[str, str | None]] = {
     "TINYINT": ("i - 20", None),
     "SMALLINT": ("i - 20", None),
@@ -38,7 +38,7 @@ COLUMNS: dict[str, tuple[str, str | None]] = {
 
 
 def filters_of(path: Path, query: str) -> tuple[pa.Table, dict[str, bytes]]:
-    """The result of a query, and the filters of the file that DuckDB makes of it, as its own metadata locates them."""
+    """Write the result of a query with DuckDB. Return the result, and the filters at the offsets in the metadata."""
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
         connection.sql(query).write_parquet(str(path))
@@ -53,7 +53,7 @@ def filters_of(path: Path, query: str) -> tuple[pa.Table, dict[str, bytes]]:
 
 
 def check(path: Path, select: str, *, column: Any = None, leaf: str | None = None, **column_type: Any) -> None:
-    """`select` over `i` in 0..36, many times each: the file's filter is ours."""
+    """Check that DuckDB's filter for `select` over many repetitions of `i` in 0..36 equals ours."""
     table, filters = filters_of(path, f"SELECT {select} AS c FROM (SELECT k % 37 AS i FROM range(5000) t(k))")
     column = table["c"] if column is None else column
     steps = ["c", "list", "element"] if pa.types.is_list(column.type) else ["c", *([leaf] if leaf else [])]
@@ -67,7 +67,7 @@ def check(path: Path, select: str, *, column: Any = None, leaf: str | None = Non
 
 
 @pytest.mark.parametrize("name", COLUMNS)
-def test_flat_types(tmp_path: Path, name: str) -> None:
+def test_filters_of_flat_types_equal_ours(tmp_path: Path, name: str) -> None:
     values, physical = COLUMNS[name]
     precision, scale = eval(name.removeprefix("DECIMAL")) if physical else (0, 0)
     column_type = {"type": pa.decimal128(precision, scale), "physical_type": physical} if physical else {}
@@ -78,7 +78,7 @@ def test_nulls_are_not_in_the_filter(tmp_path: Path) -> None:
     check(tmp_path / "c.parquet", "CASE WHEN i = 0 THEN NULL ELSE i END")
 
 
-def test_seconds_are_stored_as_microseconds(tmp_path: Path) -> None:
+def test_timestamps_in_seconds_are_stored_in_microseconds(tmp_path: Path) -> None:
     check(tmp_path / "c.parquet", f"{INSTANT}::TIMESTAMP_S", type=pa.timestamp("us"))
 
 
@@ -89,14 +89,14 @@ def test_uuids_are_sixteen_bytes(tmp_path: Path) -> None:
     check(tmp_path / "c.parquet", select, column=column)
 
 
-def test_nested_leaves(tmp_path: Path) -> None:
+def test_filters_of_nested_leaves_equal_ours(tmp_path: Path) -> None:
     check(tmp_path / "list.parquet", "[i, i + 100]")
     check(tmp_path / "a.parquet", "{'a': i, 'b': 'x' || i}", leaf="a")
     check(tmp_path / "b.parquet", "{'a': i, 'b': 'x' || i}", leaf="b")
 
 
-def test_duckdb_skips_by_a_filter_of_the_same_bytes(tmp_path: Path) -> None:
-    """Its own probe says no exactly where ours does."""
+def test_duckdb_excludes_the_same_values(tmp_path: Path) -> None:
+    """DuckDB's probe excludes the same values as ours."""
     path = tmp_path / "c.parquet"
     _, filters = filters_of(path, "SELECT (k % 37) * 10 AS c FROM range(5000) t(k)")
     ours = ps.BloomFilter.from_bytes(filters["c"], type=pa.int64())

@@ -1,4 +1,4 @@
-"""Files that fastparquet writes: their footers hold empty lists without an element type, which other readers accept."""
+"""Read files of fastparquet. Their footers contain empty lists without an element type, which other readers accept."""
 
 import datetime as dt
 from pathlib import Path
@@ -25,7 +25,7 @@ COLUMNS: dict[str, Any] = {
 
 @pytest.mark.parametrize("stats", [True, False])
 @pytest.mark.parametrize("column", COLUMNS)
-def test_filters_of_a_fastparquet_file(tmp_path: Path, column: str, stats: bool) -> None:
+def test_filters_can_be_added_to_a_fastparquet_file(tmp_path: Path, column: str, stats: bool) -> None:
     fastparquet = pytest.importorskip("fastparquet", reason="no wheel for this Python")
     path = str(tmp_path / "file.parquet")
     fastparquet.write(path, pd.DataFrame({column: COLUMNS[column]}), stats=stats)
@@ -46,7 +46,7 @@ def _check_every_function(path: str, column: str) -> None:
     with ps.open_filters(path) as filters:
         for value in table[column].to_pylist():
             assert value is None or filters.might_contain({column: value}) == [True]
-        # Other values are excluded, except by the few false positives of 100 probes.
+        # Other values are excluded, except for a few false positives in 100 probes.
         others = pa.array(range(1000, 1100)).cast(table.schema.field(column).type) if column == "ints" else None
         assert others is None or sum(any(filters.might_contain({column: [value]})) for value in others) < 20
     assert ps.drop_filters(path).dropped

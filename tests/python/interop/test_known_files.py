@@ -1,4 +1,4 @@
-"""The files of apache/parquet-testing and arrow-rs whose content is known, also what they do not hold (B3)."""
+"""Check filters in files of apache/parquet-testing and arrow-rs for present and absent values."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ import parsieve as ps
 
 FOLDER = Path(__file__).parents[4] / "shared" / "data" / "parquet-testing"
 
-# A filter that parquet-java wrote through Spark; a test of arrow-rs holds it.
+# A filter that parquet-java wrote in Spark, from a test of arrow-rs.
 FROM_JAVA = bytes.fromhex(
     "c8 01 50 14 40 44 08 6d 06 25 04 43 90 50 60 20 08 84 2b 21 00 05 63 41 02 00 e0 2c 40 4e 60 04"
 )
@@ -29,7 +29,7 @@ def check(filter: ps.BloomFilter, *, inside: list[str], outside: list[str]) -> N
     assert [text in filter for text in inside + outside] == [True] * len(inside) + [False] * len(outside)
 
 
-def test_b3_ten_strings_rebuild_a_filter_of_parquet_java() -> None:
+def test_ten_strings_give_the_filter_of_parquet_java() -> None:
     strings = [f"a{number}" for number in range(10)]
     ours = ps.BloomFilter(num_bytes=32)
     ours.insert(pa.array(strings))
@@ -37,7 +37,7 @@ def test_b3_ten_strings_rebuild_a_filter_of_parquet_java() -> None:
     check(ours, inside=strings, outside=["a10", "b0", ""])
 
 
-def test_a_bare_filter_of_parquet_mr() -> None:
+def test_a_filter_of_parquet_mr_contains_its_values() -> None:
     filter = ps.BloomFilter.from_bytes(file("bloom_filter.xxhash.bin"))
     check(filter, inside=["hello", "parquet", "bloom", "filter"], outside=["Hello", "world", ""])
     ours = ps.BloomFilter(num_bytes=1024)
@@ -45,7 +45,7 @@ def test_a_bare_filter_of_parquet_mr() -> None:
     assert ours.to_bytes() == file("bloom_filter.xxhash.bin")
 
 
-def test_a_filter_older_than_the_standard_is_refused() -> None:
+def test_a_filter_older_than_the_standard_raises() -> None:
     with pytest.raises(ps.ParsieveError, match="at byte"):
         ps.BloomFilter.from_bytes(file("bloom_filter.bin"))
 
@@ -57,7 +57,7 @@ def test_a_filter_older_than_the_standard_is_refused() -> None:
         ("data_index_bloom_encoding_with_length.parquet", 253, 2048),
     ],
 )
-def test_filters_inside_files(name: str, offset: int, num_bytes: int) -> None:
+def test_filters_inside_files_contain_their_values(name: str, offset: int, num_bytes: int) -> None:
     filter = ps.BloomFilter.from_bytes(file(name)[offset : offset + 16 + num_bytes])
     lines = "Hello,This is,a,test,How,are you,doing ,today,the quick,brown fox,jumps,over,the lazy,dog".split(",")
     check(filter, inside=lines, outside=["Hello_Not_Exists", "", "hello"])

@@ -1,4 +1,4 @@
-"""For the same values, our bitset is the one that pyarrow's writer puts into a file: every type, bit for bit (B5)."""
+"""Our filters equal the filters that pyarrow writes for the same values, bit for bit and for every type."""
 
 import io
 from typing import Any
@@ -12,20 +12,20 @@ import parsieve as ps
 
 
 def filters_in(file: bytes) -> dict[str, list[bytes]]:
-    """Header and bitset of each filter in a file, by column and row group."""
+    """Return the header and bitset of each filter in a file, by column and row group."""
     metadata = pq.read_metadata(io.BytesIO(file))
-    found: dict[str, list[bytes]] = {}
+    filters: dict[str, list[bytes]] = {}
     for row_group in range(metadata.num_row_groups):
         for number in range(metadata.num_columns):
             chunk = metadata.row_group(row_group).column(number)
             if chunk.bloom_filter_offset is not None:
                 end = chunk.bloom_filter_offset + chunk.bloom_filter_length
-                found.setdefault(chunk.path_in_schema, []).append(file[chunk.bloom_filter_offset : end])
-    return found
+                filters.setdefault(chunk.path_in_schema, []).append(file[chunk.bloom_filter_offset : end])
+    return filters
 
 
 def write(column: Any, num_values: int, **options: Any) -> bytes:
-    """A file of one column `c` whose leaves all have filters."""
+    """Write a file with one column `c` and a filter for each leaf."""
     table = pa.table({"c": column})
     plain = io.BytesIO()
     pq.write_table(table, plain)
@@ -40,7 +40,10 @@ def write(column: Any, num_values: int, **options: Any) -> bytes:
 def check(
     column: Any, *, insert: Any = None, leaves: tuple[str | None, ...] = (None,), type: Any = None, **options: Any
 ) -> None:
-    """The filters of a written file equal ours; `insert` is the column in a form that the writer cannot take."""
+    """Check that the filters of a written file equal ours.
+
+    `insert` is the same column in a form that the writer does not support.
+    """
     insert = column if insert is None else insert
     written = filters_in(write(column, max(len(column), 8), **options))
     assert len(written) == len(leaves), written.keys()
@@ -55,14 +58,14 @@ def check(
 
 
 @pytest.mark.parametrize("data_type", oracle.TYPES, ids=oracle.name)
-def test_flat_types(data_type: Any) -> None:
+def test_filters_of_flat_types_equal_ours(data_type: Any) -> None:
     column = oracle.array_of(data_type, oracle.raws(data_type, 300))
     check(column)
     check(column, use_dictionary=False)
 
 
 @pytest.mark.parametrize("data_type", oracle.TYPES, ids=oracle.name)
-def test_the_model_agrees_with_the_files_too(data_type: Any) -> None:
+def test_filters_of_flat_types_equal_the_model(data_type: Any) -> None:
     raws = oracle.raws(data_type, 300)
     ((theirs,),) = filters_in(write(oracle.array_of(data_type, raws), 400)).values()
     num_blocks = ps.BloomFilter.from_bytes(theirs).num_blocks
@@ -70,9 +73,9 @@ def test_the_model_agrees_with_the_files_too(data_type: Any) -> None:
     assert theirs == oracle.header(32 * num_blocks) + model
 
 
-# Old readers' decimals, narrow ones as integers, and old timestamps: what pyarrow writes on demand.
+# Options of pyarrow for old readers: narrow decimals as integers, and timestamps in other units.
 @pytest.mark.parametrize("precision", [1, 5, 9, 10, 18])
-def test_decimals_as_integers(precision: int) -> None:
+def test_filters_of_decimals_as_integers_equal_ours(precision: int) -> None:
     data_type = pa.decimal128(precision, 1)
     column = oracle.array_of(data_type, oracle.raws(data_type, 200))
     ((theirs,),) = filters_in(write(column, 200, store_decimal_as_integer=True)).values()
@@ -86,7 +89,7 @@ def test_decimals_as_integers(precision: int) -> None:
 
 
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
-def test_timestamps_stored_in_another_unit(unit: str) -> None:
+def test_filters_of_timestamps_in_another_unit_equal_ours(unit: str) -> None:
     million = 10**6  # a whole number of every coarser unit
     column = pa.array([0, million, -million, None], pa.timestamp(unit))
     check(column, coerce_timestamps="us", type=pa.timestamp("us"))
@@ -102,25 +105,25 @@ def test_timestamps_stored_in_another_unit(unit: str) -> None:
     ],
     ids=["text", "bytes", "doubles"],
 )
-def test_dictionaries(column: Any) -> None:
+def test_filters_of_dictionaries_equal_ours(column: Any) -> None:
     check(column)
 
 
-def test_unused_entries_of_a_dictionary_are_no_values() -> None:
+def test_unused_entries_of_a_dictionary_are_not_inserted() -> None:
     column = pa.DictionaryArray.from_arrays(pa.array([0, 2], pa.int32()), pa.array([10, 11, 12], pa.int64()))
     check(column.dictionary_decode(), insert=column)
     nulls = pa.DictionaryArray.from_arrays(pa.array([0, 2, None, 0], pa.int8()), pa.array(["used", "not", None]))
     check(pa.array(["used", None, None, "used"]), insert=nulls)
 
 
-def test_runs() -> None:
+def test_filters_of_runs_equal_ours() -> None:
     values = pa.array(["x", None, "yy"])
     runs = pa.RunEndEncodedArray.from_arrays(pa.array([3, 5, 9], pa.int16()), values)
     check(pa.array(["x"] * 3 + [None] * 2 + ["yy"] * 4), insert=runs)
     check(pa.array([None, "yy"]), insert=runs.slice(4, 2))
 
 
-def test_extension_types_by_their_storage() -> None:
+def test_extension_types_have_the_hashes_of_their_storage() -> None:
     check(pa.ExtensionArray.from_storage(pa.uuid(), pa.array([bytes(range(16)), None], pa.binary(16))))
     check(pa.ExtensionArray.from_storage(pa.json_(), pa.array(['{"a": 1}', None])))
 
@@ -133,14 +136,14 @@ def test_extension_types_by_their_storage() -> None:
     ],
     ids=oracle.name,
 )
-def test_lists(data_type: Any) -> None:
+def test_filters_of_lists_equal_ours(data_type: Any) -> None:
     nested = pa.types.is_list(data_type.value_type)
     item: Any = "text" if "string" in str(data_type) else 7
     rows = [[item, item], None, [None, item], [item * 2, None]]
     check(pa.array([[row, None, row] if row else None for row in rows] if nested else rows, data_type))
 
 
-def test_structures_and_maps() -> None:
+def test_filters_of_structs_and_maps_equal_ours() -> None:
     rows = [{"a": 1, "b": {"c": "x"}}, None, {"a": None, "b": None}, {"a": 4, "b": {"c": None}}]
     check(pa.array(rows, pa.struct({"a": pa.int32(), "b": pa.struct({"c": pa.string()})})), leaves=("a", "b.c"))
     pairs = [[("k", 1), ("l", None)], None, [], [("m", 3)]]

@@ -1,4 +1,4 @@
-"""Predicates at their edges: none crashes a plan, chains become lists, and what excludes nothing is reported."""
+"""Edge cases of predicates: they do not crash plans, chains become lists, and unsupported ones cause a warning."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def predicates(value: Any) -> Iterator[Any]:
         try:
             yield make()
         except BaseException as error:
-            # What the engine itself does not take; Polars panics.
+            # The engine itself rejects some predicates. Polars panics.
             if not isinstance(error, Exception | pl.exceptions.PanicException):
                 raise
 
@@ -75,9 +75,9 @@ def predicates(value: Any) -> Iterator[Any]:
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 def test_no_predicate_crashes(kind: pa.DataType) -> None:
     schema = pa.schema({"x": kind})
-    asked = [one for value in VALUES for one in predicates(value)]
-    asked += [form.format(*(text,) * form.count("{}")) for form in FORMS for text in [*SQL, "1" + "0" * 5000]]
-    for where in asked:
+    conditions = [condition for value in VALUES for condition in predicates(value)]
+    conditions += [form.format(*(text,) * form.count("{}")) for form in FORMS for text in [*SQL, "1" + "0" * 5000]]
+    for where in conditions:
         try:
             form = parse(where, schema)
         except (ValueError, TypeError, ps.ParsieveError) as error:
@@ -89,7 +89,7 @@ def test_no_predicate_crashes(kind: pa.DataType) -> None:
 
 
 @pytest.mark.parametrize("kind", [pa.decimal32(4, 0), pa.decimal64(12, 0)], ids=str)
-def test_lists_of_short_decimals(tmp_path: Path, kind: pa.DataType) -> None:
+def test_lists_match_short_decimals(tmp_path: Path, kind: pa.DataType) -> None:
     pq.write_table(pa.table({"x": pa.array([Decimal(1), Decimal(2), Decimal(3)], kind)}), tmp_path / "a.parquet")
     table = ps.open_table(str(tmp_path))
     for where in ("x IN (1, 2)", [("x", "in", [Decimal(1), Decimal(2)])], [("x", "not in", [Decimal(3)])]):
@@ -97,7 +97,7 @@ def test_lists_of_short_decimals(tmp_path: Path, kind: pa.DataType) -> None:
     assert table.plan("x IN (7, 8)").files == []
 
 
-def test_a_prefix_of_bytes_that_is_no_text(tmp_path: Path) -> None:
+def test_a_prefix_of_bytes_need_not_be_text(tmp_path: Path) -> None:
     pq.write_table(pa.table({"x": [b"\xff1", b"a"]}), tmp_path / "a.parquet")
     table = ps.open_table(str(tmp_path))
     assert table.plan(pc.starts_with(F, b"\xff")).to_arrow()["x"].to_pylist() == [b"\xff1"]
@@ -106,7 +106,7 @@ def test_a_prefix_of_bytes_that_is_no_text(tmp_path: Path) -> None:
     assert unknowns(parse(pc.starts_with(F, b"\xff"), pa.schema({"x": pa.string()})))
 
 
-def test_a_chain_over_one_column_is_one_list() -> None:
+def test_a_chain_of_comparisons_becomes_one_list() -> None:
     schema = pa.schema({"x": pa.int64(), "y": pa.int64(), "f": pa.float64()})
     chains: list[Any] = [
         " OR ".join(f"x = {number % 2000}" for number in range(3000)),
@@ -124,7 +124,7 @@ def test_a_chain_over_one_column_is_one_list() -> None:
     assert isinstance(form, Not)
     assert isinstance(form.part, In)
     assert str(normalize(parse("x = 1 OR y = 2 OR x = 3 OR x = 1", schema))) == "x IN (1, 3) OR y = 2"
-    # Lists do not find both zeros and NaN.
+    # A list cannot match both zeros or NaN, so these values stay comparisons.
     floats = normalize(parse("f = 0 OR f = 1 OR f = 'nan' OR f = 2", schema))
     assert sum(isinstance(part, Compare) for part in walk(floats)) == 2
     many = parse([("x", "in", range(100_000))], schema)
@@ -132,13 +132,13 @@ def test_a_chain_over_one_column_is_one_list() -> None:
     assert len([part for part in walk(normalize(many)) if isinstance(part, In)]) == 1
 
 
-def test_engines_are_given_flat_trees(tmp_path: Path) -> None:
+def test_engines_receive_flat_trees(tmp_path: Path) -> None:
     pq.write_table(pa.table({"x": [1, 2, 3]}), tmp_path / "a.parquet")
     plan = ps.open_table(str(tmp_path)).plan(" OR ".join(f"x > {number}" for number in range(2, 800)))
     assert plan.to_arrow().num_rows == plan.to_polars().collect().height == len(plan.to_duckdb().fetchall()) == 1
 
 
-def test_what_programs_write() -> None:
+def test_conditions_of_generators_are_simplified() -> None:
     schema = pa.schema({"x": pa.int64(), "s": pa.string()})
 
     def read(text: str) -> str:
@@ -152,7 +152,7 @@ def test_what_programs_write() -> None:
         assert read("(" * depth + "x" + ")" * depth + " = 1 AND s = 'a'") == "x = 1 AND s = 'a'"
     doubled = "(" * 30 + "x = 1" + ")" * 30
     assert read(f"{doubled} AND x IN ((1))") == "x = 1"
-    # A pair after a name or IN is not one of two.
+    # A tuple after IN is not supported, even if redundant parentheses come first.
     assert unknowns(parse(f"{doubled} AND x IN ((1, 2))", schema))
     with pytest.raises(ValueError, match="deep"):
         parse("".join(f"(x = {n} {'AND' if n % 2 else 'OR'} " for n in range(400)) + "x = 1" + ")" * 400, schema)
@@ -164,7 +164,7 @@ def test_both_zeros_are_equal_in_every_language() -> None:
         assert any(str(part) == "x = 0.0" for part in walk(parse(where, schema))), where
 
 
-def test_messages_are_short_and_plain() -> None:
+def test_messages_are_short() -> None:
     schema = pa.schema({"x": pa.int64(), "b": pa.binary()})
     for text in ("b = X'1'", "x = 0x1"):
         with pytest.raises(ValueError, match="two hexadecimal digits"):
@@ -201,7 +201,9 @@ def table(tmp_path: Path) -> ps.Table:
         (C + 1 == 2, "computed columns are not supported"),
     ],
 )
-def test_what_excludes_nothing_is_said_at_the_callers_line(table: ps.Table, where: Any, remedy: str) -> None:
+def test_a_predicate_that_excludes_nothing_warns_at_the_line_of_the_caller(
+    table: ps.Table, where: Any, remedy: str
+) -> None:
     where = pl.col("n") + 1 == 2 if isinstance(where, pl.Expr) else where
     with pytest.warns(ps.ParsieveWarning, match=re.escape(remedy)) as caught:
         plan = table.plan(where)
@@ -213,7 +215,7 @@ def test_what_excludes_nothing_is_said_at_the_callers_line(table: ps.Table, wher
         table.plan(where, on_unknown="error")
 
 
-def test_a_warning_comes_once_for_each_line(table: ps.Table) -> None:
+def test_each_line_warns_once(table: ps.Table) -> None:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("default")
         for _ in range(3):
@@ -223,14 +225,14 @@ def test_a_warning_comes_once_for_each_line(table: ps.Table) -> None:
         table.plan("n = 1", on_unknown="never")  # type: ignore[arg-type]
 
 
-def test_uuids_beside_texts_and_bytes(table: ps.Table) -> None:
+def test_uuids_compare_with_text_and_bytes(table: ps.Table) -> None:
     key = uuid.UUID(int=5)
     assert table.plan([("raw", "=", key)]).to_arrow().num_rows == 1
     assert str(parse([("customer_id", "=", key)], table.schema)) == f"customer_id = '{key}'"
     assert str(parse([("customer_id", "in", [key])], table.schema)).endswith(f"customer_id = '{key}'")
 
 
-def test_parameters(table: ps.Table) -> None:
+def test_parameters_replace_placeholders(table: ps.Table) -> None:
     schema = table.schema
     assert str(parse("n = ? AND customer_id IN (?, ?)", schema, params=[1, "a", "b"])) == (
         "n = 1 AND customer_id IN ('a', 'b')"
@@ -249,18 +251,18 @@ def test_parameters(table: ps.Table) -> None:
         table.plan("n = ?", [1])  # type: ignore[arg-type]
 
 
-def test_capitals_of_names_matter_nowhere(table: ps.Table) -> None:
+def test_unquoted_names_ignore_case(table: ps.Table) -> None:
     for where in ("CUSTOMER_ID = 'x'", [("Customer_Id", "=", "x")], pc.field("CUSTOMER_ID") == "x"):
         assert table.plan(where).files == []
     assert table.plan(keys={"CUSTOMER_ID": ["x"]}).files == []
-    assert [one.column for one in table.advise("CUSTOMER_ID")] == ["customer_id"]
+    assert [advice.column for advice in table.advise("CUSTOMER_ID")] == ["customer_id"]
     assert list(table.build_index("CUSTOMER_ID", progress=False).columns) == ["customer_id"]
     assert table.plan().to_arrow(columns=["CUSTOMER_ID"]).column_names == ["customer_id"]
     with pytest.raises(ps.ColumnNotFoundError):
         table.plan('"CUSTOMER_ID" = 1')
 
 
-def test_joins_hold_each_part_once() -> None:
+def test_repeated_parts_are_removed() -> None:
     schema = pa.schema({"x": pa.int64(), "y": pa.int64()})
     form = normalize(parse(" OR ".join(["(x = 1 AND y = 2)", "x > 5"] * 500), schema))
     assert isinstance(form, Or)

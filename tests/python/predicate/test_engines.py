@@ -1,4 +1,4 @@
-"""One typed form, the same rows in every engine: random predicates on random tables beside the reference."""
+"""Every engine returns the rows of the reference, for random predicates on random tables."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from parsieve.predicate.render import to_duckdb, to_polars, to_pyarrow
 
 @settings(deadline=None, max_examples=150)
 @given(tables(), PREDICATES)
-def test_every_engine_finds_the_rows_of_the_reference(table: pa.Table, expr: Expr) -> None:
+def test_every_engine_returns_the_rows_of_the_reference(table: pa.Table, expr: Expr) -> None:
     expected = rows(expr, table)
     assert rows(normalize(expr), table) == expected
     assert in_pyarrow(expr, table) == expected
     assert in_polars(expr, table) == expected
-    # What DuckDB cannot hold is refused, and plans filter before DuckDB sees the rows.
+    # Values that DuckDB cannot represent raise, and plans filter these rows before they reach DuckDB.
     with contextlib.suppress(ps.UnsupportedError):
         assert in_duckdb(expr, table) == expected
 
 
-def test_the_ends_of_time_are_infinite_in_duckdb_and_so_refused() -> None:
+def test_timestamps_that_are_infinite_in_duckdb_raise() -> None:
     for unit in ("us", "ns"):
         column = pa.array([2**63 - 1, -(2**63) + 1, 0], pa.int64()).cast(pa.timestamp(unit))
         with pytest.raises(ps.UnsupportedError, match="cannot hold the time"):
@@ -43,8 +43,8 @@ def test_the_ends_of_time_are_infinite_in_duckdb_and_so_refused() -> None:
 
 def in_pyarrow(expr: Expr, table: pa.Table) -> list[int]:
     numbered = table.append_column("row", pa.array(range(table.num_rows), pa.int64()))
-    found: list[int] = ds.dataset(numbered).to_table(filter=to_pyarrow(expr))["row"].to_pylist()
-    return found
+    numbers: list[int] = ds.dataset(numbered).to_table(filter=to_pyarrow(expr))["row"].to_pylist()
+    return numbers
 
 
 def in_polars(expr: Expr, table: pa.Table) -> list[int]:
@@ -57,7 +57,7 @@ def in_duckdb(expr: Expr, table: pa.Table) -> list[int]:
     with duckdb.connect() as con:
         con.execute("SET TimeZone = 'America/New_York'")
         con.register("numbered", numbered)
-        # Registered Arrow tables are asked with pushed-down filters; a table of DuckDB's own is not.
+        # DuckDB pushes filters down into registered Arrow tables, but not into its own tables. Test both.
         con.execute("CREATE TABLE own AS SELECT * FROM numbered")
         text = to_duckdb(expr)
         pushed = con.execute(f"SELECT row FROM numbered WHERE {text} ORDER BY row").fetchall()
@@ -67,7 +67,7 @@ def in_duckdb(expr: Expr, table: pa.Table) -> list[int]:
 
 
 @pytest.mark.parametrize("op", OPERATORS)
-def test_nan_has_one_place_in_every_engine(op: Any) -> None:
+def test_nan_compares_alike_in_every_engine(op: Any) -> None:
     table = pa.table({"f8": pa.array([1.0, math.nan, None, -math.inf, math.inf, -0.0, 0.0])})
     operand = Operand(ColumnNames(table.schema).find(["f8"]))
     for value in (1.0, 0.0, -0.0, math.nan, math.inf):

@@ -1,4 +1,4 @@
-"""Each language says in the typed form what its own engine makes of it."""
+"""Predicates in each language match the same rows as in their own engine."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def by_duckdb(text: str) -> list[int]:
 
 
 @pytest.mark.parametrize("text", ATOMS.strip().replace("\n", "|").split("|"))
-def test_each_form_of_sql_is_what_duckdb_makes_of_it(text: str) -> None:
+def test_each_form_of_sql_matches_the_same_rows_as_in_duckdb(text: str) -> None:
     expr = parse(text, TABLE.schema)
     assert not unknowns(expr)
     assert rows(expr, TABLE) == by_duckdb(text)
@@ -89,7 +89,7 @@ def test_each_form_of_sql_is_what_duckdb_makes_of_it(text: str) -> None:
 
 @settings(deadline=None, max_examples=150)
 @given(SQL)
-def test_sql_is_what_duckdb_makes_of_it(text: str) -> None:
+def test_random_sql_matches_the_same_rows_as_in_duckdb(text: str) -> None:
     assert rows(normalize(parse(text, TABLE.schema)), TABLE) == by_duckdb(text)
 
 
@@ -132,7 +132,7 @@ EXPRESSIONS = [
 
 @pytest.mark.parametrize("expression", EXPRESSIONS, ids=str)
 @pytest.mark.parametrize("form", ["itself", "not", "and", "or"])
-def test_a_pyarrow_expression_is_what_pyarrow_makes_of_it(expression: pc.Expression, form: str) -> None:
+def test_a_pyarrow_expression_matches_the_same_rows_as_in_pyarrow(expression: pc.Expression, form: str) -> None:
     made = {
         "itself": expression,
         "not": ~expression,
@@ -179,7 +179,7 @@ FRAME_EXPRESSIONS = [
 
 @pytest.mark.parametrize("expression", FRAME_EXPRESSIONS, ids=str)
 @pytest.mark.parametrize("negated", [False, True])
-def test_a_polars_expression_is_what_polars_makes_of_it(expression: pl.Expr, negated: bool) -> None:
+def test_a_polars_expression_matches_the_same_rows_as_in_polars(expression: pl.Expr, negated: bool) -> None:
     made = ~expression if negated else expression
     expected = pl.DataFrame(pl.from_arrow(TABLE)).filter(made)["row"].to_list()
     expr = parse(made, TABLE.schema)
@@ -206,7 +206,7 @@ def test_a_polars_expression_is_what_polars_makes_of_it(expression: pl.Expr, neg
     ],
     ids=str,
 )
-def test_tuples_are_what_pyarrow_makes_of_them(where: Any) -> None:
+def test_tuples_match_the_same_rows_as_in_pyarrow(where: Any) -> None:
     expected = ds.dataset(TABLE).to_table(filter=pq.filters_to_expression(where))["row"].to_pylist()
     assert rows(parse(where, TABLE.schema), TABLE) == expected
 
@@ -245,7 +245,7 @@ UNKNOWN = [
 
 
 @pytest.mark.parametrize("text", UNKNOWN)
-def test_what_is_not_understood_is_kept_as_such_and_not_rendered(text: str) -> None:
+def test_unsupported_sql_becomes_unknown_parts_that_cannot_be_rendered(text: str) -> None:
     expr = parse(text, TABLE.schema)
     assert unknowns(expr)
     assert all(part.reason for part in unknowns(expr))
@@ -259,7 +259,7 @@ def test_what_is_not_understood_is_kept_as_such_and_not_rendered(text: str) -> N
     [F("i") + 1 == 2, pc.and_(F("b"), F("b")), F(1) == 2, F("i") == F("u"), pc.match_like(F("s"), "%a"), F("d") == 0.1],
     ids=str,
 )
-def test_pyarrow_expressions_that_are_not_understood(expression: pc.Expression) -> None:
+def test_unsupported_pyarrow_expressions_have_unknown_parts(expression: pc.Expression) -> None:
     assert unknowns(parse(expression, TABLE.schema))
 
 
@@ -268,11 +268,11 @@ def test_pyarrow_expressions_that_are_not_understood(expression: pc.Expression) 
     [C("f") == math.nan, C("f") < math.inf, C("i") + 1 == 2, C("i") == C("u"), C("i").map_batches(abs) == 1],
     ids=["nan", "inf", "sum", "columns", "python"],
 )
-def test_polars_expressions_that_are_not_understood(expression: pl.Expr) -> None:
+def test_unsupported_polars_expressions_have_unknown_parts(expression: pl.Expr) -> None:
     assert unknowns(parse(expression, TABLE.schema))
 
 
-def test_an_unknown_column_is_an_error_even_in_what_is_not_understood() -> None:
+def test_an_unknown_column_raises_even_in_an_unsupported_predicate() -> None:
     for where in ("nope = 1", "abs(nope) = 1", "i = nope", "st.nope = 1", F("nope") + 1 == 2, C("nope").abs() == 1):
         with pytest.raises(ps.ColumnNotFoundError, match="nope"):
             parse(where, TABLE.schema)
@@ -285,19 +285,19 @@ def test_an_unknown_column_is_an_error_even_in_what_is_not_understood() -> None:
 @pytest.mark.parametrize(
     "text", ["", "SELECT 1", "i = 1; i = 2", "i = ", "((i = 1)", "i = 1 x", "b XOR b", "DROP TABLE a", "i = 1L"]
 )
-def test_what_is_no_predicate_is_a_value_error(text: str) -> None:
+def test_invalid_sql_raises(text: str) -> None:
     with pytest.raises(ValueError, match="not a valid SQL condition"):
         parse(text, TABLE.schema)
 
 
-def test_deep_predicates_end_in_an_answer_or_a_value_error() -> None:
+def test_wide_predicates_are_parsed_and_deep_predicates_raise() -> None:
     wide = " OR ".join(f"i = {number}" for number in range(3000))
     assert rows(parse(wide, TABLE.schema), TABLE) == [0, 1, 2, 6, 7]
     with pytest.raises(ValueError, match="deep"):
         parse("NOT (i = 2 OR " * 5000 + "i = 1" + ")" * 5000, TABLE.schema)
 
 
-def test_names_with_dots_quotes_and_capitals() -> None:
+def test_names_may_have_dots_quotes_and_capitals() -> None:
     schema = pa.schema(
         {"a.b": pa.int32(), "A": pa.struct({"c d": pa.int32()}), "x": pa.int32(), "X": pa.int32(), 'q"q': pa.int8()}
     )
@@ -310,24 +310,24 @@ def test_names_with_dots_quotes_and_capitals() -> None:
         "X = 1": ("X",),
         '"q""q" = 1': ('q"q',),
     }.items():
-        found = ps.predicate.columns(parse(text, schema))
-        assert [column.path for column in found] == [path], text
+        columns = ps.predicate.columns(parse(text, schema))
+        assert [column.path for column in columns] == [path], text
     with pytest.raises(ps.ColumnNotFoundError, match="several"):
         parse("a.b = 1", pa.schema({"a.b": pa.int32(), "a": pa.struct({"b": pa.int32()})}))
     with pytest.raises(ps.ColumnNotFoundError, match="several"):
         parse("ab = 1", pa.schema({"aB": pa.int32(), "Ab": pa.int32()}))
 
 
-def test_a_clock_without_a_zone_is_read_where_timezone_says() -> None:
+def test_timezone_applies_to_times_without_a_zone() -> None:
     def moment(text: str, zone: str) -> str:
         return str(parse(f"z = '{text}'", TABLE.schema, timezone=zone))
 
     assert moment("2026-01-01", "Europe/Madrid") == "z = 2025-12-31 23:00:00.000000Z"
     assert moment("2026-07-01 12:00:00", "Europe/Madrid") == "z = 2026-07-01 10:00:00.000000Z"
     assert moment("2026-07-01 12:00:00.5", "+05:30") == "z = 2026-07-01 06:30:00.500000Z"
-    # What names its zone is not moved.
+    # Times with a zone are not converted.
     assert moment("2026-07-01 12:00:00Z", "Europe/Madrid") == "z = 2026-07-01 12:00:00.000000Z"
-    # Clocks that show a time twice or never.
+    # Local times that occur twice or never.
     for text in ("2026-10-25 02:30:00", "2026-03-29 02:30:00"):
         assert "twice or never" in unknowns(parse(f"z = '{text}'", TABLE.schema, timezone="Europe/Madrid"))[0].reason
     with pytest.raises(ValueError, match="no time zone"):

@@ -1,4 +1,4 @@
-"""Times of numpy in predicates: those in steps of several units, which pyarrow takes for other times, skip nothing."""
+"""Compare with numpy times. Times in steps of several units skip nothing, because pyarrow converts them wrongly."""
 
 import warnings
 from pathlib import Path
@@ -11,7 +11,7 @@ import pytest
 
 import parsieve as ps
 
-# 125 seconds, and what pyarrow takes for 5.
+# 125 seconds, which pyarrow converts to 5 seconds.
 STEPS: Any = np.array([5], "M8[25s]")
 
 
@@ -25,7 +25,7 @@ def table(tmp_path: Path) -> ps.Table:
 
 
 def plan_of_unknown(table: ps.Table, predicate: list[Any]) -> ps.Plan:
-    """A plan of a predicate that is not understood, which may be warned of."""
+    """Plan an unsupported predicate without warnings."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return table.plan(predicate)
@@ -40,14 +40,14 @@ def test_times_in_steps_of_several_units_skip_nothing(table: ps.Table, operator:
     assert exact.to_arrow().num_rows == 1
 
 
-def test_keys_in_steps_of_several_units_are_refused(table: ps.Table) -> None:
+def test_keys_in_steps_of_several_units_raise(table: ps.Table) -> None:
     for wrong in (STEPS, list(STEPS)):
         with pytest.raises(TypeError, match="steps of several units"):
             table.plan(keys={"t": wrong})
     assert len(table.plan(keys={"t": STEPS.astype("M8[s]")}).files) == 1
 
 
-def test_a_numpy_day_is_a_date(table: ps.Table) -> None:
+def test_a_numpy_day_matches_a_date(table: ps.Table) -> None:
     plan = table.plan([("d", "=", np.datetime64("1970-01-08"))])
     assert (len(plan.files), plan.to_arrow().num_rows) == (1, 1)
     assert len(plan_of_unknown(table, [("d", "=", np.datetime64("1970-01"))]).files) == 2

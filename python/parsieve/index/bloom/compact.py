@@ -14,7 +14,7 @@ from parsieve.lake.base import Location
 def full_shelves(store: Store, shelves: Sequence[Shelf], tokens: Mapping[Location, str]) -> int:
     """Return how many shelves at the start are full of live filters, so that merging them gains nothing.
 
-    Only the shelves at the start can stay as they are: if two shelves have a filter of the same location, the later one
+    Only the shelves at the start can stay unmerged: if two shelves have a filter of the same location, the later one
     counts, so merged shelves must come last.
     """
     locations_of = [set(_core.Shelf.read(shelf.directory.get(store)).locations) for shelf in shelves]

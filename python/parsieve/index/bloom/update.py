@@ -44,7 +44,7 @@ def update(
                 continue
             path, field = column
             if not _has_same_hashes(field.type, state.type):
-                # The filters say nothing about values of the new type.
+                # Values of the new type have other hashes, so the filters are useless.
                 state = replace(state, bindings=(), shelves=())
             bound = bindings.read(log.store, state.bindings) if state.bindings else {}
             changed = target.changed_slices(bound, renewed or {})

@@ -23,9 +23,9 @@ def settle(lake: Lake, snapshot: Snapshot) -> Snapshot:
 
     A file that changed within one tick of the filesystem's clock may change again without a new timestamp, so it
     cannot be indexed safely. This waits once until the tick is over, and lists the files again. Files that change
-    during the wait are left out, so a table that is written all the time does not delay the build.
+    during the wait are not indexed, so a table that is written all the time does not delay the build.
 
-    A snapshot that is already settled is returned unchanged.
+    A snapshot that went through this before is returned unchanged.
     """
     if snapshot.unsettled is not None:
         return snapshot
@@ -38,7 +38,7 @@ def settle(lake: Lake, snapshot: Snapshot) -> Snapshot:
 
 
 def unsettled(snapshot: Snapshot) -> tuple[LeftOut, ...]:
-    """Return the slices of a settled snapshot that an index cannot cover."""
+    """Return the slices that an index cannot cover, with reasons."""
     reasons = snapshot.unsettled or {}
     locations, _ = locations_and_tokens(snapshot.slices)
     numbers = [number for number, location in enumerate(locations) if location in reasons]

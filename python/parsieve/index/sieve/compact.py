@@ -18,7 +18,7 @@ from parsieve.index.sieve.base import put_base
 from parsieve.index.sieve.reader import ColumnReader
 from parsieve.io.store.base import Store
 
-# How much of a segment file to read at once: the keys of many segments.
+# How many bytes of a segment file to read in one request: the keys of many segments.
 READ_AHEAD = 8 << 20
 # How much of a new base to hold in memory. The rest waits in a temporary folder.
 WAITING = 256 << 20

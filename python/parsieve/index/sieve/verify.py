@@ -14,7 +14,7 @@ from parsieve.index.sieve.reader import ColumnReader
 from parsieve.io.store.base import Store
 from parsieve.lake.base import Lake, Snapshot
 
-# How many bytes of keys of a slice to check at once.
+# Check the keys of a slice in parts of this many bytes.
 PAIRS_BYTES = 64 << 20
 
 
