@@ -81,7 +81,7 @@ mod tests {
         let inner = sliced(numbers(), 1, 8, None);
         let item = Arc::new(Field::new("item", inner.data_type().clone(), true));
         let builder = ArrayDataBuilder::new(DataType::FixedSizeList(item, 2)).offset(1).len(3);
-        // SAFETY: a test's own data.
+        // SAFETY: the child has 8 rows, and the list needs 2 * (1 + 3).
         let list = unsafe { builder.child_data(vec![inner]).build_unchecked() };
         let array = make_array(normalize_offsets(&list));
         let values = array.as_fixed_size_list().values().as_struct().clone();

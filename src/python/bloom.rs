@@ -118,7 +118,7 @@ impl BloomFilter {
         let answer = self.read(py, |filter| filter.check(array, ColumnOptions::default()))?;
         match (answer.len(), answer.null_count()) {
             (1, 0) => Ok(answer.value(0)),
-            (1, _) => Err(PyTypeError::new_err("a filter holds no nulls; it cannot answer for one")),
+            (1, _) => Err(PyTypeError::new_err("a Bloom filter contains no nulls, so it cannot be checked for null")),
             (len, _) => Err(PyValueError::new_err(format!("expected one value, not {len}; use check() for several"))),
         }
     }

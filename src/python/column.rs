@@ -218,7 +218,7 @@ pub(super) fn single(value: &Bound<'_, PyAny>, data_type: Option<&Bound<'_, PyAn
 }
 
 /// The error for a probe of null.
-pub(super) const NO_NULLS: &str = "a filter holds no nulls; it cannot answer for one";
+pub(super) const NO_NULLS: &str = "a Bloom filter contains no nulls, so it cannot be checked for null";
 
 /// Converts an Arrow array to a pyarrow array.
 pub(super) fn to_pyarrow(py: Python<'_>, array: ArrayRef) -> PyResult<Bound<'_, PyAny>> {

@@ -144,7 +144,7 @@ fn fields(reader: &mut Reader<'_>, structure: &'static str) -> Result<Vec<FieldR
         }
         let value = reader.position();
         reader.skip(field.kind)?;
-        // A one-byte header stores a difference; a longer header stores the id.
+        // A one-byte header stores the difference from the previous id. A longer header stores the id itself.
         let previous = (value - start == 1).then_some(last);
         let (id, kind) = (field.id, field.kind);
         fields.push(FieldRange { id, kind, header: start..value, value: value..reader.position(), previous });

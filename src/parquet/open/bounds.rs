@@ -163,7 +163,7 @@ impl SchemaLeaf {
             (Physical::FixedLenByteArray, Some(L::Float16)) => real(half(stored.try_into().ok()?))?,
             (Physical::FixedLenByteArray, Some(L::Decimal { .. })) => Bound::Integer(big_endian(stored)?),
             (Physical::FixedLenByteArray, None | Some(L::Uuid)) => Bound::Bytes(stored),
-            // Some writers store empty bytes for "none". BYTE_ARRAY decimals do not sort as bytes.
+            // Some writers store empty bytes for a missing bound. Decimals in BYTE_ARRAY do not sort as bytes.
             (Physical::ByteArray, None | Some(L::String | L::Enum | L::Json | L::Bson)) if !stored.is_empty() => {
                 Bound::Bytes(stored)
             }

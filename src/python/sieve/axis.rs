@@ -67,7 +67,7 @@ impl SieveOptions {
             (Some(error), None, None) => Coarsen::Error { millionths: scaled("error", error, 1e6)? },
             (None, Some(slope), None) => Coarsen::Slope { thousandths: scaled("slope", slope, 1e3)? },
             (None, None, Some(keys)) => Coarsen::Plain { keys },
-            _ => return Err(PyTypeError::new_err("give one of error, slope and plain")),
+            _ => return Err(PyTypeError::new_err("pass at most one of error, slope and plain")),
         };
         Ok(Self(Options {
             max_records: max_records.unwrap_or(defaults.max_records),

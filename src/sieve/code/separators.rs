@@ -117,7 +117,7 @@ pub(in crate::sieve) fn put_separators<P: Offset>(
         debug_assert_eq!(cut, separators.len(), "a run across the middle was not cut");
         (separators, &separators[..0], runs)
     };
-    // No block has nearly 2^30 runs, so the limit changes nothing.
+    // The limit of 30 has no effect in practice, because no block has nearly 2^30 runs.
     let room = 1 << (shift - 1).min(30);
     match distribution {
         Distribution::Scattered => put_binomial(out, below, runs, room, room),

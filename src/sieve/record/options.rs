@@ -57,8 +57,10 @@ impl Options {
     pub(in crate::sieve) fn check(&self) -> Result<()> {
         let wrong = match self.coarsen {
             Coarsen::Plain { keys: 0 } => Some("plain blocks hold at least one key"),
-            Coarsen::Error { millionths } if millionths > 1_000_000 => Some("an error is a share of at most one"),
-            _ if self.max_records == 0 || self.max_key_bytes == 0 || self.max_weight == 0 => Some("a limit of zero"),
+            Coarsen::Error { millionths } if millionths > 1_000_000 => Some("error must be at most 1"),
+            _ if self.max_records == 0 || self.max_key_bytes == 0 || self.max_weight == 0 => {
+                Some("max_records, max_key_bytes and max_weight must be greater than zero")
+            }
             _ => None,
         };
         wrong.map_or(Ok(()), |what| Err(Error::new(ErrorKind::SieveOption(what))))

@@ -36,7 +36,7 @@ pub(in crate::sieve) struct SegmentPlan<P> {
     pub(in crate::sieve) blocks: Vec<PlannedBlock>,
     pub(in crate::sieve) separators: Vec<P>,
     pub(in crate::sieve) sets: Vec<u32>,
-    /// Reads of the answers, summed over the keys.
+    /// The number of locations in the answer for a key, summed over the keys.
     pub(in crate::sieve) reads: u64,
 }
 

@@ -82,7 +82,7 @@ def test_pinning_checks_the_request(folder: Path) -> None:
         Request(str(folder), where="abs(n) = 3").pinned()
     with pytest.raises(ps.ColumnNotFoundError):
         Request(str(folder), where="m = 3").pinned()
-    with pytest.raises(ps.UnsupportedError, match="keeps no earlier states"):
+    with pytest.raises(ps.UnsupportedError, match="has no history"):
         Request(str(folder), as_of="3").pinned()
 
 

@@ -97,7 +97,7 @@ class ParquetDir(Adapter):
         If no file changed, the slices are the same object as before.
         """
         if as_of is not None:
-            raise UnsupportedError(f"{self.uri} is a plain folder of Parquet files, which keeps no earlier states")
+            raise UnsupportedError(f"{self.uri} is a plain folder of Parquet files, which has no history; omit as_of")
         instant = time.time_ns()
         try:
             listed = self._storage.list()

@@ -75,8 +75,8 @@ class Deletes:
 class DataFiles:
     """The data files of a snapshot, in the order of its manifests."""
 
-    # `_SCHEMA`. A commit that added a path again may have written another file, so `added` belongs to its version: a
-    # sequence number, or a snapshot id in tables of version 1.
+    # The schema is `_SCHEMA`. If a path is removed and added again, it may contain another file. `added` tells the two
+    # apart. It is a sequence number, or a snapshot id in tables of version 1.
     columns: pa.RecordBatch
     # The partitions with their records, by the numbers in the column `partition`.
     partitions: list[tuple[Partition, Any]]

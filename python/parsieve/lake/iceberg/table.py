@@ -83,7 +83,7 @@ class Iceberg(Adapter):
         # Listed by the filesystem that pyiceberg makes of its own options.
         place = _place(load_file_io(dict(self.storage_options), uri), uri)
         if place is None:
-            raise UnsupportedError(f"{uri} cannot be listed; give the metadata file, or pyiceberg's Table")
+            raise UnsupportedError(f"{uri} cannot be listed; pass the metadata file, or pyiceberg's Table")
         return f"{uri}/metadata/{_newest(Storage(place))}"
 
     def reopening(self) -> dict[str, Any]:
@@ -238,7 +238,7 @@ def _deleted(native: IcebergFile, rows: int) -> Sequence[int]:
 def _vector(io: Any, entry: DeleteFile, rows: int) -> Sequence[int]:
     path = entry.file.file_path
     if entry.offset is None or entry.length is None or entry.length < 8:
-        raise UnsupportedError(f"the manifest does not say where the deletion vector lies in {path}")
+        raise UnsupportedError(f"the manifest does not contain the position of the deletion vector in {path}")
     with io.new_input(path).open() as file:
         file.seek(entry.offset)
         framed: bytes = file.read(entry.length)
