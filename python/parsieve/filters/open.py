@@ -277,7 +277,7 @@ class FileFilters:
 
 
 def version_of(filters: FileFilters) -> str:
-    """Return the first part of the file's version token, as a listing of a plain folder spells it."""
+    """Return the file's version in the form that tokens of plain folders begin with."""
     return filters._parquet.reader.version
 
 

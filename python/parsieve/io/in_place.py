@@ -60,8 +60,9 @@ class _Journal(NamedTuple):
         text = data[len(MAGIC) + 9 :]
         if not data.startswith(MAGIC) or data[len(MAGIC) :][:9] != b"%08x\n" % zlib.crc32(text):
             raise FormatError(
-                f"{path} is damaged, or was written by a newer version of parsieve; the file that it belongs to may be "
-                "half changed. If readers can open that file, delete the journal; otherwise restore it from a backup"
+                f"the journal {path} is damaged, or was written by a newer version of parsieve, and its Parquet file "
+                "may be half changed. If readers can open the Parquet file, delete the journal; otherwise restore the "
+                "Parquet file from a backup"
             )
         values = json.loads(text)
         values["footer"] = bytes.fromhex(values["footer"])

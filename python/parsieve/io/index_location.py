@@ -30,7 +30,7 @@ class Places:
 
     # None if there is no place for it; `problem` then has the reason.
     home: Any
-    # Where version 0.1 stored it, if that was another place.
+    # Where version 0.1 stored the index; None if that is the same place.
     before: Any = None
     problem: str = ""
 

@@ -258,7 +258,7 @@ def _tests_text_for_null(expr: Expr) -> bool:
     return any(is_text(kind) or is_bytes(kind) for kind in tested_types)
 
 
-# DuckDB takes a path with one of these for a pattern, and reads the files that match it.
+# DuckDB treats a path with one of these characters as a pattern, and reads all files that match it.
 _PATTERNS = set("[*?\\")
 
 

@@ -16,7 +16,7 @@ LINE = 15
 LETTER, LONGEST_NAME = 6.4, 25
 # Headings are bold and may use the full width.
 LONGEST_HEAD = 44
-# The most labels on an axis: of a chart of dots, and of a chart of lines.
+# The maximum number of labels on an axis, in a chart of dots and in a chart of lines.
 TICKS_ACROSS, TICKS_UP = 5, 8
 # Lines must differ without colour too. Ours is solid; dots and bars have their names next to them.
 DASHES = ("6 3", "2 3", "8 3 2 3", "1 4", "10 4", "4 2")

@@ -55,7 +55,7 @@ class Chart:
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """The files of a table, one cell each, for one or more ways to plan."""
+    """A row of cells for each way to plan, with one cell for each file of the table."""
 
     # The name of each way to plan, with its verdict on each file.
     rows: Sequence[tuple[str, Sequence[Verdict]]]

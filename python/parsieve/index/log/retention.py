@@ -82,7 +82,7 @@ def _commit_without(log: Log, columns: Sequence[str | Sequence[str]] | None) -> 
 
 
 def remove(log: Log, versions: Sequence[int], garbage_age: dt.timedelta) -> ExpireReport:
-    """Remove some versions, the files that only they use, and files that no version ever used, if old enough."""
+    """Remove some versions and the files that only they use. Also remove files that no version uses, if old enough."""
     released = _parts(log, versions)
     freed = sum(stored.size for version, stored in log.stored() if version in versions)
     for version in versions:

@@ -131,7 +131,7 @@ def _add_deltas(
             rows = rows_read.get((change.path, change.scan))
             delta = _delta_of(change, rows, newest.version + 1)
             deltas = change.state.deltas
-            # If no rows have changed, only the tokens have.
+            # If no rows have changed, only the tokens differ, and there is no delta to write.
             if delta.locations:
                 part = executor.write_delta(delta, rows)
                 if part is None:

@@ -361,5 +361,5 @@ def request_of(schema: pa.Schema, columns: Sequence[str] | None, filter: pc.Expr
 
 
 def files_of(files: Sequence[ScanFile], schema: pa.Schema) -> CheckedFiles:
-    """Return some files of a table with this schema, to read all their row groups."""
+    """Return the given files, with all their row groups, as files of a table with this schema."""
     return CheckedFiles(tuple(files), schema)

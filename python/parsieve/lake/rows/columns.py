@@ -161,7 +161,7 @@ def conform(array: pa.Array, target: pa.DataType, matching: Matching) -> pa.Arra
         return pa.MapArray.from_arrays(copy.offsets, keys, items, mask=mask).cast(target)
     if not _is_exact(source, target):
         raise UnsupportedError(
-            f"a file holds {source} where the table has {target}, and the conversion would not be exact"
+            f"a file holds {source} values, which cannot be converted exactly to the table's type, {target}"
         )
     try:
         return array.cast(target, safe=True)

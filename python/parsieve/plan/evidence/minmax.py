@@ -164,7 +164,7 @@ def _among(values: pa.Array, lower: pa.Array, upper: pa.Array) -> pa.BooleanArra
 
 
 def _sortable(values: pa.Array) -> list[Any]:
-    """Return Python values in the same order. Times become integers, because Python's have no nanoseconds."""
+    """Convert values to Python values with the same order. Times become integers: Python's have no nanoseconds."""
     if pa.types.is_temporal(values.type):
         values = values.view(pa.int32() if values.type.bit_width == 32 else pa.int64())
     sortable: list[Any] = values.to_pylist()

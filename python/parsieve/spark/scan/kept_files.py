@@ -42,7 +42,7 @@ class Keeper:
         self.plan: PlanRecord | None = None
 
     def __call__(self, paths: Sequence[str], where: Filter) -> set[str]:
-        """Return the paths that can hold a row for which the filter is true, and the paths that the plan lacks."""
+        """Return the paths that may contain a match, and the paths that the plan does not know."""
         self.plan = None
         where = Filter(where.sql, where.expression, (*where.parts, *self._also))
         if not where.parts:
