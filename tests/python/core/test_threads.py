@@ -20,7 +20,7 @@ NUM_BYTES = 32 << 12
 
 
 def run(*jobs: Callable[[], Any], seconds: float = 500) -> None:
-    """Run jobs in parallel and raise their first error. Daemon threads ensure that the process exits after a deadlock."""
+    """Run jobs in parallel and raise their first error. Daemon threads let the process exit after a deadlock."""
     barrier, errors = threading.Barrier(len(jobs)), list[BaseException]()
 
     def start(job: Callable[[], Any]) -> None:
@@ -210,7 +210,7 @@ def test_long_calls_release_the_interpreter_lock(name: str, monkeypatch: pytest.
 
 
 def test_the_counter_gets_no_turns_while_python_works() -> None:
-    """This shows that the test above can fail. One turn is allowed, since a switch may be pending."""
+    """This shows that the test above can fail. A pending switch may still cause a turn."""
     turns = []
     with Counter() as counter:
         sys.setswitchinterval(3600)
