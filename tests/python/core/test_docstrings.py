@@ -1,4 +1,4 @@
-"""Run the examples in docstrings, and check that no public name lacks one."""
+"""Run the examples in docstrings, and check that public objects have docstrings and examples."""
 
 import doctest
 import inspect

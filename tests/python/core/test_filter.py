@@ -101,7 +101,7 @@ def test_copies_are_equal_and_independent(duplicate: Any, column: Any) -> None:
     assert filter.to_bytes() == before
 
 
-def test_a_copy_of_an_empty_filter_is_independent() -> None:
+def test_a_copy_of_an_empty_filter_gets_the_type_of_its_first_values() -> None:
     for duplicate in copies().values():
         twin = duplicate(ps.BloomFilter(num_bytes=64))
         assert twin.column_type is None
@@ -117,7 +117,7 @@ def test_a_pickle_remembers_a_chosen_physical_type() -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"nonsense", oracle.header(64) + bytes(32)])
-def test_a_broken_pickle_is_an_error(data: bytes) -> None:
+def test_a_broken_pickle_raises(data: bytes) -> None:
     with pytest.raises(ps.ParsieveError):
         ps.BloomFilter._restore(data, None)
     with pytest.raises(ValueError, match="physical type"):

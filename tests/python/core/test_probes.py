@@ -58,7 +58,7 @@ def test_zeros_match_either_sign_and_nans_are_never_excluded(data_type: Any, enc
     assert ps.hash_column(form([0.0])).to_pylist() != ps.hash_column(form([-0.0])).to_pylist()
 
 
-def test_nans_match_any_payload() -> None:
+def test_nans_with_any_payload_are_never_excluded() -> None:
     bits = np.array([0x7FF8_0000_0000_0000, 0xFFF8_0000_0000_0000, 0x7FF0_0000_0000_0001, 2**64 - 1], np.uint64)
     check(pa.array([1.0]), pa.array(bits.view(np.float64), from_pandas=False), [True] * 4)
 
@@ -183,8 +183,8 @@ def test_types_with_another_meaning_raise(inserted: Any, probe: Any) -> None:
     ids=lambda value: str(getattr(value, "type", "")),
 )
 def test_types_that_parquet_cannot_hash_raise(column: Any, word: str) -> None:
-    known = filter_of(pa.array([1]))
-    for use in (ps.BloomFilter(num_bytes=32).insert, known.insert, known.check, ps.hash_column):
+    integers = filter_of(pa.array([1]))
+    for use in (ps.BloomFilter(num_bytes=32).insert, integers.insert, integers.check, ps.hash_column):
         with pytest.raises(ps.UnsupportedError, match=word) as caught:
             use(column)
         assert "has no Parquet hash" in str(caught.value)

@@ -210,7 +210,7 @@ def test_long_calls_release_the_interpreter_lock(name: str, monkeypatch: pytest.
 
 
 def test_the_counter_gets_no_turns_while_python_works() -> None:
-    """This shows that the test above can fail. One turn is allowed, since a switch may be pending."""
+    """This shows that the test above can fail. A pending switch may still cause a turn."""
     turns = []
     with Counter() as counter:
         sys.setswitchinterval(3600)

@@ -25,7 +25,7 @@ COLUMNS: dict[str, Any] = {
 
 @pytest.mark.parametrize("stats", [True, False])
 @pytest.mark.parametrize("column", COLUMNS)
-def test_filters_can_be_added_to_a_fastparquet_file(tmp_path: Path, column: str, stats: bool) -> None:
+def test_every_function_accepts_a_fastparquet_file(tmp_path: Path, column: str, stats: bool) -> None:
     fastparquet = pytest.importorskip("fastparquet", reason="no wheel for this Python")
     path = str(tmp_path / "file.parquet")
     fastparquet.write(path, pd.DataFrame({column: COLUMNS[column]}), stats=stats)
