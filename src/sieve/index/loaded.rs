@@ -59,6 +59,11 @@ impl<K: Key> Index<K> {
         Ok(index)
     }
 
+    /// Returns the number of units. Zero in version 1.
+    pub fn num_units(&self) -> u32 {
+        self.units.as_ref().map_or(0, |units| units.slices.num_units())
+    }
+
     /// Loads a unit page. If the bytes are damaged, returns an error, and from then on nothing excludes the page's
     /// units. Call `load_page(page, &[])` for the same effect if the bytes cannot be read.
     pub fn load_page(&mut self, page: usize, bytes: &[u8]) -> Result<()> {

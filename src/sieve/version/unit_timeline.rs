@@ -135,6 +135,25 @@ impl<K: Key> UnitTimeline<K> {
         base.or_else(|| self.deltas.iter().find_map(|delta| Some((&delta.units, in_delta(delta)?))))
     }
 
+    /// Returns the places of the unit pages in their file. Empty if they are behind the root.
+    pub fn page_extents(&self) -> Vec<SectionRange> {
+        self.base.as_ref().and_then(|base| base.units.as_ref()).map_or(Vec::new(), |units| units.extents())
+    }
+
+    /// Returns the units of the base and then those of each delta, which is their order in a new base. All unit pages
+    /// must be loaded.
+    pub fn all_units(&self) -> Result<UnitPage<K>> {
+        let mut all = match self.base.as_ref().and_then(|base| base.units.as_ref()) {
+            Some(units) => units.all()?,
+            None => UnitPage::default(),
+        };
+        for delta in &self.deltas {
+            all.layout.extend(&delta.units.layout)?;
+            all.stats.extend(delta.units.stats.iter().cloned());
+        }
+        Ok(all)
+    }
+
     /// Returns true if a delta adds rows to the slice.
     pub fn is_changed(&self, id: u32) -> bool {
         let changes = |delta: &UnitDelta<K>| delta.changed.binary_search_by_key(&id, |slice| slice.id).is_ok();
