@@ -16,6 +16,7 @@ mod version;
 
 pub use build::budget::within_budget;
 pub use build::builder::{Builder, BuiltPartition, Fragment, join};
+pub use build::kept::{Kept, KeptSegment};
 pub use build::merge::Merge;
 pub use build::sort::{build_pairs, sort_pairs};
 pub use build::stream::{Joined, SegmentStream, Share, check_keys, join_shares, root_over, unit_root_over};
@@ -39,6 +40,8 @@ pub use unit::slice_map::{SliceMap, WHOLE_SLICE};
 pub use unit::stats::{KeySpan, Stats};
 pub use version::compact::{CarriedDelete, Compacted};
 pub use version::delta::{Change, Delta, KeylessRows};
+pub use version::rebuild::Touched;
 pub use version::timeline::{Timeline, View};
+pub use version::unit_compact::CompactionFiles;
 pub use version::unit_delta::{ChangedSlice, UnitDelta};
 pub use version::unit_timeline::{UnitNeed, UnitTimeline};
