@@ -25,6 +25,7 @@ pub use index::report::Report;
 pub use index::root;
 pub use key::arrow::{self, ArrowKey, Axis, ColumnCounts, Width};
 pub use key::axis::{self, AxisType, Bytes, Composite, Key};
+pub use key::hash::HashedKey;
 pub use key::string_points::StringPoints;
 pub use record::options::{Coarsen, Format, Options};
 pub use record::pairs::{self, RunChunk, RunSorter, RunWriter, SortableKey};

@@ -33,14 +33,8 @@ pub(in crate::sieve) enum SetKind {
     Empty = 5,
 }
 
-pub(in crate::sieve) const KINDS: [SetKind; 6] = [
-    SetKind::One,
-    SetKind::Shared,
-    SetKind::Inline,
-    SetKind::Previous,
-    SetKind::BeforePrevious,
-    SetKind::Empty,
-];
+pub(in crate::sieve) const KINDS: [SetKind; 6] =
+    [SetKind::One, SetKind::Shared, SetKind::Inline, SetKind::Previous, SetKind::BeforePrevious, SetKind::Empty];
 /// The number of kinds in version 1, which are the first ones.
 pub(in crate::sieve) const NUM_KINDS_1: usize = 5;
 

@@ -8,5 +8,6 @@ pub(in crate::sieve) mod decoded;
 pub(in crate::sieve) mod encode;
 pub(in crate::sieve) mod fingerprint;
 pub(in crate::sieve) mod packed;
+pub(in crate::sieve) mod plan;
 pub(in crate::sieve) mod runs;
 pub(in crate::sieve) mod write;
