@@ -2,5 +2,5 @@
 
 pub mod arrow;
 pub mod axis;
-pub mod hash;
+pub(in crate::sieve) mod hash;
 pub(in crate::sieve) mod string_points;

@@ -67,7 +67,7 @@ impl Runs {
         let low_bits = set_bits + tag_bits;
         let start = |run: usize| (starts[run] >> ignored_bits).low();
         let numbers = match start_bits {
-            bits if bits + low_bits <= 64 => {
+            bits if bits + low_bits < 64 => {
                 let mut numbers: Vec<u64> = (0..sets.len()).map(|run| start(run) << low_bits | low(run)).collect();
                 numbers.resize(sets.len() + COUNTED, 0);
                 Numbers::Short(numbers)
