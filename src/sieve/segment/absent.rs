@@ -11,7 +11,7 @@ use crate::sieve::segment::fingerprint::{MAX_SLOTS, universe};
 /// A segment with fingerprints or gaps is split if it is longer, so that a cold point reads one short range.
 pub(in crate::sieve) const MAX_SECTION_BYTES: usize = 64 << 10;
 
-/// What a segment stores against absent keys.
+/// The part of a segment that excludes absent keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::sieve) enum AbsentKeys {
     /// Nothing. An absent key reads the run that it is in.
@@ -34,7 +34,7 @@ const EIGHTHS: u64 = 8;
 /// The estimated cost of a run besides its set: about three bits of separators, and its share of its block.
 const BITS_OF_RUN: u64 = 6;
 
-/// Chooses what a segment with these runs and `rows` rows stores.
+/// Chooses how a segment with these runs and `rows` rows excludes absent keys.
 ///
 /// Fingerprints and gaps pay if they take at most 60 % of the other bits of the segment plus half a bit for each row.
 /// The cheaper of the two is chosen. Gaps are possible if `points_differ`, because a point then has one key.
@@ -69,7 +69,7 @@ pub(in crate::sieve) fn choose<P: Offset>(
     Choice { absent: choice, bits: (lookup.saturating_add(bits)) / EIGHTHS }
 }
 
-/// Estimates the fingerprints of a run: those of several keys take about 1.4 bits more each than one alone.
+/// Estimates the bits of the fingerprints of a run. Each of several keys takes about 1.4 bits more than a single key.
 fn fingerprint_bits(run: &KeyRun, sets: &Sets, slots: u32) -> u64 {
     let locations = u32::try_from(sets.len_of(run.set)).unwrap_or(u32::MAX);
     let alone = log2_in_eighths(u64::from(universe(1, locations, slots)));

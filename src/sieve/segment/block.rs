@@ -5,7 +5,7 @@
 //!   block: | count | tree of separators -->    <-- set of run 2 | set of run 1 | set of run 0 |
 //! ```
 //! A point lookup decodes the tree and the sets only up to its own run, and neither needs a stored length. A block
-//! without keys has no bits and no locations. In a segment with fingerprints, those of a run follow its set.
+//! without keys has no bits and no locations. The fingerprints of a run, if any, follow its set.
 
 use crate::int::{index, low_u32, low_u64, saturating_u32};
 use crate::sieve::code::binomial::BinomialSource;

@@ -34,7 +34,7 @@ pub(in crate::sieve) struct Run {
 pub(in crate::sieve) struct Runs {
     numbers: Numbers,
     len: usize,
-    /// The bits of a set, of which the highest one is [`LIST`].
+    /// The number of bits of a set. The highest one is [`LIST`].
     set_bits: u32,
     tag_bits: u32,
 }
@@ -56,7 +56,7 @@ impl Runs {
     ) -> Option<Self> {
         let widest = sets.iter().map(|&set| set & !LIST).max().unwrap_or(0);
         let set_bits = width_of(u64::from(widest)) + 1;
-        // All ones stand for `OUTSIDE`, and must not be a tag.
+        // A tag of only ones means `OUTSIDE`, so no other tag may consist of ones.
         let greatest = tags.iter().filter(|&&tag| tag != OUTSIDE).max();
         let tag_bits = greatest.map_or(u32::from(!tags.is_empty()), |&tag| width_of(u64::from(tag) + 1));
         let low = |run: usize| {

@@ -41,7 +41,7 @@ fn point<K: Key>(index: &Index<K>, key: &K) -> Vec<u32> {
     out
 }
 
-/// Checks that present keys are found, that both forms answer alike, and that intervals contain what they must.
+/// Checks that present keys are found, that both forms answer alike, and that intervals contain all matching locations.
 fn check<K: Key>(pairs: &[(K, u32)], absent: &[K], options: Options) {
     let mut truth: BTreeMap<K, BTreeSet<u32>> = BTreeMap::new();
     pairs.iter().for_each(|(key, location)| {
