@@ -29,6 +29,7 @@ pub use index::unit_root::{EncodedRoot, PageEntry, UnitRoot};
 pub use key::arrow::{self, ArrowKey, Axis, ColumnCounts, Width};
 pub use key::axis::{self, AxisType, Bytes, Composite, Key};
 pub use key::bounds::{Bound, CUT_BYTES};
+pub use key::hash::HashedKey;
 pub use key::string_points::StringPoints;
 pub use record::options::{Coarsen, Format, Options};
 pub use record::pairs::{self, RunChunk, RunSorter, RunWriter, SortableKey};
