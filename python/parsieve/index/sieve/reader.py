@@ -128,6 +128,18 @@ class ColumnReader:
                 self._loaded = 0
         return answer
 
+    @property
+    def has_ranges(self) -> bool:
+        """Return whether answers name units, which are ranges of rows. In format 1, they name locations."""
+        return False
+
+    def unit_ranges(self, ids: pa.UInt32Array) -> list[tuple[list[int], list[tuple[int, int, int]]] | None]:
+        """Return for each slice id the rows of its row groups, and its units; None if they are unknown.
+
+        A unit has the number of its row group, its first row in the file, and its number of rows.
+        """
+        return [None] * len(ids)
+
     def _load(self, timeline: _core.SieveTimeline, needs: Sequence[tuple[int, int, int, int]]) -> None:
         by_file: dict[int, list[tuple[int, int, int]]] = {}
         for segment, file, offset, length in needs:
