@@ -72,17 +72,22 @@ class _Change:
     # Where the column is now.
     path: ColumnPath
     field_id: int | None
-    # The tokens that the column is bound to.
-    bound: Mapping[Location, str]
+    # What the column is bound to.
+    bound: Bindings
     # Slices to read, locations that the table no longer has, and slices whose changed rows are known.
     slices: list[Slice]
     gone: list[Location]
     differences: dict[Location, Difference]
 
     @cached_property
-    def scan(self) -> tuple[tuple[Location, str], ...]:
+    def scan(self) -> Scan:
         """Return what identifies the slices to read: columns with the same slices share a scan."""
         return tuple((file_slice.location, file_slice.token) for file_slice in self.slices)
+
+    @property
+    def unit(self) -> str:
+        """Return the kind of units. In format 1, they are files."""
+        return "file" if self.state.layout is None else self.state.layout.unit
 
 
 def _add_deltas(
@@ -90,8 +95,9 @@ def _add_deltas(
 ) -> tuple[Commit, list[ColumnPath]]:
     """Commit deltas that bring the columns to the target. Also return the columns that must be rebuilt instead."""
     transaction = Transaction(log, "update")
-    # The rows of each column and scan, which a retry uses again.
-    rows_read: dict[tuple[ColumnPath, Any], ColumnRows] = {}
+    # The rows of each column and scan, which a retry uses again. Their units are numbered from 0 in each scan, so a
+    # retry may give their slices other ids.
+    rows_read = _RowsRead(lake, executor)
     while True:
         newest = transaction.begin()
         if newest is None or newest.is_empty:
@@ -99,7 +105,7 @@ def _add_deltas(
         columns: dict[ColumnPath, ColumnState] = {}
         outdated: list[ColumnPath] = []
         changes: list[_Change] = []
-        chains: dict[tuple[Part, ...], Mapping[Location, str]] = {}
+        chains: dict[tuple[Part, ...], Bindings] = {}
 
         # Find out how the table changed for each column.
         for path, state in newest.columns.items():
@@ -116,37 +122,30 @@ def _add_deltas(
                 continue
             if state.bindings not in chains:
                 chains[state.bindings] = bindings.read(log.store, state.bindings)
-            changes.append(_change_of(target, state, column, chains[state.bindings], known))
+            changes.append(_change_of(log, target, state, column, chains[state.bindings], known))
+        rows_read.read(changes)
 
-        # Read the slices that changed.
-        for scan in dict.fromkeys(change.scan for change in changes if change.slices):
-            unread = [change for change in changes if change.scan == scan and (change.path, scan) not in rows_read]
-            if unread:
-                types = {change.path: change.state.type for change in unread}
-                rows_of_columns = executor.read_rows(lake, unread[0].slices, types)
-                rows_read |= {(path, scan): rows for path, rows in rows_of_columns.items()}
-
-        # Write the delta and the bindings of each column.
+        # Write the deltas and the bindings of each column.
         for change in changes:
-            rows = rows_read.get((change.path, change.scan))
-            delta = _delta_of(change, rows, newest.version + 1)
-            deltas = change.state.deltas
-            # If no rows have changed, only the tokens differ, and there is no delta to write.
-            if delta.locations:
+            read = rows_read.of(change)
+            parts = []
+            for delta, rows in _deltas_of(change, read, newest.version + 1):
                 part = executor.write_delta(delta, rows)
                 if part is None:
                     outdated.append(change.path)
-                    continue
-                deltas = (*deltas, part)
-            failed = {} if rows is None else failed_locations(change.slices, rows)
-            columns[change.path] = replace(
-                change.state,
-                path=change.path,
-                field_id=change.field_id,
-                table=target.table,
-                bindings=bindings.write(log.store, change.state.bindings, change.bound, target.bindings(failed)),
-                deltas=deltas,
-            )
+                    break
+                parts.append(part)
+            else:
+                failed = {} if read is None else failed_locations(change.slices, read.rows)
+                bound = change.bound.after(target.bindings(failed), [slice.location for slice in change.slices])
+                columns[change.path] = replace(
+                    change.state,
+                    path=change.path,
+                    field_id=change.field_id,
+                    table=target.table,
+                    bindings=bindings.write(log.store, change.state.bindings, change.bound, bound),
+                    deltas=(*change.state.deltas, *parts),
+                )
 
         if columns == newest.columns and not outdated:
             return newest, []
