@@ -16,8 +16,9 @@ from parsieve.index.scan.units import UnitLayout
 from parsieve.lake.base import ColumnPath, Lake, Location, Slice
 
 if TYPE_CHECKING:
-    from parsieve.index.log.commit import Base, ColumnState, DeltaPart, Shelf
+    from parsieve.index.log.commit import Base, ColumnState, DeltaPart, Layout, Shelf
     from parsieve.index.sieve.delta import Delta
+    from parsieve.index.sieve.slice_delta import SliceDelta
 
 
 class ColumnRows(Protocol):
@@ -63,11 +64,18 @@ class Executor(Protocol[RowsT]):
         """
 
     def build_bases(
-        self, rows: Mapping[ColumnPath, RowsT], locations: Sequence[Location], instant: int
+        self,
+        rows: Mapping[ColumnPath, RowsT],
+        units: Mapping[ColumnPath, Sequence[UnitLayout]],
+        layouts: Mapping[ColumnPath, Layout],
+        instant: int,
     ) -> dict[ColumnPath, Base]:
-        """Merge the rows of each column into a Sieve index, and store it."""
+        """Merge the rows of each column into a Sieve index, and store it.
 
-    def write_delta(self, delta: Delta, rows: RowsT | None) -> DeltaPart | None:
+        `units` divides the slices that were read into units. The id of a slice is its position.
+        """
+
+    def write_delta(self, delta: Delta | SliceDelta, rows: RowsT | None) -> DeltaPart | None:
         """Store a delta of one column with these rows. Return None if it is too large, so that a build is due."""
 
     def compact(self, states: Sequence[ColumnState]) -> list[Base]:

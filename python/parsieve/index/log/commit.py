@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from parsieve import _core
 from parsieve._core import FormatError, UnsupportedError
+from parsieve.index.build.units import UNITS, Unit
 from parsieve.io import document
 from parsieve.io.store.base import Store, Stored
 from parsieve.lake.base import ColumnPath, Snapshot
@@ -27,7 +28,6 @@ from parsieve.lake.base import ColumnPath, Snapshot
 COMMITS = "commits"
 # A version with a column in format 2 is a document of version 2, which parsieve 0.1 refuses to read and to change.
 FORMAT = 2
-UNITS = ("file", "row_group", "rows")
 # How many earlier versions a commit lists with their table snapshots. The oldest of these lists older ones.
 HISTORY = 100
 ATTEMPTS = 5
@@ -87,7 +87,7 @@ class Layout:
     """How a column in format 2 is stored. Updates and compactions keep it; only a build or a conversion changes it."""
 
     # What answers name: files, row groups, or ranges of rows.
-    unit: str
+    unit: Unit
     # The bound for the expected units that a missing key reads needlessly. None stores no fingerprints.
     fpp: float | None = 0.02
     # Whether the exact keys are stored, so that compactions need not read the table.
@@ -106,16 +106,10 @@ class Base:
 
     instant: int
     root: Part
-    # Segment files by number.
+    # Segment files by number, and in format 2 the file of the unit pages, unless they are in the root's file.
     files: tuple[Part, ...]
     # The number of (key, location) pairs, to decide when the deltas need a compaction.
     pairs: int
-    # Format 2: the unit pages, if they are not in the root's file.
-    pages: Part | None = None
-
-    def parts(self) -> list[Part]:
-        """Return every file of the base."""
-        return [self.root, *self.files, *([] if self.pages is None else [self.pages])]
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +144,7 @@ class ColumnState:
 
     def parts(self) -> list[Part]:
         """Return every file that the column references."""
-        return [*self.bindings, *self.base.parts(), *(delta.file for delta in self.deltas)]
+        return [*self.bindings, self.base.root, *self.base.files, *(delta.file for delta in self.deltas)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,7 +337,6 @@ def _column(column: ColumnState) -> dict[str, Any]:
             "root": [_part(base.root)],
             "files": [_part(part) for part in base.files],
             "pairs": base.pairs,
-            **({} if column.layout is None else {"pages": [] if base.pages is None else [_part(base.pages)]}),
         },
         "deltas": [[delta.instant, *_part(delta.file), delta.changes] for delta in column.deltas],
         **({} if column.layout is None else {"format": FORMAT, "layout": _layout(column.layout)}),
@@ -366,9 +359,10 @@ def _layout_of(fields: document.Fields, source: str) -> Layout | None:
             "newer parsieve"
         )
     layout = fields.inner("layout")
-    unit = layout.get("unit", str)
-    if unit not in UNITS:
-        raise UnsupportedError(f"{source}: this parsieve does not know units of the kind {unit!r}; use a newer one")
+    name = layout.get("unit", str)
+    unit = next((unit for unit in UNITS if unit == name), None)
+    if unit is None:
+        raise UnsupportedError(f"{source}: this parsieve does not know units of the kind {name!r}; use a newer one")
     return Layout(unit, _rate_of(layout, source) if layout.maybe("fpp", str) else None, layout.get("keep_keys", bool))
 
 
@@ -376,8 +370,7 @@ def _column_of(fields: document.Fields, source: str) -> ColumnState:
     base = fields.inner("base")
     root = _parts_of(base, "root")
     layout = _layout_of(fields, source)
-    pages = () if layout is None else _parts_of(base, "pages")
-    if len(root) != 1 or len(pages) > 1 or not fields.texts("path"):
+    if len(root) != 1 or not fields.texts("path"):
         raise FormatError(f"{source}: a column does not have exactly one path and one root")
     return ColumnState(
         path=fields.texts("path"),
@@ -385,9 +378,7 @@ def _column_of(fields: document.Fields, source: str) -> ColumnState:
         type=_type_of(fields, source),
         table=_state_of(fields.inner("table")),
         bindings=_parts_of(fields, "bindings"),
-        base=Base(
-            base.get("instant", int), root[0], _parts_of(base, "files"), base.get("pairs", int), *pages
-        ),
+        base=Base(base.get("instant", int), root[0], _parts_of(base, "files"), base.get("pairs", int)),
         deltas=tuple(
             DeltaPart(instant, Part(name, size, digest), changes)
             for instant, name, size, digest, changes in fields.rows("deltas", int, str, int, str, int)

@@ -2,28 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic
 
 import pyarrow as pa
 
 from parsieve import _core
 from parsieve.errors import IndexNotFoundError
+from parsieve.index.build.executor import ColumnRows, Executor, RowsT
 from parsieve.index.build.target import Target
+from parsieve.index.build.units import Unit
 from parsieve.index.log import bindings
+from parsieve.index.log.bindings import Bindings
 from parsieve.index.log.columns import differ_in_width, field_id_of
-from parsieve.index.log.commit import ColumnState, Commit, Log, Part
+from parsieve.index.log.commit import ColumnState, Commit, DeltaPart, Log, Part
 from parsieve.index.log.publish import Transaction
-from parsieve.index.sieve.build import build, failed_locations
+from parsieve.index.scan.units import UnitLayout
+from parsieve.index.sieve.build import build, failed_locations, units_of
 from parsieve.index.sieve.compact import compact
 from parsieve.index.sieve.delta import Delta, Difference, Differences
+from parsieve.index.sieve.reader import ColumnReader
+from parsieve.index.sieve.slice_delta import SliceDelta
+from parsieve.io.store.base import Store
+from parsieve.lake.base import ColumnPath, Location
 
 if TYPE_CHECKING:
-    from parsieve.index.build.executor import ColumnRows, Executor
     from parsieve.index.log.renewals import Renewed
-    from parsieve.lake.base import ColumnPath, Lake, Location, Slice, Snapshot
+    from parsieve.lake.base import Lake, Slice, Snapshot
+
+# The locations and tokens of slices that are read together.
+Scan = tuple[tuple[Location, str], ...]
 
 # Every reader of a column reads its deltas. A compaction is due after this many deltas, or this many changes.
 MAX_DELTAS = 16
@@ -85,9 +95,47 @@ class _Change:
         return tuple((file_slice.location, file_slice.token) for file_slice in self.slices)
 
     @property
-    def unit(self) -> str:
+    def unit(self) -> Unit:
         """Return the kind of units. In format 1, they are files."""
         return "file" if self.state.layout is None else self.state.layout.unit
+
+    @property
+    def key(self) -> tuple[ColumnPath, Unit, Scan]:
+        """Return what identifies the rows to read."""
+        return self.path, self.unit, self.scan
+
+    def bound_after(self, target: Target, rows: ColumnRows | None) -> Bindings:
+        """Return the bindings once the rows are indexed."""
+        failed = {} if rows is None else failed_locations(self.slices, rows)
+        return self.bound.after(target.bindings(failed), [file_slice.location for file_slice in self.slices])
+
+
+class _Reads(Generic[RowsT]):
+    """The rows that an update has read. A retry uses them again.
+
+    The units of a scan are numbered from 0, so a retry may give its slices other ids.
+    """
+
+    def __init__(self, lake: Lake, executor: Executor[RowsT]) -> None:
+        self._lake = lake
+        self._executor = executor
+        self._rows: dict[tuple[ColumnPath, Unit, Scan], tuple[Sequence[UnitLayout], RowsT]] = {}
+
+    def read(self, changes: Sequence[_Change]) -> None:
+        """Read the slices that changed, unless they were read before."""
+        for scan in dict.fromkeys(change.scan for change in changes if change.slices):
+            unread = [change for change in changes if change.scan == scan and change.key not in self._rows]
+            if unread:
+                slices = unread[0].slices
+                kinds = {change.path: change.unit for change in unread}
+                units = units_of(self._lake, slices, kinds, self._executor)
+                types = {change.path: change.state.type for change in unread}
+                rows = self._executor.read_rows(self._lake, slices, types, units)
+                self._rows |= {change.key: (units[change.path], rows[change.path]) for change in unread}
+
+    def of(self, change: _Change) -> tuple[Sequence[UnitLayout], RowsT | None]:
+        """Return the units and the rows of the slices that a column reads."""
+        return self._rows.get(change.key, ((), None))
 
 
 def _add_deltas(
@@ -95,9 +143,7 @@ def _add_deltas(
 ) -> tuple[Commit, list[ColumnPath]]:
     """Commit deltas that bring the columns to the target. Also return the columns that must be rebuilt instead."""
     transaction = Transaction(log, "update")
-    # The rows of each column and scan, which a retry uses again. Their units are numbered from 0 in each scan, so a
-    # retry may give their slices other ids.
-    rows_read = _RowsRead(lake, executor)
+    reads = _Reads(lake, executor)
     while True:
         newest = transaction.begin()
         if newest is None or newest.is_empty:
@@ -122,30 +168,25 @@ def _add_deltas(
                 continue
             if state.bindings not in chains:
                 chains[state.bindings] = bindings.read(log.store, state.bindings)
-            changes.append(_change_of(log, target, state, column, chains[state.bindings], known))
-        rows_read.read(changes)
+            changes.append(_change_of(log.store, target, state, column, chains[state.bindings], known))
+        reads.read(changes)
 
         # Write the deltas and the bindings of each column.
         for change in changes:
-            read = rows_read.of(change)
-            parts = []
-            for delta, rows in _deltas_of(change, read, newest.version + 1):
-                part = executor.write_delta(delta, rows)
-                if part is None:
-                    outdated.append(change.path)
-                    break
-                parts.append(part)
-            else:
-                failed = {} if read is None else failed_locations(change.slices, read.rows)
-                bound = change.bound.after(target.bindings(failed), [slice.location for slice in change.slices])
-                columns[change.path] = replace(
-                    change.state,
-                    path=change.path,
-                    field_id=change.field_id,
-                    table=target.table,
-                    bindings=bindings.write(log.store, change.state.bindings, change.bound, bound),
-                    deltas=(*change.state.deltas, *parts),
-                )
+            layouts, rows = reads.of(change)
+            parts = _write_deltas(executor, change, layouts, rows, newest.version + 1)
+            if parts is None:
+                outdated.append(change.path)
+                continue
+            chain = bindings.write(log.store, change.state.bindings, change.bound, change.bound_after(target, rows))
+            columns[change.path] = replace(
+                change.state,
+                path=change.path,
+                field_id=change.field_id,
+                table=target.table,
+                bindings=chain,
+                deltas=(*change.state.deltas, *parts),
+            )
 
         if columns == newest.columns and not outdated:
             return newest, []
@@ -163,35 +204,63 @@ def _has_other_values(target: Target, current: pa.DataType, indexed: pa.DataType
 
 
 def _change_of(
+    store: Store,
     target: Target,
     state: ColumnState,
     column: tuple[ColumnPath, pa.Field],
-    bound: Mapping[Location, str],
+    bound: Bindings,
     known: _Known,
 ) -> _Change:
     path, field = column
     slices, differences = [], {}
-    for file_slice in target.changed_slices(bound, known.renewed):
-        location, old_token = file_slice.location, bound.get(file_slice.location)
+    for file_slice in target.changed_slices(bound.tokens, known.renewed):
+        location, old_token = file_slice.location, bound.tokens.get(file_slice.location)
         difference = known.differences.get(location)
         tokens = (old_token, target.tokens[location])
         if difference is not None and old_token and (difference.since, difference.until) == tokens:
             differences[location] = difference
         else:
             slices.append(file_slice)
-    gone = sorted(location for location in bound if location not in target.tokens)
+    if differences and state.layout is not None:
+        # The units of a slice whose rows are known no longer describe its file, so read it again if it has several.
+        finer = _with_several_units(ColumnReader(store, state), differences)
+        slices = sorted([*slices, *target.slices_at(finer)], key=lambda file_slice: file_slice.location)
+        differences = {location: known for location, known in differences.items() if location not in finer}
+    gone = sorted(location for location in bound.tokens if location not in target.tokens)
     return _Change(state, path, field_id_of(field), bound, slices, gone, differences)
 
 
-def _delta_of(change: _Change, rows: ColumnRows | None, instant: int) -> Delta:
-    delta = Delta(change.state.type, instant)
-    delta.replace([*(file_slice.location for file_slice in change.slices), *change.gone], rows)
-    for location, difference in sorted(change.differences.items()):
-        delta.apply(location, difference, change.path)
-    return delta
+def _with_several_units(reader: ColumnReader, locations: Collection[Location]) -> set[Location]:
+    """Return the locations whose slices are not a single unit of unknown range, as far as the index can tell."""
+    return {location for location in locations if reader.row_ranges_of(location) != []}
 
 
-def _is_overgrown(state: ColumnState) -> bool:
-    """Return whether the deltas of a column cost readers more than a compaction costs."""
-    changes = sum(delta.changes for delta in state.deltas)
-    return len(state.deltas) > MAX_DELTAS or changes > max(MAX_CHANGES, state.base.pairs // 4)
+def _write_deltas(
+    executor: Executor[Any], change: _Change, layouts: Sequence[UnitLayout], rows: ColumnRows | None, instant: int
+) -> list[DeltaPart] | None:
+    """Store the changes of a column. Return None if they are too large.
+
+    If no rows have changed, only the tokens differ, and there is nothing to write.
+    """
+    data_type, bound = change.state.type, change.bound
+    deltas: list[tuple[Delta | SliceDelta, ColumnRows | None]] = []
+    if bound.ids is None:
+        delta = Delta(data_type, instant)
+        delta.replace([*(file_slice.location for file_slice in change.slices), *change.gone], rows)
+        for location, difference in sorted(change.differences.items()):
+            delta.apply(location, difference, change.path)
+        if delta.locations:
+            deltas.append((delta, rows))
+    else:
+        if rows is not None:
+            deltas.append((SliceDelta.of_slices(data_type, instant, bound.next_id, layouts, rows), rows))
+        if change.differences:
+            known = {bound.ids[location]: difference for location, difference in change.differences.items()}
+            deltas.append((SliceDelta.of_differences(data_type, instant, known, change.path), None))
+    parts = []
+    for delta, rows_of_delta in deltas:
+        part = executor.write_delta(delta, rows_of_delta)
+        if part is None:
+            return None
+        parts.append(part)
+    return parts
