@@ -26,7 +26,7 @@ pub use index::root;
 pub use key::arrow::{self, ArrowKey, Axis, ColumnCounts, Width};
 pub use key::axis::{self, AxisType, Bytes, Composite, Key};
 pub use key::string_points::StringPoints;
-pub use record::options::{Coarsen, Options};
+pub use record::options::{Coarsen, Format, Options};
 pub use record::pairs::{self, RunChunk, RunSorter, RunWriter, SortableKey};
 pub use segment::encode::{Counts, EncodedSegment};
 pub use segment::packed::Segment;

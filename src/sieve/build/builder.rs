@@ -346,6 +346,7 @@ mod tests {
         max_key_bytes: 400,
         max_weight: 24,
         coarsen: crate::sieve::record::options::Coarsen::Exact,
+        ..Options::DEFAULT
     };
 
     fn push_all<K: Key>(builder: &mut Builder<K>, rows: impl Iterator<Item = (K, BTreeMap<u32, u64>)>) {

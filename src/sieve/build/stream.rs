@@ -227,7 +227,7 @@ mod tests {
     use crate::sieve::record::pairs::{PairBuffer, RunWriter, SortableKey};
     use proptest::prelude::*;
 
-    const SMALL: Options = Options { max_records: 40, max_key_bytes: 400, max_weight: 24, coarsen: Coarsen::Exact };
+    const SMALL: Options = Options { max_records: 40, max_key_bytes: 400, max_weight: 24, coarsen: Coarsen::Exact, ..Options::DEFAULT };
 
     /// Sorts rows into `runs` runs, merges them and feeds them to a builder.
     fn build<K: SortableKey>(rows: &[(K::Value<'_>, u32)], runs: usize, mut builder: Builder<K>) -> Builder<K> {

@@ -133,7 +133,7 @@ fn take_options(cursor: &mut Cursor<'_>) -> Result<Options> {
     };
     let mut size = || cursor.varint().map(|size| to_usize(size).unwrap_or(usize::MAX));
     let (max_records, max_key_bytes) = (size()?, size()?);
-    let options = Options { max_records, max_key_bytes, max_weight: take_u32(cursor)?, coarsen };
+    let options = Options { max_records, max_key_bytes, max_weight: take_u32(cursor)?, coarsen, ..Options::DEFAULT };
     options.check().map_err(|_| malformed(cursor, "options"))?;
     Ok(options)
 }
