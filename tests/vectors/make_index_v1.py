@@ -2,9 +2,8 @@
 
 python make_index_v1.py index_v1.zip
 
-The table has four files, gets a fifth, and then loses some rows of one file. The index was built for the first state and
-updated for the others, without a compaction. `id` and `name` have a Sieve index, and `name` also
-has a Bloom index.
+The table has four files, gets a fifth, and then loses some rows of one file. The index was built for the first state
+and updated for the others, without a compaction. Three columns have a Sieve index, and `name` also has a Bloom index.
 """
 
 from __future__ import annotations

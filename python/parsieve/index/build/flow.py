@@ -87,5 +87,8 @@ def build_columns(
                 raise ConflictError(
                     f"{'.'.join(path)} was indexed by another process during this build; nothing was committed"
                 )
-        if version := kind.commit(transaction, target.table, {**kind.states(newest), **built}):
+        # A column that was renamed was indexed with its old path.
+        ids = {state.field_id for state in built.values() if state.field_id is not None}
+        others = {path: state for path, state in kind.states(newest).items() if state.field_id not in ids}
+        if version := kind.commit(transaction, target.table, {**others, **built}):
             return version

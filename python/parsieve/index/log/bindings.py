@@ -56,10 +56,14 @@ class Bindings:
         ids = None if self.ids is None else {location: self.ids[location] for location in tokens}
         return Bindings(tokens, ids, self.next_id)
 
+    def row(self, location: Location) -> tuple[str | None, int | None]:
+        """Return the token and the id of a location."""
+        return self.tokens.get(location), None if self.ids is None else self.ids.get(location)
+
     def live_ids(self) -> list[int]:
         """Return the ids of the slices that the index covers, in order."""
-        assert self.ids is not None
-        return sorted(self.ids[location] for location, token in self.tokens.items() if token)
+        ids = self.ids or {}
+        return sorted(ids[location] for location, token in self.tokens.items() if token and location in ids)
 
 
 NOTHING = Bindings({})

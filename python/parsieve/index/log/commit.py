@@ -18,7 +18,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from parsieve import _core
 from parsieve._core import FormatError, UnsupportedError
 from parsieve.index.build.units import UNITS, Unit
 from parsieve.io import document
@@ -93,11 +92,10 @@ class Layout:
     # Whether the exact keys are stored, so that compactions need not read the table.
     keep_keys: bool = False
 
-    def options(self) -> _core.SieveOptions:
-        """Return the options of a build."""
-        if self.fpp is None:
-            return _core.SieveOptions(keep_keys=self.keep_keys, fingerprints=False)
-        return _core.SieveOptions(keep_keys=self.keep_keys, fpp=self.fpp)
+    def options(self) -> dict[str, Any]:
+        """Return the arguments of `SieveOptions` for a build."""
+        fingerprints = {"fingerprints": False} if self.fpp is None else {"fpp": self.fpp}
+        return {"format": FORMAT, "keep_keys": self.keep_keys, **fingerprints}
 
 
 @dataclass(frozen=True, slots=True)
@@ -473,6 +471,7 @@ class Log:
         return False
 
 
-def with_base(column: ColumnState, base: Base) -> ColumnState:
-    """Return a column with a new base and the deltas that this base does not contain."""
-    return replace(column, base=base, deltas=tuple(delta for delta in column.deltas if delta.instant > base.instant))
+def with_base(column: ColumnState, base: Base, chain: tuple[Part, ...] | None = None) -> ColumnState:
+    """Return a column with a new base and the deltas that this base does not contain, and maybe with new bindings."""
+    deltas = tuple(delta for delta in column.deltas if delta.instant > base.instant)
+    return replace(column, base=base, deltas=deltas, bindings=column.bindings if chain is None else chain)

@@ -34,7 +34,7 @@ class UnitLayout(NamedTuple):
         """Return the position after the last row of each unit; none if the ranges are unknown."""
         if self.rows_per_unit == 0:
             return [sum(self.row_groups)] if self.row_groups else []
-        ends = []
+        ends: list[int] = []
         start = 0
         for rows in self.row_groups:
             end = start + rows

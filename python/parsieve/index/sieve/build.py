@@ -39,15 +39,29 @@ def build(
     A column that is not in `layouts` gets the default layout.
     """
     paths = paths_of(columns)
-    layouts = {path: (layouts or {}).get(path, DEFAULT) for path in paths}
+    chosen = {path: (layouts or {}).get(path, DEFAULT) for path in paths}
     with executor:
-        return build_columns(log, lake, snapshot, paths, _Sieve(executor, layouts, operation))
+        return build_columns(log, lake, snapshot, paths, _Sieve(executor, chosen, operation))
+
+
+def rebuild(
+    log: Log, lake: Lake, snapshot: Snapshot, layouts: Mapping[ColumnPath, Layout | None], executor: Executor[Any]
+) -> Commit | None:
+    """Build columns again that an update cannot bring up to date. They keep their layouts and their format."""
+    version = None
+    for in_format_1 in (True, False):
+        chosen = {path: layout for path, layout in layouts.items() if (layout is None) == in_format_1}
+        if chosen:
+            with executor:
+                version = build_columns(log, lake, snapshot, list(chosen), _Sieve(executor, chosen, "build"))
+    return version
 
 
 @dataclass(frozen=True)
 class _Sieve:
     executor: Executor[Any]
-    layouts: Mapping[ColumnPath, Layout]
+    # None for columns in format 1.
+    layouts: Mapping[ColumnPath, Layout | None]
     operation: str
 
     def check(self, field: pa.Field) -> None:
@@ -59,16 +73,21 @@ class _Sieve:
     def write(
         self, lake: Lake, slices: Sequence[Slice], fields: Mapping[ColumnPath, pa.Field], instant: int
     ) -> tuple[dict[ColumnPath, Base], dict[Location, Exception]]:
-        kinds = {path: layout.unit for path, layout in self.layouts.items()}
+        kinds: dict[ColumnPath, Unit] = {
+            path: "file" if layout is None else layout.unit for path, layout in self.layouts.items()
+        }
         units = units_of(lake, slices, kinds, self.executor)
         types = {path: field.type for path, field in fields.items()}
         rows = self.executor.read_rows(lake, slices, types, units)
         # A slice that cannot be read fails for all columns, because one scan reads them all.
         failed = failed_locations(slices, next(iter(rows.values())))
         require_readable(slices, failed)
-        return self.executor.build_bases(rows, units, self.layouts, instant), failed
+        locations = [file_slice.location for file_slice in slices]
+        return self.executor.build_bases(rows, units, self.layouts, locations, instant), failed
 
     def bindings(self, slices: Sequence[Slice], tokens: Mapping[Location, str]) -> Bindings:
+        if None in self.layouts.values():
+            return Bindings(tokens)
         return Bindings.fresh([file_slice.location for file_slice in slices], tokens)
 
     def state(self, column: BoundColumn, files: Base) -> ColumnState:

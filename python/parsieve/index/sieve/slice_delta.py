@@ -5,7 +5,7 @@ A changed slice gets a new id, so a delta only adds rows. The rows of an id that
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -13,8 +13,8 @@ import pyarrow as pa
 from parsieve import _core
 from parsieve.index.build.executor import ColumnRows
 from parsieve.index.log.commit import DeltaPart, Part
-from parsieve.index.scan.units import UnitLayout
-from parsieve.index.sieve.delta import Difference
+from parsieve.index.scan.units import UnitLayout, UnitNumbers
+from parsieve.index.sieve.delta import Counts, Difference
 from parsieve.io.store.base import Store, unique
 from parsieve.lake.base import ColumnPath
 from parsieve.lake.rows.columns import leaf_of
@@ -22,41 +22,67 @@ from parsieve.lake.rows.columns import leaf_of
 
 @dataclass
 class SliceDelta:
-    """Some slices of one column with the rows of their units."""
+    """The changes of one column: slices that were read, and changed rows of slices that are single units."""
 
     type: pa.DataType
     instant: int
-    # The id of each slice, in ascending order, and its units.
-    ids: list[int] = field(default_factory=list)
-    layouts: list[UnitLayout] = field(default_factory=list)
+    # The ids of the slices that were read follow each other. Their units are numbered from 0.
+    first_id: int
+    layouts: Sequence[UnitLayout] = ()
     # For each unit: its nulls, its NaN, and whether its rows were not read.
     sides: list[tuple[int, int, bool]] = field(default_factory=list)
-    # Blocks of sorted runs, in addition to those that are passed to `put`.
-    blocks: list[bytes] = field(default_factory=list)
+    # The ids of slices with changed rows, their inserted and deleted nulls, and their inserted and deleted NaN. Their
+    # numbers follow those of the units.
+    changed: list[tuple[int, Counts, Counts, bool]] = field(default_factory=list)
+    # Blocks of sorted runs of changed rows.
+    inserted: list[bytes] = field(default_factory=list)
+    deleted: list[bytes] = field(default_factory=list)
 
-    @classmethod
-    def of_slices(
-        cls, data_type: pa.DataType, instant: int, first_id: int, layouts: Sequence[UnitLayout], rows: ColumnRows
-    ) -> SliceDelta:
-        """Return the delta of slices that were read, whose ids begin with `first_id`."""
-        ids = list(range(first_id, first_id + len(layouts)))
-        sides = list(zip(rows.nulls, rows.nans, rows.unread, strict=True))
-        return cls(data_type, instant, ids, list(layouts), sides)
+    @property
+    def is_empty(self) -> bool:
+        """Return whether no rows have changed."""
+        return not (self.layouts or self.changed)
 
-    @classmethod
-    def of_differences(
-        cls, data_type: pa.DataType, instant: int, differences: Mapping[int, Difference], path: ColumnPath
-    ) -> SliceDelta:
-        """Return the delta of inserted rows, by the id of their slices, each of which is a single unit.
+    def read(self, layouts: Sequence[UnitLayout], rows: ColumnRows) -> None:
+        """Add slices that were read. Pass the runs of their rows to `put`."""
+        self.layouts = layouts
+        self.sides = list(zip(rows.nulls, rows.nans, rows.unread, strict=True))
 
-        Deleted rows are not stored: they narrow no answer before the next compaction, which reads these slices again.
-        """
-        delta = cls(data_type, instant)
-        pairs = _core.SievePairs(_core.SieveAxis(data_type))
-        for unit, (number, difference) in enumerate(sorted(differences.items())):
-            counts = [pairs.push(leaf_of(batch, path), unit) for batch in difference.inserted]
-            delta.ids.append(number)
-            delta.layouts.append(UnitLayout())
-            delta.sides.append((sum(nulls for _, nulls, _ in counts), sum(nans for _, _, nans in counts), False))
-        delta.blocks = pairs.sort()
-        return delta
+    def apply(self, differences: Mapping[int, Difference], path: ColumnPath) -> None:
+        """Add changed rows, by the id of their slice, after the slices that were read."""
+        first = len(UnitNumbers(self.layouts))
+        axis = _core.SieveAxis(self.type)
+        inserted, deleted = _core.SievePairs(axis), _core.SievePairs(axis)
+        for number, (slice_id, difference) in enumerate(sorted(differences.items()), first):
+            counts = [
+                [pairs.push(leaf_of(batch, path), number) for batch in batches]
+                for pairs, batches in ((inserted, difference.inserted), (deleted, difference.deleted))
+            ]
+            nulls = [sum(num_nulls for _, num_nulls, _ in kind) for kind in counts]
+            nans = [sum(num_nans for _, _, num_nans in kind) for kind in counts]
+            self.changed.append((slice_id, (nulls[0], nulls[1]), (nans[0], nans[1]), False))
+        self.inserted, self.deleted = inserted.sort(), deleted.sort()
+
+    def put(self, store: Store, read: Sequence[bytes] = ()) -> DeltaPart:
+        """Store the delta, with the blocks of the rows that were read."""
+        axis = _core.SieveAxis(self.type)
+        ids = range(self.first_id, self.first_id + len(self.layouts))
+        data = _core.sieve_delta2(
+            axis,
+            instant=self.instant,
+            units=core_units(ids, self.layouts),
+            sides=self.sides,
+            changed=self.changed,
+            plus=[*read, *self.inserted],
+            minus=self.deleted,
+        )
+        part = Part.put(store, unique("deltas", "delta"), data)
+        return DeltaPart(self.instant, part, _core.SieveTimeline.open2(axis, None, [data]).num_changes)
+
+
+def core_units(ids: Iterable[int], layouts: Sequence[UnitLayout]) -> _core.SieveUnits:
+    """Return the units of slices, whose ids ascend."""
+    units = _core.SieveUnits()
+    for slice_id, layout in zip(ids, layouts, strict=True):
+        units.add(slice_id, layout.row_groups, layout.rows_per_unit)
+    return units

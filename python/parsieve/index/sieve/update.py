@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic
@@ -17,13 +17,14 @@ from parsieve.index.build.units import Unit
 from parsieve.index.log import bindings
 from parsieve.index.log.bindings import Bindings
 from parsieve.index.log.columns import differ_in_width, field_id_of
-from parsieve.index.log.commit import ColumnState, Commit, DeltaPart, Log, Part
+from parsieve.index.log.commit import ColumnState, Commit, DeltaPart, Layout, Log, Part
 from parsieve.index.log.publish import Transaction
 from parsieve.index.scan.units import UnitLayout
-from parsieve.index.sieve.build import build, failed_locations, units_of
-from parsieve.index.sieve.compact import compact
+from parsieve.index.sieve.build import failed_locations, rebuild, units_of
+from parsieve.index.sieve.compact import MOST_MASKED, compact
 from parsieve.index.sieve.delta import Delta, Difference, Differences
 from parsieve.index.sieve.reader import ColumnReader
+from parsieve.index.sieve.reread import masks_of
 from parsieve.index.sieve.slice_delta import SliceDelta
 from parsieve.io.store.base import Store
 from parsieve.lake.base import ColumnPath, Location
@@ -60,10 +61,14 @@ def update(
         version, outdated = _add_deltas(
             log, lake, Target.of(snapshot), executor, _Known(differences or {}, renewed or {})
         )
-    if outdated:
-        version = build(log, lake, snapshot, outdated, executor)
-    overgrown = [path for path, state in version.columns.items() if _is_overgrown(state)]
-    return compact(log, executor, overgrown) if compaction and overgrown else version
+    version = rebuild(log, lake, snapshot, outdated, executor) or version
+    return compact_overgrown(log, lake, snapshot, executor, version) if compaction else version
+
+
+def compact_overgrown(log: Log, lake: Lake, snapshot: Snapshot, executor: Executor[Any], version: Commit) -> Commit:
+    """Compact the columns that cost readers more than a compaction costs."""
+    overgrown = [path for path, state in version.columns.items() if _is_overgrown(log.store, state)]
+    return compact(log, executor, overgrown, lake, snapshot) if overgrown else version
 
 
 @dataclass(frozen=True)
@@ -140,8 +145,11 @@ class _Reads(Generic[RowsT]):
 
 def _add_deltas(
     log: Log, lake: Lake, target: Target, executor: Executor[Any], known: _Known
-) -> tuple[Commit, list[ColumnPath]]:
-    """Commit deltas that bring the columns to the target. Also return the columns that must be rebuilt instead."""
+) -> tuple[Commit, dict[ColumnPath, Layout | None]]:
+    """Commit deltas that bring the columns to the target.
+
+    Also return the columns that must be rebuilt instead, with their layouts.
+    """
     transaction = Transaction(log, "update")
     reads = _Reads(lake, executor)
     while True:
@@ -149,7 +157,7 @@ def _add_deltas(
         if newest is None or newest.is_empty:
             raise IndexNotFoundError(f"{log.store} holds no index; build one first")
         columns: dict[ColumnPath, ColumnState] = {}
-        outdated: list[ColumnPath] = []
+        outdated: dict[ColumnPath, Layout | None] = {}
         changes: list[_Change] = []
         chains: dict[tuple[Part, ...], Bindings] = {}
 
@@ -164,7 +172,7 @@ def _add_deltas(
                 continue
             current_path, field = column
             if _has_other_values(target, field.type, state.type):
-                outdated.append(current_path)
+                outdated[current_path] = state.layout
                 continue
             if state.bindings not in chains:
                 chains[state.bindings] = bindings.read(log.store, state.bindings)
@@ -176,7 +184,7 @@ def _add_deltas(
             layouts, rows = reads.of(change)
             parts = _write_deltas(executor, change, layouts, rows, newest.version + 1)
             if parts is None:
-                outdated.append(change.path)
+                outdated[change.path] = change.state.layout
                 continue
             chain = bindings.write(log.store, change.state.bindings, change.bound, change.bound_after(target, rows))
             columns[change.path] = replace(
@@ -189,7 +197,7 @@ def _add_deltas(
             )
 
         if columns == newest.columns and not outdated:
-            return newest, []
+            return newest, {}
         if version := transaction.commit(target.table, columns=columns):
             return version, outdated
 
@@ -223,16 +231,21 @@ def _change_of(
             slices.append(file_slice)
     if differences and state.layout is not None:
         # The units of a slice whose rows are known no longer describe its file, so read it again if it has several.
-        finer = _with_several_units(ColumnReader(store, state), differences)
+        finer = _with_known_ranges(ColumnReader(store, state), differences, bound)
         slices = sorted([*slices, *target.slices_at(finer)], key=lambda file_slice: file_slice.location)
         differences = {location: known for location, known in differences.items() if location not in finer}
     gone = sorted(location for location in bound.tokens if location not in target.tokens)
     return _Change(state, path, field_id_of(field), bound, slices, gone, differences)
 
 
-def _with_several_units(reader: ColumnReader, locations: Collection[Location]) -> set[Location]:
-    """Return the locations whose slices are not a single unit of unknown range, as far as the index can tell."""
-    return {location for location in locations if reader.row_ranges_of(location) != []}
+def _with_known_ranges(reader: ColumnReader, locations: Collection[Location], bound: Bindings) -> set[Location]:
+    """Return the locations whose units are ranges of rows, or whose units cannot be read."""
+    assert bound.ids is not None
+    chosen = sorted(locations)
+    if reader.timeline is None:
+        return set(chosen)
+    ranges = reader.unit_ranges(pa.array([bound.ids[location] for location in chosen], pa.uint32()))
+    return {location for location, known in zip(chosen, ranges, strict=True) if known is not None}
 
 
 def _write_deltas(
@@ -243,24 +256,35 @@ def _write_deltas(
     If no rows have changed, only the tokens differ, and there is nothing to write.
     """
     data_type, bound = change.state.type, change.bound
-    deltas: list[tuple[Delta | SliceDelta, ColumnRows | None]] = []
+    delta: Delta | SliceDelta
     if bound.ids is None:
-        delta = Delta(data_type, instant)
-        delta.replace([*(file_slice.location for file_slice in change.slices), *change.gone], rows)
+        named = Delta(data_type, instant)
+        named.replace([*(file_slice.location for file_slice in change.slices), *change.gone], rows)
         for location, difference in sorted(change.differences.items()):
-            delta.apply(location, difference, change.path)
-        if delta.locations:
-            deltas.append((delta, rows))
+            named.apply(location, difference, change.path)
+        delta = named
     else:
+        new = SliceDelta(data_type, instant, bound.next_id)
         if rows is not None:
-            deltas.append((SliceDelta.of_slices(data_type, instant, bound.next_id, layouts, rows), rows))
-        if change.differences:
-            known = {bound.ids[location]: difference for location, difference in change.differences.items()}
-            deltas.append((SliceDelta.of_differences(data_type, instant, known, change.path), None))
-    parts = []
-    for delta, rows_of_delta in deltas:
-        part = executor.write_delta(delta, rows_of_delta)
-        if part is None:
-            return None
-        parts.append(part)
-    return parts
+            new.read(layouts, rows)
+        new.apply({bound.ids[location]: known for location, known in change.differences.items()}, change.path)
+        delta = new
+    if delta.is_empty:
+        return []
+    part = executor.write_delta(delta, rows)
+    return None if part is None else [part]
+
+
+def _is_overgrown(store: Store, state: ColumnState) -> bool:
+    """Return whether the deltas or the masked slices of a column cost readers more than a compaction costs."""
+    changes = sum(delta.changes for delta in state.deltas)
+    if len(state.deltas) > MAX_DELTAS or changes > max(MAX_CHANGES, state.base.pairs // 4):
+        return True
+    if state.layout is None:
+        return False
+    reader = ColumnReader(store, state)
+    if len(reader.bindings.live_ids()) == reader.bindings.next_id:
+        # Every slice that was ever read is still there.
+        return False
+    masks = masks_of(reader, reader.bindings)
+    return masks is not None and masks.share >= MOST_MASKED

@@ -62,10 +62,7 @@ class SparkExecutor:
     def read_row_groups(self, lake: Lake, slices: Sequence[Slice]) -> list[tuple[int, ...]]:
         """Return the rows of each row group of the slices. Tasks read the footers."""
         count = max(1, -(-len(slices) // (executors.TASKS_PER_CORE * executors.parallelism(self.spark))))
-        tasks = [
-            sieve.FooterTask(lake, slices[start : start + count])
-            for start in range(0, len(slices), count)
-        ]
+        tasks = [sieve.FooterTask(lake, slices[start : start + count]) for start in range(0, len(slices), count)]
         answers = executors.run(self.spark, f"read row groups of {lake.uri}", sieve.read_footers, tasks)
         return [row_groups for answer in answers for row_groups in answer]
 
