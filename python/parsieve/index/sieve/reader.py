@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
@@ -29,7 +29,7 @@ CACHE_BYTES = 64 << 20
 # The unit of an answer that keeps all units of a slice.
 WHOLE_SLICE = 2**32 - 1
 
-Timeline = _core.SieveTimeline | _core.SieveUnitTimeline
+Timeline: TypeAlias = "_core.SieveTimeline | _core.SieveUnitTimeline"
 PartKind = Literal["segment", "units"]
 PART_NAMES: Mapping[PartKind, str] = {"segment": "segment", "units": "unit page"}
 # The kind and number of a part; its file, offset and length.
