@@ -39,7 +39,7 @@ def test_random_updates_read_back_as_written_and_never_reuse_an_id(tmp_path: Pat
         tokens |= {location: r.choice([f"t{step}", ""]) for location in read}
         # A file that got new filters has a new token and the same rows, so it keeps its id.
         renewed = sorted(set(tokens) & set(bound.tokens) - set(read))[: r.randrange(2)]
-        tokens |= {location: f"renewed{step}" for location in renewed}
+        tokens |= dict.fromkeys(renewed, f"renewed{step}")
         after = bound.after(tokens, read)
         before_chain, chain = chain, bindings.write(store, chain, bound, after)
         assert bindings.read(store, chain) == after

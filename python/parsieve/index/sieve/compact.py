@@ -62,9 +62,9 @@ def compact(
 ) -> Commit:
     """Replace the base and the deltas of some columns, or of all, by one base, and commit it.
 
-    A column without deltas and without masked slices is skipped, unless `rewrite` or `purge` is true. With `purge`, the
-    new base has nothing of the old one: it is read from the table, and has the same bytes as a new build. Bloom indexes
-    are skipped too, because updates merge their shelves.
+    A column without deltas and without masked slices is skipped, unless `rewrite` or `purge` is true. With either, a new
+    base in format 2 has nothing of the old one: it is read from the table, and has the same bytes as a new build. Bloom
+    indexes are skipped too, because updates merge their shelves.
     """
     newest = log.newest()
     if newest is None or newest.is_empty:
@@ -147,11 +147,11 @@ class _Table:
             bound = reader.bindings
             if "bindings" in reader.doubts:
                 raise _unreadable(reader)
-            masks = None if purge else masks_of(reader, bound)
+            masks = None if purge or rewrite else masks_of(reader, bound)
             if masks is None:
                 all_again.append((state, bound))
                 continue
-            if not (state.deltas or masks.masked or rewrite):
+            if not (state.deltas or masks.masked):
                 continue
             new = self._compact_column(reader, bound, masks)
             if new is None:
