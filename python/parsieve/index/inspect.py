@@ -32,7 +32,7 @@ class IndexStats:
 
     path: ColumnPath
     locations: int
-    # Distinct keys and rows. If an index of more than 64 MiB in format 1 was updated, these are the numbers of its base,
+    # Distinct keys and rows. If an index in format 1 of more than 64 MiB was updated, these are numbers of its base,
     # without the `changes`. In format 2, only the keys are those of the base.
     keys: int
     rows: int

@@ -62,9 +62,9 @@ def compact(
 ) -> Commit:
     """Replace the base and the deltas of some columns, or of all, by one base, and commit it.
 
-    A column without deltas and without masked slices is skipped, unless `rewrite` or `purge` is true. With either, a new
-    base in format 2 has nothing of the old one: it is read from the table, and has the same bytes as a new build. Bloom
-    indexes are skipped too, because updates merge their shelves.
+    A column without deltas and without masked slices is skipped, unless `rewrite` or `purge` is true. With either, a
+    new base in format 2 has nothing of the old one: it is read from the table, and has the same bytes as a new build.
+    Bloom indexes are skipped too, because updates merge their shelves.
     """
     newest = log.newest()
     if newest is None or newest.is_empty:
