@@ -68,6 +68,7 @@ def to_dict(record: PlanRecord) -> dict[str, Any]:
         "snapshot": record.snapshot.id,
         "files": list(paths.values()),
         "row_groups": {path: record.groups_to_read(number) for number, path in paths.items()},
+        "row_ranges": {path: record.row_ranges.get(number) for number, path in paths.items()},
         "doubts": {keep.path: list(keep.doubt) for keep in record.keeps if keep.doubt},
         "notes": list(record.notes),
         "skipped": [{"path": skip.path, "evidence": skip.evidence, "proof": skip.proof} for skip in record.skips],

@@ -170,6 +170,11 @@ class ColumnReader:
         self._limit_cache()
         return answer
 
+    @property
+    def has_ranges(self) -> bool:
+        """Return whether answers name units, which may be ranges of rows. In format 1, they name slices."""
+        return self.state.layout is not None
+
     def unit_ranges(self, ids: pa.UInt32Array) -> list[UnitRanges | None]:
         """Return for each id the rows of each row group, and the row group and the rows of each unit.
 
