@@ -117,7 +117,7 @@ def bound_tokens(view: View | None) -> dict[Location, set[str]]:
         return tokens
     states: list[ColumnState | BloomState] = [*view.columns.values(), *view.commit.blooms.values()]
     for chain in {state.bindings for state in states}:
-        for location, token in bindings.read(view.store, chain).items():
+        for location, token in bindings.read(view.store, chain).tokens.items():
             tokens.setdefault(location, set()).add(token)
     return tokens
 

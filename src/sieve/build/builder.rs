@@ -7,12 +7,13 @@
 use crate::error::{Error, ErrorKind, Result};
 use crate::int::index;
 use crate::sieve::build::pages::PageSplitter;
-use crate::sieve::index::directory::{Built, KeySpan};
+use crate::sieve::index::directory::Built;
 use crate::sieve::key::axis::Key;
 use crate::sieve::record::key_section::{put_keys, take_keys};
 use crate::sieve::record::options::Options;
 use crate::sieve::record::records::Records;
 use crate::sieve::segment::encode::{EncodedSegment, Scratch, encode_segment};
+use crate::sieve::unit::stats::KeySpan;
 
 /// Keys that a partition could not assign to a page, serialized to be sent to [`join`].
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -346,6 +347,7 @@ mod tests {
         max_key_bytes: 400,
         max_weight: 24,
         coarsen: crate::sieve::record::options::Coarsen::Exact,
+        ..Options::DEFAULT
     };
 
     fn push_all<K: Key>(builder: &mut Builder<K>, rows: impl Iterator<Item = (K, BTreeMap<u32, u64>)>) {

@@ -5,13 +5,14 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::int::{index, saturating_u32, to_u64};
 use crate::sieve::build::builder::{Builder, BuiltPartition, Fragment, join};
 use crate::sieve::code::format::{SHARE, cursor, finished, frame, malformed, take_u32, unframe};
-use crate::sieve::index::directory::{Built, Entry, IndexInfo, KeySpan, Location, Root, SectionRange, Stats};
-use crate::sieve::index::root::{put_entry, put_span, take_entry, take_span};
+use crate::sieve::index::directory::{Built, Entry, IndexInfo, Location, Root, SectionRange};
+use crate::sieve::index::root::{put_entry, take_entry};
 use crate::sieve::key::axis::Key;
 use crate::sieve::record::key_section::take_keys;
 use crate::sieve::record::options::Options;
 use crate::sieve::record::records::Records;
 use crate::sieve::segment::encode::EncodedSegment;
+use crate::sieve::unit::stats::{KeySpan, Stats, put_span, take_span};
 use crate::varint::{put_varint, take_len};
 
 /// Collects the directory of segments, and holds their bytes until the caller stores them.
@@ -227,7 +228,8 @@ mod tests {
     use crate::sieve::record::pairs::{PairBuffer, RunWriter, SortableKey};
     use proptest::prelude::*;
 
-    const SMALL: Options = Options { max_records: 40, max_key_bytes: 400, max_weight: 24, coarsen: Coarsen::Exact };
+    const SMALL: Options =
+        Options { max_records: 40, max_key_bytes: 400, max_weight: 24, coarsen: Coarsen::Exact, ..Options::DEFAULT };
 
     /// Sorts rows into `runs` runs, merges them and feeds them to a builder.
     fn build<K: SortableKey>(rows: &[(K::Value<'_>, u32)], runs: usize, mut builder: Builder<K>) -> Builder<K> {

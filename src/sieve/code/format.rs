@@ -20,6 +20,13 @@ pub(in crate::sieve) const ROOT: PartKind = PartKind { name: "root", magic: *b"S
 /// The changes of one commit.
 pub(in crate::sieve) const DELTA: PartKind = PartKind { name: "delta", magic: *b"SvD1" };
 
+/// Version 2: the slices and the directories of unit pages and segments.
+pub(in crate::sieve) const UNIT_ROOT: PartKind = PartKind { name: "root", magic: *b"SvR2" };
+/// Version 2: the units of some slices with their statistics.
+pub(in crate::sieve) const UNITS: PartKind = PartKind { name: "unit page", magic: *b"SvU2" };
+/// Version 2: the changes of one commit.
+pub(in crate::sieve) const UNIT_DELTA: PartKind = PartKind { name: "delta", magic: *b"SvD2" };
+
 /// One chunk of a sorted run during a build. It is never part of an index.
 pub(in crate::sieve) const RUN: PartKind = PartKind { name: "run", magic: *b"SvP1" };
 /// The result of one partition of a build, to be joined with the others. It is never part of an index.

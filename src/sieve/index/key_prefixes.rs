@@ -1,8 +1,9 @@
 //! The first eight distinguishing bytes of keys, stored contiguously. Most comparisons of a lookup need nothing else.
 
 use crate::int::index;
-use crate::sieve::index::directory::{Entry, Stats};
+use crate::sieve::index::directory::Entry;
 use crate::sieve::key::axis::Key;
+use crate::sieve::unit::stats::Stats;
 use std::cmp::Ordering;
 
 /// The prefixes of the least and greatest key of each segment and location.

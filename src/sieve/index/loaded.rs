@@ -2,11 +2,12 @@
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::int::{index, saturating_u32};
-use crate::sieve::index::directory::{Root, Stats};
+use crate::sieve::index::directory::Root;
 use crate::sieve::index::key_prefixes::KeyPrefixes;
 use crate::sieve::key::axis::Key;
 use crate::sieve::segment::cache_entry::DEFAULT_CACHE_BYTES;
 use crate::sieve::segment::packed::Segment;
+use crate::sieve::unit::stats::Stats;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 

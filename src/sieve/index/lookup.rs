@@ -4,10 +4,11 @@
 //! greatest key. Rays are answered by these alone, which is optimal (theorem 1 of the thesis).
 
 use crate::int::{index, saturating_u32};
-use crate::sieve::index::directory::{SectionRange, Stats};
+use crate::sieve::index::directory::SectionRange;
 use crate::sieve::index::key_prefixes::Overlap;
 use crate::sieve::index::loaded::{Index, Slot};
 use crate::sieve::key::axis::{AxisType, Bytes, Key};
+use crate::sieve::unit::stats::Stats;
 use std::ops::Range;
 
 /// A predicate in terms of keys of the index's axis. The caller converts strict bounds to inclusive ones, or to the

@@ -4,10 +4,11 @@ use crate::cursor::Cursor;
 use crate::error::Result;
 use crate::int::{to_u64, to_usize};
 use crate::sieve::code::format::{ROOT, cursor, finished, frame, malformed, take_u32, unframe};
-use crate::sieve::index::directory::{Entry, KeySpan, Location, Root, SectionRange, Stats};
+use crate::sieve::index::directory::{Entry, Location, Root, SectionRange};
 use crate::sieve::key::axis::{AxisType, Key};
 use crate::sieve::record::options::{Coarsen, Options};
 use crate::sieve::segment::encode::Counts;
+use crate::sieve::unit::stats::{Stats, put_span, take_span};
 use crate::varint::{put_varint, take_len};
 
 /// Flags of a location.
@@ -47,18 +48,6 @@ pub fn write<K: Key>(root: &Root<K>) -> Vec<u8> {
         previous = Some(&entry.most);
     }
     frame(ROOT, &body)
-}
-
-pub(in crate::sieve) fn put_span<K: Key>(body: &mut Vec<u8>, span: &KeySpan<K>) {
-    span.least.write_after(None, body);
-    span.most.write_after(Some(&span.least), body);
-    put_varint(body, span.rows);
-}
-
-pub(in crate::sieve) fn take_span<K: Key>(cursor: &mut Cursor<'_>) -> Result<KeySpan<K>> {
-    let least = K::read_after(None, cursor)?;
-    let most = K::read_after(Some(&least), cursor)?;
-    Ok(KeySpan { least, most, rows: cursor.varint()? })
 }
 
 pub(in crate::sieve) fn put_entry<K: Key>(body: &mut Vec<u8>, previous: Option<&K>, entry: &Entry<K>) {
@@ -133,7 +122,7 @@ fn take_options(cursor: &mut Cursor<'_>) -> Result<Options> {
     };
     let mut size = || cursor.varint().map(|size| to_usize(size).unwrap_or(usize::MAX));
     let (max_records, max_key_bytes) = (size()?, size()?);
-    let options = Options { max_records, max_key_bytes, max_weight: take_u32(cursor)?, coarsen };
+    let options = Options { max_records, max_key_bytes, max_weight: take_u32(cursor)?, coarsen, ..Options::DEFAULT };
     options.check().map_err(|_| malformed(cursor, "options"))?;
     Ok(options)
 }

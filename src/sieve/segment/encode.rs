@@ -191,7 +191,7 @@ fn encode_points<K: Key, P: PlanWidth>(
     let header = SegmentHeader { mapping, low, high, shift, num_blocks, num_locations };
     let lookup = write::<K, P>(&header, &locations, &planned, &sets);
     *P::plan(scratch) = planned;
-    let keys = put_keys(records, range.clone());
+    let keys = if options.stores_keys() { put_keys(records, range.clone()) } else { Vec::new() };
     out(EncodedSegment { least: least.clone(), most: most.clone(), lookup, keys, counts });
 }
 

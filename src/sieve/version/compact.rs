@@ -5,13 +5,14 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::int::{index, saturating_u32};
 use crate::sieve::build::builder::Builder;
 use crate::sieve::build::stream::{SegmentStream, root_over};
-use crate::sieve::index::directory::{Built, IndexInfo, Location, Root, SectionRange, Stats};
+use crate::sieve::index::directory::{Built, IndexInfo, Location, Root, SectionRange};
 use crate::sieve::index::loaded::Index;
 use crate::sieve::key::axis::Key;
 use crate::sieve::record::key_section::take_keys;
 use crate::sieve::record::options::Options;
 use crate::sieve::record::records::Records;
 use crate::sieve::segment::encode::EncodedSegment;
+use crate::sieve::unit::stats::Stats;
 use crate::sieve::version::delta::Delta;
 use crate::sieve::version::timeline::{Numbered, View};
 

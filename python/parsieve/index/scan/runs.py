@@ -195,33 +195,62 @@ class Built:
     root: bytes
     file: bytes | list[Path]
     file_size: int
+    # Format 2: the unit pages, b"" if they are in the root. None in format 1.
+    pages: bytes | None = None
+
+
+@dataclass(frozen=True)
+class KeptSegments:
+    """The segments of an earlier base in format 2 that a new base takes over."""
+
+    timeline: _core.SieveUnitTimeline
+    # The other segments, by number.
+    rebuilt: Sequence[int]
+    # The numbers that the files of the earlier base have in the new one, and the number of the file to write.
+    files: Sequence[int]
+    file: int
+    # The ids that no location has any more, and the ids whose rows have changed.
+    masked: Sequence[int]
+    changed: Sequence[int]
 
 
 def merge(
     gathered: Gathered,
-    locations: Sequence[Location],
+    slices: Sequence[Location] | _core.SieveUnits,
     instant: int,
     room: Room,
     *,
     memory: int,
     options: _core.SieveOptions | None = None,
+    kept: KeptSegments | None = None,
 ) -> Built:
-    """Merge the runs of a column into a root and a segment file. Frees the runs."""
+    """Merge the runs of a column into a root and a segment file. Frees the runs.
+
+    `slices` are units in format 2, and locations in format 1.
+    """
     runs = _reduced(gathered.axis, gathered.runs, room, memory)
-    build = _core.SieveBuild(gathered.axis, len(locations), num_runs=len(runs), options=options)
+    count = slices.num_units if isinstance(slices, _core.SieveUnits) else len(slices)
+    file = 0 if kept is None else kept.file
+    build = _core.SieveBuild(gathered.axis, count, num_runs=len(runs), options=options, file=file)
+    if kept is not None:
+        build.keep(kept.timeline, kept.rebuilt, kept.files, masked=kept.masked, changed=kept.changed)
     feeds = [runs.blocks(run) for run in range(len(runs))]
     sections = Sections(room)
     while (hungry := build.step()) is not None:
         interrupts.check()
         build.feed(hungry, next(feeds[hungry], None))
         sections.add(build.take())
-    places = [(location.partition, location.group) for location in locations]
     sides = list(zip(gathered.nulls, gathered.nans, gathered.unread, strict=True))
-    root, last = build.finish(instant, places, sides)
+    pages = None
+    if isinstance(slices, _core.SieveUnits):
+        root, pages, last = build.finish(instant, slices, sides, pages_file=file + 1)
+    else:
+        places = [(location.partition, location.group) for location in slices]
+        root, last = build.finish(instant, places, sides)
     sections.add(last)
     runs.close()
     size = sections.size()
-    return Built(root, sections.finish(), size)
+    return Built(root, sections.finish(), size, pages)
 
 
 def _reduced(axis: _core.SieveAxis, runs: Runs, room: Room, memory: int) -> Runs:
