@@ -102,6 +102,25 @@ def test_large_row_groups_are_cut() -> None:
     assert UnitLayout((), 20_000).ends() == []
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_layouts_are_those_of_the_core(seed: int) -> None:
+    r = random.Random(seed)
+    units = _core.SieveUnits()
+    layouts = []
+    for number in range(12):
+        sizes = [r.choice([0, 1, 7, 20_000, 50_000, 50_001, 123_456]) for _ in range(r.choice([0, 1, 5, 33_000]))]
+        rows_per_unit = r.choice([None, 0, 20_000, 1, 50_000] if len(sizes) < 9 else [None, 20_000])
+        units.add(number, sizes, rows_per_unit)
+        layouts.append(UnitLayout(sizes, rows_per_unit).coarsened())
+    numbers = UnitNumbers(layouts)
+    assert units.num_units == len(numbers)
+    for position, layout in enumerate(layouts):
+        assert units.first(position) == numbers.of(position).start
+        ranges = units.ranges(position)
+        assert [start + rows for _, start, rows in ranges] == layout.ends()
+        assert [start for _, start, _ in ranges] == [0, *layout.ends()[:-1]][: len(ranges)]
+
+
 @pytest.mark.parametrize("seed", range(50))
 def test_batches_are_cut_at_unit_borders(seed: int) -> None:
     r = random.Random(seed)

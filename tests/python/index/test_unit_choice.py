@@ -11,6 +11,7 @@ import pytest
 from support.formats import folder
 
 from parsieve import _core
+from parsieve.index.build import unit_choice
 from parsieve.index.build.unit_choice import MeasuredUnit, choose, choose_unit, measure_units
 from parsieve.lake.base import Lake
 from parsieve.table import Table
@@ -86,9 +87,23 @@ def test_advice_names_the_units(tmp_path: Path) -> None:
     assert advice.unit == "file"
     assert "as units" not in str(advice)
     assert choose_unit(lake, lake.snapshot(), ("key",)) == "file"
+    assert choose_unit(lake, lake.snapshot(), ("key",), "rows") == "rows"
+    with pytest.raises(ValueError, match='"rows" and "auto", not \'page\''):
+        choose_unit(lake, lake.snapshot(), ("key",), "page")
     finer = advice._replace(
         unit="row_group", unit_bytes=3_000_000, unit_read_bytes=2_000_000, file_read_bytes=8_000_000
     )
     assert str(finer).endswith(
         "With row groups as units, the Sieve index takes 3.0 MB more, and a key reads 2.0 MB of data instead of 8.0 MB"
     )
+
+
+def test_few_large_files_are_read_for_the_choice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake = table_of(tmp_path / "t", "scattered")
+    read = []
+    read_keys = lake.read_keys
+    monkeypatch.setattr(lake, "read_keys", lambda piece, columns: read.append(piece.path) or read_keys(piece, columns))
+    # As if the files were large.
+    monkeypatch.setattr(unit_choice, "REQUEST_BYTES", 1)
+    assert choose_unit(lake, lake.snapshot(), ("key",)) == "row_group"
+    assert len(read) == unit_choice.SAMPLED_FOR_UNITS < FILES

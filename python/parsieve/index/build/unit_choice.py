@@ -57,8 +57,21 @@ def spread(slices: Sequence[Slice], most: int) -> list[Slice]:
     return [slices[at * len(slices) // count] for at in range(count)]
 
 
-def choose_unit(lake: Lake, snapshot: Snapshot, path: ColumnPath) -> Unit:
-    """Return the units for an index of a column, chosen by reading a few slices."""
+def check_unit(unit: str) -> None:
+    """Raise `ValueError` for units that no index has."""
+    if unit not in ("auto", *UNITS):
+        raise ValueError(f'the units of an index are "file", "row_group", "rows" and "auto", not {unit!r}')
+
+
+def choose_unit(lake: Lake, snapshot: Snapshot, path: ColumnPath, unit: str = "auto") -> Unit:
+    """Return the units for an index of a column. "auto" chooses them by reading a few slices."""
+    check_unit(unit)
+    for kind in UNITS:
+        if kind == unit:
+            return kind
+    if mean_bytes(snapshot) <= REQUEST_BYTES:
+        # Whatever a part of a file saves, the request for it takes longer.
+        return "file"
     slices = spread(snapshot.slices, SAMPLED_FOR_UNITS)
     axis = _core.SieveAxis(leaf_field(snapshot.schema, path).type)
     measured = measure_units(lake, slices, path, axis)
