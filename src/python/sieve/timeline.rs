@@ -2,6 +2,7 @@
 
 use super::axis::{SieveAxis, SieveOptions};
 use super::query::{KeyQuery, SieveQuery};
+use super::unit_timeline::SieveUnitTimeline;
 use super::{Erased, LocationNames, bytes_of, erased_by, for_each_key, key_type_mismatch, locations};
 use crate::error::{Error, ErrorKind, Result};
 use crate::int::saturating_u32;
@@ -151,6 +152,20 @@ impl SieveTimeline {
         })
     }
 
+    /// Open a base of version 2, or None, and the deltas after it.
+    #[staticmethod]
+    #[pyo3(signature = (axis, root, deltas))]
+    fn open2(
+        py: Python<'_>,
+        axis: &SieveAxis,
+        root: Option<&Bound<'_, PyAny>>,
+        deltas: Vec<Bound<'_, PyAny>>,
+    ) -> PyResult<SieveUnitTimeline> {
+        let root = root.map(bytes_of).transpose()?;
+        let deltas = deltas.iter().map(bytes_of).collect::<PyResult<Vec<_>>>()?;
+        py.detach(|| SieveUnitTimeline::open(&axis.0, root.as_deref(), &deltas))
+    }
+
     /// Return the partition and the group of each location, by number.
     fn locations(&self, py: Python<'_>) -> PyResult<Vec<LocationNames>> {
         self.read(py, |open| Ok(for_each_key!(open, open => open.location_names())))
@@ -271,28 +286,35 @@ impl SieveTimeline {
         let loaded = loaded.iter().map(bytes).collect::<PyResult<Vec<_>>>()?;
         let report = self.read(py, |open| Ok(for_each_key!(open, open => open.report(&loaded))))?;
         let Some((report, absent)) = report else { return Ok(None) };
-        let dict = PyDict::new(py);
-        let counts = report.counts;
-        for (name, value) in [
-            ("keys", counts.keys),
-            ("rows", counts.rows),
-            ("pairs", counts.pairs),
-            ("reads", counts.reads),
-            ("runs", counts.runs),
-            ("blocks", counts.blocks),
-            ("segments", report.segments),
-            ("locations", report.locations),
-            ("lookup_bytes", report.lookup_bytes),
-            ("largest_lookup", report.largest_lookup),
-            ("keys_bytes", report.keys_bytes),
-            ("root_bytes", report.root_bytes),
-        ] {
-            dict.set_item(name, value)?;
-        }
-        dict.set_item("bits_per_row", report.bits_per_row())?;
-        dict.set_item("waste_per_key", report.waste_per_key())?;
-        dict.set_item("error", report.error())?;
-        dict.set_item("reads_of_absent_keys", absent)?;
-        Ok(Some(dict))
+        Ok(Some(report_dict(py, &report, absent)?))
     }
+}
+
+/// Returns the figures of a report by name.
+pub(super) fn report_dict<'py>(py: Python<'py>, report: &Report, absent: f64) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    let counts = report.counts;
+    for (name, value) in [
+        ("keys", counts.keys),
+        ("rows", counts.rows),
+        ("pairs", counts.pairs),
+        ("reads", counts.reads),
+        ("runs", counts.runs),
+        ("blocks", counts.blocks),
+        ("segments", report.segments),
+        ("locations", report.locations),
+        ("slices", report.slices),
+        ("lookup_bytes", report.lookup_bytes),
+        ("largest_lookup", report.largest_lookup),
+        ("keys_bytes", report.keys_bytes),
+        ("root_bytes", report.root_bytes),
+        ("page_bytes", report.page_bytes),
+    ] {
+        dict.set_item(name, value)?;
+    }
+    dict.set_item("bits_per_row", report.bits_per_row())?;
+    dict.set_item("waste_per_key", report.waste_per_key())?;
+    dict.set_item("error", report.error())?;
+    dict.set_item("reads_of_absent_keys", absent)?;
+    Ok(dict)
 }

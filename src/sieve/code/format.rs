@@ -2,7 +2,7 @@
 
 use crate::cursor::Cursor;
 use crate::error::{Error, ErrorKind, Result};
-use crate::int::to_u64;
+use crate::int::{index, saturating_u32, to_u64};
 
 /// A kind of stored part: its name in error messages and its magic, whose last byte is the version.
 #[derive(Debug, Clone, Copy)]
@@ -69,6 +69,34 @@ pub(in crate::sieve) fn unframe(part: PartKind, bytes: &[u8]) -> Result<&[u8]> {
         return Err(Error::at(ErrorKind::SieveChecksum { part: part.name }, to_u64(framed.len())));
     }
     Ok(&framed[4..])
+}
+
+/// Begins a frame that other bytes may follow: after the magic, it has the size of its body.
+pub(in crate::sieve) fn begin_sized(part: PartKind) -> Vec<u8> {
+    [part.magic, [0; 4]].concat()
+}
+
+/// Completes a frame from [`begin_sized`].
+pub(in crate::sieve) fn end_sized(mut bytes: Vec<u8>) -> Vec<u8> {
+    let len = saturating_u32(bytes.len() - 8);
+    bytes[4..8].copy_from_slice(&len.to_le_bytes());
+    end(bytes)
+}
+
+/// Returns the body of a frame from [`begin_sized`] after verifying its checksum, and the bytes after the frame.
+pub(in crate::sieve) fn unframe_sized(part: PartKind, bytes: &[u8]) -> Result<(&[u8], &[u8])> {
+    let available = to_u64(bytes.len());
+    let len = bytes.get(4..8).and_then(|len| len.first_chunk::<4>()).map(|len| index(u32::from_le_bytes(*len)));
+    let whole = len.and_then(|len| len.checked_add(12)).filter(|&whole| whole <= bytes.len());
+    if !bytes.starts_with(&part.magic) {
+        return Err(Error::at(ErrorKind::SieveMagic { part: part.name }, 0));
+    }
+    let Some(whole) = whole else {
+        let needed = to_u64(len.unwrap_or(0)).saturating_add(12);
+        return Err(Error::at(ErrorKind::Truncated { needed, available }, 0));
+    };
+    let body = unframe(part, &bytes[..whole])?;
+    Ok((&body[4..], &bytes[whole..]))
 }
 
 /// Returns a cursor over a body. Its offsets count from the start of the frame.

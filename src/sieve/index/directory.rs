@@ -45,8 +45,10 @@ pub struct Entry<K> {
     pub most: K,
     /// The position of the lookup section.
     pub lookup: SectionRange,
-    /// The position of the keys section.
+    /// The position of the keys section. Its length is zero if no keys are stored.
     pub keys: SectionRange,
+    /// In version 2, the checksum at the end of the lookup section.
+    pub check: Option<u32>,
     /// Totals over the keys.
     pub counts: Counts,
 }
@@ -94,6 +96,7 @@ pub fn pack<K: Key>(segments: &[EncodedSegment<K>], file: u32) -> (Vec<u8>, Vec<
         most: segment.most.clone(),
         lookup,
         keys,
+        check: None,
         counts: segment.counts,
     });
     let entries = entries.collect();

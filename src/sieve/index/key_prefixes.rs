@@ -25,6 +25,18 @@ pub(in crate::sieve) enum Overlap {
     Unknown,
 }
 
+impl Overlap {
+    /// Compares the prefixes of a span with those of an interval.
+    #[inline]
+    pub(in crate::sieve) fn of(span: Option<(u64, u64)>, (low, high): (u64, u64)) -> Self {
+        match span {
+            Some((least, most)) if least < high && most > low => Self::Yes,
+            Some((least, most)) if least <= high && most >= low => Self::Unknown,
+            _ => Self::No,
+        }
+    }
+}
+
 impl KeyPrefixes {
     pub(in crate::sieve) fn new<K: Key>(segments: &[Entry<K>], stats: &[Stats<K>]) -> Self {
         let spans = || stats.iter().filter_map(|stats| stats.span.as_ref());
@@ -73,10 +85,6 @@ impl KeyPrefixes {
     /// Compares the keys of a location with `low ..= high`, both given by their prefixes.
     #[inline]
     pub(in crate::sieve) fn overlaps(&self, location: u32, (low, high): (u64, u64)) -> Overlap {
-        match self.spans.get(index(location)) {
-            Some(&(least, most)) if least < high && most > low => Overlap::Yes,
-            Some(&(least, most)) if least <= high && most >= low => Overlap::Unknown,
-            _ => Overlap::No,
-        }
+        Overlap::of(self.spans.get(index(location)).copied(), (low, high))
     }
 }

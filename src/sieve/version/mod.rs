@@ -3,3 +3,5 @@
 pub(in crate::sieve) mod compact;
 pub(in crate::sieve) mod delta;
 pub(in crate::sieve) mod timeline;
+pub(in crate::sieve) mod unit_delta;
+pub(in crate::sieve) mod unit_timeline;
