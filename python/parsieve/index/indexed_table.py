@@ -263,7 +263,7 @@ class IndexedTable:
             seconds=time.monotonic() - started,
             files_read=len(account.rows),
             rows=sum(account.rows.values()),
-            left_out=account.left_out,
+            left_out=account.left_out_of_compaction(before, view, snapshot),
         )
 
     def convert_index(
