@@ -16,7 +16,12 @@ META = [
     "_hoodie_partition_path",
     "_hoodie_file_name",
 ]
-AVRO = {pa.int64(): "long", pa.string(): "string", pa.float64(): "double"}
+AVRO: dict[pa.DataType, object] = {
+    pa.int64(): "long",
+    pa.string(): "string",
+    pa.float64(): "double",
+    pa.timestamp("us", "UTC"): {"type": "long", "logicalType": "timestamp-micros"},
+}
 PROPERTIES = {
     "hoodie.table.name": "t",
     "hoodie.table.type": "COPY_ON_WRITE",
