@@ -107,7 +107,7 @@ def test_a_compaction_equals_a_build_byte_for_byte(tmp_path: Path) -> None:
             place(f"f{r.randrange(6)}"): rows(*(r.randrange(40) for _ in range(r.randrange(1, 20)))) for _ in range(3)
         }
         index.update(lake, lake.change(changes), progress=False)
-    view = index.compact()
+    view = index.compact(lake, lake.snapshot(), purge=True)
     rebuilt = TableIndex(tmp_path / "other")
     other = rebuilt.build(lake, lake.snapshot(), ["k", "s", "n.x"], progress=False)
     for path, state in view.columns.items():
@@ -176,7 +176,7 @@ def test_dropping_and_expiring_keep_the_other_versions_correct(tmp_path: Path) -
     before = lake.snapshot()
     for key in range(3):
         index.update(lake, lake.change({place("a"): rows(key)}), progress=False)
-    index.compact()
+    index.compact(lake, lake.snapshot())
     index.drop(["s"])
     assert set(index.newest().columns) == {("k",), ("n", "x")}  # type: ignore[union-attr]
     old = index.at(before)
@@ -255,10 +255,10 @@ def test_empty_tables_are_indexed_and_unsupported_columns_are_rejected(tmp_path:
     table = pa.table({"k": [1], "d": [None], "l": [[1]]}, schema=lake.schema)
     view = index.update(lake, lake.change({place("a"): table}))
     assert view.lookup("k", point(1)) == {place("a")}
-    assert index.compact().lookup("k", point(1)) == {place("a")}
+    assert index.compact(lake, lake.snapshot()).lookup("k", point(1)) == {place("a")}
     view = index.update(lake, lake.change({place("a"): None}))
     assert view.lookup("k", point(1)) == set()
-    assert index.compact().lookup("k", query.is_not_null()) == set()
+    assert index.compact(lake, lake.snapshot()).lookup("k", query.is_not_null()) == set()
 
 
 def test_a_slice_with_another_type_is_always_kept(tmp_path: Path) -> None:
@@ -267,7 +267,7 @@ def test_a_slice_with_another_type_is_always_kept(tmp_path: Path) -> None:
     after = lake.change({place("odd"): odd})
     index.update(lake, after)
     assert kept_groups(index, "k", point(20), after) == {"c", "odd"}
-    index.compact()
+    index.compact(lake, after)
     assert kept_groups(index, "k", point(20), after) == {"c", "odd"}
     assert index.verify(lake, after) == []
 
@@ -289,7 +289,7 @@ def test_an_index_in_an_object_store_works_like_a_local_one(tmp_path: Path) -> N
     assert kept_groups(index, "k", point(3), snapshot) == {"b"}
     after = lake.change({place("b"): rows(4)})
     index.update(lake, after)
-    index.compact()
+    index.compact(lake, after)
     reopened = TableIndex.open(ObjectStore(memory, "some/prefix"))
     assert reopened is not None
     assert kept_groups(reopened, "k", point(4), after) == {"b"}
@@ -412,7 +412,7 @@ def test_updates_use_given_differences_and_read_other_slices(tmp_path: Path) -> 
     assert kept_groups(index, "k", point(21), second) == {"c"}
     # Before a compaction, the index cannot prove that b has no null left.
     assert kept_groups(index, "k", query.is_null(), second) == {"b"}
-    index.compact()
+    index.compact(lake, second, purge=True)
     assert kept_groups(index, "k", query.is_null(), second) == set()
     assert kept_groups(index, "k", point(3), second) == {"a", "b"}
     assert index.verify(lake, second) == []
@@ -441,7 +441,7 @@ def test_slices_that_cannot_be_read_are_kept_and_read_again(tmp_path: Path) -> N
     lake.broken = ("b",)
     index.build(lake, snapshot, ["k"], progress=False)
     assert kept_groups(index, "k", point(1), snapshot) == {"a", "b"}
-    index.compact(options=_core.SieveOptions())
+    index.compact(lake, snapshot, options={})
     assert kept_groups(index, "k", point(1), snapshot) == {"a", "b"}
     lake.broken = ()
     lake.reads.clear()
