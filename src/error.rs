@@ -204,6 +204,11 @@ pub enum ErrorKind {
         /// The number of the segment.
         segment: usize,
     },
+    /// A segment that a compaction keeps lacks a key of a slice that was read again.
+    SieveKeptKey {
+        /// The unit of the key.
+        location: u32,
+    },
     /// A unit page of a Sieve index that is required is missing.
     SievePageMissing {
         /// The number of the page.
@@ -286,6 +291,7 @@ impl Error {
             | K::SieveExpired { .. }
             | K::SieveNotLoaded { .. }
             | K::SievePageMissing { .. }
+            | K::SieveKeptKey { .. }
             | K::SieveOption(_) => Class::Value,
         }
     }
@@ -390,6 +396,9 @@ impl fmt::Display for Error {
             }
             K::SieveExpired { instant } => write!(f, "the Sieve index no longer keeps instant {instant}"),
             K::SieveNotLoaded { segment } => write!(f, "segment {segment} of the Sieve index is missing"),
+            K::SieveKeptKey { location } => {
+                write!(f, "a kept segment lacks a key of unit {location}, which was read again; build the index anew")
+            }
             K::SievePageMissing { page } => write!(f, "unit page {page} of the Sieve index is missing"),
             K::SieveType { arrow, reason } => write!(f, "Arrow type {arrow} cannot be indexed: {reason}"),
             K::SieveMeaning { column, found } => {

@@ -1,14 +1,15 @@
 //! `SieveBuild` builds segments from runs or from sorted rows.
 
 use super::axis::{SieveAxis, SieveOptions};
+use super::unit_timeline::SieveUnitTimeline;
 use super::units::{SieveUnits, check_sides};
-use super::{Erased, LocationNames, bytes_of, erased_by, for_each_key, locations, to_bytes};
+use super::{Erased, LocationNames, bytes_of, erased_by, for_each_key, key_type_mismatch, locations, to_bytes};
 use crate::error::{Error, ErrorKind, Result};
 use crate::int::{saturating_u32, to_u64};
 use crate::python::column::Column;
 use crate::sieve::{
-    ArrowKey, Axis, Builder, Bytes, EncodedRoot, IndexInfo, Layout, Merge, Options, RunChunk, SegmentStream, Share,
-    Stats, join_shares, root, root_over, unit_root_over,
+    ArrowKey, Axis, Builder, Bytes, EncodedRoot, IndexInfo, Kept, Layout, Merge, Options, RunChunk, SegmentStream,
+    Share, Stats, join_shares, root, root_over, unit_root_over,
 };
 use arrow_array::cast::AsArray;
 use arrow_array::types::{UInt32Type, UInt64Type};
@@ -36,6 +37,8 @@ struct PartialIndex<K: ArrowKey> {
     /// Keys below `low` are skipped. The build ends before `high`.
     low: Option<K>,
     high: Option<K>,
+    /// In a compaction, the segments that the build goes around.
+    kept: Option<Kept<K>>,
 }
 
 /// The input and output of a build.
@@ -67,14 +70,15 @@ impl<K: ArrowKey> PartialIndex<K> {
             None => Builder::new(num_locations, options)?,
         };
         let merge = Merge::new(num_runs).until(high.clone());
-        Ok(Self { merge, builder, stream: SegmentStream::new(file), options, low, high })
+        Ok(Self { merge, builder, stream: SegmentStream::new(file), options, low, high, kept: None })
     }
 
     fn step(&mut self) -> Result<Option<usize>> {
-        let Self { merge, builder, stream, low, .. } = self;
-        let hungry = merge.pour(|key, location, rows| match low {
-            Some(low) if key < *low => Ok(()),
-            _ => builder.push(key, location, rows),
+        let Self { merge, builder, stream, low, kept, .. } = self;
+        let hungry = merge.pour(|key, location, rows| match (&*low, &mut *kept) {
+            (Some(low), _) if key < *low => Ok(()),
+            (_, Some(kept)) => kept.push(builder, key, location, rows),
+            (_, None) => builder.push(key, location, rows),
         });
         stream.put(builder.take_segments());
         hungry
@@ -95,7 +99,10 @@ impl<K: ArrowKey> PartialIndex<K> {
             return Ok(false);
         }
         for ((key, location), rows) in keys.into_iter().zip(locations).zip(rows) {
-            self.builder.push(key, *location, *rows)?;
+            match &mut self.kept {
+                Some(kept) => kept.push(&mut self.builder, key, *location, *rows)?,
+                None => self.builder.push(key, *location, *rows)?,
+            }
         }
         self.stream.put(self.builder.take_segments());
         Ok(true)
@@ -125,12 +132,19 @@ impl<K: ArrowKey> PartialIndex<K> {
         sides: SideCounts,
         pages_file: u32,
     ) -> Result<FinishedUnits> {
-        let built = self.builder.finish();
-        self.stream.put(built.segments);
+        if let Some(kept) = &mut self.kept {
+            kept.end(&mut self.builder);
+        }
+        let mut built = self.builder.finish();
+        self.stream.put(std::mem::take(&mut built.segments));
         let sections = self.stream.take();
         let info = IndexInfo { axis: axis.axis, instant, options: self.options };
         let entries = self.stream.into_entries();
-        let root = unit_root_over::<K>(info, layout, stats(sides), &built.spans, entries, pages_file)?;
+        let (entries, spans) = match self.kept {
+            Some(kept) => kept.join(built, entries),
+            None => (entries, built.spans),
+        };
+        let root = unit_root_over::<K>(info, layout, stats(sides), &spans, entries, pages_file)?;
         Ok((root, sections))
     }
 
@@ -238,6 +252,39 @@ impl SieveBuild {
     fn take<'py>(&self, py: Python<'py>) -> PyResult<Sections<'py>> {
         let sections = self.with(py, |building| Ok(for_each_key!(building, building => building.stream.take())))?;
         Ok(sections_to_bytes(py, &sections))
+    }
+
+    /// Keep all segments of a base except `rebuilt`. Keys in them are skipped if the segment has them, and are an error
+    /// otherwise. Call this before the first row.
+    ///
+    /// `files` has the new number of each file of the base. `masked` are the slices that are gone, and `changed` slices
+    /// that are read again because their keys were not exact. All unit pages and the kept segments must be loaded.
+    #[pyo3(signature = (timeline, rebuilt, files, *, masked=Vec::new(), changed=Vec::new()))]
+    fn keep(
+        &self,
+        py: Python<'_>,
+        timeline: &SieveUnitTimeline,
+        rebuilt: Vec<usize>,
+        files: Vec<u32>,
+        masked: Vec<u32>,
+        changed: Vec<u32>,
+    ) -> PyResult<()> {
+        self.with(py, |building| {
+            let open = timeline.timeline.read().unwrap_or_else(PoisonError::into_inner);
+            match (building, &*open) {
+                (Erased::Word(building), Erased::Word(open)) => {
+                    building.kept = Some(open.kept(&rebuilt, &files, &masked, &changed)?);
+                }
+                (Erased::Wide(building), Erased::Wide(open)) => {
+                    building.kept = Some(open.kept(&rebuilt, &files, &masked, &changed)?);
+                }
+                (Erased::Text(building), Erased::Text(open)) => {
+                    building.kept = Some(open.kept(&rebuilt, &files, &masked, &changed)?);
+                }
+                _ => return Err(key_type_mismatch()),
+            }
+            Ok(())
+        })
     }
 
     /// Finish the build. Return the root and the last bytes of both sections.

@@ -222,34 +222,35 @@ impl SieveTimeline {
         write: &Bound<'py, PyAny>,
         options: Option<&SieveOptions>,
     ) -> PyResult<(Bound<'py, PyBytes>, u64)> {
-        let (read, write) = (read.clone().unbind(), write.clone().unbind());
-        let (compacted, failed) = py.detach(|| {
-            let failed = RefCell::new(None);
-            let fail = |error: PyErr, field| {
-                failed.replace(Some(error));
-                Error::new(ErrorKind::SieveMalformed { field })
-            };
+        let (root, unmatched) = with_callbacks(py, read, write, |keys_at, take| {
             let open = self.0.read().unwrap_or_else(PoisonError::into_inner);
-            let mut keys_at = |extent: SectionRange| {
-                Python::attach(|py| {
-                    let data = read.call1(py, (extent.file, extent.offset, extent.len))?;
-                    bytes_of(data.bind(py))
-                })
-                .map_err(|error| fail(error, "keys section, which could not be read"))
-            };
-            let mut take = |lookups: Vec<u8>, keys: Vec<u8>| {
-                Python::attach(|py| write.call1(py, ((PyBytes::new(py, &lookups), PyBytes::new(py, &keys)),)))
-                    .map(drop)
-                    .map_err(|error| fail(error, "segments, which could not be written"))
-            };
-            let compacted = for_each_key!(&*open, open => open.compact(locations, options, &mut keys_at, &mut take));
-            (compacted, failed.into_inner())
-        });
-        match (compacted, failed) {
-            (_, Some(error)) => Err(error),
-            (Err(error), None) => Err(error.into()),
-            (Ok((root, unmatched)), None) => Ok((PyBytes::new(py, &root), unmatched)),
-        }
+            for_each_key!(&*open, open => open.compact(locations, options, keys_at, take))
+        })?;
+        Ok((PyBytes::new(py, &root), unmatched))
+    }
+
+    /// Convert the timeline to a base of version 2. Return its root, its unit pages and the number of deletes that
+    /// matched no row.
+    ///
+    /// Each location becomes a slice of one unit, whose ID is its position in `locations`. `read` and `write` are those
+    /// of `compact`. The segments become file 0.
+    #[pyo3(signature = (locations, read, write, options, *, pages_file=1))]
+    #[expect(clippy::too_many_arguments, reason = "they are named in Python")]
+    fn convert<'py>(
+        &self,
+        py: Python<'py>,
+        locations: Vec<LocationNames>,
+        read: &Bound<'py, PyAny>,
+        write: &Bound<'py, PyAny>,
+        options: &SieveOptions,
+        pages_file: u32,
+    ) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>, u64)> {
+        let (names, options) = (super::locations(locations), options.0);
+        let (root, unmatched) = with_callbacks(py, read, write, |keys_at, take| {
+            let open = self.0.read().unwrap_or_else(PoisonError::into_inner);
+            for_each_key!(&*open, open => open.timeline.latest()?.convert(options, &names, keys_at, take, pages_file))
+        })?;
+        Ok((PyBytes::new(py, &root.root), PyBytes::new(py, &root.pages), unmatched))
     }
 
     /// Return the segments of the base: file, offset and length of the lookup section, then of the keys section.
@@ -287,6 +288,44 @@ impl SieveTimeline {
         let report = self.read(py, |open| Ok(for_each_key!(open, open => open.report(&loaded))))?;
         let Some((report, absent)) = report else { return Ok(None) };
         Ok(Some(report_dict(py, &report, absent)?))
+    }
+}
+
+type ReadKeys<'a> = &'a mut dyn FnMut(SectionRange) -> Result<Vec<u8>>;
+type WriteSections<'a> = &'a mut dyn FnMut(Vec<u8>, Vec<u8>) -> Result<()>;
+
+/// Runs a compaction that reads keys sections and writes segments with Python functions, and raises their exceptions.
+pub(super) fn with_callbacks<T: Send>(
+    py: Python<'_>,
+    read: &Bound<'_, PyAny>,
+    write: &Bound<'_, PyAny>,
+    compact: impl FnOnce(ReadKeys<'_>, WriteSections<'_>) -> Result<T> + Send,
+) -> PyResult<T> {
+    let (read, write) = (read.clone().unbind(), write.clone().unbind());
+    let (compacted, failed) = py.detach(|| {
+        let failed = RefCell::new(None);
+        let fail = |error: PyErr, field| {
+            failed.replace(Some(error));
+            Error::new(ErrorKind::SieveMalformed { field })
+        };
+        let mut keys_at = |extent: SectionRange| {
+            Python::attach(|py| {
+                let data = read.call1(py, (extent.file, extent.offset, extent.len))?;
+                bytes_of(data.bind(py))
+            })
+            .map_err(|error| fail(error, "keys section, which could not be read"))
+        };
+        let mut take = |lookups: Vec<u8>, keys: Vec<u8>| {
+            Python::attach(|py| write.call1(py, ((PyBytes::new(py, &lookups), PyBytes::new(py, &keys)),)))
+                .map(drop)
+                .map_err(|error| fail(error, "segments, which could not be written"))
+        };
+        let compacted = compact(&mut keys_at, &mut take);
+        (compacted, failed.into_inner())
+    });
+    match failed {
+        Some(error) => Err(error),
+        None => Ok(compacted?),
     }
 }
 

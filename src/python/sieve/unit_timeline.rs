@@ -1,14 +1,14 @@
 //! `SieveUnitTimeline`: a base of version 2 and its deltas, which answer with slices and units.
 
 use super::query::{KeyQuery, SieveQuery};
-use super::timeline::report_dict;
+use super::timeline::{report_dict, with_callbacks};
 use super::units::{RangeRow, SieveUnits, range_rows};
-use super::{Erased, bytes_of, erased_by, for_each_key, key_type_mismatch};
+use super::{Erased, bytes_of, erased_by, for_each_key, key_type_mismatch, to_bytes};
 use crate::error::Result;
 use crate::python::column::{Column, to_pyarrow};
 use crate::sieve::{
-    ArrowKey, Axis, Bytes, Index, Key, Query, Report, RunChunk, SectionRange, UnitDelta, UnitNeed, UnitTimeline,
-    WHOLE_SLICE, check_keys,
+    ArrowKey, Axis, Bytes, CompactionFiles, Index, Key, Query, Report, RunChunk, RunWriter, SectionRange, UnitDelta,
+    UnitNeed, UnitTimeline, WHOLE_SLICE, check_keys,
 };
 use arrow_array::cast::AsArray;
 use arrow_array::types::UInt32Type;
@@ -105,17 +105,23 @@ fn statistics<K: ArrowKey>(timeline: &UnitTimeline<K>, id: u32) -> Option<Vec<Un
     Some(page.stats[page.units(position)].iter().map(row).collect())
 }
 
+/// Returns the keys of the new slices of the deltas as a sorted run.
+fn delta_run<K: ArrowKey>(timeline: &UnitTimeline<K>, masked: &[u32], changed: &[u32]) -> Vec<Vec<u8>> {
+    let mut run = RunWriter::default();
+    timeline.delta_keys(masked, changed).into_iter().for_each(|(key, unit, rows)| run.push(key, unit, rows));
+    run.finish()
+}
+
 /// The versions of a column: a base and the deltas after it.
 #[pyclass(frozen, module = "parsieve._core")]
 pub(super) struct SieveUnitTimeline {
-    pub(super) axis: Axis,
     pub(super) timeline: RwLock<AnyTimeline>,
 }
 
 impl SieveUnitTimeline {
     pub(super) fn open(axis: &Axis, root: Option<&[u8]>, deltas: &[Vec<u8>]) -> PyResult<Self> {
         let timeline = erased_by!(axis.width, K => open::<K>(axis, root, deltas)?);
-        Ok(Self { axis: axis.clone(), timeline: RwLock::new(timeline) })
+        Ok(Self { timeline: RwLock::new(timeline) })
     }
 
     pub(super) fn read<T: Send>(
@@ -270,6 +276,68 @@ impl SieveUnitTimeline {
     fn units(&self, py: Python<'_>) -> PyResult<SieveUnits> {
         let units = self.read(py, |open| Ok(for_each_key!(open, open => open.all_units()?.layout)))?;
         Ok(SieveUnits::from_layout(units))
+    }
+
+    /// Return the share of the base's rows that belong to slices in `masked`. All unit pages must be loaded.
+    fn masked_share(&self, py: Python<'_>, masked: Vec<u32>) -> PyResult<f64> {
+        self.read(py, |open| Ok(for_each_key!(open, open => open.masked_share(&masked))?))
+    }
+
+    /// Return the segments that a compaction must rebuild, and the slices that it must read again.
+    ///
+    /// `masked` are the slices that are gone, and `changed` slices whose keys are not exact, in addition to those that
+    /// deltas change. Segments that are not loaded count as touched.
+    #[pyo3(signature = (masked, changed=Vec::new()))]
+    fn touched(&self, py: Python<'_>, masked: Vec<u32>, changed: Vec<u32>) -> PyResult<(Vec<usize>, Vec<u32>)> {
+        self.read(py, |open| {
+            let touched = for_each_key!(open, open => open.touched(&masked, &changed));
+            Ok((touched.segments, touched.slices))
+        })
+    }
+
+    /// Return the nulls and NaNs of each unit, and whether it has unread rows. All unit pages must be loaded.
+    #[pyo3(signature = (masked=Vec::new()))]
+    fn sides(&self, py: Python<'_>, masked: Vec<u32>) -> PyResult<Vec<(u64, u64, bool)>> {
+        self.read(py, |open| Ok(for_each_key!(open, open => open.sides(&masked))?))
+    }
+
+    /// Return the keys of the deltas' new slices as a run, whose location numbers are those of `units()`.
+    #[pyo3(signature = (masked, changed=Vec::new()))]
+    fn delta_keys<'py>(
+        &self,
+        py: Python<'py>,
+        masked: Vec<u32>,
+        changed: Vec<u32>,
+    ) -> PyResult<Vec<Bound<'py, PyBytes>>> {
+        let pieces = self.read(py, |open| Ok(for_each_key!(open, open => delta_run(open, &masked, &changed))))?;
+        Ok(to_bytes(py, pieces))
+    }
+
+    /// Compact an index with keys sections. Return the root, the unit pages and the number of deletes that matched no
+    /// row.
+    ///
+    /// `read(file, offset, length)` must return the bytes of a keys section. `write((lookups, keys))` receives the next
+    /// bytes of both sections of file number `file`. `files` has the new number of each old file. Segments in `rebuilt`
+    /// are rebuilt in addition to those with new keys.
+    #[pyo3(signature = (read, write, *, masked, file, pages_file, files, rebuilt=None))]
+    #[expect(clippy::too_many_arguments, reason = "they are named in Python")]
+    fn compact<'py>(
+        &self,
+        py: Python<'py>,
+        read: &Bound<'py, PyAny>,
+        write: &Bound<'py, PyAny>,
+        masked: Vec<u32>,
+        file: u32,
+        pages_file: u32,
+        files: Vec<u32>,
+        rebuilt: Option<Vec<usize>>,
+    ) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>, u64)> {
+        let (root, unmatched) = with_callbacks(py, read, write, |keys_at, take| {
+            let open = self.timeline.read().unwrap_or_else(PoisonError::into_inner);
+            let files = CompactionFiles { segments: file, pages: pages_file, old: &files };
+            for_each_key!(&*open, open => open.compact_keys(&masked, rebuilt.as_deref(), files, keys_at, take))
+        })?;
+        Ok((PyBytes::new(py, &root.root), PyBytes::new(py, &root.pages), unmatched))
     }
 
     /// Return the size and the false positives of the base as a dict, or None without a base.

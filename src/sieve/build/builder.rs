@@ -195,6 +195,14 @@ impl<K: Key> Builder<K> {
         });
     }
 
+    /// Ends the last page before a stored segment with the keys from `least` to `most`. The next key must be greater.
+    pub(in crate::sieve) fn pass(&mut self, least: &K, most: &K) {
+        self.close_pending();
+        let Self { splitter, encoder, .. } = self;
+        splitter.finish(Some(least), &mut |records, len| encoder.page(records, len));
+        *splitter = PageSplitter::new(encoder.options, Some(most.clone()));
+    }
+
     /// Returns the segments finished so far, which lets the caller store them early. Each segment is returned once.
     pub fn take_segments(&mut self) -> Vec<EncodedSegment<K>> {
         std::mem::take(&mut self.encoder.built.segments)

@@ -13,6 +13,8 @@ pub(in crate::sieve) struct PartKind {
 
 /// The part of a segment that lookups read.
 pub(in crate::sieve) const SEGMENT: PartKind = PartKind { name: "segment", magic: *b"SvL1" };
+/// The part of a segment that lookups read, in version 2.
+pub(in crate::sieve) const SEGMENT_2: PartKind = PartKind { name: "segment", magic: *b"SvL2" };
 /// The part of a segment that compaction reads.
 pub(in crate::sieve) const KEYS: PartKind = PartKind { name: "keys section", magic: *b"SvK1" };
 /// The locations, their statistics and the directory of segments.
@@ -31,6 +33,13 @@ pub(in crate::sieve) const UNIT_DELTA: PartKind = PartKind { name: "delta", magi
 pub(in crate::sieve) const RUN: PartKind = PartKind { name: "run", magic: *b"SvP1" };
 /// The result of one partition of a build, to be joined with the others. It is never part of an index.
 pub(in crate::sieve) const SHARE: PartKind = PartKind { name: "share", magic: *b"SvS1" };
+
+impl PartKind {
+    /// Returns true if a part begins with this magic.
+    pub(in crate::sieve) fn begins(self, bytes: &[u8]) -> bool {
+        bytes.starts_with(&self.magic)
+    }
+}
 
 /// The bytes that the frame adds to a body.
 const OVERHEAD: usize = 8;
@@ -58,7 +67,7 @@ pub(in crate::sieve) fn end(mut bytes: Vec<u8>) -> Vec<u8> {
 
 /// Returns the body of a framed part after verifying its checksum.
 pub(in crate::sieve) fn unframe(part: PartKind, bytes: &[u8]) -> Result<&[u8]> {
-    if !bytes.starts_with(&part.magic) {
+    if !part.begins(bytes) {
         return Err(Error::at(ErrorKind::SieveMagic { part: part.name }, 0));
     }
     let available = to_u64(bytes.len());

@@ -99,6 +99,11 @@ impl<K: Key> UnitDelta<K> {
         self.changes.len()
     }
 
+    /// Returns the rows added to each changed slice.
+    pub(in crate::sieve) fn added(&self) -> &[Stats<K>] {
+        &self.added
+    }
+
     /// Returns the slice and the unit within it of a location in `changes`.
     pub(in crate::sieve) fn name(&self, location: u32) -> Option<(u32, u32)> {
         match self.slices.slice_of(location) {
@@ -110,18 +115,21 @@ impl<K: Key> UnitDelta<K> {
         }
     }
 
-    /// Visits the slices and units that may have rows which match a query, in no order.
-    pub(in crate::sieve) fn visit(&self, query: &Query<K>, floats: bool, visit: &mut impl FnMut((u32, u32))) {
+    /// Returns the slices and units that may have rows which match a query.
+    pub(in crate::sieve) fn answer(&self, query: &Query<K>, floats: bool) -> Vec<(u32, u32)> {
         let by_statistics = query.needs_statistics();
-        let mut keep = |location: u32| self.name(location).into_iter().for_each(&mut *visit);
-        for (location, stats) in (0..).zip(self.units.stats.iter().chain(&self.added)) {
-            if stats.unknown || by_statistics && stats.matches(query, floats) {
-                keep(location);
-            }
-        }
+        let matches = |stats: &Stats<K>| stats.unknown || by_statistics && stats.matches(query, floats);
+        let all = (0..).zip(self.units.stats.iter().chain(&self.added));
+        let mut kept: Vec<u32> = all.filter(|(_, stats)| matches(stats)).map(|(location, _)| location).collect();
         if !by_statistics {
-            visit_inserted(&self.changes, query, &mut keep);
+            visit_inserted(&self.changes, query, &mut |location| kept.push(location));
+            kept.sort_unstable();
+            kept.dedup();
         }
+        let changed = kept.partition_point(|&location| location < self.slices.num_units());
+        let mut named = self.slices.name(&kept[..changed]);
+        named.extend(kept[changed..].iter().filter_map(|&location| self.name(location)));
+        named
     }
 
     /// Encodes the delta.

@@ -107,7 +107,7 @@ impl<K: Key> UnitTimeline<K> {
                 let Answer::Only(units) = base.answer(query) else { return None };
                 kept.append(&mut base.units.as_ref()?.slices.name(&units));
             }
-            self.deltas.iter().for_each(|delta| delta.visit(query, floats, &mut |pair| kept.push(pair)));
+            self.deltas.iter().for_each(|delta| kept.append(&mut delta.answer(query, floats)));
         }
         kept.sort_unstable();
         kept.dedup();
