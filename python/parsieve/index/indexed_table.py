@@ -16,7 +16,7 @@ from parsieve.index.accounts import Account, bound_tokens
 from parsieve.index.advice import Advice, advise_column
 from parsieve.index.bloom.build import fields_of
 from parsieve.index.build.target import Target
-from parsieve.index.build.units import UNITS
+from parsieve.index.build.unit_choice import check_unit, choose_unit
 from parsieve.index.findings import IndexProblem
 from parsieve.index.inspect import IndexStats
 from parsieve.index.log.commit import Layout
@@ -30,7 +30,6 @@ from parsieve.index.reports import (
     ExpireReport,
     UpdateReport,
 )
-from parsieve.index.sieve.build import DEFAULT
 from parsieve.index.sizes import lookup_bytes, stored_bytes
 from parsieve.index.table_index import TableIndex
 from parsieve.lake.base import ColumnPath, Lake
@@ -107,7 +106,8 @@ class IndexedTable:
         """
         if kind not in ("auto", "sieve", "bloom", "both"):
             raise ValueError(f'the kinds of index are "sieve", "bloom", "both" and "auto", not {kind!r}')
-        layout = _layout(unit, fpp, keep_keys)
+        check_unit(unit)
+        rate = None if fpp is None else checked_fpp(fpp)
         if pages:
             raise UnsupportedError("pages=True is not supported yet; leave it out")
         account = Account()
@@ -121,6 +121,7 @@ class IndexedTable:
         chosen = dict.fromkeys(paths, "sieve" if kind == "auto" else kind)
         # A sample of few files is not reliable.
         notes = []
+        advice: dict[ColumnPath, Advice] = {}
         if kind == "auto" and len(snapshot.slices) >= FEW_FILES:
             advice = {path: advise_column(lake, snapshot, path) for path in paths}
             chosen = {path: column.recommendation for path, column in advice.items()}
@@ -130,6 +131,11 @@ class IndexedTable:
         # Check the Bloom columns first, so that nothing is built if one of them cannot be.
         fields_of(snapshot.schema, blooms)
         if sieves:
+            units = {path: column.unit for path, column in advice.items()} if unit == "auto" else {}
+            layouts = {
+                path: Layout(units.get(path) or choose_unit(lake, snapshot, path, unit), rate, bool(keep_keys))
+                for path in sieves
+            }
             self.opened.index.build(
                 lake,
                 snapshot,
@@ -137,7 +143,7 @@ class IndexedTable:
                 memory=memory,
                 threads=threads,
                 progress=progress,
-                layouts=dict.fromkeys(sieves, layout),
+                layouts=layouts,
                 account=account,
             )
         if blooms:
@@ -287,19 +293,25 @@ class IndexedTable:
         >>> print(table.convert_index())
         nothing to convert
         """
-        layout = _layout(unit, fpp, keep_keys)
+        check_unit(unit)
+        rate = None if fpp is None else checked_fpp(fpp)
         account = Account()
         before = self.opened.index.require()
         snapshot = account.settle(self.opened.lake, self.opened.lake.snapshot())
         target = Target.of(snapshot)
         in_format_1 = [state for state in before.columns.values() if state.layout is None]
         current = {state.path: target.find_column(state) for state in in_format_1}
-        layouts = {column[0]: layout for column in current.values() if column is not None}
+        lake = self.opened.lake.exposing(column_paths(expose, snapshot.schema))
+        layouts = {
+            column[0]: Layout(choose_unit(lake, snapshot, column[0], unit), rate, bool(keep_keys))
+            for column in current.values()
+            if column is not None
+        }
         notes = [f"{'.'.join(path)}: not converted, because it was dropped" for path, at in current.items() if not at]
         sizes = (0, 0, 0)
         if layouts:
             view = self.opened.index.build(
-                self.opened.lake.exposing(column_paths(expose, snapshot.schema)),
+                lake,
                 snapshot,
                 list(layouts),
                 memory=memory,
@@ -427,14 +439,6 @@ class IndexedTable:
         """
         view = self.opened.index.look()
         return {} if view is None else {".".join(path): self.opened.index.stats(path) for path in view.columns}
-
-
-def _layout(unit: str, fpp: float | None, keep_keys: bool) -> Layout:
-    """Return the layout of a Sieve index. Errors list the allowed values."""
-    kind = DEFAULT.unit if unit == "auto" else next((kind for kind in UNITS if kind == unit), None)
-    if kind is None:
-        raise ValueError(f'the units of an index are "file", "row_group", "rows" and "auto", not {unit!r}')
-    return Layout(kind, None if fpp is None else checked_fpp(fpp), bool(keep_keys))
 
 
 def _why_none(advice: Advice) -> str:

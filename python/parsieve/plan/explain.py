@@ -26,6 +26,9 @@ def explain(record: PlanRecord) -> str:
     )
     total = len(record.snapshot.slices)
     lines.append(f"kept {len(record.kept)} of {count(total, 'file')}{_sizes(record)}{_row_groups(record)}")
+    if record.num_rows is not None and record.num_rows[0] < record.num_rows[1]:
+        kept_rows, rows = record.num_rows
+        lines.append(f"  rows to read: {kept_rows:,} of {rows:,}, in the files whose row groups are known")
     for evidence, number in Counter(skip.evidence for skip in record.skips).most_common():
         lines.append(f"skipped {count(number, 'file')} by {evidence}")
     for skip in record.skips[:SHOWN]:

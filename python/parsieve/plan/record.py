@@ -97,6 +97,11 @@ class PlanRecord:
         return {} if self.rows is None else self.rows.ranges
 
     @cached_property
+    def num_rows(self) -> tuple[int, int] | None:
+        """The rows that can contain a match, and all rows, of the kept files whose row groups are known."""
+        return None if self.rows is None else self.rows.num_rows
+
+    @cached_property
     def kept(self) -> list[int]:
         """The numbers of the files that can contain a match."""
         numbers = pc.indices_nonzero(self.files.kept).to_pylist()

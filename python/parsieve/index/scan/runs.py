@@ -88,13 +88,15 @@ class _Buffers:
 
 @dataclass(frozen=True, slots=True)
 class _Column:
+    # The place of the values in each batch.
+    place: int
     rows: Gathered
     units: UnitNumbers
 
     @classmethod
-    def of(cls, axis: _core.SieveAxis, units: UnitNumbers, room: Room) -> _Column:
+    def of(cls, place: int, axis: _core.SieveAxis, units: UnitNumbers, room: Room) -> _Column:
         count = len(units)
-        return cls(Gathered(axis, Runs(room), [0] * count, [0] * count, [False] * count), units)
+        return cls(place, Gathered(axis, Runs(room), [0] * count, [0] * count, [False] * count), units)
 
     def leave_out(self, position: int) -> None:
         """Mark all units of a slice as not read, even if some of its rows were."""
@@ -118,8 +120,41 @@ def gather(
     Without `units`, each slice is a unit, and its number is its position. `advance` is called after each slice.
     """
     whole = UnitNumbers.of_slices(len(slices))
-    columns = [_Column.of(axis, whole if units is None else units[path], room) for path, axis in axes.items()]
     paths = list(axes)
+    columns = [
+        _Column.of(at, axes[path], whole if units is None else units[path], room) for at, path in enumerate(paths)
+    ]
+    _scan(lake, slices, paths, columns, memory=memory, threads=threads, advance=advance)
+    return {path: column.rows for path, column in zip(paths, columns, strict=True)}
+
+
+def gather_by_units(
+    lake: Lake,
+    slices: Sequence[Slice],
+    path: ColumnPath,
+    axis: _core.SieveAxis,
+    units: Sequence[UnitNumbers],
+    room: Room,
+    *,
+    memory: int,
+) -> list[Gathered]:
+    """Read one column once, and return its rows for each of several ways to divide the slices into units."""
+    columns = [_Column.of(0, axis, numbers, room) for numbers in units]
+    _scan(lake, slices, [path], columns, memory=memory, threads=1)
+    return [column.rows for column in columns]
+
+
+def _scan(
+    lake: Lake,
+    slices: Sequence[Slice],
+    paths: Sequence[ColumnPath],
+    columns: Sequence[_Column],
+    *,
+    memory: int,
+    threads: int,
+    advance: Callable[[], None] = lambda: None,
+) -> None:
+    """Read the paths of some slices, and add their rows to the columns."""
     max_bytes = max(MIN_BUFFER, int(memory * UNSORTED_SHARE) // (max(1, threads) * max(1, len(columns))))
     # Vectors double when they grow, so a full one may have twice the capacity.
     max_bytes = max(MIN_BUFFER, max_bytes // 2)
@@ -135,9 +170,9 @@ def gather(
         # Columns that are still read, and what cuts their rows at unit borders.
         cutters = {at: column.units.cutter(number) for at, column in enumerate(columns)}
         try:
-            for batch in lake.read_keys(slices[number], paths):
+            for batch in lake.read_keys(slices[number], list(paths)):
                 for at, cutter in list(cutters.items()):
-                    if not buffers.push(at, batch.column(at), cutter):
+                    if not buffers.push(at, batch.column(columns[at].place), cutter):
                         columns[at].leave_out(number)
                         del cutters[at]
             for cutter in cutters.values():
@@ -151,7 +186,6 @@ def gather(
 
     run_in_threads(read, range(len(slices)), threads, "parsieve-index")
     run_in_threads(_Buffers.finish, all_buffers, threads, "parsieve-index")
-    return {path: column.rows for path, column in zip(paths, columns, strict=True)}
 
 
 @dataclass
