@@ -5,6 +5,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::*;
+use crate::error::Result;
 use crate::int::{to_u64, to_usize};
 use crate::ranges::{Fetched, Step};
 use crate::thrift::{Type, Writer};
@@ -125,7 +126,7 @@ fn build(files: &[(u32, FileMap)], take: bool) -> (Vec<u8>, Vec<u8>) {
     (directory, blocks)
 }
 
-fn read(map: &PageMap, blocks: &[u8], slice: u32, selection: Selection<'_>) -> Result<Option<FileMap>, crate::Error> {
+fn read(map: &PageMap, blocks: &[u8], slice: u32, selection: Selection<'_>) -> Result<Option<FileMap>> {
     let mut fetched = Fetched::new();
     loop {
         match map.file(slice, selection, &fetched)? {
@@ -161,7 +162,8 @@ proptest! {
         let map = PageMap::open(&directory).unwrap();
         prop_assert_eq!(map.num_slices(), files.last().map_or(0, |(slice, _)| slice + 1));
         for (slice, file) in &files {
-            prop_assert_eq!(read(&map, &blocks, *slice, Selection::default()).unwrap().as_ref(), Some(file));
+            let complete = read(&map, &blocks, *slice, Selection::default()).unwrap();
+            prop_assert_eq!(complete.as_ref(), Some(file));
             let selection = Selection { row_groups: Some(&groups), columns: Some(&columns) };
             let part = read(&map, &blocks, *slice, selection).unwrap().unwrap();
             let mut expected = file.clone();
@@ -296,7 +298,8 @@ fn slices_must_ascend_and_schemas_are_limited() {
     assert!(builder.add(4, &file).is_err() && builder.add(3, &file).is_err());
     let partial = FileMap { num_row_groups: 9, ..file.clone() };
     assert!(builder.add(5, &partial).is_err());
-    let distinct = |number: usize| FileMap { schema: schema(3, &format!("{number:0100000}")), ..file.clone() };
+    let distinct =
+        |number: usize| FileMap { schema: schema(3, &format!("{number}{}", "x".repeat(100_000))), ..file.clone() };
     let added = (0..20).filter(|&number| builder.add(5 + u32::try_from(number).unwrap(), &distinct(number)).is_ok());
     assert_eq!(added.count(), MAX_SCHEMA_BYTES / 100_000);
     builder.add(30, &file).unwrap();
