@@ -134,11 +134,11 @@ def _append(path: Path, blocks: bytearray) -> int:
 def read_map(lake: Lake, file_slice: Slice) -> FileMap:
     """Read the map of a slice's file from its footer and its offset indexes.
 
-    Raises `UnsupportedError` if the slice cannot have a map, and `ConflictError` if its file is another version than the
-    slice's token names.
+    Raises `UnsupportedError` if the slice cannot have a map, and `ConflictError` if its file is no longer the version
+    that the slice's token names.
     """
-    # The rows of a Hudi slice with logs are not those of its base file. Deleted rows of other formats are numbers of rows
-    # in the file, which readers subtract.
+    # Hudi merges logs with the rows of the base file. Other formats only delete rows of the file, by their numbers, and
+    # readers subtract them.
     if file_slice.path is None or (lake.format == "hudi" and not file_slice.clean):
         raise UnsupportedError("the slice is not a single Parquet file")
     reader = RangeReader(lake.open_base(file_slice))

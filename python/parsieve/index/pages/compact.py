@@ -16,9 +16,10 @@ MAX_PARTS = 8
 def merge_maps(
     store: Store, parts: Sequence[MapPart], live: Collection[int], *, spill: str | None = None
 ) -> tuple[MapPart, ...]:
-    """Return the parts, merged if there are too many small ones. `live` are the ids of the slices that are still needed.
+    """Return the parts, merged if there are too many small ones.
 
-    No slice gets another id, and no file of the table is read. A part that cannot be read loses its maps.
+    `live` are the ids of the slices that are still needed. No slice gets another id, and no file of the table is read.
+    A part that cannot be read loses its maps.
     """
     small = [part for part in parts if part.num_slices < SLICES_PER_PART // 2]
     if len(small) <= MAX_PARTS:

@@ -11,6 +11,8 @@ from parsieve.index.log.commit import Part
 
 # The folder of maps in a store. Garbage collection looks for unreferenced files here.
 FOLDER = "pages"
+# Ids are numbers of 32 bits, and the last one is not used.
+MAX_IDS = 2**32 - 1
 # The types of the values in a row of `MapPart`.
 ROW_TYPES = (int, int, str, int, str, str, int)
 
@@ -19,8 +21,8 @@ ROW_TYPES = (int, int, str, int, str, str, int)
 class MapPart:
     """The map of successive slices, in one or two files."""
 
-    # The id of its first slice. The files contain only the distances from it, so a writer that was too late can use them
-    # with other ids.
+    # The id of its first slice. The files contain only distances from it, so a writer that was too late can use them
+    # again with other ids.
     first_id: int
     # How many ids it covers, with or without a map.
     num_slices: int
@@ -48,6 +50,6 @@ class MapPart:
     def from_row(cls, row: Sequence[Any]) -> MapPart:
         """Return the part that `to_row` stored. The values have the types `ROW_TYPES`."""
         first_id, num_slices, name, size, digest, blocks, blocks_size = row
-        if first_id < 0 or num_slices < 0:
-            raise FormatError(f"{name}: a map of pages has a negative id or number of slices")
+        if first_id < 0 or num_slices < 0 or first_id + num_slices > MAX_IDS:
+            raise FormatError(f"{name}: a map of pages has ids out of range")
         return cls(first_id, num_slices, Part(name, size, digest), Part(blocks, blocks_size) if blocks else None)

@@ -129,9 +129,7 @@ class MapReader:
         part = next((part for part in self.parts if part.covers(slice_id)), None)
         return part, None if part is None else slice_id - part.first_id
 
-    def _read_part(
-        self, part: MapPart, wanted: Sequence[tuple[int, Sequence[int] | None]]
-    ) -> list[FileMap | None]:
+    def _read_part(self, part: MapPart, wanted: Sequence[tuple[int, Sequence[int] | None]]) -> list[FileMap | None]:
         try:
             opened = self._open(part)
             return self._read_blocks(part, opened, wanted)
