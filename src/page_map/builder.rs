@@ -31,7 +31,7 @@ pub struct Builder {
     block_start: (u32, u32),
     /// The slice after the last one in the block.
     next: u32,
-    /// Finished blocks that were not taken yet, and the size of those that were.
+    /// The finished blocks that were not taken yet, and the size of the blocks before them.
     blocks: Vec<u8>,
     taken: u64,
 }

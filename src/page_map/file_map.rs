@@ -80,8 +80,8 @@ impl Chunk {
         self.start + self.dictionary_len.unwrap_or(0)
     }
 
-    /// Returns the ranges that hold all values of some rows: the pages that touch one of the ranges of rows, and what is
-    /// before the first data page. Returns the whole chunk if its pages are unknown.
+    /// Returns the ranges that hold all values of some rows: the pages that touch one of the ranges of rows, and the
+    /// bytes before the first data page, such as a dictionary. Returns the whole chunk if its pages are unknown.
     pub fn ranges_of(&self, rows: &[Range<u64>], num_rows: u64) -> Vec<Range<u64>> {
         let Some(pages) = &self.pages else { return vec![self.start..self.end()] };
         let mut ranges = Vec::new();

@@ -11,7 +11,7 @@ use crate::page_map::malformed;
 use crate::page_map::run::{self, RunPlace};
 use crate::ranges::{Fetched, Step};
 
-/// The row groups and columns of a file to read. `None` stands for all.
+/// The row groups and columns of a file to read. `None` means all.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Selection<'a> {
     /// Numbers of row groups, in any order. Numbers that the file does not have are ignored.

@@ -302,7 +302,7 @@ fn read_chunk(
     Ok((Chunk { column, codec, encodings, num_values, start, len, dictionary_len, pages: None }, now))
 }
 
-/// Reads the pages of a chunk. `first_rows` are those of the last chunk with pages in the row group.
+/// Reads the pages of a chunk. `first_rows` belongs to the last chunk with pages in the row group.
 fn read_pages(
     reader: &mut BitReader<'_>,
     chunk: &Chunk,

@@ -176,7 +176,7 @@ proptest! {
                 prop_assert_eq!(read(&map, &blocks, slice, Selection::default()).unwrap(), None);
             }
         }
-        // A second build of what was read gives the same bytes.
+        // Building the map again from the files that were read gives the same bytes.
         let again: Vec<_> = files.iter().map(|(slice, _)| (*slice, read(&map, &blocks, *slice, Selection::default()).unwrap().unwrap())).collect();
         prop_assert_eq!(build(&again, take), (directory, blocks));
     }

@@ -250,8 +250,8 @@ def test_merged_parts_have_the_same_maps_without_dead_slices(tmp_path: Path) -> 
 
 def test_metadata_of_pandas_does_not_make_schemas_distinct(tmp_path: Path) -> None:
     (tmp_path / "table").mkdir()
-    for part in range(5):
-        pd.DataFrame({"id": range(10 + part)}).to_parquet(tmp_path / "table" / f"{part}.parquet")
+    for number in range(5):
+        pd.DataFrame({"id": range(10 + number)}).to_parquet(tmp_path / "table" / f"{number}.parquet")
     lake = open_lake(str(tmp_path / "table"))
     maps = [read_map(lake, file_slice) for file_slice in slices_of(lake)]
     assert len({file_map.footer()[:200] for file_map in maps}) == 5, "the files have different rows"
@@ -323,9 +323,9 @@ def test_blocks_of_another_map_are_rejected(tmp_path: Path) -> None:
 def test_parts_are_stored_as_rows_of_a_document(tmp_path: Path) -> None:
     blocks = [None, Part("pages/b.blocks", 70_000)]
     for number, block in itertools.product((0, 5), blocks):
-        part = MapPart(number, 9, Part("pages/a.map", 77, "digest"), block)
-        assert tuple(map(type, part.to_row())) == ROW_TYPES
-        assert MapPart.from_row(part.to_row()) == part
+        written = MapPart(number, 9, Part("pages/a.map", 77, "digest"), block)
+        assert tuple(map(type, written.to_row())) == ROW_TYPES
+        assert MapPart.from_row(written.to_row()) == written
     for first_id, num_slices in [(-1, 9), (0, -9), (0, 2**32), (2**32 - 2, 2)]:
         with pytest.raises(FormatError, match="ids out of range"):
             MapPart.from_row([first_id, num_slices, "a", 1, "", "", 0])

@@ -79,7 +79,7 @@ def by_fastparquet(path: Path) -> None:
     fastparquet.write(str(path), frame, row_group_offsets=12_000)
 
 
-SMALL_PAGES = {"data_page_size": 4000, "write_page_index": True}
+SMALL_PAGES: dict[str, Any] = {"data_page_size": 4000, "write_page_index": True}
 WRITERS: dict[str, Callable[[Path], None]] = {
     "pyarrow": lambda path: by_pyarrow(path, **SMALL_PAGES),
     "pyarrow-plain": lambda path: by_pyarrow(path, use_dictionary=False, compression="none", **SMALL_PAGES),
@@ -104,7 +104,7 @@ def written(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, bytes]
 
 
 def map_of(data: bytes) -> FileMap:
-    """Return the map of a file. Fetches only the ranges that the core asks for."""
+    """Return the map of a file. Fetches only the ranges that the core needs."""
     fetched, reads = Fetched(), 0
     file: FileReader | None = None
     while file is None:

@@ -40,6 +40,24 @@ class MapReport:
     parts: list[MapPart] = field(default_factory=list)
     left_out: dict[Location, Exception] = field(default_factory=dict)
 
+    def to_retry(self) -> set[Location]:
+        """Return the slices that may get a map if they are read again, because reading them failed."""
+        errors = (ConflictError, OSError)
+        return {location for location, error in self.left_out.items() if isinstance(error, errors)}
+
+
+def wants_map(lake: Lake, pages: bool | None) -> bool:
+    """Return whether to build a map of pages. None means yes if the files are in an object store.
+
+    On a local disk, reading a footer costs about as much as reading the map.
+    """
+    if pages is not None:
+        return pages
+    storage = getattr(lake, "_storage", None)
+    if storage is not None:
+        return not storage.is_local
+    return "://" in lake.uri and not lake.uri.startswith("file:")
+
 
 def build_maps(
     store: Store,
@@ -60,7 +78,7 @@ def build_maps(
     def read(file_slice: Slice) -> FileMap | Exception:
         try:
             return read_map(lake, file_slice)
-        except (ParsieveError, ConflictError, OSError, ValueError) as error:
+        except (ParsieveError, OSError, ValueError) as error:
             # A missing map only costs time. Reading the rows raises the error, if there is one.
             return error
 
