@@ -83,7 +83,7 @@ impl Chunk {
     /// Returns the ranges that hold all values of some rows: the pages that touch one of the ranges of rows, and the
     /// bytes before the first data page, such as a dictionary. Returns the whole chunk if its pages are unknown.
     pub fn ranges_of(&self, rows: &[Range<u64>], num_rows: u64) -> Vec<Range<u64>> {
-        let Some(pages) = &self.pages else { return vec![self.start..self.end()] };
+        let Some(pages) = &self.pages else { return std::iter::once(self.start..self.end()).collect() };
         let mut ranges = Vec::new();
         let ends = pages.iter().skip(1).map(|page| page.first_row).chain([num_rows]);
         for (page, end) in pages.iter().zip(ends) {

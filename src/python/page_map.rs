@@ -7,6 +7,7 @@ use pyo3::exceptions::{PyIndexError, PyRuntimeError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
+use super::error::FormatError;
 use super::file::{Fetched, FileReader, Ranges, pairs};
 use crate::page_map::{self, Chunk, RowGroup, Selection};
 use crate::parquet::{Physical, SchemaLeaf};
@@ -61,7 +62,7 @@ impl FileMap {
         let map = page_map::PageMap::open(data)?;
         match map.file(0, Selection::default(), &crate::ranges::Fetched::new())? {
             Step::Ready(Some(map)) => Ok(Self(map)),
-            _ => Err(PyRuntimeError::new_err("the bytes have no map of a file")),
+            _ => Err(FormatError::new_err("the bytes have no map of a file")),
         }
     }
 
@@ -234,7 +235,6 @@ impl PageMap {
     /// The second value is None as long as ranges are missing, and `(None,)` if the slice has no map. `row_groups` and
     /// `columns` are the numbers of the row groups and leaf columns to read, or None for all.
     #[pyo3(signature = (slice, fetched, row_groups=None, columns=None))]
-    #[expect(clippy::type_complexity, reason = "the answer as Python sees it")]
     fn file(
         &self,
         py: Python<'_>,

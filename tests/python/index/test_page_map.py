@@ -14,14 +14,16 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import write_deltalake
 from obstore.store import MemoryStore
 from support.encrypted_files import encrypted
+from support.hudi_tables import HudiTable
 
 from parsieve._core import FileMap, FormatError, UnsupportedError
 from parsieve.errors import ConflictError
 from parsieve.index.log.commit import Part
 from parsieve.index.pages import build
-from parsieve.index.pages.build import build_maps, put_maps, read_map
+from parsieve.index.pages.build import build_maps, put_maps, read_map, wants_map
 from parsieve.index.pages.compact import MAX_PARTS, merge_maps
 from parsieve.index.pages.parts import ROW_TYPES, MapPart
 from parsieve.index.pages.reader import MapReader
@@ -343,3 +345,43 @@ def test_progress_counts_every_slice(tmp_path: Path) -> None:
     lake, store, steps = write(tmp_path / "table", 3), LocalStore(tmp_path / "index"), list[int]()
     build_maps(store, lake, slices_of(lake), advance=lambda: steps.append(1))
     assert len(steps) == 3
+
+
+def test_files_of_hudi_have_a_map_unless_they_have_logs(tmp_path: Path) -> None:
+    hudi = HudiTable(tmp_path, pa.schema([("id", pa.int64())]))
+    hudi.commit({"group-1": pa.table({"id": range(5)}), "group-2": pa.table({"id": range(7)})})
+    lake = open_lake(str(tmp_path))
+    slices = slices_of(lake)
+    assert [read_map(lake, file_slice).row_groups for file_slice in slices] == [[(0, 0, 5)], [(0, 0, 7)]]
+    with pytest.raises(UnsupportedError, match="not a single Parquet file"):
+        read_map(lake, dataclasses.replace(slices[0], clean=False))
+
+
+def test_files_with_deleted_rows_have_a_map_of_all_rows(tmp_path: Path) -> None:
+    write_deltalake(str(tmp_path), pa.table({"id": range(9)}))
+    lake = open_lake(str(tmp_path))
+    (file_slice,) = slices_of(lake)
+    with_deletion_vector = dataclasses.replace(file_slice, clean=False, token="another token")
+    assert read_map(lake, with_deletion_vector) == read_map(lake, file_slice)
+    with pytest.raises(ConflictError):
+        read_map(lake, dataclasses.replace(file_slice, size=7))
+
+
+def test_maps_are_built_by_default_for_tables_in_object_stores(tmp_path: Path) -> None:
+    local, memory = write(tmp_path / "table", 1), MemoryStore()
+    file = io.BytesIO()
+    pq.write_table(table(0), file)
+    memory.put("table/0.parquet", file.getvalue())
+    remote = open_lake((memory, "table"))
+    assert [wants_map(local, pages) for pages in (True, False, None)] == [True, False, False]
+    assert [wants_map(remote, pages) for pages in (True, False, None)] == [True, False, True]
+
+
+def test_slices_that_could_not_be_read_are_worth_another_try(tmp_path: Path) -> None:
+    lake, store = write(tmp_path / "table", 2), LocalStore(tmp_path / "index")
+    encrypted(tmp_path / "table" / "encrypted.parquet", plaintext_footer=True)
+    slices = slices_of(lake)
+    (tmp_path / "table" / "001.parquet").unlink()
+    report = build_maps(store, lake, slices)
+    assert report.left_out.keys() == {slices[1].location, slices[2].location}
+    assert report.to_retry() == {slices[1].location}
