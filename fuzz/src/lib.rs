@@ -5,6 +5,7 @@ pub mod bloom_header;
 pub mod decrypt;
 pub mod footer;
 pub mod memory;
+pub mod page_map;
 pub mod rewrite;
 pub mod seeds;
 pub mod sieve;
@@ -21,11 +22,12 @@ use parsieve::{Result, parquet::Footer};
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets.
-pub const TARGETS: [Target; 9] = [
+pub const TARGETS: [Target; 10] = [
     ("footer", footer::run),
     ("bloom_header", bloom_header::run),
     ("rewrite", rewrite::run),
     ("decrypt", decrypt::run),
+    ("page_map", page_map::run),
     ("sieve_segment", sieve_segment::run),
     ("sieve_root", sieve_root::run),
     ("sieve_delta", sieve_delta::run),
