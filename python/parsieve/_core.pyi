@@ -12,8 +12,11 @@ __all__ = [
     "DecryptionError",
     "Fetched",
     "FileKeys",
+    "FileMap",
     "FileReader",
     "FormatError",
+    "PageMap",
+    "PageMapBuilder",
     "ParsieveError",
     "Probe",
     "Rewriter",
@@ -245,7 +248,7 @@ class FileMap:
     def pages(self, row_group: int, column: int) -> list[tuple[int, int, int]] | None: ...
     def ranges_of(self, row_group: int, column: int, rows: Sequence[tuple[int, int]]) -> list[tuple[int, int]]: ...
     def footer(self) -> bytes: ...
-    def __eq__(self, other: object) -> bool: ...
+    def __eq__(self, other: object, /) -> bool: ...
 
 @final
 class PageMapBuilder:

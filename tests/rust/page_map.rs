@@ -141,7 +141,7 @@ fn rows_are_read_with_the_footer_of_a_map() {
 
 #[test]
 fn a_map_is_small() {
-    let many = |rows: i64, properties: WriterProperties| write(properties, &vec![rows; 6]);
+    let many = |rows: i64, properties: WriterProperties| write(properties, &[rows; 6]);
     let properties = || WriterProperties::builder().set_data_page_row_count_limit(500).set_write_batch_size(500);
     let mut files = files();
     files.push(("many pages", many(50_000, properties().build())));
