@@ -94,7 +94,8 @@ def test_updates_and_compactions_keep_the_format(folder: Path) -> None:
 
 
 def test_an_update_that_builds_a_column_again_keeps_its_format(folder: Path) -> None:
-    ids = [number * 7919 % 100_003 for number in range(50_000)]
+    r = random.Random(1)
+    ids = [r.randrange(2**60) for _ in range(50_000)]
     more = pa.table({"id": pa.array(ids, pa.int64()), "name": [None] * 50_000, "score": [1.0] * 50_000})
     write_deltalake(folder, more, mode="append")
     table = ps.open_table(folder)

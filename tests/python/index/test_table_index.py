@@ -374,7 +374,7 @@ def test_a_damaged_newest_version_is_an_error_that_names_the_file(tmp_path: Path
     data = path.read_bytes()
     for broken, error in [
         (data[:-1], FormatError),
-        (data.replace(b" 1 ", b" 2 ", 1), UnsupportedError),
+        (data.replace(b" 2 ", b" 3 ", 1), UnsupportedError),
         (b"", FormatError),
     ]:
         path.write_bytes(broken)
@@ -477,7 +477,7 @@ def test_stored_versions_follow_the_format(tmp_path: Path) -> None:
     for folder, kind in [("commits", "commit"), ("bindings", "bindings")]:
         for path in (tmp_path / "index" / folder).iterdir():
             head, _, body = path.read_bytes().partition(b"\n")
-            assert head.decode() == f"parsieve-index {kind} 1 {hashlib.sha256(body).hexdigest()}"
+            assert head.decode() == f"parsieve-index {kind} 2 {hashlib.sha256(body).hexdigest()}"
             content = json.loads(zlib.decompress(body))
             if kind == "commit":
                 assert sorted(content) == [
