@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from support.aging import wait_until_old
+from support.index_bytes import without_instant
 from support.models.model_lake import ModelLake, place
 
 import parsieve as ps
@@ -81,13 +82,13 @@ def test_compactions_stay_exact_through_random_histories(tmp_path: Path) -> None
     r = random.Random(9)
     lake = ModelLake(SCHEMA)
     index = TableIndex(tmp_path / "index")
-    snapshot = clustered(lake, 12)
+    snapshot = clustered(lake, 20)
     build(index, lake, snapshot)
     kept_files = 0
     for step in range(25):
         changes: dict[Location, pa.Table | None] = {}
         for _ in range(r.randrange(1, 3)):
-            low = r.randrange(240)
+            low = r.randrange(400)
             keys = [r.randrange(low, low + 10) for _ in range(r.randrange(1, 12))]
             changes[place(f"r{r.randrange(6)}")] = rows(*keys, *([None] if r.random() < 0.3 else []))
         live = [piece.location for piece in snapshot.slices if piece.group.startswith("r")]
@@ -99,8 +100,8 @@ def test_compactions_stay_exact_through_random_histories(tmp_path: Path) -> None
             view = index.compact(lake, snapshot, progress=False, purge=r.random() < 0.1)
             assert index.verify(lake, snapshot) == []
             fresh = build(TableIndex(tmp_path / f"fresh{step}"), lake, snapshot)
-            assert answers(view, snapshot, range(240)) == answers(fresh, snapshot, range(240))
-            kept_files += sum(len(state.base.files) > 2 for state in view.columns.values())
+            assert answers(view, snapshot, range(400)) == answers(fresh, snapshot, range(400))
+            kept_files += sum(len(state.base.files) > 1 for state in view.columns.values())
     assert kept_files > 3
 
 
@@ -172,12 +173,13 @@ def test_a_purge_gives_up_if_another_writer_updates_the_index(tmp_path: Path) ->
 
     class Meanwhile:
         def __getattr__(self, name: str) -> Any:
-            if name == "read_keys" and theirs.newest() is None:
+            if name == "read_keys":
                 theirs.update(lake, later, progress=False)
             return getattr(lake, name)
 
     with pytest.raises(ps.ConflictError, match="try again"):
         index.compact(Meanwhile(), snapshot, purge=True, progress=False)  # type: ignore[arg-type]
+    assert index.log.newest().version == 2  # type: ignore[union-attr]
     assert index.verify(lake, later) == []
     assert index.compact(lake, later, purge=True, progress=False).version == 3
     assert index.verify(lake, later) == []
@@ -243,7 +245,8 @@ def test_a_purge_leaves_nothing_of_erased_rows(tmp_path: Path, keep_keys: bool) 
     for left, right in zip(ours.files, theirs.files, strict=True):
         if left.name:
             assert (tmp_path / "index" / left.name).read_bytes() == (tmp_path / "other" / right.name).read_bytes()
-    assert abs(ours.root.size - theirs.root.size) <= 8
+    roots = [(tmp_path / folder / base.root.name).read_bytes() for folder, base in (("index", ours), ("other", theirs))]
+    assert without_instant(roots[0]) == without_instant(roots[1])
 
 
 def newest(table: ps.Table) -> View:
