@@ -17,6 +17,8 @@ import parsieve as ps
 from parsieve.index import TableIndex, View
 from parsieve.index.log.commit import Layout
 from parsieve.index.sieve import query
+from parsieve.index.sieve.reader import WHOLE_SLICE
+from parsieve.lake import open_lake
 from parsieve.lake.base import Location, Snapshot
 
 SCHEMA = pa.schema([("k", pa.int64()), ("s", pa.string())])
@@ -33,7 +35,7 @@ def clustered(lake: ModelLake, files: int) -> Snapshot:
 
 
 def build(index: TableIndex, lake: ModelLake, snapshot: Snapshot, **layout: Any) -> View:
-    layouts = {(name,): Layout("rows", **layout) for name in ("k", "s")}
+    layouts: dict[tuple[str, ...], Layout] = {(name,): Layout("rows", **layout) for name in ("k", "s")}
     return index.build(lake, snapshot, ["k", "s"], progress=False, options=SMALL, layouts=layouts)
 
 
@@ -272,3 +274,59 @@ def test_a_compaction_without_purge_is_reported_with_the_files_it_read(tmp_path:
     assert (report.files_read, report.rows) == (4, 400)
     assert "; read 4 files, 400 rows again; " in str(report)
     assert report.left_out == ()
+
+
+def unit_answer(view: View, lookup: query.Query) -> set[tuple[Location, int]]:
+    """Return the units that may match, by location."""
+    reader = view.reader("k")
+    answer = reader.ask(lookup)
+    assert answer is not None
+    locations = {slice_id: location for location, slice_id in (reader.bindings.ids or {}).items()}
+    units = set()
+    for slice_id, unit in zip(answer.ids.to_pylist(), answer.units.to_pylist(), strict=True):
+        if slice_id in locations:
+            ranges = reader.unit_ranges(pa.array([slice_id], pa.uint32()))[0]
+            assert ranges is not None
+            chosen = range(len(ranges[1])) if unit == WHOLE_SLICE else [unit]
+            units |= {(locations[slice_id], each) for each in chosen}
+    return units
+
+
+def test_compactions_are_exact_for_row_groups(tmp_path: Path) -> None:
+    """Files with several row groups, some of which other files' keys reach into, compared with brute force."""
+    r = random.Random(4)
+    folder = tmp_path / "table"
+    folder.mkdir()
+    keys: dict[str, list[int]] = {}
+
+    def write(name: str, values: list[int]) -> None:
+        keys[name] = values
+        pq.write_table(pa.table({"k": pa.array(values, pa.int64())}), folder / name, row_group_size=10)
+
+    for number in range(12):
+        low = number * 100
+        write(f"{number:02}.parquet", [r.randrange(low, low + 110) for _ in range(60)])
+    lake = open_lake(str(folder))
+    index = TableIndex(tmp_path / "index")
+    layouts: dict[tuple[str, ...], Layout] = {("k",): Layout("row_group")}
+    index.build(lake, lake.snapshot(), ["k"], progress=False, options=SMALL, layouts=layouts)
+    kept = 0
+    for step in range(4):
+        number = r.randrange(12)
+        write(f"{number:02}.parquet", [r.randrange(number * 100, number * 100 + 110) for _ in range(45)])
+        write(f"late-{step}.parquet", [r.randrange(step * 50, step * 50 + 30) for _ in range(25)])
+        # The update waits until the new files can be indexed.
+        index.update(lake, lake.snapshot(), progress=False, compaction=False)
+        snapshot = lake.snapshot()
+        view = index.compact(lake, snapshot, progress=False)
+        kept += len(view.columns["k",].base.files) > 1
+        assert index.verify(lake, snapshot) == []
+        for key in sorted({key for values in keys.values() for key in values}):
+            expected = {
+                (place(name), position // 10)
+                for name, values in keys.items()
+                for position, value in enumerate(values)
+                if value == key
+            }
+            assert unit_answer(view, query.equals(pa.scalar(key, pa.int64()))) == expected
+    assert kept > 1
