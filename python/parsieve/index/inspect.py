@@ -57,6 +57,11 @@ class IndexStats:
     # a Bloom index, this is for both together.
     reads_of_absent_keys: float
     largest_lookup: int
+    # What answers name: files, or in format 2 also row groups or ranges of rows; and the number of these units in the
+    # base, with those of files that are gone.
+    format: int = 1
+    unit: str = "file"
+    units: int = 0
 
 
 # The name in version 0.1.0.
@@ -100,6 +105,9 @@ def stats(view: View, column: str | Sequence[str]) -> IndexStats:
         waste_share=report["error"],
         reads_of_absent_keys=report["reads_of_absent_keys"] * (1 if bloom_state is None else bloom_state.fpp),
         largest_lookup=report["largest_lookup"],
+        format=state.format,
+        unit="file" if state.layout is None else state.layout.unit,
+        units=report["locations"],
     )
 
 

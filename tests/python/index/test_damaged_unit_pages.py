@@ -26,7 +26,9 @@ def key(number: int) -> str:
 def table() -> tuple[ModelLake, Snapshot]:
     lake = ModelLake(SCHEMA)
     tables = {
-        place(f"f{number:04}"): pa.table({"s": [key(number)], "t": [key(number) if number % 5 else None]}, schema=SCHEMA)
+        place(f"f{number:04}"): pa.table(
+            {"s": [key(number)], "t": [key(number) if number % 5 else None]}, schema=SCHEMA
+        )
         for number in range(FILES)
     }
     return lake, lake.change(tables)

@@ -71,7 +71,8 @@ def test_a_kill_at_any_write_leaves_a_correct_index(tmp_path: Path, operation: s
     lake, snapshots = history()
     template = tmp_path / "template"
     index = TableIndex(template)
-    layouts = {(name,): Layout("rows", keep_keys=operation == "keep keys") for name in ("k", "s")}
+    layout = Layout("rows", keep_keys=operation == "keep keys")
+    layouts: dict[tuple[str, ...], Layout] = {("k",): layout, ("s",): layout}
     index.build(lake, snapshots[0], ["k", "s"], progress=False, layouts=layouts, options=SMALL)
     index.update(lake, snapshots[1], progress=False)
     if operation != "update":

@@ -35,10 +35,10 @@ def test_changed_slices_get_new_ids_and_old_versions_keep_theirs(tmp_path: Path)
     index = TableIndex(tmp_path)
     assert ids(index.build(lake, first, ["k"], progress=False)) == {"a": 0, "b": 1, "c": 2}
     second = lake.change({place("b"): rows(5), place("d"): rows(2), place("c"): None})
-    assert ids(index.update(lake, second, progress=False)) == {"a": 0, "b": 3, "d": 4}
+    assert ids(index.update(lake, second, progress=False, compaction=False)) == {"a": 0, "b": 3, "d": 4}
     # The location returns with other rows.
     third = lake.change({place("c"): rows(6), place("d"): None})
-    assert ids(index.update(lake, third, progress=False)) == {"a": 0, "b": 3, "c": 5}
+    assert ids(index.update(lake, third, progress=False, compaction=False)) == {"a": 0, "b": 3, "c": 5}
     assert kept(index.newest(), 2, third) == {"a"}
     assert kept(index.newest(), 4, third) == set()
     # The rows of masked slices are found in the versions that have them, by new readers too.
@@ -58,7 +58,9 @@ def test_a_renewed_token_keeps_its_id_and_is_not_read(tmp_path: Path) -> None:
     index.build(lake, first, ["k"], progress=False)
     renewed = lake.change({place("b"): rows(2)})
     lake.reads.clear()
-    view = index.update(lake, renewed, renewed={place("b"): {first.tokens[place("b")]}}, progress=False)
+    view = index.update(
+        lake, renewed, renewed={place("b"): {first.tokens[place("b")]}}, progress=False, compaction=False
+    )
     assert lake.reads == []
     assert ids(view) == {"a": 0, "b": 1}
     assert view.columns["k",].deltas == ()
@@ -76,7 +78,7 @@ def test_two_writers_never_give_one_id_to_two_slices(tmp_path: Path) -> None:
         def read_keys(self, *arguments: object) -> object:  # type: ignore[override]
             if self.meanwhile is not None and self.ahead is not None:
                 theirs, self.meanwhile = self.meanwhile, None
-                theirs.update(self, self.ahead, progress=False)
+                theirs.update(self, self.ahead, progress=False, compaction=False)
             return super().read_keys(*arguments)  # type: ignore[arg-type]
 
     lake = Racing(SCHEMA)
@@ -87,7 +89,7 @@ def test_two_writers_never_give_one_id_to_two_slices(tmp_path: Path) -> None:
     lake.ahead = lake.change({place("f1"): rows(11, 50), place("x"): rows(60)})
     mine_to = lake.change({place("f2"): rows(12, 50), place("y"): rows(61), place("x"): rows(62)})
     lake.meanwhile = theirs
-    view = mine.update(lake, mine_to, progress=False)
+    view = mine.update(lake, mine_to, progress=False, compaction=False)
     assert view.version == 3
     assert ids(view) == {"f0": 0, "f1": 4, "f2": 6, "f3": 3, "x": 7, "y": 8}
     for key, groups in {11: {"f1"}, 12: {"f2"}, 2: set(), 60: set(), 62: {"x"}, 61: {"y"}}.items():

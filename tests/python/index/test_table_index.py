@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from support.index_bytes import without_instant
 from support.models.model_lake import ModelLake, place
 
 from parsieve import ColumnNotFoundError, ConflictError, FormatError, UnsupportedError, _core
@@ -84,7 +85,7 @@ def test_an_update_reads_only_changed_slices(tmp_path: Path) -> None:
     before = lake.snapshot()
     after = lake.change({place("a"): rows(1, 50), place("b"): None, place("d"): rows(3)})
     lake.reads.clear()
-    index.update(lake, after, progress=False)
+    index.update(lake, after, progress=False, compaction=False)
     assert sorted(lake.reads) == [place("a"), place("d")]
     assert kept_groups(index, "k", point(3), after) == {"d"}
     assert kept_groups(index, "k", point(50), after) == {"a"}
@@ -94,8 +95,8 @@ def test_an_update_reads_only_changed_slices(tmp_path: Path) -> None:
     assert view is not None
     assert (view.version, view.table.id) == (2, 2)
     # Without changes, an update commits nothing.
-    assert index.update(lake, after).version == 2
-    index.update(lake, lake.change({}))
+    assert index.update(lake, after, compaction=False).version == 2
+    index.update(lake, lake.change({}), compaction=False)
     assert index.newest().version == 3  # type: ignore[union-attr]
 
 
@@ -117,8 +118,7 @@ def test_a_compaction_equals_a_build_byte_for_byte(tmp_path: Path) -> None:
             rebuilt.store.get(part.name) for part in theirs.files
         ]
         left, right = index.store.get(ours.root.name), rebuilt.store.get(theirs.root.name)
-        # Compare everything except the instant and the checksum.
-        assert left[:6] + left[14:-4] == right[:6] + right[14:-4]
+        assert without_instant(left) == without_instant(right)
     for key in range(40):
         truth = {group for group, table in tables_by_group(lake).items() if key in table.column("k").to_pylist()}
         assert truth <= kept_groups(index, "k", point(key), lake.snapshot())
@@ -175,7 +175,7 @@ def test_dropping_and_expiring_keep_the_other_versions_correct(tmp_path: Path) -
     lake, index = start(tmp_path)
     before = lake.snapshot()
     for key in range(3):
-        index.update(lake, lake.change({place("a"): rows(key)}), progress=False)
+        index.update(lake, lake.change({place("a"): rows(key)}), progress=False, compaction=False)
     index.compact(lake, lake.snapshot())
     index.drop(["s"])
     assert set(index.newest().columns) == {("k",), ("n", "x")}  # type: ignore[union-attr]
@@ -238,7 +238,8 @@ def test_a_cold_lookup_costs_few_requests(tmp_path: Path) -> None:
     assert stats.rows == 60_000
     assert stats.bits_per_row > 0
     assert stats.waste_per_key == 0
-    assert stats.reads_of_absent_keys >= 1
+    # Fingerprints reject nearly all missing keys.
+    assert 0 < stats.reads_of_absent_keys <= 0.02
 
 
 def test_empty_tables_are_indexed_and_unsupported_columns_are_rejected(tmp_path: Path) -> None:
@@ -485,7 +486,7 @@ def test_stored_versions_follow_the_format(tmp_path: Path) -> None:
                 ]  # fmt: skip
                 for column in content["columns"]:
                     assert sorted(column) == [
-                        "arrow", "base", "bindings", "deltas", "field_id", "path", "table", "type",
+                        "arrow", "base", "bindings", "deltas", "field_id", "format", "layout", "path", "table", "type",
                     ]  # fmt: skip
                     for name, size, digest in column["bindings"] + column["base"]["root"]:
                         data = (tmp_path / "index" / name).read_bytes()

@@ -27,7 +27,7 @@ class KilledStore(LocalStore):
         self._deadly = deadly
         self._moment = moment
 
-    def _count(self, name: str, data: bytes, write: Callable[[], Any]) -> Any:
+    def _at_write(self, name: str, data: bytes, write: Callable[[], Any]) -> Any:
         self._live()
         self.writes += 1
         if self.writes != self._deadly:
@@ -47,10 +47,10 @@ class KilledStore(LocalStore):
             raise KilledError
 
     def put(self, name: str, data: Data) -> None:
-        self._count(name, b"".join(chunks_of(data)), lambda: LocalStore.put(self, name, data))
+        self._at_write(name, b"".join(chunks_of(data)), lambda: LocalStore.put(self, name, data))
 
     def put_if_absent(self, name: str, data: bytes) -> bool:
-        return bool(self._count(name, data, lambda: LocalStore.put_if_absent(self, name, data)))
+        return bool(self._at_write(name, data, lambda: LocalStore.put_if_absent(self, name, data)))
 
     def list(self, folder: str) -> list[Stored]:
         self._live()

@@ -12,7 +12,7 @@ from typing import Any
 
 from parsieve import _core
 from parsieve._core import FormatError
-from parsieve.errors import ConflictError, IndexNotFoundError, not_indexed
+from parsieve.errors import ColumnNotFoundError, ConflictError, IndexNotFoundError, not_indexed
 from parsieve.index.build.executor import Executor
 from parsieve.index.build.target import Target
 from parsieve.index.log import bindings
@@ -222,7 +222,7 @@ class _Table:
             raise ValueError(f"compacting the index of {name} reads the table; pass the lake and a snapshot of it")
         column = self._target.find_column(state)
         if column is None:
-            raise not_indexed(name, [field.name for field in self._target.snapshot.schema])
+            raise ColumnNotFoundError(f"{name} was dropped from the table; call update_index() first")
         return self._lake, column[0]
 
 

@@ -30,6 +30,10 @@ if TYPE_CHECKING:
     from parsieve.lake.base import Slice
 
 
+# How many segments to read with one call.
+LOADED_TOGETHER = 1024
+
+
 @dataclass(frozen=True)
 class Masks:
     """The slices of an index that no location has any more."""
@@ -131,12 +135,19 @@ def compact_units(
 
 def _load_segments(reader: ColumnReader, timeline: _core.SieveUnitTimeline) -> bool:
     """Load all segments; return False if one is damaged or missing."""
-    for number, (file, offset, length, *_) in enumerate(timeline.segments()):
-        try:
-            part = reader.state.base.files[file]
-            timeline.load("segment", number, reader.store.get_ranges(part.name, [(offset, offset + length)])[0])
-        except (ParsieveError, FileNotFoundError, IndexError):
-            return False
+    segments = list(enumerate(timeline.segments()))
+    for start in range(0, len(segments), LOADED_TOGETHER):
+        by_file: dict[int, list[tuple[int, int, int]]] = {}
+        for number, (file, offset, length, *_) in segments[start : start + LOADED_TOGETHER]:
+            by_file.setdefault(file, []).append((number, offset, offset + length))
+        for file, entries in by_file.items():
+            try:
+                part = reader.state.base.files[file]
+                data = reader.store.get_ranges(part.name, [(begin, end) for _, begin, end in entries])
+                for (number, *_), content in zip(entries, data, strict=True):
+                    timeline.load("segment", number, content)
+            except (ParsieveError, FileNotFoundError, IndexError):
+                return False
     return True
 
 

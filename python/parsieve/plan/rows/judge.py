@@ -19,6 +19,8 @@ from parsieve.plan.evidence.row_groups import Judged
 from parsieve.plan.evidence.sieve_index import SieveIndexEvidence, UnitAnswer
 from parsieve.plan.rows.sets import KeptRows, RowAxis, RowSet
 
+# For more kept files than this, a plan keeps all rows of each file: it would take seconds to find their ranges.
+MOST_FILES = 500_000
 NO_ROW_MATCHES = "no range of rows may match all of its parts, according to the index"
 
 
@@ -33,6 +35,8 @@ def find_rows(
     `groups` are the row groups of opened files, and `footers` the rows of each row group of these files.
     """
     kept = pc.indices_nonzero(files.kept).cast(pa.int64())
+    if len(kept) > MOST_FILES:
+        return None
     answers: dict[Question, UnitAnswer] = {}
     if sieve is not None and len(kept):
         found = [(question, sieve.find_units(question, kept)) for question in leaves(files.tree)]
