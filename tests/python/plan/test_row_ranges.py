@@ -49,20 +49,28 @@ class HandMadeIndex(Evidence):
         layouts = [self.layouts[question][number] for number in slices]
         # Ids in another order than slices, as after updates.
         ids = [None if layout is None else 1000 - number for layout, number in zip(layouts, slices, strict=True)]
-        ranges = []
-        for layout in layouts:
-            if layout is not None:
-                ends = layout.ends()
-                units = [(0, start, end - start) for start, end in zip([0, *ends[:-1]], ends, strict=False)]
-                ranges.append((layout.row_groups, units) if ends else None)
+        covered = [layout for layout in layouts if layout is not None]
+        ends = [layout.ends() for layout in covered]
+        starts = [[0, *some[:-1]] if some else [] for some in ends]
+        columns = (
+            [len(layout.row_groups) for layout in covered],
+            [len(some) for some in ends],
+            [rows for layout in covered for rows in layout.row_groups],
+            [start for some in starts for start in some],
+            [
+                end - start
+                for one, other in zip(ends, starts, strict=True)
+                for end, start in zip(one, other, strict=True)
+            ],
+        )
+        ranges = UnitRanges.of(pa.array(ids, pa.uint32()), [pa.array(column, pa.int64()) for column in columns])
         pairs = sorted(
             (1000 - number, unit)
             for number, answer in enumerate(self.answers[question])
             if self.layouts[question][number] is not None
             for unit in answer
         )
-        columns = (pa.array([pair[at] for pair in pairs], pa.uint32()) for at in range(2))
-        return UnitAnswer(UnitRanges.of(pa.array(ids, pa.uint32()), ranges), *columns)
+        return UnitAnswer(ranges, *(pa.array([pair[at] for pair in pairs], pa.uint32()) for at in range(2)))
 
     def keeps(self, question: Question, number: int, row: int) -> bool:
         """Return whether a row is in a unit that may match."""

@@ -17,6 +17,10 @@ def random_axis(r: random.Random) -> dict[int, list[int]]:
     return {number: [r.randrange(6) for _ in range(r.randrange(4))] for number in sorted(r.sample(range(20), 4))}
 
 
+def axis_of(files: dict[int, list[int]]) -> RowAxis:
+    return RowAxis(pa.array(files, pa.int64()), pa.array(files.values(), pa.list_(pa.int64())))
+
+
 def random_set(r: random.Random, axis: RowAxis, files: dict[int, list[int]]) -> tuple[RowSet, Pairs]:
     ranges = []
     for position, groups in enumerate(files.values()):
@@ -47,7 +51,7 @@ def test_sets_of_rows_agree_with_sets_of_python(seed: int) -> None:
     r = random.Random(seed)
     files = random_axis(r)
     numbers = list(files)
-    axis = RowAxis(numbers, list(files.values()))
+    axis = axis_of(files)
     sets = [random_set(r, axis, files) for _ in range(r.randrange(1, 4))]
     assert all(pairs_of(rows, numbers) == pairs for rows, pairs in sets)
     assert pairs_of(axis.union([rows for rows, _ in sets]), numbers) == set.union(*(pairs for _, pairs in sets))
@@ -75,12 +79,12 @@ def test_sets_of_rows_agree_with_sets_of_python(seed: int) -> None:
 
 
 def test_row_groups_are_ranges_of_rows() -> None:
-    axis = RowAxis([3, 5], [[2, 0, 4], [3]])
+    axis = axis_of({3: [2, 0, 4], 5: [3]})
     rows = axis.of_groups(pa.array([1, 0, 0], pa.int64()), pa.array([0, 2, 1], pa.int64()))
     assert pairs_of(rows, [3, 5]) == {(3, row) for row in range(2, 6)} | {(5, row) for row in range(3)}
 
 
 def test_no_files_have_no_rows() -> None:
-    axis = RowAxis([], [])
+    axis = axis_of({})
     kept = KeptRows(axis, axis.whole_files)
     assert (kept.ranges, kept.row_groups, kept.num_rows, len(kept.without_rows())) == ({}, {}, (0, 0), 0)

@@ -189,6 +189,22 @@ class ColumnReader:
         self._limit_cache()
         return ranges
 
+    def unit_columns(self, ids: pa.UInt32Array) -> Sequence[pa.Int64Array]:
+        """Return the row groups and the units of slices as columns.
+
+        For each id the number of its row groups and the number of its units; then the rows of all row groups, and the
+        first row and the number of rows of all units. A slice with unknown ranges has neither row groups nor units.
+        """
+        timeline = self.timeline
+        if timeline is None or isinstance(timeline, _core.SieveTimeline):
+            nothing = pa.array([0] * len(ids), pa.int64())
+            return [nothing, nothing, *[pa.array([], pa.int64())] * 3]
+        while needs := timeline.needs_units(ids):
+            self._load(timeline, needs)
+        columns = timeline.unit_columns(ids)
+        self._limit_cache()
+        return columns
+
     def load_all_units(self) -> None:
         """Load all unit pages, and record the damaged ones."""
         timeline = self.timeline

@@ -26,8 +26,8 @@ class UnitRanges:
 
     # The id of each slice in answers; null if the index does not cover the current version of the slice.
     ids: pa.UInt32Array
-    # The rows of each row group, or None if they are unknown.
-    row_groups: Sequence[Sequence[int] | None]
+    # The rows of each row group; empty if they are unknown.
+    row_groups: pa.ListArray
     # The place of each slice's first unit among all units, and the number of its units; 0 if they are unknown.
     first: pa.Int64Array
     count: pa.Int64Array
@@ -36,25 +36,17 @@ class UnitRanges:
     rows: pa.Int64Array
 
     @classmethod
-    def of(
-        cls, ids: pa.UInt32Array, ranges: Sequence[tuple[Sequence[int], Sequence[tuple[int, int, int]]] | None]
-    ) -> Self:
-        """Return the units of slices with these ids. `ranges` has an entry for each slice with an id."""
-        entries = iter(ranges)
-        row_groups: list[Sequence[int] | None] = []
-        first: list[int] = []
-        count: list[int] = []
-        start: list[int] = []
-        rows: list[int] = []
-        for is_covered in ids.is_valid().to_pylist():
-            entry = next(entries) if is_covered else None
-            groups, units = ((), ()) if entry is None else entry
-            row_groups.append(groups or None)
-            first.append(len(start))
-            count.append(len(units))
-            start += [begin for _, begin, _ in units]
-            rows += [length for _, _, length in units]
-        return cls(ids, row_groups, *(pa.array(column, pa.int64()) for column in (first, count, start, rows)))
+    def of(cls, ids: pa.UInt32Array, columns: Sequence[pa.Int64Array]) -> Self:
+        """Return the units of slices with these ids. `columns` describe the slices with an id, as `unit_columns`."""
+        num_groups, num_units, group_rows, start, rows = columns
+        # Slices without an id have no units.
+        places = pc.subtract(pc.cumulative_sum(ids.is_valid().cast(pa.int64())), 1)
+        places = pc.if_else(ids.is_valid(), places, pa.scalar(None, pa.int64()))
+        counts = pc.fill_null(num_units.take(places), 0)
+        ends = pc.cumulative_sum(pc.fill_null(num_groups.take(places), 0))
+        offsets = pa.concat_arrays([pa.array([0], pa.int64()), ends]).cast(pa.int32())
+        row_groups = pa.ListArray.from_arrays(offsets, group_rows)
+        return cls(ids, row_groups, pc.subtract(pc.cumulative_sum(counts), counts), counts, start, rows)
 
 
 class UnitAnswer(NamedTuple):
@@ -110,7 +102,7 @@ class SieveIndexEvidence(Evidence):
                 return None
             if path not in self._units or not self._units[path][0].equals(numbers):
                 ids = reader.numbered(self._slices).take(numbers)
-                self._units[path] = (numbers, UnitRanges.of(ids, reader.unit_ranges(ids.drop_null())))
+                self._units[path] = (numbers, UnitRanges.of(ids, reader.unit_columns(ids.drop_null())))
             return UnitAnswer(self._units[path][1], answer.ids, answer.units)
         except (ParsieveError, OSError, TypeError, ValueError) as error:
             self.failed[str(question.column)] = str(error)

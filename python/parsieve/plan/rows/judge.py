@@ -16,9 +16,11 @@ import pyarrow.compute as pc
 from parsieve.plan.evidence.candidates import Candidates
 from parsieve.plan.evidence.questions import Constant, Every, Question, Some, Tree, leaves
 from parsieve.plan.evidence.row_groups import Judged
-from parsieve.plan.evidence.sieve_index import SieveIndexEvidence, UnitAnswer, UnitRanges
+from parsieve.plan.evidence.sieve_index import SieveIndexEvidence, UnitAnswer
 from parsieve.plan.rows.sets import KeptRows, RowAxis, RowSet
 
+# For more kept files than this, a plan keeps all rows of each file: it would take seconds to find their ranges.
+MOST_FILES = 500_000
 NO_ROW_MATCHES = "no range of rows may match all of its parts, according to the index"
 
 
@@ -33,32 +35,39 @@ def find_rows(
     `groups` are the row groups of opened files, and `footers` the rows of each row group of these files.
     """
     kept = pc.indices_nonzero(files.kept).cast(pa.int64())
+    if len(kept) > MOST_FILES:
+        return None
     answers: dict[Question, UnitAnswer] = {}
     if sieve is not None and len(kept):
         found = [(question, sieve.find_units(question, kept)) for question in leaves(files.tree)]
         answers = {question: answer for question, answer in found if answer is not None}
     layouts = list({id(answer.column): answer.column for answer in answers.values()}.values())
-    known = _row_groups(kept.to_pylist(), layouts, footers or {})
-    if not known:
+    axis = _axis(kept, [layout.row_groups for layout in layouts], footers or {})
+    if not len(axis):
         return None
-    axis = RowAxis(list(known), list(known.values()))
     rows = _Evaluation(files, axis, answers, kept, groups).rows(files.tree)
     return None if rows is None else KeptRows(axis, rows)
 
 
-def _row_groups(
-    kept: Sequence[int], layouts: Sequence[UnitRanges], footers: Mapping[int, Sequence[int]]
-) -> dict[int, Sequence[int]]:
-    """Return the rows of each row group of each file, where they are known and all sources agree."""
+def _axis(kept: pa.Int64Array, layouts: Sequence[pa.ListArray], footers: Mapping[int, Sequence[int]]) -> RowAxis:
+    """Return the files whose row groups are known, if all sources agree on them."""
+    if layouts and not footers and all(layout.equals(layouts[0]) for layout in layouts[1:]):
+        has_rows = _has_rows(layouts[0])
+        return RowAxis(kept.filter(has_rows), layouts[0].filter(has_rows))
     known: dict[int, Sequence[int]] = {}
-    for place, number in enumerate(kept):
-        sources = [groups for layout in layouts if (groups := layout.row_groups[place]) is not None]
-        if number in footers:
-            sources.append(footers[number])
+    for number, *row_groups in zip(kept.to_pylist(), *(layout.to_pylist() for layout in layouts), strict=True):
+        sources = [groups for groups in (*row_groups, list(footers.get(number, ()))) if groups]
         # The index and the footer of one version have the same row groups. If not, keep all rows.
-        if sources and sum(sources[0]) and all(list(source) == list(sources[0]) for source in sources[1:]):
+        if sources and sum(sources[0]) and all(source == sources[0] for source in sources[1:]):
             known[number] = sources[0]
-    return known
+    return RowAxis(pa.array(known, pa.int64()), pa.array(known.values(), pa.list_(pa.int64())))
+
+
+def _has_rows(row_groups: pa.ListArray) -> pa.BooleanArray:
+    """Return for each file whether one of its row groups has rows."""
+    with_rows = pc.list_parent_indices(row_groups).filter(pc.greater(row_groups.flatten(), 0))
+    places = pc.indices_nonzero(pa.repeat(pa.scalar(True), len(row_groups))).cast(with_rows.type)
+    return pc.is_in(places, value_set=with_rows)
 
 
 @dataclass(frozen=True, eq=False)

@@ -30,13 +30,13 @@ class RowSet:
 class RowAxis:
     """The rows of some files, one file after the other. Files are numbered by their slices in a snapshot."""
 
-    def __init__(self, numbers: Sequence[int], row_groups: Sequence[Sequence[int]]) -> None:
+    def __init__(self, numbers: pa.Int64Array, row_groups: pa.ListArray) -> None:
         """`numbers` are the files' slices in ascending order, `row_groups` the rows of each row group of each file."""
-        self.numbers = pa.array(numbers, pa.int64())
-        nested = pa.array(row_groups, pa.list_(pa.int64()))
-        # All row groups, one after the other, and where those of each file begin among them.
-        self._group_rows = nested.values
-        self._group_offsets = nested.offsets.cast(pa.int64())
+        self.numbers = numbers
+        # All row groups, one after the other, and where the row groups of each file begin among them.
+        self._group_rows = row_groups.flatten()
+        counts = pc.list_value_length(row_groups).cast(pa.int64())
+        self._group_offsets = pa.concat_arrays([pa.array([0], pa.int64()), pc.cumulative_sum(counts)])
         before = pa.concat_arrays([pa.array([0], pa.int64()), pc.cumulative_sum(self._group_rows)])
         self._first_rows = before.take(self._group_offsets[:-1])
         self.num_rows = pc.subtract(before.take(self._group_offsets[1:]), self._first_rows)
