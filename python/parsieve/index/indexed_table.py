@@ -88,7 +88,7 @@ class IndexedTable:
             progress: Whether to show a progress bar on standard error; None shows it on a terminal.
             expose: Columns to index although files encrypt them. Anyone who can read the index can read their values.
                 An encrypted column that is not listed here raises `UnsupportedError`.
-            unit: What the answers of a Sieve index name: "file", "row_group", or "rows", which are row groups, cut
+            unit: The units of a Sieve index, which its answers name: "file", "row_group", or "rows", which are row groups, cut
                 every 20,000 rows if they have more than 50,000. "auto" chooses for each column.
             fpp: For a key that does not exist, how many units a Sieve index may name on average. It stores fingerprints
                 of the keys for this, except where they do not pay. None stores none. The filters of a "bloom" index

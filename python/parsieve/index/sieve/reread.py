@@ -2,7 +2,7 @@
 
 ```text
 masked and changed slices, keys of deltas ── touched segments ── slices with units in them ── read again ──┐
-                                             the other segments ──────────────────────── kept as they are ──┴─ new base
+                                             the other segments ──────────────────────────── kept unchanged ──┴─ new base
 ```
 
 The new base numbers the units of the old base and of its deltas, masked ones included, because kept segments contain
