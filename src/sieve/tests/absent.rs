@@ -142,11 +142,11 @@ fn layouts() -> Vec<(&'static str, Vec<(u64, u32)>)> {
     let mut at = |few: u64| u32::try_from(random.below(few)).unwrap();
     vec![
         ("scattered", (1..=8000u64).map(|row| (row << 40, at(64))).collect()),
-        ("several locations a key", (1..=8000u64).map(|row| (row / 10 << 40, at(64))).collect()),
+        ("several locations a key", (1..=8000u64).map(|row| ((row / 10) << 40, at(64))).collect()),
         ("few locations", (1..=8000u64).map(|row| (row << 40, at(16))).collect()),
         // A hundred rows a key, in one location or two.
-        ("heavy keys", (0..80_000u64).map(|row| (row / 100 << 40, at(10) / 9)).collect()),
-        ("skewed", (0..20_000u64).map(|row| ((row * row) % 4001 << 40, at(64))).collect()),
+        ("heavy keys", (0..80_000u64).map(|row| ((row / 100) << 40, at(10) / 9)).collect()),
+        ("skewed", (0..20_000u64).map(|row| (((row * row) % 4001) << 40, at(64))).collect()),
     ]
 }
 
