@@ -19,7 +19,10 @@ pub(in crate::sieve) enum AbsentKeys {
     /// Fingerprints with this number of slots for each location.
     Fingerprints { slots: u32 },
     /// The gaps between keys, as runs without locations. An absent key reads nothing.
-    Gaps,
+    Gaps {
+        /// The number of gaps.
+        count: u64,
+    },
 }
 
 /// A choice, and the estimated size of the segment in bits.
@@ -59,8 +62,8 @@ pub(in crate::sieve) fn choose<P: Offset>(
     if points_differ && !matches!(options.coarsen, Coarsen::Plain { .. }) {
         let (first, last) = (runs.first().map_or(0, |run| run.start), runs.last().map_or(0, |run| run.end));
         let gaps = gap_bits(first..last, bits.min(allowed), point);
-        if let Some(gaps) = gaps {
-            (choice, bits) = (AbsentKeys::Gaps, gaps);
+        if let Some((count, gaps)) = gaps {
+            (choice, bits) = (AbsentKeys::Gaps { count }, gaps);
         }
     }
     if bits > allowed {
@@ -79,14 +82,15 @@ fn fingerprint_bits(run: &KeyRun, sets: &Sets, slots: u32) -> u64 {
     }
 }
 
-/// Estimates the bits of all gaps between keys, or returns `None` if they take more than `limit`.
-fn gap_bits<P: Offset>(keys: std::ops::Range<usize>, limit: u64, point: impl Fn(usize) -> P) -> Option<u64> {
-    let mut bits = 0;
+/// Counts the gaps between keys and estimates their bits, or returns `None` if these exceed `limit`.
+fn gap_bits<P: Offset>(keys: std::ops::Range<usize>, limit: u64, point: impl Fn(usize) -> P) -> Option<(u64, u64)> {
+    let (mut count, mut bits) = (0, 0);
     let mut before = point(keys.start);
     for key in keys.skip(1) {
         let next = point(key);
         let gap = next - before - P::ONE;
         if gap > P::ZERO {
+            count += 1;
             bits += BITS_OF_GAP * EIGHTHS + u64::from(P::BITS - 1 - gap.leading_zeros()) * EIGHTHS;
             if bits > limit {
                 return None;
@@ -94,7 +98,7 @@ fn gap_bits<P: Offset>(keys: std::ops::Range<usize>, limit: u64, point: impl Fn(
         }
         before = next;
     }
-    Some(bits)
+    Some((count, bits))
 }
 
 /// The estimated cost of a gap between two keys, besides the binary logarithm of its length.

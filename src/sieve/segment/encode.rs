@@ -162,12 +162,15 @@ fn encode_points<K: Key, P: PlanWidth>(
         scratch.runs = runs;
         return encode_halves::<K, P>(records, range, (low, high), mapping, (options, num_locations), scratch, out);
     }
-    let most_blocks = match (options.coarsen, absent) {
-        (Coarsen::Plain { keys }, _) => to_u64(range.len()) / u64::from(keys),
-        (_, AbsentKeys::Fingerprints { .. }) => {
-            (to_u64(runs.len()) * 2 / runs_per_block(&runs, &sets)).max(to_u64(range.len()) / KEYS_PER_BLOCK)
+    let most_blocks = match options.coarsen {
+        Coarsen::Plain { keys } => to_u64(range.len()) / u64::from(keys),
+        _ => {
+            // A gap and the rest of the run after it are decoded quickly, so both together count as one run.
+            let gaps = if let AbsentKeys::Gaps { count } = absent { count } else { 0 };
+            let blocks = (to_u64(runs.len()) + gaps) * 2 / runs_per_block(&runs, &sets);
+            let fingerprints = matches!(absent, AbsentKeys::Fingerprints { .. });
+            if fingerprints { blocks.max(to_u64(range.len()) / KEYS_PER_BLOCK) } else { blocks }
         }
-        _ => to_u64(runs.len()) * 2 / runs_per_block(&runs, &sets),
     };
     let shift = choose_shift(low, high, most_blocks);
     let num_blocks = to_usize((shifted(high, shift) - shifted(low, shift)).low()).unwrap_or(usize::MAX) + 1;

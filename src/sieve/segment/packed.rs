@@ -260,8 +260,8 @@ impl<K: Key> Segment<K> {
         Ok(())
     }
 
-    /// Sums the locations that absent keys at `probes` evenly spaced points of the segment read. The hash of a point stands
-    /// in for the hash of its key.
+    /// Sums the locations that absent keys at `probes` evenly spaced points of the segment read. The hash of a point
+    /// replaces the hash of its key.
     pub(in crate::sieve) fn reads_of(&self, probes: u32) -> u64 {
         if self.gaps {
             return 0;

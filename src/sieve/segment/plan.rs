@@ -48,7 +48,8 @@ pub(in crate::sieve) fn plan<P: Offset>(
     let inside = (P::ONE << shift) - P::ONE;
     let mut planner = Planner { plan, rules, inside, first_key, point: &point };
     let mut block = OpenBlock::new(planner.plan, base);
-    if rules.absent == AbsentKeys::Gaps {
+    let has_gaps = matches!(rules.absent, AbsentKeys::Gaps { .. });
+    if has_gaps {
         // No query reaches the points before the least key.
         block.after = point(first_key) & inside;
     }
@@ -70,7 +71,7 @@ pub(in crate::sieve) fn plan<P: Offset>(
             let keys = BlockRun { first: first & inside, last: last & inside, set: run.set, keys: start..end };
             if rules.plain {
                 block.unite(keys, sets);
-            } else if rules.absent == AbsentKeys::Gaps {
+            } else if has_gaps {
                 planner.put_between_gaps(&mut block, &keys, sets);
             } else {
                 planner.put(&mut block, keys, sets);
@@ -174,7 +175,7 @@ impl<P: Offset, F: Fn(usize) -> P> Planner<'_, P, F> {
         if let Some(united) = block.united.take() {
             self.put(&mut block, united, sets);
         }
-        if self.rules.absent == AbsentKeys::Gaps && followed {
+        if matches!(self.rules.absent, AbsentKeys::Gaps { .. }) && followed {
             self.put_gap(&mut block, self.inside + P::ONE, sets);
         }
         let separators = block.separators..self.plan.separators.len();

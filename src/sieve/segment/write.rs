@@ -225,7 +225,7 @@ pub(in crate::sieve) fn write<K: Key, P: Offset>(
     let absent = match header.absent {
         AbsentKeys::ReadRuns => 0,
         AbsentKeys::Fingerprints { .. } => FINGERPRINTS,
-        AbsentKeys::Gaps => GAPS,
+        AbsentKeys::Gaps { .. } => GAPS,
     };
     let mut body = vec![K::CODE, clumped | absent | if unions.is_some() { UNIONS } else { 0 }];
     body.extend([low_u8(u64::from(layout.shift)), low_u8(u64::from(layout.count_bits))]);
