@@ -6,7 +6,8 @@ use parsieve::sieve::{
 };
 
 /// Limits that are small enough for a few keys to produce several segments.
-pub const SMALL: Options = Options { max_records: 40, max_key_bytes: 2000, max_weight: 60, coarsen: Coarsen::Exact, ..Options::DEFAULT };
+pub const SMALL: Options =
+    Options { max_records: 40, max_key_bytes: 2000, max_weight: 60, coarsen: Coarsen::Exact, ..Options::DEFAULT };
 
 /// Adds a magic number and a valid checksum to a body, so that its decoder gets to see the body.
 pub fn frame(magic: &[u8; 4], body: &[u8]) -> Vec<u8> {

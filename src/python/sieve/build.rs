@@ -1,13 +1,14 @@
 //! `SieveBuild` builds segments from runs or from sorted rows.
 
 use super::axis::{SieveAxis, SieveOptions};
-use super::{Erased, LocationNames, bytes_of, erased_by, for_each_key, locations, to_bytes};
+use super::runs::SievePairs;
+use super::{Erased, LocationNames, bytes_of, erased_by, for_each_key, key_type_mismatch, locations, to_bytes};
 use crate::error::{Error, ErrorKind, Result};
 use crate::int::{saturating_u32, to_u64};
 use crate::python::column::Column;
 use crate::sieve::{
-    ArrowKey, Axis, Builder, Bytes, IndexInfo, Merge, Options, RunChunk, SegmentStream, Share, Stats, join_shares,
-    root, root_over,
+    ArrowKey, Axis, Builder, Bytes, IndexInfo, Merge, Options, RunChunk, RunSorter, SegmentStream, Share, SortableKey,
+    SortedBuild, Stats, join_shares, root, root_over,
 };
 use arrow_array::cast::AsArray;
 use arrow_array::types::{UInt32Type, UInt64Type};
@@ -25,10 +26,13 @@ type Finished = (Vec<u8>, (Vec<u8>, Vec<u8>));
 /// The nulls and NaNs of each location, and whether it has unread rows.
 type SideCounts = Vec<(u64, u64, bool)>;
 
-struct PartialIndex<K: ArrowKey> {
+struct PartialIndex<K: SortableKey> {
     merge: Merge<K>,
     builder: Builder<K>,
     stream: SegmentStream<K>,
+    /// The build of rows that were not sorted before, instead of the builder.
+    sorted: Option<SortedBuild<K>>,
+    num_locations: u32,
     options: Options,
     /// Keys below `low` are skipped. The build ends before `high`.
     low: Option<K>,
@@ -54,7 +58,7 @@ struct KeyRange<'a> {
     after: Option<&'a [u8]>,
 }
 
-impl<K: ArrowKey> PartialIndex<K> {
+impl<K: SortableKey> PartialIndex<K> {
     fn new(plan: &BuildPlan<'_>) -> Result<Self> {
         let BuildPlan { num_runs, num_locations, file, options, partition, ref range } = *plan;
         let (low, high) = (key::<K>(range.low)?, key::<K>(range.high)?);
@@ -64,7 +68,8 @@ impl<K: ArrowKey> PartialIndex<K> {
             None => Builder::new(num_locations, options)?,
         };
         let merge = Merge::new(num_runs).until(high.clone());
-        Ok(Self { merge, builder, stream: SegmentStream::new(file), options, low, high })
+        let stream = SegmentStream::new(file);
+        Ok(Self { merge, builder, stream, sorted: None, num_locations, options, low, high })
     }
 
     fn step(&mut self) -> Result<Option<usize>> {
@@ -75,6 +80,24 @@ impl<K: ArrowKey> PartialIndex<K> {
         });
         stream.put(builder.take_segments());
         hungry
+    }
+
+    /// Takes rows to sort. Returns them if they can only be sorted as runs.
+    fn sort_rows(&mut self, sorters: Vec<RunSorter<K>>, threads: usize) -> Result<Option<Vec<RunSorter<K>>>> {
+        match RunSorter::sort_all(sorters, threads) {
+            Ok(rows) => {
+                self.sorted = Some(SortedBuild::new(rows, self.num_locations, self.options, threads)?);
+                Ok(None)
+            }
+            Err(sorters) => Ok(Some(sorters)),
+        }
+    }
+
+    fn build_rows(&mut self) -> Result<bool> {
+        let Some(sorted) = &mut self.sorted else { return Ok(false) };
+        let more = sorted.step();
+        self.stream.put(sorted.take_segments());
+        more
     }
 
     fn border(&self) -> Option<(Vec<u8>, Vec<u8>)> {
@@ -105,7 +128,10 @@ impl<K: ArrowKey> PartialIndex<K> {
         location_names: Vec<LocationNames>,
         sides: SideCounts,
     ) -> Result<Finished> {
-        let built = self.builder.finish();
+        let built = match self.sorted.take() {
+            Some(sorted) => sorted.finish()?,
+            None => self.builder.finish(),
+        };
         self.stream.put(built.segments);
         let sections = self.stream.take();
         let info = IndexInfo { axis: axis.axis, instant, options: self.options };
@@ -185,6 +211,40 @@ impl SieveBuild {
     /// Build until a run needs its next piece, and return its number. Return None when all runs have ended.
     fn step(&self, py: Python<'_>) -> PyResult<Option<usize>> {
         self.with(py, |building| Ok(for_each_key!(building, building => building.step())?))
+    }
+
+    /// Take all rows of some `SievePairs`, and sort them with several threads. `build_rows` then builds the segments.
+    ///
+    /// Return False if the rows can only be sorted as runs, because they are long texts.
+    fn sort_rows(&self, py: Python<'_>, pairs: Vec<Py<SievePairs>>, threads: usize) -> PyResult<bool> {
+        self.with(py, |building| {
+            let taken = || pairs.iter().map(|pairs| pairs.get().take());
+            macro_rules! sort {
+                ($kind:path, $building:expr) => {{
+                    let sorters = taken().map(|taken| match taken {
+                        $kind(sorter) => Ok(sorter),
+                        _ => Err(key_type_mismatch()),
+                    });
+                    let rest = $building.sort_rows(sorters.collect::<PyResult<Vec<_>>>()?, threads)?;
+                    rest.map(|rest| rest.into_iter().map($kind).collect::<Vec<_>>())
+                }};
+            }
+            let rest = match building {
+                Erased::Word(building) => sort!(Erased::Word, building),
+                Erased::Wide(building) => sort!(Erased::Wide, building),
+                Erased::Text(building) => sort!(Erased::Text, building),
+            };
+            let sorted = rest.is_none();
+            for (pairs, rows) in pairs.iter().zip(rest.into_iter().flatten()) {
+                pairs.get().replace(rows);
+            }
+            Ok(sorted)
+        })
+    }
+
+    /// Build some segments of the rows that `sort_rows` took. Return False if all are built.
+    fn build_rows(&self, py: Python<'_>) -> PyResult<bool> {
+        self.with(py, |building| Ok(for_each_key!(building, building => building.build_rows())?))
     }
 
     /// Add sorted rows: keys, location numbers (uint32) and row counts (uint64).

@@ -3,7 +3,8 @@
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::int::{index, saturating_u32, to_u64};
-use crate::sieve::build::builder::{Builder, BuiltPartition, Fragment, join};
+use crate::sieve::build::builder::{Builder, BuiltPartition, Fragment};
+use crate::sieve::build::join::join;
 use crate::sieve::code::format::{SHARE, cursor, finished, frame, malformed, take_u32, unframe};
 use crate::sieve::index::directory::{Built, Entry, IndexInfo, KeySpan, Location, Root, SectionRange, Stats};
 use crate::sieve::index::root::{put_entry, put_span, take_entry, take_span};
@@ -227,7 +228,8 @@ mod tests {
     use crate::sieve::record::pairs::{PairBuffer, RunWriter, SortableKey};
     use proptest::prelude::*;
 
-    const SMALL: Options = Options { max_records: 40, max_key_bytes: 400, max_weight: 24, coarsen: Coarsen::Exact, ..Options::DEFAULT };
+    const SMALL: Options =
+        Options { max_records: 40, max_key_bytes: 400, max_weight: 24, coarsen: Coarsen::Exact, ..Options::DEFAULT };
 
     /// Sorts rows into `runs` runs, merges them and feeds them to a builder.
     fn build<K: SortableKey>(rows: &[(K::Value<'_>, u32)], runs: usize, mut builder: Builder<K>) -> Builder<K> {

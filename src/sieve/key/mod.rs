@@ -2,4 +2,5 @@
 
 pub mod arrow;
 pub mod axis;
+mod bytes;
 pub(in crate::sieve) mod string_points;

@@ -327,7 +327,8 @@ fn i13_reads_of_absent_keys_are_reported() {
 #[test]
 fn i14_the_buffer_stays_within_the_limits() {
     let mut random = Random(14);
-    let options = Options { max_records: 50, max_key_bytes: 500, max_weight: 1000, coarsen: Coarsen::Exact, ..Options::DEFAULT };
+    let options =
+        Options { max_records: 50, max_key_bytes: 500, max_weight: 1000, coarsen: Coarsen::Exact, ..Options::DEFAULT };
     let mut builder = Builder::<u64>::new(LOCATIONS, options).unwrap();
     let (mut key, mut segments) = (0, 0);
     for _ in 0..5000 {
