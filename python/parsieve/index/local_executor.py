@@ -15,8 +15,10 @@ from parsieve.index.bloom.compact import live_filters
 from parsieve.index.bloom.fill import fill, put_filters
 from parsieve.index.bloom.shelf import SHELF_BYTES
 from parsieve.index.bloom.waiting import Budget, WaitingFilters
+from parsieve.index.build.units import read_row_groups
 from parsieve.index.scan.runs import UNSORTED_SHARE, WAITING_SHARE, check_memory, gather, merge
 from parsieve.index.scan.spill import Room
+from parsieve.index.scan.units import UnitNumbers
 from parsieve.index.sieve.base import put_base
 from parsieve.index.sieve.compact import compact_column
 from parsieve.io.parallel import ProgressBar, map_in_threads, run_in_threads, thread_count
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from parsieve.index.build.executor import Shelves
     from parsieve.index.log.commit import Base, ColumnState, DeltaPart, Shelf
     from parsieve.index.scan.runs import Gathered
+    from parsieve.index.scan.units import UnitLayout
     from parsieve.index.sieve.delta import Delta
     from parsieve.io.store.base import Store
     from parsieve.lake.base import ColumnPath, Lake, Location, Slice
@@ -67,8 +70,16 @@ class LocalExecutor:
     def _threads(self) -> int:
         return thread_count(self.threads)
 
+    def read_row_groups(self, lake: Lake, slices: Sequence[Slice]) -> list[tuple[int, ...]]:
+        """Return the rows of each row group of the slices."""
+        return read_row_groups(lake, slices)
+
     def read_rows(
-        self, lake: Lake, slices: Sequence[Slice], columns: Mapping[ColumnPath, pa.DataType]
+        self,
+        lake: Lake,
+        slices: Sequence[Slice],
+        columns: Mapping[ColumnPath, pa.DataType],
+        units: Mapping[ColumnPath, Sequence[UnitLayout]] | None = None,
     ) -> dict[ColumnPath, Gathered]:
         """Read some columns of some slices in one scan, and sort their rows by key."""
         axes = {path: _core.SieveAxis(data_type) for path, data_type in columns.items()}
@@ -82,6 +93,7 @@ class LocalExecutor:
                 memory=self.memory,
                 threads=self._threads,
                 advance=bar.step,
+                units=None if units is None else {path: UnitNumbers(layouts) for path, layouts in units.items()},
             )
 
     def build_bases(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
 import pyarrow as pa
 
+from parsieve.index.scan.units import UnitLayout
 from parsieve.lake.base import ColumnPath, Lake, Location, Slice
 
 if TYPE_CHECKING:
@@ -20,11 +21,11 @@ if TYPE_CHECKING:
 
 
 class ColumnRows(Protocol):
-    """The sorted rows of one column of some slices. The lists have one entry per slice."""
+    """The sorted rows of one column of some slices. The lists have one entry per unit."""
 
     nulls: list[int]
     nans: list[int]
-    # Whether the slice could not be read, or has values of another type.
+    # Whether the unit's slice could not be read, or has values of another type.
     unread: list[bool]
     # Why slices could not be read, by their position.
     failed: dict[int, Exception]
@@ -46,10 +47,20 @@ class Executor(Protocol[RowsT]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
 
+    def read_row_groups(self, lake: Lake, slices: Sequence[Slice]) -> list[tuple[int, ...]]:
+        """Return the rows of each row group of the slices, as `units.read_row_groups` does."""
+
     def read_rows(
-        self, lake: Lake, slices: Sequence[Slice], columns: Mapping[ColumnPath, pa.DataType]
+        self,
+        lake: Lake,
+        slices: Sequence[Slice],
+        columns: Mapping[ColumnPath, pa.DataType],
+        units: Mapping[ColumnPath, Sequence[UnitLayout]] | None = None,
     ) -> dict[ColumnPath, RowsT]:
-        """Read some columns of some slices in one scan, and sort their rows by key."""
+        """Read some columns of some slices in one scan, and sort their rows by key.
+
+        `units` is how each column divides the slices into units. Without it, each slice is one unit.
+        """
 
     def build_bases(
         self, rows: Mapping[ColumnPath, RowsT], locations: Sequence[Location], instant: int

@@ -1,4 +1,4 @@
-"""Read rows, sort them into runs of (key, location, rows), and merge the runs into a Sieve index.
+"""Read rows, sort them into runs of (key, unit, rows), and merge the runs into a Sieve index.
 
 ```text
 slices ── threads: read, encode keys, sort ── runs in memory or spilled ── merge ── builder ── root + segment file
@@ -20,6 +20,7 @@ from parsieve import _core
 from parsieve._core import UnsupportedError
 from parsieve.errors import ConflictError
 from parsieve.index.scan.spill import Room, Runs, Sections
+from parsieve.index.scan.units import UnitCutter, UnitNumbers
 from parsieve.io import interrupts
 from parsieve.io.parallel import run_in_threads
 from parsieve.lake.base import ColumnPath, Lake, Location, Slice
@@ -43,46 +44,62 @@ def check_memory(memory: int) -> None:
 
 @dataclass
 class Gathered:
-    """The rows of one column of some slices: sorted runs, and the rows without a key by number of the slice."""
+    """The rows of one column of some slices: sorted runs, and the rows without a key. The lists count by unit."""
 
     axis: _core.SieveAxis
     runs: Runs
     nulls: list[int] = field(default_factory=list)
     nans: list[int] = field(default_factory=list)
-    # Slices that could not be read, or whose values are of another type. Every answer includes them.
+    # Units of slices that could not be read, or whose values are of another type. Every answer includes them.
     unread: list[bool] = field(default_factory=list)
-    # Slices that could not be read this time, by number.
+    # Slices that could not be read this time, by their position.
     failed: dict[int, Exception] = field(default_factory=dict)
 
 
 class _Buffers:
     """The unsorted rows of one thread."""
 
-    def __init__(self, columns: Sequence[Gathered], max_bytes: int, first: int) -> None:
+    def __init__(self, columns: Sequence[_Column], max_bytes: int) -> None:
         self._columns = columns
         self._max_bytes = max_bytes
-        self._first = first
-        self._pairs = [_core.SievePairs(column.axis) for column in columns]
+        self._pairs = [_core.SievePairs(column.rows.axis) for column in columns]
 
-    def push(self, at: int, values: pa.Array, number: int) -> None:
+    def push(self, at: int, values: pa.Array, cutter: UnitCutter) -> bool:
+        """Add the next values of a slice. Return whether they are of the column's type."""
         column, pairs = self._columns[at], self._pairs[at]
-        if column.unread[number]:
-            return
-        try:
-            _, nulls, nans = pairs.push(values, self._first + number)
-        except TypeError:
-            # The values have another unit or type than the column, so they cannot be compared.
-            column.unread[number] = True
-            return
-        # No lock is needed, because only one thread reads a slice.
-        column.nulls[number] += nulls
-        column.nans[number] += nans
+        rows, first = column.rows, column.units.first
+        for unit, start, stop in cutter.cut(len(values)):
+            try:
+                _, nulls, nans = pairs.push(values.slice(start, stop - start), unit)
+            except TypeError:
+                # The values have another unit or type than the column, so they cannot be compared.
+                return False
+            # No lock is needed, because only one thread reads a slice.
+            rows.nulls[unit - first] += nulls
+            rows.nans[unit - first] += nans
         if pairs.num_bytes >= self._max_bytes:
-            column.runs.add(pairs.sort())
+            rows.runs.add(pairs.sort())
+        return True
 
     def finish(self) -> None:
         for column, pairs in zip(self._columns, self._pairs, strict=True):
-            column.runs.add(pairs.sort())
+            column.rows.runs.add(pairs.sort())
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    rows: Gathered
+    units: UnitNumbers
+
+    @classmethod
+    def of(cls, axis: _core.SieveAxis, units: UnitNumbers, room: Room) -> _Column:
+        count = len(units)
+        return cls(Gathered(axis, Runs(room), [0] * count, [0] * count, [False] * count), units)
+
+    def leave_out(self, position: int) -> None:
+        """Mark all units of a slice as not read, even if some of its rows were."""
+        for unit in self.units.of(position):
+            self.rows.unread[unit - self.units.first] = True
 
 
 def gather(
@@ -94,17 +111,15 @@ def gather(
     memory: int,
     threads: int,
     advance: Callable[[], None] = lambda: None,
-    first: int = 0,
+    units: Mapping[ColumnPath, UnitNumbers] | None = None,
 ) -> dict[ColumnPath, Gathered]:
-    """Read some columns of some slices in one scan. A slice's number is its position in `slices` plus `first`.
+    """Read some columns of some slices in one scan. Each row gets the number of its unit in its column.
 
-    `advance` is called after each slice.
+    Without `units`, each slice is a unit, and its number is its position. `advance` is called after each slice.
     """
-    count = len(slices)
-    gathered = {
-        path: Gathered(axis, Runs(room), [0] * count, [0] * count, [False] * count) for path, axis in axes.items()
-    }
-    columns, paths = list(gathered.values()), list(gathered)
+    whole = UnitNumbers.of_slices(len(slices))
+    columns = [_Column.of(axis, whole if units is None else units[path], room) for path, axis in axes.items()]
+    paths = list(axes)
     max_bytes = max(MIN_BUFFER, int(memory * UNSORTED_SHARE) // (max(1, threads) * max(1, len(columns))))
     # Vectors double when they grow, so a full one may have twice the capacity.
     max_bytes = max(MIN_BUFFER, max_bytes // 2)
@@ -114,23 +129,29 @@ def gather(
     def read(number: int) -> None:
         buffers: _Buffers | None = getattr(local, "buffers", None)
         if buffers is None:
-            buffers = local.buffers = _Buffers(columns, max_bytes, first)
+            buffers = local.buffers = _Buffers(columns, max_bytes)
             with lock:
                 all_buffers.append(buffers)
+        # Columns that are still read, and what cuts their rows at unit borders.
+        cutters = {at: column.units.cutter(number) for at, column in enumerate(columns)}
         try:
             for batch in lake.read_keys(slices[number], paths):
-                for at in range(len(paths)):
-                    buffers.push(at, batch.column(at), number)
+                for at, cutter in list(cutters.items()):
+                    if not buffers.push(at, batch.column(at), cutter):
+                        columns[at].leave_out(number)
+                        del cutters[at]
+            for cutter in cutters.values():
+                cutter.finish()
         except (ConflictError, FileNotFoundError, UnsupportedError) as error:
             # The file was changed or removed, or is not supported. The other slices are not affected.
             for column in columns:
-                column.unread[number] = True
-                column.failed[number] = error
+                column.leave_out(number)
+                column.rows.failed[number] = error
         advance()
 
-    run_in_threads(read, range(count), threads, "parsieve-index")
+    run_in_threads(read, range(len(slices)), threads, "parsieve-index")
     run_in_threads(_Buffers.finish, all_buffers, threads, "parsieve-index")
-    return gathered
+    return {path: column.rows for path, column in zip(paths, columns, strict=True)}
 
 
 @dataclass

@@ -12,6 +12,7 @@ import pyarrow as pa
 from parsieve import _core
 from parsieve.index.bloom.shelf import SHELF_BYTES
 from parsieve.index.scan.runs import check_memory
+from parsieve.index.scan.units import UnitNumbers
 from parsieve.spark.build import bloom, runs, sieve
 from parsieve.spark.build.sieve import StoredRows
 from parsieve.spark.runtime import executors
@@ -19,6 +20,7 @@ from parsieve.spark.runtime import executors
 if TYPE_CHECKING:
     from parsieve.index.build.executor import Shelves
     from parsieve.index.log.commit import Base, ColumnState, DeltaPart, Shelf
+    from parsieve.index.scan.units import UnitLayout
     from parsieve.index.sieve.delta import Delta
     from parsieve.io.store.base import Store
     from parsieve.lake.base import ColumnPath, Lake, Location, Slice
@@ -57,12 +59,35 @@ class SparkExecutor:
         written, self._runs = self._runs, []
         runs.delete(self.store, written)
 
+    def read_row_groups(self, lake: Lake, slices: Sequence[Slice]) -> list[tuple[int, ...]]:
+        """Return the rows of each row group of the slices. Tasks read the footers."""
+        count = max(1, -(-len(slices) // (executors.TASKS_PER_CORE * executors.parallelism(self.spark))))
+        tasks = [
+            sieve.FooterTask(lake, slices[start : start + count])
+            for start in range(0, len(slices), count)
+        ]
+        answers = executors.run(self.spark, f"read row groups of {lake.uri}", sieve.read_footers, tasks)
+        return [row_groups for answer in answers for row_groups in answer]
+
     def read_rows(
-        self, lake: Lake, slices: Sequence[Slice], columns: Mapping[ColumnPath, pa.DataType]
+        self,
+        lake: Lake,
+        slices: Sequence[Slice],
+        columns: Mapping[ColumnPath, pa.DataType],
+        units: Mapping[ColumnPath, Sequence[UnitLayout]] | None = None,
     ) -> dict[ColumnPath, StoredRows]:
         """Read some columns of some slices in one scan, and store their rows as sorted runs."""
+        whole = UnitNumbers.of_slices(len(slices))
+        numbers = {path: whole if units is None else UnitNumbers(units[path]) for path in columns}
         tasks = [
-            sieve.ReadTask(self.store, lake, slices[start:end], start, columns, self.memory)
+            sieve.ReadTask(
+                self.store,
+                lake,
+                slices[start:end],
+                {path: column.part(start, end) for path, column in numbers.items()},
+                columns,
+                self.memory,
+            )
             for start, end in executors.shares(self.spark, [file_slice.size for file_slice in slices])
         ]
         label = f"read {', '.join('.'.join(path) for path in columns)} of {lake.uri}"

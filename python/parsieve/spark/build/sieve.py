@@ -22,9 +22,11 @@ from typing import Any
 import pyarrow as pa
 
 from parsieve import _core
+from parsieve.index.build.units import read_row_groups
 from parsieve.index.log.commit import Base, ColumnState, DeltaPart, Part
 from parsieve.index.scan.runs import WAITING_SHARE, gather
 from parsieve.index.scan.spill import Room, Sections
+from parsieve.index.scan.units import UnitNumbers
 from parsieve.index.sieve.base import put_root
 from parsieve.index.sieve.compact import compact_column
 from parsieve.index.sieve.delta import Delta
@@ -42,22 +44,38 @@ MAX_SPANS = 4_000_000
 
 @dataclass
 class StoredRows:
-    """The sorted rows of one column of some slices, as runs in the store. The lists have one entry per slice."""
+    """The sorted rows of one column of some slices, as runs in the store. The lists have one entry per unit."""
 
     type: pa.DataType
+    num_slices: int = 0
     runs: list[Run] = field(default_factory=list)
     nulls: list[int] = field(default_factory=list)
     nans: list[int] = field(default_factory=list)
     unread: list[bool] = field(default_factory=list)
+    # Why slices could not be read, by their position.
     failed: dict[int, Exception] = field(default_factory=dict)
 
     def append(self, rows: StoredRows) -> None:
         """Append the rows of the slices that follow."""
-        self.failed |= {len(self.nulls) + number: error for number, error in rows.failed.items()}
+        self.failed |= {self.num_slices + number: error for number, error in rows.failed.items()}
+        self.num_slices += rows.num_slices
         self.runs += rows.runs
         self.nulls += rows.nulls
         self.nans += rows.nans
         self.unread += rows.unread
+
+
+@dataclass(frozen=True)
+class FooterTask:
+    """Slices whose footers to read."""
+
+    lake: Lake
+    slices: Sequence[Slice]
+
+
+def read_footers(task: FooterTask) -> list[tuple[int, ...]]:
+    """Return the rows of each row group of some slices, on an executor."""
+    return read_row_groups(task.lake, task.slices)
 
 
 @dataclass(frozen=True)
@@ -67,8 +85,8 @@ class ReadTask:
     store: Store
     lake: Lake
     slices: Sequence[Slice]
-    # The number of the first slice.
-    first: int
+    # The numbers of the units of these slices in each column.
+    units: Mapping[ColumnPath, UnitNumbers]
     columns: Mapping[ColumnPath, pa.DataType]
     memory: int
 
@@ -77,10 +95,16 @@ def read(task: ReadTask) -> dict[ColumnPath, StoredRows]:
     """Read some slices into runs, on an executor."""
     axes = {path: _core.SieveAxis(data_type) for path, data_type in task.columns.items()}
     with Room(int(task.memory * WAITING_SHARE)) as room:
-        gathered = gather(task.lake, task.slices, axes, room, memory=task.memory, threads=1, first=task.first)
+        gathered = gather(task.lake, task.slices, axes, room, memory=task.memory, threads=1, units=task.units)
         return {
             path: StoredRows(
-                task.columns[path], runs.write(task.store, rows), rows.nulls, rows.nans, rows.unread, rows.failed
+                task.columns[path],
+                len(task.slices),
+                runs.write(task.store, rows),
+                rows.nulls,
+                rows.nans,
+                rows.unread,
+                rows.failed,
             )
             for path, rows in gathered.items()
         }
