@@ -94,6 +94,7 @@ class LocalExecutor:
                 threads=self._threads,
                 advance=bar.step,
                 units=None if units is None else {path: UnitNumbers(layouts) for path, layouts in units.items()},
+                together=True,
             )
 
     def build_bases(
@@ -103,7 +104,9 @@ class LocalExecutor:
         room = self._rows_room()
 
         def build(column: Gathered) -> Base:
-            built = merge(column, locations, instant, room, memory=self.memory, options=self.options)
+            built = merge(
+                column, locations, instant, room, memory=self.memory, options=self.options, threads=self._threads
+            )
             return put_base(self.store, column.axis, built, instant)
 
         bases = map_in_threads(build, rows.values(), self._threads, "parsieve-index")

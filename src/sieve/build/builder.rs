@@ -272,7 +272,7 @@ fn first_records<K: Key>(records: &Records<K>, len: usize) -> Records<K> {
 mod tests {
     use super::*;
     use crate::sieve::Segment;
-    use crate::sieve::build::join::join;
+    use crate::sieve::build::join::{join, merge_spans};
     use crate::sieve::key::axis::Bytes;
     use proptest::prelude::*;
     use std::collections::BTreeMap;

@@ -86,7 +86,7 @@ fn add_fragment<K: Key>(
 }
 
 /// Merges the spans of each location over different keys.
-fn merge_spans<K: Key>(spans: &mut [Option<KeySpan<K>>], others: Vec<Option<KeySpan<K>>>) {
+pub(super) fn merge_spans<K: Key>(spans: &mut [Option<KeySpan<K>>], others: Vec<Option<KeySpan<K>>>) {
     for (span, other) in spans.iter_mut().zip(others) {
         *span = match (span.take(), other) {
             (Some(a), Some(b)) => Some(KeySpan {
