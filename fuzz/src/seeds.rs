@@ -11,7 +11,8 @@ use parsieve::bloom::Sbbf;
 use parsieve::crypto;
 use parsieve::parquet::{Decryptor, NewFilter, OldFooter, ParquetFile};
 use parsieve::sieve::{
-    AxisType, Builder, Bytes, Change, Delta, IndexInfo, Key, KeylessRows, Root, SectionRange, Stats, root,
+    AxisType, Builder, Bytes, Change, Delta, Format, IndexInfo, Key, KeylessRows, Options, Root, SectionRange, Stats,
+    root,
 };
 
 use super::sieve::{SMALL, locations, unframe};
@@ -21,6 +22,9 @@ use super::{drive, read_footer};
 pub const FOOTER_KEY: &[u8; 16] = b"0123456789012345";
 /// The key of their column `a`.
 pub const COLUMN_KEY: &[u8; 16] = b"1234567890123450";
+
+/// Small segments of version 2 with fingerprints or gaps.
+const VERSION_2: Options = Options { format: Format::V2, fingerprints: Some(true), ..SMALL };
 
 /// Writes the seeds of a target into the folder named by `FUZZ_SEEDS`, if it is set.
 pub fn write(target: &str) {
@@ -48,9 +52,9 @@ pub fn of(target: &str) -> Vec<Vec<u8>> {
         "bloom_header" => vec![filter(0).to_bytes().unwrap(), Sbbf::new(1).unwrap().to_bytes().unwrap()],
         "rewrite" => plain_files(),
         "decrypt" => vec![encrypted_file(true), encrypted_file(false)],
-        "sieve_segment" => bodies(Section::Lookup),
-        "sieve_keys" => bodies(Section::Keys),
-        "sieve_root" => bodies(Section::Root),
+        "sieve_segment" => [bodies(Section::Lookup, SMALL), bodies(Section::Lookup, VERSION_2)].concat(),
+        "sieve_keys" => bodies(Section::Keys, SMALL),
+        "sieve_root" => bodies(Section::Root, SMALL),
         "sieve_delta" => vec![delta(words(20)), delta(texts(20)), delta(Vec::<(u128, u32)>::new())],
         "sieve_index" => vec![vec![], vec![1, 0, 1], vec![0, 1, 255, 200, 2, 16]],
         other => panic!("unknown target: {other}"),
@@ -127,13 +131,17 @@ fn texts(count: u64) -> Vec<(Bytes, u32)> {
 
 /// Builds an index of pairs in nine locations, including locations with nulls.
 pub fn index<K: Key>(pairs: &[(K, u32)]) -> (Root<K>, Vec<u8>) {
+    index_with(pairs, SMALL)
+}
+
+fn index_with<K: Key>(pairs: &[(K, u32)], options: Options) -> (Root<K>, Vec<u8>) {
     let mut sorted = pairs.to_vec();
     sorted.sort();
-    let mut builder = Builder::new(9, SMALL).unwrap();
+    let mut builder = Builder::new(9, options).unwrap();
     sorted.into_iter().for_each(|(key, location)| builder.push(key, location, 1).unwrap());
     let axis = [AxisType::Signed, AxisType::Uuid, AxisType::Bytes][usize::from(K::CODE) - 1];
     let stats = (0..9).map(|i| Stats { nulls: i % 3, nans: i % 2, unknown: i == 8, ..Stats::default() }).collect();
-    Root::new(IndexInfo { axis, instant: 7, options: SMALL }, locations(9), stats, &builder.finish()).unwrap()
+    Root::new(IndexInfo { axis, instant: 7, options }, locations(9), stats, &builder.finish()).unwrap()
 }
 
 /// A stored section of an index.
@@ -145,13 +153,18 @@ enum Section {
 }
 
 /// Returns the bodies of one kind of section, from three small indexes with keys of different widths.
-fn bodies(section_kind: Section) -> Vec<Vec<u8>> {
+fn bodies(section_kind: Section, options: Options) -> Vec<Vec<u8>> {
     let wide: Vec<(u128, u32)> = words(60).into_iter().map(|(key, at)| (u128::from(key) << 40 | 7, at)).collect();
-    [body(&words(120), section_kind), body(&wide, section_kind), body(&texts(80), section_kind)].concat()
+    [
+        body(&words(120), section_kind, options),
+        body(&wide, section_kind, options),
+        body(&texts(80), section_kind, options),
+    ]
+    .concat()
 }
 
-fn body<K: Key>(pairs: &[(K, u32)], section_kind: Section) -> Vec<Vec<u8>> {
-    let (root, file) = index(pairs);
+fn body<K: Key>(pairs: &[(K, u32)], section_kind: Section, options: Options) -> Vec<Vec<u8>> {
+    let (root, file) = index_with(pairs, options);
     let section = |extent: SectionRange| unframe(&file[extent.offset as usize..][..extent.len as usize]).to_vec();
     match section_kind {
         Section::Root => vec![unframe(&root::write(&root)).to_vec()],

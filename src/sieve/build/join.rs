@@ -3,12 +3,13 @@
 use crate::error::{Error, ErrorKind, Result};
 use crate::sieve::build::builder::{BuiltPartition, Fragment, PageEncoder};
 use crate::sieve::build::pages::PageSplitter;
-use crate::sieve::index::directory::{Built, KeySpan};
+use crate::sieve::index::directory::Built;
 use crate::sieve::key::axis::Key;
 use crate::sieve::record::key_section::take_keys;
 use crate::sieve::record::options::Options;
 use crate::sieve::record::records::Records;
 use crate::sieve::segment::encode::EncodedSegment;
+use crate::sieve::unit::stats::KeySpan;
 
 /// Joins partitions in order of their keys, with the same result as one builder for all keys. No key may be in two of
 /// them.

@@ -226,7 +226,7 @@ fn i11_hostile_bytes_with_a_good_checksum_do_not_panic() {
             let _ = segment.point(&high, &mut out);
             if let Some(decoded) = segment.decode() {
                 for point in [0, 1 << 40, u128::MAX, high.point(&Bytes::point_mapping(&[low.clone(), high.clone()]))] {
-                    decoded.point(point, &mut out);
+                    decoded.point(point, || 7, &mut out);
                     decoded.interval(point / 2, point, &mut out);
                 }
             }

@@ -1,5 +1,6 @@
 //! Tests of the whole index.
 
+pub(in crate::sieve) mod absent;
 pub(in crate::sieve) mod invariants;
 pub(in crate::sieve) mod model;
 pub(in crate::sieve) mod thesis_errors;
