@@ -60,6 +60,8 @@ pub(in crate::sieve) struct Packing {
     places: Vec<usize>,
     /// True if texts can be shorter. The code 0 then means that the text has ended.
     varies: bool,
+    /// A faster form of the same mapping, if there is one.
+    digits: Option<Digits>,
 }
 
 impl Packing {
@@ -80,7 +82,7 @@ impl Packing {
     }
 
     fn over(places: &[[bool; 256]], varies: bool, constant: impl Fn(u8) -> bool) -> Option<Self> {
-        let mut packing = Self { alphabets: Vec::new(), places: Vec::new(), varies };
+        let mut packing = Self { alphabets: Vec::new(), places: Vec::new(), varies, digits: None };
         let mut bits = 0;
         for occurs in places {
             let symbols: Vec<u8> = (0..=u8::MAX).filter(|&byte| occurs[usize::from(byte)]).collect();
@@ -100,12 +102,16 @@ impl Packing {
                 packing.alphabets.push(alphabet);
             }
         }
+        packing.digits = Digits::of(&packing);
         (bits <= WORD_BITS).then_some(packing)
     }
 
     /// Packs a text, if its length and symbols allow it.
     #[inline]
     pub(in crate::sieve) fn pack(&self, text: &[u8]) -> Option<u128> {
+        if let Some(digits) = &self.digits {
+            return digits.pack(text);
+        }
         if text.len() > self.places.len() || !self.varies && text.len() < self.places.len() {
             return None;
         }
@@ -128,6 +134,9 @@ impl Packing {
 
     /// Restores a text.
     pub(in crate::sieve) fn unpack(&self, mut word: u128) -> Bytes {
+        if let Some(digits) = &self.digits {
+            return digits.unpack(word);
+        }
         let (mut text, mut len) = ([0; MAX_PLACES], self.places.len());
         for (at, &place) in self.places.iter().enumerate().rev() {
             let alphabet = &self.alphabets[place];
@@ -142,13 +151,108 @@ impl Packing {
     }
 }
 
+/// The most hexadecimal digits of a word.
+const MAX_DIGITS: usize = 32;
+
+/// Packs texts of lowercase hexadecimal digits between constants, such as UUIDs, all digits at once.
+#[derive(Debug, PartialEq, Eq)]
+struct Digits {
+    /// A text with zeros as digits.
+    zeros: Vec<u8>,
+    /// The ranges of digits in a text, and the place of each in the digits of a word.
+    ranges: Vec<(std::ops::Range<usize>, usize)>,
+    /// The positions of constants.
+    constants: Vec<usize>,
+}
+
+impl Digits {
+    fn of(packing: &Packing) -> Option<Self> {
+        let hexadecimal = Alphabet::new(KINDS[0], 0);
+        let (mut zeros, mut constants, mut starts) = (Vec::new(), Vec::new(), Vec::new());
+        for (position, &place) in packing.places.iter().enumerate() {
+            let alphabet = &packing.alphabets[place];
+            match alphabet.symbols[..] {
+                [constant] if !packing.varies => {
+                    constants.push(position);
+                    zeros.push(constant);
+                }
+                _ if *alphabet == hexadecimal => {
+                    starts.push(position);
+                    zeros.push(b'0');
+                }
+                _ => return None,
+            }
+        }
+        let mut digit = MAX_DIGITS.checked_sub(starts.len())?;
+        let mut ranges = Vec::new();
+        for range in starts.chunk_by(|a, b| a + 1 == *b) {
+            ranges.push((range[0]..range[0] + range.len(), digit));
+            digit += range.len();
+        }
+        Some(Self { zeros, ranges, constants })
+    }
+
+    #[inline]
+    fn pack(&self, text: &[u8]) -> Option<u128> {
+        if text.len() != self.zeros.len() {
+            return None;
+        }
+        let mut digits = [b'0'; MAX_DIGITS];
+        match <&[u8; MAX_DIGITS]>::try_from(text) {
+            Ok(text) if self.constants.is_empty() => digits = *text,
+            _ => {
+                for (range, digit) in &self.ranges {
+                    digits[*digit..*digit + range.len()].copy_from_slice(&text[range.clone()]);
+                }
+                if self.constants.iter().any(|&position| text[position] != self.zeros[position]) {
+                    return None;
+                }
+            }
+        }
+        // No branches, so that the compiler vectorizes these loops.
+        let (mut values, mut wrong) = ([0; MAX_DIGITS], 0);
+        for (value, &byte) in values.iter_mut().zip(&digits) {
+            let (digit, letter) = (byte.wrapping_sub(b'0'), byte.wrapping_sub(b'a'));
+            *value = if digit < 10 { digit } else { letter.wrapping_add(10) };
+            wrong |= u8::from((digit >= 10) & (letter >= 6));
+        }
+        let mut word = [0; MAX_DIGITS / 2];
+        for (byte, pair) in word.iter_mut().zip(values.chunks_exact(2)) {
+            *byte = pair[0] << 4 | pair[1] & 15;
+        }
+        (wrong == 0).then_some(u128::from_be_bytes(word))
+    }
+
+    #[inline]
+    fn unpack(&self, word: u128) -> Bytes {
+        let mut digits = [0; MAX_DIGITS];
+        for (pair, byte) in digits.chunks_exact_mut(2).zip(word.to_be_bytes()) {
+            (pair[0], pair[1]) = (byte >> 4, byte & 15);
+        }
+        for digit in &mut digits {
+            *digit += if *digit < 10 { b'0' } else { b'a' - 10 };
+        }
+        if self.zeros.len() == MAX_DIGITS && self.constants.is_empty() {
+            return Bytes::new(&digits);
+        }
+        let mut text = [0; MAX_PLACES];
+        let text = &mut text[..self.zeros.len()];
+        text.copy_from_slice(&self.zeros);
+        for (range, digit) in &self.ranges {
+            text[range.clone()].copy_from_slice(&digits[*digit..*digit + range.len()]);
+        }
+        Bytes::new(text)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
 
     fn text() -> impl Strategy<Value = Vec<u8>> {
-        let symbols = prop_oneof![Just(&b"0123456789abcdef"[..]), Just(&b"0Z"[..]), Just(&b"\0-z\xff"[..])];
+        let symbols =
+            prop_oneof![2 => Just(&b"0123456789abcdef"[..]), 1 => Just(&b"0Z"[..]), 1 => Just(&b"\0-z\xff"[..])];
         (symbols, proptest::collection::vec(any::<u8>(), 0..20)).prop_map(|(symbols, places)| {
             places.into_iter().map(|place| symbols[usize::from(place) % symbols.len()]).collect()
         })
@@ -162,13 +266,42 @@ mod tests {
         ) {
             let Some(packing) = Packing::of(sample.iter()) else { return Ok(()) };
             prop_assert!(sample.iter().all(|text| packing.pack(text).is_some()));
+            let general = Packing { digits: None, ..Packing::of(sample.iter()).unwrap() };
+            for text in sample.iter().chain(&others) {
+                prop_assert_eq!(packing.pack(text), general.pack(text));
+            }
             let mut packed: Vec<(u128, &[u8])> =
                 sample.iter().chain(&others).filter_map(|text| Some((packing.pack(text)?, &text[..]))).collect();
             for &(word, text) in &packed {
                 prop_assert_eq!(packing.unpack(word), Bytes::new(text));
+                prop_assert_eq!(general.unpack(word), Bytes::new(text));
             }
             packed.sort();
             prop_assert!(packed.is_sorted_by(|a, b| (a.0 == b.0) == (a.1 == b.1) && a.1 <= b.1));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn digits_between_constants_pack_like_other_texts(
+            digits in proptest::collection::vec("[0-9a-f]{8}", 1..9),
+            position in 0usize..18,
+            symbol in prop_oneof![Just(b'/'), Just(b':'), Just(b'`'), Just(b'g'), Just(b'A'), any::<u8>()],
+        ) {
+            for format in [|text: &str| text.to_owned(), |text: &str| format!("{}-{}_{}", &text[..2], &text[2..3], &text[3..])] {
+                let texts: Vec<String> = digits.iter().map(|text| format(text)).collect();
+                let packing = Packing::of(texts.iter()).unwrap();
+                prop_assert!(packing.digits.is_some());
+                let general = Packing { digits: None, ..Packing::of(texts.iter()).unwrap() };
+                let mut damaged = texts[0].clone().into_bytes();
+                let len = damaged.len();
+                damaged[position % len] = symbol;
+                for text in texts.iter().map(String::as_bytes).chain([&damaged[..], &damaged[1..]]) {
+                    let word = packing.pack(text);
+                    prop_assert_eq!(word, general.pack(text));
+                    prop_assert_eq!(word.map(|word| packing.unpack(word)), word.map(|_| Bytes::new(text)));
+                }
+            }
         }
     }
 

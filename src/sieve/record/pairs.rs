@@ -66,7 +66,7 @@ impl<K: SortableKey> Default for RunSorter<K> {
 pub trait PairBuffer<K: ArrowKey>: Default + std::fmt::Debug + Send {
     /// Adds rows of a value.
     fn push(&mut self, value: K::Value<'_>, location: u32, rows: u64);
-    /// Returns the memory in use. What may double when it grows counts twice.
+    /// Returns the memory in use: zero only if there are no rows. What may double when it grows counts twice.
     fn num_bytes(&self) -> usize;
     /// Empties the buffer and passes on all pairs in order of key and location. Rows of equal pairs are summed.
     fn drain(&mut self, take: &mut dyn FnMut(K, u32, u64));
@@ -278,5 +278,51 @@ impl<K: ArrowKey> RunChunk<K> {
         self.at += cursor.position();
         self.previous = Some(key.clone());
         Ok(Some((key, location, rows)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn check<K: SortableKey>(rows: &[(K::Value<'_>, u32, u64)]) {
+        let mut sorter = RunSorter::<K>::default();
+        let mut expected = Vec::new();
+        rows.iter().for_each(|&(value, location, count)| sorter.pairs.push(value, location, count));
+        rows.iter().for_each(|&(value, location, count)| expected.push((K::owned(value), location, count)));
+        let mut chunks = Vec::new();
+        while let Some(more) = sorter.sort_next() {
+            chunks.extend(more);
+        }
+        let mut pairs = Vec::new();
+        for chunk in chunks {
+            let mut chunk = RunChunk::<K>::new(chunk).unwrap();
+            while let Some(pair) = chunk.next_pair().unwrap() {
+                pairs.push(pair);
+            }
+        }
+        expected.sort();
+        expected.dedup_by(|next, sum| {
+            let same = (&next.0, next.1) == (&sum.0, sum.1);
+            sum.2 += if same { next.2 } else { 0 };
+            same
+        });
+        assert_eq!(pairs, expected);
+        assert_eq!(sorter.num_bytes(), 0);
+        assert!(sorter.sort_next().is_none());
+    }
+
+    proptest! {
+        #[test]
+        fn a_run_in_several_calls_holds_all_rows(
+            rows in proptest::collection::vec((prop_oneof![0u64..9, any::<u64>()], 0u32..3, prop_oneof![Just(1u64), 1u64..50]), 0..30),
+        ) {
+            check::<u64>(&rows);
+            let texts: Vec<String> = rows.iter().map(|row| row.0.to_string()).collect();
+            let texts: Vec<(&[u8], u32, u64)> =
+                rows.iter().zip(&texts).map(|(row, text)| (text.as_bytes(), row.1, row.2)).collect();
+            check::<Bytes>(&texts);
+        }
     }
 }

@@ -95,9 +95,11 @@ impl<W: Offset> Words<W> {
         self.chunks.len() * CHUNK_ROWS + self.open.words.len()
     }
 
-    /// Returns the memory in use. What may double when it grows counts twice.
+    /// Returns the memory in use: zero only if there are no rows. What may double when it grows counts twice.
     pub(in crate::sieve) fn num_bytes(&self) -> usize {
-        self.num_bytes + self.open.num_bytes() + 2 * self.counted.capacity() * size_of::<(W, u32, u64)>()
+        let pair = size_of::<(W, u32, u64)>();
+        let last = usize::from(self.last.is_some()) * pair;
+        self.num_bytes + self.open.num_bytes() + last + 2 * self.counted.capacity() * pair
     }
 
     /// Returns the chunks, and the keys with a number of rows.

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from support.models.model_lake import ModelLake, place
 
 from parsieve import _core
 from parsieve.index.scan.runs import Built, Gathered, gather, merge
 from parsieve.index.scan.spill import Room, Runs, Unsorted
 from parsieve.lake.base import Location
-from support.models.model_lake import ModelLake, place
 
 FILES = 6
 ROWS = 3000
@@ -106,22 +106,28 @@ def test_unsorted_rows_beside_runs_become_runs(tmp_path: Path, kind: str) -> Non
 
 
 def test_rows_beyond_the_share_use_the_room_and_then_the_disk(tmp_path: Path) -> None:
-    pairs = _core.SievePairs(_core.SieveAxis(pa.int64()))
-    with Room(1 << 20, tmp_path) as room:
+    axis = _core.SieveAxis(pa.int64())
+    pairs = _core.SievePairs(axis)
+    with Room(2 << 20, tmp_path) as room:
         unsorted = Unsorted(pairs, 1 << 20, room)
         assert unsorted.fits()
         pairs.push(pa.array(range(200_000)), 0)
         assert pairs.num_bytes > 1 << 20
-        assert unsorted.fits(), "the room has a second MiB"
-        assert not room.take(1 << 20)
+        assert unsorted.fits(), "the room has two more MiB"
+        assert not room.take(2 << 20)
         pairs.push(pa.array(range(200_000)), 1)
         assert not unsorted.fits()
         runs = Runs(room)
         runs.add(unsorted.run())
-        assert room.spilled_bytes == 0, "the blocks take less than the rows"
         assert pairs.num_bytes == 0
+        # The memory of the rows is free only after the last block.
+        assert 0 < room.spilled_bytes < runs.num_bytes
+        counts = [_core.sieve_piece_keys(axis, block, 1) for block in runs.blocks(0)]
+        assert sum(count for count, _ in counts) == 400_000
+        firsts = [keys[0] for _, keys in counts]
+        assert firsts == sorted(firsts)
         runs.close()
-        assert room.take(1 << 20)
+        assert room.take(2 << 20)
 
 
 def test_the_rows_of_other_axes_cannot_be_sorted_together() -> None:

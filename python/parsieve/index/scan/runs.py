@@ -85,8 +85,7 @@ class _Buffers:
 
     def finish(self) -> None:
         for column, unsorted in zip(self._columns, self._unsorted, strict=True):
-            if unsorted.pairs.num_bytes:
-                column.rows.runs.keep(unsorted)
+            column.rows.runs.keep(unsorted)
 
 
 @dataclass(frozen=True, slots=True)
