@@ -3,8 +3,10 @@
 use std::fmt;
 
 mod file;
+mod page_map;
 
 pub use file::FileKind;
+pub use page_map::PageMapKind;
 
 /// The result of every fallible function of the core.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -163,6 +165,8 @@ pub enum ErrorKind {
     },
     /// An error in a Parquet file or its encryption.
     File(FileKind),
+    /// An error of a map of pages.
+    PageMap(PageMapKind),
     /// The directory of a Bloom index does not begin with its magic, or has a newer version.
     ShelfMagic,
     /// The directory of a Bloom index is inconsistent.
@@ -283,6 +287,7 @@ impl Error {
             K::NoPhysicalForm { .. } | K::MergeType { .. } | K::SieveMeaning { .. } => Class::Type,
             K::OutOfMemory { .. } => Class::Memory,
             K::File(kind) => kind.class(),
+            K::PageMap(kind) => kind.class(),
             K::SieveMagic { .. } | K::ShelfMagic => Class::Unsupported,
             K::ShelfMalformed { .. } | K::SieveChecksum { .. } | K::SieveMalformed { .. } => Class::Format,
             K::SieveOrder
@@ -371,6 +376,7 @@ impl fmt::Display for Error {
             ),
             K::NoSuchLeaf { leaf, leaves } => write!(f, "there is no leaf {leaf:?}; the leaves are: {leaves}"),
             K::File(kind) => kind.fmt(f),
+            K::PageMap(kind) => kind.fmt(f),
             K::ShelfMagic => write!(
                 f,
                 "not a directory of Bloom filters, version 1; a newer version of parsieve may have written it"

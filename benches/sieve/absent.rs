@@ -63,7 +63,8 @@ pub(crate) fn absent<K: Key>(
         let count = |flag: u8| built.segments.iter().filter(|segment| segment.lookup[5] & flag != 0).count();
         let (with_fingerprints, with_gaps) = (count(4), count(8));
         let largest = built.segments.iter().map(|segment| segment.lookup.len()).max().unwrap_or(0);
-        let mut stored = index.clone();
+        // Clones share their decoded segments.
+        let (mut stored, _) = open(&built, axis, options, locations);
         stored.set_cache_bytes(0);
         index.set_cache_bytes(usize::MAX);
         index.decode_all();

@@ -144,7 +144,7 @@ pub(crate) fn measure<K: Key>(
     let seconds = start.seconds();
     let (mut index, file) = open(&built, axis, options, locations);
     // One index keeps no decoded segment, the other one keeps all of them.
-    let mut stored = index.clone();
+    let (mut stored, _) = open(&built, axis, options, locations);
     stored.set_cache_bytes(0);
     index.set_cache_bytes(usize::MAX);
     index.decode_all();

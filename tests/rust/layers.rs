@@ -22,6 +22,7 @@ const CRATE: &[&[&str]] = &[
     &["hash"],
     &["bloom", "sieve"],
     &["bloom_index", "parquet"],
+    &["page_map"],
     &["python"],
 ];
 

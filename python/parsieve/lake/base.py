@@ -215,10 +215,13 @@ class Lake(ABC):
         slices: Sequence[Slice],
         columns: Sequence[str] | None = None,
         filter: Any = None,
+        row_groups: Sequence[Sequence[int] | None] = (),
     ) -> pa.RecordBatchReader:
         """Return the live rows of some slices, with some top-level columns of the snapshot's schema (None: all).
 
         `filter` is a pyarrow expression over the snapshot's schema. It may also name columns that are not returned.
+        `row_groups` has the row groups to read of each slice, or None for all. Slices with deleted rows, and files that
+        were replaced since the snapshot, are read completely.
         """
 
     def files(self, snapshot: Snapshot, slices: Sequence[Slice]) -> CheckedFiles | None:

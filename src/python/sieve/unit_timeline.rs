@@ -12,7 +12,7 @@ use crate::sieve::{
 };
 use arrow_array::cast::AsArray;
 use arrow_array::types::UInt32Type;
-use arrow_array::{Array, UInt32Array};
+use arrow_array::{Array, Int64Array, UInt32Array};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
@@ -202,6 +202,14 @@ impl SieveUnitTimeline {
         self.read(py, |open| Ok(for_each_key!(open, open => ids.iter().map(|&id| layout_row(open, id)).collect())))
     }
 
+    /// Return the same as `unit_ranges`, as columns: for each slice the number of its row groups and of its units, then
+    /// the rows of all row groups, and the first row and the rows of all units. Unknown rows count as no units.
+    fn unit_columns<'py>(&self, py: Python<'py>, slices: Column) -> PyResult<[Bound<'py, PyAny>; 5]> {
+        let ids = slice_ids(slices)?;
+        let columns = self.read(py, |open| Ok(for_each_key!(open, open => layout_columns(open, &ids))))?;
+        columns_to_pyarrow(py, columns)
+    }
+
     /// Return for each slice the statistics of its units, or None if the slice's unit page is not loaded.
     ///
     /// The least and greatest key are ordinals: bytes that sort like the keys. They are bounds, and exact only if the
@@ -363,6 +371,33 @@ fn layout_row<K: Key>(timeline: &UnitTimeline<K>, id: u32) -> Option<LayoutRow> 
     let (page, position) = timeline.slice(id)?;
     let slice = page.layout.get(position)?;
     (!slice.row_groups.is_empty()).then(|| (slice.row_groups.to_vec(), range_rows(&slice)))
+}
+
+/// Returns the columns of `unit_columns`.
+fn layout_columns<K: Key>(timeline: &UnitTimeline<K>, ids: &[u32]) -> [Vec<i64>; 5] {
+    let mut columns: [Vec<i64>; 5] = Default::default();
+    let [num_groups, num_units, group_rows, starts, rows] = &mut columns;
+    for &id in ids {
+        let slice = timeline.slice(id).and_then(|(page, position)| page.layout.get(position));
+        let groups = slice.as_ref().map_or(&[][..], |slice| slice.row_groups);
+        let units = slice.filter(|slice| !slice.row_groups.is_empty()).map_or_else(Vec::new, |slice| slice.ranges());
+        num_groups.push(to_i64(groups.len()));
+        num_units.push(to_i64(units.len()));
+        group_rows.extend(groups.iter().map(|&rows| rows.cast_signed()));
+        starts.extend(units.iter().map(|unit| unit.first_row.cast_signed()));
+        rows.extend(units.iter().map(|unit| unit.rows.cast_signed()));
+    }
+    columns
+}
+
+fn to_i64(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
+
+fn columns_to_pyarrow(py: Python<'_>, columns: [Vec<i64>; 5]) -> PyResult<[Bound<'_, PyAny>; 5]> {
+    let [groups, units, group_rows, starts, rows] =
+        columns.map(|column| to_pyarrow(py, Arc::new(Int64Array::from(column))));
+    Ok([groups?, units?, group_rows?, starts?, rows?])
 }
 
 fn slice_ids(column: Column) -> PyResult<Vec<u32>> {

@@ -43,7 +43,7 @@ impl SieveUnits {
     ///
     /// Without row groups, the slice is one unit of unknown rows. If `rows_per_unit` is None, each row group is a unit.
     /// If it is 0, the whole file is a unit. Otherwise each row group of more than 50,000 rows is cut every
-    /// `rows_per_unit` rows. A slice with more than 32,768 units is divided less finely.
+    /// `rows_per_unit` rows. A slice with more than 8,192 units is divided less finely.
     fn add(&self, slice_id: u32, row_groups: Vec<u64>, rows_per_unit: Option<u32>) -> PyResult<()> {
         let cut = match rows_per_unit {
             None => Cut::RowGroups,

@@ -19,8 +19,9 @@ use crate::varint::put_varint;
 /// Unit pages of at most this many bytes in total are stored behind the root.
 const BYTES_BEHIND: usize = 64 * 1024;
 
-/// A root has at most this many units for each of its bytes. A false claim allocates no more.
-const UNITS_PER_BYTE: u64 = 4096;
+/// A root has at most this many units for each of its bytes, because the entry of a page takes at least 9 bytes, and 13
+/// with the slice if it has more than 4,096 units. A false claim allocates no more.
+const UNITS_PER_BYTE: u64 = 1024;
 
 /// The directory entry of a unit page.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -184,7 +185,8 @@ fn take_pages<K: Key>(cursor: &mut Cursor<'_>, slices: &SliceMap) -> Result<Vec<
         let last = last.ok_or_else(|| malformed(cursor, "slices of a unit page"))?;
         let num_units = last.first + last.units - first_unit;
         let end = offset.checked_add(len).ok_or_else(|| malformed(cursor, "size of a unit page"))?;
-        if num_units > PAGE_UNITS && num_slices > 1 {
+        // Each unit takes at least a byte of its page.
+        if num_units > PAGE_UNITS && num_slices > 1 || u64::from(num_units) > len {
             return Err(malformed(cursor, "units of a unit page"));
         }
         pages.push(PageEntry { first_slice, num_slices, first_unit, num_units, offset, len, check, summary });

@@ -351,8 +351,8 @@ mod tests {
     /// was decoded.
     fn check<K: Key>(pairs: Vec<(K, u32)>, absent: &[K], options: Options, random: &mut Random) -> bool {
         let mut keys: Vec<K> = pairs.iter().map(|pair| pair.0.clone()).chain(absent.iter().cloned()).collect();
-        let mut stored = index(pairs, options);
-        let decoded = stored.clone();
+        // Clones share their segments, and so their decoded forms.
+        let (mut stored, decoded) = (index(pairs.clone(), options), index(pairs, options));
         stored.set_cache_bytes(0);
         decoded.decode_all();
         keys.sort();

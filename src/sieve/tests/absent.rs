@@ -48,9 +48,10 @@ fn check<K: Key>(pairs: &[(K, u32)], absent: &[K], options: Options) {
         truth.entry(key.clone()).or_default().insert(*location);
     });
     let (decoded, segments) = index(pairs, 64, options);
-    let mut stored = decoded.clone();
+    let (mut stored, _) = index(pairs, 64, options);
     stored.set_cache_bytes(0);
     decoded.decode_all();
+    assert_eq!(stored.decoded_bytes(), 0);
     for (key, locations) in &truth {
         let answer = point(&stored, key);
         assert!(locations.iter().all(|at| answer.contains(at)), "{key:?} was lost: {answer:?} of {locations:?}");

@@ -11,7 +11,7 @@ use crate::varint::put_varint;
 pub const UNCUT_ROWS: u64 = 50_000;
 
 /// A slice has at most this many units. If a division would result in more, the slice is divided less finely.
-pub const MAX_UNITS: u32 = 32_768;
+pub const MAX_UNITS: u32 = 8192;
 
 /// The numbers of units are below this.
 pub(in crate::sieve) const UNITS_END: u32 = 1 << 31;

@@ -329,7 +329,7 @@ def test_many_runs_are_merged_in_several_passes(tmp_path: Path) -> None:
         for column, location in columns:
             pairs = _core.SievePairs(axis)
             pairs.push(column, location)
-            runs.add([pairs.sort()])
+            runs.add(pairs.sort())
         assert len(runs) == 100
         none = [0] * NUM_LOCATIONS
         gathered = Gathered(axis, runs, none, none, [False] * NUM_LOCATIONS)

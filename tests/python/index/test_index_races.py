@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from support.models.model_lake import ModelLake, place
 
-from parsieve import ConflictError, _core
+from parsieve import ConflictError
 from parsieve.index import TableIndex
 from parsieve.index.sieve import query
 from parsieve.io import document
@@ -21,7 +21,7 @@ from parsieve.io.store.local import LocalStore
 from parsieve.lake.base import ColumnPath, Slice
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64())])
-OPTIONS = _core.SieveOptions(max_records=200, max_weight=150)
+OPTIONS = {"max_records": 200, "max_weight": 150}
 
 
 def rows(keys: list[int | None]) -> pa.Table:
@@ -59,7 +59,7 @@ def test_independent_commits_both_succeed(tmp_path: Path) -> None:
     assert mine.update(lake, second, progress=False).table.id == third.id
     # Concurrent update and compaction: both succeed.
     fourth = lake.change({place("b"): rows([5])})
-    lake.meanwhile = theirs.compact
+    lake.meanwhile = lambda: theirs.compact(lake, third)
     view = mine.update(lake, fourth, progress=False)
     assert [len(state.deltas) for state in view.columns.values()] == [1, 1]
     mask = view.may_match("k", query.equals(pa.scalar(5)), fourth.slices).to_pylist()
@@ -138,7 +138,7 @@ def test_a_writer_whose_files_were_collected_gets_a_conflict(tmp_path: Path, ope
     actions: dict[str, Callable[[], object]] = {
         "build": lambda: index.build(lake, second, ["v"], progress=False),
         "update": lambda: index.update(lake, second, progress=False),
-        "compact": index.compact,
+        "compact": lambda: index.compact(lake, second),
     }
     before = [version for version, _ in index.log.stored()]
     store.before = lambda: collect_garbage(tmp_path)

@@ -94,7 +94,7 @@ def test_unsorted_rows_beside_runs_become_runs(tmp_path: Path, kind: str) -> Non
                 unsorted = Unsorted(first.sibling(), 1 << 20, room)
                 unsorted.pairs.push(column, location)
                 if at < num_runs:
-                    runs.add(unsorted.run())
+                    runs.add_batches(unsorted.run())
                 else:
                     runs.keep(unsorted)
             assert (runs.unsorted() is None) == (num_runs > 0)
@@ -118,7 +118,7 @@ def test_rows_beyond_the_share_use_the_room_and_then_the_disk(tmp_path: Path) ->
         pairs.push(pa.array(range(200_000)), 1)
         assert not unsorted.fits()
         runs = Runs(room)
-        runs.add(unsorted.run())
+        runs.add_batches(unsorted.run())
         assert pairs.num_bytes == 0
         # The memory of the rows is free only after the last block.
         assert 0 < room.spilled_bytes < runs.num_bytes

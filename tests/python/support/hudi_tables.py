@@ -16,7 +16,12 @@ META = [
     "_hoodie_partition_path",
     "_hoodie_file_name",
 ]
-AVRO = {pa.int64(): "long", pa.string(): "string", pa.float64(): "double"}
+AVRO: dict[pa.DataType, object] = {
+    pa.int64(): "long",
+    pa.string(): "string",
+    pa.float64(): "double",
+    pa.timestamp("us", "UTC"): {"type": "long", "logicalType": "timestamp-micros"},
+}
 PROPERTIES = {
     "hoodie.table.name": "t",
     "hoodie.table.type": "COPY_ON_WRITE",
@@ -57,11 +62,12 @@ class HudiTable:
         (self.timeline / inflight).touch()
         return instant
 
-    def write(self, instant: str, group: str, rows: pa.Table) -> dict[str, object]:
+    def write(self, instant: str, group: str, rows: pa.Table, row_group_size: int | None = None) -> dict[str, object]:
         """Write a base file of a file group, and return its statistics for the commit."""
         file_name = f"{group}_0-1-0_{instant}.parquet"
         meta = {name: pa.array([""] * rows.num_rows) for name in META}
-        pq.write_table(pa.table({**meta, **{name: rows[name] for name in rows.column_names}}), self.folder / file_name)
+        table = pa.table({**meta, **{name: rows[name] for name in rows.column_names}})
+        pq.write_table(table, self.folder / file_name, row_group_size=row_group_size)
         size = (self.folder / file_name).stat().st_size
         return {
             "fileId": group,

@@ -16,8 +16,11 @@ from parsieve.index.scan.units import UnitLayout
 from parsieve.lake.base import ColumnPath, Lake, Location, Slice
 
 if TYPE_CHECKING:
-    from parsieve.index.log.commit import Base, ColumnState, DeltaPart, Shelf
+    from parsieve.index.log.commit import Base, ColumnState, DeltaPart, Layout, Shelf
     from parsieve.index.sieve.delta import Delta
+    from parsieve.index.sieve.reader import ColumnReader
+    from parsieve.index.sieve.reread import Masks
+    from parsieve.index.sieve.slice_delta import SliceDelta
 
 
 class ColumnRows(Protocol):
@@ -63,15 +66,32 @@ class Executor(Protocol[RowsT]):
         """
 
     def build_bases(
-        self, rows: Mapping[ColumnPath, RowsT], locations: Sequence[Location], instant: int
+        self,
+        rows: Mapping[ColumnPath, RowsT],
+        units: Mapping[ColumnPath, Sequence[UnitLayout]],
+        layouts: Mapping[ColumnPath, Layout | None],
+        locations: Sequence[Location],
+        instant: int,
     ) -> dict[ColumnPath, Base]:
-        """Merge the rows of each column into a Sieve index, and store it."""
+        """Merge the rows of each column into a Sieve index, and store it.
 
-    def write_delta(self, delta: Delta, rows: RowsT | None) -> DeltaPart | None:
+        `units` divides the slices that were read into units. The id of a slice is its position. A column with the
+        layout None gets an index in format 1, in which the slices are known by `locations`.
+        """
+
+    def write_delta(self, delta: Delta | SliceDelta, rows: RowsT | None) -> DeltaPart | None:
         """Store a delta of one column with these rows. Return None if it is too large, so that a build is due."""
 
     def compact(self, states: Sequence[ColumnState]) -> list[Base]:
-        """Merge the base and the deltas of each column into a new base, and store it."""
+        """Merge the base and the deltas of each column in format 1 into a new base, and store it."""
+
+    def compact_units(
+        self, lake: Lake, path: ColumnPath, reader: ColumnReader, masks: Masks, slices: Mapping[int, Slice]
+    ) -> tuple[Base, set[int]] | None:
+        """Store a new base of a column in format 2, as `reread.compact_units` does.
+
+        Return None if everything should be read again.
+        """
 
     def fill_shelves(
         self, lake: Lake, slices: Sequence[Slice], rates: Mapping[ColumnPath, float]

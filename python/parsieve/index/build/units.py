@@ -15,8 +15,6 @@ Unit = Literal["file", "row_group", "rows"]
 UNITS: tuple[Unit, ...] = ("file", "row_group", "rows")
 # The rows of a unit where row groups are cut.
 ROWS_PER_UNIT = 20_000
-# More row groups than this make a single unit, because each unit takes memory in every build and index.
-MAX_UNITS_PER_FILE = 1 << 20
 
 
 def plan_units(
@@ -59,4 +57,5 @@ def read_row_groups(lake: Lake, slices: Sequence[Slice], *, threads: int = REQUE
 
 
 def _layout(layout: UnitLayout) -> UnitLayout:
-    return layout if sum(layout.row_groups) and layout.num_units <= MAX_UNITS_PER_FILE else UnitLayout()
+    # Ranges of a file without rows would be of no use.
+    return layout.coarsened() if sum(layout.row_groups) else UnitLayout()

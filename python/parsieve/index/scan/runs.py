@@ -80,7 +80,7 @@ class _Buffers:
             rows.nulls[unit - first] += nulls
             rows.nans[unit - first] += nans
         if not unsorted.fits():
-            rows.runs.add(unsorted.run())
+            rows.runs.add_batches(unsorted.run())
         return True
 
     def finish(self) -> None:
@@ -90,16 +90,18 @@ class _Buffers:
 
 @dataclass(frozen=True, slots=True)
 class _Column:
+    # The place of the values in each batch.
+    place: int
     rows: Gathered
     units: UnitNumbers
     # Empty; its siblings hold the rows.
     pairs: _core.SievePairs
 
     @classmethod
-    def of(cls, axis: _core.SieveAxis, units: UnitNumbers, room: Room) -> _Column:
+    def of(cls, place: int, axis: _core.SieveAxis, units: UnitNumbers, room: Room) -> _Column:
         count = len(units)
         rows = Gathered(axis, Runs(room), [0] * count, [0] * count, [False] * count)
-        return cls(rows, units, _core.SievePairs(axis))
+        return cls(place, rows, units, _core.SievePairs(axis))
 
     def leave_out(self, position: int) -> None:
         """Mark all units of a slice as not read, even if some of its rows were."""
@@ -125,25 +127,63 @@ def gather(
     `together` leaves the rows unsorted while there is memory, so that `merge` can sort them together.
     """
     whole = UnitNumbers.of_slices(len(slices))
-    columns = [_Column.of(axis, whole if units is None else units[path], room) for path, axis in axes.items()]
     paths = list(axes)
+    columns = [
+        _Column.of(at, axes[path], whole if units is None else units[path], room) for at, path in enumerate(paths)
+    ]
+    extra = room if together else None
+    _scan(lake, slices, paths, columns, memory=memory, threads=threads, advance=advance, room=extra)
+    return {path: column.rows for path, column in zip(paths, columns, strict=True)}
+
+
+def gather_by_units(
+    lake: Lake,
+    slices: Sequence[Slice],
+    path: ColumnPath,
+    axis: _core.SieveAxis,
+    units: Sequence[UnitNumbers],
+    room: Room,
+    *,
+    memory: int,
+) -> list[Gathered]:
+    """Read one column once, and return its rows for each of several ways to divide the slices into units."""
+    columns = [_Column.of(0, axis, numbers, room) for numbers in units]
+    _scan(lake, slices, [path], columns, memory=memory, threads=1)
+    return [column.rows for column in columns]
+
+
+def _scan(
+    lake: Lake,
+    slices: Sequence[Slice],
+    paths: Sequence[ColumnPath],
+    columns: Sequence[_Column],
+    *,
+    memory: int,
+    threads: int,
+    advance: Callable[[], None] = lambda: None,
+    room: Room | None = None,
+) -> None:
+    """Read the paths of some slices, and add their rows to the columns.
+
+    With a `room`, rows may use its memory, so that more of them stay unsorted.
+    """
     share = memory * UNSORTED_SHARE / (max(1, threads) * max(1, len(columns)))
-    share = max(MIN_BUFFER, int(share if together else share * RUN_SHARE))
+    share = max(MIN_BUFFER, int(share if room is not None else share * RUN_SHARE))
     local, lock = threading.local(), threading.Lock()
     all_buffers: list[_Buffers] = []
 
     def read(number: int) -> None:
         buffers: _Buffers | None = getattr(local, "buffers", None)
         if buffers is None:
-            buffers = local.buffers = _Buffers(columns, share, room if together else None)
+            buffers = local.buffers = _Buffers(columns, share, room)
             with lock:
                 all_buffers.append(buffers)
         # Columns that are still read, and what cuts their rows at unit borders.
         cutters = {at: column.units.cutter(number) for at, column in enumerate(columns)}
         try:
-            for batch in lake.read_keys(slices[number], paths):
+            for batch in lake.read_keys(slices[number], list(paths)):
                 for at, cutter in list(cutters.items()):
-                    if not buffers.push(at, batch.column(at), cutter):
+                    if not buffers.push(at, batch.column(columns[at].place), cutter):
                         columns[at].leave_out(number)
                         del cutters[at]
             for cutter in cutters.values():
@@ -158,7 +198,6 @@ def gather(
     run_in_threads(read, range(len(slices)), threads, "parsieve-index")
     for buffers in all_buffers:
         buffers.finish()
-    return {path: column.rows for path, column in zip(paths, columns, strict=True)}
 
 
 @dataclass
@@ -168,38 +207,68 @@ class Built:
     root: bytes
     file: bytes | list[Path]
     file_size: int
+    # Format 2: the unit pages, b"" if they are in the root. None in format 1.
+    pages: bytes | None = None
+
+
+@dataclass(frozen=True)
+class KeptSegments:
+    """The segments of an earlier base in format 2 that a new base takes over."""
+
+    timeline: _core.SieveUnitTimeline
+    # The other segments, by number.
+    rebuilt: Sequence[int]
+    # The numbers that the files of the earlier base have in the new one, and the number of the file to write.
+    files: Sequence[int]
+    file: int
+    # The ids that no location has any more, and the ids whose rows have changed.
+    masked: Sequence[int]
+    changed: Sequence[int]
 
 
 def merge(
     gathered: Gathered,
-    locations: Sequence[Location],
+    slices: Sequence[Location] | _core.SieveUnits,
     instant: int,
     room: Room,
     *,
     memory: int,
     options: _core.SieveOptions | None = None,
+    kept: KeptSegments | None = None,
     threads: int = 1,
 ) -> Built:
-    """Build a root and a segment file from the rows of a column. Frees the rows."""
+    """Build a root and a segment file from the rows of a column. Frees the rows.
+
+    `slices` are units in format 2, and locations in format 1.
+    """
     sections = Sections(room)
-    build = _core.SieveBuild(gathered.axis, len(locations), options=options)
+    count = slices.num_units if isinstance(slices, _core.SieveUnits) else len(slices)
+    file = 0 if kept is None else kept.file
     runs = gathered.runs
-    unsorted = runs.unsorted()
+    # A build around kept segments merges runs.
+    unsorted = runs.unsorted() if kept is None else None
+    build = _core.SieveBuild(gathered.axis, count, options=options, file=file)
     if unsorted is not None and build.sort_rows([rows.pairs for rows in unsorted], threads):
         while build.build_rows():
             interrupts.check()
             sections.add(build.take())
     else:
         runs = _reduced(gathered.axis, runs, room, memory)
-        build = _core.SieveBuild(gathered.axis, len(locations), num_runs=len(runs), options=options)
+        build = _core.SieveBuild(gathered.axis, count, num_runs=len(runs), options=options, file=file)
+        if kept is not None:
+            build.keep(kept.timeline, kept.rebuilt, kept.files, masked=kept.masked, changed=kept.changed)
         _feed(build, runs, sections)
-    places = [(location.partition, location.group) for location in locations]
     sides = list(zip(gathered.nulls, gathered.nans, gathered.unread, strict=True))
-    root, last = build.finish(instant, places, sides)
+    pages = None
+    if isinstance(slices, _core.SieveUnits):
+        root, pages, last = build.finish(instant, slices, sides, pages_file=file + 1)
+    else:
+        places = [(location.partition, location.group) for location in slices]
+        root, last = build.finish(instant, places, sides)
     sections.add(last)
     runs.close()
     size = sections.size()
-    return Built(root, sections.finish(), size)
+    return Built(root, sections.finish(), size, pages)
 
 
 def _feed(build: _core.SieveBuild, runs: Runs, sections: Sections) -> None:

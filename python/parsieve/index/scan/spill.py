@@ -136,10 +136,14 @@ class Runs:
 
     def _sort(self) -> None:
         while self._unsorted:
-            self.add(self._unsorted[-1].run())
+            self.add_batches(self._unsorted[-1].run())
             self._unsorted.pop()
 
-    def add(self, batches: Iterable[Sequence[bytes]]) -> None:
+    def add(self, blocks: Sequence[bytes]) -> None:
+        """Add a run, in memory or on disk."""
+        self.add_batches([blocks])
+
+    def add_batches(self, batches: Iterable[Sequence[bytes]]) -> None:
         """Add a run, whose blocks arrive in batches: in memory as far as there is room, and the rest on disk."""
         run: list[bytes | Spilled] = []
         for blocks in batches:

@@ -15,6 +15,8 @@ from parsieve.errors import ConflictError
 
 # Row groups with more rows than this are cut.
 MAX_UNCUT_ROWS = 50_000
+# A slice has at most this many units. If it would have more, it is divided less finely, as by `SieveUnits`.
+MAX_UNITS = 32_768
 
 
 class UnitLayout(NamedTuple):
@@ -34,7 +36,7 @@ class UnitLayout(NamedTuple):
         """Return the position after the last row of each unit; none if the ranges are unknown."""
         if self.rows_per_unit == 0:
             return [sum(self.row_groups)] if self.row_groups else []
-        ends = []
+        ends: list[int] = []
         start = 0
         for rows in self.row_groups:
             end = start + rows
@@ -48,6 +50,14 @@ class UnitLayout(NamedTuple):
     def num_units(self) -> int:
         """Return the number of units."""
         return max(1, len(self.ends()))
+
+    def coarsened(self) -> UnitLayout:
+        """Return the same layout, or a coarser one if it has too many units."""
+        layout = self
+        for rows_per_unit in (None, 0):
+            if layout.num_units > MAX_UNITS:
+                layout = UnitLayout(self.row_groups, rows_per_unit)
+        return layout
 
 
 class UnitNumbers:

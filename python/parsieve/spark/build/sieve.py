@@ -30,6 +30,7 @@ from parsieve.index.scan.units import UnitNumbers
 from parsieve.index.sieve.base import put_root
 from parsieve.index.sieve.compact import compact_column
 from parsieve.index.sieve.delta import Delta
+from parsieve.index.sieve.slice_delta import SliceDelta
 from parsieve.io.store.base import Store, unique
 from parsieve.lake.base import ColumnPath, Lake, Location, Slice
 from parsieve.spark.build import runs
@@ -117,7 +118,7 @@ class ColumnJob:
     store: Store
     type: pa.DataType
     runs: tuple[Run, ...]
-    num_locations: int
+    num_units: int
     options: Mapping[str, Any]
     path: ColumnPath
     # The ordinals of the last key before the part, of its first key, and of the first key after it.
@@ -128,14 +129,14 @@ class ColumnJob:
 
     def usual_parts(self) -> int:
         """Return how many parts are worth a task."""
-        max_parts = max(8, MAX_SPANS // max(1, self.num_locations))
+        max_parts = max(8, MAX_SPANS // max(1, self.num_units))
         return min(-(-sum(run.size for run in self.runs) // PART_BYTES), max_parts)
 
     def builder(self, num_runs: int, *, partition: bool = False) -> _core.SieveBuild:
         """Return a builder for this part."""
         return _core.SieveBuild(
             _core.SieveAxis(self.type),
-            self.num_locations,
+            self.num_units,
             num_runs=num_runs,
             options=_core.SieveOptions(**self.options),
             partition=partition,
@@ -219,27 +220,42 @@ def _build(task: ColumnJob) -> BuiltPart:
 
 
 def join_parts(
-    job: ColumnJob, parts: Sequence[BuiltPart], rows: StoredRows, locations: Sequence[Location], instant: int
+    job: ColumnJob,
+    parts: Sequence[BuiltPart],
+    rows: StoredRows,
+    slices: Sequence[Location] | _core.SieveUnits,
+    instant: int,
 ) -> Base:
-    """Join the parts of a column, and store the root, on the driver."""
+    """Join the parts of a column, and store the root, on the driver. `slices` are units in format 2."""
     axis = _core.SieveAxis(job.type)
     files = tuple(file for part in parts for file in part.files)
-    root, border = _core.join_sieve_shares(
-        axis,
-        [part.share for part in parts],
-        instant=instant,
-        locations=[(location.partition, location.group) for location in locations],
-        sides=list(zip(rows.nulls, rows.nans, rows.unread, strict=True)),
-        options=_core.SieveOptions(**job.options),
-        file=len(files),
-    )
+    shares = [part.share for part in parts]
+    sides = list(zip(rows.nulls, rows.nans, rows.unread, strict=True))
+    options = _core.SieveOptions(**job.options)
+    pages = None
+    if isinstance(slices, _core.SieveUnits):
+        root, pages, border = _core.join_sieve_shares(
+            axis,
+            shares,
+            instant=instant,
+            locations=slices,
+            sides=sides,
+            options=options,
+            file=len(files),
+            pages_file=len(files),
+        )
+    else:
+        names = [(location.partition, location.group) for location in slices]
+        root, border = _core.join_sieve_shares(
+            axis, shares, instant=instant, locations=names, sides=sides, options=options, file=len(files)
+        )
     assert not border
-    return put_root(job.store, axis, root, files, instant)
+    return put_root(job.store, axis, root, files, instant, pages)
 
 
 @dataclass(frozen=True)
 class CompactTask:
-    """A column to compact."""
+    """A column in format 1 to compact."""
 
     store: Store
     state: ColumnState
@@ -255,7 +271,7 @@ class DeltaTask:
     """A delta to store, with the runs of the rows that were read."""
 
     store: Store
-    delta: Delta
+    delta: Delta | SliceDelta
     runs: Sequence[Run]
 
 
