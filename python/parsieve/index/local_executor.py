@@ -110,6 +110,7 @@ class LocalExecutor:
                 threads=self._threads,
                 advance=bar.step,
                 units=units,
+                together=True,
             )
 
     def build_bases(
@@ -127,7 +128,7 @@ class LocalExecutor:
             column, layout = rows[path], layouts[path]
             options = _core.SieveOptions(**(layout.options() if layout is not None else {}) | dict(self.options or {}))
             slices = locations if layout is None else core_units(range(len(locations)), units[path])
-            built = merge(column, slices, instant, room, memory=self.memory, options=options)
+            built = merge(column, slices, instant, room, memory=self.memory, options=options, threads=self._threads)
             return put_base(self.store, column.axis, built, instant)
 
         bases = map_in_threads(build, rows, self._threads, "parsieve-index")

@@ -9,6 +9,7 @@ mod build;
 mod delta;
 mod query;
 mod runs;
+mod shares;
 mod timeline;
 mod unit_timeline;
 mod units;
@@ -30,8 +31,8 @@ pub(super) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<timeline::SieveTimeline>()?;
     module.add_class::<unit_timeline::SieveUnitTimeline>()?;
     module.add_class::<units::SieveUnits>()?;
-    module.add_function(wrap_pyfunction!(build::join_sieve_shares, module)?)?;
-    module.add_function(wrap_pyfunction!(build::sieve_piece_keys, module)?)?;
+    module.add_function(wrap_pyfunction!(shares::join_sieve_shares, module)?)?;
+    module.add_function(wrap_pyfunction!(shares::sieve_piece_keys, module)?)?;
     module.add_function(wrap_pyfunction!(delta::sieve_delta, module)?)?;
     module.add_function(wrap_pyfunction!(delta::sieve_delta2, module)?)?;
     Ok(())

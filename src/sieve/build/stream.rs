@@ -3,7 +3,8 @@
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::int::{index, saturating_u32, to_u64};
-use crate::sieve::build::builder::{Builder, BuiltPartition, Fragment, join};
+use crate::sieve::build::builder::{Builder, BuiltPartition, Fragment};
+use crate::sieve::build::join::join;
 use crate::sieve::code::format::{SHARE, cursor, finished, frame, malformed, take_u32, unframe};
 use crate::sieve::index::directory::{Built, Entry, IndexInfo, Location, Root, SectionRange};
 use crate::sieve::index::root::{put_entry, take_entry};

@@ -147,7 +147,15 @@ fn encode_points<K: Key, P: PlanWidth>(
 ) {
     let (least, most) = (&records.keys[range.start], &records.keys[range.end - 1]);
     let mapping = &K::point_mapping(&records.keys[range.clone()]);
-    let point = |key: usize| P::of(records.keys[key].point(mapping));
+    // Points of byte strings take long to compute.
+    let points: Vec<P> = match K::POINTS_DIFFER {
+        true => Vec::new(),
+        false => records.keys[range.clone()].iter().map(|key| P::of(key.point(mapping))).collect(),
+    };
+    let point = |key: usize| match K::POINTS_DIFFER {
+        true => P::of(records.keys[key].point(mapping)),
+        false => points[key - range.start],
+    };
     let (low, high) = (point(range.start), point(range.end - 1));
     let pairs = records.pairs(range.clone());
     let locations = scratch.number(&records.locations[pairs.clone()], num_locations);

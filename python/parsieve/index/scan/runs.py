@@ -1,7 +1,8 @@
-"""Read rows, sort them into runs of (key, unit, rows), and merge the runs into a Sieve index.
+"""Read rows as (key, unit, rows), sort them, and build a Sieve index.
 
 ```text
-slices ── threads: read, encode keys, sort ── runs in memory or spilled ── merge ── builder ── root + segment file
+slices ── threads: read, encode keys ── rows in memory ── threads: sort, build partitions ── root + segment file
+                                     └─ if memory is short: sorted runs, in memory or spilled ── merge ── build
 ```
 
 The result depends only on the rows, not on the number of threads, the memory, or the order in which slices are read.
@@ -19,15 +20,17 @@ import pyarrow as pa
 from parsieve import _core
 from parsieve._core import UnsupportedError
 from parsieve.errors import ConflictError
-from parsieve.index.scan.spill import Room, Runs, Sections
+from parsieve.index.scan.spill import Room, Runs, Sections, Unsorted
 from parsieve.index.scan.units import UnitCutter, UnitNumbers
 from parsieve.io import interrupts
 from parsieve.io.parallel import run_in_threads
 from parsieve.lake.base import ColumnPath, Lake, Location, Slice
 
-# Shares of the allowed memory for unsorted rows and for finished runs. The rest is for reading.
+# Shares of the allowed memory for unsorted rows, and for finished runs or more unsorted rows. The rest is for reading.
 UNSORTED_SHARE = 0.4
 WAITING_SHARE = 0.4
+# Rows that become a run at once have this part of their share. Their blocks take up to twice the memory.
+RUN_SHARE = 0.25
 MIN_MEMORY = 1 << 20
 MIN_BUFFER = 1 << 20
 # A merge holds one block of each run, encoded and decoded.
@@ -59,31 +62,30 @@ class Gathered:
 class _Buffers:
     """The unsorted rows of one thread."""
 
-    def __init__(self, columns: Sequence[_Column], max_bytes: int) -> None:
+    def __init__(self, columns: Sequence[_Column], share: int, room: Room | None) -> None:
         self._columns = columns
-        self._max_bytes = max_bytes
-        self._pairs = [_core.SievePairs(column.rows.axis) for column in columns]
+        self._unsorted = [Unsorted(column.pairs.sibling(), share, room) for column in columns]
 
     def push(self, at: int, values: pa.Array, cutter: UnitCutter) -> bool:
         """Add the next values of a slice. Return whether they are of the column's type."""
-        column, pairs = self._columns[at], self._pairs[at]
+        column, unsorted = self._columns[at], self._unsorted[at]
         rows, first = column.rows, column.units.first
         for unit, start, stop in cutter.cut(len(values)):
             try:
-                _, nulls, nans = pairs.push(values.slice(start, stop - start), unit)
+                _, nulls, nans = unsorted.pairs.push(values.slice(start, stop - start), unit)
             except TypeError:
                 # The values have another unit or type than the column, so they cannot be compared.
                 return False
             # No lock is needed, because only one thread reads a slice.
             rows.nulls[unit - first] += nulls
             rows.nans[unit - first] += nans
-        if pairs.num_bytes >= self._max_bytes:
-            rows.runs.add(pairs.sort())
+        if not unsorted.fits():
+            rows.runs.add_batches(unsorted.run())
         return True
 
     def finish(self) -> None:
-        for column, pairs in zip(self._columns, self._pairs, strict=True):
-            column.rows.runs.add(pairs.sort())
+        for column, unsorted in zip(self._columns, self._unsorted, strict=True):
+            column.rows.runs.keep(unsorted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,11 +94,14 @@ class _Column:
     place: int
     rows: Gathered
     units: UnitNumbers
+    # Empty; its siblings hold the rows.
+    pairs: _core.SievePairs
 
     @classmethod
     def of(cls, place: int, axis: _core.SieveAxis, units: UnitNumbers, room: Room) -> _Column:
         count = len(units)
-        return cls(place, Gathered(axis, Runs(room), [0] * count, [0] * count, [False] * count), units)
+        rows = Gathered(axis, Runs(room), [0] * count, [0] * count, [False] * count)
+        return cls(place, rows, units, _core.SievePairs(axis))
 
     def leave_out(self, position: int) -> None:
         """Mark all units of a slice as not read, even if some of its rows were."""
@@ -114,17 +119,20 @@ def gather(
     threads: int,
     advance: Callable[[], None] = lambda: None,
     units: Mapping[ColumnPath, UnitNumbers] | None = None,
+    together: bool = False,
 ) -> dict[ColumnPath, Gathered]:
     """Read some columns of some slices in one scan. Each row gets the number of its unit in its column.
 
     Without `units`, each slice is a unit, and its number is its position. `advance` is called after each slice.
+    `together` leaves the rows unsorted while there is memory, so that `merge` can sort them together.
     """
     whole = UnitNumbers.of_slices(len(slices))
     paths = list(axes)
     columns = [
         _Column.of(at, axes[path], whole if units is None else units[path], room) for at, path in enumerate(paths)
     ]
-    _scan(lake, slices, paths, columns, memory=memory, threads=threads, advance=advance)
+    extra = room if together else None
+    _scan(lake, slices, paths, columns, memory=memory, threads=threads, advance=advance, room=extra)
     return {path: column.rows for path, column in zip(paths, columns, strict=True)}
 
 
@@ -153,18 +161,21 @@ def _scan(
     memory: int,
     threads: int,
     advance: Callable[[], None] = lambda: None,
+    room: Room | None = None,
 ) -> None:
-    """Read the paths of some slices, and add their rows to the columns."""
-    max_bytes = max(MIN_BUFFER, int(memory * UNSORTED_SHARE) // (max(1, threads) * max(1, len(columns))))
-    # Vectors double when they grow, so a full one may have twice the capacity.
-    max_bytes = max(MIN_BUFFER, max_bytes // 2)
+    """Read the paths of some slices, and add their rows to the columns.
+
+    With a `room`, rows may use its memory, so that more of them stay unsorted.
+    """
+    share = memory * UNSORTED_SHARE / (max(1, threads) * max(1, len(columns)))
+    share = max(MIN_BUFFER, int(share if room is not None else share * RUN_SHARE))
     local, lock = threading.local(), threading.Lock()
     all_buffers: list[_Buffers] = []
 
     def read(number: int) -> None:
         buffers: _Buffers | None = getattr(local, "buffers", None)
         if buffers is None:
-            buffers = local.buffers = _Buffers(columns, max_bytes)
+            buffers = local.buffers = _Buffers(columns, share, room)
             with lock:
                 all_buffers.append(buffers)
         # Columns that are still read, and what cuts their rows at unit borders.
@@ -185,7 +196,8 @@ def _scan(
         advance()
 
     run_in_threads(read, range(len(slices)), threads, "parsieve-index")
-    run_in_threads(_Buffers.finish, all_buffers, threads, "parsieve-index")
+    for buffers in all_buffers:
+        buffers.finish()
 
 
 @dataclass
@@ -223,23 +235,29 @@ def merge(
     memory: int,
     options: _core.SieveOptions | None = None,
     kept: KeptSegments | None = None,
+    threads: int = 1,
 ) -> Built:
-    """Merge the runs of a column into a root and a segment file. Frees the runs.
+    """Build a root and a segment file from the rows of a column. Frees the rows.
 
     `slices` are units in format 2, and locations in format 1.
     """
-    runs = _reduced(gathered.axis, gathered.runs, room, memory)
+    sections = Sections(room)
     count = slices.num_units if isinstance(slices, _core.SieveUnits) else len(slices)
     file = 0 if kept is None else kept.file
-    build = _core.SieveBuild(gathered.axis, count, num_runs=len(runs), options=options, file=file)
-    if kept is not None:
-        build.keep(kept.timeline, kept.rebuilt, kept.files, masked=kept.masked, changed=kept.changed)
-    feeds = [runs.blocks(run) for run in range(len(runs))]
-    sections = Sections(room)
-    while (hungry := build.step()) is not None:
-        interrupts.check()
-        build.feed(hungry, next(feeds[hungry], None))
-        sections.add(build.take())
+    runs = gathered.runs
+    # A build around kept segments merges runs.
+    unsorted = runs.unsorted() if kept is None else None
+    build = _core.SieveBuild(gathered.axis, count, options=options, file=file)
+    if unsorted is not None and build.sort_rows([rows.pairs for rows in unsorted], threads):
+        while build.build_rows():
+            interrupts.check()
+            sections.add(build.take())
+    else:
+        runs = _reduced(gathered.axis, runs, room, memory)
+        build = _core.SieveBuild(gathered.axis, count, num_runs=len(runs), options=options, file=file)
+        if kept is not None:
+            build.keep(kept.timeline, kept.rebuilt, kept.files, masked=kept.masked, changed=kept.changed)
+        _feed(build, runs, sections)
     sides = list(zip(gathered.nulls, gathered.nans, gathered.unread, strict=True))
     pages = None
     if isinstance(slices, _core.SieveUnits):
@@ -251,6 +269,15 @@ def merge(
     runs.close()
     size = sections.size()
     return Built(root, sections.finish(), size, pages)
+
+
+def _feed(build: _core.SieveBuild, runs: Runs, sections: Sections) -> None:
+    """Merge runs into a build."""
+    feeds = [runs.blocks(run) for run in range(len(runs))]
+    while (hungry := build.step()) is not None:
+        interrupts.check()
+        build.feed(hungry, next(feeds[hungry], None))
+        sections.add(build.take())
 
 
 def _reduced(axis: _core.SieveAxis, runs: Runs, room: Room, memory: int) -> Runs:
