@@ -57,8 +57,8 @@ class IndexStats:
     # a Bloom index, this is for both together.
     reads_of_absent_keys: float
     largest_lookup: int
-    # The units of answers: files, or in format 2 also row groups or ranges of rows. `units` is their number in the base,
-    # including units of files that are gone.
+    # The units of answers: files, or in format 2 also row groups or ranges of rows. `units` is their number in the
+    # base, including units of files that are gone.
     format: int = 1
     unit: str = "file"
     units: int = 0
