@@ -66,6 +66,7 @@ test-spark4: develop .venv-spark4/stamp-spark4 ## some Spark tests on PySpark 4:
 test-slow: develop .venv/stamp-test .venv-spark/stamp-spark ## the slow tests: a thousand kills of each kind, long models, a cluster
 	$(BIN)/python -m pytest -m slow --ignore tests/python/spark
 	PYTHONPATH=$(CURDIR)/python $(SPARK_BIN)/python -m pytest -m slow tests/python/spark
+	$(BIN)/python tests/python/support/programs/fresh_files.py --times 200
 
 # The tests that fail for most mistakes, chosen so that all of them take less than a minute.
 QUICK_TESTS := $(addprefix tests/python/,test_layers.py test_imports.py core/test_filter.py core/test_hash_vectors.py \
