@@ -84,7 +84,7 @@ def test_the_lake_is_compared_with_lance(tables: ModuleType) -> None:
         )
     }
     about = {"rows": 20_000_000, "files": 100, "row_groups_of_a_file": 4, "bytes": 8e8, "built": built}
-    column = {"column": "request", "about": "texts", "ways": ways}
+    column: dict[str, Any] = {"column": "request", "about": "texts", "ways": ways}
     records = {"sieve-lake-python": record(tables, [about, column])}
     section = tables.SECTIONS["sieve-lake"](records)
     assert "| Sieve, row groups, fingerprints | **84 MB** | 12.0 s (0.60) | 0.00 | 0.010 |" in section
