@@ -29,16 +29,20 @@ class Question:
 
 
 class Truth:
-    """The rows of a column in the order of its keys, each with its unit: a row group or a file."""
+    """The keys of a column in ascending order, each with the units of its rows: row groups or files."""
 
     def __init__(self, column: pa.Array, units: Any, num_units: int) -> None:
         order = pc.sort_indices(column)
         self.values = column.take(order)
         self.num_units = num_units
-        self._units = units[order.to_numpy()]
         changes = pc.not_equal(self.values[1:], self.values[:-1]).to_numpy(zero_copy_only=False)
         # The position of the first row of each key, and the end.
         self._starts = np.concatenate([[0], np.flatnonzero(changes) + 1, [len(column)]])
+        keys = np.repeat(np.arange(self.num_keys, dtype=np.int64), np.diff(self._starts))
+        pairs = np.unique(keys * num_units + units[order.to_numpy()])
+        self._units = pairs % num_units
+        # The position of the first unit of each key, and the end.
+        self._firsts = np.searchsorted(pairs // num_units, np.arange(self.num_keys + 1))
 
     @property
     def num_rows(self) -> int:
@@ -49,8 +53,9 @@ class Truth:
         return len(self._starts) - 1
 
     def _units_of_keys(self, first: int, last: int) -> Any:
-        """Return the units of all rows from one key to another, both included."""
-        return np.unique(self._units[self._starts[first] : self._starts[last + 1]])
+        """Return the units of the keys from one to another, both included."""
+        units = self._units[self._firsts[first] : self._firsts[last + 1]]
+        return units if first == last else np.unique(units)
 
     def questions(self, kind: str, count: int) -> Iterator[Question]:
         """Yield random questions. A key with more rows is more likely to be asked."""
@@ -75,14 +80,11 @@ class Truth:
     @cached_property
     def _sets(self) -> tuple[Any, Any]:
         """Return how many units each key has, and whether its units differ from those of the key before."""
-        keys = np.repeat(np.arange(self.num_keys, dtype=np.int64), np.diff(self._starts))
-        pairs = np.unique(keys * self.num_units + self._units)
-        counts = np.bincount(pairs // self.num_units, minlength=self.num_keys)
-        firsts = np.concatenate([[0], np.cumsum(counts)[:-1]])
+        counts = np.diff(self._firsts)
         with np.errstate(over="ignore"):
             # Sets with the same size and the same sum of random words are equal.
-            words = np.random.default_rng(5).integers(0, 2**63, self.num_units)[pairs % self.num_units]
-            sums = np.add.reduceat(words, firsts)
+            words = np.random.default_rng(5).integers(0, 2**63, self.num_units)[self._units]
+            sums = np.add.reduceat(words, self._firsts[:-1])
         differs = np.ones(self.num_keys, bool)
         differs[1:] = (sums[1:] != sums[:-1]) | (counts[1:] != counts[:-1])
         return counts, differs
