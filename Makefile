@@ -23,7 +23,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # The Rust tests use all features of Cargo.toml except the Python bindings, so they need no Python.
 RUST_FEATURES := $(filter-out default python,$(shell sed -n '/^\[features\]/,/^\[[^f]/s/^\([a-z][a-z0-9_-]*\) *=.*/\1/p' Cargo.toml))
 CARGO_FEATURES := $(if $(RUST_FEATURES),--features "$(RUST_FEATURES)")
-PYTHON_SOURCES := $(foreach folder,python tests/python tests/vectors tests/hostile benches/python benches/spark examples docs/scripts,$(if $(wildcard $(folder)/*.py $(folder)/*/*.py),$(folder)))
+PYTHON_SOURCES := $(foreach folder,python tests/python tests/vectors tests/hostile benches/python benches/index benches/spark examples docs/scripts,$(if $(wildcard $(folder)/*.py $(folder)/*/*.py),$(folder)))
 
 .PHONY: help
 help: ## list the targets
@@ -66,6 +66,7 @@ test-spark4: develop .venv-spark4/stamp-spark4 ## some Spark tests on PySpark 4:
 test-slow: develop .venv/stamp-test .venv-spark/stamp-spark ## the slow tests: a thousand kills of each kind, long models, a cluster
 	$(BIN)/python -m pytest -m slow --ignore tests/python/spark
 	PYTHONPATH=$(CURDIR)/python $(SPARK_BIN)/python -m pytest -m slow tests/python/spark
+	$(BIN)/python tests/python/support/programs/fresh_files.py --times 200
 
 # The tests that fail for most mistakes, chosen so that all of them take less than a minute.
 QUICK_TESTS := $(addprefix tests/python/,test_layers.py test_imports.py core/test_filter.py core/test_hash_vectors.py \
@@ -110,6 +111,8 @@ bench: develop .venv/stamp-bench ## the Rust and Python benches, compared with o
 	$(BIN)/python benches/python/tables.py --save
 	$(BIN)/python benches/python/many_files.py --save
 	$(BIN)/python benches/python/layouts.py --save
+	$(BIN)/python benches/index/sieve_size.py --save
+	$(BIN)/python benches/index/sieve_lake.py --save
 	cargo bench --locked $(CARGO_FEATURES) --bench sieve
 
 .PHONY: bench-spark
@@ -127,6 +130,8 @@ bench-smoke: develop .venv/stamp-bench ## run every bench once with little data,
 	$(BIN)/python benches/python/tables.py --smoke
 	$(BIN)/python benches/python/many_files.py --smoke
 	$(BIN)/python benches/python/layouts.py --smoke
+	$(BIN)/python benches/index/sieve_size.py --smoke
+	$(BIN)/python benches/index/sieve_lake.py --smoke
 	cargo bench --locked $(CARGO_FEATURES) --bench sieve -- --smoke
 
 # These flags give libFuzzer its coverage on stable Rust, without a nightly toolchain or cargo-fuzz.

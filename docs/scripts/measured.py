@@ -15,7 +15,9 @@ import textwrap
 from collections.abc import Mapping
 from pathlib import Path
 
-from measured_tables import SECTIONS, Record
+import measured_tables
+import sieve_tables
+from measured_tables import Record
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "benches" / "results"
@@ -23,6 +25,7 @@ PAGES = (ROOT / "README.md", ROOT / "docs" / "evaluation.md", ROOT / "docs" / "s
 NAME = re.compile(r"(?P<kind>.+)-\d{4}-\d{2}-\d{2}")
 MARKED = re.compile(r"(<!-- measured (?P<name>[\w-]+) -->\n).*?(<!-- end of measured -->\n)", re.DOTALL)
 WIDTH = 120
+SECTIONS = measured_tables.SECTIONS | sieve_tables.SECTIONS
 
 
 def newest(folder: Path = RESULTS) -> dict[str, Record]:

@@ -41,17 +41,18 @@ ALONE, WITH = "alone", "with parsieve"
 COST = "writer's cost of a filter"
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def as_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table as Markdown."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join(f"| {' | '.join(cells)} |".replace("|  |", "| |") for cells in lines)
 
 
-def _number(value: float) -> str:
+def as_number(value: float) -> str:
     """Format a number with three digits and thousands separators."""
     return written(value, "")
 
 
-def _mean(value: float) -> str:
+def as_mean(value: float) -> str:
     """Format a mean number of files: with one decimal below 100."""
     return f"{value:,.0f}" if value >= 99.95 or round(value, 1) == int(value) else f"{value:.1f}"
 
@@ -65,7 +66,7 @@ def layouts(files: int, records: Records) -> str:
         files_read = case["files_read"].get(kind)
         if files_read is None:
             return "-"
-        means = {way: _mean(files_read[way]) for way in (MINMAX, BLOOM, SIEVE, OPTIMUM)}
+        means = {way: as_mean(files_read[way]) for way in (MINMAX, BLOOM, SIEVE, OPTIMUM)}
         return f"{means[MINMAX]} / {means[BLOOM]} / **{means[SIEVE]}** / {means[OPTIMUM]}"
 
     rows = [
@@ -80,7 +81,7 @@ def layouts(files: int, records: Records) -> str:
     return (
         f"Files read out of {files:,}, with {cases[0]['rows'] // files:,} rows each. Each cell shows min/max / a Bloom "
         f"filter per file / **the Sieve** / the optimum, as means of {cases[0]['questions']} queries "
-        f"({record.source}).\n\n{_table(head, rows)}"
+        f"({record.source}).\n\n{as_table(head, rows)}"
     )
 
 
@@ -112,15 +113,15 @@ def lineitem(rows: int, first_index: str, records: Records) -> str:
             if not queries or (not is_point and all(query["low"] == query["high"] for query in queries)):
                 continue
             median_rows = statistics.median(query["rows"] for query in queries)
-            cells = [f"{label.format(name=name)} ({_number(median_rows)} rows)"]
+            cells = [f"{label.format(name=name)} ({as_number(median_rows)} rows)"]
             for way in (SCAN, MINMAX, BLOOM, SIEVE):
                 results = [query["ways"][way] for query in queries if way in query["ways"]]
                 files, seconds = (
                     statistics.median(result[key] for result in results) if results else 0
                     for key in ("files", "seconds")
                 )
-                cells.append(f"{_number(files)}, {seconds:.2g} s" if results else "-")
-            lines.append([*cells, _number(statistics.median(query["least_files"] for query in queries))])
+                cells.append(f"{as_number(files)}, {seconds:.2g} s" if results else "-")
+            lines.append([*cells, as_number(statistics.median(query["least_files"] for query in queries))])
     counts = [
         sum((query["column"], query["kind"]) == ("l_orderkey", kind) for query in case["asked"]) for kind in kinds
     ]
@@ -130,7 +131,7 @@ def lineitem(rows: int, first_index: str, records: Records) -> str:
         sort = f"(Spark's sort: {built[SORT][column]['seconds']:.3g} s)" if SORT in built else ""
         lines.append([f"build, {name}", "", *times, sort])
     for column, name in (("l_orderkey", "order key"), ("l_partkey", "part key")):
-        sizes = [_bytes(built[way][column]["bytes"]) for way in (MINMAX, BLOOM, SIEVE)]
+        sizes = [as_bytes(built[way][column]["bytes"]) for way in (MINMAX, BLOOM, SIEVE)]
         lines.append([f"size that queries read, {name}", "", *sizes, ""])
     millions = f"{rows / 1e6:g}"
     pictures = "\n".join(
@@ -138,14 +139,14 @@ def lineitem(rows: int, first_index: str, records: Records) -> str:
         f"(pictures/lineitem-{millions}-{name}.png)"
         for name, title in LINEITEM_CHARTS.items()
     )
-    upkeep = [_bytes(built[SIEVE][column]["bytes_for_maintenance"]) for column in ("l_orderkey", "l_partkey")]
-    size = _bytes(built[SIEVE]["l_orderkey"]["bytes"])
+    upkeep = [as_bytes(built[SIEVE][column]["bytes_for_maintenance"]) for column in ("l_orderkey", "l_partkey")]
+    size = as_bytes(built[SIEVE]["l_orderkey"]["bytes"])
     return (
-        f"{millions} million rows in {case['files']:,} files ({_bytes(case['bytes'])}), Spark with "
+        f"{millions} million rows in {case['files']:,} files ({as_bytes(case['bytes'])}), Spark with "
         f"{case['memory'].replace('g', ' GB')}. Each cell shows the files read and the seconds taken, planning "
         f"included: medians of {counts[0]} queries for each kind of key, and of {counts[-1]} for each width of "
         f"interval ({record.source}).\n\n{pictures}\n\n"
-        f"{_table(['', SCAN, MINMAX, BLOOM, SIEVE, OPTIMUM], lines)}\n\n"
+        f"{as_table(['', SCAN, MINMAX, BLOOM, SIEVE, OPTIMUM], lines)}\n\n"
         f"Queries read {size} of the order key's index; the first prototype's index of this key took {first_index}. "
         f"Deletes and compaction also need the keys and counts, which take another {upkeep[0]} on disk ({upkeep[1]} "
         "for the part key). Queries do not read them."
@@ -163,18 +164,20 @@ def large(records: Records) -> str:
     case = record.data["cases"][0]
     build, lookup = case["build"], case["look_up"]
     sort = f" Spark's own sort of the column takes {case['sort']['seconds']:,.0f} s." if "sort" in case else ""
+    keys = as_bytes(build["keys_bytes"])
     return (
-        f"{case['rows'] / 1e6:g} million rows in {case['files']:,} files ({_bytes(case['table_bytes'])}), Spark with "
+        f"{case['rows'] / 1e6:g} million rows in {case['files']:,} files ({as_bytes(case['table_bytes'])}), Spark with "
         f"{case['memory'].replace('g', ' GB')}. The build took {build['seconds']:,.0f} s and at most "
-        f"{_bytes(build['peak_bytes_of_all_processes'])} in all processes together "
-        f"({_bytes(build['peak_bytes_of_java'])} in Java). Lookups read {build['bits_per_row']:.1f} bits per row "
-        f"({_bytes(build['lookup_bytes'])}), and the keys for maintenance take {_bytes(build['keys_bytes'])}.{sort} "
+        f"{as_bytes(build['peak_bytes_of_all_processes'])} in all processes together "
+        f"({as_bytes(build['peak_bytes_of_java'])} in Java). Lookups read {build['bits_per_row']:.1f} bits per row "
+        f"({as_bytes(build['lookup_bytes'])}), and the keys for maintenance take {keys}.{sort} "
         f"A query for one key keeps {lookup['files_kept']:.2f} files on average, and its plan takes "
         f"{lookup['plan_ms']:.1f} ms ({record.source})."
     )
 
 
-def _bytes(value: float) -> str:
+def as_bytes(value: float) -> str:
+    """Format a number of bytes with its unit."""
     return written(value, "bytes")
 
 
@@ -186,14 +189,14 @@ def indexes(records: Records) -> str:
     about, *cases = record.data["cases"]
     lines = []
     for name, contender in about["contenders"].items():
-        cells = [_strong(name, name == "parsieve")]
+        cells = [strong(name, name == "parsieve")]
         for case in cases:
             seconds = case["seconds"].get(name)
             cells.append(f"{case['files'][name]}, {statistics.median(seconds):.2g} s" if seconds else "-")
         # A step that failed has zero seconds.
         times = [contender[f"{step}_seconds"] for step in ("build", "update")]
         cells += [f"{seconds:.3g} s" if seconds else "-" for seconds in times]
-        lines.append([*cells, _bytes(contender["index_bytes"]["built"])])
+        lines.append([*cells, as_bytes(contender["index_bytes"]["built"])])
     queries = [f"{case['question']}, {case['moment']}" for case in cases]
     # The message without Java's stack trace.
     failures = [
@@ -205,7 +208,7 @@ def indexes(records: Records) -> str:
     return (
         f"{about['rows'] / 1e6:g} million rows in {about['files']:,} files. Each cell shows the files read and the "
         f"median seconds ({record.source}).\n\n"
-        f"{_table(['', *queries, 'build', 'upsert and update', 'index'], lines)}{note}"
+        f"{as_table(['', *queries, 'build', 'upsert and update', 'index'], lines)}{note}"
     )
 
 
@@ -228,7 +231,7 @@ def engines(records: Records) -> str:
             cells.append(_pair({way: far["counted"][way][quantity] for way in (ALONE, WITH)}, unit) if far else "-")
         lines.append(cells)
     head = ["query, engine", *(f"{label}: alone → with" for label in places.values()), "bytes", "requests"]
-    return f"Medians, planning included ({record.source}).\n\n{_table(head, lines)}"
+    return f"Medians, planning included ({record.source}).\n\n{as_table(head, lines)}"
 
 
 def _case(cases: list[dict[str, Any]], place: str, like: dict[str, Any]) -> dict[str, Any] | None:
@@ -253,17 +256,17 @@ def tables(records: Records) -> str:
         files = by_engine["pyarrow"]["files"]
         times = {engine: case["milliseconds"] for engine, case in by_engine.items()}
         pairs = [
-            f"{_number(round(times[engine]['alone']))} → **{_number(round(times[engine]['parsieve']))}** ms"
+            f"{as_number(round(times[engine]['alone']))} → **{as_number(round(times[engine]['parsieve']))}** ms"
             for engine in ("pyarrow", "polars", "duckdb")
         ]
         least, most = (pick(case["bytes_read"]["alone"] for case in by_engine.values()) for pick in (min, max))
         ours = max(case["bytes_read"]["parsieve"] for case in by_engine.values())
-        read = f"{_bytes(least)} to {_bytes(most)} → {_bytes(ours)}"
+        read = f"{as_bytes(least)} to {as_bytes(most)} → {as_bytes(ours)}"
         lines.append([name, f"{files['alone']} → {files['parsieve']}", *pairs, read])
     return (
-        f"{_table(['query', 'files read', 'pyarrow', 'Polars', 'DuckDB', 'bytes read'], lines)}\n\n"
+        f"{as_table(['query', 'files read', 'pyarrow', 'Polars', 'DuckDB', 'bytes read'], lines)}\n\n"
         f"Each engine alone → on the files of a plan, planning included: {lake['rows'] / 1e6:g} million events in "
-        f"{files['alone']} files ({_bytes(lake['bytes'])}, in memory). Some events arrived late, and user ids are in "
+        f"{files['alone']} files ({as_bytes(lake['bytes'])}, in memory). Some events arrived late, and user ids are in "
         f"no order. Building both indexes takes {lake['build_seconds']:.0f} s ({record.source})."
     )
 
@@ -298,7 +301,7 @@ def speed(records: Records) -> str:
         for operation in ("insert", "check"):
             times = _timings(rust, operation, size)
             best = min(times[contender] for contender in contenders.values())
-            cells = [_strong(f"{times[contender]:.1f}", times[contender] == best) for contender in contenders.values()]
+            cells = [strong(f"{times[contender]:.1f}", times[contender] == best) for contender in contenders.values()]
             lines.append([f"{operation}, {name}", *cells])
     insert, check = (_timings(python, operation, 16_777_216) for operation in ("insert", "check"))
     libraries = {
@@ -310,8 +313,8 @@ def speed(records: Records) -> str:
     python_lines = [[name, f"{insert[key]:.1f}", f"{check[key]:.1f}"] for name, key in libraries.items()]
     python_lines.append(["extra time of pyarrow's writer for a filter", f"{insert[COST]:.1f}", ""])
     return (
-        f"{_table(['int64, Rust', *peers, *ours], lines)}\n\n"
-        f"{_table(['Python, 10 M int64, 16 MiB filter', 'insert', 'check'], python_lines)}\n\n"
+        f"{as_table(['int64, Rust', *peers, *ours], lines)}\n\n"
+        f"{as_table(['Python, 10 M int64, 16 MiB filter', 'insert', 'check'], python_lines)}\n\n"
         "Nanoseconds per value, one thread unless noted, the best of several runs in which all contenders of a table "
         f"took turns ({rust.source}, `{python.name}`; `make bench` repeats it)."
     )
@@ -324,7 +327,8 @@ def _timings(record: Record, operation: str, num_bytes: int) -> dict[str, float]
     return {timing["name"]: timing["min"] for timing in case["timings"]}
 
 
-def _strong(text: str, best: bool) -> str:
+def strong(text: str, best: bool) -> str:
+    """Set the text of the best contender in bold."""
     return f"**{text}**" if best else text
 
 
@@ -342,13 +346,13 @@ def rewrite(records: Records) -> str:
     for name, source, key in contenders:
         medians = {case["column"]: case["medians"][key] for case in source.data["cases"]}
         peak = max(case["peak_mib"] for case in medians.values())
-        times = [_strong(f"{medians[column]['wall']:.1f} s", key == "parsieve in place") for column in ("id", "text")]
+        times = [strong(f"{medians[column]['wall']:.1f} s", key == "parsieve in place") for column in ("id", "text")]
         lines.append([name, *times, f"{peak:,.0f} MiB"])
     case = next(case for case in probe.data["cases"] if case["case"] == "one key in one local file")
     micros, ratios = case["microseconds"], case["times_faster_than_duckdb"]
     open_file, loaded_filter = "parsieve, file held open", "parsieve, filter held"
     return (
-        f"{_table(['', 'int64', 'text of 96 bytes', 'memory'], lines)}\n\n"
+        f"{as_table(['', 'int64', 'text of 96 bytes', 'memory'], lines)}\n\n"
         f"Time to add a Bloom filter to a file of 1 GiB ({record.source}, `{reflink.name}`).\n\n"
         f"Looking up one key in one local file takes DuckDB's `parquet_bloom_probe` {micros['duckdb'] / 1e3:.2f} ms. "
         f"It takes parsieve {micros[open_file] / 1e3:.2f} ms with an open file ({ratios[open_file]:.0f} times faster), "

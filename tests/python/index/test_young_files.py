@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyarrow import fs
+from support.programs import fresh_files
 
 import parsieve as ps
 from parsieve.index import TableIndex
@@ -48,17 +49,10 @@ def num_locations(table: ps.Table) -> int:
     return table.index_stats()["k"].locations
 
 
-@pytest.mark.parametrize("kind", ["sieve", "bloom", "both"])
-def test_an_index_built_right_after_the_files_covers_all_of_them(tmp_path: Path, kind: str) -> None:
-    for trial in range(12):
-        folder = tmp_path / str(trial)
-        for part in range(32):
-            write(folder / f"{part}.parquet", *range(part, 320, 32))
-        table = ps.open_table(folder)
-        table.build_index("k", kind=kind)
-        plan = table.plan("k = 42")
-        assert len(plan.files) == 1
-        assert not [keep.doubt for keep in plan.kept if keep.doubt]
+# `python tests/python/support/programs/fresh_files.py --times 200` builds more of them.
+@pytest.mark.parametrize("kind", fresh_files.KINDS)
+def test_an_index_built_right_after_the_files_covers_all_of_them(kind: str) -> None:
+    assert fresh_files.run(5, [kind]) == []
 
 
 def test_an_update_after_each_file_covers_that_file(tmp_path: Path) -> None:
