@@ -1,12 +1,12 @@
 """Plans of long random histories keep the physical position of each matching row: file, row group and row range.
 
-`spark/test_unit_histories.py` does the same for tables with deletion vectors, position deletes and Hudi logs.
+`spark/test_spark_unit_histories.py` does the same for tables with deletion vectors, position deletes and Hudi logs.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -44,7 +44,12 @@ def create(kind: str, seed: int, folder: Path, catalog: SqlCatalog) -> UnitTable
     random_ = random.Random(seed)
     if kind == "iceberg":
         return IcebergUnitTable(random_, catalog)
-    return {"folder": FolderTable, "delta": DeltaUnitTable, "hudi": HudiUnitTable}[kind](random_, folder)
+    makers: dict[str, Callable[[random.Random, Path], UnitTable]] = {
+        "folder": FolderTable,
+        "delta": DeltaUnitTable,
+        "hudi": HudiUnitTable,
+    }
+    return makers[kind](random_, folder)
 
 
 @pytest.mark.parametrize("kind", FORMATS)

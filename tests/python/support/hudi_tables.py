@@ -62,9 +62,7 @@ class HudiTable:
         (self.timeline / inflight).touch()
         return instant
 
-    def write(
-        self, instant: str, group: str, rows: pa.Table, row_group_size: int | None = None
-    ) -> dict[str, object]:
+    def write(self, instant: str, group: str, rows: pa.Table, row_group_size: int | None = None) -> dict[str, object]:
         """Write a base file of a file group, and return its statistics for the commit."""
         file_name = f"{group}_0-1-0_{instant}.parquet"
         meta = {name: pa.array([""] * rows.num_rows) for name in META}

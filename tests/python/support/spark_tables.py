@@ -45,8 +45,7 @@ class SparkTable:
         self.name = f"iceberg.reads.{name}" if kind == "iceberg" else name
         parts = "" if part is None else f"PARTITIONED BY ({part}) "
         using = {
-            "delta": f"USING delta LOCATION '{{0}}' {parts}"
-            "TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')",
+            "delta": f"USING delta LOCATION '{{0}}' {parts}TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')",
             "iceberg": f"USING iceberg {parts}TBLPROPERTIES ('format-version' = '2', "
             "'write.delete.mode' = 'merge-on-read', 'write.update.mode' = 'merge-on-read')",
             "hudi_cow": f"USING hudi LOCATION '{{0}}' {parts}TBLPROPERTIES (type = 'cow', {{1}})",

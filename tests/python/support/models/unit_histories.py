@@ -15,7 +15,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable, WriterProperties, write_deltalake
 from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.expressions import In
 
 import parsieve as ps
 from support.aging import wait_until_old
@@ -41,7 +40,7 @@ def updated(rows: Rows, uids: Collection[int]) -> Rows:
 
 
 class UnitTable(ABC):
-    """A table that is written in small commits, each of which also changes the model."""
+    """A table that is written in small commits. Each commit also changes the model."""
 
     def __init__(self, random_: random.Random) -> None:
         self.random = random_
@@ -67,8 +66,8 @@ class UnitTable(ABC):
     def cluster(self) -> None:
         """Rewrite files so that rows move, but do not change."""
 
-    def settle(self) -> None:
-        """Wait until the files can be indexed."""
+    def settle(self) -> None:  # noqa: B027
+        """Wait until the files can be indexed. Most formats never replace a file, so theirs always can."""
 
     def draw(self, count: int) -> Rows:
         """Return new rows: some keys ascend in the order of arrival, others are random."""
@@ -77,7 +76,9 @@ class UnitTable(ABC):
         drawn = {}
         for uid in range(first, first + count):
             key = uid // 3 + random_.randrange(20) if random_.random() < 0.6 else random_.randrange(3_000)
-            name = None if random_.random() < 0.05 else f"n{random_.randrange(500):03}" + "x" * random_.choice([0, 0, 40])
+            name = (
+                None if random_.random() < 0.05 else f"n{random_.randrange(500):03}" + "x" * random_.choice([0, 0, 40])
+            )
             late = dt.timedelta(hours=random_.randrange(100)) if random_.random() < 0.05 else dt.timedelta()
             at = START + dt.timedelta(seconds=uid, microseconds=random_.randrange(999)) - late
             drawn[uid] = (key, name, random_.choice(REALS), at)
@@ -250,10 +251,11 @@ class IcebergUnitTable(UnitTable):
 
     def _replace(self, gone: list[int], new: Rows) -> None:
         self._begin()
+        condition = f"uid IN ({', '.join(map(str, gone))})"
         if new:
-            self.table.overwrite(to_table(new), In("uid", gone))
+            self.table.overwrite(to_table(new), condition)
         else:
-            self.table.delete(In("uid", gone))
+            self.table.delete(condition)
 
     def cluster(self) -> None:
         self._begin()
@@ -320,7 +322,7 @@ class Effort:
     commits: int
     # Rows that each commit inserts, updates or deletes, on average.
     rows: int
-    # An update of the index, with checks before and after it, follows each of so many commits.
+    # The number of commits between two updates of the index. Plans are checked before and after each update.
     check_every: int
     plans: int
 
@@ -337,8 +339,8 @@ def live(unit_table: UnitTable, effort: Effort, unit: str = "file") -> int:
     build(table, unit)
     physical = Physical(table)
     states = {unit_table.state(): dict(unit_table.rows)}
-    operations: list[Callable[[int], int]] = [unit_table.insert] * 4 + [unit_table.update, unit_table.delete] * 2
-    operations.append(unit_table.overwrite)
+    operations: list[Callable[[int], int]] = [unit_table.overwrite, *[unit_table.insert] * 4]
+    operations += [unit_table.update, unit_table.delete] * 2
     for step in range(1, effort.commits + 1):
         if step % 17 == 16:
             unit_table.cluster()

@@ -52,9 +52,7 @@ class BaseFile:
         file = pq.ParquetFile(path)
         sizes = [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]
         uids = file.read([UID])[UID].to_pylist()
-        return cls(
-            {uid: position for position, uid in enumerate(uids)}, list(itertools.accumulate(sizes, initial=0))
-        )
+        return cls({uid: position for position, uid in enumerate(uids)}, list(itertools.accumulate(sizes, initial=0)))
 
     def row_group(self, position: int) -> int:
         return bisect.bisect_right(self.borders, position) - 1
@@ -154,7 +152,7 @@ def check_plan(plan: ps.Plan, slices: Sequence[SliceRows], hits: Sequence[Sequen
         for row in rows:
             position = slice_rows.positions[row]
             if position is None:
-                # The row is in a log, and no part of the base file stands for it.
+                # The row is in a log, so the plan must keep the whole slice.
                 assert groups is None, about
                 assert inside is None, about
                 continue
@@ -221,5 +219,5 @@ def check_present_keys(
                 base = slice_rows.base
                 groups = {base.row_group(at) for row in rows if (at := slice_rows.positions[row]) is not None}
                 kept = plan.row_groups[slice_rows.path]
-                every = [group for group in range(len(base.borders) - 1)]
+                every = list(range(len(base.borders) - 1))
                 assert (every if kept is None else kept) == sorted(groups), about

@@ -13,7 +13,7 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ import pytest
 
 import parsieve as ps
 from parsieve.index.log.commit import Log
-from support.models.unit_histories import DeltaUnitTable, FolderTable, HudiUnitTable, Rows, UnitTable
+from support.models.unit_histories import DeltaUnitTable, FolderTable, HudiUnitTable, Row, Rows, UnitTable
 from support.models.unit_truth import Physical, check_random_plans
 
 pytestmark = [
@@ -29,7 +29,11 @@ pytestmark = [
     pytest.mark.timeout(1200),
 ]
 
-FORMATS = {"folder": FolderTable, "delta": DeltaUnitTable, "hudi": HudiUnitTable}
+FORMATS: dict[str, Callable[[random.Random, Path], UnitTable]] = {
+    "folder": FolderTable,
+    "delta": DeltaUnitTable,
+    "hudi": HudiUnitTable,
+}
 COLUMNS = ["key", "name", "at"]
 # What version 0.1 can do to an index. The keys are names for messages.
 OLD_CHANGES: dict[str, dict[str, Any]] = {
@@ -41,8 +45,8 @@ OLD_CHANGES: dict[str, dict[str, Any]] = {
     "drop": {"do": "drop"},
     "collect garbage": {"do": "collect"},
     "expire nothing": {"do": "expire", "seconds": 1_000_000_000},
-    "expire all": {"do": "expire", "seconds": 0},
 }
+EXPIRE_ALL: dict[str, Any] = {"do": "expire", "seconds": 0}
 
 
 class OldParsieve:
@@ -143,7 +147,7 @@ class Fleet:
         key, name, _, at = self.random.choice(list(rows.values()))
         low = key - self.random.randrange(40)
         since = at - dt.timedelta(minutes=self.random.randrange(5))
-        questions = [
+        questions: list[tuple[str, Callable[[Row], bool]]] = [
             (f"key = {key}", lambda row: row[0] == key),
             (f"key BETWEEN {low} AND {key}", lambda row: low <= row[0] <= key),
             (f"key IN ({key}, {low})", lambda row: row[0] in (key, low)),
@@ -258,6 +262,28 @@ def test_the_old_version_changes_nothing_in_a_converted_index(fleet: Fleet) -> N
     assert fleet.new().verify_index() == []
 
 
+def test_expiry_of_the_old_version_deletes_only_the_versions_that_it_was_told_to_delete(fleet: Fleet) -> None:
+    """Version 0.1 deletes old versions before it reads the newest one and gives up."""
+    fleet.old.run(do="build", columns=COLUMNS)
+    convert(fleet)
+    fleet.change()
+    fleet.new().update_index(progress=False)
+    fleet.make_old()
+    before, newest = fleet.bytes(), max(fleet.versions())
+    assert fleet.old.error(**EXPIRE_ALL) == "UnsupportedError"
+    after = fleet.bytes()
+    assert {name: after[name] for name in after} == {name: before[name] for name in after}
+    assert {name.partition("/")[0] for name in before.keys() - after.keys()} <= {"commits"}
+    assert max(fleet.versions()) == newest
+    fleet.check()
+    assert fleet.new().verify_index() == []
+    fleet.change()
+    fleet.new().update_index(progress=False)
+    fleet.new().expire_index(dt.timedelta(0))
+    fleet.check()
+    assert fleet.new().verify_index() == []
+
+
 def test_the_old_version_keeps_all_rows_while_a_converted_index_changes(fleet: Fleet) -> None:
     fleet.old.run(do="build", columns=COLUMNS)
     convert(fleet)
@@ -284,29 +310,26 @@ def test_an_index_that_the_new_version_built_is_refused_by_the_old_one(fleet: Fl
     fleet.check()
 
 
-def test_an_old_writer_that_is_overtaken_by_the_conversion_commits_nothing(fleet: Fleet, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["update", "compact", "build a Sieve index", "build a Bloom index", "drop"])
+def test_an_old_writer_that_is_overtaken_by_the_conversion_commits_nothing(
+    fleet: Fleet, tmp_path: Path, name: str
+) -> None:
     """Version 0.1 stops just before it puts its commit, and the index is converted meanwhile."""
     fleet.old.run(do="build", columns=COLUMNS)
-    for number, command in enumerate(({"do": "update"}, {"do": "build", "columns": COLUMNS})):
-        fleet.change()
-        signal = tmp_path / f"signal-{number}"
-        place = ["parsieve.index.commit:Log.publish", 1]
-        fleet.old.send(**command, pause_before=place, signal=str(signal))
-        wait_for(signal)
-        if number == 0:
-            convert(fleet)
-        else:
-            fleet.new().update_index(progress=False)
-        before = fleet.bytes()
-        signal.unlink()
-        assert fleet.old.answer()["error"] == "UnsupportedError"
-        after = fleet.bytes()
-        assert {name: after.get(name) for name in before} == before
-        assert not [name for name in after.keys() - before.keys() if name.startswith("commits/")]
-        fleet.check()
-        # The second writer begins on an index that it can read.
-        if number == 0:
-            roll_back(fleet)
+    fleet.change()
+    fleet.new().update_index(progress=False, compact=False)
+    fleet.change()
+    signal = tmp_path / "signal"
+    fleet.old.send(**OLD_CHANGES[name], pause_before=["parsieve.index.commit:Log.publish", 1], signal=str(signal))
+    wait_for(signal)
+    convert(fleet)
+    before = fleet.bytes()
+    signal.unlink()
+    assert fleet.old.answer()["error"] == "UnsupportedError"
+    after = fleet.bytes()
+    assert {file: after.get(file) for file in before} == before
+    assert not [file for file in after.keys() - before.keys() if file.startswith("commits/")]
+    fleet.check()
     fleet.new().update_index(progress=False)
     assert fleet.new().verify_index() == []
 
@@ -315,7 +338,7 @@ def test_an_old_writer_that_is_overtaken_by_the_conversion_commits_nothing(fleet
 def test_an_old_collector_that_is_overtaken_by_the_conversion_deletes_nothing(
     fleet: Fleet, tmp_path: Path, call: int
 ) -> None:
-    """Version 0.1 reads the versions twice: before and after it announces what it deletes."""
+    """Version 0.1 reads the versions twice: before and after it writes its notice."""
     fleet.old.run(do="build", columns=COLUMNS)
     fleet.old.run(do="build", columns=COLUMNS)
     (fleet.index / "segments" / "left-behind.segments").write_bytes(b"by a killed writer")

@@ -47,7 +47,10 @@ def run(command: dict[str, Any]) -> Any:
 
 
 def pause_before(place: str, call: int, signal: Path) -> None:
-    """Make the given call of a function, as in `module:Class.name`, wait: create a file, and wait until it is gone."""
+    """Make a call of a function, which is named as in `module:Class.name`, wait.
+
+    `call` is the number of the call. It creates a file, and waits until the file is gone.
+    """
     module, _, path = place.partition(":")
     owner: Any = importlib.import_module(module)
     *parents, name = path.split(".")
@@ -76,7 +79,8 @@ def main() -> None:
         command = json.loads(line)
         try:
             if "pause_before" in command:
-                pause_before(*command["pause_before"], Path(command["signal"]))
+                place, call = command["pause_before"]
+                pause_before(place, call, Path(command["signal"]))
             reply: dict[str, Any] = {"reply": run(command)}
         except Exception as error:
             reply = {"error": type(error).__name__, "message": str(error)}

@@ -65,7 +65,9 @@ class SparkUnitTable(UnitTable):
         elif self.kind == "hudi_mor" and self.random.random() < 0.5:
             options = "hoodie.compact.inline.max.delta.commits=1"
             for op in ("schedule", "run"):
-                self.spark.sql(f"CALL run_compaction(table => '{self.made.name}', op => '{op}', options => '{options}')")
+                self.spark.sql(
+                    f"CALL run_compaction(table => '{self.made.name}', op => '{op}', options => '{options}')"
+                )
         else:
             call = f"CALL run_clustering(table => '{self.made.name}', order => 'key', op => 'scheduleAndExecute')"
             self.spark.sql(call).collect()
