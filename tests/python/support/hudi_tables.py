@@ -66,8 +66,8 @@ class HudiTable:
         """Write a base file of a file group, and return its statistics for the commit."""
         file_name = f"{group}_0-1-0_{instant}.parquet"
         meta = {name: pa.array([""] * rows.num_rows) for name in META}
-        columns = {**meta, **{name: rows[name] for name in rows.column_names}}
-        pq.write_table(pa.table(columns), self.folder / file_name, row_group_size=row_group_size)
+        table = pa.table({**meta, **{name: rows[name] for name in rows.column_names}})
+        pq.write_table(table, self.folder / file_name, row_group_size=row_group_size)
         size = (self.folder / file_name).stat().st_size
         return {
             "fileId": group,
