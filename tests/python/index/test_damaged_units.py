@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.models.position_truth import INDEXED, Physical, SliceRows, check_plan, matches, row_ranges
 from support.models.unit_histories import FolderTable
-from support.models.unit_truth import INDEXED, Physical, SliceRows, check_plan, matches, row_ranges
 
 import parsieve as ps
 from parsieve.predicate import Expr, parse

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, WriterProperties, write_deltalake
-from support.models.unit_truth import BaseFile, check_ranges, is_inside, row_ranges
+from support.models.position_truth import BaseFile, check_ranges, is_inside, row_ranges
 
 import parsieve as ps
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.models.position_truth import VERSION
 from support.models.unit_histories import Effort, Row, Rows, UnitTable, live
-from support.models.unit_truth import VERSION
 from support.spark_tables import SparkTable, needs
 
 import parsieve as ps

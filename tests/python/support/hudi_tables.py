@@ -16,7 +16,7 @@ META = [
     "_hoodie_partition_path",
     "_hoodie_file_name",
 ]
-AVRO = {
+AVRO: dict[pa.DataType, object] = {
     pa.int64(): "long",
     pa.string(): "string",
     pa.float64(): "double",

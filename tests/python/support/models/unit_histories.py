@@ -19,7 +19,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 import parsieve as ps
 from support.aging import wait_until_old
 from support.hudi_tables import HudiTable
-from support.models.unit_truth import INDEXED, SCHEMA, VERSION, Physical, check_present_keys, check_random_plans
+from support.models.position_truth import INDEXED, SCHEMA, VERSION, Physical, check_present_keys, check_random_plans
 
 Row = tuple[Any, ...]
 Rows = dict[int, Row]

@@ -21,8 +21,8 @@ import pytest
 
 import parsieve as ps
 from parsieve.index.log.commit import Log
+from support.models.position_truth import Physical, check_random_plans
 from support.models.unit_histories import DeltaUnitTable, FolderTable, HudiUnitTable, Row, Rows, UnitTable
-from support.models.unit_truth import Physical, check_random_plans
 
 pytestmark = [
     pytest.mark.skipif("PARSIEVE_0_1" not in os.environ, reason="needs version 0.1: make test-old"),
