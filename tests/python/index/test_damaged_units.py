@@ -9,16 +9,17 @@ import random
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from support.models.position_truth import INDEXED, Physical, SliceRows, check_plan, matches, row_ranges
+from support.models.position_truth import INDEXED, Physical, SliceRows, check_plan, matches
 from support.models.unit_histories import FolderTable
 
 import parsieve as ps
 from parsieve.predicate import Expr, parse
 
 QUESTIONS = 6
-LAYOUTS = {
+LAYOUTS: dict[str, dict[str, Any]] = {
     "row groups": {"unit": "row_group"},
     "keys": {"unit": "row_group", "keep_keys": True},
     "files": {"unit": "file"},
@@ -36,7 +37,7 @@ class Damaged:
         self._made.settle()
         self.intact, self.broken = folder / "intact", folder / "broken"
         table = self.open(self.intact)
-        table.build_index(INDEXED, kind="sieve", progress=False)
+        table.build_index(INDEXED, kind="sieve", progress=False, **LAYOUTS[layout])
         # Other files keep their tokens, so that plans use the base too.
         self._made.update(2)
         self._made.insert(rows // 2)
@@ -99,7 +100,7 @@ def kept_rows(plan: ps.Plan, slice_rows: SliceRows) -> int:
     assert slice_rows.path is not None
     assert slice_rows.base is not None
     groups, borders = plan.row_groups[slice_rows.path], slice_rows.base.borders
-    ranges = row_ranges(plan).get(slice_rows.path)
+    ranges = plan.row_ranges[slice_rows.path]
     if ranges is not None:
         return sum(count for _, count in ranges)
     return borders[-1] if groups is None else sum(borders[group + 1] - borders[group] for group in groups)

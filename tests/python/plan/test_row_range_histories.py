@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, WriterProperties, write_deltalake
-from support.models.position_truth import BaseFile, check_ranges, is_inside, row_ranges
+from support.models.position_truth import BaseFile, check_ranges, is_inside
 
 import parsieve as ps
 
@@ -106,7 +106,7 @@ def check(table: ps.Table, made: RowRangeTable, count: int) -> None:
             plan = table.plan(where, row_groups=footers)
             assert positions.keys() <= set(plan.files), where
             for path in plan.files:
-                groups, ranges = plan.row_groups[path], row_ranges(plan).get(path)
+                groups, ranges = plan.row_groups[path], plan.row_ranges[path]
                 if ranges is not None:
                     check_ranges(ranges, files[path], groups)
                 for position in positions.get(path, []):
@@ -127,7 +127,7 @@ def check_present_keys(table: ps.Table, made: RowRangeTable, count: int) -> None
         assert set(plan.files) == positions.keys()
         for path, inside in positions.items():
             expected = set().union(*(unit_of(files[path], position) for position in inside))
-            kept = row_ranges(plan).get(path)
+            kept = plan.row_ranges[path]
             whole = [(0, files[path].borders[-1])]
             assert {row for first, rows in kept or whole for row in range(first, first + rows)} == expected, (key, path)
 

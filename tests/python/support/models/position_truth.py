@@ -126,16 +126,9 @@ def matches(expr: Expr, slices: Sequence[SliceRows]) -> list[list[int]]:
     return per_slice
 
 
-def row_ranges(plan: ps.Plan) -> Mapping[str, Sequence[tuple[int, int]] | None]:
-    """Return the row ranges of a plan; empty if this version of parsieve has none."""
-    ranges: Mapping[str, Sequence[tuple[int, int]] | None] = getattr(plan, "row_ranges", None) or {}
-    return ranges
-
-
 def check_plan(plan: ps.Plan, slices: Sequence[SliceRows], hits: Sequence[Sequence[int]]) -> None:
     """Check that the position of each matching row is inside of the plan's files, row groups and row ranges."""
     kept = {keep.path for keep in plan.kept}
-    ranges = row_ranges(plan)
     for slice_rows, rows in zip(slices, hits, strict=True):
         about = (str(plan.record.expr), slice_rows.name, plan.explain())
         assert not rows or slice_rows.name in kept, about
@@ -143,7 +136,7 @@ def check_plan(plan: ps.Plan, slices: Sequence[SliceRows], hits: Sequence[Sequen
             continue
         base = slice_rows.base
         assert base is not None
-        groups, inside = plan.row_groups[slice_rows.path], ranges.get(slice_rows.path)
+        groups, inside = plan.row_groups[slice_rows.path], plan.row_ranges[slice_rows.path]
         if groups is not None:
             assert groups == sorted(set(groups)), about
             assert set(groups) <= set(range(len(base.borders) - 1)), about

@@ -330,7 +330,7 @@ class Effort:
     plans: int
 
 
-def live(unit_table: UnitTable, effort: Effort, unit: str = "file") -> int:
+def live(unit_table: UnitTable, effort: Effort, unit: str = "row_group") -> int:
     """Run the history of a table, and check plans before and after each update and compaction of its index.
 
     Return how many rows were inserted, updated, deleted and overwritten.
@@ -359,7 +359,7 @@ def live(unit_table: UnitTable, effort: Effort, unit: str = "file") -> int:
         table.update_index(progress=False, compact=random_.choice([None, False]))
         check_random_plans(table, slices, random_, effort.plans)
         if step % (2 * effort.check_every) == 0:
-            table.compact_index()
+            table.compact_index(purge=random_.random() < 0.3)
             check_random_plans(table, slices, random_, effort.plans)
             check_present_keys(table, slices, random_, effort.plans, unit)
             fresh = ps.Table(table.opened.lake, str(fresh_places / f"{step}"))
@@ -373,5 +373,5 @@ def live(unit_table: UnitTable, effort: Effort, unit: str = "file") -> int:
 
 
 def build(table: ps.Table, unit: str) -> None:
-    """Build a Sieve index whose units are row groups or files."""
-    table.build_index(INDEXED, kind="sieve", progress=False)
+    """Build a Sieve index with units of one kind."""
+    table.build_index(INDEXED, kind="sieve", unit=unit, progress=False)

@@ -195,7 +195,7 @@ def convert(fleet: Fleet) -> None:
     """Convert the index to version 2, which version 0.1 cannot read."""
     newest = max((fleet.index / "commits").iterdir())
     assert document_version(newest) == 1
-    fleet.new().convert_index()
+    fleet.new().convert_index(unit="row_group", progress=False)
     newest = max((fleet.index / "commits").iterdir())
     assert document_version(newest) == 2
 
