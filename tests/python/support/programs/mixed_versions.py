@@ -263,7 +263,7 @@ def test_the_old_version_changes_nothing_in_a_converted_index(fleet: Fleet) -> N
 
 
 def test_expiry_of_the_old_version_deletes_only_the_versions_that_it_was_told_to_delete(fleet: Fleet) -> None:
-    """Version 0.1 deletes old versions before it reads the newest one and gives up."""
+    """Version 0.1 deletes old versions before it reads the newest one, which it refuses."""
     fleet.old.run(do="build", columns=COLUMNS)
     convert(fleet)
     fleet.change()
