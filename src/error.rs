@@ -204,6 +204,16 @@ pub enum ErrorKind {
         /// The number of the segment.
         segment: usize,
     },
+    /// A segment that a compaction keeps lacks a key of a slice that was read again.
+    SieveKeptKey {
+        /// The unit of the key.
+        location: u32,
+    },
+    /// A unit page of a Sieve index that is required is missing.
+    SievePageMissing {
+        /// The number of the page.
+        page: usize,
+    },
     /// An Arrow type that a Sieve index cannot order.
     SieveType {
         /// The Arrow type.
@@ -280,6 +290,8 @@ impl Error {
             | K::SieveConflict { .. }
             | K::SieveExpired { .. }
             | K::SieveNotLoaded { .. }
+            | K::SievePageMissing { .. }
+            | K::SieveKeptKey { .. }
             | K::SieveOption(_) => Class::Value,
         }
     }
@@ -365,7 +377,10 @@ impl fmt::Display for Error {
             ),
             K::ShelfMalformed { field } => write!(f, "invalid directory of Bloom filters: {field}"),
             K::SieveMagic { part } => {
-                write!(f, "not a {part} of a Sieve index, version 1; a newer version of parsieve may have written it")
+                write!(
+                    f,
+                    "not a {part} of a Sieve index of this version; a newer version of parsieve may have written it"
+                )
             }
             K::SieveChecksum { part } => {
                 write!(f, "the checksum of a {part} of a Sieve index does not match its bytes")
@@ -381,6 +396,10 @@ impl fmt::Display for Error {
             }
             K::SieveExpired { instant } => write!(f, "the Sieve index no longer keeps instant {instant}"),
             K::SieveNotLoaded { segment } => write!(f, "segment {segment} of the Sieve index is missing"),
+            K::SieveKeptKey { location } => {
+                write!(f, "a kept segment lacks a key of unit {location}, which was read again; build the index anew")
+            }
+            K::SievePageMissing { page } => write!(f, "unit page {page} of the Sieve index is missing"),
             K::SieveType { arrow, reason } => write!(f, "Arrow type {arrow} cannot be indexed: {reason}"),
             K::SieveMeaning { column, found } => {
                 write!(

@@ -13,6 +13,7 @@ pub mod sieve_index;
 pub mod sieve_keys;
 pub mod sieve_root;
 pub mod sieve_segment;
+pub mod sieve_unit_root;
 
 use parsieve::ranges::{Fetched, Step};
 use parsieve::{Result, parquet::Footer};
@@ -21,7 +22,7 @@ use parsieve::{Result, parquet::Footer};
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets.
-pub const TARGETS: [Target; 9] = [
+pub const TARGETS: [Target; 11] = [
     ("footer", footer::run),
     ("bloom_header", bloom_header::run),
     ("rewrite", rewrite::run),
@@ -31,6 +32,8 @@ pub const TARGETS: [Target; 9] = [
     ("sieve_delta", sieve_delta::run),
     ("sieve_keys", sieve_keys::run),
     ("sieve_index", sieve_index::run),
+    ("sieve_unit_root", sieve_unit_root::run),
+    ("sieve_unit_delta", sieve_unit_root::run_delta),
 ];
 
 /// Runs a step on a complete file until it is ready. Panics if the step requests bytes outside of the file, or does not

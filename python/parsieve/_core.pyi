@@ -1,5 +1,5 @@
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, final
+from typing import Any, Literal, final, overload
 
 import pyarrow as pa
 from typing_extensions import Buffer
@@ -26,6 +26,8 @@ __all__ = [
     "SieveQuery",
     "SieveRuns",
     "SieveTimeline",
+    "SieveUnitTimeline",
+    "SieveUnits",
     "UnsupportedError",
     "__version__",
     "coalesce",
@@ -36,6 +38,7 @@ __all__ = [
     "optimal_num_bytes",
     "shelf_num_bytes",
     "sieve_delta",
+    "sieve_delta2",
     "sieve_piece_keys",
     "unwrap_key",
 ]
@@ -242,8 +245,29 @@ class SieveOptions:
         error: float | None = None,
         slope: float | None = None,
         plain: int | None = None,
+        format: int = 1,
+        keep_keys: bool = False,
+        fingerprints: bool | None = None,
+        fpp: float = 0.02,
     ) -> SieveOptions: ...
     def memory_bound(self, axis: SieveAxis) -> int: ...
+
+@final
+class SieveUnits:
+    def __new__(cls) -> SieveUnits: ...
+    def add(self, slice_id: int, row_groups: Sequence[int], rows_per_unit: int | None) -> None: ...
+    @property
+    def num_slices(self) -> int: ...
+    @property
+    def num_units(self) -> int: ...
+    @property
+    def ids(self) -> list[int]: ...
+    def position(self, slice_id: int) -> int | None: ...
+    def first(self, position: int) -> int: ...
+    def count(self, position: int) -> int: ...
+    def row_groups(self, position: int) -> list[int]: ...
+    def ranges(self, position: int) -> list[tuple[int, int, int]]: ...
+    def renumbered(self, ids: Sequence[int]) -> SieveUnits: ...
 
 @final
 class SievePairs:
@@ -280,9 +304,28 @@ class SieveBuild:
     def step(self) -> int | None: ...
     def push(self, keys: Column, locations: Column, rows: Column) -> None: ...
     def take(self) -> tuple[bytes, bytes]: ...
+    def keep(
+        self,
+        timeline: SieveUnitTimeline,
+        rebuilt: Sequence[int],
+        files: Sequence[int],
+        *,
+        masked: Sequence[int] = ...,
+        changed: Sequence[int] = ...,
+    ) -> None: ...
+    @overload
     def finish(
         self, instant: int, locations: Sequence[tuple[str, str]], sides: Sequence[tuple[int, int, bool]]
     ) -> tuple[bytes, tuple[bytes, bytes]]: ...
+    @overload
+    def finish(
+        self,
+        instant: int,
+        locations: SieveUnits,
+        sides: Sequence[tuple[int, int, bool]],
+        *,
+        pages_file: int | None = None,
+    ) -> tuple[bytes, bytes, tuple[bytes, bytes]]: ...
     def border(self) -> tuple[bytes, bytes] | None: ...
     def finish_pages(self) -> tuple[bytes, tuple[bytes, bytes]]: ...
     def finish_share(self) -> tuple[bytes, tuple[bytes, bytes]]: ...
@@ -329,7 +372,65 @@ class SieveTimeline:
     @property
     def num_changes(self) -> int: ...
     def report(self, loaded: Sequence[tuple[int, Buffer]]) -> dict[str, Any] | None: ...
+    def convert(
+        self,
+        locations: Sequence[tuple[str, str]],
+        read: Callable[[int, int, int], Buffer],
+        write: Callable[[tuple[bytes, bytes]], object],
+        options: SieveOptions,
+        *,
+        pages_file: int = 1,
+    ) -> tuple[bytes, bytes, int]: ...
+    @staticmethod
+    def open2(axis: SieveAxis, root: Buffer | None, deltas: Sequence[Buffer]) -> SieveUnitTimeline: ...
 
+@final
+class SieveUnitTimeline:
+    def slices(self) -> list[int]: ...
+    def needs(self, query: SieveQuery) -> list[tuple[Literal["segment", "units"], int, int, int, int]]: ...
+    def needs_units(
+        self, slices: Column | None = None
+    ) -> list[tuple[Literal["segment", "units"], int, int, int, int]]: ...
+    def load(self, part: Literal["segment", "units"], number: int, data: Buffer) -> None: ...
+    def answer2(self, query: SieveQuery) -> tuple[pa.UInt32Array, pa.UInt32Array] | None: ...
+    def unit_ranges(self, slices: Column) -> list[tuple[list[int], list[tuple[int, int, int]]] | None]: ...
+    def unit_columns(
+        self, slices: Column
+    ) -> tuple[pa.Int64Array, pa.Int64Array, pa.Int64Array, pa.Int64Array, pa.Int64Array]: ...
+    def unit_statistics(
+        self, slices: Column
+    ) -> list[list[tuple[bytes | None, bytes | None, bool, int, int, int, bool]] | None]: ...
+    def missing(self, piece: Buffer, slice_id: int, first: int = 0) -> str | None: ...
+    def segments(self) -> list[tuple[int, int, int, int, int, int]]: ...
+    def unit_pages(self) -> list[tuple[int, int, int]]: ...
+    def check_keys(self, data: Buffer) -> None: ...
+    @property
+    def num_changes(self) -> int: ...
+    @property
+    def instant(self) -> int: ...
+    @property
+    def options(self) -> SieveOptions | None: ...
+    @property
+    def changed(self) -> list[int]: ...
+    def masked_share(self, masked: Sequence[int]) -> float: ...
+    def touched(self, masked: Sequence[int], changed: Sequence[int] = ...) -> tuple[list[int], list[int]]: ...
+    def units(self) -> SieveUnits: ...
+    def sides(self, masked: Sequence[int] = ...) -> list[tuple[int, int, bool]]: ...
+    def delta_keys(self, masked: Sequence[int], changed: Sequence[int] = ...) -> list[bytes]: ...
+    def compact(
+        self,
+        read: Callable[[int, int, int], Buffer],
+        write: Callable[[tuple[bytes, bytes]], object],
+        *,
+        masked: Sequence[int],
+        file: int,
+        pages_file: int,
+        files: Sequence[int],
+        rebuilt: Sequence[int] | None = None,
+    ) -> tuple[bytes, bytes, int]: ...
+    def report(self, loaded: Sequence[tuple[int, Buffer]]) -> dict[str, Any] | None: ...
+
+@overload
 def join_sieve_shares(
     axis: SieveAxis,
     shares: Sequence[Buffer],
@@ -340,6 +441,18 @@ def join_sieve_shares(
     options: SieveOptions | None = None,
     file: int = 0,
 ) -> tuple[bytes, bytes]: ...
+@overload
+def join_sieve_shares(
+    axis: SieveAxis,
+    shares: Sequence[Buffer],
+    *,
+    instant: int,
+    locations: SieveUnits,
+    sides: Sequence[tuple[int, int, bool]],
+    options: SieveOptions | None = None,
+    file: int = 0,
+    pages_file: int | None = None,
+) -> tuple[bytes, bytes, bytes]: ...
 def sieve_delta(
     axis: SieveAxis,
     *,
@@ -349,6 +462,16 @@ def sieve_delta(
     sides: Sequence[tuple[int, tuple[int, int], tuple[int, int], bool]],
     plus: Sequence[Buffer],
     minus: Sequence[Buffer],
+) -> bytes: ...
+def sieve_delta2(
+    axis: SieveAxis,
+    *,
+    instant: int,
+    units: SieveUnits,
+    sides: Sequence[tuple[int, int, bool]],
+    changed: Sequence[tuple[int, tuple[int, int], tuple[int, int], bool]] = ...,
+    plus: Sequence[Buffer],
+    minus: Sequence[Buffer] = ...,
 ) -> bytes: ...
 def sieve_piece_keys(axis: SieveAxis, piece: Buffer, count: int) -> tuple[int, list[bytes]]: ...
 def coalesce(ranges: Sequence[tuple[int, int]], gap: int) -> list[tuple[int, int]]: ...

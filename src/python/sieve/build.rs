@@ -1,13 +1,15 @@
 //! `SieveBuild` builds segments from runs or from sorted rows.
 
 use super::axis::{SieveAxis, SieveOptions};
-use super::{Erased, LocationNames, bytes_of, erased_by, for_each_key, locations, to_bytes};
+use super::unit_timeline::SieveUnitTimeline;
+use super::units::{SieveUnits, check_sides};
+use super::{Erased, LocationNames, bytes_of, erased_by, for_each_key, key_type_mismatch, locations, to_bytes};
 use crate::error::{Error, ErrorKind, Result};
 use crate::int::{saturating_u32, to_u64};
 use crate::python::column::Column;
 use crate::sieve::{
-    ArrowKey, Axis, Builder, Bytes, IndexInfo, Merge, Options, RunChunk, SegmentStream, Share, Stats, join_shares,
-    root, root_over,
+    ArrowKey, Axis, Builder, Bytes, EncodedRoot, IndexInfo, Kept, Layout, Merge, Options, RunChunk, SegmentStream,
+    Share, Stats, join_shares, root, root_over, unit_root_over,
 };
 use arrow_array::cast::AsArray;
 use arrow_array::types::{UInt32Type, UInt64Type};
@@ -15,13 +17,15 @@ use arrow_array::{Array, ArrayRef};
 use arrow_schema::DataType;
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyBytes, PyTuple};
 use std::sync::{Mutex, PoisonError};
 
 /// The two sections of a file: the lookups, and the keys, which only compaction reads.
 type Sections<'py> = (Bound<'py, PyBytes>, Bound<'py, PyBytes>);
 /// A root or share, and the last bytes of both sections.
 type Finished = (Vec<u8>, (Vec<u8>, Vec<u8>));
+/// A root of version 2, and the last bytes of both sections.
+type FinishedUnits = (EncodedRoot, (Vec<u8>, Vec<u8>));
 /// The nulls and NaNs of each location, and whether it has unread rows.
 type SideCounts = Vec<(u64, u64, bool)>;
 
@@ -33,6 +37,8 @@ struct PartialIndex<K: ArrowKey> {
     /// Keys below `low` are skipped. The build ends before `high`.
     low: Option<K>,
     high: Option<K>,
+    /// In a compaction, the segments that the build goes around.
+    kept: Option<Kept<K>>,
 }
 
 /// The input and output of a build.
@@ -64,14 +70,15 @@ impl<K: ArrowKey> PartialIndex<K> {
             None => Builder::new(num_locations, options)?,
         };
         let merge = Merge::new(num_runs).until(high.clone());
-        Ok(Self { merge, builder, stream: SegmentStream::new(file), options, low, high })
+        Ok(Self { merge, builder, stream: SegmentStream::new(file), options, low, high, kept: None })
     }
 
     fn step(&mut self) -> Result<Option<usize>> {
-        let Self { merge, builder, stream, low, .. } = self;
-        let hungry = merge.pour(|key, location, rows| match low {
-            Some(low) if key < *low => Ok(()),
-            _ => builder.push(key, location, rows),
+        let Self { merge, builder, stream, low, kept, .. } = self;
+        let hungry = merge.pour(|key, location, rows| match (&*low, &mut *kept) {
+            (Some(low), _) if key < *low => Ok(()),
+            (_, Some(kept)) => kept.push(builder, key, location, rows),
+            (_, None) => builder.push(key, location, rows),
         });
         stream.put(builder.take_segments());
         hungry
@@ -92,7 +99,10 @@ impl<K: ArrowKey> PartialIndex<K> {
             return Ok(false);
         }
         for ((key, location), rows) in keys.into_iter().zip(locations).zip(rows) {
-            self.builder.push(key, *location, *rows)?;
+            match &mut self.kept {
+                Some(kept) => kept.push(&mut self.builder, key, *location, *rows)?,
+                None => self.builder.push(key, *location, *rows)?,
+            }
         }
         self.stream.put(self.builder.take_segments());
         Ok(true)
@@ -112,6 +122,30 @@ impl<K: ArrowKey> PartialIndex<K> {
         let root =
             root_over::<K>(info, locations(location_names), stats(sides), &built.spans, self.stream.into_entries())?;
         Ok((root::write(&root), sections))
+    }
+
+    fn finish_units(
+        mut self,
+        axis: &Axis,
+        instant: i64,
+        layout: Layout,
+        sides: SideCounts,
+        pages_file: u32,
+    ) -> Result<FinishedUnits> {
+        if let Some(kept) = &mut self.kept {
+            kept.end(&mut self.builder);
+        }
+        let mut built = self.builder.finish();
+        self.stream.put(std::mem::take(&mut built.segments));
+        let sections = self.stream.take();
+        let info = IndexInfo { axis: axis.axis, instant, options: self.options };
+        let entries = self.stream.into_entries();
+        let (entries, spans) = match self.kept {
+            Some(kept) => kept.join(built, entries),
+            None => (entries, built.spans),
+        };
+        let root = unit_root_over::<K>(info, layout, stats(sides), &spans, entries, pages_file)?;
+        Ok((root, sections))
     }
 
     fn share(self) -> Finished {
@@ -136,6 +170,8 @@ type AnyBuild = Erased<PartialIndex<u64>, PartialIndex<u128>, PartialIndex<Bytes
 #[pyclass(frozen, module = "parsieve._core")]
 pub(super) struct SieveBuild {
     axis: Axis,
+    /// The number of the file that the build writes.
+    file: u32,
     building: Mutex<Option<AnyBuild>>,
 }
 
@@ -172,7 +208,7 @@ impl SieveBuild {
         let range = KeyRange { low, high, after };
         let plan = BuildPlan { num_runs, num_locations, file, options, partition, range };
         let building = erased_by!(axis.0.width, K => PartialIndex::<K>::new(&plan)?);
-        Ok(Self { axis: axis.0.clone(), building: Mutex::new(Some(building)) })
+        Ok(Self { axis: axis.0.clone(), file, building: Mutex::new(Some(building)) })
     }
 
     /// Feed the next piece of a run, or None at its end.
@@ -218,21 +254,72 @@ impl SieveBuild {
         Ok(sections_to_bytes(py, &sections))
     }
 
+    /// Keep all segments of a base except `rebuilt`. Keys in them are skipped if the segment has them, and are an error
+    /// otherwise. Call this before the first row.
+    ///
+    /// `files` has the new number of each file of the base. `masked` are the slices that are gone, and `changed` slices
+    /// that are read again because their keys were not exact. All unit pages and the kept segments must be loaded.
+    #[pyo3(signature = (timeline, rebuilt, files, *, masked=Vec::new(), changed=Vec::new()))]
+    fn keep(
+        &self,
+        py: Python<'_>,
+        timeline: &SieveUnitTimeline,
+        rebuilt: Vec<usize>,
+        files: Vec<u32>,
+        masked: Vec<u32>,
+        changed: Vec<u32>,
+    ) -> PyResult<()> {
+        self.with(py, |building| {
+            let open = timeline.timeline.read().unwrap_or_else(PoisonError::into_inner);
+            match (building, &*open) {
+                (Erased::Word(building), Erased::Word(open)) => {
+                    building.kept = Some(open.kept(&rebuilt, &files, &masked, &changed)?);
+                }
+                (Erased::Wide(building), Erased::Wide(open)) => {
+                    building.kept = Some(open.kept(&rebuilt, &files, &masked, &changed)?);
+                }
+                (Erased::Text(building), Erased::Text(open)) => {
+                    building.kept = Some(open.kept(&rebuilt, &files, &masked, &changed)?);
+                }
+                _ => return Err(key_type_mismatch()),
+            }
+            Ok(())
+        })
+    }
+
     /// Finish the build. Return the root and the last bytes of both sections.
     ///
-    /// `sides` contains the nulls and NaNs of each location, and whether it has unread rows.
+    /// `sides` contains the nulls and NaNs of each location, and whether it has unread rows. If `locations` are
+    /// `SieveUnits`, the root has version 2, and the result also has the unit pages: b"" if they are stored behind the
+    /// root, otherwise the bytes of file number `pages_file`, which is the number after `file` by default.
+    #[pyo3(signature = (instant, locations, sides, *, pages_file=None))]
     fn finish<'py>(
         &self,
         py: Python<'py>,
         instant: i64,
-        locations: Vec<LocationNames>,
+        locations: Places<'py>,
         sides: SideCounts,
-    ) -> PyResult<(Bound<'py, PyBytes>, Sections<'py>)> {
-        let building = self.end()?;
+        pages_file: Option<u32>,
+    ) -> PyResult<Bound<'py, PyTuple>> {
         let axis = &self.axis;
-        let (root, sections) =
-            py.detach(|| for_each_key!(building, building => building.finish(axis, instant, locations, sides)))?;
-        Ok((PyBytes::new(py, &root), sections_to_bytes(py, &sections)))
+        match locations {
+            Places::Names(names) => {
+                let building = self.end()?;
+                let (root, sections) =
+                    py.detach(|| for_each_key!(building, building => building.finish(axis, instant, names, sides)))?;
+                (PyBytes::new(py, &root), sections_to_bytes(py, &sections)).into_pyobject(py)
+            }
+            Places::Units(units) => {
+                let (layout, pages_file) = (units.get().layout().clone(), pages_file.unwrap_or(self.file + 1));
+                check_sides(&layout, sides.len())?;
+                let building = self.end()?;
+                let (root, sections) = py.detach(|| {
+                    for_each_key!(building, building => building.finish_units(axis, instant, layout, sides, pages_file))
+                })?;
+                let (root, pages) = (PyBytes::new(py, &root.root), PyBytes::new(py, &root.pages));
+                (root, pages, sections_to_bytes(py, &sections)).into_pyobject(py)
+            }
+        }
     }
 
     /// Return the ordinals of the last key of a partition's first page and of the key after it, or None if not known
@@ -260,29 +347,53 @@ impl SieveBuild {
 
 /// Join the shares of all partitions in the order of their keys.
 ///
-/// Return the root and the segments on the partitions' borders, which form the file number `file`.
+/// Return the root and the segments on the partitions' borders, which form the file number `file`. If `locations` are
+/// `SieveUnits`, the root has version 2. The unit pages follow it in the result, as in `SieveBuild.finish`.
 #[pyfunction]
-#[pyo3(signature = (axis, shares, *, instant, locations, sides, options=None, file=0))]
+#[pyo3(signature = (axis, shares, *, instant, locations, sides, options=None, file=0, pages_file=None))]
 #[expect(clippy::too_many_arguments, reason = "they are named in Python")]
 pub(super) fn join_sieve_shares<'py>(
     py: Python<'py>,
     axis: &SieveAxis,
     shares: Vec<Bound<'py, PyAny>>,
     instant: i64,
-    locations: Vec<LocationNames>,
+    locations: Places<'py>,
     sides: SideCounts,
     options: Option<&SieveOptions>,
     file: u32,
-) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
+    pages_file: Option<u32>,
+) -> PyResult<Bound<'py, PyTuple>> {
     let shares = shares.iter().map(bytes_of).collect::<PyResult<Vec<_>>>()?;
     let options = options.map_or_else(Options::default, |options| options.0);
     let info = IndexInfo { axis: axis.0.axis, instant, options };
-    let joined = py.detach(|| {
-        let joined =
-            erased_by!(axis.0.width, K => joined::<K>(info, &shares, super::locations(locations), sides, file)?);
-        for_each_key!(joined, joined => Ok::<_, Error>(joined))
-    })?;
-    Ok((PyBytes::new(py, &joined.0), PyBytes::new(py, &joined.1)))
+    match locations {
+        Places::Names(names) => {
+            let joined = py.detach(|| {
+                let joined =
+                    erased_by!(axis.0.width, K => joined::<K>(info, &shares, super::locations(names), sides, file)?);
+                for_each_key!(joined, joined => Ok::<_, Error>(joined))
+            })?;
+            (PyBytes::new(py, &joined.0), PyBytes::new(py, &joined.1)).into_pyobject(py)
+        }
+        Places::Units(units) => {
+            let layout = units.get().layout().clone();
+            check_sides(&layout, sides.len())?;
+            let files = (file, pages_file.unwrap_or(file + 1));
+            let joined = py.detach(|| {
+                let joined = erased_by!(axis.0.width, K => joined_units::<K>(info, &shares, layout, sides, files)?);
+                for_each_key!(joined, joined => Ok::<_, Error>(joined))
+            })?;
+            let (root, pages) = (PyBytes::new(py, &joined.0.root), PyBytes::new(py, &joined.0.pages));
+            (root, pages, PyBytes::new(py, &joined.1)).into_pyobject(py)
+        }
+    }
+}
+
+/// The places of an index: named locations, or units of slices.
+#[derive(FromPyObject)]
+pub(super) enum Places<'py> {
+    Units(Bound<'py, SieveUnits>),
+    Names(Vec<LocationNames>),
 }
 
 /// Return the number of pairs in a piece of a run, and a sample of `count` keys at even distances, starting with the
@@ -321,6 +432,20 @@ fn joined<K: ArrowKey>(
     let joined = join_shares(shares, num_locations, info.options, file)?;
     let root = root_over::<K>(info, locations, stats(sides), &joined.spans, joined.segments)?;
     Ok((root::write(&root), joined.file))
+}
+
+fn joined_units<K: ArrowKey>(
+    info: IndexInfo,
+    shares: &[Vec<u8>],
+    layout: Layout,
+    sides: SideCounts,
+    (file, pages_file): (u32, u32),
+) -> Result<(EncodedRoot, Vec<u8>)> {
+    let num_units = saturating_u32(layout.num_units());
+    let shares = shares.iter().map(|share| Share::<K>::read(share, num_units)).collect::<Result<Vec<_>>>()?;
+    let joined = join_shares(shares, num_units, info.options, file)?;
+    let root = unit_root_over::<K>(info, layout, stats(sides), &joined.spans, joined.segments, pages_file)?;
+    Ok((root, joined.file))
 }
 
 fn single(column: Column) -> PyResult<ArrayRef> {

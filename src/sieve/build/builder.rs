@@ -7,12 +7,13 @@
 use crate::error::{Error, ErrorKind, Result};
 use crate::int::index;
 use crate::sieve::build::pages::PageSplitter;
-use crate::sieve::index::directory::{Built, KeySpan};
+use crate::sieve::index::directory::Built;
 use crate::sieve::key::axis::Key;
 use crate::sieve::record::key_section::{put_keys, take_keys};
 use crate::sieve::record::options::Options;
 use crate::sieve::record::records::Records;
 use crate::sieve::segment::encode::{EncodedSegment, Scratch, encode_segment};
+use crate::sieve::unit::stats::KeySpan;
 
 /// Keys that a partition could not assign to a page, serialized to be sent to [`join`].
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -194,6 +195,14 @@ impl<K: Key> Builder<K> {
         });
     }
 
+    /// Ends the last page before a stored segment with the keys from `least` to `most`. The next key must be greater.
+    pub(in crate::sieve) fn pass(&mut self, least: &K, most: &K) {
+        self.close_pending();
+        let Self { splitter, encoder, .. } = self;
+        splitter.finish(Some(least), &mut |records, len| encoder.page(records, len));
+        *splitter = PageSplitter::new(encoder.options, Some(most.clone()));
+    }
+
     /// Returns the segments finished so far, which lets the caller store them early. Each segment is returned once.
     pub fn take_segments(&mut self) -> Vec<EncodedSegment<K>> {
         std::mem::take(&mut self.encoder.built.segments)
@@ -346,6 +355,7 @@ mod tests {
         max_key_bytes: 400,
         max_weight: 24,
         coarsen: crate::sieve::record::options::Coarsen::Exact,
+        ..Options::DEFAULT
     };
 
     fn push_all<K: Key>(builder: &mut Builder<K>, rows: impl Iterator<Item = (K, BTreeMap<u32, u64>)>) {

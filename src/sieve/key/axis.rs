@@ -5,6 +5,8 @@ use std::fmt::Debug;
 use crate::cursor::Cursor;
 use crate::error::{Error, ErrorKind, Result};
 use crate::int::{low_u64, to_u64, to_usize};
+use crate::sieve::key::bounds::Bound;
+use crate::sieve::key::hash::HashedKey;
 use crate::sieve::key::string_points::StringPoints;
 use crate::varint::{put_varint, take_len};
 
@@ -152,7 +154,7 @@ pub enum Position {
 }
 
 /// A key of one of three types: `u64`, `u128` or [`Bytes`].
-pub trait Key: Clone + Ord + Debug + Send + Sync {
+pub trait Key: Bound + HashedKey + Clone + Ord + Debug + Send + Sync {
     /// The code of the key type. Every part stores it, and readers reject parts of another type.
     const CODE: u8;
     /// The size of a stored point in bytes.

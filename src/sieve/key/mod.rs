@@ -2,4 +2,6 @@
 
 pub mod arrow;
 pub mod axis;
+pub(in crate::sieve) mod bounds;
+pub(in crate::sieve) mod hash;
 pub(in crate::sieve) mod string_points;

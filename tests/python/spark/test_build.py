@@ -18,7 +18,7 @@ from support.spark_tables import wait_until_old
 
 import parsieve as ps
 import parsieve.spark as pss
-from parsieve import ConflictError, UnsupportedError, _core
+from parsieve import ConflictError, UnsupportedError
 from parsieve.index import LocalStore, TableIndex, View
 from parsieve.index.sieve import query
 from parsieve.lake import Lake, Snapshot, open_lake
@@ -63,7 +63,7 @@ def plain_table(folder: Path, files: int = 5) -> Lake:
 
 
 def same_as_local(lake: Lake, snapshot: Snapshot, view: View, folder: Path, columns: list[str]) -> None:
-    ours = TableIndex(folder).build(lake, snapshot, columns, progress=False, options=_core.SieveOptions(**SMALL))
+    ours = TableIndex(folder).build(lake, snapshot, columns, progress=False, options=SMALL)
     assert set(view.columns) == set(ours.columns)
     for path, state in ours.columns.items():
         made = view.columns[path]

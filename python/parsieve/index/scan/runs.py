@@ -1,4 +1,4 @@
-"""Read rows, sort them into runs of (key, location, rows), and merge the runs into a Sieve index.
+"""Read rows, sort them into runs of (key, unit, rows), and merge the runs into a Sieve index.
 
 ```text
 slices ── threads: read, encode keys, sort ── runs in memory or spilled ── merge ── builder ── root + segment file
@@ -20,6 +20,7 @@ from parsieve import _core
 from parsieve._core import UnsupportedError
 from parsieve.errors import ConflictError
 from parsieve.index.scan.spill import Room, Runs, Sections
+from parsieve.index.scan.units import UnitCutter, UnitNumbers
 from parsieve.io import interrupts
 from parsieve.io.parallel import run_in_threads
 from parsieve.lake.base import ColumnPath, Lake, Location, Slice
@@ -43,46 +44,64 @@ def check_memory(memory: int) -> None:
 
 @dataclass
 class Gathered:
-    """The rows of one column of some slices: sorted runs, and the rows without a key by number of the slice."""
+    """The rows of one column of some slices: sorted runs, and the rows without a key. The lists count by unit."""
 
     axis: _core.SieveAxis
     runs: Runs
     nulls: list[int] = field(default_factory=list)
     nans: list[int] = field(default_factory=list)
-    # Slices that could not be read, or whose values are of another type. Every answer includes them.
+    # Units of slices that could not be read, or whose values are of another type. Every answer includes them.
     unread: list[bool] = field(default_factory=list)
-    # Slices that could not be read this time, by number.
+    # Slices that could not be read this time, by their position.
     failed: dict[int, Exception] = field(default_factory=dict)
 
 
 class _Buffers:
     """The unsorted rows of one thread."""
 
-    def __init__(self, columns: Sequence[Gathered], max_bytes: int, first: int) -> None:
+    def __init__(self, columns: Sequence[_Column], max_bytes: int) -> None:
         self._columns = columns
         self._max_bytes = max_bytes
-        self._first = first
-        self._pairs = [_core.SievePairs(column.axis) for column in columns]
+        self._pairs = [_core.SievePairs(column.rows.axis) for column in columns]
 
-    def push(self, at: int, values: pa.Array, number: int) -> None:
+    def push(self, at: int, values: pa.Array, cutter: UnitCutter) -> bool:
+        """Add the next values of a slice. Return whether they are of the column's type."""
         column, pairs = self._columns[at], self._pairs[at]
-        if column.unread[number]:
-            return
-        try:
-            _, nulls, nans = pairs.push(values, self._first + number)
-        except TypeError:
-            # The values have another unit or type than the column, so they cannot be compared.
-            column.unread[number] = True
-            return
-        # No lock is needed, because only one thread reads a slice.
-        column.nulls[number] += nulls
-        column.nans[number] += nans
+        rows, first = column.rows, column.units.first
+        for unit, start, stop in cutter.cut(len(values)):
+            try:
+                _, nulls, nans = pairs.push(values.slice(start, stop - start), unit)
+            except TypeError:
+                # The values have another unit or type than the column, so they cannot be compared.
+                return False
+            # No lock is needed, because only one thread reads a slice.
+            rows.nulls[unit - first] += nulls
+            rows.nans[unit - first] += nans
         if pairs.num_bytes >= self._max_bytes:
-            column.runs.add(pairs.sort())
+            rows.runs.add(pairs.sort())
+        return True
 
     def finish(self) -> None:
         for column, pairs in zip(self._columns, self._pairs, strict=True):
-            column.runs.add(pairs.sort())
+            column.rows.runs.add(pairs.sort())
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    # The place of the values in each batch.
+    place: int
+    rows: Gathered
+    units: UnitNumbers
+
+    @classmethod
+    def of(cls, place: int, axis: _core.SieveAxis, units: UnitNumbers, room: Room) -> _Column:
+        count = len(units)
+        return cls(place, Gathered(axis, Runs(room), [0] * count, [0] * count, [False] * count), units)
+
+    def leave_out(self, position: int) -> None:
+        """Mark all units of a slice as not read, even if some of its rows were."""
+        for unit in self.units.of(position):
+            self.rows.unread[unit - self.units.first] = True
 
 
 def gather(
@@ -94,17 +113,48 @@ def gather(
     memory: int,
     threads: int,
     advance: Callable[[], None] = lambda: None,
-    first: int = 0,
+    units: Mapping[ColumnPath, UnitNumbers] | None = None,
 ) -> dict[ColumnPath, Gathered]:
-    """Read some columns of some slices in one scan. A slice's number is its position in `slices` plus `first`.
+    """Read some columns of some slices in one scan. Each row gets the number of its unit in its column.
 
-    `advance` is called after each slice.
+    Without `units`, each slice is a unit, and its number is its position. `advance` is called after each slice.
     """
-    count = len(slices)
-    gathered = {
-        path: Gathered(axis, Runs(room), [0] * count, [0] * count, [False] * count) for path, axis in axes.items()
-    }
-    columns, paths = list(gathered.values()), list(gathered)
+    whole = UnitNumbers.of_slices(len(slices))
+    paths = list(axes)
+    columns = [
+        _Column.of(at, axes[path], whole if units is None else units[path], room) for at, path in enumerate(paths)
+    ]
+    _scan(lake, slices, paths, columns, memory=memory, threads=threads, advance=advance)
+    return {path: column.rows for path, column in zip(paths, columns, strict=True)}
+
+
+def gather_by_units(
+    lake: Lake,
+    slices: Sequence[Slice],
+    path: ColumnPath,
+    axis: _core.SieveAxis,
+    units: Sequence[UnitNumbers],
+    room: Room,
+    *,
+    memory: int,
+) -> list[Gathered]:
+    """Read one column once, and return its rows for each of several ways to divide the slices into units."""
+    columns = [_Column.of(0, axis, numbers, room) for numbers in units]
+    _scan(lake, slices, [path], columns, memory=memory, threads=1)
+    return [column.rows for column in columns]
+
+
+def _scan(
+    lake: Lake,
+    slices: Sequence[Slice],
+    paths: Sequence[ColumnPath],
+    columns: Sequence[_Column],
+    *,
+    memory: int,
+    threads: int,
+    advance: Callable[[], None] = lambda: None,
+) -> None:
+    """Read the paths of some slices, and add their rows to the columns."""
     max_bytes = max(MIN_BUFFER, int(memory * UNSORTED_SHARE) // (max(1, threads) * max(1, len(columns))))
     # Vectors double when they grow, so a full one may have twice the capacity.
     max_bytes = max(MIN_BUFFER, max_bytes // 2)
@@ -114,23 +164,28 @@ def gather(
     def read(number: int) -> None:
         buffers: _Buffers | None = getattr(local, "buffers", None)
         if buffers is None:
-            buffers = local.buffers = _Buffers(columns, max_bytes, first)
+            buffers = local.buffers = _Buffers(columns, max_bytes)
             with lock:
                 all_buffers.append(buffers)
+        # Columns that are still read, and what cuts their rows at unit borders.
+        cutters = {at: column.units.cutter(number) for at, column in enumerate(columns)}
         try:
-            for batch in lake.read_keys(slices[number], paths):
-                for at in range(len(paths)):
-                    buffers.push(at, batch.column(at), number)
+            for batch in lake.read_keys(slices[number], list(paths)):
+                for at, cutter in list(cutters.items()):
+                    if not buffers.push(at, batch.column(columns[at].place), cutter):
+                        columns[at].leave_out(number)
+                        del cutters[at]
+            for cutter in cutters.values():
+                cutter.finish()
         except (ConflictError, FileNotFoundError, UnsupportedError) as error:
             # The file was changed or removed, or is not supported. The other slices are not affected.
             for column in columns:
-                column.unread[number] = True
-                column.failed[number] = error
+                column.leave_out(number)
+                column.rows.failed[number] = error
         advance()
 
-    run_in_threads(read, range(count), threads, "parsieve-index")
+    run_in_threads(read, range(len(slices)), threads, "parsieve-index")
     run_in_threads(_Buffers.finish, all_buffers, threads, "parsieve-index")
-    return gathered
 
 
 @dataclass
@@ -140,33 +195,62 @@ class Built:
     root: bytes
     file: bytes | list[Path]
     file_size: int
+    # Format 2: the unit pages, b"" if they are in the root. None in format 1.
+    pages: bytes | None = None
+
+
+@dataclass(frozen=True)
+class KeptSegments:
+    """The segments of an earlier base in format 2 that a new base takes over."""
+
+    timeline: _core.SieveUnitTimeline
+    # The other segments, by number.
+    rebuilt: Sequence[int]
+    # The numbers that the files of the earlier base have in the new one, and the number of the file to write.
+    files: Sequence[int]
+    file: int
+    # The ids that no location has any more, and the ids whose rows have changed.
+    masked: Sequence[int]
+    changed: Sequence[int]
 
 
 def merge(
     gathered: Gathered,
-    locations: Sequence[Location],
+    slices: Sequence[Location] | _core.SieveUnits,
     instant: int,
     room: Room,
     *,
     memory: int,
     options: _core.SieveOptions | None = None,
+    kept: KeptSegments | None = None,
 ) -> Built:
-    """Merge the runs of a column into a root and a segment file. Frees the runs."""
+    """Merge the runs of a column into a root and a segment file. Frees the runs.
+
+    `slices` are units in format 2, and locations in format 1.
+    """
     runs = _reduced(gathered.axis, gathered.runs, room, memory)
-    build = _core.SieveBuild(gathered.axis, len(locations), num_runs=len(runs), options=options)
+    count = slices.num_units if isinstance(slices, _core.SieveUnits) else len(slices)
+    file = 0 if kept is None else kept.file
+    build = _core.SieveBuild(gathered.axis, count, num_runs=len(runs), options=options, file=file)
+    if kept is not None:
+        build.keep(kept.timeline, kept.rebuilt, kept.files, masked=kept.masked, changed=kept.changed)
     feeds = [runs.blocks(run) for run in range(len(runs))]
     sections = Sections(room)
     while (hungry := build.step()) is not None:
         interrupts.check()
         build.feed(hungry, next(feeds[hungry], None))
         sections.add(build.take())
-    places = [(location.partition, location.group) for location in locations]
     sides = list(zip(gathered.nulls, gathered.nans, gathered.unread, strict=True))
-    root, last = build.finish(instant, places, sides)
+    pages = None
+    if isinstance(slices, _core.SieveUnits):
+        root, pages, last = build.finish(instant, slices, sides, pages_file=file + 1)
+    else:
+        places = [(location.partition, location.group) for location in slices]
+        root, last = build.finish(instant, places, sides)
     sections.add(last)
     runs.close()
     size = sections.size()
-    return Built(root, sections.finish(), size)
+    return Built(root, sections.finish(), size, pages)
 
 
 def _reduced(axis: _core.SieveAxis, runs: Runs, room: Room, memory: int) -> Runs:
