@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -96,10 +96,17 @@ class HudiTable:
         }
         (self.timeline / f"{instant}.{action}").write_text(json.dumps(metadata))
 
-    def commit(self, groups: Mapping[str, pa.Table]) -> str:
+    def commit(self, groups: Mapping[str, pa.Table], row_group_size: int | None = None) -> str:
         """Write new versions of some file groups in one commit, and return its instant."""
         instant = self.begin()
-        self.finish(instant, [self.write(instant, group, rows) for group, rows in groups.items()])
+        self.finish(instant, [self.write(instant, group, rows, row_group_size) for group, rows in groups.items()])
+        return instant
+
+    def replace(self, gone: Sequence[str], groups: Mapping[str, pa.Table], row_group_size: int | None = None) -> str:
+        """Replace some file groups by new ones, as clustering does, and return the instant."""
+        instant = self.begin("replacecommit")
+        stats = [self.write(instant, group, rows, row_group_size) for group, rows in groups.items()]
+        self.finish(instant, stats, "replacecommit", partitionToReplaceFileIds={"": list(gone)})
         return instant
 
     def forget(self, instant: str) -> None:
