@@ -63,7 +63,9 @@ def plain_table(folder: Path, files: int = 5) -> Lake:
 
 
 def same_as_local(lake: Lake, snapshot: Snapshot, view: View, folder: Path, columns: list[str]) -> None:
-    ours = TableIndex(folder).build(lake, snapshot, columns, progress=False, options=SMALL)
+    layouts = {path: state.layout for path, state in view.columns.items() if state.layout is not None}
+    assert len(layouts) == len(view.columns)
+    ours = TableIndex(folder).build(lake, snapshot, columns, progress=False, options=SMALL, layouts=layouts)
     assert set(view.columns) == set(ours.columns)
     for path, state in ours.columns.items():
         made = view.columns[path]
